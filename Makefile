@@ -1,0 +1,80 @@
+# The one entry. 'make help' lists what it can do; everything it makes lies in build/ and .venv/.
+
+.DEFAULT_GOAL := all
+SHELL  := /bin/bash
+PYTHON ?= python3
+PREFIX ?= $(HOME)/.local
+JOBS   ?= $(shell nproc)
+PY     := .venv/bin/python
+NATIVE := CMakeLists.txt $(wildcard src/*/CMakeLists.txt src/*/*.[ch] src/*/*.map)
+SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*.toml cairn/*/*.py)
+
+.PHONY: help all demo test check-long check bench man format install clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
+
+all: build/installed ## set up and build; the command is then .venv/bin/cairn
+
+# What is missing is one sentence.
+build/tools:
+	@for tool in gcc g++ make git "$(PYTHON)"; do command -v "$$tool" >/dev/null || \
+	  { echo "cairn needs $$tool, which is not here; on Debian: apt-get install gcc g++ make git python3-venv" >&2; exit 1; }; done
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "cairn needs Python 3.11 or newer; make PYTHON=/path/to/python3.11 chooses another" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "cairn needs Python's venv, which is not here; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@mkdir -p build && touch $@
+
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.venv/ready: constraints.txt | build/tools
+	@test -x $(PY) || { echo "setting up .venv"; "$(PYTHON)" -m venv .venv; }
+	@$(PIP) scikit-build-core
+	@cmake --version 2>/dev/null | grep -qE 'version (3\.[2-9][0-9]|[4-9])' || $(PIP) cmake
+	@command -v ninja >/dev/null || $(PIP) ninja
+	@touch $@
+
+.venv/tested: tests/requirements.txt .venv/ready
+	@$(PIP) -r tests/requirements.txt
+	@touch $@
+
+build/installed: .venv/ready $(NATIVE) $(SOURCE)
+	@echo "building cairn"
+	@rm -rf build/dist
+	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	  -w build/dist .
+	@$(PIP) build/dist/*.whl
+	@$(PIP) --force-reinstall --no-deps build/dist/*.whl
+	@touch $@
+
+demo: all ## compare allocators on a real program, in under three minutes
+	@PATH="$$PWD/.venv/bin:$$PATH" examples/demo
+
+test: all .venv/tested ## all tests that end within 15 minutes
+	@PATH="$$PWD/.venv/bin:$$PATH" tests/run
+
+check-long: all .venv/tested ## the tests that take longer: A/A comparisons, planted differences, a fresh Debian
+	@PATH="$$PWD/.venv/bin:$$PATH" tests/run --long
+
+bench: all ## what the launcher and the witness cost
+	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
+
+man: all ## write man/ anew from the help texts
+	$(PY) -m cairn.manual man
+
+format: .venv/tested ## bring every file into its form
+	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
+	@command -v clang-format >/dev/null && clang-format -i src/*/*.[ch] tests/*/*.[ch] || \
+	  echo "clang-format is not here: C files were left as they are" >&2
+
+install: build/installed ## install for this user, or under PREFIX=…
+	"$(PYTHON)" -m venv "$(PREFIX)/lib/cairn"
+	"$(PREFIX)/lib/cairn/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt build/dist/*.whl
+	mkdir -p "$(PREFIX)/bin" "$(PREFIX)/share/man/man1"
+	ln -sf "$(PREFIX)/lib/cairn/bin/cairn" "$(PREFIX)/bin/cairn"
+	cp man/*.1 "$(PREFIX)/share/man/man1/"
+	@echo "installed: $(PREFIX)/bin/cairn"
+
+clean: ## remove all that was made
+	rm -rf build .venv dist

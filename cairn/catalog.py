@@ -1,0 +1,182 @@
+"""Which allocators there are: `allocators.toml`, read and checked."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cairn.errors import CairnError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Allocator:
+    """An entry of the catalog; its fields are explained at the head of `allocators.toml`. None and () are "unknown"."""
+
+    name: str
+    title: str
+    aliases: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    licence: str | None = None
+    layout: str | None = None
+    metadata: str | None = None
+    hardened: bool | None = None
+    operators: bool | None = None
+    knobs: tuple[str, ...] = ()
+    knob_prefixes: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    large_pages: str | None = None
+
+    @property
+    def is_system(self) -> bool:
+        """The allocator that a program has without any preload."""
+        return self.name == "system"
+
+    def reads_knob(self, variable: str) -> bool:
+        """Whether the catalog knows that this allocator reads the variable. False may also mean unknown."""
+        return variable in self.knobs or variable.startswith(self.knob_prefixes)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All entries, in the order of the file, which is the order of every table."""
+
+    allocators: tuple[Allocator, ...]
+
+    def find(self, name: str) -> Allocator | None:
+        """By name or alias."""
+        return next((entry for entry in self.allocators if name == entry.name or name in entry.aliases), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name and alias that find() knows."""
+        return tuple(name for entry in self.allocators for name in (entry.name, *entry.aliases))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A catalog allocator as it lies on this machine."""
+
+    allocator: Allocator
+    path: str | None
+    """The library to preload; None for the system's own allocator."""
+    library_path: tuple[str, ...] = ()
+    version: str | None = None
+    """Upstream's version, without the distribution's revision."""
+    origin: str | None = None
+    """The package and its full version, or where it was unpacked from."""
+    build_id: str | None = None
+    cached: bool = False
+    """Whether it lies in the user's cache."""
+    problem: str | None = None
+    """Why it cannot be used, as a whole sentence; None when it can."""
+
+    @property
+    def title(self) -> str:
+        """Name and version, as printed."""
+        return f"{self.allocator.title} {self.version}" if self.version else self.allocator.title
+
+
+_LAYOUTS = ("size-segregated", "sequential")
+
+
+_METADATA = ("in-slab", "out of line", "block headers")
+
+
+_LISTS = ("aliases", "libraries", "places", "companions", "packages", "knobs", "knob_prefixes", "caveats")
+
+
+_TEXTS = ("name", "title", "licence", "layout", "metadata", "large_pages")
+
+
+_FLAGS = ("hardened", "operators")
+
+
+@functools.cache
+def load_catalog() -> Catalog:
+    """The catalog that cairn was installed with."""
+    path = Path(__file__).with_name("allocators.toml")
+    try:
+        return read_catalog(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CairnError(f"the catalog of allocators cannot be read ({error}); install cairn again") from None
+
+
+def read_catalog(text: str) -> Catalog:
+    """Checks every field: a misspelt key would otherwise silently make a fact unknown."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CairnError(f"allocators.toml is not TOML ({error}); install cairn again") from None
+    tables = document.get("allocator")
+    if set(document) != {"allocator"} or not isinstance(tables, list):
+        raise CairnError("allocators.toml must hold [[allocator]] tables and nothing else; install cairn again")
+    entries = tuple(_read_entry(table) for table in tables)
+    catalog = Catalog(entries)
+    twice = first_duplicate(catalog.names)
+    if twice is not None:
+        raise CairnError(f"allocators.toml names {twice} twice; install cairn again")
+    if catalog.find("system") is None:
+        raise CairnError("allocators.toml lacks the system allocator; install cairn again")
+    return catalog
+
+
+def _read_entry(table: Any) -> Allocator:
+    if not isinstance(table, dict):
+        raise CairnError("allocators.toml holds an allocator that is no table; install cairn again")
+    where = f"allocators.toml, {table.get('name', 'an allocator without a name')}"
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in _LISTS and isinstance(value, list) and all(isinstance(item, str) and item for item in value):
+            values[key] = tuple(value)
+        elif (key in _TEXTS and isinstance(value, str) and value) or (key in _FLAGS and isinstance(value, bool)):
+            values[key] = value
+        else:
+            raise CairnError(f"{where}: {key} is unknown or has a wrong value; install cairn again")
+    if "name" not in values or "title" not in values:
+        raise CairnError(f"{where}: name and title are needed; install cairn again")
+    if values.get("layout") not in (None, *_LAYOUTS) or values.get("metadata") not in (None, *_METADATA):
+        raise CairnError(f"{where}: layout or metadata has an unknown value; install cairn again")
+    for name in (values["name"], *values.get("aliases", ())):
+        if not re.fullmatch(r"[A-Za-z0-9_.+-]+", name) or name == "custom":
+            raise CairnError(f"{where}: {name} cannot be typed as a contender; install cairn again")
+    return Allocator(**values)
+
+
+def entry(name: str, catalog: Catalog | None = None) -> Allocator:
+    """The allocator of this name or alias; UsageError names the closest one there is."""
+    catalog = catalog or load_catalog()
+    known = catalog.find(name)
+    if known is None:
+        raise UsageError(_unknown(name, catalog))
+    return known
+
+
+def _unknown(wanted: str, catalog: Catalog) -> str:
+    close = difflib.get_close_matches(wanted.lower(), catalog.names, n=1)
+    if close:
+        return f"no allocator is called '{wanted}'; did you mean {close[0]}? 'cairn allocators' lists them."
+    if os.path.lexists(wanted):
+        return f"no allocator is called '{wanted}'; if you mean the file, write ./{wanted}."
+    return (
+        f"no allocator is called '{wanted}'; 'cairn allocators' lists them, and a library is given by a path with '/'."
+    )
+
+
+def first_duplicate(names: Iterable[str]) -> str | None:
+    """The first name that came before; None when all differ."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -1,0 +1,232 @@
+"""Which allocators of the catalog are here. Looks at this machine and never executes what it finds.
+
+Places: the loader's cache, the library folders, and the user's cache of unpacked packages. The distribution's package
+database tells versions, since most of these libraries do not carry theirs in their file name.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import json
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cairn.catalog import Allocator, Catalog, Found, load_catalog
+from cairn.errors import ContenderFailed
+from cairn.library import Library, absolute, inspect_library, is_native, loader_problem, refuse_library
+
+TOOL_TIMEOUT_S = 5.0
+"""ldconfig answers in milliseconds and dpkg-query in tenths of a second; without an answer, versions are unknown."""
+
+
+RECORD = "origin.json"
+
+
+RECORD_SCHEMA = 1
+
+
+_RECORD_MAX_BYTES = 64 * 1024
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where this user's unpacked allocators lie. The specification says to ignore a relative XDG_CACHE_HOME."""
+    environment = os.environ if environment is None else environment
+    base = environment.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "cairn" / "allocators"
+
+
+def discover(
+    catalog: Catalog | None = None, *, names: Iterable[str] | None = None, cache: Path | None = None
+) -> tuple[Found, ...]:
+    """Every usable or unusable copy of the catalog's allocators: catalog order, then the newest version first.
+
+    `names` limits the search to some allocators; a run of one allocator need not wait for the others' versions.
+    """
+    catalog = catalog or load_catalog()
+    wanted = None if names is None else set(names)
+    entries = [entry for entry in catalog.allocators if wanted is None or entry.name in wanted]
+    listed = _loader_cache() if any(entry.libraries for entry in entries) else ()
+    installed: list[Found] = []
+    for entry in entries:
+        if not entry.is_system:
+            installed += _find_installed(entry, listed)
+    installed = list(_with_packages(installed))
+    cached = find_cached(catalog, cache or cache_folder())
+    result: list[Found] = []
+    for entry in entries:
+        if entry.is_system:
+            result.append(system_allocator(entry))
+        copies = [item for item in (*installed, *cached) if item.allocator.name == entry.name]
+        result += sorted(copies, key=lambda item: version_key(item.version), reverse=True)
+    return tuple(result)
+
+
+def system_allocator(entry: Allocator) -> Found:
+    """What programs have without a preload; its version is the C library's."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (ValueError, OSError):
+        name, version = "", ""
+    if name != "glibc":
+        entry = replace(entry, title="system")
+    return Found(allocator=entry, path=None, version=version or None, origin="the program's own")
+
+
+def version_key(version: str | None) -> tuple[tuple[int, int | str], ...]:
+    """Sorts 5.10 after 5.9, a number after a word at the same place (1.0 after 1.rc), and no version before any."""
+    parts = re.findall(r"\d+|[A-Za-z]+", version or "")
+    return tuple((1, int(part[:18])) if part.isdecimal() and part.isascii() else (0, part) for part in parts)
+
+
+def _loader_cache() -> tuple[str, ...]:
+    """Paths in the loader's cache; none where there is no ldconfig, as on musl."""
+    for tool in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
+        if os.access(tool, os.X_OK):
+            listing = _ask([tool, "-p"]) or ""
+            return tuple(line.rpartition(" => ")[2] for line in listing.splitlines() if " => " in line)
+    return ()
+
+
+def _library_folders() -> list[str]:
+    triple = f"{os.uname().machine}-linux-gnu"
+    own = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder]
+    standard = [f"/usr/lib/{triple}", f"/lib/{triple}", "/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
+    return [*own, f"/usr/local/lib/{triple}", *standard]
+
+
+def _find_installed(entry: Allocator, listed: Sequence[str]) -> list[Found]:
+    candidates = [path for path in listed if _matches(os.path.basename(path), entry)]
+    for folder in _library_folders():
+        for pattern in entry.libraries:
+            candidates += sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
+    for place in entry.places:
+        candidates += sorted(glob.glob(place))
+    found: dict[str, Found] = {}
+    for path in candidates:
+        real = os.path.realpath(path)
+        if real not in found and (item := _inspect(entry, path)) is not None:
+            found[real] = item
+    return list(found.values())
+
+
+def _matches(name: str, entry: Allocator) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in entry.libraries)
+
+
+def _inspect(entry: Allocator, path: str) -> Found | None:
+    """None for a library of another machine: multiarch systems have them lying beside ours, which is no problem."""
+    try:
+        library = inspect_library(path)
+        if not is_native(library):
+            return None
+        library_path = companion_folders(library, entry.companions)
+        found = Found(allocator=entry, path=library.path, library_path=library_path, build_id=library.build_id)
+        refuse_library(library, library_path=library_path)
+    except ContenderFailed as error:
+        return Found(allocator=entry, path=absolute(path), problem=str(error))
+    return found
+
+
+def is_usable_here(path: str | os.PathLike[str]) -> bool:
+    """Whether it is an allocator for this machine, its companions left aside."""
+    try:
+        library = inspect_library(os.fspath(path))
+    except ContenderFailed:
+        return False
+    return is_native(library) and library.defines_malloc and not library.truncated
+
+
+def companion_folders(library: Library, companions: Sequence[str]) -> tuple[str, ...]:
+    """The library's own folder, when files that it needs lie there and the loader would not look there."""
+    folder = os.path.dirname(library.realpath)
+    beside = any(os.path.lexists(os.path.join(folder, name)) for name in companions)
+    return (folder,) if beside and loader_problem(library) is not None else ()
+
+
+def _with_packages(found: Sequence[Found]) -> Iterable[Found]:
+    """Adds versions by the distribution's word. One query for all files: each costs a pass over the database."""
+    files = {os.path.realpath(item.path) for item in found if item.path is not None}
+    owners: dict[str, str] = {}
+    if files:
+        for line in (_ask(["dpkg-query", "-S", *sorted(files)]) or "").splitlines():
+            package, _, file = line.partition(": ")
+            owners[file] = package.split(",")[0].strip()
+    versions: dict[str, str] = {}
+    if owners:
+        listing = _ask(["dpkg-query", "-W", "-f", "${binary:Package}\t${Version}\n", *sorted(set(owners.values()))])
+        for line in (listing or "").splitlines():
+            package, _, version = line.partition("\t")
+            versions[package.partition(":")[0]] = version
+    for item in found:
+        package = owners.get(os.path.realpath(item.path or ""), "").partition(":")[0]
+        full = versions.get(package)
+        if full:
+            yield replace(item, version=upstream_version(full), origin=f"{package} {full}")
+        else:
+            yield replace(item, origin=f"file {item.path}")
+
+
+def upstream_version(version: str) -> str:
+    """2.0.9 of Debian's 2.0.9+ds-2: without epoch, revision and the mark of a repacked source."""
+    plain = version.partition(":")[2] or version
+    plain = plain.rpartition("-")[0] or plain
+    return re.split(r"[+~](?:ds|dfsg|repack|really)", plain)[0]
+
+
+def _ask(command: Sequence[str]) -> str | None:
+    """What a tool of the distribution prints; None when it is missing or does not answer in time."""
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"},
+            timeout=TOOL_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return os.fsdecode(answer.stdout)
+
+
+def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
+    """What `get` has unpacked. A folder without a whole record, or of another user, is passed over."""
+    found = []
+    for record in sorted(glob.glob(os.path.join(glob.escape(str(cache)), "*", "*", RECORD))):
+        values = _read_record(record)
+        entry = catalog.find(values.get("allocator", ""))
+        folder = os.path.dirname(record)
+        path = os.path.normpath(os.path.join(folder, values.get("library", "")))
+        if entry is None or entry.is_system or not path.startswith(folder + os.sep):
+            continue
+        item = _inspect(entry, path)
+        if item is not None:
+            version, origin = values.get("version"), values.get("origin")
+            found.append(replace(item, version=version, origin=origin, cached=True))
+    return tuple(found)
+
+
+def _read_record(path: str) -> dict[str, str]:
+    """The text fields of a record; nothing when it is damaged, huge, or could have been put there by somebody else."""
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _RECORD_MAX_BYTES:
+            return {}
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+            return {}
+        with open(path, encoding="utf-8") as file:
+            values = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(values, dict) or values.get("schema") != RECORD_SCHEMA:
+        return {}
+    return {key: value for key, value in values.items() if isinstance(value, str) and "\0" not in value}

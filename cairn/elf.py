@@ -1,0 +1,314 @@
+"""ELF files, read in small and bounded pieces.
+
+Every file is taken to be hostile. A table is never walked whose length the file dictates: a symbol is looked up through
+the hash table, as the dynamic loader does it, and every read is small. (A general ELF library walks whole tables, which
+a damaged header can make billions of entries long.)
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+READ_MAX = 64 * 1024
+
+
+_SEGMENTS_MAX = 1024
+
+
+_CHAIN_MAX = 4096
+
+
+_NAME_MAX = 4096
+
+
+_MACHINES = {
+    3: "i386", 8: "mips", 20: "powerpc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86-64", 183: "aarch64",
+    243: "riscv", 258: "loongarch",
+}  # fmt: skip
+
+
+ET_EXEC, ET_DYN = 2, 3
+
+
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_NOTE = 1, 2, 3, 4
+
+
+_DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SONAME = 1, 4, 5, 6, 10, 14
+
+
+_DT_GNU_HASH, _DT_FLAGS_1 = 0x6FFFFEF5, 0x6FFFFFFB
+
+
+_DF_1_PIE = 0x08000000
+
+
+_NT_GNU_BUILD_ID = 3
+
+
+class NotElf(Exception):
+    """The file is something else; the text says what, as the end of a sentence."""
+
+
+class Damaged(Exception):
+    """A header points outside the file, or a table makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    type: int
+    offset: int
+    address: int
+    file_bytes: int
+
+
+class Image:
+    """The few facts of an ELF file that the loader would look at. Reads at most a few hundred KiB of any file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
+        head = os.pread(descriptor, 64, 0)
+        if not head:
+            raise NotElf("is empty")
+        if not head.startswith(b"\x7fELF"):
+            raise NotElf(_what_else(head))
+        if len(head) < 52 or head[4] not in (1, 2) or head[5] not in (1, 2) or (head[4] == 2 and len(head) < 64):
+            raise Damaged
+        self.bits = 32 if head[4] == 1 else 64
+        self._order = "<" if head[5] == 1 else ">"
+        layout = "HHIIIIIHHHHHH" if self.bits == 32 else "HHIQQQIHHHHHH"
+        fields = struct.unpack_from(self._order + layout, head, 16)
+        self.type: int = fields[0]
+        self._machine_number: int = fields[1]
+        segments_at, sections_at, entry_bytes, count = fields[4], fields[5], fields[8], fields[9]
+        self._sections_end = sections_at + fields[10] * fields[11] if sections_at else 0
+        self.segments = self._read_segments(segments_at, entry_bytes, count) if count else ()
+        self._tags = self._read_dynamic()
+
+    def _read_segments(self, at: int, entry_bytes: int, count: int) -> tuple[_Segment, ...]:
+        expected = 32 if self.bits == 32 else 56
+        if entry_bytes != expected or count > _SEGMENTS_MAX:
+            raise Damaged
+        table = self._read(at, count * expected)
+        segments = []
+        for index in range(count):
+            if self.bits == 32:
+                kind, offset, address, _, size = struct.unpack_from(self._order + "IIIII", table, index * expected)
+            else:
+                kind, _, offset, address, _, size = struct.unpack_from(self._order + "IIQQQQ", table, index * expected)
+            segments.append(_Segment(kind, offset, address, size))
+        return tuple(segments)
+
+    def _read_dynamic(self) -> tuple[tuple[int, int], ...]:
+        """The dynamic section as (tag, value) pairs, without its end mark."""
+        segment = next(self._of_type(_PT_DYNAMIC), None)
+        if segment is None or self.truncated:
+            return ()
+        table = self._read(segment.offset, min(segment.file_bytes, READ_MAX))
+        entry = struct.Struct(self._order + ("iI" if self.bits == 32 else "qQ"))
+        tags = []
+        for tag, value in entry.iter_unpack(table[: len(table) // entry.size * entry.size]):
+            if tag == 0:
+                break
+            tags.append((tag, value))
+        return tuple(tags)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether its headers promise more bytes than the file has."""
+        ends = [self._sections_end, *(s.offset + s.file_bytes for s in self.segments)]
+        return max(ends) > self.size
+
+    @property
+    def machine(self) -> str:
+        """The machine by its common name."""
+        return _MACHINES.get(self._machine_number, f"machine {self._machine_number}")
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether it has a dynamic section."""
+        return bool(self._tags)
+
+    @property
+    def is_pie(self) -> bool:
+        """Whether it is a position-independent executable, which has the type of a library."""
+        return bool((self._tag(_DT_FLAGS_1) or 0) & _DF_1_PIE)
+
+    @property
+    def loader(self) -> str | None:
+        """The program interpreter that it asks for; None for a static program or a library."""
+        segment = next(self._of_type(_PT_INTERP), None)
+        if segment is None:
+            return None
+        return os.fsdecode(self._read(segment.offset, min(segment.file_bytes, _NAME_MAX)).split(b"\0")[0])
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The libraries that it names as needed."""
+        return tuple(self._string(value) for tag, value in self._tags if tag == _DT_NEEDED)
+
+    @property
+    def soname(self) -> str | None:
+        """The name that other objects know it by."""
+        offset = self._tag(_DT_SONAME)
+        return None if offset is None else self._string(offset)
+
+    @property
+    def build_id(self) -> str | None:
+        """The linker's id of this very build, in hexadecimal."""
+        for segment in self._of_type(_PT_NOTE):
+            notes = self._read(segment.offset, min(segment.file_bytes, READ_MAX))
+            at = 0
+            while at + 12 <= len(notes):
+                name_bytes, value_bytes, kind = struct.unpack_from(self._order + "III", notes, at)
+                name_at = at + 12
+                value_at = name_at + (name_bytes + 3) // 4 * 4
+                if kind == _NT_GNU_BUILD_ID and notes[name_at : name_at + name_bytes] == b"GNU\0":
+                    return notes[value_at : min(value_at + value_bytes, value_at + 64)].hex() or None
+                at = value_at + (value_bytes + 3) // 4 * 4
+        return None
+
+    def defines(self, name: str) -> bool:
+        """Whether the loader would find this symbol here. By hash, as the loader does: the table may be endless."""
+        if (table := self._tag(_DT_GNU_HASH)) is not None:
+            return any(self._is_definition(index, name) for index in self._gnu_chain(self._offset(table), name))
+        if (table := self._tag(_DT_HASH)) is not None:
+            return any(self._is_definition(index, name) for index in self._sysv_chain(self._offset(table), name))
+        return False
+
+    def _gnu_chain(self, at: int, name: str) -> Iterator[int]:
+        hash_value = 5381
+        for byte in name.encode():
+            hash_value = (hash_value * 33 + byte) & 0xFFFFFFFF
+        buckets, first_symbol, bloom_words, _ = self._words(at, 4)
+        if buckets == 0:
+            return
+        buckets_at = at + 16 + bloom_words * (self.bits // 8)
+        (index,) = self._words(buckets_at + hash_value % buckets * 4, 1)
+        if index < first_symbol:
+            return
+        for symbol in range(index, index + _CHAIN_MAX):
+            (entry,) = self._words(buckets_at + (buckets + symbol - first_symbol) * 4, 1)
+            if entry | 1 == hash_value | 1:
+                yield symbol
+            if entry & 1:
+                return
+
+    def _sysv_chain(self, at: int, name: str) -> Iterator[int]:
+        hash_value = 0
+        for byte in name.encode():
+            hash_value = (hash_value << 4) + byte
+            high = hash_value & 0xF0000000
+            hash_value = (hash_value ^ high >> 24) & ~high
+        # The one 64-bit machine of our table whose hash entries are 64 bits wide is s390x.
+        width = 2 if self.machine == "s390x" and self.bits == 64 else 1
+        big = self._order == ">"
+
+        def entry(position: int) -> int:
+            words = self._words(at + position * 4 * width, width)
+            return words[-1] if big else words[0]
+
+        buckets = entry(0)
+        if buckets == 0:
+            return
+        index = entry(2 + hash_value % buckets)
+        for _ in range(_CHAIN_MAX):
+            if index == 0:
+                return
+            yield index
+            index = entry(2 + buckets + index)
+
+    def _is_definition(self, index: int, name: str) -> bool:
+        table = self._tag(_DT_SYMTAB)
+        if table is None:
+            return False
+        if self.bits == 32:
+            raw = self._read(self._offset(table + index * 16), 16)
+            name_at, _, _, _, _, section = struct.unpack(self._order + "IIIBBH", raw)
+        else:
+            raw = self._read(self._offset(table + index * 24), 24)
+            name_at, _, _, section, _, _ = struct.unpack(self._order + "IBBHQQ", raw)
+        return section != 0 and self._string(name_at) == name
+
+    def _string(self, at: int) -> str:
+        table, size = self._tag(_DT_STRTAB), self._tag(_DT_STRSZ)
+        if table is None or size is None or at >= size:
+            raise Damaged
+        start = self._offset(table + at)
+        raw = os.pread(self._descriptor, min(size - at, _NAME_MAX), start)
+        return os.fsdecode(raw.split(b"\0")[0])
+
+    def _tag(self, wanted: int) -> int | None:
+        return next((value for tag, value in self._tags if tag == wanted), None)
+
+    def _of_type(self, kind: int) -> Iterator[_Segment]:
+        return (segment for segment in self.segments if segment.type == kind)
+
+    def _offset(self, address: int) -> int:
+        """Where in the file the byte at this address lies."""
+        for segment in self._of_type(_PT_LOAD):
+            if segment.address <= address < segment.address + segment.file_bytes:
+                return segment.offset + address - segment.address
+        raise Damaged
+
+    def _words(self, at: int, count: int) -> tuple[int, ...]:
+        return struct.unpack(f"{self._order}{count}I", self._read(at, 4 * count))
+
+    def _read(self, at: int, count: int) -> bytes:
+        if at + count > self.size or at < 0:
+            raise Damaged
+        raw = os.pread(self._descriptor, count, at)
+        if len(raw) != count:
+            raise Damaged
+        return raw
+
+
+def _what_else(head: bytes) -> str:
+    if head.startswith(b"!<arch>"):
+        return "is a static archive, which cannot be preloaded"
+    if head.startswith(b"/* GNU ld script"):
+        return "is a linker script, not the library itself"
+    if head.startswith(b"#!"):
+        return "is a script, not a shared library"
+    return "is not an ELF file"
+
+
+def open_regular(path: str) -> int:
+    """A descriptor of a regular file only: reading a FIFO waits for ever, and some devices act on being opened."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return descriptor
+
+
+def is_musl_loader(loader: str | None) -> bool:
+    """Whether this program interpreter is that of musl."""
+    return loader is not None and os.path.basename(loader).startswith("ld-musl")
+
+
+@functools.cache
+def native() -> tuple[int, str, bool]:
+    """Class, machine and musl of this very process: what the libraries that cairn brings along are built for."""
+    try:
+        descriptor = os.open("/proc/self/exe", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            image = Image(descriptor)
+            return image.bits, image.machine, is_musl_loader(image.loader)
+        finally:
+            os.close(descriptor)
+    except (OSError, NotElf, Damaged):
+        return struct.calcsize("P") * 8, os.uname().machine.replace("_", "-"), False
+
+
+def reason(error: OSError) -> str:
+    """What the system says went wrong."""
+    return error.strerror or type(error).__name__

@@ -1,0 +1,70 @@
+"""Runs a program for its user, not for a measurement: terminal, stdin and signals are the program's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from cairn import native
+from cairn.errors import CairnError
+from cairn.model import Contender
+from cairn.proof import judge
+from cairn.runner import Launched, carried, carried_witness, preload_environment, private_folder, real_path, setenv
+
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the program ended, as a shell would say it, and why the allocator was not proved (None if it was)."""
+
+    exit_code: int
+    problem: str | None
+
+
+def run(contender: Contender, command: Sequence[str]) -> Ended:
+    """Runs `command` under `contender` until it ends.
+
+    Raises CairnError when the launcher cannot work.
+    """
+    with private_folder() as scratch:
+        ours = carried(contender, scratch)
+        witness = scratch / "witness.jsonl"
+        witness.touch(mode=0o600)
+        environment = preload_environment(ours, carried_witness(scratch), witness, os.environ)
+        reading, writing = os.pipe()
+        options = ["--terminal", "--memory", "none", "--report-fd", str(writing), *setenv(environment)]
+        process = subprocess.Popen([native.launcher(), *options, "--", *command], pass_fds=[writing])
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe, _signals_to(process):
+            line = pipe.read()
+            process.wait()
+        if process.returncode != 0 or not line:
+            raise CairnError("the launcher failed; its message stands above")
+        launched = msgspec.json.decode(line, type=Launched)
+        proof = judge(witness.read_bytes(), ours, launched.pid, real_path)
+    if launched.exec_errno is not None:
+        raise CairnError(f"cannot execute {command[0]}: {launched.exec_error}")
+    code = launched.exit_code if launched.exit_code is not None else 128 + (launched.signal or 0)
+    return Ended(exit_code=code, problem=proof.problem)
+
+
+@contextlib.contextmanager
+def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """What is sent to us is meant for the program; the launcher passes it on."""
+
+    def pass_on(number: int, _: object) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

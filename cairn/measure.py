@@ -1,0 +1,208 @@
+"""Carries a run out: warm-up, random complete blocks, the decision to stop. Prints nothing; an observer may watch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from cairn import compare, machine, plan, stats
+from cairn.errors import ContenderFailed, Interrupted, ProgramFailed
+from cairn.model import Run, Sample, Trial
+from cairn.runner import Runner
+from cairn.store import Folder
+
+WARM_FROM_BYTES = 256 << 20
+"""Footprint from which cold guest memory shows: a 3 GB fill took 6.5 s cold and 0.22 s warm in a virtual machine."""
+_WARM_SHARE = 1.2
+_WARM_LIMIT = 0.7
+"""Never touch more than this share of the memory that is available."""
+
+INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands after a block."""
+
+    blocks: int
+    blocks_expected: int
+    seconds_left: float | None
+    half_width: float | None
+    leading: str | None
+
+
+class Observer(Protocol):
+    """Whoever shows what happens; called between trials, never during one."""
+
+    def trial_begins(self, trial: Trial) -> None:
+        """The next trial is about to start."""
+
+    def trial_ended(self, sample: Sample, /) -> None:
+        """A trial was measured and stored."""
+
+    def contender_failed(self, name: str, why: str) -> None:
+        """This contender takes no further part."""
+
+    def warmed(self, size: int) -> None:
+        """Memory is touched before each block from now on; `size` in bytes."""
+
+    def block_ended(self, progress: Progress) -> None:
+        """All contenders ran once more."""
+
+
+class Measurement:
+    """One run being measured, new or resumed. Every trial is stored before the next begins."""
+
+    def __init__(self, run: Run, folder: Folder, scratch: Path, observer: Observer) -> None:
+        self._run = run
+        self._folder = folder
+        self._runner = Runner(run.settings, run.contenders, scratch)
+        self._observer = observer
+        self._samples = list(folder.samples())
+        self._failed: set[str] = set()
+        self._began = time.monotonic()
+        self._block_seconds: list[float] = []
+        self._warm_bytes = run.settings.warm_memory or 0
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """All trials so far, those of before a resume included."""
+        return tuple(self._samples)
+
+    def measure(self) -> None:
+        """Runs until the rule says stop.
+
+        Raises ProgramFailed when the baseline fails, ContenderFailed when nothing is left to compare or the baseline
+        has no proof, Interrupted on ctrl-C; whatever was measured by then is in the folder.
+        """
+        settings = self._run.settings
+        try:
+            if settings.setup is not None:
+                self._runner.hook("setup", settings.setup)
+            try:
+                because = self._blocks()
+            finally:
+                if settings.cleanup is not None:
+                    self._runner.hook("cleanup", settings.cleanup)
+            self._folder.mark_stopped(because)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; what was measured is kept") from None
+
+    def _blocks(self) -> str:
+        run = self._run
+        names = [contender.name for contender in run.contenders]
+        baseline_first = [run.baseline, *(name for name in names if name != run.baseline)]
+        with self._counted_time():
+            for trial in plan.warm_up(baseline_first, run.settings.warmup):
+                if trial.contender not in self._failed:
+                    self._take(trial, watch=True)
+        self._decide_warm_memory()
+        number = max((sample.trial.block for sample in self._samples), default=0)
+        while True:
+            because = self._enough()
+            if because is not None:
+                return because
+            number += 1
+            with self._counted_time():
+                if self._warm_bytes:
+                    self._runner.touch(self._warm_bytes)
+                for trial in plan.block(number, names, run.seed):
+                    if trial.contender not in self._failed:
+                        self._take(trial)
+            self._observer.block_ended(self._progress())
+
+    @contextmanager
+    def _counted_time(self) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._block_seconds.append(time.monotonic() - began)
+
+    def _take(self, trial: Trial, *, watch: bool = False) -> None:
+        self._observer.trial_begins(trial)
+        sample, trace = self._runner.trial(trial, watch=watch)
+        sample = self._verified(sample)
+        self._folder.append(sample)
+        self._samples.append(sample)
+        if trial.block == plan.WARM_UP:
+            self._folder.keep("witness", f"{trial.contender}.jsonl", trace.witness)
+        self._observer.trial_ended(sample)
+        if sample.failure is not None:
+            self._folder.keep("failed", f"{trial.contender}.stderr", trace.stderr_tail.encode())
+            self._fail(sample)
+
+    def _verified(self, sample: Sample) -> Sample:
+        """Under --verify same-output, what the baseline printed first is what every trial must print."""
+        if not self._run.settings.verify_output or sample.failure is not None:
+            return sample
+        first = next(
+            (s for s in (*self._samples, sample) if s.trial.contender == self._run.baseline and not s.failure), sample
+        )
+        if sample.output_digest == first.output_digest:
+            return sample
+        other = "every time" if sample.trial.contender == self._run.baseline else f"than under {self._run.baseline}"
+        return replace(sample, failure=f"printed something else {other} (--verify same-output)")
+
+    def _fail(self, sample: Sample) -> None:
+        name, why = sample.trial.contender, sample.failure or ""
+        self._failed.add(name)
+        self._observer.contender_failed(name, why)
+        if name == self._run.baseline:
+            if sample.proof.problem is not None and why == sample.proof.problem:
+                raise ContenderFailed(why)
+            raise ProgramFailed(f"the program {why} under {name}, so there is nothing to compare with")
+        if len(self._failed) == len(self._run.contenders) - 1:
+            raise ContenderFailed(f"nothing is left to compare {self._run.baseline} with: {name} {why}")
+
+    def _enough(self) -> str | None:
+        """Why to stop now; None to go on."""
+        rule = self._run.rule
+        ratios = self._ratios()
+        if ratios:
+            look = stats.look(ratios, rule)
+            if look.stop:
+                return look.because or "stopped"
+        elif self._complete() >= (rule.max_blocks if rule.precision is None else rule.min_blocks):
+            return f"{self._complete()} blocks"
+        if rule.budget_s is not None and self._complete() >= 1:
+            expected = self._block_seconds[-1] if self._block_seconds else 0.0
+            if time.monotonic() - self._began + expected > rule.budget_s:
+                return "time budget"
+        return None
+
+    def _ratios(self) -> dict[str, tuple[float, ...]]:
+        return dict(compare.wall_ratios(self._samples, self._run.contenders, self._run.baseline))
+
+    def _complete(self) -> int:
+        return compare.complete_blocks(self._samples, self._run.contenders)
+
+    def _progress(self) -> Progress:
+        rule = self._run.rule
+        ratios = self._ratios()
+        done = self._complete()
+        look = stats.look(ratios, rule) if ratios else None
+        expected = look.blocks_expected if look else max(done, rule.min_blocks)
+        recent = self._block_seconds[-5:]
+        left = (expected - done) * sum(recent) / len(recent)
+        if rule.budget_s is not None:
+            left = min(left, max(0.0, rule.budget_s - (time.monotonic() - self._began)))
+        return Progress(
+            blocks=done,
+            blocks_expected=expected,
+            seconds_left=left,
+            half_width=look.half_width if look else None,
+            leading=look.leading if look else None,
+        )
+
+    def _decide_warm_memory(self) -> None:
+        """In a virtual machine, a first touch of memory that the host has not backed costs up to 30 times more."""
+        if self._run.settings.warm_memory is None and self._run.host.virtual:
+            peak = max((sample.memory.peak_bytes or 0 for sample in self._samples), default=0)
+            if peak >= WARM_FROM_BYTES:
+                available = machine.available_memory() or 0
+                self._warm_bytes = min(int(peak * _WARM_SHARE), int(available * _WARM_LIMIT))
+        if self._warm_bytes:
+            self._observer.warmed(self._warm_bytes)

@@ -1,0 +1,360 @@
+"""The nouns of a comparison, as frozen values.
+
+`plan` makes trials, `runner` turns a trial into a Sample, `store` keeps samples, `compare` turns them into a
+Comparison, `report` turns that into text. Times are nanoseconds, memory is bytes, ratios are plain numbers (0.94 is 6 %
+less). What was not measured is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+SCHEMA = 1
+"""Version of every document that cairn writes; a reader refuses a newer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One allocator as it will be used: library, mechanism and environment. Knobs are part of who it is."""
+
+    name: str
+    """What the user calls it; unique within a run."""
+    allocator: str
+    """Its name in the catalog, or "custom" for a library given by path."""
+    title: str
+    """Name and version as printed, for example "mimalloc 2.0.9"."""
+    preload: tuple[str, ...] = ()
+    """Absolute paths, in order; empty for the program's own allocator."""
+    library_path: tuple[str, ...] = ()
+    """Folders that the preloaded libraries need on LD_LIBRARY_PATH."""
+    owners: tuple[str, ...] = ()
+    """Absolute paths of the objects that may own malloc when it works; empty: libc."""
+    knobs: tuple[tuple[str, str], ...] = ()
+    """Environment variables set for the program, in the order given."""
+    version: str | None = None
+    origin: str | None = None
+    """Where the library came from: a package and its version, or "path"."""
+    build_id: str | None = None
+    caveats: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One place in the plan: which contender runs, in which block, at which position of it. Block 0 warms up."""
+
+    block: int
+    position: int
+    contender: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of the whole process tree: anonymous and shared pages, without page cache and kernel memory."""
+
+    method: str
+    """"cgroup v2", "cgroup v1", "sampled" or "not measured"."""
+    peak_bytes: int | None
+    peak_less_lazy_bytes: int | None
+    """Peak when pages that the program gave back with MADV_FREE, and the kernel has not yet taken, do not count."""
+    lazy_peak_bytes: int | None
+    """The most that was lazily freed at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """An executed program that a preloaded library cannot reach."""
+
+    reason: str
+    """"static", "setuid", "other class", "own allocator", "environment" or "unknown"."""
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Who owned malloc in the processes of one trial, by the witness inside each of them."""
+
+    processes: int
+    """Executed programs that the witness saw or should have seen."""
+    loaded: int
+    """Those in which the contender's library owned malloc."""
+    owner: str | None
+    """The object that owned malloc in the command itself."""
+    unreached: tuple[Unreached, ...] = ()
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that an allocator may read, as the command saw them; cairn's own left out."""
+    problem: str | None = None
+    """Why this trial does not count; None when the proof is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One execution of the command under one contender, as the kernel accounted for it."""
+
+    trial: Trial
+    started_at: float
+    """Seconds since the epoch."""
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    wall_ns: int
+    user_ns: int
+    system_ns: int
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    memory: Memory
+    proof: Proof
+    left_behind: int = 0
+    """Descendants still alive when the command ended; they were ended with it."""
+    counters: Mapping[str, float | None] = field(default_factory=dict)
+    """Whole-tree performance counters by name; None where the machine has none."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What --metric found in the program's output."""
+    output_digest: str | None = None
+    failure: str | None = None
+    """A sentence, when this run must not be read as a result."""
+
+    @property
+    def counts(self) -> bool:
+        """True for a run that may enter a comparison: it ended well, with proof, after the warm-up."""
+        return self.failure is None and self.trial.block > 0
+
+
+class Direction(Enum):
+    """Which way is good, where there is one."""
+
+    LESS = "less"
+    MORE = "more"
+    NEITHER = "neither"
+    UNKNOWN = "unknown"
+    """A user's own number: changes are shown, and the user knows which are good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A column: how it is called, counted and read."""
+
+    key: str
+    title: str
+    unit: str
+    """"ns", "bytes", "count", "percent", or "" for a user's own number."""
+    direction: Direction = Direction.LESS
+
+
+WALL = Metric("wall", "wall", "ns")
+USER = Metric("user", "user", "ns")
+SYSTEM = Metric("system", "system", "ns")
+CPU = Metric("cpu", "CPU", "percent", Direction.NEITHER)
+PEAK = Metric("peak", "peak (tree)", "bytes")
+PEAK_LESS_LAZY = Metric("peak_less_lazy", "peak − lazily freed", "bytes")
+LAZY = Metric("lazy", "lazily freed", "bytes", Direction.NEITHER)
+FAULTS = Metric("faults", "faults", "count")
+SWITCHES = Metric("switches", "switches", "count")
+
+BUILT_IN = (WALL, USER, SYSTEM, CPU, PEAK, PEAK_LESS_LAZY, LAZY, FAULTS, SWITCHES)
+
+
+def value(sample: Sample, key: str) -> float | None:
+    """The number that `key` (a metric, a counter or a user's metric) has in this sample; None if not measured.
+
+    A user's metric is written "metric:NAME" and a counter "counter:NAME", so that neither can hide a built-in column.
+    """
+    match key:
+        case "wall":
+            return sample.wall_ns
+        case "user":
+            return sample.user_ns
+        case "system":
+            return sample.system_ns
+        case "cpu":
+            return 100.0 * (sample.user_ns + sample.system_ns) / sample.wall_ns if sample.wall_ns else None
+        case "peak":
+            return sample.memory.peak_bytes
+        case "peak_less_lazy":
+            return sample.memory.peak_less_lazy_bytes
+        case "lazy":
+            return sample.memory.lazy_peak_bytes
+        case "faults":
+            return sample.minor_faults + sample.major_faults
+        case "switches":
+            return sample.voluntary_switches + sample.involuntary_switches
+    kind, _, name = key.partition(":")
+    if kind == "metric":
+        return sample.metrics.get(name)
+    if kind == "counter":
+        return sample.counters.get(name)
+    raise KeyError(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval; `level` is the nominal level it was made for, after adjustment."""
+
+    low: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One metric of one contender over its counted runs."""
+
+    median: float
+    mean: float
+    sigma: float | None
+    """Sample standard deviation; None for a single run."""
+    minimum: float
+    maximum: float
+    runs: int
+
+
+class Finding(Enum):
+    """What a paired change shows."""
+
+    LESS = "less"
+    MORE = "more"
+    EQUIVALENT = "equivalent"
+    NOT_SHOWN = "no difference shown"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A contender against the baseline, paired within blocks: relative change, −0.05 is 5 % less."""
+
+    estimate: float
+    interval: Interval | None
+    """None when there are too few blocks for an interval of this level."""
+    finding: Finding
+    p_adjusted: float | None
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All that is known of one contender, by metric key. A key that is absent was not measured."""
+
+    contender: str
+    summaries: Mapping[str, Summary]
+    changes: Mapping[str, Change]
+    """Empty for the baseline."""
+    proof: tuple[int, int]
+    """Processes with the library loaded, of processes seen; least over the runs."""
+    failures: tuple[str, ...] = ()
+    outliers: tuple[int, ...] = ()
+    """Blocks whose wall time is far from this contender's others; flagged, never dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """When enough blocks have been run.
+
+    precision: half-width of the interval of the relative change in wall time, 0.01 is ±1 %; None runs exactly
+    `max_blocks`.
+    """
+
+    precision: float | None = 0.01
+    min_blocks: int = 10
+    max_blocks: int = 60
+    margin: float = 0.01
+    """Changes within ± this much count as equivalent."""
+    budget_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A number to look for in the program's output: the first group (or the whole match) of the last match."""
+
+    name: str
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How every trial of a run is carried out; the same for all contenders."""
+
+    command: tuple[str, ...]
+    folder: str
+    """Working directory."""
+    shell: bool = False
+    """The command is one string for /bin/sh."""
+    stdin: str = "/dev/null"
+    stdout: str | None = None
+    """A file that every trial overwrites; None discards the output once it was searched and compared."""
+    setup: str | None = None
+    prepare: str | None = None
+    conclude: str | None = None
+    cleanup: str | None = None
+    patterns: tuple[Pattern, ...] = ()
+    ok_exit: tuple[int, ...] = (0,)
+    verify_output: bool = False
+    cpus: str | None = None
+    timeout_s: float | None = None
+    warmup: int = 1
+    warm_memory: int | None = None
+    """Bytes of memory to touch before each block: 0 never, None decides by footprint and machine."""
+    counters: bool = False
+    memory: str = "auto"
+    """"auto", "cgroup", "sampled" or "none"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine and its state when a run began. None: could not be read."""
+
+    system: str
+    kernel: str
+    architecture: str
+    libc: str
+    cpus: int
+    cpu_model: str | None
+    memory_bytes: int | None
+    page_bytes: int
+    virtual: bool
+    transparent_huge_pages: str | None
+    governor: str | None
+    load: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What was asked, of what, and where: written once, before the first trial."""
+
+    schema: int
+    id: str
+    created_at: float
+    """Seconds since the epoch."""
+    cairn: str
+    """Version that made this run."""
+    settings: Settings
+    contenders: tuple[Contender, ...]
+    baseline: str
+    rule: StopRule
+    seed: int
+    host: Host
+    notes: tuple[str, ...] = ()
+    """What a reader should know of the circumstances, a sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything a report needs; made from stored samples alone."""
+
+    baseline: str
+    rows: tuple[Row, ...]
+    """Ranked by wall time, best first; contenders that failed come last."""
+    metrics: tuple[Metric, ...]
+    """Columns with at least one number, in the order to print."""
+    blocks: int
+    """Complete blocks: every surviving contender ran once in each."""
+    rule: StopRule
+    stopped_because: str | None
+    """A phrase ("precision reached", "60 blocks", "time budget", "interrupted"); None while running."""
+    verdict: tuple[str, ...]
+    """Sentences that a person can act on, the main one first."""
+    not_tested: tuple[str, ...]
+    next_steps: tuple[str, ...]
+    memory_method: str | None
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,26 @@
+"""Where our own native parts lie: the launcher and the libraries that are injected into programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cairn.errors import CairnError
+
+_FOLDER = Path(__file__).resolve().parent / "native"
+
+
+def _part(name: str) -> Path:
+    path = _FOLDER / name
+    if not path.is_file():
+        raise CairnError(f"this installation of cairn lacks {name}; install it again with 'make install' or pip")
+    return path
+
+
+def launcher() -> Path:
+    """The program that starts, confines, measures and reaps a command."""
+    return _part("cairn-launch")
+
+
+def witness() -> Path:
+    """The library that tells, in every process, who owns malloc."""
+    return _part("libcairn-witness.so")

@@ -1,0 +1,126 @@
+"""What a person sees on stderr while a comparison runs: a bar on a terminal, a few quiet lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from cairn import units
+from cairn.measure import Progress as Standing
+from cairn.model import Sample, StopRule, Trial
+from cairn.plan import WARM_UP
+from cairn.report.words import printable
+
+_QUIET_EVERY_S = 30.0
+
+
+def _standing(now: Standing) -> str:
+    parts = [f"{units.duration(now.seconds_left)} left"] if now.seconds_left is not None else []
+    if now.leading:
+        parts.append(f"leading: {printable(now.leading)}")
+    if now.half_width is not None:
+        parts.append(f"±{units.percent(now.half_width, signed=False)}")
+    return " · ".join(parts)
+
+
+class Bar:
+    """A live bar: blocks done of those expected, time left, who leads, how wide the widest interval is."""
+
+    def __init__(self, console: Console, rule: StopRule, trials_per_block: int) -> None:
+        self._console = console
+        self._per_block = trials_per_block
+        self._bar = Progress(
+            TextColumn("{task.fields[phase]:<8}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[place]}"),
+            TextColumn("{task.fields[now]}", style="dim"),
+            console=console,
+            transient=True,
+        )
+        first = rule.max_blocks if rule.precision is None else rule.min_blocks
+        self._expected = first
+        self._task: TaskID = self._bar.add_task("", total=trials_per_block, phase="warm-up", place="", now="")
+        self._standing = ""
+
+    def __enter__(self) -> Bar:
+        """Starts drawing."""
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Takes the bar away again."""
+        self._bar.stop()
+
+    def trial_begins(self, trial: Trial) -> None:
+        """Names the contender that runs now."""
+        if trial.block != WARM_UP:
+            place = f"{trial.block}/{self._expected}"
+            self._bar.update(
+                self._task, phase="blocks", place=place, total=self._expected * self._per_block,
+                completed=(trial.block - 1) * self._per_block + trial.position,
+            )  # fmt: skip
+        self._show(printable(trial.contender))
+
+    def trial_ended(self, _: Sample) -> None:
+        """Moves the bar on."""
+        self._bar.advance(self._task)
+        self._show("")
+
+    def contender_failed(self, name: str, why: str) -> None:
+        """Says so above the bar, at once."""
+        self._console.print(f"✘ {printable(name)} {printable(why)}", style="red", markup=False, highlight=False)
+
+    def warmed(self, size: int) -> None:
+        """Says that memory is warmed."""
+        self._console.print(
+            f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages"
+        )
+
+    def block_ended(self, progress: Standing) -> None:
+        """Updates the estimate."""
+        self._expected = progress.blocks_expected
+        self._standing = _standing(progress)
+        self._show("")
+
+    def _show(self, running: str) -> None:
+        self._bar.update(self._task, now=" · ".join(filter(None, [self._standing, running])))
+
+
+class Lines:
+    """For logs: failures at once, the standing every half minute."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Lines:
+        """Nothing to prepare."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to take away."""
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def trial_begins(self, trial: Trial) -> None:
+        """Not told."""
+
+    def trial_ended(self, _: Sample) -> None:
+        """Not told."""
+
+    def contender_failed(self, name: str, why: str) -> None:
+        """Told at once."""
+        self._say(f"✘ {printable(name)} {printable(why)}")
+
+    def warmed(self, size: int) -> None:
+        """Told once."""
+        self._say(f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages")
+
+    def block_ended(self, progress: Standing) -> None:
+        """Told every half minute."""
+        if time.monotonic() - self._last >= _QUIET_EVERY_S:
+            self._last = time.monotonic()
+            self._say(f"blocks   {progress.blocks}/{progress.blocks_expected} · {_standing(progress)}")

@@ -1,0 +1,142 @@
+"""The tables of a comparison, before anyone decides how a table is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cairn import model
+from cairn.model import Comparison, Direction, Metric, Row, Run
+from cairn.report import words
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text, and whether it tells something good or bad; None for neither."""
+
+    text: str
+    good: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A title (may be empty), column heads, and rows as long as the heads; the first column is text, others numbers."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+_GROUPS = (
+    (model.WALL, model.PEAK),
+    (model.USER, model.SYSTEM, model.CPU),
+    (model.FAULTS, model.PEAK_LESS_LAZY, model.LAZY),
+)
+_ONLY_FULL = (model.SWITCHES,)
+
+
+def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]:
+    """Medians with paired changes; `full` adds spread, range and number of runs of every metric."""
+    measured = {metric.key: metric for metric in comparison.metrics}
+    titles = {contender.name: contender for contender in run.contenders}
+    built_in = {metric.key for metric in model.BUILT_IN}
+    own = tuple(metric for metric in comparison.metrics if metric.key not in built_in)
+    groups = [*_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
+    names = {row.contender: _name(titles[row.contender].title, row.contender) for row in comparison.rows}
+    result = [
+        _changes(comparison, present, names)
+        for group in groups
+        if (present := tuple(metric for metric in group if metric.key in measured and _interesting(metric, comparison)))
+    ]
+    if full:
+        result += [_spread(comparison, metric, names) for metric in comparison.metrics]
+    return tuple(result)
+
+
+def _name(title: str, name: str) -> str:
+    """What the user called it, with the version if the name does not tell."""
+    if title == name or title.startswith(name + " "):
+        return words.printable(title)
+    return words.printable(f"{name} ({title})")
+
+
+def _interesting(metric: Metric, comparison: Comparison) -> bool:
+    """Lazily freed memory is a column only where there is some."""
+    if metric.key not in (model.LAZY.key, model.PEAK_LESS_LAZY.key):
+        return True
+    lazy = [row.summaries[model.LAZY.key].maximum for row in comparison.rows if model.LAZY.key in row.summaries]
+    return max(lazy, default=0) >= 1 << 20
+
+
+def _alive(comparison: Comparison) -> Sequence[Row]:
+    return [row for row in comparison.rows if not row.failures]
+
+
+def _changes(comparison: Comparison, metrics: Sequence[Metric], names: dict[str, str]) -> Table:
+    compared = len(comparison.rows) > 1
+    heads = [""]
+    for metric in metrics:
+        heads.append(words.printable(metric.title))
+        if compared and metric.direction is not Direction.NEITHER:
+            heads += [f"against {words.printable(comparison.baseline)}", "95 %"]
+    rows = []
+    for place, row in enumerate(_alive(comparison)):
+        cells = [Cell(("▸ " if place == 0 and compared else "  ") + names[row.contender])]
+        for metric in metrics:
+            cells.append(Cell(words.median(row.summaries.get(metric.key), metric)))
+            if not compared or metric.direction is Direction.NEITHER:
+                continue
+            change = row.changes.get(metric.key)
+            good = words.good(change, metric)
+            if row.contender == comparison.baseline:
+                cells += [Cell("baseline"), Cell("")]
+            else:
+                cells += [Cell(words.change(change), good), Cell(words.interval(change), good)]
+        rows.append(tuple(cells))
+    return Table(title="", heads=tuple(heads), rows=tuple(rows))
+
+
+def _spread(comparison: Comparison, metric: Metric, names: dict[str, str]) -> Table:
+    rows = tuple(
+        (
+            Cell("  " + names[row.contender]),
+            Cell(words.spread(summary, metric)),
+            Cell(words.median(summary, metric)),
+            Cell(words.extremes(summary, metric)),
+            Cell(str(summary.runs) if summary else "0"),
+        )
+        for row in _alive(comparison)
+        for summary in [row.summaries.get(metric.key)]
+    )
+    title = words.printable(metric.title)
+    return Table(title=title, heads=(title, "mean ± σ", "median", "min … max", "runs"), rows=rows)
+
+
+def failures(comparison: Comparison) -> list[str]:
+    """A sentence for each contender that gave no result."""
+    return [words.printable(f"{row.contender} {sentence}") for row in comparison.rows for sentence in row.failures]
+
+
+def footer(comparison: Comparison) -> str:
+    """How these numbers were made, on one line."""
+    parts = [f"{comparison.blocks} block{'' if comparison.blocks == 1 else 's'}"]
+    if comparison.stopped_because:
+        parts[0] += f" ({words.printable(comparison.stopped_because)})"
+    if len(_alive(comparison)) > 1:
+        parts.append("paired Hodges–Lehmann, Holm-adjusted")
+    loaded = min((row.proof for row in _alive(comparison)), default=None, key=lambda proof: proof[0] - proof[1])
+    if loaded:
+        parts.append(f"loaded in {loaded[0]} of {loaded[1]} processes")
+    if comparison.memory_method:
+        parts.append(f"peak: anonymous + shared, {comparison.memory_method}")
+    return " · ".join(parts)
+
+
+def remarks(run: Run, comparison: Comparison) -> list[str]:
+    """What a reader must know beside the numbers."""
+    lines = [*run.notes, *comparison.notes]
+    for row in _alive(comparison):
+        if row.outliers:
+            blocks = ", ".join(map(str, row.outliers[:8])) + ("…" if len(row.outliers) > 8 else "")
+            lines.append(f"{row.contender}: {len(row.outliers)} outlying run(s), kept: block {blocks}")
+    return [words.printable(line) for line in lines]

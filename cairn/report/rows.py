@@ -1,0 +1,56 @@
+"""One CSV row per trial, for people with their own statistics."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+
+from cairn.model import Run, Sample, value
+
+_COLUMNS = (
+    "run", "block", "position", "contender", "title", "counts", "failure", "started_at", "exit_code", "signal",
+    "timed_out", "wall_ns", "user_ns", "system_ns", "cpu_percent", "minor_faults", "major_faults", "voluntary_switches",
+    "involuntary_switches", "peak_bytes", "peak_less_lazy_bytes", "lazy_peak_bytes", "memory_method", "processes",
+    "processes_loaded", "processes_unreached", "malloc_owner", "left_behind",
+)  # fmt: skip
+
+
+def render(run: Run, samples: Sequence[Sample]) -> str:
+    """All trials in the order they ran, warm-up (block 0) included; an empty field was not measured."""
+    titles = {contender.name: contender.title for contender in run.contenders}
+    metrics = sorted({name for sample in samples for name in sample.metrics})
+    counters = sorted({name for sample in samples for name in sample.counters})
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*_COLUMNS, *(f"metric:{name}" for name in metrics), *(f"counter:{name}" for name in counters)])
+    for sample in samples:
+        cpu = value(sample, "cpu")
+        row: list[object] = [
+            run.id, sample.trial.block, sample.trial.position, sample.trial.contender,
+            titles.get(sample.trial.contender, ""), int(sample.counts), sample.failure, f"{sample.started_at:.3f}",
+            sample.exit_code, sample.signal, int(sample.timed_out), sample.wall_ns, sample.user_ns, sample.system_ns,
+            None if cpu is None else f"{cpu:.1f}", sample.minor_faults, sample.major_faults, sample.voluntary_switches,
+            sample.involuntary_switches, sample.memory.peak_bytes, sample.memory.peak_less_lazy_bytes,
+            sample.memory.lazy_peak_bytes, sample.memory.method, sample.proof.processes, sample.proof.loaded,
+            len(sample.proof.unreached), sample.proof.owner, sample.left_behind,
+        ]  # fmt: skip
+        row += [sample.metrics.get(name) for name in metrics]
+        row += [sample.counters.get(name) for name in counters]
+        writer.writerow([_inert(cell) for cell in row])
+    return file.getvalue()
+
+
+def _inert(cell: object) -> object:
+    """Text that a spreadsheet would run as a formula is kept as text; numbers stay numbers."""
+    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _is_number(cell):
+        return "'" + cell
+    return cell
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,58 @@
+"""A comparison as a person reads it on a terminal."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from cairn.model import Comparison, Run
+from cairn.report import layout, words
+
+WIDTH = 110
+"""Columns when the output is not a terminal; a table of two metrics with intervals fits."""
+
+
+def render(run: Run, comparison: Comparison, *, full: bool, color: bool, width: int = WIDTH) -> str:
+    """Tables, how they were made, the verdict, its limits and the next command."""
+    file = StringIO()
+    console = Console(
+        file=file, width=width, force_terminal=color, color_system="standard" if color else None, no_color=not color,
+        highlight=False, markup=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    for table in layout.tables(run, comparison, full=full):
+        console.print(_drawn(table))
+        console.print()
+    console.print(_hanging(layout.footer(comparison), "dim"))
+    for line in layout.remarks(run, comparison):
+        console.print(_hanging(f"▲ {line}", "yellow"))
+    for line in layout.failures(comparison):
+        console.print(_hanging(f"✘ {line}", "red"))
+    console.print()
+    for place, sentence in enumerate(comparison.verdict):
+        console.print(Text(words.printable(sentence), style="bold" if place == 0 else ""))
+    if comparison.not_tested:
+        console.print(Text(f"Not tested: {words.printable('; '.join(comparison.not_tested))}."))
+    if comparison.next_steps:
+        console.print(Text(f"Next: {words.printable(' · '.join(comparison.next_steps))}"))
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _hanging(text: str, style: str) -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, 2))
+
+
+def _drawn(table: layout.Table) -> Table:
+    drawn = Table(box=None, padding=(0, 1), pad_edge=False, show_edge=False, header_style="bold")
+    for place, head in enumerate(table.heads):
+        drawn.add_column(head, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place > 0)
+    for row in table.rows:
+        drawn.add_row(*(Text(cell.text, style=_style(cell)) for cell in row))
+    return drawn
+
+
+def _style(cell: layout.Cell) -> str:
+    return "" if cell.good is None else "green" if cell.good else "red"

@@ -1,0 +1,84 @@
+"""How numbers and names read in every kind of report."""
+
+from __future__ import annotations
+
+from cairn import units
+from cairn.model import Change, Direction, Finding, Metric, Summary
+
+NOT_MEASURED = "not measured"
+
+
+def printable(text: str) -> str:
+    """The text with every character that could steer a terminal, or hide itself, spelt out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def quantity(value: float, metric: Metric) -> str:
+    """A number in the metric's unit."""
+    match metric.unit:
+        case "ns":
+            return units.time(value)
+        case "bytes":
+            return units.size(value)
+        case "count":
+            return units.count(value)
+        case "percent":
+            return f"{value:.0f} %"
+    return f"{value:,.6g}"
+
+
+def median(summary: Summary | None, metric: Metric) -> str:
+    """The median of a column, or that there is none."""
+    return quantity(summary.median, metric) if summary else NOT_MEASURED
+
+
+def sign(change: Change) -> str:
+    """The finding as one character, so that colour is never needed: less, more, or not shown."""
+    match change.finding:
+        case Finding.LESS:
+            return "▼"
+        case Finding.MORE:
+            return "▲"
+        case Finding.EQUIVALENT | Finding.NOT_SHOWN:
+            return "≈"
+
+
+def change(change: Change | None) -> str:
+    """The estimate with its sign."""
+    return f"{sign(change)} {units.percent(change.estimate)}" if change else ""
+
+
+def interval(change: Change | None) -> str:
+    """The interval in brackets, in percent."""
+    if change is None:
+        return ""
+    if change.interval is None:
+        return "[too few blocks]"
+    low, high = (units.percent(end).removesuffix(" %") for end in (change.interval.low, change.interval.high))
+    return f"[{low}, {high}]"
+
+
+def good(change: Change | None, metric: Metric) -> bool | None:
+    """True for a shown change in the wanted direction, False for one in the other, None for neither."""
+    if change is None or metric.direction in (Direction.NEITHER, Direction.UNKNOWN):
+        return None
+    match change.finding:
+        case Finding.LESS:
+            return metric.direction is Direction.LESS
+        case Finding.MORE:
+            return metric.direction is Direction.MORE
+    return None
+
+
+def spread(summary: Summary | None, metric: Metric) -> str:
+    """Mean ± standard deviation; the mean alone for a single run."""
+    if summary is None:
+        return NOT_MEASURED
+    if summary.sigma is None:
+        return quantity(summary.mean, metric)
+    return f"{quantity(summary.mean, metric)} ± {quantity(summary.sigma, metric)}"
+
+
+def extremes(summary: Summary | None, metric: Metric) -> str:
+    """Smallest and largest run."""
+    return f"{quantity(summary.minimum, metric)} … {quantity(summary.maximum, metric)}" if summary else NOT_MEASURED

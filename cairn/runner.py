@@ -1,0 +1,357 @@
+"""One trial in, one sample out: prepares, starts the launcher, reads what it measured and what the witness proved."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import select
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from cairn import native
+from cairn.contenders import carryable
+from cairn.errors import CairnError, UsageError
+from cairn.model import Contender, Memory, Sample, Settings, Trial
+from cairn.proof import judge, lost_preload
+
+_TAIL_BYTES = 4096
+_POLL_S = 0.05
+_GRACE_S = 2.0
+
+
+class LaunchMemory(msgspec.Struct):
+    """The launcher's account of the tree's memory."""
+
+    method: str
+    peak_bytes: int | None
+    peak_less_lazy_bytes: int | None
+    lazy_peak_bytes: int | None
+    reason: str | None = None
+
+
+class Launched(msgspec.Struct):
+    """The launcher's JSON line."""
+
+    schema: int
+    pid: int
+    exit_code: int | None
+    signal: int | None
+    core_dumped: bool
+    timed_out: bool
+    interrupted_by: int | None
+    exec_errno: int | None
+    exec_error: str | None
+    wall_ns: int
+    user_ns: int
+    system_ns: int
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    left_behind: int
+    memory: LaunchMemory
+    counters: dict[str, float | bool | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a trial leaves beside its sample."""
+
+    witness: bytes
+    stderr_tail: str
+
+
+def preload_environment(
+    contender: Contender, witness: Path, report: Path, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that put the witness and the contender's library into a program and all its descendants.
+
+    What the user preloads already stays, behind the allocator.
+    """
+    theirs = [entry for entry in re.split(r"[ :]", inherited.get("LD_PRELOAD", "")) if entry]
+    environment = {
+        "LD_PRELOAD": ":".join([str(witness), *contender.preload, *theirs]),
+        "CAIRN_WITNESS": str(report),
+        **dict(contender.knobs),
+    }
+    if contender.library_path:
+        folders = [*contender.library_path, *filter(None, [inherited.get("LD_LIBRARY_PATH")])]
+        environment["LD_LIBRARY_PATH"] = ":".join(folders)
+    if contender.knobs:
+        environment["CAIRN_WITNESS_KNOBS"] = ":".join(name for name, _ in contender.knobs)
+    return environment
+
+
+def setenv(environment: Mapping[str, str]) -> list[str]:
+    """The launcher's options for variables that its command gets and itself does not."""
+    return [word for name, value in environment.items() for word in ("--setenv", f"{name}={value}")]
+
+
+@contextlib.contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder of our own whose path LD_PRELOAD can carry: no space and no colon in it."""
+    with tempfile.TemporaryDirectory(prefix="cairn-") as name:
+        if not re.search(r"[\s:]", name):
+            yield Path(name)
+            return
+    with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp") as name:
+        yield Path(name)
+
+
+def real_path(path: str) -> str:
+    """A path as the loader names it, to the file it is."""
+    return os.path.realpath(path)
+
+
+class Runner:
+    """Carries out trials of one run. Not thread-safe: one trial at a time is the point."""
+
+    def __init__(self, settings: Settings, contenders: Sequence[Contender], scratch: Path) -> None:
+        self._settings = settings
+        self._contenders = {contender.name: carried(contender, scratch) for contender in contenders}
+        self._scratch = scratch
+        self._launcher = native.launcher()
+        self._witness = carried_witness(scratch)
+
+    def trial(self, trial: Trial, *, watch: bool = False) -> tuple[Sample, Trace]:
+        """Runs one trial. `watch` ends it as soon as its proof is lost, at the price of a process that looks on.
+
+        Raises UsageError when --prepare or --conclude fails, CairnError when the launcher itself cannot work.
+        """
+        settings = self._settings
+        contender = self._contenders[trial.contender]
+        if settings.prepare is not None:
+            self.hook("prepare", settings.prepare)
+        report = self._scratch / "witness.jsonl"
+        report.write_bytes(b"")
+        stdout = Path(settings.stdout) if settings.stdout else self._scratch / "stdout"
+        stderr = self._scratch / "stderr"
+        keep_output = bool(settings.stdout or settings.patterns or settings.verify_output)
+        environment = preload_environment(contender, self._witness, report, os.environ)
+        options = [
+            *("--memory", settings.memory),
+            *("--stdin", settings.stdin),
+            *("--stdout", str(stdout) if keep_output else "/dev/null"),
+            *("--stderr", str(stderr)),
+            *("--chdir", settings.folder),
+            *(["--timeout", f"{settings.timeout_s:.3f}"] if settings.timeout_s is not None else []),
+            *(["--cpus", settings.cpus] if settings.cpus is not None else []),
+            *(["--counters"] if settings.counters else []),
+            *setenv(environment),
+        ]
+        started_at = time.time()
+        launched, lost = self._launch(options, command_line(settings), report if watch else None)
+
+        witness = report.read_bytes()
+        errors = _tail(stderr)
+        proof = judge(witness, contender, launched.pid, real_path)
+        output = stdout if keep_output else None
+        metrics: dict[str, float] = {}
+        digest = None
+        failure = self._failure(launched, lost or proof.problem, errors)
+        if failure is None and output is not None:
+            metrics, failure = self._search((output, stderr))
+            digest = _digest(output) if settings.verify_output else None
+        if settings.conclude is not None:
+            self.hook("conclude", settings.conclude)
+        counters = {
+            name: float(number) if number is not None else None
+            for name, number in (launched.counters or {}).items()
+            if not isinstance(number, bool)
+        }
+        return Sample(
+            trial=trial,
+            started_at=started_at,
+            exit_code=launched.exit_code,
+            signal=launched.signal,
+            timed_out=launched.timed_out,
+            wall_ns=launched.wall_ns,
+            user_ns=launched.user_ns,
+            system_ns=launched.system_ns,
+            minor_faults=launched.minor_faults,
+            major_faults=launched.major_faults,
+            voluntary_switches=launched.voluntary_switches,
+            involuntary_switches=launched.involuntary_switches,
+            memory=Memory(
+                method=launched.memory.method,
+                peak_bytes=launched.memory.peak_bytes,
+                peak_less_lazy_bytes=launched.memory.peak_less_lazy_bytes,
+                lazy_peak_bytes=launched.memory.lazy_peak_bytes,
+            ),
+            proof=proof,
+            left_behind=launched.left_behind,
+            counters=counters,
+            metrics=metrics,
+            output_digest=digest,
+            failure=failure,
+        ), Trace(witness=witness, stderr_tail=errors)
+
+    def hook(self, name: str, command: str) -> None:
+        """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL, check=False,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        if done.returncode != 0:
+            tail = last_line(done.stderr.decode("utf-8", "replace"))
+            raise UsageError(
+                f"the --{name} command failed with {ending(done.returncode)}" + (f": {tail}" if tail else "")
+            )
+
+    def touch(self, size: int) -> None:
+        """Makes the host back `size` bytes of guest memory, so that no trial pays for it."""
+        done = subprocess.run([self._launcher, "--touch", str(size)], check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise CairnError(f"cannot warm {size >> 20} MiB of memory: {last_line(done.stderr)}")
+
+    def _launch(self, options: list[str], command: list[str], watched: Path | None) -> tuple[Launched, str | None]:
+        reading, writing = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [self._launcher, "--report-fd", str(writing), *options, "--", *command],
+                pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0,
+            )  # fmt: skip
+        except OSError as error:
+            os.close(reading)
+            raise CairnError(f"cannot start {self._launcher}: {error.strerror}") from error
+        finally:
+            os.close(writing)
+        with process, os.fdopen(reading, "rb") as pipe:
+            try:
+                lost = _watch(pipe.fileno(), watched)
+                if lost is not None:
+                    process.terminate()
+                line = pipe.read()
+                complaint = process.stderr.read() if process.stderr else b""
+                process.wait()
+            except BaseException:
+                _end(process)
+                raise
+        if process.returncode != 0 or not line:
+            reason = last_line(complaint.decode("utf-8", "replace")) or ending(process.returncode)
+            raise CairnError(reason.removeprefix("cairn-launch: "))
+        return msgspec.json.decode(line, type=Launched), lost
+
+    def _failure(self, launched: Launched, problem: str | None, errors: str) -> str | None:
+        """Why this run is no result, in one sentence; the program's own failure comes before a missing proof."""
+        settings = self._settings
+        why = f": {last_line(errors)}" if last_line(errors) else ""
+        if launched.exec_errno is not None:
+            return f"cannot execute {settings.command[0]}: {launched.exec_error}"
+        if problem is not None and (launched.interrupted_by or launched.exit_code in settings.ok_exit):
+            return problem
+        if launched.timed_out:
+            return f"did not end within {settings.timeout_s:g} s (--timeout)"
+        if launched.signal is not None:
+            return f"was {ending(-launched.signal)}{why}"
+        if launched.exit_code not in settings.ok_exit:
+            return f"failed with exit code {launched.exit_code}{why}"
+        return problem
+
+    def _search(self, outputs: tuple[Path, ...]) -> tuple[dict[str, float], str | None]:
+        """The user's numbers in the output; a pattern that finds none makes the trial fail."""
+        found: dict[str, float] = {}
+        if not self._settings.patterns:
+            return found, None
+        text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in outputs)
+        for pattern in self._settings.patterns:
+            matches = list(re.finditer(pattern.regex, text, re.MULTILINE))
+            if not matches:
+                return found, f"printed nothing that --metric {pattern.name} matches"
+            last = matches[-1]
+            number = last[1] if last.re.groups else last[0]
+            try:
+                found[pattern.name] = float(number.replace(",", "").replace("_", ""))
+            except (ValueError, AttributeError):
+                return found, f"printed {number!r} where --metric {pattern.name} expects a number"
+        return found, None
+
+
+def command_line(settings: Settings) -> list[str]:
+    """What the launcher executes."""
+    if settings.shell:
+        return ["/bin/sh", "-c", " ".join(settings.command)]
+    return list(settings.command)
+
+
+def shown_command(settings: Settings) -> str:
+    """The command as a user would type it."""
+    return " ".join(settings.command) if settings.shell else shlex.join(settings.command)
+
+
+def ending(status: int) -> str:
+    """How a process ended, from its return code as Python gives it."""
+    if status >= 0:
+        return f"exit code {status}"
+    names = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS"}
+    return f"killed by signal {-status}" + (f" ({names[-status]})" if -status in names else "")
+
+
+def last_line(text: str) -> str:
+    """What a program said last, without its line end; empty if it said nothing."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""
+
+
+def carried(contender: Contender, scratch: Path) -> Contender:
+    """The same contender by paths that LD_PRELOAD can carry."""
+    return replace(
+        contender,
+        preload=carryable(contender.preload, scratch),
+        library_path=carryable(contender.library_path, scratch),
+    )
+
+
+def carried_witness(scratch: Path) -> Path:
+    """The witness by such a path."""
+    (path,) = carryable([str(native.witness())], scratch)
+    return Path(path)
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _watch(pipe: int, report: Path | None) -> str | None:
+    """Waits for the launcher's line; returns early, with the reason, when the witness reports a lost preload."""
+    if report is None:
+        return None
+    seen = 0
+    while not select.select([pipe], [], [], _POLL_S)[0]:
+        size = report.stat().st_size
+        if size > seen:
+            seen = size
+            lost = lost_preload(report.read_bytes())
+            if lost is not None:
+                return lost
+    return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the launcher, and through it the whole tree; twice, because the second request does not wait."""
+    for _ in range(2):
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+            return
+    process.kill()

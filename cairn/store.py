@@ -1,0 +1,222 @@
+"""The results directory: append-only, versioned, resumable. All that a report needs, and nothing else holds state.
+
+    ROOT/ID/run.json        what was asked, written once before the first trial
+    ROOT/ID/samples.jsonl   one line per trial, in the order they ran
+    ROOT/ID/stopped         why measuring ended; absent while it goes on or when it was cut short
+    ROOT/ID/witness/…       the witness's raw lines of each contender's first trial
+    ROOT/ID/failed/…        what a failing trial wrote to stderr
+
+A line that was cut off at the end of samples.jsonl (a killed run, a full disk) is left out when reading and cut away
+when the run goes on; damage anywhere else is an error, never a smaller result.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from cairn.errors import CairnError, UsageError
+from cairn.model import SCHEMA, Run, Sample
+
+_LARGEST_FILE = 256 << 20
+_NAME_LENGTH = 64
+
+T = TypeVar("T")
+
+
+def root() -> Path:
+    """Where runs are kept: $CAIRN_RESULTS, else the user's data folder."""
+    given = os.environ.get("CAIRN_RESULTS")
+    if given:
+        return Path(given)
+    data = os.environ.get("XDG_DATA_HOME")
+    base = Path(data) if data and data.startswith("/") else Path.home() / ".local" / "share"
+    return base / "cairn" / "results"
+
+
+def cannot(what: str, path: Path, error: OSError) -> CairnError:
+    """The sentence for a file that cannot be used."""
+    return CairnError(f"cannot {what} {path}: {error.strerror or error}")
+
+
+def new_id(now: float) -> str:
+    """Sorts by time; two runs of the same second differ."""
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(now)) + "-" + secrets.token_hex(2)
+
+
+class Folder:
+    """One run's directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, results: Path, run: Run) -> Folder:
+        """Makes ROOT/ID with its run.json; the directory is the user's alone."""
+        path = results / run.id
+        try:
+            results.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
+            for name in ("witness", "failed"):
+                (path / name).mkdir(mode=0o700)
+            folder = cls(path)
+            folder._write_new("run.json", msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+            folder._write_new("samples.jsonl", b"")
+        except OSError as error:
+            raise cannot("write", path, error) from error
+        return folder
+
+    def _write_new(self, name: str, content: bytes) -> None:
+        descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+
+    def append(self, sample: Sample) -> None:
+        """Adds one trial. After an error the file still ends with a whole line, or with one that reading leaves out."""
+        path = self.path / "samples.jsonl"
+        line = msgspec.json.encode(sample) + b"\n"
+        try:
+            with path.open("ab") as file:
+                file.write(line)
+        except OSError as error:
+            raise cannot("write", path, error) from error
+
+    def mark_stopped(self, because: str) -> None:
+        """Says why measuring ended."""
+        self.write("stopped", because.encode() + b"\n")
+
+    def mark_resumed(self) -> None:
+        """Measuring goes on: the reason to stop is gone, and so is a line that was cut off."""
+        samples = self.path / "samples.jsonl"
+        try:
+            (self.path / "stopped").unlink(missing_ok=True)
+            content = _content(samples)
+            if content and not content.endswith(b"\n"):
+                os.truncate(samples, content.rfind(b"\n") + 1)
+        except OSError as error:
+            raise cannot("write", samples, error) from error
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replaces a small file as a whole."""
+        target = self.path / name
+        draft = target.with_name(target.name + ".new")
+        try:
+            draft.unlink(missing_ok=True)
+            self._write_new(str(draft.relative_to(self.path)), content)
+            draft.replace(target)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise cannot("write", target, error) from error
+
+    def keep(self, kind: str, name: str, content: bytes) -> None:
+        """Keeps raw material, under a file name that holds no surprise."""
+        plain = "".join(c if c.isalnum() or c in "-_.+" else "_" for c in name)[:_NAME_LENGTH].lstrip(".") or "_"
+        self.write(f"{kind}/{plain}", content)
+
+    def run(self) -> Run:
+        """What was asked."""
+        path = self.path / "run.json"
+        content = _content(path)
+        schema = _decode(_Versioned, content, path).schema
+        if schema != SCHEMA:
+            raise CairnError(f"{path} has version {schema} of the format, and this cairn reads version {SCHEMA}")
+        return _decode(Run, content, path)
+
+    def samples(self) -> tuple[Sample, ...]:
+        """All trials so far, in the order they ran."""
+        path = self.path / "samples.jsonl"
+        content = _content(path)
+        whole = content[: content.rfind(b"\n") + 1]
+        samples = tuple(_decode(Sample, line, path, number) for number, line in enumerate(whole.splitlines(), start=1))
+        for number, sample in enumerate(samples, start=1):
+            _check(sample, path, number)
+        return samples
+
+    def stopped(self) -> str | None:
+        """Why measuring ended; None if it was cut short."""
+        path = self.path / "stopped"
+        if not path.exists():
+            return None
+        return _content(path).decode("utf-8", "replace").strip()[:200]
+
+
+class _Versioned(msgspec.Struct):
+    schema: int
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise CairnError(f"{path} is larger than {_LARGEST_FILE >> 20} MiB: not a run that cairn made")
+        if not path.is_file():
+            raise CairnError(f"{path} is not a regular file")
+        return path.read_bytes()
+    except OSError as error:
+        raise cannot("read", path, error) from error
+
+
+def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) -> T:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        place = f", line {line}" if line is not None else ""
+        raise CairnError(f"{path}{place} is damaged: {error}") from error
+
+
+def _check(sample: Sample, path: Path, line: int) -> None:
+    """Numbers that no trial can have: a damaged file must not become a strange result."""
+    limit = 1 << 62
+    numbers = (
+        sample.trial.block, sample.trial.position, sample.user_ns, sample.system_ns, sample.minor_faults,
+        sample.major_faults, sample.voluntary_switches, sample.involuntary_switches, sample.wall_ns,
+        sample.memory.peak_bytes or 0, sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
+    )  # fmt: skip
+    if any(not 0 <= number < limit for number in numbers) or (sample.failure is None and sample.wall_ns == 0):
+        raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "run.json").is_file()
+
+
+def runs(results: Path) -> list[Path]:
+    """Every run there is, oldest first."""
+    try:
+        return sorted(path for path in results.iterdir() if _is_run(path))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise cannot("read", results, error) from error
+
+
+def find(results: Path, name: str) -> Folder:
+    """The run called `name`: "last", an id (or an unambiguous beginning of one), or a path."""
+    known = runs(results)
+    if name == "last":
+        if not known:
+            raise UsageError(f"there is no run in {results} yet; 'cairn compare -- PROG' makes one")
+        return Folder(known[-1])
+    if "/" in name or name in (".", ".."):
+        if not _is_run(Path(name)):
+            raise UsageError(f"{name} holds no run; a run is a folder with run.json in it")
+        return Folder(Path(name))
+    matching: Iterable[Path] = [path for path in known if path.name == name] or [
+        path for path in known if path.name.startswith(name) and name
+    ]
+    match list(matching):
+        case [path]:
+            return Folder(path)
+        case []:
+            if _is_run(Path(name)):
+                return Folder(Path(name))
+            raise UsageError(f"no run called {name} in {results}; the last one is 'last'")
+        case several:
+            raise UsageError(f"{name} could be any of {', '.join(path.name for path in several[:5])}")

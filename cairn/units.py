@@ -1,0 +1,94 @@
+"""Numbers with units, in and out: durations, sizes, percentages. Memory is binary. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_DURATIONS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SIZES = {"": 1, "b": 1, "k": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30, "gib": 1 << 30}
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z%]*)\s*")
+
+
+def _split(text: str) -> tuple[float, str]:
+    match = _NUMBER.fullmatch(text)
+    if match is None or not math.isfinite(float(match[1])):
+        raise ValueError(f"{text!r} is not a number with a unit")
+    return float(match[1]), match[2].lower()
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from "90", "90s", "1.5min", "200ms", "2h". ValueError says what is accepted."""
+    number, unit = _split(text)
+    if unit not in _DURATIONS:
+        raise ValueError(f"{text!r} is not a duration; write for example 90s, 10min, 1h")
+    return number * _DURATIONS[unit]
+
+
+def parse_size(text: str) -> int:
+    """Bytes from "4096", "64K", "1.5GiB"; units are binary. ValueError says what is accepted."""
+    number, unit = _split(text)
+    if unit not in _SIZES:
+        raise ValueError(f"{text!r} is not a size; write for example 512M or 2GiB")
+    return int(number * _SIZES[unit])
+
+
+def parse_percent(text: str) -> float:
+    """A ratio from "1%", "1", "0.5 %": the number is always in percent. ValueError says what is accepted."""
+    number, unit = _split(text)
+    if unit not in ("", "%"):
+        raise ValueError(f"{text!r} is not a percentage; write for example 1% or 0.5%")
+    return number / 100.0
+
+
+def duration(seconds: float) -> str:
+    """A time to come or gone by, as people say it: "2 min 10 s"."""
+    whole = max(0, round(seconds))
+    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    if minutes:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{whole} s"
+
+
+def time(ns: float) -> str:
+    """A measured time with three significant digits and its unit."""
+    for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
+        if abs(ns) < limit * 0.9995:
+            return f"{_three(ns / divisor)} {unit}"
+    return f"{_three(ns / 1e9)} s"
+
+
+def size(number: float) -> str:
+    """Bytes with three significant digits and a binary unit."""
+    value, unit = float(number), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1023.5 or unit == "TiB":
+            break
+        value /= 1024.0
+    return f"{value:.0f} B" if unit == "B" else f"{_three(value)} {unit}"
+
+
+def count(number: float) -> str:
+    """A count: exact with thousands separators up to a million, then in millions."""
+    if abs(number) < 1e6:
+        return f"{number:,.0f}" if number == round(number) or abs(number) >= 100 else f"{number:.1f}"
+    return f"{_three(number / 1e6)} M" if abs(number) < 1e9 else f"{_three(number / 1e9)} G"
+
+
+def percent(ratio: float, *, signed: bool = True) -> str:
+    """A relative change: "−5.6 %", "+0.03 %". Zero has no sign."""
+    value = ratio * 100.0
+    digits = 1 if 0.1 <= abs(value) < 99.95 else 0 if abs(value) >= 99.95 else 2
+    body = f"{abs(value):.{digits}f}"
+    if float(body) == 0:
+        return "0 %"
+    sign = "−" if value < 0 else "+" if signed else ""
+    return f"{sign}{body} %"
+
+
+def _three(value: float) -> str:
+    magnitude = abs(value)
+    digits = 2 if magnitude < 9.995 else 1 if magnitude < 99.95 else 0
+    return f"{value:,.{digits}f}"

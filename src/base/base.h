@@ -1,0 +1,18 @@
+/* base.h - the few words that every C file here may use. */
+#ifndef CAIRN_BASE_H
+#define CAIRN_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LIKELY(x)   __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+#define NS_PER_S  UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_US UINT64_C(1000)
+
+#endif

@@ -1,0 +1,152 @@
+#define _GNU_SOURCE 1
+
+#include "launch/child.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define EXIT_NOT_RUN 127 /* seen by nobody: `failed` says more */
+
+const char *child_step_complaint(enum child_step step)
+{
+    switch (step) {
+    case CHILD_FILES:
+        return "cannot open";
+    case CHILD_FOLDER:
+        return "cannot change to the folder";
+    case CHILD_CPUS:
+        return "not all CPUs of --cpus can be used here";
+    case CHILD_ENVIRONMENT:
+        return "cannot change the environment variable";
+    case CHILD_EXEC:
+    case CHILD_OK:
+        break;
+    }
+    return "cannot run";
+}
+
+/* From here to exec: the child. */
+
+_Noreturn static void give_up(struct child_state *state, enum child_step step, const char *object, int error)
+{
+    state->object = object;
+    state->error = error;
+    state->failed = step;
+    _exit(EXIT_NOT_RUN);
+}
+
+static void redirect(struct child_state *state, const char *path, int flags, int to)
+{
+    if (path == NULL)
+        return;
+    int fd = open(path, flags | O_NOCTTY | O_CLOEXEC, 0600);
+    /* 0 to 2 are open, so that `fd` is another, and dup2() leaves the copy open over exec. */
+    if (fd < 0 || dup2(fd, to) < 0)
+        give_up(state, CHILD_FILES, path, errno);
+    close(fd);
+}
+
+static void redirect_all(struct child_state *state, const struct options *options)
+{
+    const int output = O_WRONLY | O_CREAT | O_TRUNC;
+    redirect(state, options->stdin_path, O_RDONLY, STDIN_FILENO);
+    redirect(state, options->stdout_path, output, STDOUT_FILENO);
+    bool same = options->stdout_path != NULL && options->stderr_path != NULL &&
+                strcmp(options->stdout_path, options->stderr_path) == 0;
+    if (same) /* one position in the file for both, else they overwrite each other */
+        dup2(STDOUT_FILENO, STDERR_FILENO);
+    else
+        redirect(state, options->stderr_path, output, STDERR_FILENO);
+}
+
+static void take_cpus(struct child_state *state, const cpu_set_t *cpus)
+{
+    cpu_set_t got;
+    if (sched_setaffinity(0, sizeof *cpus, cpus) != 0 || sched_getaffinity(0, sizeof got, &got) != 0)
+        give_up(state, CHILD_CPUS, NULL, errno);
+    if (!CPU_EQUAL(cpus, &got)) /* the kernel drops those that are missing without a word */
+        give_up(state, CHILD_CPUS, NULL, 0);
+}
+
+static void edit_environment(struct child_state *state, const struct options *options)
+{
+    for (size_t i = 0; i < options->edit_count; i++) {
+        char *edit = options->edits[i];
+        if ((strchr(edit, '=') != NULL ? putenv(edit) : unsetenv(edit)) != 0)
+            give_up(state, CHILD_ENVIRONMENT, edit, errno);
+    }
+}
+
+_Noreturn static void become_program(struct child_state *state, const struct options *options,
+                                     const struct signals *signals, int go, pid_t launcher)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) /* it ended before the line above */
+        _exit(EXIT_NOT_RUN);
+    if (options->terminal)
+        setpgid(0, 0);
+    else
+        setsid();
+
+    char byte;
+    ssize_t got;
+    do
+        got = read(go, &byte, 1);
+    while (got < 0 && errno == EINTR);
+    if (got != 1)
+        _exit(EXIT_NOT_RUN);
+
+    redirect_all(state, options);
+    if (options->folder != NULL && chdir(options->folder) != 0)
+        give_up(state, CHILD_FOLDER, options->folder, errno);
+    if (options->has_cpus)
+        take_cpus(state, &options->cpus);
+    edit_environment(state, options);
+    signals_restore(signals);
+
+    getrusage(RUSAGE_SELF, &state->before);
+    state->started_ns = clock_now_ns();
+    execvp(options->command[0], options->command);
+    give_up(state, CHILD_EXEC, options->command[0], errno);
+}
+
+/* The launcher's side. */
+
+bool child_start(struct child *child, const struct options *options, const struct signals *signals)
+{
+    int ends[2];
+    child->state =
+        mmap(NULL, sizeof *child->state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (child->state == MAP_FAILED || pipe2(ends, O_CLOEXEC) != 0)
+        return false;
+    pid_t launcher = getpid();
+    child->pid = fork();
+    if (child->pid < 0)
+        return false;
+    if (child->pid == 0) {
+        close(ends[1]);
+        become_program(child->state, options, signals, ends[0], launcher);
+    }
+    close(ends[0]);
+    child->go = ends[1];
+    if (options->terminal) /* both sides do it, so that it is done whoever comes first */
+        setpgid(child->pid, child->pid);
+    return true;
+}
+
+void child_release(struct child *child)
+{
+    ssize_t written = write(child->go, "g", 1);
+    (void)written; /* it fails only when the child has ended, which is seen elsewhere */
+    close(child->go);
+    child->go = -1;
+}

@@ -1,0 +1,438 @@
+/* cairn-launch: starts, confines, measures and reaps one command.
+ *
+ *     options -> descriptors and signals -> child waits | cgroup, counters, terminal | child goes on
+ *             -> watch: signals, readings of memory, time limits -> end of the tree -> report
+ *
+ * Always:
+ *
+ *     one thread, which sleeps in ppoll() until a signal, a deadline, or the report's reader is gone
+ *     once PROG has ended, all that it started is ended, reaped and counted before the report is written
+ *     whoever asked for a report gets either its line and status 0, or a sentence on stderr and status 125
+ *
+ * It is small so that it does not show in what it measures: the kernel hands the size of a process on to its
+ * children.
+ */
+#define _GNU_SOURCE 1
+
+#include "base/base.h"
+#include "base/clock.h"
+#include "launch/cgroup.h"
+#include "launch/child.h"
+#include "launch/complaint.h"
+#include "launch/counters.h"
+#include "launch/options.h"
+#include "launch/processes.h"
+#include "launch/report.h"
+#include "launch/sampler.h"
+#include "launch/signals.h"
+#include "launch/terminal.h"
+#include "launch/touch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef CAIRN_VERSION
+#define CAIRN_VERSION "unreleased"
+#endif
+
+/* How long a killed process may take to end: one that waits for a dead network disk never does. */
+#define END_PATIENCE_NS (10 * NS_PER_S)
+
+/* How long the kernel may take to let go of a cgroup whose last process was reaped. */
+#define REMOVE_PATIENCE_NS NS_PER_S
+
+#define NEVER_NS UINT64_MAX
+
+struct launch {
+    struct options options;
+    struct signals signals;
+    struct child child;
+    struct cgroup cgroup;
+    struct sampler sampler;
+    struct counters counters;
+    struct terminal terminal;
+    struct report report;
+    uint64_t terminate_ns;  /* deadlines: SIGTERM … */
+    uint64_t kill_ns;       /* … SIGKILL … */
+    uint64_t despair_ns;    /* … and what does not end even so */
+    unsigned interruptions; /* SIGINT and SIGTERM that we were sent */
+    bool main_ended;        /* PROG itself: a zombie, not yet reaped */
+    bool reader_gone;       /* nobody can read the report any more */
+};
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The report's descriptor, and three that are open: what PROG opens first must not become its standard
+ * output. */
+static bool prepare_descriptors(struct options *options)
+{
+    int flags = fcntl(options->report_fd, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+        complaint("--report-fd is not a descriptor that can be written to", NULL, flags < 0 ? errno : 0);
+        return false;
+    }
+    if (options->report_fd > STDERR_FILENO) {
+        fcntl(options->report_fd, F_SETFD, FD_CLOEXEC);
+    } else {
+        int copy = fcntl(options->report_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (copy < 0) {
+            complaint("cannot move the descriptor of the report", NULL, errno);
+            return false;
+        }
+        close(options->report_fd);
+        options->report_fd = copy;
+    }
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) {
+            complaint("cannot open", "/dev/null", errno);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* PROG's process group; it exists until PROG was reaped, but not quite from the beginning. */
+static void signal_group(const struct launch *launch, int signal)
+{
+    if (kill(-launch->child.pid, signal) != 0)
+        kill(launch->child.pid, signal);
+}
+
+static void kill_group(struct launch *launch)
+{
+    signal_group(launch, SIGKILL);
+    cgroup_kill(&launch->cgroup);
+    if (launch->despair_ns == NEVER_NS)
+        launch->despair_ns = clock_now_ns() + END_PATIENCE_NS;
+}
+
+/* Waits for a signal; false when `deadline_ns` passed. */
+static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short *report_events)
+{
+    struct pollfd fds[] = {
+        {.fd = launch->signals.fd, .events = POLLIN},
+        {.fd =
+             report_events == NULL ? -1 : launch->options.report_fd}, /* asked for nothing: tells of errors */
+    };
+    uint64_t now_ns = clock_now_ns();
+    uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    struct timespec timeout = {.tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S)};
+    int ready = ppoll(fds, COUNT_OF(fds), deadline_ns == NEVER_NS ? NULL : &timeout, NULL);
+    if (report_events != NULL)
+        *report_events = ready > 0 ? fds[1].revents : 0;
+    return ready > 0;
+}
+
+/* Reaps children that are not PROG: its orphans come to us. */
+static void reap_orphans(struct launch *launch)
+{
+    while (!launch->main_ended) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+            return;
+        struct rusage usage;
+        if (info.si_pid == launch->child.pid)
+            launch->main_ended = true;
+        else if (wait4(info.si_pid, NULL, 0, &usage) == info.si_pid)
+            report_add_usage(&launch->report, &usage);
+    }
+}
+
+static void resume(struct launch *launch)
+{
+    terminal_lend(&launch->terminal, launch->child.pid);
+    signal_group(launch, SIGCONT);
+}
+
+/* With job control: when PROG was stopped from the terminal our whole job stops, as if there were no
+ * launcher. */
+static void follow_stop(struct launch *launch)
+{
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)launch->child.pid, &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
+        return;
+    int signal = info.si_status;
+    if (signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU)
+        return; /* SIGSTOP and debuggers mean this one process */
+    terminal_take_back(&launch->terminal);
+    if (!signals_stop_us(signal, true) && signal != SIGTSTP)
+        signal_group(launch,
+                     SIGHUP); /* it wants a terminal that nobody can give it; the kernel does the same */
+    resume(launch);
+}
+
+static void handle_signal(struct launch *launch, int signal)
+{
+    switch (signal) {
+    case SIGCHLD:
+        return; /* reap_orphans() asks anyway */
+    case SIGCONT:
+        resume(launch);
+        return;
+    case SIGTSTP:
+        if (launch->options.terminal)
+            break;
+        signal_group(launch, SIGSTOP); /* in a session of its own SIGTSTP would do nothing */
+        signals_stop_us(SIGTSTP, false);
+        resume(launch);
+        return;
+    case SIGINT:
+    case SIGTERM:
+        launch->interruptions++;
+        if (launch->interruptions > 1) {
+            kill_group(launch);
+            return;
+        }
+        /* fall through */
+    case SIGHUP:
+    case SIGQUIT:
+        if (launch->report.interrupted_by == 0)
+            launch->report.interrupted_by = signal;
+        break;
+    default:
+        break;
+    }
+    signal_group(launch, signal);
+}
+
+static void handle_deadlines(struct launch *launch)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (now_ns >= sampler_due_ns(&launch->sampler)) {
+        if (launch->child.state->started_ns != 0)
+            sampler_take(&launch->sampler);
+        else
+            sampler_begin(&launch->sampler); /* still our own copy, whose memory is not PROG's */
+    }
+    if (now_ns >= launch->terminate_ns) {
+        launch->terminate_ns = NEVER_NS;
+        launch->kill_ns = now_ns + launch->options.grace_ns;
+        launch->report.timed_out = true;
+        signal_group(launch, SIGTERM);
+        signal_group(launch, SIGCONT); /* a stopped process would not hear of it */
+    }
+    if (now_ns >= launch->kill_ns) {
+        launch->kill_ns = NEVER_NS;
+        kill_group(launch);
+    }
+}
+
+/* Until PROG itself has ended; false when that cannot be brought about. */
+static bool watch(struct launch *launch)
+{
+    while (!launch->main_ended) {
+        uint64_t deadline_ns =
+            earlier(sampler_due_ns(&launch->sampler), earlier(launch->terminate_ns, launch->kill_ns));
+        short report_events = 0;
+        wait_until(launch, earlier(deadline_ns, launch->despair_ns),
+                   launch->reader_gone ? NULL : &report_events);
+        uint64_t woke_ns = clock_now_ns();
+        reap_orphans(launch);
+        if (launch->main_ended) {
+            launch->report.wall_ns = woke_ns; /* its end; see finish() */
+            break;
+        }
+        if (report_events != 0) {
+            launch->reader_gone = true;
+            kill_group(launch);
+        }
+        for (int signal; (signal = signals_next(&launch->signals)) != 0;)
+            handle_signal(launch, signal);
+        if (launch->options.terminal)
+            follow_stop(launch);
+        handle_deadlines(launch);
+        if (woke_ns >= launch->despair_ns)
+            return false;
+    }
+    return true;
+}
+
+/* Ends and reaps what PROG left behind. Only our own children are ever signalled, for nobody else can free
+ * their numbers; theirs come to us when they are gone, and so level by level, wherever they hide. */
+static bool end_tree(struct launch *launch)
+{
+    pid_t pids[PROCESSES_MAX];
+    bool counted = false;
+    uint64_t deadline_ns = clock_now_ns() + END_PATIENCE_NS;
+    for (;;) {
+        struct rusage usage;
+        pid_t pid;
+        while ((pid = wait4(-1, NULL, WNOHANG, &usage)) > 0)
+            report_add_usage(&launch->report, &usage);
+        if (pid < 0)
+            return errno == ECHILD;
+        if (clock_now_ns() >= deadline_ns)
+            return false;
+
+        if (!counted) {
+            size_t count = processes_descendants(getpid(), pids, PROCESSES_MAX);
+            for (size_t i = 0; i < count; i++)
+                launch->report.left_behind += processes_is_alive(pids[i]);
+            counted = true;
+            cgroup_kill(&launch->cgroup);
+        }
+        size_t count = processes_children(getpid(), pids, PROCESSES_MAX);
+        for (size_t i = 0; i < count; i++)
+            kill(pids[i], SIGKILL);
+        if (wait_until(launch, clock_now_ns() + 5 * NS_PER_MS, NULL))
+            while (signals_next(&launch->signals) != 0) {
+            }
+    }
+}
+
+static bool confine(struct launch *launch)
+{
+    struct memory *memory = &launch->sampler.memory;
+    enum options_memory wanted = launch->options.memory;
+    launch->cgroup = (struct cgroup){.parent = -1, .folder = -1};
+    if (wanted == OPTIONS_MEMORY_NONE)
+        return true;
+    if (wanted == OPTIONS_MEMORY_SAMPLED)
+        return memory_open_sampled(memory, getpid());
+    struct cgroup *cgroup = &launch->cgroup;
+    if (cgroup_make(cgroup, launch->child.pid, "/proc/self/mountinfo", "/proc/self/cgroup")) {
+        if (cgroup->version == 2 ? memory_open_v2(memory, cgroup->folder)
+                                 : memory_open_v1(memory, cgroup->folder))
+            return true;
+        strcpy(cgroup->reason, "the cgroup's statistics cannot be read");
+    }
+    if (wanted == OPTIONS_MEMORY_CGROUP) {
+        complaint("no cgroup can be made for --memory cgroup", cgroup->reason, 0);
+        return false;
+    }
+    launch->report.memory_reason = cgroup->reason;
+    return memory_open_sampled(memory, getpid());
+}
+
+/* Everything back as it was, whatever happened before. */
+static bool clean_up(struct launch *launch)
+{
+    terminal_take_back(&launch->terminal);
+    bool ended = end_tree(launch);
+    if (!ended)
+        complaint("a process that the command started cannot be ended", NULL, 0);
+    else if (!cgroup_remove(&launch->cgroup, REMOVE_PATIENCE_NS))
+        complaint("cannot remove the cgroup", launch->cgroup.name, errno);
+    return ended;
+}
+
+static int fail(struct launch *launch)
+{
+    kill_group(launch);
+    clean_up(launch);
+    return COMPLAINT_EXIT;
+}
+
+static int finish(struct launch *launch)
+{
+    struct report *report = &launch->report;
+    const struct child_state *state = launch->child.state;
+    sampler_take(&launch->sampler); /* while those that it left behind still hold their memory */
+
+    struct rusage usage;
+    wait4(launch->child.pid, &report->status, 0, &usage);
+    report_add_usage(report, &usage);
+    bool ended = clean_up(launch);
+
+    enum memory_method method = launch->sampler.memory.method;
+    report->sampling_cpu_ns = sampler_cpu_ns(&launch->sampler);
+    sampler_end(&launch->sampler);
+    counters_read(&launch->counters);
+    if (launch->reader_gone) {
+        complaint("the reader of the report is gone", NULL, 0);
+        return COMPLAINT_EXIT;
+    }
+    if (!ended)
+        return COMPLAINT_EXIT;
+    if (state->failed != CHILD_OK && state->failed != CHILD_EXEC) {
+        complaint(child_step_complaint(state->failed), state->object, state->error);
+        return COMPLAINT_EXIT;
+    }
+
+    report->pid = launch->child.pid;
+    report->exec_errno = state->failed == CHILD_EXEC ? state->error : 0;
+    report->has_wall = state->started_ns != 0;
+    report->wall_ns = report->has_wall ? report->wall_ns - state->started_ns : 0;
+    if (report->has_wall)
+        report_subtract_usage(report, &state->before);
+    report->memory_method = method;
+    report->peak = launch->sampler.peak;
+    report->counters = launch->options.counters ? &launch->counters : NULL;
+    if (!report_write(report, launch->options.report_fd)) {
+        complaint("cannot write the report", NULL, errno);
+        return COMPLAINT_EXIT;
+    }
+    return 0;
+}
+
+static int run(struct launch *launch)
+{
+    if (!prepare_descriptors(&launch->options))
+        return COMPLAINT_EXIT;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    launch->terminate_ns = launch->kill_ns = launch->despair_ns = NEVER_NS;
+    launch->terminal.fd = -1;
+    for (size_t i = 0; i < COUNTERS_COUNT; i++)
+        launch->counters.fds[i] = -1;
+    if (!signals_take(&launch->signals)) {
+        complaint("cannot wait for signals", NULL, errno);
+        return COMPLAINT_EXIT;
+    }
+    if (!child_start(&launch->child, &launch->options, &launch->signals)) {
+        complaint("cannot start a process", NULL, errno);
+        return COMPLAINT_EXIT;
+    }
+    if (!confine(launch))
+        return fail(launch);
+    if (launch->options.counters)
+        counters_open(&launch->counters, launch->child.pid);
+    if (launch->options.terminal) {
+        terminal_open(&launch->terminal);
+        terminal_lend(&launch->terminal, launch->child.pid);
+    }
+    if (launch->options.timeout_ns != 0)
+        launch->terminate_ns = clock_now_ns() + launch->options.timeout_ns;
+    sampler_begin(&launch->sampler);
+    child_release(&launch->child);
+    if (!watch(launch)) {
+        complaint("the command cannot be ended", launch->options.command[0], 0);
+        return fail(launch);
+    }
+    return finish(launch);
+}
+
+static void say(const char *text)
+{
+    ssize_t written = write(STDOUT_FILENO, text, strlen(text));
+    (void)written;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    static struct launch launch;
+    switch (options_parse(&launch.options, argv)) {
+    case OPTIONS_RUN:
+        return run(&launch);
+    case OPTIONS_TOUCH:
+        return touch_memory(launch.options.touch_bytes) ? 0 : COMPLAINT_EXIT;
+    case OPTIONS_HELP:
+        say(options_help);
+        return 0;
+    case OPTIONS_VERSION:
+        say("cairn-launch " CAIRN_VERSION "\n");
+        return 0;
+    case OPTIONS_WRONG:
+        break;
+    }
+    complaint(launch.options.complaint, launch.options.object, 0);
+    return COMPLAINT_EXIT;
+}

@@ -1,0 +1,323 @@
+#define _GNU_SOURCE 1
+
+#include "launch/memory.h"
+
+#include "base/clock.h"
+#include "launch/file.h"
+#include "launch/processes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BATCH_PAGES UINT64_C(64) /* MEMCG_CHARGE_BATCH of the kernel */
+
+/* Page tables are read for a tree of at most so many processes and so many times the slack. At that size the
+ * error of the statistics, half the slack, is below 4 % of the result. */
+#define EXACT_PROCESSES_MAX 4
+#define EXACT_SLACKS        16
+
+uint64_t memory_slack_bytes(void)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    long page_bytes = sysconf(_SC_PAGESIZE);
+    return 2 * BATCH_PAGES * (uint64_t)(cpus > 0 ? cpus : 1) * (uint64_t)(page_bytes > 0 ? page_bytes : 4096);
+}
+
+const char *memory_method_name(enum memory_method method)
+{
+    switch (method) {
+    case MEMORY_CGROUP_V2:
+        return "cgroup v2";
+    case MEMORY_CGROUP_V1:
+        return "cgroup v1";
+    case MEMORY_SAMPLED:
+        return "sampled";
+    case MEMORY_NOT_MEASURED:
+        break;
+    }
+    return "not measured";
+}
+
+/* Looks are no part of a reading's cost, and may be as rare as their budget says. */
+static const struct pace look_pace = {.min_ns = NS_PER_MS, .max_ns = UINT64_MAX / 2, .divisor = 500};
+
+static bool look_is_due(const struct memory *memory)
+{
+    return clock_now_ns() >= memory->look.due_ns;
+}
+
+void memory_begin(struct memory *memory, uint64_t now_ns)
+{
+    memory->look = look_pace;
+    pace_begin(&memory->look, now_ns);
+}
+
+/* Cgroups. */
+
+/* The same facts under the names of both versions. v1's "total_" includes cgroups below, as v2's numbers all
+ * do. */
+struct stat_names {
+    const char *anon;
+    const char *shmem;
+    const char *file; /* page cache, with shmem in it */
+    const char *active_file;
+    const char *inactive_file;
+};
+
+static const struct stat_names names_v2 = {"anon ", "shmem ", "file ", "active_file ", "inactive_file "};
+static const struct stat_names names_v1 = {"total_rss ", "total_shmem ", "total_cache ", "total_active_file ",
+                                           "total_inactive_file "};
+
+static bool read_stat(int fd, const struct stat_names *names, struct peak_reading *reading)
+{
+    char text[8192];
+    uint64_t file, active, inactive;
+    if (!file_read(fd, text, sizeof text) || !file_field(text, names->anon, &reading->anon_bytes) ||
+        !file_field(text, names->shmem, &reading->shmem_bytes) || !file_field(text, names->file, &file) ||
+        !file_field(text, names->active_file, &active) || !file_field(text, names->inactive_file, &inactive))
+        return false;
+    /* MADV_FREE moves anonymous pages to the lists of files: what stands there beyond the files is lazily
+     * freed. */
+    uint64_t cache = file > reading->shmem_bytes ? file - reading->shmem_bytes : 0;
+    uint64_t listed = active + inactive;
+    reading->lazy_bytes = listed > cache ? listed - cache : 0;
+    return true;
+}
+
+/* Adds up the page tables of all members, when they are few; a member that ends meanwhile counts nothing. */
+static bool look_at_members(int members, struct process_share *sum)
+{
+    char text[256];
+    *sum = (struct process_share){0};
+    if (!file_read(members, text, sizeof text))
+        return false;
+    size_t count = 0;
+    uint64_t pid;
+    const char *line = text;
+    for (; line != NULL && file_field(line, "", &pid); line = file_next_line(line)) {
+        struct process_share share;
+        if (++count > EXACT_PROCESSES_MAX)
+            return false;
+        if (processes_read_share((pid_t)pid, &share)) {
+            sum->anon_bytes += share.anon_bytes;
+            sum->shmem_bytes += share.shmem_bytes;
+            sum->lazy_bytes += share.lazy_bytes;
+        }
+    }
+    return count > 0;
+}
+
+static void correct_small(struct memory *memory, struct peak_reading *reading)
+{
+    bool small = reading->anon_bytes + reading->shmem_bytes <= memory->exact_bytes;
+    if (!small || memory->members < 0 || !look_is_due(memory))
+        return;
+    uint64_t begin_ns = clock_thread_cpu_ns();
+    struct process_share exact;
+    if (look_at_members(memory->members, &exact)) {
+        /* The greater: the statistics are exact for a moment ago, and know shared memory that nobody has
+         * mapped. */
+        if (exact.anon_bytes > reading->anon_bytes)
+            reading->anon_bytes = exact.anon_bytes;
+        if (exact.shmem_bytes > reading->shmem_bytes)
+            reading->shmem_bytes = exact.shmem_bytes;
+        reading->lazy_bytes = exact.lazy_bytes;
+    }
+    pace_spend(&memory->look, clock_now_ns(), clock_thread_cpu_ns() - begin_ns);
+}
+
+static void begin_interval(const struct memory *memory)
+{
+    if (memory->resettable)
+        file_write(memory->charged_max, "0");
+}
+
+static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
+{
+    *reading = (struct peak_reading){.charged = PEAK_CHARGED_UNKNOWN};
+    /* The highest charge first: what is charged between it and the rest counts in the next interval as well.
+     */
+    bool has_max =
+        memory->charged_max >= 0 && file_read_number(memory->charged_max, &reading->charged_max_bytes);
+    if (has_max)
+        begin_interval(memory);
+    if (!read_stat(memory->stat, memory->method == MEMORY_CGROUP_V2 ? &names_v2 : &names_v1, reading))
+        return false;
+    if (has_max && file_read_number(memory->charged, &reading->charged_bytes))
+        reading->charged = memory->resettable ? PEAK_CHARGED_INTERVAL : PEAK_CHARGED_LIFETIME;
+    correct_small(memory, reading);
+    return true;
+}
+
+static bool open_cgroup(struct memory *memory, int folder, enum memory_method method, const char *charged,
+                        const char *charged_max)
+{
+    *memory = (struct memory){
+        .method = method,
+        .stat = openat(folder, "memory.stat", O_RDONLY | O_CLOEXEC),
+        .charged = openat(folder, charged, O_RDONLY | O_CLOEXEC),
+        .charged_max = openat(folder, charged_max, O_RDWR | O_CLOEXEC),
+        .members = openat(folder, "cgroup.procs", O_RDONLY | O_CLOEXEC),
+        .exact_bytes = EXACT_SLACKS * memory_slack_bytes(),
+        .look = {.due_ns = UINT64_MAX}, /* until memory_begin() */
+    };
+    memory->resettable = memory->charged_max >= 0 && file_write(memory->charged_max, "0");
+    if (memory->charged_max <
+        0) /* v2 before Linux 6.12: memory.peak cannot be written, and cannot begin anew */
+        memory->charged_max = openat(folder, charged_max, O_RDONLY | O_CLOEXEC);
+    struct peak_reading reading;
+    if (memory->stat >= 0 && memory->charged >= 0 && read_cgroup(memory, &reading))
+        return true;
+    int error = errno;
+    memory_close(memory);
+    errno = error;
+    return false;
+}
+
+bool memory_open_v2(struct memory *memory, int folder)
+{
+    /* Writing to memory.peak makes a new beginning for this descriptor alone, so that it must stay the same
+     * one. */
+    return open_cgroup(memory, folder, MEMORY_CGROUP_V2, "memory.current", "memory.peak");
+}
+
+bool memory_open_v1(struct memory *memory, int folder)
+{
+    return open_cgroup(memory, folder, MEMORY_CGROUP_V1, "memory.usage_in_bytes",
+                       "memory.max_usage_in_bytes");
+}
+
+/* Process by process. */
+
+/* What a process must once have held since the reading before: only when the highest size it ever had grew.
+ */
+static uint64_t follow(struct memory *memory, pid_t pid, const struct process_memory *now)
+{
+    struct memory_followed *place = NULL;
+    for (size_t i = 0; i < MEMORY_FOLLOWED_MAX; i++) {
+        if (memory->followed[i].pid == pid) {
+            place = &memory->followed[i];
+            break;
+        }
+        if (place == NULL && memory->followed[i].pid == 0)
+            place = &memory->followed[i];
+    }
+    if (place == NULL)
+        return 0;
+    struct memory_followed before = place->pid == pid ? *place : (struct memory_followed){0};
+    if (now->highest_bytes < before.highest_bytes) /* it has exec'ed, or the number has a new owner */
+        before = (struct memory_followed){0};
+    *place = (struct memory_followed){pid, true, now->file_bytes, now->highest_bytes};
+    uint64_t file = now->file_bytes > before.file_bytes ? now->file_bytes : before.file_bytes;
+    return now->highest_bytes > before.highest_bytes && now->highest_bytes > file ? now->highest_bytes - file
+                                                                                  : 0;
+}
+
+static void forget_unseen(struct memory *memory)
+{
+    for (size_t i = 0; i < MEMORY_FOLLOWED_MAX; i++) {
+        if (!memory->followed[i].seen)
+            memory->followed[i].pid = 0;
+        memory->followed[i].seen = false;
+    }
+}
+
+/* The list of processes is as before as long as nobody new was started on this machine; who has ended cannot
+ * be read. */
+static void find_processes(struct memory *memory)
+{
+    pid_t newest = processes_newest();
+    if (newest != 0 && newest == memory->newest)
+        return;
+    memory->newest = newest;
+    memory->pid_count = processes_descendants(memory->ancestor, memory->pids, PROCESSES_MAX);
+}
+
+/* How many pages the whole machine has ever freed lazily; when that stands still nobody here did. */
+static bool read_freed_lazily(uint64_t *pages)
+{
+    char text[16384];
+    return file_read_at(AT_FDCWD, "/proc/vmstat", text, sizeof text) &&
+           file_field(text, "pglazyfree ", pages);
+}
+
+static void look_at_lazy(struct memory *memory)
+{
+    if (!look_is_due(memory))
+        return;
+    uint64_t begin_ns = clock_thread_cpu_ns();
+    uint64_t freed_lazily = 0;
+    bool unchanged = read_freed_lazily(&freed_lazily) && freed_lazily == memory->freed_lazily;
+    if (!unchanged || memory->lazy_bytes > 0) {
+        memory->freed_lazily = freed_lazily;
+        memory->lazy_bytes = 0;
+        for (size_t i = 0; i < memory->pid_count; i++) {
+            struct process_share share;
+            if (processes_read_share(memory->pids[i], &share))
+                memory->lazy_bytes += share.lazy_bytes;
+        }
+    }
+    pace_spend(&memory->look, clock_now_ns(), clock_thread_cpu_ns() - begin_ns);
+}
+
+static bool read_sampled(struct memory *memory, struct peak_reading *reading)
+{
+    find_processes(memory);
+    *reading = (struct peak_reading){.charged = PEAK_CHARGED_UNKNOWN};
+    for (size_t i = 0; i < memory->pid_count; i++) {
+        struct process_memory process;
+        if (!processes_read_memory(memory->pids[i], &process))
+            continue;
+        reading->anon_bytes += process.anon_bytes;
+        reading->shmem_bytes += process.shmem_bytes;
+        uint64_t at_least = follow(memory, memory->pids[i], &process);
+        if (at_least > reading->at_least_bytes)
+            reading->at_least_bytes = at_least;
+    }
+    forget_unseen(memory);
+    look_at_lazy(memory);
+    reading->lazy_bytes = memory->lazy_bytes;
+    return true;
+}
+
+bool memory_open_sampled(struct memory *memory, pid_t ancestor)
+{
+    *memory = (struct memory){
+        .method = MEMORY_SAMPLED,
+        .look = {.due_ns = UINT64_MAX}, /* until memory_begin() */
+        .stat = -1,
+        .charged = -1,
+        .charged_max = -1,
+        .members = -1,
+        .ancestor = ancestor,
+    };
+    read_freed_lazily(&memory->freed_lazily);
+    struct peak_reading reading;
+    return read_sampled(memory, &reading);
+}
+
+bool memory_read(struct memory *memory, struct peak_reading *reading)
+{
+    switch (memory->method) {
+    case MEMORY_CGROUP_V2:
+    case MEMORY_CGROUP_V1:
+        return read_cgroup(memory, reading);
+    case MEMORY_SAMPLED:
+        return read_sampled(memory, reading);
+    case MEMORY_NOT_MEASURED:
+        break;
+    }
+    return false;
+}
+
+void memory_close(struct memory *memory)
+{
+    int fds[] = {memory->stat, memory->charged, memory->charged_max, memory->members};
+    for (size_t i = 0; memory->method != MEMORY_NOT_MEASURED && i < COUNT_OF(fds); i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    *memory = (struct memory){.method = MEMORY_NOT_MEASURED};
+}

@@ -1,0 +1,225 @@
+#define _GNU_SOURCE 1
+
+#include "launch/options.h"
+
+#include <limits.h>
+#include <string.h>
+
+#define GRACE_DEFAULT_NS (2 * NS_PER_S)
+#define SECONDS_MAX      UINT64_C(1000000000)
+
+const char options_help[] =
+    "Usage: cairn-launch [option]... -- PROG [ARG]...\n"
+    "       cairn-launch --touch BYTES\n"
+    "\n"
+    "Starts PROG, waits for it, ends whatever it left behind, and writes one line of JSON about the whole "
+    "tree of\n"
+    "processes: time, peak memory, faults, how it ended.\n"
+    "\n"
+    "  --report-fd N        descriptor for the line of JSON; PROG does not inherit it (required)\n"
+    "  --timeout SECONDS    end PROG with SIGTERM after that time\n"
+    "  --grace SECONDS      from there to SIGKILL for all its processes; default 2\n"
+    "  --memory METHOD      auto (default), cgroup, sampled or none: how the peak is found\n"
+    "  --terminal           PROG gets the terminal, with job control; without: a session of its own, no "
+    "terminal\n"
+    "  --setenv KEY=VALUE   for PROG only; repeatable\n"
+    "  --unsetenv KEY       for PROG only; repeatable\n"
+    "  --chdir FOLDER       where PROG starts; the files below are still found from here\n"
+    "  --cpus LIST          CPUs that PROG may use, for example 0,2-3\n"
+    "  --stdin FILE         PROG's standard input\n"
+    "  --stdout FILE        PROG's standard output; emptied first, created for the owner alone\n"
+    "  --stderr FILE        PROG's standard error, likewise; may be the same file\n"
+    "  --counters           performance counters of the whole tree\n"
+    "  --touch BYTES        no PROG: write to so much memory once, and give it back\n"
+    "  --help, --version\n"
+    "\n"
+    "Exit status: 0 when the line was written, whatever became of PROG; 125 when cairn-launch itself "
+    "failed.\n";
+
+/* Digits at *s, which moves past them. */
+static bool parse_digits(const char **s, uint64_t *number)
+{
+    uint64_t value = 0;
+    const char *at = *s;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *at - '0', &value))
+            return false;
+    }
+    bool any = at != *s;
+    *s = at;
+    *number = value;
+    return any;
+}
+
+static bool parse_number(const char *text, uint64_t *number)
+{
+    return parse_digits(&text, number) && *text == '\0';
+}
+
+bool options_parse_seconds(const char *text, uint64_t *ns)
+{
+    uint64_t seconds;
+    if (!parse_digits(&text, &seconds) || seconds > SECONDS_MAX)
+        return false;
+    *ns = seconds * NS_PER_S;
+    if (*text != '.')
+        return *text == '\0';
+    text++;
+    uint64_t unit = NS_PER_S / 10;
+    for (; *text >= '0' && *text <= '9' && unit > 0; text++, unit /= 10)
+        *ns += (uint64_t)(*text - '0') * unit;
+    return *text == '\0' && unit < NS_PER_S / 10;
+}
+
+bool options_parse_cpus(const char *text, cpu_set_t *cpus)
+{
+    CPU_ZERO(cpus);
+    for (;; text++) {
+        uint64_t first;
+        if (!parse_digits(&text, &first))
+            return false;
+        uint64_t last = first;
+        if (*text == '-') {
+            text++;
+            if (!parse_digits(&text, &last))
+                return false;
+        }
+        if (first > last || last >= CPU_SETSIZE)
+            return false;
+        for (uint64_t cpu = first; cpu <= last; cpu++)
+            CPU_SET((size_t)cpu, cpus);
+        if (*text == '\0')
+            return true;
+        if (*text != ',')
+            return false;
+    }
+}
+
+static bool parse_memory(const char *text, enum options_memory *memory)
+{
+    static const char *const names[] = {
+        [OPTIONS_MEMORY_AUTO] = "auto",
+        [OPTIONS_MEMORY_CGROUP] = "cgroup",
+        [OPTIONS_MEMORY_SAMPLED] = "sampled",
+        [OPTIONS_MEMORY_NONE] = "none",
+    };
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *memory = (enum options_memory)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum options_task wrong(struct options *options, const char *complaint, const char *object)
+{
+    options->complaint = complaint;
+    options->object = object;
+    return OPTIONS_WRONG;
+}
+
+/* The complaint when `value` cannot be what option `name` needs; NULL when all is well. */
+static const char *take_value(struct options *options, const char *name, char *value)
+{
+    uint64_t number;
+    if (strcmp(name, "--report-fd") == 0) {
+        if (!parse_number(value, &number) || number > INT_MAX)
+            return "--report-fd needs the number of a descriptor, not";
+        options->report_fd = (int)number;
+    } else if (strcmp(name, "--timeout") == 0) {
+        if (!options_parse_seconds(value, &options->timeout_ns) || options->timeout_ns == 0)
+            return "--timeout needs a number of seconds above 0, such as 1.5, not";
+    } else if (strcmp(name, "--grace") == 0) {
+        if (!options_parse_seconds(value, &options->grace_ns))
+            return "--grace needs a number of seconds, such as 0.5, not";
+    } else if (strcmp(name, "--memory") == 0) {
+        if (!parse_memory(value, &options->memory))
+            return "--memory is auto, cgroup, sampled or none, not";
+    } else if (strcmp(name, "--setenv") == 0) {
+        if (value[0] == '=' || strchr(value, '=') == NULL)
+            return "--setenv needs KEY=VALUE, not";
+        options->edits[options->edit_count++] = value;
+    } else if (strcmp(name, "--unsetenv") == 0) {
+        if (value[0] == '\0' || strchr(value, '=') != NULL)
+            return "--unsetenv needs the name of a variable, not";
+        options->edits[options->edit_count++] = value;
+    } else if (strcmp(name, "--cpus") == 0) {
+        if (!options_parse_cpus(value, &options->cpus))
+            return "--cpus needs a list such as 0,2-3, not";
+        options->has_cpus = true;
+    } else if (strcmp(name, "--touch") == 0) {
+        if (!parse_number(value, &options->touch_bytes) || options->touch_bytes == 0)
+            return "--touch needs a number of bytes above 0, not";
+    } else if (strcmp(name, "--chdir") == 0) {
+        options->folder = value;
+    } else if (strcmp(name, "--stdin") == 0) {
+        options->stdin_path = value;
+    } else if (strcmp(name, "--stdout") == 0) {
+        options->stdout_path = value;
+    } else if (strcmp(name, "--stderr") == 0) {
+        options->stderr_path = value;
+    }
+    return NULL;
+}
+
+static bool needs_value(const char *name)
+{
+    static const char *const names[] = {
+        "--report-fd", "--timeout", "--grace", "--memory", "--setenv", "--unsetenv",
+        "--cpus",      "--touch",   "--chdir", "--stdin",  "--stdout", "--stderr",
+    };
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+enum options_task options_parse(struct options *options, char **argv)
+{
+    *options = (struct options){
+        .report_fd = -1,
+        .grace_ns = GRACE_DEFAULT_NS,
+        .edits = argv[0] == NULL ? argv : argv + 1, /* an edit takes two places in argv, and is kept in one */
+    };
+    if (argv[0] == NULL)
+        return wrong(options, "there are no arguments; 'cairn-launch --help' lists them", NULL);
+
+    char **next = argv + 1;
+    for (; *next != NULL && strcmp(*next, "--") != 0; next++) {
+        const char *name = *next;
+        if (strcmp(name, "--help") == 0)
+            return OPTIONS_HELP;
+        if (strcmp(name, "--version") == 0)
+            return OPTIONS_VERSION;
+        if (strcmp(name, "--terminal") == 0) {
+            options->terminal = true;
+        } else if (strcmp(name, "--counters") == 0) {
+            options->counters = true;
+        } else if (needs_value(name)) {
+            char *value = *++next;
+            if (value == NULL)
+                return wrong(options, "a value is missing after", name);
+            const char *complaint = take_value(options, name, value);
+            if (complaint != NULL)
+                return wrong(options, complaint, value);
+        } else if (name[0] == '-') {
+            return wrong(options, "'cairn-launch --help' lists the options; there is no", name);
+        } else {
+            return wrong(options, "'--' must stand before the command", name);
+        }
+    }
+
+    options->command = *next == NULL ? next : next + 1;
+    if (options->touch_bytes > 0) {
+        if (*options->command != NULL)
+            return wrong(options, "--touch takes no command", *options->command);
+        return OPTIONS_TOUCH;
+    }
+    if (*options->command == NULL)
+        return wrong(options, "a command is missing after '--'; 'cairn-launch --help' shows how", NULL);
+    if (options->report_fd < 0)
+        return wrong(options, "--report-fd is missing; 'cairn-launch --help' shows how", NULL);
+    return OPTIONS_RUN;
+}

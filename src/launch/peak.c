@@ -1,0 +1,86 @@
+#define _GNU_SOURCE 1
+
+#include "launch/peak.h"
+
+#include <assert.h>
+
+static uint64_t max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t resident(const struct peak_reading *reading)
+{
+    return reading->anon_bytes + reading->shmem_bytes;
+}
+
+static uint64_t other(const struct peak_reading *reading)
+{
+    return less(reading->charged_bytes, resident(reading));
+}
+
+struct peak peak_begin(uint64_t slack_bytes)
+{
+    return (struct peak){.slack_bytes = slack_bytes};
+}
+
+/* At one instant `charged` was `charged_max`, of which `other` and `lazy` were at most as given. */
+static void close_gap(struct peak *peak, uint64_t charged_max, uint64_t other_max, uint64_t lazy_max)
+{
+    uint64_t bound = less(charged_max, other_max);
+    if (bound > peak->peak_bytes + peak->slack_bytes)
+        peak->peak_bytes = bound;
+    bound = less(bound, lazy_max);
+    if (bound > peak->less_lazy_bytes + peak->slack_bytes)
+        peak->less_lazy_bytes = min(bound, peak->peak_bytes);
+}
+
+void peak_add(struct peak *peak, const struct peak_reading *reading)
+{
+    uint64_t lazy = min(reading->lazy_bytes, resident(reading));
+    peak->peak_bytes = max(peak->peak_bytes, resident(reading));
+    peak->less_lazy_bytes = max(peak->less_lazy_bytes, resident(reading) - lazy);
+    peak->lazy_peak_bytes = max(peak->lazy_peak_bytes, lazy);
+
+    uint64_t lazy_around = max(lazy, peak->last.lazy_bytes);
+    peak->peak_bytes = max(peak->peak_bytes, reading->at_least_bytes);
+    peak->less_lazy_bytes = max(peak->less_lazy_bytes, less(reading->at_least_bytes, lazy_around));
+
+    if (reading->charged != PEAK_CHARGED_UNKNOWN) {
+        peak->charged_peak_bytes = max(peak->charged_peak_bytes, reading->charged_max_bytes);
+        peak->other_max_bytes = max(peak->other_max_bytes, other(reading));
+    }
+    if (reading->charged == PEAK_CHARGED_INTERVAL)
+        close_gap(peak, reading->charged_max_bytes, max(other(reading), other(&peak->last)), lazy_around);
+
+    peak->last = *reading;
+    peak->last.lazy_bytes = lazy;
+    peak->count++;
+}
+
+void peak_end(struct peak *peak)
+{
+    if (peak->last.charged == PEAK_CHARGED_LIFETIME)
+        close_gap(peak, peak->last.charged_max_bytes, peak->other_max_bytes, peak->lazy_peak_bytes);
+}
+
+bool peak_is_known(const struct peak *peak)
+{
+    return peak->count > 1 || peak->peak_bytes > peak->slack_bytes;
+}
+
+void peak_check(const struct peak *peak)
+{
+    assert(peak->less_lazy_bytes <= peak->peak_bytes);
+    assert(peak->lazy_peak_bytes <= peak->peak_bytes);
+}

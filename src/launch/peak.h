@@ -1,0 +1,68 @@
+/* peak.h - the highest memory of a tree of processes, from readings taken now and then. Pure arithmetic.
+ *
+ *     resident = anonymous + shared pages: what counts, page cache and kernel memory do not
+ *     lazy     = the part of it that was given back with MADV_FREE and that the kernel has not yet taken
+ *     other    = charged - resident: page cache and kernel memory
+ *
+ * Between two readings resident may have been higher than at both. Where the kernel keeps the highest
+ * `charged` since the reading before, it closes the gap: at that instant resident was at least
+ *
+ *     charged_max - the greater `other` of the two readings
+ *
+ * unless `other` itself was higher in between. A file written and deleted within one interval is thus taken
+ * for memory; intervals are short so that this stays small.
+ *
+ * The closing is used only where it exceeds what was read by more than `slack`, because the kernel's numbers
+ * do not move together: `charged` runs ahead by up to a batch per CPU, and resident lags. For small programs
+ * this would be a large part of the result; their readings are exact in another way (see memory.h).
+ *
+ * Always:
+ *
+ *     less_lazy_bytes <= peak_bytes
+ *     lazy_peak_bytes <= peak_bytes
+ */
+#ifndef CAIRN_LAUNCH_PEAK_H
+#define CAIRN_LAUNCH_PEAK_H
+
+#include "base/base.h"
+
+enum peak_charged {
+    PEAK_CHARGED_UNKNOWN,  /* `charged` and `charged_max` mean nothing */
+    PEAK_CHARGED_INTERVAL, /* charged_max is since the reading before */
+    PEAK_CHARGED_LIFETIME, /* charged_max is since the beginning */
+};
+
+struct peak_reading {
+    uint64_t anon_bytes;
+    uint64_t shmem_bytes;
+    uint64_t lazy_bytes;
+    uint64_t at_least_bytes; /* resident was once that high, says another source; 0: none does */
+    uint64_t charged_bytes;
+    uint64_t charged_max_bytes;
+    enum peak_charged charged;
+};
+
+struct peak {
+    uint64_t slack_bytes;
+    uint64_t peak_bytes;
+    uint64_t less_lazy_bytes;
+    uint64_t lazy_peak_bytes;
+    uint64_t charged_peak_bytes;
+    uint64_t other_max_bytes; /* over all readings, as lazy_peak_bytes is */
+    uint64_t count;
+    struct peak_reading last;
+};
+
+struct peak peak_begin(uint64_t slack_bytes);
+void peak_add(struct peak *peak, const struct peak_reading *reading);
+
+/* After the last reading: what a charged_max over the whole lifetime still tells. */
+void peak_end(struct peak *peak);
+
+/* Whether it means anything. The last reading is taken when the program has ended, and so, alone, tells only
+ * what the closing of the gap does: a program that ended before a second reading was not measured. */
+bool peak_is_known(const struct peak *peak);
+
+void peak_check(const struct peak *peak);
+
+#endif

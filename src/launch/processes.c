@@ -1,0 +1,235 @@
+#define _GNU_SOURCE 1
+
+#include "launch/processes.h"
+
+#include "base/text.h"
+#include "launch/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KIB UINT64_C(1024)
+
+/* "/proc/PID" and then `rest`. */
+struct proc_path {
+    char data[64];
+};
+
+static struct proc_path proc_path(pid_t pid, const char *rest)
+{
+    struct proc_path path;
+    struct text text = text_over(path.data, sizeof path.data);
+    text_add(&text, "/proc/");
+    text_add_unsigned(&text, (uint64_t)pid);
+    text_add(&text, rest);
+    return path;
+}
+
+/* State and parent of a process: the name before them may hold blanks and brackets, so they are found from
+ * its end. */
+static bool read_state(pid_t pid, char *state, pid_t *parent)
+{
+    char text[1024];
+    if (!file_read_at(AT_FDCWD, proc_path(pid, "/stat").data, text, sizeof text))
+        return false;
+    const char *after_name = strrchr(text, ')');
+    if (after_name == NULL || after_name[1] != ' ' || after_name[2] == '\0')
+        return false;
+    *state = after_name[2];
+    *parent = (pid_t)strtol(after_name + 3, NULL, 10);
+    return true;
+}
+
+bool processes_is_alive(pid_t pid)
+{
+    char state;
+    pid_t parent;
+    return read_state(pid, &state, &parent) && state != 'Z' && state != 'X';
+}
+
+/* "0.00 0.01 0.05 1/80 2345" */
+pid_t processes_newest(void)
+{
+    char text[128];
+    if (!file_read_at(AT_FDCWD, "/proc/loadavg", text, sizeof text))
+        return 0;
+    const char *last = strrchr(text, ' ');
+    return last == NULL ? 0 : (pid_t)strtol(last, NULL, 10);
+}
+
+struct found {
+    pid_t *pids;
+    size_t count;
+    size_t capacity;
+};
+
+static void found_add(struct found *found, pid_t pid)
+{
+    if (found->count < found->capacity)
+        found->pids[found->count++] = pid;
+}
+
+static bool found_has(const struct found *found, pid_t pid)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        if (found->pids[i] == pid)
+            return true;
+    }
+    return false;
+}
+
+/* With lists of children: each thread has its own. */
+
+struct thread_visit {
+    pid_t process;
+    struct found *found;
+};
+
+static void visit_thread(void *context, uint64_t thread)
+{
+    struct thread_visit *visit = context;
+    char path[96];
+    struct text text = text_over(path, sizeof path);
+    text_add(&text, proc_path(visit->process, "/task/").data);
+    text_add_unsigned(&text, thread);
+    text_add(&text, "/children");
+
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    char chunk[1024];
+    uint64_t number = 0; /* may begin in one chunk and end in the next */
+    ssize_t got;
+    while ((got = read(fd, chunk, sizeof chunk)) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            if (chunk[i] >= '0' && chunk[i] <= '9') {
+                number = number * 10 + (uint64_t)(chunk[i] - '0');
+            } else if (number != 0) {
+                found_add(visit->found, (pid_t)number);
+                number = 0;
+            }
+        }
+    }
+    close(fd);
+}
+
+static void add_children(pid_t parent, struct found *found)
+{
+    int tasks = open(proc_path(parent, "/task").data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (tasks < 0)
+        return;
+    struct thread_visit visit = {.process = parent, .found = found};
+    file_each_number(tasks, visit_thread, &visit);
+    close(tasks);
+}
+
+static bool kernel_lists_children(void)
+{
+    static int known; /* 0: not asked, 1: yes, -1: no */
+    if (known == 0)
+        known = access("/proc/thread-self/children", F_OK) == 0 ? 1 : -1;
+    return known == 1;
+}
+
+/* Without: a walk over /proc, asking everyone for their parent. */
+
+struct process_visit {
+    pid_t ancestor;
+    bool deep;      /* grandchildren as well */
+    bool backwards; /* someone's number is lower than that of the parent */
+    struct found *found;
+};
+
+static void visit_process(void *context, uint64_t number)
+{
+    struct process_visit *visit = context;
+    pid_t pid = (pid_t)number;
+    char state;
+    pid_t parent;
+    if (pid == visit->ancestor || !read_state(pid, &state, &parent))
+        return;
+    if (pid < parent)
+        visit->backwards = true;
+    bool wanted = parent == visit->ancestor || (visit->deep && found_has(visit->found, parent));
+    if (wanted && !found_has(visit->found, pid))
+        found_add(visit->found, pid);
+}
+
+static void walk(pid_t ancestor, bool deep, struct found *found)
+{
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (proc < 0)
+        return;
+    struct process_visit visit = {.ancestor = ancestor, .deep = deep, .found = found};
+    size_t before;
+    do { /* /proc is in order of numbers; these wrap around, and then a child may come before its parent */
+        before = found->count;
+        file_each_number(proc, visit_process, &visit);
+    } while (deep && visit.backwards && found->count > before);
+    close(proc);
+}
+
+size_t processes_children(pid_t parent, pid_t *pids, size_t capacity)
+{
+    struct found found = {.pids = pids, .capacity = capacity};
+    if (kernel_lists_children())
+        add_children(parent, &found);
+    else
+        walk(parent, false, &found);
+    return found.count;
+}
+
+size_t processes_descendants_by_walk(pid_t ancestor, pid_t *pids, size_t capacity)
+{
+    struct found found = {.pids = pids, .capacity = capacity};
+    walk(ancestor, true, &found);
+    return found.count;
+}
+
+size_t processes_descendants(pid_t ancestor, pid_t *pids, size_t capacity)
+{
+    if (!kernel_lists_children())
+        return processes_descendants_by_walk(ancestor, pids, capacity);
+    struct found found = {.pids = pids, .capacity = capacity};
+    add_children(ancestor, &found);
+    for (size_t i = 0; i < found.count; i++) /* `count` grows meanwhile: breadth first */
+        add_children(pids[i], &found);
+    return found.count;
+}
+
+bool processes_parse_memory(const char *text, struct process_memory *memory)
+{
+    uint64_t anon, shmem, file, highest;
+    if (!file_field(text, "RssAnon:", &anon) || !file_field(text, "RssShmem:", &shmem) ||
+        !file_field(text, "RssFile:", &file) || !file_field(text, "VmHWM:", &highest))
+        return false;
+    *memory = (struct process_memory){anon * KIB, shmem * KIB, file * KIB, highest * KIB};
+    return true;
+}
+
+bool processes_read_memory(pid_t pid, struct process_memory *memory)
+{
+    char text[4096];
+    return file_read_at(AT_FDCWD, proc_path(pid, "/status").data, text, sizeof text) &&
+           processes_parse_memory(text, memory);
+}
+
+bool processes_parse_share(const char *text, struct process_share *share)
+{
+    uint64_t anon, shmem, lazy;
+    if (!file_field(text, "Pss_Anon:", &anon) || !file_field(text, "Pss_Shmem:", &shmem) ||
+        !file_field(text, "LazyFree:", &lazy))
+        return false;
+    *share = (struct process_share){anon * KIB, shmem * KIB, lazy * KIB};
+    return true;
+}
+
+bool processes_read_share(pid_t pid, struct process_share *share)
+{
+    char text[2048];
+    return file_read_at(AT_FDCWD, proc_path(pid, "/smaps_rollup").data, text, sizeof text) &&
+           processes_parse_share(text, share);
+}

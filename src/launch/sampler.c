@@ -1,0 +1,44 @@
+#define _GNU_SOURCE 1
+
+#include "launch/sampler.h"
+
+#include "base/clock.h"
+
+void sampler_begin(struct sampler *sampler)
+{
+    uint64_t now_ns = clock_now_ns();
+    sampler->peak = peak_begin(memory_slack_bytes());
+    sampler->pace = (struct pace){.min_ns = NS_PER_MS, .max_ns = 100 * NS_PER_MS, .divisor = 500};
+    pace_begin(&sampler->pace, now_ns);
+    memory_begin(&sampler->memory, now_ns);
+}
+
+uint64_t sampler_due_ns(const struct sampler *sampler)
+{
+    return sampler->memory.method == MEMORY_NOT_MEASURED ? UINT64_MAX : sampler->pace.due_ns;
+}
+
+void sampler_take(struct sampler *sampler)
+{
+    if (sampler->memory.method == MEMORY_NOT_MEASURED)
+        return;
+    uint64_t begin_ns = clock_thread_cpu_ns();
+    uint64_t look_begin_ns = sampler->memory.look.cpu_ns;
+    struct peak_reading reading;
+    if (memory_read(&sampler->memory, &reading))
+        peak_add(&sampler->peak, &reading);
+    uint64_t look_ns = sampler->memory.look.cpu_ns - look_begin_ns;
+    pace_spend(&sampler->pace, clock_now_ns(), clock_thread_cpu_ns() - begin_ns - look_ns);
+}
+
+uint64_t sampler_cpu_ns(const struct sampler *sampler)
+{
+    return sampler->pace.cpu_ns + sampler->memory.look.cpu_ns;
+}
+
+void sampler_end(struct sampler *sampler)
+{
+    peak_end(&sampler->peak);
+    peak_check(&sampler->peak);
+    memory_close(&sampler->memory);
+}

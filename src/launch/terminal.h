@@ -1,0 +1,27 @@
+/* terminal.h - lends the foreground of the controlling terminal to PROG's process group, and takes it back.
+ *
+ * Always:
+ *
+ *     the terminal is lent only while we are in its foreground: a background job never steals it
+ *     after terminal_take_back() our own group has the foreground again if the borrower still had it
+ *     without a controlling terminal every call does nothing
+ *
+ * The caller must block SIGTTOU: who is not in the foreground and changes it would otherwise be stopped.
+ */
+#ifndef CAIRN_LAUNCH_TERMINAL_H
+#define CAIRN_LAUNCH_TERMINAL_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+struct terminal {
+    int fd;         /* -1: none */
+    pid_t borrower; /* process group; 0: not lent */
+};
+
+void terminal_open(struct terminal *terminal);
+void terminal_lend(struct terminal *terminal, pid_t group);
+void terminal_take_back(struct terminal *terminal);
+
+#endif

@@ -1,0 +1,35 @@
+/* environment.h - reads an environment without the locks and the assumptions of getenv: it may be another
+ * program's.
+ */
+#ifndef CAIRN_WITNESS_ENVIRONMENT_H
+#define CAIRN_WITNESS_ENVIRONMENT_H
+
+#include <string.h>
+
+#include "base/base.h"
+
+/* The value of the first variable of that name; NULL when there is none. */
+static inline const char *environment_value(char *const environment[], const char *name)
+{
+    size_t length = strlen(name);
+    for (; environment != NULL && *environment != NULL; environment++)
+        if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
+            return *environment + length + 1;
+    return NULL;
+}
+
+/* Is `word` one of the parts of `list` between the characters of `separators`? */
+static inline bool environment_list_has(const char *list, const char *separators, const char *word,
+                                        size_t length)
+{
+    for (;;) {
+        size_t part = strcspn(list, separators);
+        if (part == length && memcmp(list, word, length) == 0)
+            return true;
+        if (list[part] == '\0')
+            return false;
+        list += part + 1;
+    }
+}
+
+#endif

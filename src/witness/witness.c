@@ -1,0 +1,145 @@
+/* witness.c - at the start of a program, says who owns malloc in it and which knobs it was given.
+ *
+ * Preloaded before the allocator under test, in every process of a measured tree and under every contender,
+ * the baseline included, so that its cost is in all of them. It defines no allocator function and calls
+ * none.
+ */
+#define _GNU_SOURCE 1
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "witness/environment.h"
+#include "witness/exec.h"
+#include "witness/kernel.h"
+#include "witness/owner.h"
+#include "witness/record.h"
+
+enum {
+    START_BYTES = 8192,  /* also fits the stack of a thread that was given little */
+    BUILD_ID_BYTES = 32, /* GNU ld writes 20, lld 8 or 20, sha256 would be 32 */
+    KNOB_NAME_MAX = 60,
+    KNOB_VALUE_BYTES = 400,                                 /* two long paths in LD_PRELOAD */
+    KNOB_BYTES = 6 * KNOB_NAME_MAX + KNOB_VALUE_BYTES + 20, /* escaped, with quotes, comma and "[cut]" */
+    TAIL_BYTES = 30,                                        /* },"knobs_cut":true}\n */
+};
+
+/* The path of the program and four owners leave room for some knobs, whatever the paths are. */
+static_assert(START_BYTES > 2 * RECORD_HEAD_BYTES + 5 * (RECORD_PATH_BYTES + RECORD_CUT_BYTES + 20) +
+                                2 * BUILD_ID_BYTES + 3 * KNOB_BYTES + TAIL_BYTES,
+              "a start record fits");
+
+static void add_hex(struct text *line, const unsigned char *bytes, size_t count)
+{
+    static const char digits[] = "0123456789abcdef";
+    text_add_char(line, '"');
+    for (size_t i = 0; i < count && i < BUILD_ID_BYTES; i++) {
+        text_add_char(line, digits[bytes[i] >> 4]);
+        text_add_char(line, digits[bytes[i] & 15]);
+    }
+    text_add_char(line, '"');
+}
+
+/* The loader calls the program itself "". */
+static const char *path_of(const struct owner *owner, const char *exe)
+{
+    if (owner->path == NULL)
+        return "";
+    return owner->path[0] != '\0' ? owner->path : exe;
+}
+
+static void add_owners(struct text *line, const char *exe)
+{
+    static const char *const others[] = {"free", "calloc", "realloc"};
+    struct owner owner = owner_of_function("malloc");
+    text_add_json_key(line, "malloc");
+    text_add_char(line, '{');
+    record_add(line, "path", path_of(&owner, exe), RECORD_PATH_BYTES);
+    if (owner.build_id != NULL) {
+        text_add_json_key(line, "build_id");
+        add_hex(line, owner.build_id, owner.build_id_bytes);
+    } else {
+        text_add_json_null(line, "build_id");
+    }
+    text_add_char(line, '}');
+
+    bool is_split = false;
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        struct owner other = owner_of_function(others[i]);
+        if (other.path == owner.path) /* the loader keeps one string per object */
+            continue;
+        if (!is_split) {
+            text_add_json_key(line, "split");
+            text_add_char(line, '{');
+        }
+        is_split = true;
+        record_add(line, others[i], path_of(&other, exe), RECORD_PATH_BYTES);
+    }
+    if (is_split)
+        text_add_char(line, '}');
+}
+
+/* MALLOC is also in JEMALLOC, MIMALLOC, TCMALLOC and the names of most others. `named` are those asked for.
+ */
+static bool is_knob(const char *name, size_t length, const char *named)
+{
+    static const char *const parts[] = {"MALLOC", "TUNABLES", "SCUDO", "HOARD"};
+    static const char *const whole[] = {"LD_PRELOAD", "LD_LIBRARY_PATH"};
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        if (memmem(name, length, parts[i], strlen(parts[i])) != NULL)
+            return true;
+    for (size_t i = 0; i < COUNT_OF(whole); i++)
+        if (length == strlen(whole[i]) && memcmp(name, whole[i], length) == 0)
+            return true;
+    if (length >= 6 && memcmp(name, "CAIRN_", 6) == 0)
+        return true;
+    return named != NULL && environment_list_has(named, ":", name, length);
+}
+
+static void add_knobs(struct text *line)
+{
+    const char *named = environment_value(environ, "CAIRN_WITNESS_KNOBS");
+    bool is_cut = false;
+    text_add_json_key(line, "knobs");
+    text_add_char(line, '{');
+    for (char **variable = environ; variable != NULL && *variable != NULL; variable++) {
+        const char *equals = strchr(*variable, '=');
+        if (equals == NULL || !is_knob(*variable, (size_t)(equals - *variable), named))
+            continue;
+        char name[KNOB_NAME_MAX + 1];
+        size_t length = (size_t)(equals - *variable);
+        if (length > KNOB_NAME_MAX || line->length + KNOB_BYTES + TAIL_BYTES >= line->capacity) {
+            is_cut = true;
+            continue;
+        }
+        memcpy(name, *variable, length);
+        name[length] = '\0';
+        record_add(line, name, equals + 1, KNOB_VALUE_BYTES);
+    }
+    text_add_char(line, '}');
+    if (is_cut)
+        text_add_json_bool(line, "knobs_cut", true);
+}
+
+static void write_start(void)
+{
+    char buffer[START_BYTES];
+    char exe[RECORD_PATH_BYTES + 2]; /* one more than is told, so that a cut shows */
+    struct text line = text_over(buffer, sizeof buffer);
+    kernel_read_link("/proc/self/exe", exe, sizeof exe);
+    record_begin(&line, "start", kernel_process());
+    text_add_json_unsigned(&line, "ppid", (uint64_t)kernel_parent());
+    record_add(&line, "exe", exe, RECORD_PATH_BYTES);
+    add_owners(&line, exe);
+    add_knobs(&line);
+    record_end(&line);
+}
+
+__attribute__((constructor)) static void witness_start(void)
+{
+    int error = errno;
+    exec_prepare();
+    if (record_file() != NULL)
+        write_start();
+    errno = error;
+}

@@ -1,0 +1,119 @@
+"""What all tests share: where the programs are, a compiler, and the command in a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HELPERS = ROOT / "tests" / "helpers"
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """compiled("churn.c", "-O2") → the program; a library when "-shared" is among the flags. Built once a session."""
+    folder = tmp_path_factory.mktemp("compiled")
+
+    def build(source: str, *flags: str) -> Path:
+        shared = "-shared" in flags
+        target = folder / (Path(source).stem + "".join(flags).replace("/", "_") + (".so" if shared else ""))
+        if not target.exists():
+            path = HELPERS / source
+            extra = ["-fPIC"] if shared else []
+            subprocess.run(["gcc", "-O1", "-fno-builtin", *extra, *flags, str(path), "-o", str(target)], check=True)
+        return target
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def forward(compiled: Callable[..., Path]) -> Path:
+    """A library that passes every call on to glibc: the contender of tests."""
+    return compiled("forward_malloc.c", "-shared")
+
+
+@pytest.fixture(scope="session")
+def churn(compiled: Callable[..., Path]) -> Path:
+    """A program that allocates and frees."""
+    return compiled("churn.c")
+
+
+@dataclass
+class Result:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def sentence(self) -> str:
+        """The one line of failure that stderr must hold."""
+        lines = [line for line in self.err.splitlines() if line.startswith("✘")]
+        assert lines, f"no failure told:\n{self.err}"
+        return lines[-1]
+
+    @property
+    def json(self) -> Any:
+        """stdout as a document."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Command:
+    """`cairn` with a home of its own."""
+
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def argv(self) -> list[str]:
+        """How to start it."""
+        return [str(Path(sys.executable).with_name("cairn"))]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """A small, known environment."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "CAIRN_RESULTS": str(self.home / "results"),
+            **self.environment,
+        }
+
+    def __call__(self, *args: object, timeout: float = 120, cwd: Path | None = None, **environment: str) -> Result:
+        """Runs it to its end. No traceback is ever right."""
+        done = subprocess.run(
+            [*self.argv, *map(str, args)],
+            env={**self.env, **environment},
+            cwd=cwd or self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert "Traceback" not in result.err, result.err
+        return result
+
+    @property
+    def results(self) -> Path:
+        """Where its runs are."""
+        return self.home / "results"
+
+
+@pytest.fixture
+def cairn(tmp_path: Path) -> Command:
+    """The installed command, in an empty home."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return Command(home)

@@ -1,0 +1,263 @@
+"""`cairn compare` as a user meets it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FEW = ("--min-blocks", 2, "--max-blocks", 3, "--warm-memory", "off")
+
+
+def test_it_says_which_allocator_to_use(cairn, forward: Path, churn: Path) -> None:
+    result = cairn("compare", *FEW, "-a", "system", "-a", f"other={forward}", "--", churn, 2000)
+    assert result.code == 0, result.err
+    for word in ("wall", "peak (tree)", "user", "system", "CPU", "faults", "against system", "baseline", "other"):
+        assert word in result.out, word
+    assert "loaded in 1 of 1 processes" in result.out
+    assert "Next: " in result.out
+    assert "seed" in result.err and "results" in result.err
+
+
+def test_a_slower_allocator_is_told_so(cairn, forward: Path, churn: Path) -> None:
+    slow = f"slow={forward}:TEST_SLOW=20000"
+    result = cairn("compare", "-r", 8, "-a", "system", "-a", slow, "--json", "--", churn, 3000)
+    assert result.code == 0, result.err
+    rows = {row["contender"]: row for row in result.json["comparison"]["rows"]}
+    assert rows["slow"]["changes"]["wall"]["finding"] == "more"
+    assert rows["slow"]["changes"]["wall"]["interval"]["low"] > 0.2
+    assert result.json["comparison"]["verdict"][0].startswith("Keep system")
+
+
+def test_one_contender_brings_the_baseline_with_it(cairn, forward: Path, churn: Path) -> None:
+    result = cairn("compare", *FEW, "-a", f"x={forward}", "--json", "--", churn)
+    assert [c["name"] for c in result.json["run"]["contenders"]] == ["system", "x"]
+    assert result.json["run"]["baseline"] == "system"
+
+
+def test_every_form_of_report_comes_from_the_same_run(cairn, forward: Path, churn: Path, tmp_path: Path) -> None:
+    first = cairn("compare", "-r", 3, "-a", "system", "-a", f"x={forward}", "--", churn)
+    assert first.code == 0, first.err
+    assert cairn("report", "last").out == first.out
+    full = cairn("report", "--full").out
+    assert "mean ± σ" in full and "min … max" in full and "switches" in full
+    document = cairn("report", "last", "--json").json
+    assert document["schema"] == 1
+    assert len(document["samples"]) == 2 * 4  # one warm-up and three blocks
+    rows = list(csv.DictReader(io.StringIO(cairn("report", "--csv").out)))
+    assert len(rows) == 8
+    assert {row["contender"] for row in rows} == {"system", "x"}
+    assert all(int(row["wall_ns"]) > 0 for row in rows)
+    markdown = cairn("report", "--md").out
+    assert markdown.startswith("# Allocators compared")
+    assert "| ---: |" in markdown
+    written = cairn("report", "-o", tmp_path / "r.csv")
+    assert written.code == 0
+    assert len((tmp_path / "r.csv").read_text().splitlines()) == 9
+    again = cairn("report", "-o", tmp_path / "r.csv")
+    assert again.code == 1 and "--force" in again.sentence
+    assert cairn("report", "--force", "-o", tmp_path / "r.csv").code == 0
+
+
+def test_the_same_seed_gives_the_same_order(cairn, forward: Path, churn: Path) -> None:
+    orders = []
+    for _ in range(2):
+        run = cairn("compare", "-r", 6, "--seed", 42, "-a", "system", "-a", f"x={forward}", "--json", "--", churn, 10)
+        orders.append([s["trial"]["contender"] for s in run.json["samples"]])
+    assert orders[0] == orders[1]
+    assert len(set(zip(orders[0][2::2], orders[0][3::2], strict=True))) == 2, "both orders occur"
+
+
+def test_a_number_is_found_in_the_output(cairn, churn: Path) -> None:
+    result = cairn("compare", "-r", 2, "-a", "system", "--metric", "rate=rate ([0-9.]+)", "--json", "--", churn, 100)
+    assert result.code == 0, result.err
+    (row,) = result.json["comparison"]["rows"]
+    assert row["summaries"]["metric:rate"]["median"] == pytest.approx(49.5, abs=1)
+
+
+def test_a_pattern_that_finds_nothing_is_a_failure(cairn, churn: Path) -> None:
+    result = cairn("compare", "-r", 2, "-a", "system", "--metric", "x=nowhere ([0-9]+)", "--", churn, 100)
+    assert result.code == 3
+    assert "--metric x" in result.sentence
+
+
+def test_hooks_run_when_they_should(cairn, churn: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    hooks = [word for name in ("setup", "prepare", "conclude", "cleanup") for word in (f"--{name}", f"echo {name} >> {log}")]
+    result = cairn("compare", "-r", 2, "-a", "system", *hooks, "--", churn, 10)
+    assert result.code == 0, result.err
+    assert log.read_text().split() == ["setup", *["prepare", "conclude"] * 3, "cleanup"]
+
+
+def test_a_failing_hook_is_one_sentence(cairn, churn: Path) -> None:
+    result = cairn("compare", "-r", 2, "-a", "system", "--prepare", "echo because >&2; exit 3", "--", churn)
+    assert result.code == 2
+    assert "--prepare" in result.sentence and "because" in result.sentence
+
+
+def test_input_output_shell_and_cpus(cairn, tmp_path: Path) -> None:
+    text = tmp_path / "in put"
+    text.write_text("one\ntwo\n")
+    out = tmp_path / "out"
+    result = cairn("compare", "-r", 1, "-a", "system", "--input", text, "--output", out, "--", "cat")
+    assert result.code == 0, result.err
+    assert out.read_text() == "one\ntwo\n"
+    result = cairn("compare", "-r", 1, "-a", "system", "--shell", "--output", out, "--cpus", 0, "--", "nproc | tr 1 x")
+    assert result.code == 0, result.err
+    assert out.read_text() == "x\n"
+
+
+def test_accepted_exit_codes(cairn) -> None:
+    assert cairn("compare", "-r", 1, "-a", "system", "--", "sh", "-c", "exit 7").code == 3
+    assert cairn("compare", "-r", 1, "-a", "system", "--ok-exit", "0,7", "--", "sh", "-c", "exit 7").code == 0
+
+
+def test_children_are_proved_and_those_out_of_reach_are_named(cairn, forward: Path, compiled, churn: Path) -> None:
+    static = compiled("churn.c", "-static")
+    line = f"{churn} 10; {churn} 10; {static} 10"
+    result = cairn("compare", "-r", 2, "-a", "system", "-a", f"x={forward}", "--json", "--", "sh", "-c", line + "; true")
+    assert result.code == 0, result.err
+    for sample in result.json["samples"]:
+        assert (sample["proof"]["loaded"], sample["proof"]["processes"]) == (3, 4)
+        assert sample["proof"]["unreached"] == [{"reason": "static", "path": str(static)}]
+    assert str(static) in cairn("report").out
+
+
+def test_same_output_is_verified(cairn, forward: Path, churn: Path) -> None:
+    good, bad = f"good={forward}", f"bad={forward}:TEST_NOISE=1"
+    result = cairn("compare", *FEW, "-a", "system", "-a", good, "-a", bad, "--verify", "same-output", "--", churn, 10)
+    assert result.code == 4
+    assert "bad" in result.sentence
+    assert "bad printed something else" in result.out
+    assert re.search(r"^. good", result.out, re.MULTILINE)
+
+
+def test_a_program_that_prints_something_new_each_time_cannot_be_verified(cairn) -> None:
+    command = ("--verify", "same-output", "--", "sh", "-c", "echo $$; date +%N")
+    result = cairn("compare", "-r", 2, "-a", "system", *command)
+    assert result.code == 3 and "same-output" in result.sentence
+
+
+def test_counters_are_numbers_or_not_available(cairn, churn: Path) -> None:
+    result = cairn("compare", "-r", 1, "-a", "system", "--counters", "--json", "--", churn, 100)
+    assert result.code == 0, result.err
+    counters = result.json["samples"][-1]["counters"]
+    assert {"task-clock", "cycles", "instructions", "page-faults"} <= set(counters)
+    assert all(number is None or number >= 0 for number in counters.values())
+    shown = cairn("report").out
+    absent = [name for name, number in counters.items() if number is None]
+    if absent:
+        assert "not available here" in shown
+
+
+def test_an_interrupted_run_keeps_its_blocks_and_goes_on(cairn, forward: Path, churn: Path) -> None:
+    argv = [*cairn.argv, "compare", "-r", "40", "-a", "system", "-a", f"x={forward}", "--", str(churn), "20000"]
+    process = subprocess.Popen(argv, env=cairn.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cairn.home)
+    samples = wait_for_samples(cairn.results, 8)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert b"--resume" in err and b"Traceback" not in err
+    assert not subprocess.run(["pgrep", "-f", str(churn)], stdout=subprocess.PIPE, check=False).stdout
+    before = samples.read_text().splitlines()
+    report = cairn("report")
+    assert report.code == 0 and "interrupted" in report.out
+    resumed = cairn("compare", "--resume", "last", "--json")
+    assert resumed.code == 0, resumed.err
+    after = samples.read_text().splitlines()
+    assert after[: len(before)] == before
+    assert resumed.json["comparison"]["blocks"] == 40
+
+
+def wait_for_samples(results: Path, count: int) -> Path:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for path in results.glob("*/samples.jsonl"):
+            if len(path.read_text().splitlines()) >= count:
+                return path
+        time.sleep(0.02)
+    raise AssertionError("no samples")
+
+
+def test_help_imports_nothing_heavy(cairn) -> None:
+    heavy = "{'numpy', 'scipy', 'plotly', 'elftools', 'jinja2'}"
+    for arguments in (["--help"], ["compare", "--help"], ["--version"]):
+        script = (
+            "import sys\n"
+            "from cairn.cli import cli\n"
+            f"try:\n    cli.main({arguments!r}, prog_name='cairn')\nexcept SystemExit as end:\n    assert end.code == 0\n"
+            f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script], env=cairn.env, capture_output=True, check=False, cwd="/")
+        assert done.returncode == 0, done.stderr.decode()
+
+
+def test_version_completion_and_allocators(cairn) -> None:
+    assert re.fullmatch(r"cairn \d+\.\d+\.\d+\n", cairn("--version").out)
+    for shell, word in (("bash", "complete"), ("zsh", "compdef"), ("fish", "complete")):
+        assert word in cairn("completion", shell).out
+    listed = cairn("allocators")
+    assert listed.code == 0 and listed.out.startswith("name") and "system" in listed.out
+    document = cairn("allocators", "--json").json
+    assert document["found"][0]["allocator"] == "system"
+
+
+def test_a_bar_is_drawn_on_a_terminal_and_quiet_lines_elsewhere(cairn, forward: Path, churn: Path) -> None:
+    argv = [*cairn.argv, "compare", "-r", "4", "-a", "system", "-a", f"x={forward}", "--", str(churn), "3000"]
+    script = ["script", "-qec", " ".join(argv), "/dev/null"]
+    environment = {**cairn.env, "TERM": "xterm-256color", "COLUMNS": "120"}
+    shown = subprocess.run(script, env=environment, capture_output=True, check=True, cwd=cairn.home).stdout.decode()
+    assert "blocks" in shown and "4/4" in shown and "\x1b[" in shown
+    quiet = cairn("compare", "-r", 2, "-a", "system", "--", churn)
+    assert "\x1b" not in quiet.err + quiet.out
+
+
+def test_no_color_is_honoured(cairn, churn: Path) -> None:
+    cairn("compare", "-r", 1, "-a", "system", "--", churn)
+    environment = {**cairn.env, "TERM": "xterm", "NO_COLOR": "1"}
+    script = ["script", "-qec", " ".join([*cairn.argv, "report", "last"]), "/dev/null"]
+    shown = subprocess.run(script, env=environment, capture_output=True, check=True, cwd=cairn.home).stdout.decode()
+    assert "\x1b[3" not in shown
+
+
+def test_results_are_private_and_hold_the_raw_proof(cairn, churn: Path) -> None:
+    cairn("compare", "-r", 1, "-a", "system", "--", churn)
+    (folder,) = cairn.results.iterdir()
+    assert folder.stat().st_mode & 0o077 == 0
+    proof = json.loads((folder / "witness" / "system.jsonl").read_text().splitlines()[0])
+    assert Path(proof["malloc"]["path"]).name == "libc.so.6"
+    assert (folder / "stopped").read_text().strip()
+
+
+def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_path: Path) -> None:
+    """ru_maxrss is inherited over fork: without a small launcher a 300 MB parent makes `true` read 321 MB."""
+    plain = cairn("compare", "-r", 3, "-a", "system", "--json", "--", churn, 200).json
+    script = tmp_path / "big.py"
+    script.write_text(
+        "import subprocess, sys\nballast = bytearray(300 << 20)\n"
+        "ballast[::4096] = b'x' * len(ballast[::4096])\nsys.exit(subprocess.run(sys.argv[1:]).returncode)\n"
+    )
+    command = [*cairn.argv, "compare", "-r", "3", "-a", "system", "--json", "--", str(churn), "200"]
+    done = subprocess.run([sys.executable, str(script), *command], env=cairn.env, cwd=cairn.home, capture_output=True, check=True)
+    heavy = json.loads(done.stdout)
+
+    def peak(document) -> float:
+        return document["comparison"]["rows"][0]["summaries"]["peak"]["median"]
+
+    assert abs(peak(heavy) - peak(plain)) < 1 << 20
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to run as")
+def test_another_user_without_cgroup_gets_sampled_figures_by_name(cairn, churn: Path, tmp_path: Path) -> None:
+    result = cairn("compare", "-r", 1, "-a", "system", "--memory", "sampled", "--", churn, 2000)
+    assert result.code == 0, result.err
+    assert "anonymous + shared, sampled" in result.out

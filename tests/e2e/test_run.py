@@ -1,0 +1,71 @@
+"""`cairn run` stands where the program would stand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+
+def test_the_exit_code_is_the_programs(cairn, forward: Path) -> None:
+    for code in (0, 1, 4, 77):
+        assert cairn("run", "-a", forward, "--", "sh", "-c", f"exit {code}").code == code
+
+
+def test_a_killed_program_gives_128_and_the_signal(cairn, forward: Path) -> None:
+    assert cairn("run", "-a", forward, "--", "sh", "-c", "kill -9 $$").code == 137
+    assert cairn("run", "-a", f"x={forward}:TEST_CRASH=1", "--", "sh", "-c", "kill -SEGV $$").code == 139
+
+
+def test_what_cannot_be_run_or_preloaded_has_its_own_codes(cairn, compiled, tmp_path: Path) -> None:
+    assert cairn("run", "--", "nosuchprogram").code == 127
+    assert cairn("run", "-a", "/nowhere/lib.so", "--", "true").code == 126
+    assert cairn("run", "-a", "system", "--", compiled("churn.c", "-static")).code == 126
+    text = tmp_path / "text"
+    text.write_text("hello")
+    assert cairn("run", "--", text).code == 126
+
+
+def test_output_and_input_are_passed_through(cairn, forward: Path) -> None:
+    argv = [*cairn.argv, "run", "-a", str(forward), "--", "sh", "-c", "cat; echo err >&2"]
+    done = subprocess.run(argv, env=cairn.env, input=b"hello\n", capture_output=True, check=False, cwd=cairn.home)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"err\n")
+
+
+def test_the_library_is_loaded(cairn, forward: Path) -> None:
+    result = cairn("run", "-a", forward, "--", "sh", "-c", "cat /proc/$$/maps")
+    assert result.code == 0
+    assert str(forward) in result.out
+
+
+def test_a_program_without_proof_is_an_error_even_if_it_ended_well(cairn, forward: Path) -> None:
+    result = cairn("run", "-a", forward, "--", "env", "-u", "LD_PRELOAD", "true")
+    assert result.code == 126
+    assert "environment" in result.sentence
+
+
+def test_signals_reach_the_program(cairn, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    script = f"trap 'exit 42' TERM; touch {ready}; while :; do sleep 0.05; done"
+    process = subprocess.Popen([*cairn.argv, "run", "--", "sh", "-c", script], env=cairn.env, cwd=cairn.home)
+    deadline = time.monotonic() + 20
+    while not ready.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 42
+
+
+def test_the_terminal_is_the_programs(cairn) -> None:
+    argv = " ".join([*cairn.argv, "run", "--", "sh", "-c", "'test -t 0 && test -t 1 && stty size && ps -o stat= -p $$'"])
+    done = subprocess.run(["script", "-qec", argv, "/dev/null"], env={**cairn.env, "TERM": "xterm"}, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "+" in done.stdout.decode(), "the program's group has the terminal's foreground"
+
+
+def test_results_are_not_written(cairn) -> None:
+    assert cairn("run", "--", "true").code == 0
+    assert not cairn.results.exists()
+    assert not [name for name in os.listdir("/tmp") if name.startswith("cairn-") and os.stat(f"/tmp/{name}").st_uid == -1]

@@ -1,0 +1,408 @@
+"""From samples to a ranking and to sentences that say what was shown, and no more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.compare import compare
+from cairn.model import (
+    Comparison,
+    Contender,
+    Direction,
+    Finding,
+    Memory,
+    Metric,
+    Proof,
+    Row,
+    Sample,
+    StopRule,
+    Trial,
+    Unreached,
+)
+
+MIB = 1 << 20
+FIXED = StopRule(precision=None, max_blocks=20)
+
+
+def contender(name: str, **more: object) -> Contender:
+    return replace(Contender(name=name, allocator=name, title=name), **more)  # type: ignore[arg-type]
+
+
+def sample(name: str, block: int, wall: float = 10.0, peak: float | None = 100 * MIB, **more: object) -> Sample:
+    """One run; wall in seconds, peak in bytes."""
+    peak_bytes = None if peak is None else round(peak)
+    made = Sample(
+        trial=Trial(block, 0, name),
+        started_at=0.0,
+        exit_code=0,
+        signal=None,
+        timed_out=False,
+        wall_ns=round(wall * 1e9),
+        user_ns=round(wall * 0.8e9),
+        system_ns=round(wall * 0.1e9),
+        minor_faults=1000,
+        major_faults=0,
+        voluntary_switches=10,
+        involuntary_switches=5,
+        memory=Memory("not measured" if peak is None else "cgroup v2", peak_bytes, peak_bytes, None),
+        proof=Proof(processes=4, loaded=4, owner=None),
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def runs(
+    walls: Mapping[str, float],
+    peaks: Mapping[str, float | None] | None = None,
+    *,
+    blocks: int = 20,
+    noise: float = 0.002,
+    seed: int = 1,
+) -> list[Sample]:
+    """Blocks of runs whose wall time and peak scatter by `noise` around the given medians."""
+    rng = random.Random(seed)
+    made = []
+    for block in range(1, blocks + 1):
+        drift = rng.uniform(0.9, 1.1)
+        for name, wall in walls.items():
+            peak = (peaks or {}).get(name, 100 * MIB)
+            scattered = None if peak is None else peak * (1 + rng.uniform(-noise, noise))
+            made.append(sample(name, block, wall * drift * (1 + rng.uniform(-noise, noise)), scattered))
+    return made
+
+
+def judge(samples: Sequence[Sample], names: Iterable[str], rule: StopRule = FIXED, **more: object) -> Comparison:
+    """Compare with "system" as the baseline."""
+    return compare(samples, [contender(name) for name in names], "system", rule, **more)  # type: ignore[arg-type]
+
+
+def simple(
+    walls: Mapping[str, float], peaks: Mapping[str, float | None] | None = None, rule: StopRule = FIXED, **how: float
+) -> Comparison:
+    return judge(runs(walls, peaks, **how), walls, rule)  # type: ignore[arg-type]
+
+
+def row(comparison: Comparison, name: str) -> Row:
+    return next(row for row in comparison.rows if row.contender == name)
+
+
+class TestBlocks:
+    def test_only_blocks_with_a_run_of_every_survivor_count(self) -> None:
+        samples = runs({"system": 10, "a": 9, "b": 8}, blocks=8)
+        missing = [s for s in samples if not (s.trial.block == 3 and s.trial.contender == "b")]
+        comparison = judge(missing, ("system", "a", "b"))
+        assert comparison.blocks == 7
+        assert row(comparison, "a").summaries["wall"].runs == 7
+        assert row(comparison, "a").changes["wall"].blocks == 7
+
+    def test_the_warm_up_counts_for_nothing(self) -> None:
+        samples = runs({"system": 10, "a": 9}, blocks=6)
+        warm = [sample("system", 0, 999), sample("a", 0, 1)]
+        assert judge([*warm, *samples], ("system", "a")) == judge(samples, ("system", "a"))
+
+    def test_the_order_in_which_samples_arrive_does_not_matter(self) -> None:
+        samples = runs({"system": 10, "a": 9, "b": 11}, blocks=9)
+        shuffled = random.Random(3).sample(samples, len(samples))
+        assert judge(shuffled, ("system", "a", "b")) == judge(samples, ("system", "a", "b"))
+
+    def test_drift_common_to_a_block_cancels(self) -> None:
+        rng = random.Random(2)
+        samples = []
+        for block in range(1, 21):
+            pace = rng.uniform(1, 5)
+            samples += [sample("system", block, 10 * pace), sample("a", block, 9.5 * pace)]
+        change = row(judge(samples, ("system", "a")), "a").changes["wall"]
+        assert change.estimate == pytest.approx(-0.05)
+        assert change.interval is not None
+        assert change.interval.high - change.interval.low < 1e-6
+
+
+class TestFailures:
+    def test_a_failed_contender_comes_last_without_numbers_and_spoils_no_block(self) -> None:
+        samples = runs({"system": 10, "bad": 1, "a": 9}, blocks=10)
+        broken = [
+            replace(s, failure="It ended by signal 11.") if s.trial.contender == "bad" and s.trial.block > 4 else s
+            for s in samples
+            if not (s.trial.contender == "bad" and s.trial.block > 6)
+        ]
+        comparison = judge(broken, ("system", "bad", "a"))
+        assert [r.contender for r in comparison.rows] == ["a", "system", "bad"]
+        assert comparison.blocks == 10
+        bad = row(comparison, "bad")
+        assert (bad.failures, bad.changes, bad.summaries) == (("It ended by signal 11.",), {}, {})
+        assert comparison.verdict[-1] == "bad is out: It ended by signal 11."
+        assert row(comparison, "a").changes == row(judge(samples, ("system", "a")), "a").changes
+
+    def test_a_failed_baseline_leaves_rows_but_no_changes(self) -> None:
+        samples = runs({"system": 10, "a": 9}, blocks=10)
+        samples[0] = replace(samples[0], failure="It ended with exit code 1.")
+        comparison = judge(samples, ("system", "a"))
+        assert [r.contender for r in comparison.rows] == ["a", "system"]
+        assert all(not r.changes for r in comparison.rows)
+        assert comparison.verdict == (
+            "No verdict: the program fails under system, so there is nothing to compare with.",
+            "It ended with exit code 1.",
+        )
+
+    def test_when_all_contenders_failed_the_baseline_stays(self) -> None:
+        samples = [
+            s if s.trial.contender == "system" else replace(s, failure="No proof.")
+            for s in runs({"system": 10, "a": 9, "b": 9}, blocks=6)
+        ]
+        comparison = judge(samples, ("system", "a", "b"))
+        assert comparison.verdict[0] == "Keep system: every other contender failed."
+        assert comparison.verdict[1:] == ("a is out: No proof.", "b is out: No proof.")
+
+    def test_a_failure_in_the_warm_up_is_a_failure(self) -> None:
+        samples = [sample("a", 0, failure="No proof."), *runs({"system": 10, "a": 9}, blocks=6)]
+        assert row(judge(samples, ("system", "a")), "a").failures == ("No proof.",)
+
+
+class TestColumns:
+    def test_what_was_not_measured_is_no_column(self) -> None:
+        comparison = simple({"system": 10, "a": 9}, {"system": None, "a": None})
+        keys = [metric.key for metric in comparison.metrics]
+        assert keys == ["wall", "user", "system", "cpu", "faults", "switches"]
+        assert comparison.memory_method is None
+        assert "memory (not measured)" in comparison.not_tested
+        assert comparison.verdict[0].endswith("than system, memory not measured.")
+
+    def test_a_metric_without_a_direction_has_summaries_but_no_changes(self) -> None:
+        a = row(simple({"system": 10, "a": 9}), "a")
+        assert a.summaries["cpu"].median == pytest.approx(90)
+        assert "cpu" not in a.changes
+
+    def test_identical_counts_are_equivalent(self) -> None:
+        change = row(simple({"system": 10, "a": 9}), "a").changes["faults"]
+        assert (change.estimate, change.finding) == (0.0, Finding.EQUIVALENT)
+
+    def test_a_count_that_is_zero_in_some_blocks_has_no_change_and_a_note_says_so(self) -> None:
+        samples = [
+            replace(s, minor_faults=0) if s.trial.block == 2 and s.trial.contender == "a" else s
+            for s in runs({"system": 10, "a": 9})
+        ]
+        comparison = judge(samples, ("system", "a"))
+        assert "faults" not in row(comparison, "a").changes
+        assert row(comparison, "a").summaries["faults"].minimum == 0
+        assert "No change in faults: a ratio needs numbers above 0 in every block." in comparison.notes
+
+    def test_a_count_that_is_zero_everywhere_is_no_change(self) -> None:
+        samples = [replace(s, minor_faults=0) for s in runs({"system": 10, "a": 9})]
+        assert row(judge(samples, ("system", "a")), "a").changes["faults"].estimate == 0.0
+
+    def test_users_metrics_and_counters_are_columns_after_the_built_in_ones(self) -> None:
+        rate = Metric("metric:rate", "rate", "", Direction.MORE)
+        samples = [
+            replace(s, metrics={"rate": 2e9 / s.wall_ns}, counters={"cycles": 1.0 * s.wall_ns, "misses": None})
+            for s in runs({"system": 10, "a": 9})
+        ]
+        comparison = judge(samples, ("system", "a"), user_metrics=[rate])
+        assert [metric.key for metric in comparison.metrics][-2:] == ["counter:cycles", "metric:rate"]
+        assert row(comparison, "a").changes["metric:rate"].finding is Finding.MORE
+        assert row(comparison, "a").changes["counter:cycles"].finding is Finding.LESS
+
+    def test_memory_measured_in_two_ways_is_not_compared(self) -> None:
+        samples = runs({"system": 10, "a": 9})
+        samples[0] = replace(samples[0], memory=replace(samples[0].memory, method="sampled"))
+        comparison = judge(samples, ("system", "a"))
+        assert comparison.memory_method is None
+        assert "peak" not in [metric.key for metric in comparison.metrics]
+        assert any("different ways (cgroup v2, sampled)" in note for note in comparison.notes)
+
+    def test_the_least_proof_over_the_runs_is_reported(self) -> None:
+        samples = runs({"system": 10, "a": 9})
+        samples[5] = replace(samples[5], proof=Proof(processes=8, loaded=7, owner=None))
+        assert row(judge(samples, ("system", "a")), samples[5].trial.contender).proof == (7, 8)
+
+    def test_a_disturbed_run_is_flagged_in_its_own_row_only(self) -> None:
+        samples = [
+            replace(s, wall_ns=2 * s.wall_ns) if s.trial.block == 7 and s.trial.contender == "a" else s
+            for s in runs({"system": 10, "a": 9})
+        ]
+        comparison = judge(samples, ("system", "a"))
+        assert row(comparison, "a").outliers == (7,)
+        assert row(comparison, "system").outliers == ()
+        assert "a was far slower than usual in block 7; kept, not dropped." in comparison.notes
+        assert row(comparison, "a").summaries["wall"].runs == 20
+
+    @pytest.mark.parametrize("others", [1, 2, 4])
+    def test_a_block_that_was_slow_for_all_flags_nobody(self, others: int) -> None:
+        walls = {"system": 10.0, "a": 9.5, **{f"b{i}": 10.0 for i in range(others - 1)}}
+        samples = [replace(s, wall_ns=3 * s.wall_ns) if s.trial.block == 5 else s for s in runs(walls)]
+        assert all(5 not in r.outliers for r in judge(samples, walls).rows)
+
+
+class TestVerdict:
+    def test_the_ranking_is_by_paired_change_in_wall_time(self) -> None:
+        comparison = simple({"slow": 11, "system": 10, "fast": 8, "mid": 9})
+        assert [r.contender for r in comparison.rows] == ["fast", "mid", "system", "slow"]
+
+    def test_a_winner_is_named_with_its_gain_and_its_price(self) -> None:
+        comparison = simple({"system": 10, "a": 9.4}, {"system": 1000 * MIB, "a": 1190 * MIB})
+        main, memory = comparison.verdict
+        assert main.startswith("Use a: 5.")
+        assert main.endswith("% less time than system, for about 190 MiB more memory.")
+        assert memory == "If memory matters, keep system."
+
+    def test_a_leaner_winner_is_offered_to_those_who_care_for_memory(self) -> None:
+        comparison = simple({"system": 10, "a": 9, "b": 9.5}, {"a": 150 * MIB, "b": 100 * MIB})
+        assert comparison.verdict[0].startswith("Use a: ")
+        assert comparison.verdict[1].startswith("If memory matters, b: ")
+        assert comparison.verdict[1].endswith("% less time, with memory within ±1 %.")
+
+    def test_a_winner_that_saves_memory_too_says_so(self) -> None:
+        verdict = simple({"system": 10, "a": 9}, {"a": 60 * MIB}).verdict
+        assert len(verdict) == 1
+        assert verdict[0].endswith("and about 40 MiB less memory.")
+
+    def test_memory_that_is_only_lazily_freed_is_called_so(self) -> None:
+        samples = [
+            replace(s, memory=replace(s.memory, peak_less_lazy_bytes=100 * MIB))
+            for s in runs({"system": 10, "a": 9}, {"a": 150 * MIB})
+        ]
+        assert "more memory, lazily freed" in judge(samples, ("system", "a")).verdict[0]
+
+    def test_two_winners_that_cannot_be_told_apart_are_named_together_and_the_leaner_chosen(self) -> None:
+        comparison = simple({"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.004)
+        fastest = comparison.rows[0].contender
+        other = "b" if fastest == "a" else "a"
+        head = f"Use {fastest} or {other}: no difference in time shown between them; b takes less memory."
+        assert comparison.verdict[0] == head
+        assert comparison.verdict[1].startswith("b: ")
+        assert comparison.next_steps[1] == "cairn run -a b -- PROG…"
+
+    def test_of_equal_winners_without_a_leaner_one_the_fastest_is_chosen(self) -> None:
+        comparison = simple({"system": 10, "a": 9.0, "b": 9.001}, noise=0.004)
+        assert comparison.verdict[0].endswith("between them; none is shown to be the leanest.")
+        assert comparison.verdict[1].startswith(f"{comparison.rows[0].contender}: ")
+
+    def test_a_slower_winner_is_not_called_equal_to_the_fastest(self) -> None:
+        assert simple({"system": 10, "a": 8, "b": 9}).verdict[0].startswith("Use a: ")
+
+    def test_equivalence_keeps_the_baseline(self) -> None:
+        verdict = simple({"system": 10, "a": 10, "b": 10}).verdict
+        assert verdict == ("Keep system: no contender differs by more than ±1 % (equivalence shown, 20 blocks).",)
+
+    def test_a_proven_difference_within_the_margin_is_no_reason_to_change(self) -> None:
+        comparison = simple({"system": 10, "a": 9.95})
+        assert row(comparison, "a").changes["wall"].finding is Finding.LESS
+        assert comparison.verdict[0].startswith("Keep system: no contender differs by more than ±1 %")
+
+    def test_a_slower_contender_keeps_the_baseline(self) -> None:
+        verdict = simple({"system": 10, "a": 11, "b": 10}).verdict
+        assert verdict[0].startswith("Keep system: a takes ")
+        assert verdict[0].endswith("% more time; b is equivalent within ±1 %.")
+
+    def test_too_little_data_says_how_far_the_intervals_reach(self) -> None:
+        comparison = simple({"system": 10, "a": 10}, noise=0.2)
+        change = row(comparison, "a").changes["wall"]
+        assert change.finding is Finding.NOT_SHOWN
+        assert change.interval is not None
+        reach = 100 * max(-change.interval.low, change.interval.high)
+        assert comparison.verdict == (
+            f"No difference shown: not enough data to tell; the intervals still reach ±{reach:.1f} %.",
+        )
+        assert comparison.next_steps == ("cairn report last --md", "cairn compare --max-blocks 40 …")
+
+    def test_narrow_intervals_without_a_finding_keep_the_baseline_within_what_they_reach(self) -> None:
+        rule = StopRule(precision=0.02, margin=0.001, max_blocks=60)
+        samples = runs({"system": 10, "a": 10}, noise=0.01)
+        comparison = judge(samples, ("system", "a"), rule, stopped_because="precision reached")
+        assert comparison.verdict[0].startswith(
+            "Keep system: no difference shown in 20 blocks; any there is stays within"
+        )
+        assert comparison.next_steps[-1] == "cairn compare --precision 1% …"
+
+    def test_open_and_slower_contenders_are_told_apart(self) -> None:
+        samples = [
+            replace(s, wall_ns=s.wall_ns * (3 if s.trial.block % 2 else 1)) if s.trial.contender == "b" else s
+            for s in runs({"system": 10, "a": 11, "b": 6})
+        ]
+        verdict = judge(samples, ("system", "a", "b")).verdict
+        assert verdict[0].startswith("No difference shown for b: not enough data to tell")
+        assert verdict[1].startswith("a takes ")
+
+    def test_saved_memory_at_equal_time_is_worth_a_sentence(self) -> None:
+        verdict = simple({"system": 10, "a": 10}, {"a": 50 * MIB}).verdict
+        assert verdict[0].startswith("Keep system: ")
+        assert verdict[1].startswith("If memory matters, a: 49.")
+        assert verdict[1].endswith("% less memory, time within ±1 %.")
+
+    def test_too_few_blocks_are_named(self) -> None:
+        comparison = simple({"system": 10, "a": 5}, blocks=3)
+        assert comparison.verdict == ("No difference shown: 3 blocks are too few for an interval.",)
+
+    def test_without_a_complete_block_there_is_no_verdict(self) -> None:
+        comparison = judge([sample("system", 1)], ("system", "a"))
+        assert comparison.verdict == ("No verdict yet: there is no complete block to compare.",)
+        assert comparison.blocks == 0
+
+    def test_the_baseline_alone_has_nothing_to_be_compared_with(self) -> None:
+        assert simple({"system": 10}).verdict == ("Keep system: nothing else was run.",)
+
+    def test_no_samples_at_all_are_no_error(self) -> None:
+        comparison = judge([], ("system", "a"))
+        assert (comparison.blocks, comparison.metrics) == (0, ())
+
+    @given(st.floats(0.5, 2), st.floats(0, 0.3), st.integers(1, 25))
+    def test_every_verdict_agrees_with_the_findings(self, ratio: float, noise: float, blocks: int) -> None:
+        comparison = simple({"system": 10, "a": 10 * ratio}, noise=noise, blocks=blocks)
+        finding = row(comparison, "a").changes["wall"].finding
+        if comparison.verdict[0].startswith("Use a"):
+            assert finding is Finding.LESS
+        elif finding is Finding.LESS:
+            assert "equivalence shown" in comparison.verdict[0]
+        if comparison.verdict[0].startswith("No difference shown"):
+            assert finding is Finding.NOT_SHOWN
+
+
+class TestLimits:
+    def test_short_runs_say_nothing_of_fragmentation_in_the_long_run(self) -> None:
+        assert "long-run fragmentation (a run lasts 10 s)" in simple({"system": 10, "a": 10}).not_tested
+        assert simple({"system": 4000, "a": 4000}).not_tested == ()
+
+    def test_sampled_memory_misses_short_peaks(self) -> None:
+        samples = [replace(s, memory=replace(s.memory, method="sampled")) for s in runs({"system": 10, "a": 9})]
+        comparison = judge(samples, ("system", "a"))
+        assert "short peaks between two samples (memory was sampled)" in comparison.not_tested
+        assert comparison.memory_method == "sampled"
+
+    def test_programs_out_of_reach_are_named(self) -> None:
+        out = (Unreached("static", "/bin/busybox"), Unreached("setuid", "/usr/bin/sudo"))
+        samples = [
+            replace(s, proof=Proof(processes=4, loaded=2, owner=None, unreached=out))
+            for s in runs({"system": 10, "a": 9})
+        ]
+        said = "programs that a preloaded library cannot reach (/bin/busybox: static and 1 more)"
+        assert said in judge(samples, ("system", "a")).not_tested
+
+    def test_descendants_left_behind_and_caveats_are_noted(self) -> None:
+        samples = runs({"system": 10, "a": 9})
+        samples[3] = replace(samples[3], left_behind=2)
+        contenders = [contender("system"), contender("a", caveats=("without rseq it is slower",))]
+        notes = compare(samples, contenders, "system", FIXED).notes
+        assert notes == (
+            "Up to 2 descendants were still alive when the command ended, and were ended with it.",
+            "a: without rseq it is slower",
+        )
+
+    @pytest.mark.parametrize(
+        ("make", "spec"),
+        [
+            (lambda: contender("a", allocator="jemalloc"), "jemalloc"),
+            (lambda: contender("a", allocator="custom", preload=("/opt/lib mine.so",)), "'/opt/lib mine.so'"),
+            (
+                lambda: contender("a", allocator="jemalloc", knobs=(("MALLOC_CONF", "narenas:1"), ("X", "2"))),
+                "'jemalloc:MALLOC_CONF=narenas:1;X=2'",
+            ),
+        ],
+    )
+    def test_the_next_command_can_be_pasted(self, make: Callable[[], Contender], spec: str) -> None:
+        samples = runs({"system": 10, "a": 9})
+        steps = compare(samples, [contender("system"), make()], "system", FIXED).next_steps
+        assert steps == ("cairn report last --md", f"cairn run -a {spec} -- PROG…")

@@ -1,0 +1,339 @@
+"""Fetching from a distribution: a package repository of our own stands in for it, so nothing leaves this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from cairn import catalog, discover, get
+from cairn.catalog import Allocator
+from cairn.errors import CairnError
+
+pytestmark = [
+    pytest.mark.skipif(
+        any(shutil.which(tool) is None for tool in ("apt-get", "dpkg-deb", "dpkg")),
+        reason="apt-get or dpkg is missing: there is nothing to fetch with",
+    ),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build a library"),
+]
+
+MALLOC = """
+#include <stddef.h>
+static char area[4096]; static size_t used;
+void *malloc(size_t size) { used += size; return area + used - size; }
+void free(void *block) { (void)block; }
+"""
+
+ENTRY = Allocator(
+    name="jemalloc", title="jemalloc", libraries=("libpretend.so.2",), packages=("libpretend9t64", "libpretend9"),
+    licence="MIT",
+)  # fmt: skip
+
+
+@dataclass
+class Repository:
+    """A flat apt repository in a folder."""
+
+    folder: Path
+    architecture: str
+
+    def add(self, package: str, version: str, library: bytes, name: str = "libpretend.so.2") -> Path:
+        """A package with one library, and its entry in the index."""
+        root = self.folder.parent / f"root-{package}-{version.replace(':', '_')}"
+        target = root / "usr/lib/pretend"
+        target.mkdir(parents=True)
+        (target / name).write_bytes(library)
+        control = (
+            f"Package: {package}\nVersion: {version}\nArchitecture: {self.architecture}\n"
+            "Maintainer: Nobody <nobody@example.org>\nDescription: pretends\n"
+        )
+        (root / "DEBIAN").mkdir()
+        (root / "DEBIAN/control").write_text(control)
+        plain = version.partition(":")[2] or version
+        archive = self.folder / f"{package}_{plain}_{self.architecture}.deb"
+        subprocess.run(
+            ["dpkg-deb", "--root-owner-group", "-b", str(root), str(archive)], check=True, stdout=subprocess.DEVNULL
+        )
+        content = archive.read_bytes()
+        with (self.folder / "Packages").open("a") as index:
+            index.write(
+                f"{control}Filename: ./{archive.name}\nSize: {len(content)}\n"
+                f"SHA256: {hashlib.sha256(content).hexdigest()}\n\n"
+            )
+        return archive
+
+    def apt(self, uri: str | None = None) -> get.Apt:
+        """An apt that knows this repository and nothing else."""
+        sources = self.folder.parent / "sources.list"
+        sources.write_text(f"deb [trusted=yes] {uri or f'copy:{self.folder}'} ./\n")
+        settings = {
+            "Dir::Etc::SourceList": str(sources),
+            "Dir::Etc::SourceParts": "-",
+            "Acquire::http::Proxy": "DIRECT",
+        }
+        options = tuple(part for key, value in settings.items() for part in ("-o", f"{key}={value}"))
+        return get.Apt(options=options, lists="/nonexistent")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    target = tmp_path_factory.mktemp("library") / "x.so"
+    command = ["gcc", "-fno-builtin", "-shared", "-fPIC", "-x", "c", "-", "-o", str(target)]
+    subprocess.run(command, input=MALLOC, text=True, check=True)
+    return target.read_bytes()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "Packages").touch()
+    architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
+    return Repository(folder, architecture.stdout.strip())
+
+
+def versions(cache: Path) -> list[str]:
+    """Everything that lies where a complete allocator would, and nothing else may."""
+    home = cache / ENTRY.name
+    return sorted(os.listdir(home)) if home.exists() else []
+
+
+@pytest.mark.parametrize("folder", ["cache", "with space", "ü"])
+def test_an_allocator_is_unpacked_into_the_cache(
+    repository: Repository, library: bytes, tmp_path: Path, folder: str
+) -> None:
+    archive = repository.add("libpretend9", "1:9.8.7+ds-3", library)
+    cache = tmp_path / folder
+    said: list[str] = []
+
+    found = get.unpack_from_distribution(ENTRY, cache, said.append, apt=repository.apt())
+
+    assert (found.title, found.problem, found.cached) == ("jemalloc 9.8.7", None, True)
+    assert found.origin == "libpretend9 1:9.8.7+ds-3, unpacked"
+    assert found.path is not None
+    assert Path(found.path).read_bytes() == library
+    record = json.loads((cache / "jemalloc" / "9.8.7+ds-3" / discover.RECORD).read_text())
+    assert record["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert (record["licence"], record["package_version"]) == ("MIT", "1:9.8.7+ds-3")
+    assert versions(cache) == ["9.8.7+ds-3"]
+    assert list((cache / ".apt" / "download").iterdir()) == []
+    assert [text.split()[0] for text in said] == ["reading", "downloading", "unpacking"]
+    assert discover.discover(cache=cache, names=["jemalloc"])[0].version == "9.8.7"
+
+
+def test_the_first_package_that_the_distribution_knows_is_taken(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
+    repository.add("libpretend9", "1-1", library)
+    repository.add("libpretend9t64", "2-1", library)
+    assert get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
+
+
+def test_what_is_already_there_is_not_downloaded_again(repository: Repository, library: bytes, tmp_path: Path) -> None:
+    archive = repository.add("libpretend9", "1-1", library)
+    first = get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+    archive.unlink()
+    assert get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()) == first
+
+
+def test_a_newer_version_comes_beside_the_old_one(repository: Repository, library: bytes, tmp_path: Path) -> None:
+    repository.add("libpretend9", "1-1", library)
+    get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+    repository.add("libpretend9", "2-1", library)
+    assert get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
+    assert versions(tmp_path / "c") == ["1-1", "2-1"]
+
+
+def test_two_at_once_get_the_same(repository: Repository, library: bytes, tmp_path: Path) -> None:
+    repository.add("libpretend9", "1-1", library)
+    apt = repository.apt()
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [pool.submit(get.unpack_from_distribution, ENTRY, tmp_path / "c", apt=apt) for _ in range(3)]
+        paths = {job.result().path for job in jobs}
+    assert len(paths) == 1
+    assert versions(tmp_path / "c") == ["1-1"]
+
+
+def test_a_package_that_is_not_what_the_index_says_is_refused(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
+    archive = repository.add("libpretend9", "1-1", library)
+    content = bytearray(archive.read_bytes())
+    content[-20] ^= 1
+    archive.write_bytes(content)
+    with pytest.raises(CairnError, match=r"jemalloc is not obtainable here: .*[Hh]ash") as caught:
+        get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+    assert "\n" not in str(caught.value)
+    assert versions(tmp_path / "c") == []
+
+
+def test_a_repository_that_is_not_signed_is_refused(repository: Repository, library: bytes, tmp_path: Path) -> None:
+    repository.add("libpretend9", "1-1", library)
+    apt = repository.apt()
+    sources = repository.folder.parent / "sources.list"
+    sources.write_text(sources.read_text().replace("[trusted=yes] ", ""))
+    with pytest.raises(CairnError, match="not obtainable here"):
+        get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=apt)
+    assert versions(tmp_path / "c") == []
+
+
+def test_a_package_without_a_library_for_this_machine_is_refused(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
+    foreign = bytearray(library)
+    foreign[18] = 22
+    repository.add("libpretend9", "1-1", bytes(foreign))
+    with pytest.raises(CairnError, match="holds no jemalloc for this machine"):
+        get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+    assert versions(tmp_path / "c") == []
+
+
+def test_what_no_package_holds_is_told_apart_from_a_failure(repository: Repository, tmp_path: Path) -> None:
+    repository.add("something-else", "1", b"")
+    with pytest.raises(CairnError, match="the distribution has no package of it"):
+        get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+    with pytest.raises(CairnError, match="no distribution package holds it"):
+        get.unpack_from_distribution(replace(ENTRY, packages=()), tmp_path / "c", apt=repository.apt())
+    with pytest.raises(CairnError, match="never fetched"):
+        get.unpack_from_distribution(catalog.entry("system"), tmp_path / "c", apt=repository.apt())
+
+
+def test_without_a_network_the_reason_is_told(repository: Repository, tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        apt = repository.apt(f"http://127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(CairnError, match=r"not obtainable here: .*127\.0\.0\.1.*Check the package sources"):
+            get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=apt)
+
+
+def test_without_the_tools_the_way_by_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CairnError, match=r"apt-get is missing.*-a jemalloc=/path"):
+        get.unpack_from_distribution(ENTRY, tmp_path / "c")
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CairnError, match="set XDG_CACHE_HOME"):
+        get.unpack_from_distribution(ENTRY, tmp_path / "file" / "cache")
+
+
+@contextlib.contextmanager
+def silent_server(before: bytes = b"") -> Iterator[int]:
+    """A server that takes every connection, sends at most `before`, and then says nothing for ever."""
+    held = []
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    connection.sendall(before)
+                    held.append(connection)
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+        for connection in held:
+            connection.close()
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def apt_processes(cache: Path) -> list[int]:
+    """Processes that were started for this cache."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and str(cache).encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nPack"])
+def test_a_network_that_hangs_ends_in_a_sentence_and_leaves_no_process(
+    repository: Repository, tmp_path: Path, before: bytes
+) -> None:
+    cache = tmp_path / "c"
+    with silent_server(before) as port:
+        apt = replace(repository.apt(f"http://127.0.0.1:{port}"), stall_s=1.0)
+        started = time.monotonic()
+        with pytest.raises(CairnError, match="no progress for 1 s"):
+            get.unpack_from_distribution(ENTRY, cache, apt=apt)
+        assert time.monotonic() - started < 15
+        assert apt_processes(cache) == []
+    assert versions(cache) == []
+
+
+def test_an_interrupted_fetch_leaves_nothing_half_made(repository: Repository, library: bytes, tmp_path: Path) -> None:
+    repository.add("libpretend9", "1-1", library)
+    cache = tmp_path / "c"
+    half_made = cache / ENTRY.name / ".new-left"
+    with silent_server() as port:
+        apt = repository.apt(f"http://127.0.0.1:{port}")
+        code = (
+            "import sys; from pathlib import Path; from cairn import get; from cairn.catalog import Allocator\n"
+            f"get.unpack_from_distribution({ENTRY!r}, Path({str(cache)!r}), apt=get.{apt!r})"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(Path(get.__file__).parent.parent)}
+        process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+        try:
+            while not apt_processes(cache / ".apt") and process.poll() is None:
+                time.sleep(0.02)
+            assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    half_made.mkdir()  # as if it had been killed while unpacking
+    for left in apt_processes(cache / ".apt"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
+
+    found = get.unpack_from_distribution(ENTRY, cache, apt=repository.apt())
+
+    assert found.problem is None
+    assert versions(cache) == ["1-1"]
+
+
+def test_the_systems_lists_are_used_and_left_as_they_are(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
+    repository.add("libpretend9", "1-1", library)
+    first = tmp_path / "first"
+    get.unpack_from_distribution(ENTRY, first, apt=repository.apt())
+    lists = first / ".apt" / "state" / "lists"
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in lists.iterdir())
+    said: list[str] = []
+
+    apt = replace(repository.apt(), lists=str(lists))
+    get.unpack_from_distribution(ENTRY, tmp_path / "second", said.append, apt=apt)
+
+    assert [text.split()[0] for text in said] == ["downloading", "unpacking"]
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in lists.iterdir()) == before
+
+
+def test_lists_of_yesterday_are_brought_up_to_date(repository: Repository, library: bytes, tmp_path: Path) -> None:
+    old = repository.add("libpretend9", "1-1", library)
+    get.unpack_from_distribution(ENTRY, tmp_path / "first", apt=repository.apt())
+    yesterday = tmp_path / "first" / ".apt" / "state" / "lists"
+    old.unlink()
+    (repository.folder / "Packages").write_text("")
+    repository.add("libpretend9", "2-1", library)
+
+    apt = replace(repository.apt(), lists=str(yesterday))
+    assert get.unpack_from_distribution(ENTRY, tmp_path / "second", apt=apt).version == "2"

@@ -1,0 +1,139 @@
+"""What the witness's records prove."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cairn.model import Contender, Unreached
+from cairn.proof import judge, lost_preload
+from hypothesis import given
+from hypothesis import strategies as st
+
+LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
+LIB = "/opt/liballoc.so"
+SYSTEM = Contender(name="system", allocator="system", title="glibc 2.36")
+OTHER = Contender(name="other", allocator="custom", title="liballoc.so", preload=(LIB,), owners=(LIB,))
+
+
+def start(pid: int, owner: str = LIB, exe: str = "/bin/prog", **more: Any) -> dict[str, Any]:
+    return {
+        "v": 1,
+        "event": "start",
+        "pid": pid,
+        "ppid": 1,
+        "exe": exe,
+        "malloc": {"path": owner, "build_id": None},
+        **more,
+    }
+
+
+def executed(pid: int, kind: str = "dynamic", path: str = "/bin/child", event: str = "exec") -> dict[str, Any]:
+    return {"v": 1, "event": event, "pid": pid, "path": path, "kind": kind}
+
+
+def proof(*records: dict[str, Any], contender: Contender = OTHER, raw: bytes = b"") -> Any:
+    content = b"".join(json.dumps(record).encode() + b"\n" for record in records) + raw
+    return judge(content, contender, main_pid=10, resolve=lambda path: path)
+
+
+def test_a_command_whose_malloc_is_the_library_is_proved() -> None:
+    result = proof(start(10))
+    assert (result.problem, result.loaded, result.processes, result.owner) == (None, 1, 1, LIB)
+
+
+def test_libc_is_the_owner_of_the_baseline() -> None:
+    assert proof(start(10, LIBC), contender=SYSTEM).problem is None
+    assert proof(start(10, "/lib/ld-musl-x86_64.so.1"), contender=SYSTEM).problem is None
+    assert "malloc belongs to /opt/liballoc.so, not to glibc 2.36" in proof(start(10), contender=SYSTEM).problem
+
+
+def test_nothing_written_is_no_proof() -> None:
+    assert "the command gave no proof" in proof().problem
+
+
+def test_a_library_that_was_ignored_is_no_proof() -> None:
+    assert "malloc belongs to" in proof(start(10, LIBC)).problem
+
+
+def test_a_program_with_its_own_malloc_is_refused() -> None:
+    for contender in (SYSTEM, OTHER):
+        problem = proof(start(10, "/bin/prog"), contender=contender).problem
+        assert problem == "/bin/prog brings its own malloc: a preloaded allocator cannot replace it"
+
+
+def test_a_child_with_its_own_malloc_is_named_and_does_not_spoil_the_run() -> None:
+    result = proof(start(10), executed(11), start(11, "/bin/own", exe="/bin/own"))
+    assert result.problem is None
+    assert result.unreached == (Unreached("own allocator", "/bin/own"),)
+    assert (result.loaded, result.processes) == (1, 2)
+
+
+def test_a_library_that_replaces_only_some_functions_is_refused() -> None:
+    problem = proof(start(10, split={"free": LIBC})).problem
+    assert problem == f"in /bin/prog free belongs to {LIBC} while malloc belongs to liballoc.so"
+
+
+def test_an_executed_dynamic_program_without_a_start_is_no_proof() -> None:
+    assert "/bin/child gave no proof" in proof(start(10), executed(11)).problem
+    assert proof(start(10), executed(11), start(11)).problem is None
+
+
+def test_a_spawned_child_may_start_before_its_parent_says_so() -> None:
+    assert proof(start(10), start(11), executed(11, event="spawn")).problem is None
+
+
+def test_an_exec_that_failed_owes_nothing() -> None:
+    failed = {"v": 1, "event": "exec-failed", "pid": 10, "kind": "dynamic"}
+    assert proof(start(10), executed(10), failed).problem is None
+
+
+def test_only_the_failed_exec_is_taken_back() -> None:
+    failed = {"v": 1, "event": "exec-failed", "pid": 10, "kind": "static"}
+    result = proof(start(10), executed(11, "static", "/bin/a"), executed(10, "static", "/bin/b"), failed)
+    assert result.unreached == (Unreached("static", "/bin/a"),)
+
+
+def test_static_and_setuid_children_are_counted_and_named() -> None:
+    result = proof(start(10), executed(11, "static", "/bin/busybox"), executed(12, "setuid", "/bin/su", event="spawn"))
+    assert result.problem is None
+    assert result.unreached == (Unreached("static", "/bin/busybox"), Unreached("setuid", "/bin/su"))
+    assert (result.loaded, result.processes) == (1, 3)
+
+
+def test_a_cleaned_environment_is_told_apart_from_other_silence() -> None:
+    records = (start(10), executed(10, "environment", "/bin/true"))
+    result = proof(*records)
+    assert "cleaned environment" in result.problem
+    assert result.problem == lost_preload(b"".join(json.dumps(r).encode() + b"\n" for r in records))
+
+
+def test_a_torn_line_proves_nothing() -> None:
+    assert "damaged" in proof(start(10), raw=b'{"v":1,"event":"sta').problem
+
+
+def test_paths_come_back_byte_by_byte() -> None:
+    path = "/opt/é\udcff".encode("utf-8", "surrogateescape")
+    record = start(10, path.decode("latin-1"))
+    contender = Contender(name="o", allocator="custom", title="o", owners=("/opt/é\udcff",))
+    assert proof(record, contender=contender).problem is None
+
+
+def test_only_knobs_of_others_are_told() -> None:
+    contender = Contender(name="o", allocator="custom", title="o", owners=(LIB,), knobs=(("MALLOC_CONF", "x:1"),))
+    knobs = {"MALLOC_CONF": "x:1", "MALLOC_ARENA_MAX": "2", "LD_PRELOAD": "/x", "CAIRN_WITNESS": "/y"}
+    assert proof(start(10, knobs=knobs), contender=contender).knobs == {"MALLOC_ARENA_MAX": "2"}
+
+
+@given(st.binary(max_size=300))
+def test_no_content_of_the_file_is_a_proof_by_accident(content: bytes) -> None:
+    assert judge(content, OTHER, main_pid=10, resolve=lambda path: path).problem is not None
+
+
+@pytest.mark.parametrize("missing", ["malloc", "exe"])
+def test_a_start_without_its_facts_proves_nothing(missing: str) -> None:
+    record = start(10)
+    del record[missing]
+    result = proof(record)
+    assert result.problem is not None or missing == "exe"

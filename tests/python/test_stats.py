@@ -1,0 +1,336 @@
+"""Estimates, intervals and p-values agree with published examples, with scipy, and with each other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn import stats
+from cairn.model import Finding, Interval, StopRule
+
+# Hollander & Wolfe, Nonparametric Statistical Methods, table 3.1: Hamilton depression scores before and after a
+# tranquillizer (Salsburg 1970). They report T+ = 5, one-sided P = 0.019, an estimate of -0.46 and, for alpha = 0.039
+# (two-sided), the interval (-0.786, -0.010).
+BEFORE = (1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30)
+AFTER = (0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29)
+DEPRESSION = tuple(after - before for before, after in zip(BEFORE, AFTER, strict=True))
+
+differences = st.lists(st.integers(-6, 6).map(lambda x: x / 100), min_size=1, max_size=14)
+"""Small integers: with many ties and zeros, as in counts of page faults."""
+error = st.sampled_from([0.2, 0.1, 0.05, 0.04, 0.01, 0.003])
+
+
+def fixed(blocks: int) -> StopRule:
+    return StopRule(precision=None, max_blocks=blocks)
+
+
+def spread(effect: float, noise: float, blocks: int) -> list[float]:
+    """Evenly spread differences around an effect: as symmetric and free of ties as data can be."""
+    return [effect + noise * (2 * (i + 0.5) / blocks - 1) for i in range(blocks)]
+
+
+class TestSignedRank:
+    def test_the_depression_example_of_hollander_and_wolfe_is_reproduced(self) -> None:
+        rank = stats.SignedRank.of(DEPRESSION)
+        assert rank.estimate() == pytest.approx(-0.46)
+        assert rank.p_value() / 2 == pytest.approx(0.019, abs=0.001)
+        interval = rank.interval(0.04)
+        assert interval is not None
+        assert (interval.low, interval.high) == pytest.approx((-0.786, -0.010))
+
+    def test_the_estimate_is_the_median_walsh_average(self) -> None:
+        assert stats.SignedRank.of([1.0, 2.0, 6.0]).estimate() == pytest.approx((2 + 3.5) / 2)
+        assert stats.SignedRank.of([7.0]).estimate() == 7.0
+
+    @given(st.lists(st.integers(-9999, 9999).filter(bool), min_size=1, max_size=40, unique_by=abs))
+    def test_without_ties_the_p_value_is_that_of_scipy(self, d: list[int]) -> None:
+        expected = scipy.stats.wilcoxon(d, method="exact").pvalue
+        assert stats.SignedRank.of(d).p_value() == pytest.approx(expected)
+
+    @given(differences)
+    def test_with_ties_the_p_value_is_the_largest_that_breaking_them_can_give(self, d: list[float]) -> None:
+        tiny = [1e-6 * (3**i) / (3 ** len(d)) for i in range(len(d))]
+        p = stats.SignedRank.of(d).p_value()
+        for signs in itertools.islice(itertools.product((-1, 1), repeat=len(d)), 64):
+            broken = [x + sign * t for x, sign, t in zip(d, signs, tiny, strict=True)]
+            assert stats.SignedRank.of(broken).p_value() <= p
+
+    @pytest.mark.parametrize("n", range(1, 9))
+    def test_the_null_distribution_is_that_of_all_signs(self, n: int) -> None:
+        sums = [sum(rank for rank in range(1, n + 1) if mask >> (rank - 1) & 1) for mask in range(2**n)]
+        for t, p in enumerate(stats._null_cdf(n)):
+            assert Fraction(float(p)) == Fraction(sum(s <= t for s in sums), 2**n)
+
+    def test_the_null_distribution_stays_exact_for_hundreds_of_blocks(self) -> None:
+        cdf = stats._null_cdf(400)
+        mean, sigma = 400 * 401 / 4, math.sqrt(400 * 401 * 801 / 24)
+        assert cdf[-1] == pytest.approx(1.0)
+        for z in (-3.0, -2.0, 0.0, 1.0):
+            t = round(mean + z * sigma)
+            assert cdf[t] == pytest.approx(scipy.stats.norm.cdf((t + 0.5 - mean) / sigma), rel=0.04)
+
+    @given(differences, error)
+    def test_the_interval_excludes_zero_exactly_when_the_p_value_is_at_most_alpha(
+        self, d: list[float], alpha: float
+    ) -> None:
+        rank = stats.SignedRank.of(d)
+        interval = rank.interval(alpha)
+        assert (interval is not None and not interval.low <= 0 <= interval.high) == (rank.p_value() <= alpha)
+
+    @given(differences, error, st.floats(-1, 1))
+    def test_the_interval_holds_just_the_shifts_that_the_test_accepts(
+        self, d: list[float], alpha: float, shift: float
+    ) -> None:
+        interval = stats.SignedRank.of(d).interval(alpha)
+        accepted = stats.SignedRank.of([x - shift for x in d]).p_value() > alpha
+        if interval is None:
+            assert accepted
+        elif min(abs(shift - interval.low), abs(shift - interval.high)) > 1e-9:
+            assert accepted == (interval.low <= shift <= interval.high)
+
+    @given(differences, error)
+    def test_a_stricter_interval_contains_a_looser_one(self, d: list[float], alpha: float) -> None:
+        rank = stats.SignedRank.of(d)
+        strict, loose = rank.interval(alpha / 2), rank.interval(alpha)
+        if strict is not None:
+            assert loose is not None
+            assert strict.low <= loose.low <= rank.estimate() <= loose.high <= strict.high
+
+    @given(differences, error)
+    def test_swapping_contender_and_baseline_mirrors_everything(self, d: list[float], alpha: float) -> None:
+        one, other = stats.SignedRank.of(d), stats.SignedRank.of([-x for x in d])
+        assert one.estimate() == -other.estimate()
+        assert one.p_value() == other.p_value()
+        here, there = one.interval(alpha), other.interval(alpha)
+        assert here == (there and Interval(-there.high, -there.low, there.level))
+
+    @pytest.mark.parametrize("n", range(1, 20))
+    def test_an_interval_needs_as_many_blocks_as_its_level_asks(self, n: int) -> None:
+        interval = stats.SignedRank.of([0.01 * (i + 1) for i in range(n)]).interval(0.05)
+        assert (interval is not None) == (2 / 2**n <= 0.05)
+
+    def test_equal_runs_show_no_difference_with_certainty(self) -> None:
+        rank = stats.SignedRank.of([0.0] * 10)
+        assert rank.p_value() == 1.0
+        assert rank.estimate() == 0.0
+        assert rank.interval(0.05) == Interval(0.0, 0.0, 0.95)
+
+    def test_the_same_change_in_every_block_is_shown_as_such(self) -> None:
+        rank = stats.SignedRank.of([0.1] * 10)
+        assert rank.p_value() == 2 / 2**10
+        assert rank.interval(0.05) == Interval(0.1, 0.1, 0.95)
+
+    def test_one_wild_run_hardly_moves_the_estimate(self) -> None:
+        calm = spread(0.0, 0.01, 11)
+        assert abs(stats.SignedRank.of([*calm, 5.0]).estimate()) < 0.005
+
+
+class TestHolm:
+    def test_the_textbook_example_is_reproduced(self) -> None:
+        """R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm") is 0.03 0.06 0.06 0.02."""
+        assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx((0.03, 0.06, 0.06, 0.02))
+
+    def test_a_family_of_none_or_one_is_left_alone(self) -> None:
+        assert stats.holm([]) == ()
+        assert stats.holm([0.3]) == (0.3,)
+        assert stats.holm_alphas([0.3], 0.05) == (0.05,)
+
+    def test_the_steps_stop_at_the_first_that_is_not_rejected(self) -> None:
+        assert stats.holm_alphas([0.001, 0.03, 0.02, 0.9], 0.05) == (0.05 / 4, 0.05 / 3, 0.05 / 3, 0.05 / 3)
+
+    @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), error)
+    def test_own_alpha_and_adjusted_p_value_decide_alike(self, p_values: list[float], alpha: float) -> None:
+        for p, adjusted, own in zip(p_values, stats.holm(p_values), stats.holm_alphas(p_values, alpha), strict=True):
+            if adjusted != pytest.approx(alpha):
+                assert (p <= own) == (adjusted <= alpha)
+
+    @given(st.lists(differences.filter(lambda d: len(d) >= 6), min_size=1, max_size=5), error)
+    def test_an_interval_excludes_zero_exactly_when_holm_rejects(
+        self, families: list[list[float]], alpha: float
+    ) -> None:
+        found = stats.changes({str(i): d for i, d in enumerate(families)}, alpha, margin=0.01)
+        for change in found.values():
+            shown = change.finding in (Finding.LESS, Finding.MORE)
+            excluded = change.interval is not None and not change.interval.low <= 0 <= change.interval.high
+            assert change.p_adjusted is not None
+            assert shown == excluded == (change.p_adjusted <= alpha)
+
+
+class TestChanges:
+    def test_log_ratios_come_back_as_relative_changes(self) -> None:
+        change = stats.changes({"a": [math.log(0.95)] * 10}, 0.05, 0.01)["a"]
+        assert change.estimate == pytest.approx(-0.05)
+        assert change.interval is not None
+        assert (change.interval.low, change.interval.high) == pytest.approx((-0.05, -0.05))
+        assert change.finding is Finding.LESS
+        assert change.blocks == 10
+
+    @pytest.mark.parametrize(
+        ("effect", "noise", "finding"),
+        [
+            (-0.05, 0.02, Finding.LESS),
+            (0.05, 0.02, Finding.MORE),
+            (0.0, 0.002, Finding.EQUIVALENT),
+            (0.0, 0.1, Finding.NOT_SHOWN),
+            (0.005, 0.002, Finding.MORE),
+        ],
+    )
+    def test_each_finding_is_given_for_what_it_means(self, effect: float, noise: float, finding: Finding) -> None:
+        assert stats.changes({"a": spread(effect, noise, 20)}, 0.05, 0.01)["a"].finding is finding
+
+    def test_equivalence_needs_the_one_sided_interval_within_the_margin(self) -> None:
+        d = spread(0.001, 0.016, 20)
+        one_sided = stats.SignedRank.of(d).interval(0.10)
+        assert one_sided is not None
+        edge = math.expm1(max(-one_sided.low, one_sided.high))
+        assert stats.changes({"a": d}, 0.05, edge + 1e-9)["a"].finding is Finding.EQUIVALENT
+        assert stats.changes({"a": d}, 0.05, edge - 1e-9)["a"].finding is Finding.NOT_SHOWN
+
+    def test_too_few_blocks_for_the_level_give_an_estimate_without_interval(self) -> None:
+        change = stats.changes({"a": [-0.1, -0.2, -0.3]}, 0.05, 0.01)["a"]
+        assert change.interval is None
+        assert change.finding is Finding.NOT_SHOWN
+        assert change.estimate < 0
+
+    def test_more_contenders_widen_the_interval_of_each(self) -> None:
+        d = spread(0.0, 0.1, 20)
+        alone = stats.half_width(stats.changes({"a": d}, 0.05, 0.01)["a"])
+        among = stats.half_width(stats.changes({"a": d, "b": d, "c": d}, 0.05, 0.01)["a"])
+        assert alone is not None
+        assert among is not None
+        assert among > alone
+
+
+class TestLogRatios:
+    def test_the_ratio_is_taken_in_each_block(self) -> None:
+        assert stats.log_ratios([2, 4], [1, 8]) == pytest.approx((math.log(2), -math.log(2)))
+
+    def test_a_zero_in_one_block_makes_the_metric_incomparable(self) -> None:
+        assert stats.log_ratios([0, 3], [2, 3]) is None
+        assert stats.log_ratios([0, 3], [0, 3]) is None
+
+    def test_zero_everywhere_is_no_change(self) -> None:
+        assert stats.log_ratios([0, 0], [0, 0]) == (0.0, 0.0)
+
+    def test_a_negative_number_has_no_ratio(self) -> None:
+        assert stats.log_ratios([-1, 2], [1, 2]) is None
+
+
+class TestSummary:
+    def test_it_holds_median_mean_spread_and_range(self) -> None:
+        summary = stats.summarise([4.0, 1.0, 7.0, 2.0])
+        assert (summary.median, summary.mean, summary.minimum, summary.maximum, summary.runs) == (3, 3.5, 1, 7, 4)
+        assert summary.sigma == pytest.approx(2.6457513)
+
+    def test_a_single_run_has_no_spread(self) -> None:
+        assert stats.summarise([4.0]).sigma is None
+
+
+class TestOutliers:
+    def test_a_slow_run_among_equal_ones_is_flagged(self) -> None:
+        assert stats.outliers([0.01, 0.0, -0.01, 0.02, 0.5, -0.02]) == (4,)
+
+    def test_a_fast_run_is_not_flagged(self) -> None:
+        assert stats.outliers([0.01, 0.0, -0.01, 0.02, -0.5, -0.02]) == ()
+
+    def test_the_iglewicz_and_hoaglin_threshold_is_applied_to_the_modified_z_score(self) -> None:
+        calm = [-2.0, -1.0, -1.0, 0.0, 0.0, 1.0, 1.0, 2.0]
+        # Whatever one more value above 2 is, the median stays 0 and the median absolute deviation 1.
+        assert stats.outliers([*calm, 3.5 / 0.6745 + 0.01]) == (8,)
+        assert stats.outliers([*calm, 3.5 / 0.6745 - 0.01]) == ()
+
+    def test_when_most_runs_are_equal_the_mean_deviation_judges(self) -> None:
+        assert stats.outliers([0.0] * 19 + [1.0]) == (19,)
+
+    def test_equal_or_few_runs_flag_nobody(self) -> None:
+        assert stats.outliers([0.0] * 10) == ()
+        assert stats.outliers([0.0, 0.001, 0.1, 0.002]) == ()
+
+
+class TestLook:
+    def test_without_a_precision_the_blocks_are_fixed_and_nothing_is_paid(self) -> None:
+        rule = fixed(15)
+        assert stats.look_blocks(rule) == (15,)
+        assert stats.alpha(rule) == stats.ALPHA
+        assert not stats.look({"a": [0.0] * 14}, rule).stop
+        assert stats.look({"a": [0.0] * 15}, rule).because == "15 blocks"
+
+    def test_looks_grow_by_a_quarter_from_the_floor_to_the_ceiling(self) -> None:
+        assert stats.look_blocks(StopRule()) == (10, 13, 17, 22, 28, 35, 44, 55, 60)
+        assert stats.alpha(StopRule()) < stats.ALPHA
+
+    def test_a_floor_at_or_above_the_ceiling_leaves_one_look(self) -> None:
+        rule = StopRule(min_blocks=20, max_blocks=12)
+        assert stats.look_blocks(rule) == (12,)
+        assert stats.alpha(rule) == stats.ALPHA
+
+    def test_a_clear_and_precise_winner_stops_at_the_floor(self) -> None:
+        look = stats.look({"a": spread(-0.05, 0.01, 10)}, StopRule())
+        assert (look.stop, look.because, look.blocks_expected, look.leading) == (True, "precision reached", 10, "a")
+
+    def test_nothing_stops_below_the_floor_or_between_looks(self) -> None:
+        for blocks in (1, 5, 9, 11, 12, 14):
+            look = stats.look({"a": spread(-0.05, 0.001, blocks)}, StopRule())
+            assert not look.stop
+            assert look.blocks_expected in stats.look_blocks(StopRule())
+            assert look.blocks_expected > blocks
+
+    def test_a_precise_but_undecided_contender_goes_on(self) -> None:
+        d = spread(-0.004, 0.015, 13)
+        look = stats.look({"a": d}, StopRule())
+        assert look.half_width is not None
+        assert StopRule().precision is not None
+        assert 0.005 < look.half_width <= 0.01
+        assert not look.stop
+
+    def test_no_difference_shown_may_stand_at_half_the_precision(self) -> None:
+        rule = StopRule(margin=0.0)
+        d = spread(-0.0005, 0.012, 28)
+        look = stats.look({"a": d}, rule)
+        assert stats.changes({"a": d}, stats.alpha(rule), rule.margin)["a"].finding is Finding.NOT_SHOWN
+        assert look.half_width is not None
+        assert look.half_width <= 0.005
+        assert look.because == "precision reached"
+
+    def test_one_unsettled_contender_keeps_all_going(self) -> None:
+        ratios = {"quiet": spread(-0.05, 0.01, 13), "noisy": spread(0.0, 0.3, 13)}
+        look = stats.look(ratios, StopRule())
+        assert not look.stop
+        assert look.blocks_expected == 60
+        assert look.half_width is not None
+        assert look.half_width > 0.05
+
+    def test_the_ceiling_stops_whatever_the_data_say(self) -> None:
+        look = stats.look({"a": spread(0.0, 0.5, 60)}, StopRule())
+        assert (look.stop, look.because) == (True, "60 blocks")
+
+    def test_the_expected_number_of_blocks_follows_from_the_width_now(self) -> None:
+        """Twice as wide as asked, with a large effect: four times the blocks."""
+        d = spread(-0.2, 0.05, 13)
+        width = stats.look({"a": d}, StopRule()).half_width
+        assert width is not None
+        rule = StopRule(precision=width / 1.5, max_blocks=200)
+        assert stats.look({"a": d}, rule).blocks_expected == next(n for n in stats.look_blocks(rule) if n >= 13 * 2.25)
+
+    def test_the_baseline_leads_when_every_contender_is_slower(self) -> None:
+        assert stats.look({"a": spread(0.02, 0.01, 8), "b": spread(0.03, 0.01, 8)}, StopRule()).leading is None
+
+    def test_no_contender_left_is_a_reason_to_stop(self) -> None:
+        assert stats.look({}, StopRule()).stop
+
+    def test_before_the_first_block_all_is_open(self) -> None:
+        look = stats.look({"a": []}, StopRule())
+        assert (look.stop, look.half_width, look.leading) == (False, None, None)
+
+
+def test_importing_the_module_does_not_import_numpy() -> None:
+    code = "import sys, cairn.stats, cairn.compare; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

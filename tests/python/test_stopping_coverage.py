@@ -1,0 +1,162 @@
+"""Does a comparison that stops when it has seen enough still tell the truth? Simulated series with a known answer.
+
+Runs follow each other in time. Each one's log wall time is a drift shared with its neighbours (AR(1), rho 0.8), plus
+noise with heavy tails (Student's t, 3 degrees of freedom) and an exponential disturbance in 2 % of the runs. The noise
+is varied from "precise at once" to "the ceiling is reached", for the price of looking often is highest in between.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from cairn import stats
+from cairn.model import Finding, StopRule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SEED = 4711
+SERIES = 2_000
+RULE = StopRule(precision=0.01, min_blocks=10, max_blocks=60, margin=0.01)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Shares of all series, or of all contenders in them."""
+
+    coverage: float
+    """Intervals that contain the truth."""
+    false_winners: float
+    """Series in which a contender without an effect is called faster or slower."""
+    false_equivalents: float
+    """Contenders outside the margin that are called equivalent."""
+    width: float
+    """Mean ratio to the plain 95 % interval of the same blocks."""
+    blocks: float
+
+
+def logs(
+    seed: int, series: int, blocks: int, contenders: int, noise: float, *, mixed: bool = True
+) -> NDArray[np.float64]:
+    """Log wall times by series, block and contender; unless mixed, all runs of one come before all runs of the next."""
+    rng = np.random.default_rng(seed)
+    rho = 0.8
+    in_time = np.empty((series, blocks * contenders))
+    in_time[:, 0] = rng.standard_normal(series)
+    for i in range(1, blocks * contenders):
+        in_time[:, i] = rho * in_time[:, i - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(series)
+    if mixed:
+        order = np.argsort(rng.random((series, blocks, contenders)), axis=2)
+        drift = np.take_along_axis(in_time.reshape(series, blocks, contenders), order, axis=2)
+    else:
+        drift = in_time.reshape(series, contenders, blocks).transpose(0, 2, 1)
+    tails = rng.standard_t(3, drift.shape) / math.sqrt(3)
+    disturbed = (rng.random(drift.shape) < 0.02) * rng.exponential(10, drift.shape)
+    return np.asarray(noise * (drift + tails + disturbed))
+
+
+def simulate(
+    effects: tuple[float, ...], noise: float, rule: StopRule = RULE, series: int = SERIES, *, mixed: bool = True
+) -> Outcome:
+    """Let every series run until the rule stops it. Effects are relative changes, one per contender."""
+    runs = logs(SEED, series, rule.max_blocks, len(effects) + 1, noise, mixed=mixed)
+    differences = runs[:, :, 1:] - runs[:, :, :1] + np.log1p(effects)
+    covered = winners = equivalents = total_blocks = 0
+    widths = []
+    for one in differences:
+        for blocks in stats.look_blocks(rule):
+            ratios = {str(i): one[:blocks, i].tolist() for i in range(len(effects))}
+            if stats.look(ratios, rule).stop:
+                break
+        total_blocks += blocks
+        wrong = False
+        for change, effect, d in zip(
+            stats.changes(ratios, stats.alpha(rule), rule.margin).values(), effects, ratios.values(), strict=True
+        ):
+            plain = stats.SignedRank.of(d).interval(stats.ALPHA)
+            assert change.interval is not None
+            assert plain is not None
+            covered += change.interval.low <= effect <= change.interval.high
+            wrong |= effect == 0 and change.finding in (Finding.LESS, Finding.MORE)
+            equivalents += abs(effect) > rule.margin and change.finding is Finding.EQUIVALENT
+            width = change.interval.high - change.interval.low
+            widths.append(width / (math.expm1(plain.high) - math.expm1(plain.low)))
+        winners += wrong
+    intervals = series * len(effects)
+    return Outcome(
+        coverage=covered / intervals,
+        false_winners=winners / series,
+        false_equivalents=equivalents / intervals,
+        width=float(np.mean(widths)),
+        blocks=total_blocks / series,
+    )
+
+
+def report(case: str, outcome: Outcome) -> None:
+    """Shown by `pytest -s`: the table of docs/decisions/0002-when-to-stop.md."""
+    print(  # noqa: T201
+        f"{case}: coverage {outcome.coverage:.1%}, false winners {outcome.false_winners:.1%}, "
+        f"width {outcome.width:.2f}, blocks {outcome.blocks:.1f}"
+    )
+
+
+@pytest.mark.parametrize("noise", [0.004, 0.008, 0.012, 0.016, 0.03])
+@pytest.mark.parametrize("effects", [(0.0,), (0.0, 0.0)])
+def test_equal_allocators_seldom_get_a_winner(effects: tuple[float, ...], noise: float) -> None:
+    outcome = simulate(effects, noise)
+    report(f"equal, {len(effects)} contenders, noise {noise:.1%}", outcome)
+    assert outcome.false_winners <= 0.05
+    assert outcome.coverage >= 0.93
+    assert outcome.width <= 1.3
+
+
+@pytest.mark.parametrize("noise", [0.006, 0.014])
+@pytest.mark.parametrize("effects", [(-0.005,), (0.01,), (-0.02,), (0.05,), (0.0, -0.02), (-0.02, -0.03)])
+def test_intervals_cover_the_truth_when_there_is_a_difference(effects: tuple[float, ...], noise: float) -> None:
+    outcome = simulate(effects, noise)
+    report(f"effects {effects}, noise {noise:.1%}", outcome)
+    assert outcome.coverage >= 0.93
+    assert outcome.width <= 1.3
+    assert outcome.false_winners <= 0.05
+
+
+@pytest.mark.parametrize("noise", [0.004, 0.008])
+def test_equivalence_is_seldom_claimed_of_a_difference_beyond_the_margin(noise: float) -> None:
+    outcome = simulate((0.0101,), noise)
+    assert outcome.false_equivalents <= 0.05
+
+
+def test_looking_often_without_paying_for_it_gives_false_winners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulation is sharp enough to notice when the price is not paid."""
+    monkeypatch.setattr(stats, "ALPHA_STOPPED", 0.05)
+    monkeypatch.setattr(stats, "ALPHA_EARLY", 0.05)
+    outcome = simulate((0.0,), 0.012)
+    report("equal, unpaid looks", outcome)
+    assert outcome.false_winners > 0.08
+
+
+def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
+    """More runs do not help against drift; only the random order within blocks does."""
+    rule = StopRule(precision=None, max_blocks=30)
+    apart = simulate((0.0,), 0.01, rule, mixed=False)
+    mixed = simulate((0.0,), 0.01, rule)
+    report("equal, all of A then all of B", apart)
+    report("equal, random blocks", mixed)
+    assert apart.false_winners > 0.10
+    assert mixed.false_winners <= 0.055
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("noise", [0.002, 0.004, 0.006, 0.009, 0.012, 0.014, 0.016, 0.02, 0.05])
+@pytest.mark.parametrize("contenders", [1, 2, 5])
+@pytest.mark.parametrize("rule", [RULE, StopRule(precision=0.005, max_blocks=200), StopRule(precision=0.02)])
+def test_it_holds_for_more_contenders_rules_and_series(rule: StopRule, contenders: int, noise: float) -> None:
+    outcome = simulate((0.0,) * contenders, noise, rule, series=5_000)
+    report(f"equal, {contenders} contenders, precision {rule.precision}, noise {noise:.1%}", outcome)
+    assert outcome.false_winners <= 0.055
+    assert outcome.coverage >= 0.93

@@ -1,0 +1,170 @@
+"""The results directory survives what happens to files."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from cairn import machine, store
+from cairn.errors import CairnError, UsageError
+from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial
+
+
+def a_run(identity: str = "20260101-000000-abcd") -> Run:
+    return Run(
+        schema=SCHEMA,
+        id=identity,
+        created_at=1e9,
+        cairn="0",
+        settings=Settings(command=("true",), folder="/"),
+        contenders=(Contender("system", "system", "glibc"), Contender("b", "custom", "b", knobs=(("K", "v"),))),
+        baseline="system",
+        rule=StopRule(),
+        seed=1,
+        host=machine.host(),
+    )
+
+
+def a_sample(block: int = 1, contender: str = "system", wall_ns: int = 1000) -> Sample:
+    return Sample(
+        trial=Trial(block, 0, contender),
+        started_at=1e9,
+        exit_code=0,
+        signal=None,
+        timed_out=False,
+        wall_ns=wall_ns,
+        user_ns=1,
+        system_ns=1,
+        minor_faults=1,
+        major_faults=0,
+        voluntary_switches=0,
+        involuntary_switches=0,
+        memory=Memory("cgroup v1", 1, 1, 0),
+        proof=Proof(1, 1, "/lib/libc.so.6"),
+        counters={"cycles": None, "task-clock": 1.5},
+        metrics={"rate": 2.5},
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> store.Folder:
+    return store.Folder.create(tmp_path, a_run())
+
+
+def test_what_was_stored_comes_back_equal(folder: store.Folder) -> None:
+    folder.append(a_sample(1))
+    folder.append(a_sample(2, "b"))
+    assert folder.run() == a_run()
+    assert folder.samples() == (a_sample(1), a_sample(2, "b"))
+
+
+def test_files_are_the_users_alone(folder: store.Folder) -> None:
+    assert folder.path.stat().st_mode & 0o077 == 0
+    assert (folder.path / "run.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_cut_away_on_resume(folder: store.Folder) -> None:
+    folder.append(a_sample(1))
+    with (folder.path / "samples.jsonl").open("ab") as file:
+        file.write(b'{"trial":{"block":2')
+    assert folder.samples() == (a_sample(1),)
+    folder.mark_resumed()
+    folder.append(a_sample(2))
+    assert folder.samples() == (a_sample(1), a_sample(2))
+
+
+def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) -> None:
+    folder.append(a_sample(1))
+    with (folder.path / "samples.jsonl").open("ab") as file:
+        file.write(b"rubbish\n")
+    folder.append(a_sample(2))
+    with pytest.raises(CairnError, match=r"line 2 is damaged"):
+        folder.samples()
+
+
+def test_numbers_that_no_trial_has_are_damage(folder: store.Folder) -> None:
+    folder.append(a_sample(1, wall_ns=-5))
+    with pytest.raises(CairnError, match="out of range"):
+        folder.samples()
+
+
+def test_a_newer_format_is_told_apart_from_damage(folder: store.Folder) -> None:
+    path = folder.path / "run.json"
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99'))
+    with pytest.raises(CairnError, match="version 99"):
+        folder.run()
+
+
+def test_a_run_is_found_by_last_id_beginning_and_path(tmp_path: Path) -> None:
+    store.Folder.create(tmp_path, a_run("20260101-000000-aaaa"))
+    newest = store.Folder.create(tmp_path, a_run("20260102-000000-bbbb"))
+    for name in ("last", "20260102-000000-bbbb", "20260102", str(newest.path)):
+        assert store.find(tmp_path, name).path == newest.path
+    for name in ("2026", "nothing", "./nothing", ""):
+        with pytest.raises(UsageError):
+            store.find(tmp_path, name)
+
+
+def test_no_run_at_all_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cairn compare"):
+        store.find(tmp_path / "missing", "last")
+
+
+def test_a_name_cannot_leave_the_folder(folder: store.Folder) -> None:
+    folder.keep("failed", "../../evil/\x1b[31mname", b"x")
+    (kept,) = (folder.path / "failed").iterdir()
+    assert kept.parent == folder.path / "failed"
+    assert kept.name.isprintable()
+
+
+def test_a_link_in_the_way_is_replaced_and_not_followed(folder: store.Folder, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("keep me")
+    (folder.path / "stopped").symlink_to(victim)
+    folder.mark_stopped("60 blocks")
+    assert victim.read_text() == "keep me"
+    assert folder.stopped() == "60 blocks"
+
+
+def test_mutated_files_give_a_sentence_or_a_run_but_nothing_else(folder: store.Folder) -> None:
+    for block in range(5):
+        folder.append(a_sample(block))
+    rng = random.Random(20261120)
+    originals = {name: (folder.path / name).read_bytes() for name in ("run.json", "samples.jsonl")}
+    damaged = 0
+    for _ in range(1500):
+        name = rng.choice(list(originals))
+        content = bytearray(originals[name])
+        for _ in range(rng.randint(1, 4)):
+            place = rng.randrange(len(content))
+            match rng.randrange(4):
+                case 0:
+                    content[place] = rng.randrange(256)
+                case 1:
+                    del content[place : place + rng.randint(1, 40)]
+                case 2:
+                    content[place:place] = rng.choice(
+                        [b"[" * 2000, b"9" * 400, b"null", b"-1", b"1e999", b"\x00", b"\xff"]
+                    )
+                case 3:
+                    content = content[:place]
+            if not content:
+                break
+        (folder.path / name).write_bytes(bytes(content))
+        try:
+            folder.run()
+            folder.samples()
+        except CairnError as error:
+            damaged += 1
+            assert "\n" not in str(error)
+        (folder.path / name).write_bytes(originals[name])
+    assert damaged > 500
+
+
+def test_what_is_no_file_is_refused(folder: store.Folder) -> None:
+    (folder.path / "samples.jsonl").unlink()
+    os.mkfifo(folder.path / "samples.jsonl")
+    with pytest.raises(CairnError, match="not a regular file"):
+        folder.samples()

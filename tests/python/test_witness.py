@@ -1,0 +1,964 @@
+"""The witness: says who owns malloc in every process, names what it cannot reach, harms nobody.
+
+Needs a C compiler, binutils and the library: $CAIRN_WITNESS_LIB, or build/src/witness/libcairn-witness.so.
+That it harms nobody is told by running the same program with and without it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+BUILT = Path(__file__).parents[2] / "build" / "src" / "witness" / "libcairn-witness.so"
+NOBODY = 65534
+SOMEBODY = 1234
+EXPORTED = {
+    *("execl", "execle", "execlp", "execv", "execve", "execveat", "execvp", "execvpe", "fexecve"),
+    *("posix_spawn", "posix_spawnp"),
+}
+
+CHILD = "int main(void) { return 0; }"
+
+FORWARDING_MALLOC = """
+#include <stddef.h>
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+extern void __libc_free(void *);
+void *malloc(size_t n) { return __libc_malloc(n); }
+#ifndef ONLY_MALLOC
+void free(void *p) { __libc_free(p); }
+void *calloc(size_t n, size_t m) { return __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
+#endif
+"""
+
+# Runs `form target` in a child of its own and prints its number, or what came of it.
+FORMS = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char **environ;
+
+static int run(const char *form, char *target)
+{
+    char *argv[] = {target, "one", "two", NULL};
+#define IS(name) (strcmp(form, name) == 0)
+    if (IS("execve")) return execve(target, argv, environ);
+    if (IS("execv")) return execv(target, argv);
+    if (IS("execvp")) return execvp(target, argv);
+    if (IS("execvpe")) return execvpe(target, argv, environ);
+    if (IS("execl")) return execl(target, target, "one", "two", (char *)NULL);
+    if (IS("execle")) return execle(target, target, "one", "two", (char *)NULL, environ);
+    if (IS("execlp")) return execlp(target, target, "one", "two", (char *)NULL);
+    if (IS("execveat")) return execveat(AT_FDCWD, target, argv, environ, 0);
+    if (IS("execveat-open"))
+        return execveat(open(target, O_PATH | O_CLOEXEC), "", argv, environ, AT_EMPTY_PATH);
+    if (IS("fexecve")) return fexecve(open(target, O_RDONLY | O_CLOEXEC), argv, environ);
+    if (IS("no-environment")) return execve(target, argv, NULL);
+    if (IS("no-new-privileges")) return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), execv(target, argv);
+    if (IS("other-user")) return setegid(65534) + seteuid(65534), execv(target, argv);
+    if (IS("overwritten-environment")) {
+        char *copy[4096] = {NULL};
+        for (int i = 0; environ[i] != NULL; i++) copy[i] = strdup(environ[i]);
+        for (int i = 0; environ[i] != NULL; i++) memset(environ[i], 'x', strlen(environ[i]));
+        environ = NULL;
+        return execve(target, argv, copy);
+    }
+    abort();
+}
+
+int main(int argc, char **argv)
+{
+    char *form = argv[1], *target = argv[2], *args[] = {target, "one", "two", NULL};
+    pid_t child = 0;
+    int status = 0, error = 0;
+    errno = 77;
+    if (IS("posix_spawn")) error = posix_spawn(&child, target, NULL, NULL, args, environ);
+    else if (IS("posix_spawnp")) error = posix_spawnp(&child, target, NULL, NULL, args, environ);
+    else if (IS("posix_spawn-anonymous")) error = posix_spawn(NULL, target, NULL, NULL, args, environ);
+    else if (IS("vfork")) { if ((child = vfork()) == 0) { execve(target, args, environ); _exit(errno); } }
+    else if (IS("vfork-search")) { if ((child = vfork()) == 0) { execvp(target, args); _exit(errno); } }
+    else if ((child = fork()) == 0) { run(form, target); _exit(errno); }
+    int after = errno;
+    wait(&status);
+    if (getenv("TELL_CHILD") != NULL) printf("%d ", child);
+    printf("%d %d %d\n", error, after, status);
+    return argc == 0;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a program did, and what its witnesses wrote."""
+
+    code: int
+    out: str
+    err: str
+    records: list[dict] = field(default_factory=list)
+
+    def events(self, event: str) -> list[dict]:
+        return [record for record in self.records if record["event"] == event]
+
+    def of(self, pid: int) -> list[tuple[str, str]]:
+        """Event and path of one process, in the order written; spawn may come after start."""
+        own = [record for record in self.records if record["pid"] == pid]
+        return [(record["event"], text(record.get("path") or record.get("exe") or "")) for record in own]
+
+    def tries(self) -> list[tuple[str, str]]:
+        """Event and kind of everything but the starts."""
+        return [(record["event"], record["kind"]) for record in self.records if record["event"] != "start"]
+
+    def kinds(self) -> list[str]:
+        return [record["kind"] for record in self.records if record["event"] in ("exec", "spawn")]
+
+    def unproven(self) -> dict[int, int]:
+        """The processes that began fewer programs than were announced: the rule of record.h.
+
+        A process that nobody announced (the command itself, a shell of system) may have one start more.
+        """
+        balance: Counter[int] = Counter()
+        for record in self.records:
+            if record["event"] == "start":
+                balance[record["pid"]] += 1
+            elif record["kind"] == "dynamic":
+                balance[record["pid"]] += 1 if record["event"] == "exec-failed" else -1
+        return {pid: count for pid, count in balance.items() if count < 0}
+
+
+def text(escaped: str) -> str:
+    """A string of a record as Python writes paths: every escape was one byte."""
+    return os.fsdecode(escaped.encode("latin-1"))
+
+
+@pytest.fixture(scope="session")
+def witness() -> Path:
+    path = Path(os.environ.get("CAIRN_WITNESS_LIB", BUILT))
+    if not path.is_file():
+        pytest.fail(f"no {path.name} there; build it first, or name it in CAIRN_WITNESS_LIB")
+    return path.resolve()
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A folder that every user may enter, with the witness, a compiler and a place to write to."""
+
+    folder: Path
+    witness: Path
+
+    def build(self, name: str, source: str, *flags: str) -> Path:
+        path = self.folder / name
+        (self.folder / f"{name}.c").write_text(source)
+        compiler = shutil.which("gcc") or shutil.which("cc") or "cc"
+        command = [compiler, "-O1", "-fno-builtin", "-w", "-o", path, f"{path}.c", *flags]
+        built = subprocess.run(command, check=False, capture_output=True, text=True)
+        if built.returncode != 0 and "-static" in " ".join(flags):
+            pytest.skip("no static libc here to link with")
+        assert built.returncode == 0, built.stderr
+        path.chmod(0o755)
+        return path
+
+    def library(self, name: str, source: str, *flags: str) -> Path:
+        return self.build(name, source, "-shared", "-fPIC", *flags)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "witness.jsonl"
+
+    def run(
+        self,
+        *command: object,
+        preload: tuple[Path, ...] = (),
+        environment: Mapping[str, str | None] | None = None,
+        file: Path | None = None,
+        user: int | None = None,
+        without: bool = False,
+        **options: object,
+    ) -> Seen:
+        """Runs a command under the witness (or `without` it) and reads what was written."""
+        if file is None:
+            self.file.write_bytes(b"")
+            self.file.chmod(0o666)
+        libraries = [] if without else [self.witness]
+        variables: dict[str, str | None] = {
+            "PATH": "/usr/bin:/bin",
+            "LD_PRELOAD": ":".join(str(library) for library in [*libraries, *preload]),
+            "CAIRN_WITNESS": str(file or self.file),
+        }
+        variables.update(environment or {})
+        done = subprocess.run(
+            [os.fspath(part) if isinstance(part, Path) else part for part in command],
+            env={key: value for key, value in variables.items() if value is not None},
+            stdin=subprocess.DEVNULL,
+            check=False,
+            capture_output=True,
+            timeout=120,
+            cwd=self.folder,
+            **({} if user is None else {"user": user, "group": user, "extra_groups": []}),
+            **options,
+        )
+        written = (file or self.file).read_bytes() if (file or self.file).is_file() else b""
+        records = [json.loads(line) for line in written.splitlines()]
+        assert written == b"" or written.endswith(b"\n")
+        assert written.isascii()
+        return Seen(done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr), records)
+
+
+@pytest.fixture(scope="module")
+def bench(witness: Path) -> Iterator[Bench]:
+    with tempfile.TemporaryDirectory(prefix="cairn-witness-") as folder:
+        os.chmod(folder, 0o777)
+        copy = Path(folder).resolve() / "libcairn-witness.so"
+        shutil.copy(witness, copy)
+        copy.chmod(0o755)
+        yield Bench(Path(folder).resolve(), copy)
+
+
+@pytest.fixture(scope="module")
+def child(bench: Bench) -> Path:
+    return bench.build("child", CHILD)
+
+
+@pytest.fixture(scope="module")
+def forms(bench: Bench) -> Path:
+    return bench.build("forms", FORMS)
+
+
+def as_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make files of other users")
+
+
+def told_by(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def build_id(path: Path) -> str:
+    notes = told_by("readelf", "-n", path)
+    return re.search(r"Build ID: (\w+)", notes).group(1)
+
+
+def only_start(seen: Seen) -> dict:
+    assert seen.code == 0, seen.err
+    (record,) = seen.records
+    assert record["event"] == "start"
+    return record
+
+
+# Who owns malloc
+
+
+def test_plain_libc_owns_malloc(bench: Bench, child: Path) -> None:
+    record = only_start(bench.run(child))
+    owner = Path(record["malloc"]["path"])
+    assert owner.name.startswith("libc.so")
+    assert record["malloc"]["build_id"] == build_id(owner)
+    assert record["exe"] == str(child)
+    assert record["ppid"] == os.getpid()
+    assert record["v"] == 1
+    assert "split" not in record
+
+
+def test_a_preloaded_library_owns_malloc(bench: Bench, child: Path) -> None:
+    library = bench.library("libforward.so", FORWARDING_MALLOC, "-Wl,--build-id")
+    record = only_start(bench.run(child, preload=(library,)))
+    assert record["malloc"] == {"path": str(library), "build_id": build_id(library)}
+    assert "split" not in record
+
+
+def test_a_real_allocator_owns_malloc(bench: Bench, child: Path) -> None:
+    found = sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    if not found:
+        pytest.skip("libjemalloc2 is not installed")
+    record = only_start(bench.run(child, preload=(found[0],)))
+    assert record["malloc"]["path"] == str(found[0])
+    assert "split" not in record
+
+
+def test_an_object_without_build_id_is_named_all_the_same(bench: Bench, child: Path) -> None:
+    library = bench.library("libanonymous.so", FORWARDING_MALLOC, "-Wl,--build-id=none")
+    record = only_start(bench.run(child, preload=(library,)))
+    assert record["malloc"] == {"path": str(library), "build_id": None}
+
+
+def test_a_program_with_its_own_allocator_owns_malloc(bench: Bench) -> None:
+    program = bench.build("own-malloc", FORWARDING_MALLOC + CHILD)
+    library = bench.library("libforward.so", FORWARDING_MALLOC)
+    record = only_start(bench.run(program, preload=(library,)))
+    assert record["malloc"]["path"] == record["exe"] == str(program)
+    assert "split" not in record
+
+
+@pytest.mark.parametrize("flags", [("-fno-pie", "-no-pie"), ("-fPIE", "-pie")], ids=["fixed", "pie"])
+def test_who_takes_the_address_of_malloc_does_not_own_it(bench: Bench, flags: tuple[str, ...]) -> None:
+    """A program at a fixed address then has an undefined symbol with a value, and dlsym finds it first."""
+    source = """
+        #include <stdlib.h>
+        void *(*volatile take)(size_t) = malloc;
+        void (*const give[])(void *) = {free};
+        int main(int argc, char **argv) { give[argc - 1](take(10)); return 0; }
+    """
+    record = only_start(bench.run(bench.build("takes-address", source, *flags)))
+    assert Path(record["malloc"]["path"]).name.startswith("libc.so")
+    assert "split" not in record
+
+
+def test_a_library_that_replaces_only_malloc_is_seen_to_be_split(bench: Bench, child: Path) -> None:
+    library = bench.library("libhalf.so", FORWARDING_MALLOC, "-DONLY_MALLOC")
+    record = only_start(bench.run(child, preload=(library,)))
+    libc = only_start(bench.run(child))["malloc"]["path"]
+    assert record["malloc"]["path"] == str(library)
+    assert record["split"] == {"free": libc, "calloc": libc, "realloc": libc}
+
+
+def test_the_witness_never_calls_malloc(bench: Bench, forms: Path, child: Path) -> None:
+    """Every call would end the program; its own main makes none, and libc's buffers are never used."""
+    deadly = bench.library(
+        "libdeadly.so",
+        """
+        void *malloc(long n) { __builtin_trap(); }
+        void *calloc(long n, long m) { __builtin_trap(); }
+        void *realloc(void *p, long n) { __builtin_trap(); }
+        void free(void *p) { __builtin_trap(); }""",
+    )
+    source = """
+        #define _GNU_SOURCE
+        #include <unistd.h>
+        #include <sys/wait.h>
+        int main(int argc, char **argv) {
+            char *args[] = {argv[1], 0}, *none[] = {0};
+            int status;
+            if (vfork() == 0) {
+                execve("/nowhere", args, none);
+                execvpe("nothing-there", args, none);
+                _exit(9);
+            }
+            wait(&status);
+            if (WEXITSTATUS(status) != 9) return 1;
+            execv(argv[1], args);
+        }"""
+    seen = bench.run(bench.build("quiet", source), child, preload=(deadly,))
+    assert seen.code == 0, seen.err
+    assert [record["event"] for record in seen.records] == ["start", "exec", "start"]
+
+
+# Knobs
+
+
+def test_knobs_are_recorded_and_nothing_else(bench: Bench, child: Path) -> None:
+    knobs = {
+        "MALLOC_CONF": "background_thread:true",
+        "GLIBC_TUNABLES": "glibc.malloc.arena_max=2",
+        "MIMALLOC_SHOW_STATS": "1",
+        "SCUDO_OPTIONS": "a=b",
+        "CAIRN_THING": "",
+        "LD_LIBRARY_PATH": "/nowhere",
+        "PYTHONHASHSEED": "1",
+    }
+    others = {"SECRET": "x", "LD_PRELOAD_X": "x", "PYTHONHASHSEEDS": "x"}
+    environment = {**knobs, **others, "CAIRN_WITNESS_KNOBS": "NOTHING:PYTHONHASHSEED"}
+    record = only_start(bench.run(child, environment=environment))
+    own = {"LD_PRELOAD", "CAIRN_WITNESS", "CAIRN_WITNESS_KNOBS"}
+    assert {key: value for key, value in record["knobs"].items() if key not in own} == knobs
+    assert record["knobs"]["LD_PRELOAD"] == str(bench.witness)
+
+
+def test_long_and_strange_knobs_never_cost_the_record(bench: Bench, child: Path) -> None:
+    environment = {
+        "MALLOC_LONG": "x" * 100_000,
+        "MALLOC_STRANGE": 'a"\\\n\t' + os.fsdecode(b"\xff\xfe\x80"),
+        "MALLOC_" + "NAME" * 100: "too long a name",
+    }
+    record = only_start(bench.run(child, environment=environment))
+    assert record["knobs"]["MALLOC_LONG"] == "x" * 400 + "[cut]"
+    assert text(record["knobs"]["MALLOC_STRANGE"]) == environment["MALLOC_STRANGE"]
+    assert record["knobs_cut"] is True
+
+
+def test_a_record_of_very_many_knobs_is_bounded_and_says_so(bench: Bench, child: Path) -> None:
+    name = "MALLOC_" + os.fsdecode(b"\xc8" * 40)
+    environment = {f"{name}{i}": os.fsdecode(b"\xff" * 500) for i in range(300)}
+    record = only_start(bench.run(child, environment=environment))
+    assert record["knobs_cut"] is True
+    assert len(record["knobs"]) >= 3
+    assert bench.file.stat().st_size <= 8192
+
+
+def test_a_path_that_is_not_text_is_kept_byte_by_byte(bench: Bench, child: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(bench.folder) + b'/odd \xff\xfe"\\ {}\n'))
+    folder.mkdir()
+    program = folder / "child"
+    shutil.copy(child, program)
+    assert text(only_start(bench.run(program))["exe"]) == str(program)
+
+
+# Programs that are executed
+
+OPEN = ["execveat-open", "fexecve"]
+DIRECT = ["execve", "execv", "execl", "execle", "execveat", *OPEN, "vfork", "posix_spawn"]
+SEARCHED = ["execvp", "execvpe", "execlp", "vfork-search", "posix_spawnp"]
+
+
+@pytest.mark.parametrize("form", [*DIRECT, *SEARCHED, "overwritten-environment"])
+def test_every_way_to_execute_is_recorded_once(bench: Bench, forms: Path, child: Path, form: str) -> None:
+    seen = bench.run(forms, form, child, environment={"TELL_CHILD": "1"})
+    pid, error, _, status = (int(word) for word in seen.out.split())
+    assert (seen.code, error, status) == (0, 0, 0)
+    announced = "spawn" if "spawn" in form else "exec"
+    assert sorted(seen.of(pid)) == [(announced, str(child)), ("start", str(child))]
+    assert seen.kinds() == ["dynamic"]
+    assert seen.unproven() == {}
+
+
+@pytest.mark.parametrize("form", SEARCHED)
+def test_a_searched_program_is_recorded_where_it_was_found(bench: Bench, forms: Path, form: str) -> None:
+    search = [bench.folder / f"{form}-{name}" for name in ("missing", "plain", "folder", "right", "later")]
+    for folder in search[1:]:
+        folder.mkdir()
+    (search[1] / "tool").write_text("not executable")
+    (search[2] / "tool").mkdir()
+    shutil.copy("/bin/true", search[3] / "tool")
+    shutil.copy("/bin/true", search[4] / "tool")
+    path = ":".join(str(folder) for folder in search)
+    seen = bench.run(forms, form, "tool", environment={"TELL_CHILD": "1", "PATH": path})
+    pid = int(seen.out.split()[0])
+    tool = str(search[3] / "tool")
+    assert sorted(path for _, path in seen.of(pid)) == [tool, tool]
+
+
+def test_arguments_and_environment_arrive_unchanged(bench: Bench, forms: Path) -> None:
+    program = bench.build(
+        "show",
+        """
+        #include <stdio.h>
+        int main(int argc, char **argv) {
+            while (*++argv) puts(*argv);
+            FILE *file = fopen("/proc/self/environ", "r");
+            for (int c; (c = getc(file)) != EOF;) putchar(c == 0 ? 10 : c);
+        }""",
+    )
+    for form in [*DIRECT, *SEARCHED]:
+        seen = bench.run(forms, form, program, environment={"MARK": "here"})
+        assert seen.out.startswith("one\ntwo\n"), form
+        assert "\nMARK=here\n" in seen.out, form
+
+
+@pytest.mark.parametrize("form", ["execve", "execvp", "execlp", "vfork", "fexecve"])
+def test_a_failed_exec_takes_its_record_back(bench: Bench, forms: Path, form: str) -> None:
+    """Foreseen as dynamic; the kernel refuses it for its interpreter."""
+    shutil.copy("/bin/true", broken := bench.folder / "broken")
+    content = broken.read_bytes()
+    loader = re.search(rb"/lib[\w/.-]*/ld-linux[\w.-]*", content).group(0)
+    broken.write_bytes(content.replace(loader, b"/nowhere".ljust(len(loader), b"x"), 1))
+    seen = bench.run(forms, form, broken)
+    assert seen.tries() == [("exec", "dynamic"), ("exec-failed", "dynamic")]
+    assert seen.unproven() == {}
+    assert seen.out == bench.run(forms, form, broken, without=True).out
+
+
+def test_a_failed_spawn_leaves_no_record(bench: Bench, forms: Path) -> None:
+    for target in ("/nowhere/at/all", bench.folder / "broken"):
+        assert bench.run(forms, "posix_spawn", target).kinds() == []
+
+
+@pytest.mark.parametrize("form", [*DIRECT, *SEARCHED])
+def test_what_cannot_be_executed_fails_as_before_without_record(bench: Bench, forms: Path, form: str) -> None:
+    pipe = bench.folder / "pipe"
+    if not pipe.exists():
+        os.mkfifo(pipe)
+        pipe.chmod(0o777)
+    targets = ["/nowhere/at/all", "", bench.folder, "x" * 300, "/" + "x" * 5000]
+    for target in targets if form in OPEN else [*targets, pipe]:
+        seen = bench.run(forms, form, target)
+        assert seen.kinds() == [] or form == "execveat-open", target
+        assert seen.out == bench.run(forms, form, target, without=True).out, target
+
+
+def test_a_spawn_whose_number_nobody_wants_is_recorded(bench: Bench, forms: Path, child: Path) -> None:
+    seen = bench.run(forms, "posix_spawn-anonymous", child)
+    assert seen.kinds() == ["dynamic"]
+    assert seen.unproven() == {}
+
+
+def test_a_static_program_is_named(bench: Bench, forms: Path) -> None:
+    for name, flags in (("static", ("-static",)), ("static-pie", ("-static-pie",))):
+        program = bench.build(name, CHILD, *flags)
+        for form in ("execve", "posix_spawn"):
+            seen = bench.run(forms, form, program)
+            assert seen.kinds() == ["static"]
+            assert len(seen.events("start")) == 1
+
+
+def test_a_program_of_another_class_is_named(bench: Bench, forms: Path, child: Path) -> None:
+    """A big PowerPC: Linux tells by the number of the machine, not by the word size."""
+    program = bench.folder / "other-machine"
+    content = bytearray(child.read_bytes())
+    content[18:20] = (21).to_bytes(2, "little")
+    program.write_bytes(content)
+    program.chmod(0o755)
+    seen = bench.run(forms, "execve", program)
+    assert seen.tries() == [("exec", "other class"), ("exec-failed", "other class")]
+
+
+def test_a_script_is_as_its_interpreter(bench: Bench, forms: Path, child: Path) -> None:
+    script = bench.folder / "script"
+    for interpreter in (str(child), f"/usr/bin/env {child.name}"):
+        script.write_text(f"#!{interpreter}\n")
+        script.chmod(0o755)
+        seen = bench.run(forms, "execve", script, environment={"PATH": f"{bench.folder}:/usr/bin:/bin"})
+        assert seen.code == 0
+        assert set(seen.kinds()) == {"dynamic"}
+        assert seen.events("exec")[0]["path"] == str(script)
+        assert seen.unproven() == {}
+
+
+def test_a_text_without_a_first_line_is_run_by_the_shell_if_searched(bench: Bench, forms: Path) -> None:
+    script = bench.folder / "headless"
+    script.write_text("exit 0\n")
+    script.chmod(0o755)
+    searched = bench.run(forms, "execvp", script)
+    assert (searched.kinds(), searched.unproven()) == (["dynamic"], {})
+    assert len(searched.events("start")) == 2
+    direct = bench.run(forms, "execv", script)
+    assert direct.tries() == [("exec", "unknown"), ("exec-failed", "unknown")]
+    assert bench.run(forms, "posix_spawnp", script).kinds() == []
+
+
+def test_an_environment_without_us_is_named(bench: Bench, forms: Path, child: Path) -> None:
+    for command in (
+        ("env", "-i", child),
+        ("env", "-u", "LD_PRELOAD", child),
+        ("env", "LD_PRELOAD=", child),
+        ("env", "-u", "CAIRN_WITNESS", child),
+        ("env", "CAIRN_WITNESS=/elsewhere", child),
+        (forms, "no-environment", child),
+    ):
+        seen = bench.run(*command)
+        assert seen.code == 0
+        assert seen.kinds() == ["environment"], command
+        assert seen.events("exec")[0]["path"] == str(child)
+
+
+def test_an_environment_with_us_among_others_is_as_good(bench: Bench, child: Path) -> None:
+    library = bench.library("libforward.so", FORWARDING_MALLOC)
+    other_spelling = f"{bench.folder}/./libcairn-witness.so"
+    for preload in (f"{library} {bench.witness}", f"{bench.witness}:{library}", other_spelling):
+        seen = bench.run("env", f"LD_PRELOAD={preload}", child)
+        assert (seen.kinds(), seen.unproven()) == (["dynamic"], {})
+
+
+def test_the_loader_as_a_command_runs_a_program_or_only_lists(bench: Bench, forms: Path, child: Path) -> None:
+    headers = told_by("readelf", "-l", child)
+    loader = re.search(r"interpreter: (\S+)\]", headers).group(1)
+    seen = bench.run("env", loader, child)
+    assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
+    for command in (("env", loader, "--list", child), ("env", loader, "--verify", child), ("ldd", child)):
+        seen = bench.run(*command)
+        assert seen.code == 0
+        assert seen.unproven() == {}, command
+        assert not [record for record in seen.events("exec") if "ld-linux" in record["path"]]
+
+
+# Privileges
+
+
+def privileged(bench: Bench, name: str, child: Path, owner: int, mode: int) -> Path:
+    as_root()
+    if os.statvfs(bench.folder).f_flag & os.ST_NOSUID:
+        pytest.skip("set-id bits do not count on this mount")
+    program = bench.folder / name
+    shutil.copy(child, program)
+    os.chown(program, owner, owner)
+    program.chmod(mode)
+    return program
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755], ids=oct)
+def test_a_set_id_program_is_named(bench: Bench, forms: Path, child: Path, mode: int) -> None:
+    program = privileged(bench, f"set-id-{mode:o}", child, SOMEBODY, mode)
+    for form in ("execve", "posix_spawn"):
+        seen = bench.run(forms, form, program, user=NOBODY)
+        assert seen.code == 0
+        assert seen.kinds() == ["setuid"]
+        assert len(seen.events("start")) == 1
+
+
+def test_a_set_id_program_that_cannot_be_read_is_named(bench: Bench, forms: Path, child: Path) -> None:
+    program = privileged(bench, "set-id-unreadable", child, SOMEBODY, 0o4711)
+    assert bench.run(forms, "execve", program, user=NOBODY).kinds() == ["setuid"]
+
+
+def test_a_program_that_cannot_be_read_may_be_anything(bench: Bench, forms: Path, child: Path) -> None:
+    program = privileged(bench, "unreadable", child, SOMEBODY, 0o711)
+    seen = bench.run(forms, "execve", program, user=NOBODY)
+    assert (seen.kinds(), len(seen.events("start"))) == (["unknown"], 2)
+
+
+def test_set_id_that_changes_nothing_is_no_obstacle(bench: Bench, forms: Path, child: Path) -> None:
+    program = privileged(bench, "set-id-own", child, NOBODY, 0o6755)
+    seen = bench.run(forms, "execve", program, user=NOBODY)
+    assert (seen.kinds(), seen.unproven()) == (["dynamic"], {})
+
+
+def test_set_id_that_does_not_count_is_no_obstacle(bench: Bench, forms: Path, child: Path) -> None:
+    program = privileged(bench, "set-id-barred", child, SOMEBODY, 0o4755)
+    seen = bench.run(forms, "no-new-privileges", program, user=NOBODY)
+    assert (seen.kinds(), seen.unproven()) == (["dynamic"], {})
+
+
+def test_differing_ids_are_an_obstacle_for_every_program(bench: Bench, forms: Path, child: Path) -> None:
+    as_root()
+    seen = bench.run(forms, "other-user", child)
+    assert seen.kinds() == ["setuid"]
+    assert len(seen.events("start")) == 1
+
+
+@pytest.mark.parametrize("user", [NOBODY, 0], ids=["user", "root"])
+def test_file_capabilities_count_except_for_root(bench: Bench, forms: Path, child: Path, user: int) -> None:
+    program = privileged(bench, f"capable-{user}", child, 0, 0o755)
+    net_raw = struct.pack("<5I", 0x0200_0001, 1 << 13, 0, 0, 0)
+    try:
+        os.setxattr(program, "security.capability", net_raw)
+    except OSError as error:
+        pytest.skip(f"no file capabilities here: {error}")
+    seen = bench.run(forms, "execve", program, user=user)
+    assert seen.kinds() == ["setuid" if user else "dynamic"]
+    assert len(seen.events("start")) == (1 if user else 2)
+
+
+def test_a_process_with_gained_privileges_writes_nothing(bench: Bench, forms: Path) -> None:
+    """Even where the witness is part of the program, and so not kept out by the loader."""
+    flags = ("-Wl,--no-as-needed", str(bench.witness), f"-Wl,-rpath,{bench.folder}")
+    linked = bench.build("linked", CHILD, *flags)
+    program = privileged(bench, "linked-set-id", linked, SOMEBODY, 0o4755)
+    assert len(bench.run(linked, environment={"LD_PRELOAD": None}).events("start")) == 1
+    seen = bench.run(forms, "execve", program, user=NOBODY)
+    assert seen.kinds() == ["setuid"]
+    assert len(seen.events("start")) == 1
+
+
+# Harm done: none
+
+
+def test_errno_is_as_without_us(bench: Bench, forms: Path, child: Path) -> None:
+    for form in [*DIRECT, *SEARCHED]:
+        for target in (child, "/nowhere"):
+            assert bench.run(forms, form, target).out == bench.run(forms, form, target, without=True).out
+
+
+def test_descriptors_signals_and_pending_errors_are_as_without_us(bench: Bench, child: Path) -> None:
+    program = bench.build(
+        "state",
+        r"""
+        #define _GNU_SOURCE
+        #include <dirent.h>
+        #include <errno.h>
+        #include <signal.h>
+        #include <spawn.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        extern char **environ;
+        static void show(const char *when) {
+            DIR *folder = opendir("/proc/self/fd");
+            for (struct dirent *entry; (entry = readdir(folder)) != NULL;) printf("%s ", entry->d_name);
+            closedir(folder);
+            char line[200];
+            FILE *status = fopen("/proc/self/status", "r");
+            while (fgets(line, sizeof line, status) != NULL)
+                if (strncmp(line, "Sig", 3) == 0 && strncmp(line, "SigQ", 4) != 0) fputs(line, stdout);
+            fclose(status);
+            puts(when);
+        }
+        int main(int argc, char **argv) {
+            printf("errno %d\n", errno);
+            show("start");
+            char *args[] = {argv[1], NULL};
+            for (int i = 0; i < 50; i++) {
+                execv("/nowhere", args); execvp("nothing-there", args); execv(argv[2], args);
+                posix_spawn(NULL, argv[1], NULL, NULL, args, environ);
+            }
+            while (wait(NULL) > 0) {}
+            show("end");
+        }""",
+    )
+    refused = bench.folder / "refused"
+    refused.write_text("no header\n")
+    refused.chmod(0o755)
+    seen = bench.run(program, child, refused)
+    assert len(seen.events("spawn")) == len(seen.events("exec-failed")) == 50
+    assert seen.out == bench.run(program, child, refused, without=True).out
+
+
+def test_a_cancelled_thread_is_not_cancelled_in_our_code(bench: Bench) -> None:
+    program = bench.build(
+        "cancelled",
+        r"""
+        #define _GNU_SOURCE
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static void *body(void *path) {
+            char *args[] = {path, NULL};
+            pthread_cancel(pthread_self());
+            execv(path, args);
+            return path;
+        }
+        int main(int argc, char **argv) {
+            pthread_t thread; void *result;
+            pthread_create(&thread, NULL, body, argv[1]);
+            pthread_join(thread, &result);
+            puts(result == argv[1] ? "returned" : "cancelled");
+        }""",
+        "-pthread",
+    )
+    refused = bench.folder / "refused"
+    refused.write_text("no header\n")
+    refused.chmod(0o755)
+    seen = bench.run(program, refused)
+    assert seen.out == "returned\n"
+    assert len(seen.events("exec-failed")) == 1
+
+
+def test_a_signal_handler_on_a_small_stack_can_execute(bench: Bench, child: Path) -> None:
+    program = bench.build(
+        "handler",
+        r"""
+        #define _GNU_SOURCE
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        static char *target;
+        static void handler(int number) { execlp(target, target, (char *)NULL); _exit(9); }
+        int main(int argc, char **argv) {
+            size_t page = 4096, size = (sysconf(_SC_MINSIGSTKSZ) + 6144 + page - 1) / page * page;
+            char *area = mmap(NULL, page + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            mprotect(area, page, PROT_NONE);
+            stack_t stack = {.ss_sp = area + page, .ss_size = size};
+            struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+            target = argv[1];
+            sigaltstack(&stack, NULL);
+            sigaction(SIGUSR1, &action, NULL);
+            raise(SIGUSR1);
+        }""",
+    )
+    seen = bench.run(program, "child", environment={"PATH": f"/usr/bin:{bench.folder}"})
+    assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
+
+
+def test_a_constructor_that_runs_before_ours_can_execute(bench: Bench, forms: Path, child: Path) -> None:
+    early = bench.library(
+        "libearly.so",
+        r"""
+        #include <spawn.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        extern char **environ;
+        __attribute__((constructor)) static void early(void) {
+            char *args[] = {getenv("EARLY"), NULL};
+            if (args[0] == NULL) return;
+            unsetenv("EARLY");
+            posix_spawn(NULL, args[0], NULL, NULL, args, environ);
+            wait(NULL);
+        }""",
+    )
+    seen = bench.run(child, preload=(early,), environment={"EARLY": str(child)})
+    assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
+    assert len(seen.events("start")) == 2
+
+
+def test_a_program_with_its_own_open_write_and_close_keeps_them(bench: Bench) -> None:
+    program = bench.build(
+        "own-names",
+        """
+        #include <stdlib.h>
+        int open() { abort(); } int write() { abort(); } int close() { abort(); } int read() { abort(); }
+        int fstat() { abort(); } int getpid() { abort(); } int readlink() { abort(); }
+        int main(void) { return 0; }""",
+        "-rdynamic",
+    )
+    only_start(bench.run(program))
+
+
+def test_nothing_is_written_without_the_variable(bench: Bench, forms: Path, child: Path) -> None:
+    before = sorted(bench.folder.iterdir())
+    for value in (None, "", "witness.jsonl", "./witness.jsonl"):
+        seen = bench.run(forms, "execve", child, environment={"CAIRN_WITNESS": value})
+        assert (seen.code, seen.records, seen.err) == (0, [], "")
+    assert sorted(bench.folder.iterdir()) == before
+
+
+def test_only_an_existing_regular_file_is_written(bench: Bench, forms: Path, child: Path) -> None:
+    (bench.folder / "real").write_bytes(b"")
+    link, absent, pipe = (bench.folder / name for name in ("a-link", "absent", "a-pipe"))
+    link.symlink_to("real")
+    os.mkfifo(pipe)
+    for file in (link, absent, pipe, bench.folder, Path("/dev/null"), Path("/" + "x" * 5000)):
+        seen = bench.run(forms, "posix_spawn", child, environment={"CAIRN_WITNESS": str(file)})
+        assert (seen.code, seen.out, seen.err) == (0, "0 77 0\n", "")
+    assert (bench.folder / "real").read_bytes() == b""
+    assert not absent.exists()
+
+
+def test_a_pipe_with_a_reader_is_not_written_either(bench: Bench, child: Path) -> None:
+    pipe = bench.folder / "read-pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert bench.run(child, environment={"CAIRN_WITNESS": str(pipe)}).code == 0
+        assert os.read(reader, 100) == b""
+    finally:
+        os.close(reader)
+
+
+def test_a_file_that_may_not_be_written_does_no_harm(bench: Bench, forms: Path, child: Path) -> None:
+    as_root()
+    file = bench.folder / "read-only"
+    file.write_bytes(b"")
+    file.chmod(0o644)
+    seen = bench.run(forms, "execve", child, file=file, user=NOBODY)
+    assert (seen.code, seen.records, seen.err) == (0, [], "")
+
+
+@pytest.mark.parametrize("limit", [0, 10, 60_000])
+def test_a_limit_on_file_sizes_does_not_kill(bench: Bench, forms: Path, child: Path, limit: int) -> None:
+    def lower() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    seen = bench.run(child, preexec_fn=lower)
+    assert (seen.code, seen.records) == (0, [])
+
+
+def test_no_descriptor_left_does_no_harm(bench: Bench, child: Path) -> None:
+    """The loader needs one as well, so the limit falls once the program runs."""
+    program = bench.build(
+        "no-descriptors",
+        r"""
+        #include <fcntl.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            char *args[] = {argv[1], NULL};
+            while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {}
+            execv(argv[1], args);
+            return 9;
+        }""",
+    )
+    seen = bench.run(program, child)
+    assert seen.code == 0
+    assert [record["event"] for record in seen.records] == ["start", "start"]
+
+
+def test_processes_at_once_do_not_tear_lines(bench: Bench, child: Path) -> None:
+    seen = bench.run("bash", "-c", f"for i in $(seq 200); do {child} & done; wait")
+    children = [record for record in seen.events("start") if record["exe"] == str(child)]
+    assert len(children) == 200
+    assert seen.unproven() == {}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls | wc -l; (echo a; true) | cat; x=$(date); exec true",
+        '{python} -c \'import subprocess as s; s.run(["true"], check=True); s.run("true", shell=True)\'',
+        '{python} -c \'import os; os.waitpid(os.posix_spawn("/bin/true", ["true"], os.environ), 0)\'',
+        '{python} -c \'import os; os.waitpid(os.posix_spawnp("true", ["true"], os.environ), 0)\'',
+        '{python} -c \'import os; os.popen("true").read(); os.system("true"); os.execlp("true", "x")\'',
+        "echo 'int main(void) {{ return 0; }}' | gcc -x c - -o compiled && ./compiled",
+        "printf 'all: a b\\na b:\\n\\ttrue $@ | cat\\n' | make -j4 -f -",
+        'perl -e \'system("true"); `true`; exec("true")\'',
+        "find . -maxdepth 1 -name child -exec true {{}} \\; && echo x | xargs true && timeout 5 nice true",
+    ],
+)
+def test_real_programs_run_as_without_us(bench: Bench, child: Path, command: str) -> None:
+    line = command.format(python="/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3")
+    if (tool := line.split()[0]) in ("perl", "find") and shutil.which(tool) is None:
+        pytest.skip(f"no {tool} here")
+    seen = bench.run("bash", "-c", line, environment={"TMPDIR": str(bench.folder)})
+    plain = bench.run("bash", "-c", line, without=True, environment={"TMPDIR": str(bench.folder)})
+    assert (seen.code, seen.out, seen.err) == (plain.code, plain.out, plain.err)
+    assert seen.code == 0
+    assert seen.unproven() == {}
+    assert len(seen.events("start")) >= 2
+
+
+# The library itself
+
+
+def test_it_needs_libc_alone(witness: Path) -> None:
+    section = told_by("readelf", "-dW", witness)
+    assert re.findall(r"\(NEEDED\).*\[(.*)\]", section) == ["libc.so.6"]
+    assert "TEXTREL" not in section
+    assert not re.search(r"R(UN)?PATH", section)
+
+
+def test_it_shows_its_hooks_and_nothing_else(witness: Path) -> None:
+    symbols = told_by("nm", "-D", "--defined-only", witness)
+    assert {line.split()[-1] for line in symbols.splitlines()} == EXPORTED
+
+
+def test_it_calls_no_allocator_function(witness: Path) -> None:
+    symbols = told_by("nm", "-D", "--undefined-only", witness)
+    used = {line.split()[-1].split("@")[0] for line in symbols.splitlines()}
+    assert not used & {"malloc", "calloc", "realloc", "free", "strdup", "fopen", "printf", "__tls_get_addr"}
+
+
+def test_it_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) -> None:
+    """The median of paired differences; an empty library tells how much of it any library costs."""
+    empty = bench.library("libempty.so", "int empty;")
+    source = """
+        #include <stdlib.h>
+        #include <time.h>
+        static long now_us(void) {
+            struct timespec t;
+            clock_gettime(CLOCK_MONOTONIC, &t);
+            return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+        }
+        int main(int argc, char **argv) {
+            long end = now_us() + atol(argv[1]);
+            while (now_us() < end) {}
+        }"""
+    program = bench.build("busy", source)
+    bench.file.write_bytes(b"")
+
+    def wall_us(duration_us: int, preload: Path | None) -> float:
+        environment = {"CAIRN_WITNESS": str(bench.file), **({"LD_PRELOAD": str(preload)} if preload else {})}
+        begin = time.perf_counter_ns()
+        pid = os.posix_spawn(program, [str(program), str(duration_us)], environment)
+        os.waitpid(pid, 0)
+        return (time.perf_counter_ns() - begin) / 1000
+
+    for duration_us, rounds in ((1_500, 400), (49_500, 40)):
+        ours, loading = [], []
+        for turn in range(rounds):
+            contenders = [None, empty, bench.witness]
+            order = contenders[turn % 3 :] + contenders[: turn % 3]
+            wall = {preload: wall_us(duration_us, preload) for preload in order}
+            ours.append(wall[bench.witness] - wall[None])
+            loading.append(wall[empty] - wall[None])
+        cost = statistics.median(ours)
+        part = statistics.median(loading)
+        print(f"{duration_us} us: witness +{cost:.0f} us, empty library +{part:.0f} us")  # noqa: T201
+        assert cost < 0.03 * 50_000

@@ -1,0 +1,49 @@
+"""What is put into other people's programs needs libc alone and uses no thread-local storage that dlopen could refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cairn import native
+from elftools.elf.elffile import ELFFile
+
+INJECTED = [native.witness]
+
+
+def dynamic(path: Path, tag: str) -> list[str]:
+    with path.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".dynamic")
+        assert section is not None
+        return [getattr(entry, tag.removeprefix("DT_").lower(), entry.entry.d_val) for entry in section.iter_tags(tag)]
+
+
+@pytest.mark.parametrize("library", INJECTED)
+def test_it_needs_libc_alone(library: object) -> None:
+    assert callable(library)
+    assert dynamic(library(), "DT_NEEDED") == ["libc.so.6"]
+
+
+@pytest.mark.parametrize("library", INJECTED)
+def test_it_looks_for_libraries_nowhere_else(library: object) -> None:
+    assert callable(library)
+    assert dynamic(library(), "DT_RUNPATH") == dynamic(library(), "DT_RPATH") == []
+
+
+@pytest.mark.parametrize("library", INJECTED)
+def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
+    """General-dynamic storage calls __tls_get_addr, which may allocate: inside an allocator's first call that recurses."""
+    assert callable(library)
+    with library().open("rb") as file:
+        elf = ELFFile(file)
+        symbols = {symbol.name for symbol in elf.get_section_by_name(".dynsym").iter_symbols()}
+        has_storage = any(segment["p_type"] == "PT_TLS" for segment in elf.iter_segments())
+    assert "__tls_get_addr" not in symbols
+    if has_storage:
+        assert any(value & 0x10 for value in dynamic(library(), "DT_FLAGS")), "DF_STATIC_TLS is missing"
+
+
+def test_everything_injected_is_built_as_initial_exec() -> None:
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "src" / "witness" / "CMakeLists.txt").read_text()
+    assert "-ftls-model=initial-exec" in text

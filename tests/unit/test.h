@@ -1,0 +1,71 @@
+/* test.h - tests that say what broke and go on.
+ *
+ *     TEST(a_sentence_about_behaviour) { CHECK(condition); }
+ *     int main(int argc, char **argv) { return test_main(argc, argv); }
+ *
+ * Each TEST registers itself. CHECK counts and prints a failure, REQUIRE also leaves the test. The program takes an
+ * optional part of a name, runs the tests that contain it, prints one line per failure and a last line
+ * "N passed, N failed", and exits 1 if any failed or none ran.
+ */
+#ifndef CAIRN_TEST_H
+#define CAIRN_TEST_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct test {
+    const char *name;
+    void (*run)(void);
+    struct test *next;
+};
+
+static struct test *test_first;
+static struct test **test_end = &test_first;
+static bool test_failed;
+
+#define TEST(title)                                                            \
+    static void title(void);                                                   \
+    static struct test test_of_##title = {#title, title, NULL};                \
+    __attribute__((constructor)) static void register_##title(void)            \
+    {                                                                          \
+        *test_end = &test_of_##title;                                          \
+        test_end = &test_of_##title.next;                                      \
+    }                                                                          \
+    static void title(void)
+
+#define CHECK(condition)                                                       \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            fprintf(stderr, "%s:%d: %s: not true: %s\n", __FILE__, __LINE__,   \
+                    __func__, #condition);                                     \
+            test_failed = true;                                                \
+        }                                                                      \
+    } while (0)
+
+#define REQUIRE(condition)                                                     \
+    do {                                                                       \
+        CHECK(condition);                                                      \
+        if (test_failed)                                                       \
+            return;                                                            \
+    } while (0)
+
+static int test_main(int argc, char **argv)
+{
+    unsigned passed = 0;
+    unsigned failed = 0;
+    for (struct test *test = test_first; test != NULL; test = test->next) {
+        if (argc > 1 && strstr(test->name, argv[1]) == NULL)
+            continue;
+        test_failed = false;
+        test->run();
+        if (test_failed)
+            failed++;
+        else
+            passed++;
+    }
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed > 0 || passed == 0 ? 1 : 0;
+}
+
+#endif
