@@ -27,9 +27,8 @@ from cairn.report.words import printable
 EXIT_CANNOT_RUN, EXIT_CANNOT_PRELOAD, EXIT_NOT_FOUND, EXIT_SIGNAL = 125, 126, 127, 128
 """`cairn run` fails as env(1) does, so that the program's own exit codes keep their meaning."""
 
-click.rich_click.USE_MARKDOWN = False
+click.rich_click.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
 click.rich_click.MAX_WIDTH = 110
-click.rich_click.STYLE_OPTIONS_TABLE_BOX = ""
 click.rich_click.OPTION_GROUPS = {
     "cairn compare": [
         {"name": "Contenders", "options": ["-a", "--baseline"]},
@@ -62,7 +61,7 @@ def _say(console: Console, head: str, text: str) -> None:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(cairn.__version__, "-V", "--version", message="cairn %(version)s")
 def cli() -> None:
-    r"""Say which allocator a program should use.
+    """Say which allocator a program should use.
 
     Cairn runs a program under several memory allocators, in random interleaved blocks, proves in every process which
     library was in use, and says which one to use, with its confidence interval and its price in memory.
@@ -355,7 +354,7 @@ def _compared(run: Run, folder: store.Folder) -> Comparison:
         run.contenders,
         run.baseline,
         run.rule,
-        stopped_because=folder.stopped(),
+        stopped_because=folder.stopped() or "not finished",
         user_metrics=own,
     )
 
@@ -526,7 +525,7 @@ def get(names: tuple[str, ...]) -> None:
 @cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    r"""Print completions for a shell.
+    """Print completions for a shell.
 
     \b
       bash   eval "$(cairn completion bash)"

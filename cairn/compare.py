@@ -19,7 +19,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cairn import stats
+from cairn import stats, units
 from cairn.model import (
     BUILT_IN,
     LAZY,
@@ -83,6 +83,17 @@ def compare(
         memory_method=table.memory_method,
         notes=tuple(_notes(table, rows, contenders, samples)),
     )
+
+
+def wall_ratios(samples: Sequence[Sample], names: Sequence[str], baseline: str) -> dict[str, tuple[float, ...]]:
+    """Log ratios of wall time to the baseline, in complete blocks, by surviving contender: what `stats.look` judges.
+
+    Empty when the baseline or every other contender failed.
+    """
+    table = _table(samples, names, (WALL,))
+    if baseline not in table.survivors:
+        return {}
+    return {name: table.log_ratios(WALL.key, name, baseline) or () for name in table.survivors if name != baseline}
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +330,7 @@ class _Judge:
         change = self._change(PEAK, name)
         if change is None:
             return "memory not measured"
-        amount = _bytes(abs(change.estimate) * statistics.median(self.table.numbers(PEAK.key, self.baseline)))
+        amount = units.size(abs(change.estimate) * statistics.median(self.table.numbers(PEAK.key, self.baseline)))
         match change.finding:
             case Finding.LESS:
                 return f"and about {amount} less memory"
@@ -385,7 +396,7 @@ def _not_tested(table: _Table, samples: Sequence[Sample]) -> list[str]:
     walls = [wall for name in table.survivors for wall in table.numbers(WALL.key, name)]
     phrases = []
     if walls and statistics.median(walls) < LONG_RUN_S * 1e9:
-        phrases.append(f"long-run fragmentation (a run lasts {_seconds(statistics.median(walls))})")
+        phrases.append(f"long-run fragmentation (a run lasts {units.time(statistics.median(walls))})")
     if walls and table.memory_method is None:
         phrases.append("memory (not measured)")
     if table.memory_method == "sampled":
@@ -419,8 +430,22 @@ def _notes(table: _Table, rows: Sequence[Row], contenders: Sequence[Contender], 
     left = max((sample.left_behind for sample in samples if sample.counts), default=0)
     if left:
         notes.append(f"Up to {left} descendants were still alive when the command ended, and were ended with it.")
+    absent = _absent_counters(samples)
+    if absent:
+        notes.append(f"{_listed(absent, 'and')}: not available here.")
+    knobs = sorted({f"{name}={text}" for sample in samples for name, text in sample.proof.knobs.items()})
+    if knobs:
+        notes.append(
+            f"The environment sets {_listed(knobs, 'and')} for every contender; '-a NAME:KEY=VALUE' sets it for one."
+        )
     notes += [f"{contender.name}: {caveat}" for contender in contenders for caveat in contender.caveats]
     return notes
+
+
+def _absent_counters(samples: Sequence[Sample]) -> list[str]:
+    """Performance counters that were asked for and that this machine has not."""
+    names = {name for sample in samples for name in sample.counters}
+    return sorted(name for name in names if all(sample.counters.get(name) is None for sample in samples))
 
 
 def _listed(words: Sequence[str], last: str) -> str:
@@ -431,18 +456,3 @@ def _percent(ratio: float) -> str:
     """One decimal; two below 0.1 %, none from 100 % on."""
     percent = 100 * ratio
     return f"{percent:.{0 if percent >= 100 else 1 if percent >= 0.1 else 2}f}"
-
-
-def _bytes(amount: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"
-
-
-def _seconds(ns: float) -> str:
-    seconds = ns / 1e9
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

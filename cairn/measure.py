@@ -90,6 +90,7 @@ class Measurement:
                     self._runner.hook("cleanup", settings.cleanup)
             self._folder.mark_stopped(because)
         except KeyboardInterrupt:
+            self._folder.mark_stopped(INTERRUPTED)
             raise Interrupted("interrupted; what was measured is kept") from None
 
     def _blocks(self) -> str:
@@ -161,28 +162,32 @@ class Measurement:
         """Why to stop now; None to go on."""
         rule = self._run.rule
         ratios = self._ratios()
+        done = self._complete(ratios)
         if ratios:
             look = stats.look(ratios, rule)
             if look.stop:
                 return look.because or "stopped"
-        elif self._complete() >= (rule.max_blocks if rule.precision is None else rule.min_blocks):
-            return f"{self._complete()} blocks"
-        if rule.budget_s is not None and self._complete() >= 1:
+        elif done >= (rule.max_blocks if rule.precision is None else rule.min_blocks):
+            return f"{done} blocks"
+        if rule.budget_s is not None and done >= 1:
             expected = self._block_seconds[-1] if self._block_seconds else 0.0
             if time.monotonic() - self._began + expected > rule.budget_s:
                 return "time budget"
         return None
 
     def _ratios(self) -> dict[str, tuple[float, ...]]:
-        return dict(compare.wall_ratios(self._samples, self._run.contenders, self._run.baseline))
+        names = [contender.name for contender in self._run.contenders]
+        return compare.wall_ratios(self._samples, names, self._run.baseline)
 
-    def _complete(self) -> int:
-        return compare.complete_blocks(self._samples, self._run.contenders)
+    def _complete(self, ratios: dict[str, tuple[float, ...]]) -> int:
+        """Blocks that count; those of the baseline alone when there is nothing else."""
+        alone = [s for s in self._samples if s.counts and s.trial.contender == self._run.baseline]
+        return min((len(of) for of in ratios.values()), default=len(alone))
 
     def _progress(self) -> Progress:
         rule = self._run.rule
         ratios = self._ratios()
-        done = self._complete()
+        done = self._complete(ratios)
         look = stats.look(ratios, rule) if ratios else None
         expected = look.blocks_expected if look else max(done, rule.min_blocks)
         recent = self._block_seconds[-5:]

@@ -145,8 +145,8 @@ class Metric:
 
 
 WALL = Metric("wall", "wall", "ns")
-USER = Metric("user", "user", "ns")
-SYSTEM = Metric("system", "system", "ns")
+USER = Metric("user", "user time", "ns")
+SYSTEM = Metric("system", "system time", "ns")
 CPU = Metric("cpu", "CPU", "percent", Direction.NEITHER)
 PEAK = Metric("peak", "peak (tree)", "bytes")
 PEAK_LESS_LAZY = Metric("peak_less_lazy", "peak − lazily freed", "bytes")

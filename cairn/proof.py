@@ -12,7 +12,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 
 import msgspec
 
@@ -95,7 +94,7 @@ def _shown(text: str) -> str:
 def _owns(contender: Contender, path: str) -> bool:
     if contender.owners:
         return path in contender.owners
-    name = PurePath(path).name
+    name = path.rpartition("/")[2]
     return name.startswith(("libc.so", "libc-", "ld-musl"))
 
 

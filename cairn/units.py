@@ -54,6 +54,8 @@ def duration(seconds: float) -> str:
 
 def time(ns: float) -> str:
     """A measured time with three significant digits and its unit."""
+    if ns == 0:
+        return "0 ns"
     for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
         if abs(ns) < limit * 0.9995:
             return f"{_three(ns / divisor)} {unit}"

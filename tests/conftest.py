@@ -63,7 +63,7 @@ class Result:
 
     @property
     def json(self) -> Any:
-        """stdout as a document."""
+        """Stdout as a document."""
         return json.loads(self.out)
 
 

@@ -54,7 +54,9 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
 
 
 def _name(title: str, name: str) -> str:
-    """What the user called it, with the version if the name does not tell."""
+    """What the user called it, with the version if the name does not tell. The program's own needs none."""
+    if name == "system":
+        return name
     if title == name or title.startswith(name + " "):
         return words.printable(title)
     return words.printable(f"{name} ({title})")
@@ -120,8 +122,9 @@ def failures(comparison: Comparison) -> list[str]:
 def footer(comparison: Comparison) -> str:
     """How these numbers were made, on one line."""
     parts = [f"{comparison.blocks} block{'' if comparison.blocks == 1 else 's'}"]
-    if comparison.stopped_because:
-        parts[0] += f" ({words.printable(comparison.stopped_because)})"
+    why = comparison.stopped_because
+    if why and why != parts[0]:
+        parts[0] += f" ({words.printable(why)})"
     if len(_alive(comparison)) > 1:
         parts.append("paired Hodges–Lehmann, Holm-adjusted")
     loaded = min((row.proof for row in _alive(comparison)), default=None, key=lambda proof: proof[0] - proof[1])
@@ -134,9 +137,4 @@ def footer(comparison: Comparison) -> str:
 
 def remarks(run: Run, comparison: Comparison) -> list[str]:
     """What a reader must know beside the numbers."""
-    lines = [*run.notes, *comparison.notes]
-    for row in _alive(comparison):
-        if row.outliers:
-            blocks = ", ".join(map(str, row.outliers[:8])) + ("…" if len(row.outliers) > 8 else "")
-            lines.append(f"{row.contender}: {len(row.outliers)} outlying run(s), kept: block {blocks}")
-    return [words.printable(line) for line in lines]
+    return [words.printable(line) for line in (*run.notes, *comparison.notes)]

@@ -92,7 +92,9 @@ def test_a_pattern_that_finds_nothing_is_a_failure(cairn, churn: Path) -> None:
 
 def test_hooks_run_when_they_should(cairn, churn: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    hooks = [word for name in ("setup", "prepare", "conclude", "cleanup") for word in (f"--{name}", f"echo {name} >> {log}")]
+    hooks = [
+        word for name in ("setup", "prepare", "conclude", "cleanup") for word in (f"--{name}", f"echo {name} >> {log}")
+    ]
     result = cairn("compare", "-r", 2, "-a", "system", *hooks, "--", churn, 10)
     assert result.code == 0, result.err
     assert log.read_text().split() == ["setup", *["prepare", "conclude"] * 3, "cleanup"]
@@ -124,7 +126,9 @@ def test_accepted_exit_codes(cairn) -> None:
 def test_children_are_proved_and_those_out_of_reach_are_named(cairn, forward: Path, compiled, churn: Path) -> None:
     static = compiled("churn.c", "-static")
     line = f"{churn} 10; {churn} 10; {static} 10"
-    result = cairn("compare", "-r", 2, "-a", "system", "-a", f"x={forward}", "--json", "--", "sh", "-c", line + "; true")
+    result = cairn(
+        "compare", "-r", 2, "-a", "system", "-a", f"x={forward}", "--json", "--", "sh", "-c", line + "; true"
+    )
     assert result.code == 0, result.err
     for sample in result.json["samples"]:
         assert (sample["proof"]["loaded"], sample["proof"]["processes"]) == (3, 4)
@@ -247,7 +251,9 @@ def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_p
         "ballast[::4096] = b'x' * len(ballast[::4096])\nsys.exit(subprocess.run(sys.argv[1:]).returncode)\n"
     )
     command = [*cairn.argv, "compare", "-r", "3", "-a", "system", "--json", "--", str(churn), "200"]
-    done = subprocess.run([sys.executable, str(script), *command], env=cairn.env, cwd=cairn.home, capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(script), *command], env=cairn.env, cwd=cairn.home, capture_output=True, check=True
+    )
     heavy = json.loads(done.stdout)
 
     def peak(document) -> float:

@@ -41,9 +41,11 @@ def test_the_library_is_loaded(cairn, forward: Path) -> None:
 
 
 def test_a_program_without_proof_is_an_error_even_if_it_ended_well(cairn, forward: Path) -> None:
-    result = cairn("run", "-a", forward, "--", "env", "-u", "LD_PRELOAD", "true")
+    result = cairn("run", "-a", forward, "--", "sh", "-c", "env -u LD_PRELOAD true")
     assert result.code == 126
     assert "environment" in result.sentence
+    result = cairn("run", "-a", forward, "--", "env", "-i", "true")
+    assert result.code == 126
 
 
 def test_signals_reach_the_program(cairn, tmp_path: Path) -> None:
@@ -59,8 +61,12 @@ def test_signals_reach_the_program(cairn, tmp_path: Path) -> None:
 
 
 def test_the_terminal_is_the_programs(cairn) -> None:
-    argv = " ".join([*cairn.argv, "run", "--", "sh", "-c", "'test -t 0 && test -t 1 && stty size && ps -o stat= -p $$'"])
-    done = subprocess.run(["script", "-qec", argv, "/dev/null"], env={**cairn.env, "TERM": "xterm"}, capture_output=True, check=False)
+    argv = " ".join(
+        [*cairn.argv, "run", "--", "sh", "-c", "'test -t 0 && test -t 1 && stty size && ps -o stat= -p $$'"]
+    )
+    done = subprocess.run(
+        ["script", "-qec", argv, "/dev/null"], env={**cairn.env, "TERM": "xterm"}, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stdout
     assert "+" in done.stdout.decode(), "the program's group has the terminal's foreground"
 
@@ -68,4 +74,6 @@ def test_the_terminal_is_the_programs(cairn) -> None:
 def test_results_are_not_written(cairn) -> None:
     assert cairn("run", "--", "true").code == 0
     assert not cairn.results.exists()
-    assert not [name for name in os.listdir("/tmp") if name.startswith("cairn-") and os.stat(f"/tmp/{name}").st_uid == -1]
+    assert not [
+        name for name in os.listdir("/tmp") if name.startswith("cairn-") and os.stat(f"/tmp/{name}").st_uid == -1
+    ]

@@ -153,7 +153,17 @@ def test_a_crash_under_the_only_contender(cairn, forward: Path, churn: Path) -> 
 
 def test_a_program_that_always_fails(cairn, forward: Path) -> None:
     refused_at_once(
-        cairn, 3, ("exit code 3", "because"), "-a", "system", "-a", f"x={forward}", "--", "sh", "-c", "echo because >&2; exit 3"
+        cairn,
+        3,
+        ("exit code 3", "because"),
+        "-a",
+        "system",
+        "-a",
+        f"x={forward}",
+        "--",
+        "sh",
+        "-c",
+        "echo because >&2; exit 3",
     )
 
 
@@ -170,7 +180,7 @@ def test_a_timeout_ends_the_whole_tree(cairn) -> None:
     result = cairn("compare", "-r", 2, "-a", "system", "--timeout", "0.5", "--", "sh", "-c", script)
     refused(result, 3, "did not end within 0.5 s")
     assert time.monotonic() - began < 15
-    assert not subprocess.run(["pgrep", "-f", "sleep 4711"], stdout=subprocess.PIPE, check=False).stdout
+    assert not subprocess.run(["pgrep", "-f", "^sleep 4711"], stdout=subprocess.PIPE, check=False).stdout
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -178,7 +188,7 @@ def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) ->
     argv = [*cairn.argv, "compare", "-a", "system", "--", "sh", "-c", "sleep 4712; true"]
     process = subprocess.Popen(argv, env=cairn.env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cairn.home)
     deadline = time.monotonic() + 20
-    while not subprocess.run(["pgrep", "-f", "sleep 4712"], stdout=subprocess.PIPE, check=False).stdout:
+    while not subprocess.run(["pgrep", "-f", "^sleep 4712"], stdout=subprocess.PIPE, check=False).stdout:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(ending)
@@ -186,7 +196,7 @@ def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) ->
     assert process.returncode == 130, err
     assert b"Traceback" not in err and b"interrupted" in err
     time.sleep(0.2)
-    assert not subprocess.run(["pgrep", "-f", "[s]leep 4712"], stdout=subprocess.PIPE, check=False).stdout
+    assert not subprocess.run(["pgrep", "-f", "^sleep 4712"], stdout=subprocess.PIPE, check=False).stdout
 
 
 def test_an_unwritable_output_is_told_before_anything_runs(cairn, churn: Path, tmp_path: Path) -> None:
@@ -230,7 +240,7 @@ def test_a_full_disk(cairn, churn: Path, tmp_path: Path) -> None:
 def test_names_with_terminal_escapes_are_inert(cairn, churn: Path, tmp_path: Path, forward: Path) -> None:
     evil = "evil\x1b]0;owned\x07\x1b[31m\u009b2J\u202e"
     program = shutil.copy(churn, tmp_path / evil)
-    library = shutil.copy(forward, tmp_path / f"lib{evil}.so")
+    library = shutil.copy(forward, tmp_path / "lib\x1b[31m\u009b2J\u202e.so")
     result = cairn("compare", "-r", 2, "-a", "system", "-a", f"x={library}", "--", program, "10", f"argument{evil}")
     assert result.code == 0, result.err
     reports = [cairn("report", *form) for form in ([], ["--md"], ["--full"], ["--json"])]

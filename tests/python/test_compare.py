@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.compare import compare
+from cairn import stats
+from cairn.compare import compare, wall_ratios
 from cairn.model import (
     Comparison,
     Contender,
@@ -120,6 +121,19 @@ class TestBlocks:
         assert change.estimate == pytest.approx(-0.05)
         assert change.interval is not None
         assert change.interval.high - change.interval.low < 1e-6
+
+    def test_the_stopping_rule_sees_the_same_blocks_as_the_comparison(self) -> None:
+        samples = [s for s in runs({"system": 10, "a": 9, "b": 8}) if (s.trial.block, s.trial.contender) != (3, "b")]
+        samples.append(sample("c", 1, failure="No proof."))
+        ratios = wall_ratios(samples, ("system", "a", "b", "c"), "system")
+        assert list(ratios) == ["a", "b"]
+        comparison = judge(samples, ("system", "a", "b", "c"))
+        for name, change in stats.changes(ratios, stats.alpha(FIXED), FIXED.margin).items():
+            assert change == row(comparison, name).changes["wall"]
+
+    def test_the_stopping_rule_has_nothing_to_see_without_a_baseline_or_a_block(self) -> None:
+        assert wall_ratios([sample("system", 1)], ("system", "a"), "system") == {"a": ()}
+        assert wall_ratios([sample("system", 1, failure="It failed.")], ("system", "a"), "system") == {}
 
 
 class TestFailures:
@@ -258,7 +272,7 @@ class TestVerdict:
     def test_a_winner_that_saves_memory_too_says_so(self) -> None:
         verdict = simple({"system": 10, "a": 9}, {"a": 60 * MIB}).verdict
         assert len(verdict) == 1
-        assert verdict[0].endswith("and about 40 MiB less memory.")
+        assert verdict[0].endswith("and about 40.0 MiB less memory.")
 
     def test_memory_that_is_only_lazily_freed_is_called_so(self) -> None:
         samples = [
@@ -363,7 +377,7 @@ class TestVerdict:
 
 class TestLimits:
     def test_short_runs_say_nothing_of_fragmentation_in_the_long_run(self) -> None:
-        assert "long-run fragmentation (a run lasts 10 s)" in simple({"system": 10, "a": 10}).not_tested
+        assert "long-run fragmentation (a run lasts 10.1 s)" in simple({"system": 10, "a": 10}).not_tested
         assert simple({"system": 4000, "a": 4000}).not_tested == ()
 
     def test_sampled_memory_misses_short_peaks(self) -> None:

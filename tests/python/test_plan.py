@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cairn import plan
 from hypothesis import given
 from hypothesis import strategies as st
+
+from cairn import plan
 
 NAMES = st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=6, unique=True)
 

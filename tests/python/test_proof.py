@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from cairn.model import Contender, Unreached
-from cairn.proof import judge, lost_preload
 from hypothesis import given
 from hypothesis import strategies as st
+
+from cairn.model import Contender, Unreached
+from cairn.proof import judge, lost_preload
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 LIB = "/opt/liballoc.so"

@@ -99,7 +99,7 @@ def simulate(
 
 def report(case: str, outcome: Outcome) -> None:
     """Shown by `pytest -s`: the table of docs/decisions/0002-when-to-stop.md."""
-    print(  # noqa: T201
+    print(
         f"{case}: coverage {outcome.coverage:.1%}, false winners {outcome.false_winners:.1%}, "
         f"width {outcome.width:.2f}, blocks {outcome.blocks:.1f}"
     )

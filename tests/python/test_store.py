@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from cairn import machine, store
 from cairn.errors import CairnError, UsageError
 from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial

@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 BUILT = Path(__file__).parents[2] / "build" / "src" / "witness" / "libcairn-witness.so"
+HELPERS = Path(__file__).parents[1] / "helpers"
 NOBODY = 65534
 SOMEBODY = 1234
 EXPORTED = {
@@ -43,68 +44,6 @@ void free(void *p) { __libc_free(p); }
 void *calloc(size_t n, size_t m) { return __libc_calloc(n, m); }
 void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
 #endif
-"""
-
-# Runs `form target` in a child of its own and prints its number, or what came of it.
-FORMS = r"""
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-extern char **environ;
-
-static int run(const char *form, char *target)
-{
-    char *argv[] = {target, "one", "two", NULL};
-#define IS(name) (strcmp(form, name) == 0)
-    if (IS("execve")) return execve(target, argv, environ);
-    if (IS("execv")) return execv(target, argv);
-    if (IS("execvp")) return execvp(target, argv);
-    if (IS("execvpe")) return execvpe(target, argv, environ);
-    if (IS("execl")) return execl(target, target, "one", "two", (char *)NULL);
-    if (IS("execle")) return execle(target, target, "one", "two", (char *)NULL, environ);
-    if (IS("execlp")) return execlp(target, target, "one", "two", (char *)NULL);
-    if (IS("execveat")) return execveat(AT_FDCWD, target, argv, environ, 0);
-    if (IS("execveat-open"))
-        return execveat(open(target, O_PATH | O_CLOEXEC), "", argv, environ, AT_EMPTY_PATH);
-    if (IS("fexecve")) return fexecve(open(target, O_RDONLY | O_CLOEXEC), argv, environ);
-    if (IS("no-environment")) return execve(target, argv, NULL);
-    if (IS("no-new-privileges")) return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), execv(target, argv);
-    if (IS("other-user")) return setegid(65534) + seteuid(65534), execv(target, argv);
-    if (IS("overwritten-environment")) {
-        char *copy[4096] = {NULL};
-        for (int i = 0; environ[i] != NULL; i++) copy[i] = strdup(environ[i]);
-        for (int i = 0; environ[i] != NULL; i++) memset(environ[i], 'x', strlen(environ[i]));
-        environ = NULL;
-        return execve(target, argv, copy);
-    }
-    abort();
-}
-
-int main(int argc, char **argv)
-{
-    char *form = argv[1], *target = argv[2], *args[] = {target, "one", "two", NULL};
-    pid_t child = 0;
-    int status = 0, error = 0;
-    errno = 77;
-    if (IS("posix_spawn")) error = posix_spawn(&child, target, NULL, NULL, args, environ);
-    else if (IS("posix_spawnp")) error = posix_spawnp(&child, target, NULL, NULL, args, environ);
-    else if (IS("posix_spawn-anonymous")) error = posix_spawn(NULL, target, NULL, NULL, args, environ);
-    else if (IS("vfork")) { if ((child = vfork()) == 0) { execve(target, args, environ); _exit(errno); } }
-    else if (IS("vfork-search")) { if ((child = vfork()) == 0) { execvp(target, args); _exit(errno); } }
-    else if ((child = fork()) == 0) { run(form, target); _exit(errno); }
-    int after = errno;
-    wait(&status);
-    if (getenv("TELL_CHILD") != NULL) printf("%d ", child);
-    printf("%d %d %d\n", error, after, status);
-    return argc == 0;
-}
 """
 
 
@@ -178,6 +117,9 @@ class Bench:
         path.chmod(0o755)
         return path
 
+    def helper(self, file: str, *flags: str) -> Path:
+        return self.build(Path(file).stem, (HELPERS / file).read_text(), *flags)
+
     def library(self, name: str, source: str, *flags: str) -> Path:
         return self.build(name, source, "-shared", "-fPIC", *flags)
 
@@ -241,7 +183,7 @@ def child(bench: Bench) -> Path:
 
 @pytest.fixture(scope="module")
 def forms(bench: Bench) -> Path:
-    return bench.build("forms", FORMS)
+    return bench.helper("witness_forms.c")
 
 
 def as_root() -> None:
@@ -667,43 +609,7 @@ def test_errno_is_as_without_us(bench: Bench, forms: Path, child: Path) -> None:
 
 
 def test_descriptors_signals_and_pending_errors_are_as_without_us(bench: Bench, child: Path) -> None:
-    program = bench.build(
-        "state",
-        r"""
-        #define _GNU_SOURCE
-        #include <dirent.h>
-        #include <errno.h>
-        #include <signal.h>
-        #include <spawn.h>
-        #include <stdio.h>
-        #include <stdlib.h>
-        #include <string.h>
-        #include <sys/wait.h>
-        #include <unistd.h>
-        extern char **environ;
-        static void show(const char *when) {
-            DIR *folder = opendir("/proc/self/fd");
-            for (struct dirent *entry; (entry = readdir(folder)) != NULL;) printf("%s ", entry->d_name);
-            closedir(folder);
-            char line[200];
-            FILE *status = fopen("/proc/self/status", "r");
-            while (fgets(line, sizeof line, status) != NULL)
-                if (strncmp(line, "Sig", 3) == 0 && strncmp(line, "SigQ", 4) != 0) fputs(line, stdout);
-            fclose(status);
-            puts(when);
-        }
-        int main(int argc, char **argv) {
-            printf("errno %d\n", errno);
-            show("start");
-            char *args[] = {argv[1], NULL};
-            for (int i = 0; i < 50; i++) {
-                execv("/nowhere", args); execvp("nothing-there", args); execv(argv[2], args);
-                posix_spawn(NULL, argv[1], NULL, NULL, args, environ);
-            }
-            while (wait(NULL) > 0) {}
-            show("end");
-        }""",
-    )
+    program = bench.helper("witness_state.c")
     refused = bench.folder / "refused"
     refused.write_text("no header\n")
     refused.chmod(0o755)
@@ -713,27 +619,7 @@ def test_descriptors_signals_and_pending_errors_are_as_without_us(bench: Bench, 
 
 
 def test_a_cancelled_thread_is_not_cancelled_in_our_code(bench: Bench) -> None:
-    program = bench.build(
-        "cancelled",
-        r"""
-        #define _GNU_SOURCE
-        #include <pthread.h>
-        #include <stdio.h>
-        #include <unistd.h>
-        static void *body(void *path) {
-            char *args[] = {path, NULL};
-            pthread_cancel(pthread_self());
-            execv(path, args);
-            return path;
-        }
-        int main(int argc, char **argv) {
-            pthread_t thread; void *result;
-            pthread_create(&thread, NULL, body, argv[1]);
-            pthread_join(thread, &result);
-            puts(result == argv[1] ? "returned" : "cancelled");
-        }""",
-        "-pthread",
-    )
+    program = bench.helper("witness_cancelled.c", "-pthread")
     refused = bench.folder / "refused"
     refused.write_text("no header\n")
     refused.chmod(0o755)
@@ -743,48 +629,13 @@ def test_a_cancelled_thread_is_not_cancelled_in_our_code(bench: Bench) -> None:
 
 
 def test_a_signal_handler_on_a_small_stack_can_execute(bench: Bench, child: Path) -> None:
-    program = bench.build(
-        "handler",
-        r"""
-        #define _GNU_SOURCE
-        #include <signal.h>
-        #include <stdlib.h>
-        #include <sys/mman.h>
-        #include <unistd.h>
-        static char *target;
-        static void handler(int number) { execlp(target, target, (char *)NULL); _exit(9); }
-        int main(int argc, char **argv) {
-            size_t page = 4096, size = (sysconf(_SC_MINSIGSTKSZ) + 6144 + page - 1) / page * page;
-            char *area = mmap(NULL, page + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            mprotect(area, page, PROT_NONE);
-            stack_t stack = {.ss_sp = area + page, .ss_size = size};
-            struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
-            target = argv[1];
-            sigaltstack(&stack, NULL);
-            sigaction(SIGUSR1, &action, NULL);
-            raise(SIGUSR1);
-        }""",
-    )
+    program = bench.helper("witness_handler.c")
     seen = bench.run(program, "child", environment={"PATH": f"/usr/bin:{bench.folder}"})
     assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
 
 
 def test_a_constructor_that_runs_before_ours_can_execute(bench: Bench, forms: Path, child: Path) -> None:
-    early = bench.library(
-        "libearly.so",
-        r"""
-        #include <spawn.h>
-        #include <stdlib.h>
-        #include <sys/wait.h>
-        extern char **environ;
-        __attribute__((constructor)) static void early(void) {
-            char *args[] = {getenv("EARLY"), NULL};
-            if (args[0] == NULL) return;
-            unsetenv("EARLY");
-            posix_spawn(NULL, args[0], NULL, NULL, args, environ);
-            wait(NULL);
-        }""",
-    )
+    early = bench.helper("witness_early.c", "-shared", "-fPIC")
     seen = bench.run(child, preload=(early,), environment={"EARLY": str(child)})
     assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
     assert len(seen.events("start")) == 2
@@ -854,18 +705,7 @@ def test_a_limit_on_file_sizes_does_not_kill(bench: Bench, forms: Path, child: P
 
 def test_no_descriptor_left_does_no_harm(bench: Bench, child: Path) -> None:
     """The loader needs one as well, so the limit falls once the program runs."""
-    program = bench.build(
-        "no-descriptors",
-        r"""
-        #include <fcntl.h>
-        #include <unistd.h>
-        int main(int argc, char **argv) {
-            char *args[] = {argv[1], NULL};
-            while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {}
-            execv(argv[1], args);
-            return 9;
-        }""",
-    )
+    program = bench.helper("witness_full.c")
     seen = bench.run(program, child)
     assert seen.code == 0
     assert [record["event"] for record in seen.records] == ["start", "start"]
@@ -928,19 +768,7 @@ def test_it_calls_no_allocator_function(witness: Path) -> None:
 def test_it_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) -> None:
     """The median of paired differences; an empty library tells how much of it any library costs."""
     empty = bench.library("libempty.so", "int empty;")
-    source = """
-        #include <stdlib.h>
-        #include <time.h>
-        static long now_us(void) {
-            struct timespec t;
-            clock_gettime(CLOCK_MONOTONIC, &t);
-            return t.tv_sec * 1000000 + t.tv_nsec / 1000;
-        }
-        int main(int argc, char **argv) {
-            long end = now_us() + atol(argv[1]);
-            while (now_us() < end) {}
-        }"""
-    program = bench.build("busy", source)
+    program = bench.helper("witness_busy.c")
     bench.file.write_bytes(b"")
 
     def wall_us(duration_us: int, preload: Path | None) -> float:
@@ -960,5 +788,5 @@ def test_it_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) ->
             loading.append(wall[empty] - wall[None])
         cost = statistics.median(ours)
         part = statistics.median(loading)
-        print(f"{duration_us} us: witness +{cost:.0f} us, empty library +{part:.0f} us")  # noqa: T201
+        print(f"{duration_us} us: witness +{cost:.0f} us, empty library +{part:.0f} us")
         assert cost < 0.03 * 50_000

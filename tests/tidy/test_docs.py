@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+
 from cairn.cli import cli
 from cairn.manual import page
 

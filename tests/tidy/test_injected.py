@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cairn import native
 from elftools.elf.elffile import ELFFile
+
+from cairn import native
 
 INJECTED = [native.witness]
 

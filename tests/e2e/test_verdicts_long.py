@@ -1,0 +1,62 @@
+"""Are the verdicts right on this machine, as it is? Equal things compared, and differences of known size planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+AS_ASKED = ("--max-blocks", 60, "--budget", "1h", "--memory", "none", "--json")
+
+
+@pytest.fixture(scope="module")
+def spin(compiled: Callable[..., Path]) -> Path:
+    return compiled("spin.c")
+
+
+def wall(result: Any) -> dict[str, Any]:
+    """The one contender's change in wall time."""
+    assert result.code == 0, result.err
+    (change,) = [row["changes"]["wall"] for row in result.json["comparison"]["rows"] if row["changes"]]
+    return dict(change)
+
+
+def test_system_against_itself_rarely_has_a_winner(cairn, spin: Path) -> None:
+    """3 of 60 are expected by chance; all of A before all of B gave 8 to 10."""
+    winners = 0
+    for repeat in range(60):
+        change = wall(
+            cairn("compare", "-a", "system", "-a", "again=system", "--seed", repeat, *AS_ASKED, "--", spin, 10)
+        )
+        winners += change["finding"] in ("less", "more")
+    print(f"{winners} winners in 60 comparisons of system with itself")
+    assert winners <= 6
+
+
+def test_a_planted_slow_down_of_2_percent_is_found_and_sized(cairn, spin: Path) -> None:
+    good = 0
+    for repeat in range(10):
+        slow = "slow=system:SPIN_EXTRA=20"
+        change = wall(
+            cairn(
+                "compare", "-a", "system", "-a", slow, "--seed", repeat, "--precision", "0.4%", *AS_ASKED, "--", spin, 150,
+                timeout=600,
+            )
+        )  # fmt: skip
+        print(f"{change['estimate']:+.3%} [{change['interval']['low']:+.3%}, {change['interval']['high']:+.3%}]")
+        good += change["interval"]["low"] > 0 and 0.015 <= change["estimate"] <= 0.025
+    assert good >= 8
+
+
+def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
+    equal = 0
+    for repeat in range(10):
+        pair = ("-a", "system", "-a", "again=system")
+        change = wall(cairn("compare", *pair, "--seed", repeat, *AS_ASKED, "--", spin, 150, timeout=600))
+        print(f"{change['finding']} {change['estimate']:+.3%} in {change['blocks']} blocks")
+        equal += change["finding"] == "equivalent"
+    assert equal >= 8

@@ -1,0 +1,28 @@
+/* spin.c - a program for measurements: a fixed amount of work in the processor, and a little allocation.
+ *
+ *     spin MILLIONS      turns of a loop that the compiler cannot shorten; 25 is about 50 ms
+ *
+ * With SPIN_EXTRA=PER_MILLE in the environment it turns so much more: a slow-down of known size.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+    long turns = (argc > 1 ? atol(argv[1]) : 25) * 1000000;
+    if (getenv("SPIN_EXTRA") != NULL)
+        turns += turns / 1000 * atol(getenv("SPIN_EXTRA"));
+    uint64_t state = 88172645463325252u;
+    uint64_t sum = 0;
+    for (long turn = 0; turn < turns; turn++) {
+        state ^= state << 13; /* xorshift64, Marsaglia 2003 */
+        state ^= state >> 7;
+        state ^= state << 17;
+        sum += state;
+        if (turn % 4096 == 0)
+            free(malloc(64 + (state & 1023)));
+    }
+    printf("%llu\n", (unsigned long long)sum);
+    return 0;
+}

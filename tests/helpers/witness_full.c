@@ -1,0 +1,12 @@
+/* Executes a program with no descriptor left. */
+#include <fcntl.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    char *args[] = {argv[1], NULL};
+    while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {
+    }
+    execv(argv[1], args);
+    return 9;
+}

@@ -1,0 +1,96 @@
+"""What our own parts cost a program of about 50 ms: the launcher, the witness, and both, in interleaved blocks.
+
+    .venv/bin/python tests/perf/cost.py [BLOCKS]
+
+Seen from outside: from before the start to after the end, the start of the launcher included. Exits 1 when both together
+cost more than 3 %.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cairn import native, stats, units
+
+HELPERS = Path(__file__).resolve().parents[1] / "helpers"
+LIMIT = 0.03
+
+
+def spawn(argv: list[str], environment: dict[str, str]) -> None:
+    """Starts a command as cheaply as can be, with its output thrown away, and waits for it."""
+    silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    pid = os.posix_spawn(argv[0], argv, environment, file_actions=silent)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise SystemExit(f"{argv[0]} failed")
+
+
+def ways(program: Path, scratch: Path) -> dict[str, Callable[[], None]]:
+    """The program alone, and with each of our parts."""
+    argv = [str(program), "25"]
+    plain = {"PATH": os.environ["PATH"]}
+    report = scratch / "witness.jsonl"
+    witnessed = {**plain, "LD_PRELOAD": str(native.witness()), "CAIRN_WITNESS": str(report)}
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.set_inheritable(sink, True)
+    launch = [str(native.launcher()), "--report-fd", str(sink)]
+    settings = [word for name in ("LD_PRELOAD", "CAIRN_WITNESS") for word in ("--setenv", f"{name}={witnessed[name]}")]
+
+    def empty_report() -> None:
+        report.write_bytes(b"")
+
+    def with_witness(argv: list[str], environment: dict[str, str]) -> Callable[[], None]:
+        def run() -> None:
+            empty_report()
+            spawn(argv, environment)
+
+        return run
+
+    return {
+        "alone": lambda: spawn(argv, plain),
+        "alone again": lambda: spawn(argv, plain),
+        "witness": with_witness(argv, witnessed),
+        "launcher": lambda: spawn([*launch, "--", *argv], plain),
+        "launcher + witness": with_witness([*launch, *settings, "--", *argv], plain),
+    }
+
+
+def main() -> int:
+    """Measures and prints; the exit code says whether the limit is kept."""
+    blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    with tempfile.TemporaryDirectory(prefix="cairn-") as name:
+        scratch = Path(name)
+        program = scratch / "spin"
+        subprocess.run(["gcc", "-O1", "-fno-builtin", str(HELPERS / "spin.c"), "-o", str(program)], check=True)
+        all_ways = ways(program, scratch)
+        seconds: dict[str, list[float]] = {way: [] for way in all_ways}
+        for block in range(-2, blocks):
+            for way in random.Random(f"cost/{block}").sample(list(all_ways), len(all_ways)):
+                began = time.perf_counter()
+                all_ways[way]()
+                if block >= 0:
+                    seconds[way].append(time.perf_counter() - began)
+    ratios = {
+        way: [math.log(x / b) for x, b in zip(values, seconds["alone"], strict=True)]
+        for way, values in seconds.items()
+        if way != "alone"
+    }
+    alone = sorted(seconds["alone"])[blocks // 2]
+    print(f"program alone: {units.time(alone * 1e9)} (median of {blocks} interleaved blocks)")
+    changes = stats.changes(ratios, stats.ALPHA, LIMIT)
+    for way, change in changes.items():
+        interval = change.interval
+        span = f"[{units.percent(interval.low)}, {units.percent(interval.high)}]" if interval else "too few blocks"
+        print(f"{way:<20} {units.percent(change.estimate):>8}  {span}  ({units.time(change.estimate * alone * 1e9)})")
+    return int(changes["launcher + witness"].estimate > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""What the reports say, from made-up comparisons; nothing is run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from cairn import compare, machine
+from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial
+from cairn.report import document, layout, markdown, rows, terminal, words
+
+EVIL = "evil\x1b[31m\u009b\u202e<script>|*"
+
+
+def a_sample(block: int, contender: str, wall_ms: float, **more: object) -> Sample:
+    sample = Sample(
+        trial=Trial(block, 0, contender),
+        started_at=1e9,
+        exit_code=0,
+        signal=None,
+        timed_out=False,
+        wall_ns=int(wall_ms * 1e6),
+        user_ns=int(wall_ms * 8e5),
+        system_ns=int(wall_ms * 1e5),
+        minor_faults=1000,
+        major_faults=0,
+        voluntary_switches=1,
+        involuntary_switches=2,
+        memory=Memory("cgroup v1", 100 << 20, 100 << 20, 0),
+        proof=Proof(2, 2, "/lib/libc.so.6"),
+    )
+    return replace(sample, **more)  # type: ignore[arg-type]
+
+
+def a_run(*contenders: Contender) -> Run:
+    everybody = contenders or (Contender("system", "system", "glibc 2.36"), Contender("fast", "custom", "libfast.so"))
+    return Run(
+        schema=SCHEMA,
+        id="20260101-000000-abcd",
+        created_at=1e9,
+        cairn="0",
+        settings=Settings(command=("prog", EVIL), folder="/"),
+        contenders=everybody,
+        baseline="system",
+        rule=StopRule(precision=None, max_blocks=12),
+        seed=1,
+        host=machine.host(),
+    )
+
+
+def samples(fast: float = 80.0, **more: object) -> list[Sample]:
+    result = []
+    for block in range(1, 13):
+        result.append(a_sample(block, "system", 100 + block % 3))
+        result.append(a_sample(block, "fast", fast + block % 4, **more))
+    return result
+
+
+def compared(run: Run, of: list[Sample]) -> object:
+    return compare.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks")
+
+
+def shown(run: Run, of: list[Sample], *, full: bool = False, color: bool = False) -> str:
+    return terminal.render(run, compared(run, of), full=full, color=color)  # type: ignore[arg-type]
+
+
+def test_the_best_is_marked_and_its_interval_printed() -> None:
+    text = shown(a_run(), samples())
+    assert "▸ fast" in text
+    assert "▼ −19" in text
+    assert "[−2" in text
+    assert "100 MiB" in text
+    assert "\x1b" not in text
+
+
+def test_without_colour_the_signs_say_the_same() -> None:
+    plain, colored = shown(a_run(), samples()), shown(a_run(), samples(), color=True)
+    assert "\x1b[32m" in colored
+    assert "▼" in plain
+
+
+def test_what_was_not_measured_is_said_so_and_never_zero() -> None:
+    unknown = Memory("not measured", None, None, None)
+    text = shown(a_run(), samples(memory=unknown))
+    assert "not measured" in text
+    assert " 0 B" not in text
+
+
+def test_lazily_freed_memory_is_a_column_only_where_there_is_some() -> None:
+    assert "lazily" not in shown(a_run(), samples())
+    lazy = Memory("cgroup v1", 300 << 20, 44 << 20, 256 << 20)
+    assert "lazily freed" in shown(a_run(), samples(memory=lazy))
+
+
+def test_full_adds_spread_range_and_runs_of_every_metric() -> None:
+    text = shown(a_run(), samples(), full=True)
+    for word in ("mean ± σ", "min … max", "runs", "switches", " 12"):
+        assert word in text
+
+
+def test_a_failed_contender_has_a_sentence_and_no_numbers() -> None:
+    of = [*samples(), a_sample(13, "fast", 1, failure="was killed by signal 11 (SIGSEGV)", exit_code=None, signal=11)]
+    text = shown(a_run(), of)
+    assert "✘ fast was killed by signal 11" in text
+    assert "▸ fast" not in text
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_hostile_names_are_inert_everywhere(full: bool) -> None:
+    run = a_run(Contender("system", "system", "glibc"), Contender(EVIL, "custom", EVIL))
+    run = replace(run, notes=(EVIL,))
+    of = [
+        replace(s, trial=replace(s.trial, contender=EVIL if s.trial.contender == "fast" else "system"))
+        for s in samples()
+    ]
+    of = [replace(s, proof=replace(s.proof, owner=EVIL), metrics={EVIL: 1.0}) for s in of]
+    result = compared(run, of)
+    page = markdown.render(run, result, full=full, command=EVIL)  # type: ignore[arg-type]
+    texts = [shown(run, of, full=full), page, document.render(run, result, of)]  # type: ignore[arg-type]
+    for text in texts:
+        for character in "\x1b\u009b\u202e":
+            assert character not in text
+    assert "<script>" not in page
+    tables = [line for line in page.splitlines() if line.startswith("| ")]
+    pipes = [len(re.findall(r"(?<!\\)\|", line)) for line in tables[:4]]
+    assert len(set(pipes)) == 1, "a name cannot end a cell"
+
+
+def test_csv_has_a_row_per_run_and_no_formula() -> None:
+    of = [replace(a_sample(1, "system", 1), failure="=cmd|'/bin/sh'!A1")]
+    (row,) = csv.DictReader(io.StringIO(rows.render(a_run(), of)))
+    assert row["failure"].startswith("'=")
+    assert (row["wall_ns"], row["counts"], row["peak_bytes"]) == ("1000000", "0", str(100 << 20))
+
+
+def test_an_empty_csv_field_was_not_measured() -> None:
+    of = [replace(a_sample(1, "system", 1), memory=Memory("not measured", None, None, None))]
+    (row,) = csv.DictReader(io.StringIO(rows.render(a_run(), of)))
+    assert row["peak_bytes"] == ""
+
+
+def test_json_is_one_document_with_its_schema() -> None:
+    run, of = a_run(), samples()
+    made = json.loads(document.render(run, compared(run, of), of))  # type: ignore[arg-type]
+    assert made["schema"] == SCHEMA
+    assert made["comparison"]["rows"][0]["contender"] == "fast"
+    assert len(made["samples"]) == 24
+
+
+def test_the_footer_names_the_method_and_the_proof() -> None:
+    line = layout.footer(compared(a_run(), samples()))  # type: ignore[arg-type]
+    for word in ("12 blocks", "Hodges–Lehmann", "Holm", "loaded in 2 of 2 processes", "anonymous + shared, cgroup v1"):
+        assert word in line
+
+
+def test_printable_keeps_what_people_write() -> None:
+    assert words.printable("Käse ▲ 日本 a b") == "Käse ▲ 日本 a b"
+    assert words.printable("a\nb\tc\x00") == "a\\nb\\tc\\x00"

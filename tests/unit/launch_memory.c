@@ -1,0 +1,329 @@
+#define _GNU_SOURCE 1
+
+#include "launch/memory.h"
+
+#include "base/clock.h"
+
+#include "launch_fake.h"
+#include "test.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define STAT_V2                                                                                              \
+    "anon 1000\nfile 5000\nkernel 77\nanon_thp 9\nshmem 300\nactive_file 2000\ninactive_file "               \
+    "3500\nactive_anon 1\n"
+#define STAT_V1                                                                                              \
+    "cache 1\nrss 2\nshmem 3\nactive_file 4\ninactive_file 5\nhierarchical_memory_limit 6\n"                 \
+    "total_cache 5000\ntotal_rss 1000\ntotal_rss_huge 9\ntotal_shmem 300\ntotal_active_file 2000\n"          \
+    "total_inactive_file 3500\n"
+
+static struct fake fake_v2(void)
+{
+    struct fake fake = fake_make();
+    fake_write(&fake, "memory.stat", STAT_V2);
+    fake_write(&fake, "memory.current", "7000\n");
+    fake_write(&fake, "memory.peak", "9000\n");
+    return fake;
+}
+
+static struct fake fake_v1(void)
+{
+    struct fake fake = fake_make();
+    fake_write(&fake, "memory.stat", STAT_V1);
+    fake_write(&fake, "memory.usage_in_bytes", "7000\n");
+    fake_write(&fake, "memory.max_usage_in_bytes", "9000\n");
+    return fake;
+}
+
+/* Anonymous and shared memory; lazily freed is what the lists of files hold beyond the page cache. */
+TEST(memory_of_a_v2_cgroup_is_read_without_page_cache)
+{
+    struct fake fake = fake_v2();
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    fake_write(&fake, "memory.peak", "9000\n"); /* the kernel would have begun anew */
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.anon_bytes == 1000);
+    CHECK(reading.shmem_bytes == 300);
+    CHECK(reading.lazy_bytes == 5500 - (5000 - 300));
+    CHECK(reading.charged == PEAK_CHARGED_INTERVAL);
+    CHECK(reading.charged_bytes == 7000);
+    CHECK(reading.charged_max_bytes == 9000);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+TEST(memory_of_a_v1_cgroup_includes_the_cgroups_below)
+{
+    struct fake fake = fake_v1();
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v1(&memory, fake.folder));
+    fake_write(&fake, "memory.max_usage_in_bytes", "9000\n");
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.anon_bytes == 1000);
+    CHECK(reading.shmem_bytes == 300);
+    CHECK(reading.lazy_bytes == 5500 - (5000 - 300));
+    CHECK(reading.charged == PEAK_CHARGED_INTERVAL);
+    CHECK(reading.charged_max_bytes == 9000);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+/* Every reading starts the next interval: it writes over the first byte of the fake file. */
+TEST(memory_reading_begins_a_new_interval)
+{
+    struct fake fake = fake_v1();
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v1(&memory, fake.folder));
+    fake_write(&fake, "memory.max_usage_in_bytes", "9000\n");
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(fake_holds(&fake, "memory.max_usage_in_bytes", "0000\n"));
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+/* Linux before 6.12 has a peak that cannot begin anew, and before 5.19 none at all. */
+TEST(memory_peak_that_cannot_be_written_is_for_the_lifetime)
+{
+    if (geteuid() == 0)
+        return; /* to root every ordinary file is writable; the kernel's are not */
+    struct fake fake = fake_v2();
+    fchmodat(fake.folder, "memory.peak", 0400, 0);
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.charged == PEAK_CHARGED_LIFETIME);
+    CHECK(reading.charged_max_bytes == 9000);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+TEST(memory_without_a_charged_peak_is_read_all_the_same)
+{
+    struct fake fake = fake_v2();
+    unlinkat(fake.folder, "memory.peak", 0);
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.anon_bytes == 1000);
+    CHECK(reading.charged == PEAK_CHARGED_UNKNOWN);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+TEST(memory_cannot_be_opened_where_a_file_is_missing)
+{
+    static const char *const needed[] = {"memory.stat", "memory.current"};
+    for (size_t i = 0; i < COUNT_OF(needed); i++) {
+        struct fake fake = fake_v2();
+        unlinkat(fake.folder, needed[i], 0);
+        struct memory memory;
+        errno = 0;
+        CHECK(!memory_open_v2(&memory, fake.folder));
+        CHECK(errno == ENOENT);
+        CHECK(memory.method == MEMORY_NOT_MEASURED);
+        fake_remove(&fake);
+    }
+}
+
+/* Each line of the statistics, left out or spoiled, spoils the reading; the next good one is read again. */
+TEST(memory_reading_fails_on_garbage_and_recovers)
+{
+    static const char *const wrong[] = {
+        "",
+        "\n\n\n",
+        "garbage",
+        "anon 1000\nfile 5000\nshmem 300\nactive_file 2000\n",
+        "anon x\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
+        "anon -1\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
+        "anon\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
+        "anon 99999999999999999999999\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
+        "anon_thp 1000\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
+        "  anon 1000\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
+    };
+    struct fake fake = fake_v2();
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        fake_write(&fake, "memory.stat", wrong[i]);
+        errno = 0;
+        CHECK(!memory_read(&memory, &reading));
+        CHECK(errno == EBADMSG);
+        fake_write(&fake, "memory.stat", STAT_V2);
+        CHECK(memory_read(&memory, &reading));
+    }
+    fake_write(&fake, "memory.peak", "no number");
+    CHECK(memory_read(&memory, &reading));
+    CHECK(reading.charged == PEAK_CHARGED_UNKNOWN);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+TEST(memory_statistics_that_do_not_fit_are_not_half_read)
+{
+    struct fake fake = fake_v2();
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    char long_text[20000];
+    memset(long_text, '\n', sizeof long_text - 1);
+    memcpy(long_text, STAT_V2, strlen(STAT_V2));
+    long_text[sizeof long_text - 1] = '\0';
+    fake_write(&fake, "memory.stat", long_text);
+    errno = 0;
+    CHECK(!memory_read(&memory, &reading));
+    CHECK(errno == EFBIG);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+/* More page cache than the lists of files hold: some of it is locked, or between lists. */
+TEST(memory_lazily_freed_is_never_below_zero)
+{
+    struct fake fake = fake_v2();
+    fake_write(&fake, "memory.stat", "anon 1000\nfile 5000\nshmem 0\nactive_file 1\ninactive_file 1\n");
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.lazy_bytes == 0);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+/* A child that fills memory and waits to be killed. */
+static pid_t start_holder(size_t bytes, bool lazy)
+{
+    int ready[2];
+    if (pipe(ready) != 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        madvise(area, bytes, MADV_NOHUGEPAGE);
+        for (size_t at = 0; at < bytes; at += 4096)
+            area[at] = 1;
+        if (lazy)
+            madvise(area, bytes, MADV_FREE);
+        ssize_t written = write(ready[1], "r", 1);
+        (void)written;
+        for (;;)
+            pause();
+    }
+    char byte;
+    if (read(ready[0], &byte, 1) != 1)
+        pid = -1;
+    close(ready[0]);
+    close(ready[1]);
+    return pid;
+}
+
+static void end_holder(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static bool near(uint64_t value, uint64_t expected, uint64_t error)
+{
+    return value + error >= expected && value <= expected + error;
+}
+
+/* What stands in cgroup.procs is looked at in the page tables, because a cgroup's statistics lag behind. */
+TEST(memory_of_a_small_cgroup_is_read_from_page_tables)
+{
+    const size_t bytes = 3 << 20;
+    pid_t pid = start_holder(bytes, true);
+    REQUIRE(pid > 0);
+    struct fake fake = fake_v2();
+    char members[32];
+    snprintf(members, sizeof members, "%d\n", (int)pid);
+    fake_write(&fake, "cgroup.procs", members);
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    memory_begin(&memory, clock_now_ns());
+    usleep(2000);
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(near(reading.anon_bytes, bytes, 1 << 20));
+    CHECK(near(reading.lazy_bytes, bytes, 64 << 10));
+    CHECK(memory.look.cpu_ns > 0);
+    memory_close(&memory);
+    end_holder(pid);
+    fake_remove(&fake);
+}
+
+TEST(memory_of_a_large_cgroup_is_not_looked_at)
+{
+    struct fake fake = fake_v2();
+    fake_write(&fake, "memory.stat",
+               "anon 900000000000\nfile 0\nshmem 0\nactive_file 0\ninactive_file 0\nunevictable 0\n");
+    char members[32];
+    snprintf(members, sizeof members, "%d\n", (int)getpid());
+    fake_write(&fake, "cgroup.procs", members);
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    memory_begin(&memory, clock_now_ns());
+    usleep(2000);
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.anon_bytes == UINT64_C(900000000000));
+    CHECK(memory.look.cpu_ns == 0);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+TEST(memory_process_by_process_adds_up_descendants)
+{
+    const size_t bytes = 8 << 20;
+    pid_t pids[] = {start_holder(bytes, false), start_holder(bytes, true)};
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_sampled(&memory, getpid()));
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(near(reading.anon_bytes, 2 * bytes, 4 << 20));
+    CHECK(reading.charged == PEAK_CHARGED_UNKNOWN);
+    end_holder(pids[0]);
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(near(reading.anon_bytes, bytes, 2 << 20));
+    end_holder(pids[1]);
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.anon_bytes == 0);
+    memory_close(&memory);
+}
+
+TEST(memory_lazily_freed_is_seen_process_by_process)
+{
+    const size_t bytes = 8 << 20;
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_sampled(&memory, getpid()));
+    pid_t pid = start_holder(bytes, true);
+    memory_begin(&memory, clock_now_ns());
+    usleep(2000);
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(near(reading.lazy_bytes, bytes, 64 << 10));
+    memory_close(&memory);
+    end_holder(pid);
+}
+
+TEST(memory_method_names_are_those_of_the_report)
+{
+    CHECK(strcmp(memory_method_name(MEMORY_CGROUP_V2), "cgroup v2") == 0);
+    CHECK(strcmp(memory_method_name(MEMORY_CGROUP_V1), "cgroup v1") == 0);
+    CHECK(strcmp(memory_method_name(MEMORY_SAMPLED), "sampled") == 0);
+    CHECK(strcmp(memory_method_name(MEMORY_NOT_MEASURED), "not measured") == 0);
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}

@@ -1,0 +1,207 @@
+#define _GNU_SOURCE 1
+
+#include "launch/pace.h"
+#include "launch/peak.h"
+
+#include "test.h"
+
+#define MIB UINT64_C(1048576)
+
+static struct peak_reading reading(uint64_t anon, uint64_t charged, uint64_t charged_max)
+{
+    return (struct peak_reading){
+        .anon_bytes = anon,
+        .charged_bytes = charged,
+        .charged_max_bytes = charged_max,
+        .charged = PEAK_CHARGED_INTERVAL,
+    };
+}
+
+static void add(struct peak *peak, struct peak_reading one)
+{
+    peak_add(peak, &one);
+    peak_check(peak);
+}
+
+TEST(peak_is_the_highest_of_anonymous_and_shared_memory)
+{
+    struct peak peak = peak_begin(0);
+    add(&peak, (struct peak_reading){.anon_bytes = 5, .shmem_bytes = 1});
+    add(&peak, (struct peak_reading){.anon_bytes = 7, .shmem_bytes = 3});
+    add(&peak, (struct peak_reading){.anon_bytes = 8});
+    CHECK(peak.peak_bytes == 10);
+    CHECK(peak.less_lazy_bytes == 10);
+    CHECK(peak.lazy_peak_bytes == 0);
+    CHECK(peak.count == 3);
+}
+
+/* The three peaks may be of three different moments. */
+TEST(peak_less_lazy_is_of_its_own_moment)
+{
+    struct peak peak = peak_begin(0);
+    add(&peak, (struct peak_reading){.anon_bytes = 100, .lazy_bytes = 60});
+    add(&peak, (struct peak_reading){.anon_bytes = 70, .lazy_bytes = 0});
+    add(&peak, (struct peak_reading){.anon_bytes = 90, .lazy_bytes = 80});
+    CHECK(peak.peak_bytes == 100);
+    CHECK(peak.less_lazy_bytes == 70);
+    CHECK(peak.lazy_peak_bytes == 80);
+}
+
+TEST(peak_sees_a_burst_between_two_readings)
+{
+    struct peak peak = peak_begin(MIB);
+    add(&peak, reading(10 * MIB, 15 * MIB, 15 * MIB));
+    add(&peak, reading(10 * MIB, 15 * MIB, 515 * MIB));
+    CHECK(peak.peak_bytes == 510 * MIB);
+    CHECK(peak.less_lazy_bytes == 510 * MIB);
+    CHECK(peak.charged_peak_bytes == 515 * MIB);
+}
+
+/* Reading a file of 1 GiB is no memory, however its page cache grows between the readings. */
+TEST(peak_does_not_count_page_cache)
+{
+    struct peak peak = peak_begin(MIB);
+    add(&peak, reading(10 * MIB, 15 * MIB, 15 * MIB));
+    add(&peak, reading(10 * MIB, 600 * MIB, 600 * MIB));
+    add(&peak, reading(10 * MIB, 1034 * MIB, 1034 * MIB));
+    add(&peak, reading(0, 1024 * MIB, 1034 * MIB));
+    CHECK(peak.peak_bytes == 10 * MIB);
+}
+
+/* What the kernel counts in batches may look like a burst; it is none. */
+TEST(peak_takes_no_notice_of_a_gap_below_the_slack)
+{
+    struct peak peak = peak_begin(MIB);
+    add(&peak, reading(2 * MIB, 3 * MIB, 3 * MIB));
+    add(&peak, reading(2 * MIB, 3 * MIB, 4 * MIB));
+    CHECK(peak.peak_bytes == 2 * MIB);
+}
+
+TEST(peak_counts_lazily_freed_memory_around_a_burst_as_such)
+{
+    struct peak peak = peak_begin(MIB);
+    struct peak_reading before = reading(100 * MIB, 100 * MIB, 100 * MIB);
+    before.lazy_bytes = 90 * MIB;
+    add(&peak, before);
+    add(&peak, reading(10 * MIB, 10 * MIB, 300 * MIB));
+    CHECK(peak.peak_bytes == 300 * MIB);
+    CHECK(peak.less_lazy_bytes == 210 * MIB);
+    CHECK(peak.lazy_peak_bytes == 90 * MIB);
+}
+
+TEST(peak_over_a_lifetime_is_closed_at_the_end)
+{
+    struct peak peak = peak_begin(MIB);
+    struct peak_reading one = reading(10 * MIB, 15 * MIB, 515 * MIB);
+    one.charged = PEAK_CHARGED_LIFETIME;
+    add(&peak, one);
+    one.charged_bytes =
+        110 * MIB; /* 100 MiB of page cache, which may have been there at the highest moment */
+    add(&peak, one);
+    CHECK(peak.peak_bytes == 10 * MIB);
+    peak_end(&peak);
+    CHECK(peak.peak_bytes == 415 * MIB);
+}
+
+TEST(peak_believes_another_source_that_says_at_least)
+{
+    struct peak peak = peak_begin(MIB);
+    add(&peak, (struct peak_reading){.anon_bytes = 10, .at_least_bytes = 500});
+    CHECK(peak.peak_bytes == 500);
+    CHECK(peak.less_lazy_bytes == 500);
+}
+
+/* The only reading was taken when all was over. */
+TEST(peak_of_a_program_that_was_never_seen_alive_is_not_known)
+{
+    struct peak peak = peak_begin(MIB);
+    CHECK(!peak_is_known(&peak));
+    add(&peak, reading(4096, 4096, MIB));
+    CHECK(!peak_is_known(&peak));
+    add(&peak, reading(4096, 4096, MIB));
+    CHECK(peak_is_known(&peak));
+
+    struct peak burst = peak_begin(MIB);
+    add(&burst, reading(4096, 4096, 500 * MIB));
+    CHECK(peak_is_known(&burst));
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* Programs whose memory goes up and down at random, and whose page cache only grows, read now and then: the
+ * peak is never above the truth, never below what was read, and without page cache it is the truth. */
+TEST(peak_is_between_what_was_read_and_the_truth)
+{
+    for (uint64_t seed = 1; seed <= 2000; seed++) {
+        uint64_t state = seed * UINT64_C(0x9E3779B97F4A7C15);
+        bool cached = seed % 2 == 0;
+        struct peak peak = peak_begin(0);
+        uint64_t truth = 0, read = 0, cache = 0, anon = 0, interval_max = 0;
+        for (int step = 0; step < 200; step++) {
+            anon = next_random(&state) % 1000;
+            if (cached)
+                cache += next_random(&state) % 10;
+            truth = anon > truth ? anon : truth;
+            interval_max = anon + cache > interval_max ? anon + cache : interval_max;
+            if (next_random(&state) % 8 == 0 || step == 199) {
+                add(&peak, reading(anon, anon + cache, interval_max));
+                read = anon > read ? anon : read;
+                interval_max = anon + cache;
+            }
+        }
+        if (peak.peak_bytes > truth || peak.peak_bytes < read || (!cached && peak.peak_bytes != truth))
+            fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
+        REQUIRE(peak.peak_bytes <= truth);
+        REQUIRE(peak.peak_bytes >= read);
+        REQUIRE(cached || peak.peak_bytes == truth);
+    }
+}
+
+static const struct pace millisecond_pace = {.min_ns = NS_PER_MS, .max_ns = 100 * NS_PER_MS, .divisor = 250};
+
+TEST(pace_doubles_at_the_beginning)
+{
+    struct pace pace = millisecond_pace;
+    pace_begin(&pace, 0);
+    for (uint64_t ms = 1; ms <= 8; ms *= 2) {
+        CHECK(pace.due_ns == ms * NS_PER_MS);
+        pace_spend(&pace, pace.due_ns, 50 * NS_PER_US);
+    }
+}
+
+/* Whatever a repetition costs, in the long run all of them stay within the budget, or within the longest
+ * spacing. */
+TEST(pace_stays_within_its_budget)
+{
+    for (uint64_t cost_us = 1; cost_us <= 400; cost_us++) {
+        struct pace pace = millisecond_pace;
+        uint64_t now_ns = 0;
+        pace_begin(&pace, now_ns);
+        while (now_ns < 100 * NS_PER_S) {
+            CHECK(pace.due_ns >= now_ns + pace.min_ns);
+            CHECK(pace.due_ns <= now_ns + pace.max_ns);
+            now_ns = pace.due_ns;
+            pace_spend(&pace, now_ns, cost_us * NS_PER_US);
+        }
+        CHECK(pace.cpu_ns <= now_ns / pace.divisor + PACE_EARLY_CPU_NS + cost_us * NS_PER_US);
+    }
+}
+
+TEST(pace_of_something_very_costly_is_bounded_by_the_longest_spacing)
+{
+    struct pace pace = millisecond_pace;
+    pace_begin(&pace, 0);
+    pace_spend(&pace, NS_PER_S, NS_PER_S);
+    CHECK(pace.due_ns == NS_PER_S + pace.max_ns);
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}

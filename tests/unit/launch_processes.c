@@ -1,0 +1,173 @@
+#define _GNU_SOURCE 1
+
+#include "launch/processes.h"
+
+#include "launch/file.h"
+
+#include "launch_fake.h"
+#include "test.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define STATUS                                                                                               \
+    "Name:\tRssAnon: 1 kB\nState:\tS\nVmHWM:\t    5000 kB\nVmRSS:\t 4000 kB\nRssAnon:\t 1000 kB\n"           \
+    "RssFile:\t  2500 kB\nRssShmem:\t  500 kB\n"
+
+TEST(process_memory_is_parsed_from_its_status)
+{
+    struct process_memory memory;
+    REQUIRE(processes_parse_memory(STATUS, &memory));
+    CHECK(memory.anon_bytes == 1000 * 1024);
+    CHECK(memory.file_bytes == 2500 * 1024);
+    CHECK(memory.shmem_bytes == 500 * 1024);
+    CHECK(memory.highest_bytes == 5000 * 1024);
+}
+
+/* A kernel thread and a zombie have no memory. */
+TEST(process_memory_is_not_made_up)
+{
+    struct process_memory memory;
+    CHECK(!processes_parse_memory("Name:\tkworker\nState:\tI\n", &memory));
+    CHECK(!processes_parse_memory("", &memory));
+    CHECK(!processes_parse_memory("VmHWM: 1 kB\nRssAnon: none\nRssFile: 1 kB\nRssShmem: 1 kB\n", &memory));
+    struct process_share share;
+    CHECK(!processes_parse_share("Pss: 12 kB\n", &share));
+    REQUIRE(processes_parse_share("Pss: 12 kB\nPss_Anon: 5 kB\nPss_Shmem: 3 kB\nLazyFree: 2 kB\n", &share));
+    CHECK(share.anon_bytes == 5120 && share.shmem_bytes == 3072 && share.lazy_bytes == 2048);
+}
+
+/* A tree of five: two children, of which the second has a child with two of its own. Each waits for the end
+ * of a pipe. */
+static void grow(int depth, int end)
+{
+    char byte;
+    if (depth > 0 && fork() == 0)
+        grow(depth - 1, end);
+    if (depth == 1 && fork() == 0)
+        grow(0, end);
+    ssize_t got = read(end, &byte, 1);
+    while (wait(NULL) > 0) {
+    }
+    _exit(got == 0 ? 0 : 1);
+}
+
+static size_t settle(pid_t ancestor, pid_t *pids, size_t capacity, size_t expected)
+{
+    size_t count = 0;
+    for (int tries = 0; tries < 1000 && count != expected; tries++) {
+        count = processes_descendants(ancestor, pids, capacity);
+        usleep(1000);
+    }
+    return count;
+}
+
+TEST(processes_of_a_whole_tree_are_found)
+{
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    for (int child = 0; child < 2; child++) {
+        if (fork() == 0) {
+            close(ends[1]);
+            grow(child == 0 ? 0 : 2, ends[0]);
+        }
+    }
+    pid_t pids[PROCESSES_MAX];
+    pid_t walked[PROCESSES_MAX];
+    CHECK(settle(getpid(), pids, PROCESSES_MAX, 5) == 5);
+    CHECK(processes_descendants_by_walk(getpid(), walked, PROCESSES_MAX) == 5);
+    for (size_t i = 0; i < 5; i++) {
+        bool found = false;
+        for (size_t j = 0; j < 5; j++)
+            found = found || pids[i] == walked[j];
+        CHECK(found);
+        CHECK(processes_is_alive(pids[i]));
+        struct process_memory memory;
+        CHECK(processes_read_memory(pids[i], &memory));
+    }
+    CHECK(processes_children(getpid(), pids, PROCESSES_MAX) == 2);
+    CHECK(processes_descendants(getpid(), pids, 3) == 3);
+    close(ends[1]);
+    close(ends[0]);
+    while (wait(NULL) > 0) {
+    }
+    CHECK(processes_descendants(getpid(), pids, PROCESSES_MAX) == 0);
+}
+
+TEST(processes_that_have_ended_are_not_alive)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    siginfo_t info;
+    REQUIRE(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
+    struct process_memory memory;
+    CHECK(!processes_is_alive(pid)); /* a zombie */
+    CHECK(!processes_read_memory(pid, &memory));
+    waitpid(pid, NULL, 0);
+    CHECK(!processes_is_alive(pid));
+}
+
+/* The name stands in brackets before the state, and may hold brackets itself. */
+TEST(process_of_an_odd_name_is_read)
+{
+    char before[16];
+    prctl(PR_GET_NAME, before);
+    prctl(PR_SET_NAME, ") Z 1 (x");
+    CHECK(processes_is_alive(getpid()));
+    prctl(PR_SET_NAME, before);
+}
+
+TEST(processes_newest_changes_with_a_new_one)
+{
+    pid_t before = processes_newest();
+    CHECK(before > 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    CHECK(processes_newest() != before);
+    waitpid(pid, NULL, 0);
+}
+
+TEST(file_fields_are_found_by_whole_names)
+{
+    uint64_t number = 0;
+    CHECK(file_field("anon_thp 1\nanon 2\n", "anon ", &number) && number == 2);
+    CHECK(file_field("a:\t 3 kB", "a:", &number) && number == 3);
+    CHECK(!file_field("b anon 1\n", "anon ", &number));
+    CHECK(!file_field("anon \n", "anon ", &number));
+    CHECK(file_has_word("cpu memory\n", "memory"));
+    CHECK(file_has_word("rw,memory", "memory"));
+    CHECK(!file_has_word("memory_hugetlb memory2", "memory"));
+    CHECK(!file_has_word("", "memory"));
+}
+
+TEST(file_lines_come_whole_whatever_their_length)
+{
+    struct fake fake = fake_make();
+    static char text[20000];
+    memset(text, 'a', sizeof text - 1);
+    text[4] = '\n';
+    text[9] = '\n';
+    text[10] = '\n';
+    text[15000] = '\n';
+    fake_write(&fake, "lines", text);
+    struct file_lines lines;
+    REQUIRE(file_lines_open(&lines, fake.folder, "lines"));
+    static const size_t lengths[] = {4, 4, 0, sizeof lines.buffer - 1, sizeof lines.buffer - 1};
+    for (size_t i = 0; i < COUNT_OF(lengths); i++) {
+        char *line = file_lines_next(&lines);
+        REQUIRE(line != NULL);
+        CHECK(strlen(line) == lengths[i]);
+    }
+    CHECK(file_lines_next(&lines) == NULL);
+    file_lines_close(&lines);
+    fake_remove(&fake);
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
