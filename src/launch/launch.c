@@ -106,10 +106,10 @@ static void signal_group(const struct launch *launch, int signal)
         kill(launch->child.pid, signal);
 }
 
-static void kill_group(struct launch *launch)
+/* PROG itself; whatever remains of its tree is counted, and ended, when it is gone. */
+static void kill_main(struct launch *launch)
 {
-    signal_group(launch, SIGKILL);
-    cgroup_kill(&launch->cgroup);
+    kill(launch->child.pid, SIGKILL);
     if (launch->despair_ns == NEVER_NS)
         launch->despair_ns = clock_now_ns() + END_PATIENCE_NS;
 }
@@ -188,7 +188,7 @@ static void handle_signal(struct launch *launch, int signal)
     case SIGTERM:
         launch->interruptions++;
         if (launch->interruptions > 1) {
-            kill_group(launch);
+            kill_main(launch);
             return;
         }
         /* fall through */
@@ -221,7 +221,7 @@ static void handle_deadlines(struct launch *launch)
     }
     if (now_ns >= launch->kill_ns) {
         launch->kill_ns = NEVER_NS;
-        kill_group(launch);
+        kill_main(launch);
     }
 }
 
@@ -242,7 +242,7 @@ static bool watch(struct launch *launch)
         }
         if (report_events != 0) {
             launch->reader_gone = true;
-            kill_group(launch);
+            kill_main(launch);
         }
         for (int signal; (signal = signals_next(&launch->signals)) != 0;)
             handle_signal(launch, signal);
@@ -326,7 +326,7 @@ static bool clean_up(struct launch *launch)
 
 static int fail(struct launch *launch)
 {
-    kill_group(launch);
+    kill_main(launch);
     clean_up(launch);
     return COMPLAINT_EXIT;
 }

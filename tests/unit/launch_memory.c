@@ -8,7 +8,9 @@
 #include "test.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #define STAT_V2                                                                                              \
@@ -207,6 +209,7 @@ static pid_t start_holder(size_t bytes, bool lazy)
         return -1;
     pid_t pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when a test is left early */
         char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         madvise(area, bytes, MADV_NOHUGEPAGE);
         for (size_t at = 0; at < bytes; at += 4096)
@@ -226,11 +229,21 @@ static pid_t start_holder(size_t bytes, bool lazy)
     return pid;
 }
 
+/* What a holder has of this program itself: little, but not under a sanitizer. */
+static uint64_t own_bytes(void)
+{
+    struct process_memory own;
+    return processes_read_memory(getpid(), &own) ? own.anon_bytes + (1 << 20) : 0;
+}
+
 static void end_holder(pid_t pid)
 {
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
 }
+
+/* The kernel marks lazily freed pages in batches of 31 per CPU, so that a few are not yet marked. */
+#define LAZY_BATCH_BYTES (256 << 10)
 
 static bool near(uint64_t value, uint64_t expected, uint64_t error)
 {
@@ -253,8 +266,9 @@ TEST(memory_of_a_small_cgroup_is_read_from_page_tables)
     memory_begin(&memory, clock_now_ns());
     usleep(2000);
     REQUIRE(memory_read(&memory, &reading));
-    CHECK(near(reading.anon_bytes, bytes, 1 << 20));
-    CHECK(near(reading.lazy_bytes, bytes, 64 << 10));
+    CHECK(reading.anon_bytes >= bytes);
+    CHECK(reading.anon_bytes <= bytes + own_bytes());
+    CHECK(near(reading.lazy_bytes, bytes, LAZY_BATCH_BYTES));
     CHECK(memory.look.cpu_ns > 0);
     memory_close(&memory);
     end_holder(pid);
@@ -289,11 +303,13 @@ TEST(memory_process_by_process_adds_up_descendants)
     struct peak_reading reading;
     REQUIRE(memory_open_sampled(&memory, getpid()));
     REQUIRE(memory_read(&memory, &reading));
-    CHECK(near(reading.anon_bytes, 2 * bytes, 4 << 20));
+    CHECK(reading.anon_bytes >= 2 * bytes);
+    CHECK(reading.anon_bytes <= 2 * bytes + 2 * own_bytes());
     CHECK(reading.charged == PEAK_CHARGED_UNKNOWN);
     end_holder(pids[0]);
     REQUIRE(memory_read(&memory, &reading));
-    CHECK(near(reading.anon_bytes, bytes, 2 << 20));
+    CHECK(reading.anon_bytes >= bytes);
+    CHECK(reading.anon_bytes <= bytes + own_bytes());
     end_holder(pids[1]);
     REQUIRE(memory_read(&memory, &reading));
     CHECK(reading.anon_bytes == 0);
@@ -310,7 +326,7 @@ TEST(memory_lazily_freed_is_seen_process_by_process)
     memory_begin(&memory, clock_now_ns());
     usleep(2000);
     REQUIRE(memory_read(&memory, &reading));
-    CHECK(near(reading.lazy_bytes, bytes, 64 << 10));
+    CHECK(near(reading.lazy_bytes, bytes, LAZY_BATCH_BYTES));
     memory_close(&memory);
     end_holder(pid);
 }

@@ -39,19 +39,32 @@ TEST(process_memory_is_not_made_up)
     CHECK(share.anon_bytes == 5120 && share.shmem_bytes == 3072 && share.lazy_bytes == 2048);
 }
 
-/* A tree of five: two children, of which the second has a child with two of its own. Each waits for the end
- * of a pipe. */
-static void grow(int depth, int end)
+/* Until the other end of the pipe is closed, then for children. */
+static void wait_for_end(const int *ends)
 {
     char byte;
-    if (depth > 0 && fork() == 0)
-        grow(depth - 1, end);
-    if (depth == 1 && fork() == 0)
-        grow(0, end);
-    ssize_t got = read(end, &byte, 1);
+    close(ends[1]);
+    ssize_t got = read(ends[0], &byte, 1);
     while (wait(NULL) > 0) {
     }
     _exit(got == 0 ? 0 : 1);
+}
+
+/* Two children, of which the second has one with two of its own: five. */
+static void start_tree(const int *ends)
+{
+    if (fork() == 0)
+        wait_for_end(ends);
+    if (fork() == 0) {
+        if (fork() == 0) {
+            for (int i = 0; i < 2; i++) {
+                if (fork() == 0)
+                    wait_for_end(ends);
+            }
+            wait_for_end(ends);
+        }
+        wait_for_end(ends);
+    }
 }
 
 static size_t settle(pid_t ancestor, pid_t *pids, size_t capacity, size_t expected)
@@ -68,12 +81,7 @@ TEST(processes_of_a_whole_tree_are_found)
 {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
-    for (int child = 0; child < 2; child++) {
-        if (fork() == 0) {
-            close(ends[1]);
-            grow(child == 0 ? 0 : 2, ends[0]);
-        }
-    }
+    start_tree(ends);
     pid_t pids[PROCESSES_MAX];
     pid_t walked[PROCESSES_MAX];
     CHECK(settle(getpid(), pids, PROCESSES_MAX, 5) == 5);
