@@ -452,7 +452,7 @@ def test_a_program_that_waits_for_its_children_leaves_none_behind(launch: Launch
 
 
 def test_a_deep_tree_is_ended_level_by_level(launch: Launch) -> None:
-    script = 'if [ "$1" -gt 0 ]; then sh -c "$0" "$0" $(($1 - 1)) & echo $!; fi; exec sleep 1000'
+    script = 'trap "" TERM; if [ "$1" -gt 0 ]; then sh -c "$0" "$0" $(($1 - 1)) & echo $!; fi; exec sleep 1000'
     outcome = launch("--timeout", "1", "--grace", "0", "--", "sh", "-c", script, script, "20")
     pids = [int(line) for line in outcome.out.split()]
     assert len(pids) == 20
@@ -978,7 +978,7 @@ def read_report(terminal: Terminal) -> dict[str, Any]:
 
 def test_the_terminal_is_the_programs(terminal: Callable[..., Terminal]) -> None:
     job = terminal(
-        "--", "sh", "-c", "read line; echo heard $line; test -t 0 && echo tty; : < /dev/tty && echo controlling"
+        "--", "sh", "-c", "read line; echo heard $line; true < /dev/tty && echo controlling"
     )
     job.type(b"hello\n")
     assert job.see("heard hello")
@@ -1057,7 +1057,7 @@ def test_without_terminal_the_program_cannot_reach_it(launch: Launch) -> None:
     pid, master = pty.fork()
     if pid == 0:
         fcntl.fcntl(writer, fcntl.F_SETFD, 0)
-        script = ": < /dev/tty && exit 1; set -- $(cat /proc/$$/stat); test $6 = $$ || exit 2"
+        script = "true < /dev/tty && exit 1; set -- $(cat /proc/$$/stat); test $6 = $$ || exit 2"
         command = [str(launch.path), "--report-fd", str(writer), "--", "sh", "-c", script]
         os.execv(command[0], command)
     os.close(writer)
