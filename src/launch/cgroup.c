@@ -167,6 +167,24 @@ static bool move_process(int folder, pid_t pid)
     return file_write_at(folder, "cgroup.procs", number);
 }
 
+/* v2: moves the process. v1: says how it can move itself. */
+static bool admit(struct cgroup *cgroup, const char *parent_path, pid_t pid)
+{
+    if (cgroup->version == 2)
+        return move_process(cgroup->folder, pid);
+    struct text path = text_over(cgroup->join, sizeof cgroup->join);
+    text_add(&path, parent_path);
+    text_add(&path, "/");
+    text_add(&path, cgroup->name);
+    text_add(&path, "/tasks");
+    return !path.truncated && faccessat(AT_FDCWD, cgroup->join, W_OK, AT_EACCESS) == 0;
+}
+
+bool cgroup_join(const char *join)
+{
+    return join[0] == '\0' || file_write_at(AT_FDCWD, join, "0");
+}
+
 static bool has_memory(int folder, unsigned version)
 {
     const char *usage = version == 2 ? "memory.current" : "memory.usage_in_bytes";
@@ -202,11 +220,11 @@ static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *
     }
     made = true;
     cgroup->folder = openat(cgroup->parent, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (cgroup->folder < 0 || !move_process(cgroup->folder, pid)) {
+    if (cgroup->folder < 0 || !admit(cgroup, parent_path, pid)) {
         because(cgroup, "cannot move a process below ", parent_path, errno);
         goto failed;
     }
-    moved = true;
+    moved = cgroup->version == 2;
     /* Enabled last, so that as little as possible has to be taken back: with the process gone from the parent
      * the kernel's rule, no processes beside cgroups that count, fails only for those who were there before.
      */

@@ -3,12 +3,15 @@
  *
  * After cgroup_make() was true, until cgroup_remove():
  *
- *     the process is in the new cgroup, whose memory controller can be read through `folder`
+ *     the process is in the new cgroup, or will be when it calls cgroup_join(); `folder` has its counters
  *     nothing else on the machine changed, but that v2's subtree_control may now say "+memory" in the parent
  * folder
  *
  * After it was false nothing changed at all: the process is where it was, and `reason` says why in a few
  * words.
+ *
+ * Moving another process costs 10 to 20 ms: the kernel waits until no CPU can still be in the middle of a
+ * fork. A thread that moves itself does not wait, but only v1 has a file for that (`tasks`).
  *
  * A cgroup made here never lies outside one that another cairn-launch measures: what runs inside belongs to
  * it.
@@ -20,17 +23,23 @@
 
 #include <sys/types.h>
 
+enum { CGROUP_JOIN_BYTES = 2200 };
+
 struct cgroup {
     unsigned version; /* 2 or 1; 0: there is none */
     int parent;       /* folder in which it was made */
     int folder;
     char name[64];
-    char reason[192]; /* while there is none */
+    char reason[192];             /* while there is none */
+    char join[CGROUP_JOIN_BYTES]; /* v1: for cgroup_join(); empty when the process has been moved */
 };
 
 /* The kernel's own files are "/proc/self/mountinfo" and "/proc/self/cgroup"; tests give others. Version 2 is
  * tried first, then 1. Here and below: only cgroups that have a memory controller are of use. */
 bool cgroup_make(struct cgroup *cgroup, pid_t pid, const char *mountinfo, const char *membership);
+
+/* Called by a process without threads to move itself; `join` is that of the struct, or empty. */
+bool cgroup_join(const char *join);
 
 /* Kills all that is in it, also in cgroups below. False where the kernel cannot (v1, and v2 before
  * Linux 5.14). */

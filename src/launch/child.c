@@ -19,6 +19,8 @@
 const char *child_step_complaint(enum child_step step)
 {
     switch (step) {
+    case CHILD_CGROUP:
+        return "the command cannot move itself to its cgroup";
     case CHILD_FILES:
         return "cannot open";
     case CHILD_FOLDER:
@@ -105,6 +107,8 @@ _Noreturn static void become_program(struct child_state *state, const struct opt
     if (got != 1)
         _exit(EXIT_NOT_RUN);
 
+    if (!cgroup_join(state->join))
+        give_up(state, CHILD_CGROUP, NULL, errno);
     redirect_all(state, options);
     if (options->folder != NULL && chdir(options->folder) != 0)
         give_up(state, CHILD_FOLDER, options->folder, errno);

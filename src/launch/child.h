@@ -13,6 +13,7 @@
 #define CAIRN_LAUNCH_CHILD_H
 
 #include "base/base.h"
+#include "launch/cgroup.h"
 #include "launch/options.h"
 #include "launch/signals.h"
 
@@ -21,6 +22,7 @@
 
 enum child_step {
     CHILD_OK,
+    CHILD_CGROUP,
     CHILD_FILES, /* `object` tells which */
     CHILD_FOLDER,
     CHILD_CPUS,
@@ -28,13 +30,14 @@ enum child_step {
     CHILD_EXEC,
 };
 
-/* Written by the child; `started_ns` may be read at any time, the rest once it has ended. */
+/* Written by the child, but for `join`; `started_ns` may be read at any time, the rest once it has ended. */
 struct child_state {
     enum child_step failed;
     int error;          /* errno of that step */
     const char *object; /* points into argv, at the same place in both processes */
     _Atomic uint64_t started_ns;
-    struct rusage before; /* what the child had used by then */
+    struct rusage before;         /* what the child had used by then */
+    char join[CGROUP_JOIN_BYTES]; /* written before child_release() */
 };
 
 struct child {

@@ -70,8 +70,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The report's descriptor, and three that are open: what PROG opens first must not become its standard
- * output. */
+/* Three descriptors that are open, for what PROG opens first must not become its output; and the report's. */
 static bool prepare_descriptors(struct options *options)
 {
     int flags = fcntl(options->report_fd, F_GETFL);
@@ -117,10 +116,10 @@ static void kill_main(struct launch *launch)
 /* Waits for a signal; false when `deadline_ns` passed. */
 static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short *report_events)
 {
+    int report_fd = report_events == NULL ? -1 : launch->options.report_fd;
     struct pollfd fds[] = {
         {.fd = launch->signals.fd, .events = POLLIN},
-        {.fd =
-             report_events == NULL ? -1 : launch->options.report_fd}, /* asked for nothing: tells of errors */
+        {.fd = report_fd}, /* asked for nothing, it tells of errors */
     };
     uint64_t now_ns = clock_now_ns();
     uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
@@ -152,8 +151,7 @@ static void resume(struct launch *launch)
     signal_group(launch, SIGCONT);
 }
 
-/* With job control: when PROG was stopped from the terminal our whole job stops, as if there were no
- * launcher. */
+/* Job control: when the terminal stopped PROG our whole job stops, as if there were no launcher. */
 static void follow_stop(struct launch *launch)
 {
     siginfo_t info = {0};
@@ -300,8 +298,10 @@ static bool confine(struct launch *launch)
     struct cgroup *cgroup = &launch->cgroup;
     if (cgroup_make(cgroup, launch->child.pid, "/proc/self/mountinfo", "/proc/self/cgroup")) {
         if (cgroup->version == 2 ? memory_open_v2(memory, cgroup->folder)
-                                 : memory_open_v1(memory, cgroup->folder))
+                                 : memory_open_v1(memory, cgroup->folder)) {
+            memcpy(launch->child.state->join, cgroup->join, sizeof cgroup->join);
             return true;
+        }
         strcpy(cgroup->reason, "the cgroup's statistics cannot be read");
     }
     if (wanted == OPTIONS_MEMORY_CGROUP) {

@@ -56,8 +56,7 @@ void memory_begin(struct memory *memory, uint64_t now_ns)
 
 /* Cgroups. */
 
-/* The same facts under the names of both versions. v1's "total_" includes cgroups below, as v2's numbers all
- * do. */
+/* The same facts in both versions. v1's "total_" includes the cgroups below, as all of v2's numbers do. */
 struct stat_names {
     const char *anon;
     const char *shmem;
@@ -111,7 +110,7 @@ static bool look_at_members(int members, struct process_share *sum)
 
 static void correct_small(struct memory *memory, struct peak_reading *reading)
 {
-    bool small = reading->anon_bytes + reading->shmem_bytes <= memory->exact_bytes;
+    bool small = reading->anon_bytes + reading->shmem_bytes <= EXACT_SLACKS * memory->slack_bytes;
     if (!small || memory->members < 0 || !look_is_due(memory))
         return;
     uint64_t begin_ns = clock_thread_cpu_ns();
@@ -134,6 +133,25 @@ static void begin_interval(const struct memory *memory)
         file_write(memory->charged_max, "0");
 }
 
+/* What is charged and what is resident, of one moment: their difference is page cache and kernel memory, and
+ * would be far off if we had lost the CPU between the two while PROG takes memory at full speed. Then once
+ * more. */
+static bool read_together(const struct memory *memory, struct peak_reading *reading)
+{
+    const struct stat_names *names = memory->method == MEMORY_CGROUP_V2 ? &names_v2 : &names_v1;
+    for (int tries = 0; tries < 3; tries++) {
+        uint64_t before, after;
+        if (!file_read_number(memory->charged, &before) || !read_stat(memory->stat, names, reading) ||
+            !file_read_number(memory->charged, &after))
+            return false;
+        uint64_t change = after > before ? after - before : before - after;
+        reading->charged_bytes = after < before ? after : before;
+        if (change <= memory->slack_bytes)
+            break;
+    }
+    return true;
+}
+
 static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
 {
     *reading = (struct peak_reading){.charged = PEAK_CHARGED_UNKNOWN};
@@ -143,9 +161,9 @@ static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
         memory->charged_max >= 0 && file_read_number(memory->charged_max, &reading->charged_max_bytes);
     if (has_max)
         begin_interval(memory);
-    if (!read_stat(memory->stat, memory->method == MEMORY_CGROUP_V2 ? &names_v2 : &names_v1, reading))
+    if (!read_together(memory, reading))
         return false;
-    if (has_max && file_read_number(memory->charged, &reading->charged_bytes))
+    if (has_max)
         reading->charged = memory->resettable ? PEAK_CHARGED_INTERVAL : PEAK_CHARGED_LIFETIME;
     correct_small(memory, reading);
     return true;
@@ -160,7 +178,7 @@ static bool open_cgroup(struct memory *memory, int folder, enum memory_method me
         .charged = openat(folder, charged, O_RDONLY | O_CLOEXEC),
         .charged_max = openat(folder, charged_max, O_RDWR | O_CLOEXEC),
         .members = openat(folder, "cgroup.procs", O_RDONLY | O_CLOEXEC),
-        .exact_bytes = EXACT_SLACKS * memory_slack_bytes(),
+        .slack_bytes = memory_slack_bytes(),
         .look = {.due_ns = UINT64_MAX}, /* until memory_begin() */
     };
     memory->resettable = memory->charged_max >= 0 && file_write(memory->charged_max, "0");

@@ -60,7 +60,7 @@ struct memory {
     int charged_max;      /* the highest; -1 where the kernel has none */
     int members;          /* cgroup.procs; -1 when it cannot be read */
     bool resettable;      /* charged_max begins anew at every reading */
-    uint64_t exact_bytes; /* page tables are looked at for a tree up to this size */
+    uint64_t slack_bytes; /* see memory_slack_bytes() */
 
     /* process by process */
     pid_t ancestor;
@@ -72,8 +72,7 @@ struct memory {
     pid_t pids[PROCESSES_MAX];
 };
 
-/* How far the kernel's charge may be ahead of its statistics on this machine: two batches of 64 pages per
- * CPU. */
+/* How far the kernel's charge may be ahead of its statistics: two batches of 64 pages per CPU. */
 uint64_t memory_slack_bytes(void);
 
 /* `folder` is the cgroup's; false, with errno, when it cannot be read. The interval of charged_max begins. */

@@ -26,8 +26,7 @@ void sampler_begin(struct sampler *sampler);
 /* When to read next, on clock_now_ns(); never without a method. */
 uint64_t sampler_due_ns(const struct sampler *sampler);
 
-/* Reads now. The last time is right after the program has ended: it tells what happened since the time
- * before. */
+/* Reads now; for the last time right after the program's end, which tells what happened until then. */
 void sampler_take(struct sampler *sampler);
 void sampler_end(struct sampler *sampler);
 

@@ -29,9 +29,8 @@ void signals_restore(const struct signals *signals);
 /* The next one that arrived, or 0 when there is none now. */
 int signals_next(const struct signals *signals);
 
-/* Stops us with `signal`, as the terminal would, or our whole process group; returns once continued. The
- * kernel stops no group that nobody could continue (an orphaned one): then this is false, and returns at
- * once. */
+/* Stops us with `signal`, as the terminal would, or our whole process group; returns once continued. A
+ * group that nobody could continue (an orphaned one) the kernel does not stop: false, at once. */
 bool signals_stop_us(int signal, bool whole_group);
 
 #endif

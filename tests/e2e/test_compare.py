@@ -244,13 +244,13 @@ def test_results_are_private_and_hold_the_raw_proof(cairn, churn: Path) -> None:
 
 def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_path: Path) -> None:
     """ru_maxrss is inherited over fork: without a small launcher a 300 MB parent makes `true` read 321 MB."""
-    plain = cairn("compare", "-r", 3, "-a", "system", "--json", "--", churn, 200).json
+    plain = cairn("compare", "-r", 3, "-a", "system", "--json", "--", churn, 200000).json
     script = tmp_path / "big.py"
     script.write_text(
         "import subprocess, sys\nballast = bytearray(300 << 20)\n"
         "ballast[::4096] = b'x' * len(ballast[::4096])\nsys.exit(subprocess.run(sys.argv[1:]).returncode)\n"
     )
-    command = [*cairn.argv, "compare", "-r", "3", "-a", "system", "--json", "--", str(churn), "200"]
+    command = [*cairn.argv, "compare", "-r", "3", "-a", "system", "--json", "--", str(churn), "200000"]
     done = subprocess.run(
         [sys.executable, str(script), *command], env=cairn.env, cwd=cairn.home, capture_output=True, check=True
     )

@@ -98,7 +98,7 @@ int main(int argc, char **argv)
         nap(ms);
     } else if (strcmp(shape, "lazy") == 0) {
         char *area = fill(bytes);
-        nap(ms);
+        nap(300);
         madvise(area, bytes, MADV_FREE);
         nap(ms);
     } else if (strcmp(shape, "burst") == 0) {
@@ -326,6 +326,8 @@ def test_a_signal_is_reported(launch: Launch, number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("dumps", [False, True])
 def test_a_core_dump_is_reported(launch: Launch, tmp_path: Path, dumps: bool) -> None:
+    if is_sanitized(launch.path):
+        pytest.skip("a sanitizer forbids core dumps, also to the program")
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     if dumps and (pattern.startswith(("|", "/")) or not pattern or hard == 0):
@@ -414,7 +416,7 @@ def test_a_timeout_ends_a_tree_that_ignores_it(launch: Launch, stubborn: str, me
     assert outcome.told["timed_out"] is True
     assert outcome.told["signal"] == signal.SIGKILL
     assert outcome.told["left_behind"] == 2
-    assert 0.5e9 <= outcome.told["wall_ns"] < 3e9
+    assert 0.4e9 <= outcome.told["wall_ns"] < 3e9
     pids = [int(line) for line in outcome.out.split()]
     assert len(pids) == 3
     assert not any(is_alive(pid) for pid in pids)
@@ -566,7 +568,7 @@ def test_a_stopped_launcher_stops_its_program(launch: Launch) -> None:
     process.send_signal(signal.SIGTSTP)
     # A group that nobody could continue is not stopped by SIGTSTP: then the program goes on at once.
     if wait_until(lambda: state(process.pid) == "T", 2):
-        assert state(pid) == "T"
+        assert wait_until(lambda: state(pid) == "T")
         process.send_signal(signal.SIGCONT)
     assert wait_until(lambda: state(pid) in "RS")
     process.send_signal(signal.SIGTERM)
@@ -748,7 +750,7 @@ def test_a_small_program_is_read_exactly(launch: Launch, hold: str, method: str,
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
 def test_a_file_that_is_read_is_not_memory(launch: Launch, hold: str, method: str, tmp_path: Path) -> None:
-    """A program that reads 1 GiB and allocates 10 MiB: its page cache is charged to the cgroup, and is no memory of it."""
+    """A program that reads 1 GiB and allocates 10 MiB: its page cache is charged to the cgroup, and is not its memory."""
     file = tmp_path / "sparse"
     with open(file, "wb") as sparse:
         sparse.truncate(1024 * MIB)
@@ -760,7 +762,9 @@ def test_a_file_that_is_read_is_not_memory(launch: Launch, hold: str, method: st
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
 def test_lazily_freed_memory_shows_apart(launch: Launch, hold: str, method: str) -> None:
-    memory = launch("--memory", method, "--", hold, "lazy", "256", "1000").memory
+    # Process by process, a look at so much memory takes milliseconds, so that there is one every second or two.
+    after_ms = "300" if method == "cgroup" else "4000"
+    memory = launch("--memory", method, "--", hold, "lazy", "256", after_ms).memory
     assert memory["peak_bytes"] == pytest.approx(256 * MIB, rel=0.02)
     assert memory["peak_less_lazy_bytes"] == pytest.approx(256 * MIB, rel=0.02)
     assert memory["lazy_peak_bytes"] == pytest.approx(256 * MIB, rel=0.02)
@@ -775,8 +779,10 @@ def test_nothing_is_lazily_freed_without_madvise(launch: Launch, hold: str, meth
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
 def test_a_short_burst_is_seen(launch: Launch, hold: str, method: str) -> None:
+    # Process by process it is seen while the process lives on, from the highest size that this ever had.
+    after_ms = "50" if method == "cgroup" else "400"
     for _ in range(3):
-        memory = launch("--memory", method, "--", hold, "burst", "200", "50").memory
+        memory = launch("--memory", method, "--", hold, "burst", "200", after_ms).memory
         assert memory["peak_bytes"] == pytest.approx(200 * MIB, rel=0.05)
 
 
@@ -830,6 +836,8 @@ def test_the_cgroup_is_there_while_the_program_runs(launch: Launch, cgroup: None
 
 
 def test_one_launcher_inside_another(launch: Launch, hold: str, cgroup: None) -> None:
+    if is_sanitized(launch.path):
+        pytest.skip("a sanitizer is part of the inner launcher")
     inner = (str(launch.path), "--report-fd", "1", "--", hold, "plain", "50", "200")
     outcome = launch("--memory", "cgroup", "--", *inner)
     assert json.loads(outcome.out)["memory"]["peak_bytes"] == pytest.approx(50 * MIB, rel=0.05)
@@ -864,19 +872,19 @@ def test_counters_are_not_opened_unasked(launch: Launch) -> None:
 def test_the_report_is_complete(launch: Launch) -> None:
     report = launch("--", "true").told
     assert list(report) == [
-        "schema", "pid", "exit_code", "signal", "core_dumped", "timed_out", "interrupted_by", "exec_errno", "exec_error",
-        "wall_ns", "user_ns", "system_ns", "minor_faults", "major_faults", "voluntary_switches",
+        "schema", "pid", "exit_code", "signal", "core_dumped", "timed_out", "interrupted_by", "exec_errno",
+        "exec_error", "wall_ns", "user_ns", "system_ns", "minor_faults", "major_faults", "voluntary_switches",
         "involuntary_switches", "reaped", "left_behind", "largest_process_bytes", "memory", "counters",
     ]  # fmt: skip
     assert report["schema"] == 1
     assert 0 < report["minor_faults"] < 1000
-    assert report["largest_process_bytes"] < 4 * MIB
+    assert 0 < report["largest_process_bytes"] < 16 * MIB
 
 
 # The terminal.
 
-# A shell in small: gives the launcher a job of its own in the foreground, and says when it stops and ends. "fg" and "bg"
-# come in through descriptor 3.
+# A shell in small: gives the launcher a job of its own in the foreground, and says through descriptor 4 when it stops
+# and ends. A byte from descriptor 3 continues it.
 SHELL = r"""
 import os, signal, sys
 tty = os.open("/dev/tty", os.O_RDWR)
@@ -892,7 +900,10 @@ if child == 0:
     signal.signal(signal.SIGTTOU, signal.SIG_DFL)
     os.close(3), os.close(4)
     os.execv(sys.argv[1], sys.argv[1:])
-os.setpgid(child, child)
+try:
+    os.setpgid(child, child)
+except PermissionError:
+    pass  # it was quicker, and has done so itself
 while True:
     _, status = os.waitpid(child, os.WUNTRACED)
     at_end = os.tcgetpgrp(tty) == child
@@ -977,9 +988,7 @@ def read_report(terminal: Terminal) -> dict[str, Any]:
 
 
 def test_the_terminal_is_the_programs(terminal: Callable[..., Terminal]) -> None:
-    job = terminal(
-        "--", "sh", "-c", "read line; echo heard $line; true < /dev/tty && echo controlling"
-    )
+    job = terminal("--", "sh", "-c", "read line; echo heard $line; true < /dev/tty && echo controlling")
     job.type(b"hello\n")
     assert job.see("heard hello")
     assert job.see("controlling")

@@ -190,7 +190,7 @@ TEST(cgroup_holds_the_process_until_it_is_removed)
         CHECK(cgroup.version == 1 || cgroup.version == 2);
         CHECK(faccessat(cgroup.folder, "memory.stat", R_OK, 0) == 0);
         CHECK(!cgroup_remove(
-            &(struct cgroup){cgroup.version, dup(cgroup.parent), dup(cgroup.folder), "missing", ""}, 0));
+            &(struct cgroup){cgroup.version, dup(cgroup.parent), dup(cgroup.folder), "missing", "", ""}, 0));
         close(go[1]);
         waitpid(pid, NULL, 0);
         CHECK(cgroup_remove(&cgroup, 1000000000));
