@@ -65,8 +65,7 @@ man: all ## write man/ anew from the help texts
 
 format: .venv/tested ## bring every file into its form
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
-	@command -v clang-format >/dev/null && clang-format -i src/*/*.[ch] tests/*/*.[ch] || \
-	  echo "clang-format is not here: C files were left as they are" >&2
+	.venv/bin/clang-format -i src/*/*.[ch] tests/*/*.[ch]
 
 install: build/installed ## install for this user, or under PREFIX=…
 	"$(PYTHON)" -m venv "$(PREFIX)/lib/cairn"

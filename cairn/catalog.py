@@ -34,12 +34,20 @@ class Allocator:
     knobs: tuple[str, ...] = ()
     knob_prefixes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     large_pages: str | None = None
+    library_of: str | None = None
+    sets: tuple[str, ...] = ()
 
     @property
     def is_system(self) -> bool:
         """The allocator that a program has without any preload."""
         return self.name == "system"
+
+    @property
+    def own_knobs(self) -> tuple[tuple[str, str], ...]:
+        """The variables that make this contender what it is."""
+        return tuple((key, value) for key, _, value in (text.partition("=") for text in self.sets))
 
     def reads_knob(self, variable: str) -> bool:
         """Whether the catalog knows that this allocator reads the variable. False may also mean unknown."""
@@ -77,6 +85,10 @@ class Found:
     build_id: str | None = None
     cached: bool = False
     """Whether it lies in the user's cache."""
+    sha256: str | None = None
+    """Of the library, as recorded when it came into the cache or was added; None for what others installed."""
+    source_sha256: str | None = None
+    """Of the package or archive that it came from."""
     problem: str | None = None
     """Why it cannot be used, as a whole sentence; None when it can."""
 
@@ -92,10 +104,21 @@ _LAYOUTS = ("size-segregated", "sequential")
 _METADATA = ("in-slab", "out of line", "block headers")
 
 
-_LISTS = ("aliases", "libraries", "places", "companions", "packages", "knobs", "knob_prefixes", "caveats")
+_LISTS = (
+    "aliases",
+    "libraries",
+    "places",
+    "companions",
+    "packages",
+    "knobs",
+    "knob_prefixes",
+    "caveats",
+    "remarks",
+    "sets",
+)
 
 
-_TEXTS = ("name", "title", "licence", "layout", "metadata", "large_pages")
+_TEXTS = ("name", "title", "licence", "layout", "metadata", "large_pages", "library_of")
 
 
 _FLAGS = ("hardened", "operators")
@@ -127,6 +150,10 @@ def read_catalog(text: str) -> Catalog:
         raise CairnError(f"allocators.toml names {twice} twice; install cairn again")
     if catalog.find("system") is None:
         raise CairnError("allocators.toml lacks the system allocator; install cairn again")
+    for one in entries:
+        whole = one if one.library_of is None else next((e for e in entries if e.name == one.library_of), None)
+        if whole is None or whole.library_of is not None:
+            raise CairnError(f"allocators.toml, {one.name}: library_of names no allocator; install cairn again")
     return catalog
 
 
@@ -147,9 +174,22 @@ def _read_entry(table: Any) -> Allocator:
     if values.get("layout") not in (None, *_LAYOUTS) or values.get("metadata") not in (None, *_METADATA):
         raise CairnError(f"{where}: layout or metadata has an unknown value; install cairn again")
     for name in (values["name"], *values.get("aliases", ())):
-        if not re.fullmatch(r"[A-Za-z0-9_.+-]+", name) or name == "custom":
+        if not is_typable(name):
             raise CairnError(f"{where}: {name} cannot be typed as a contender; install cairn again")
+    for text in values.get("sets", ()):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=.*", text):
+            raise CairnError(f"{where}: {text} sets no variable; install cairn again")
     return Allocator(**values)
+
+
+def is_typable(name: str) -> bool:
+    """Whether it can stand in `-a` as an allocator's name, and be a folder's."""
+    return re.fullmatch(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*", name) is not None and name != "custom"
+
+
+def is_version(version: str | None, wanted: str | None) -> bool:
+    """5.3 asks for any 5.3.x, but not for 5.30; None for any at all."""
+    return wanted is None or (version is not None and (version == wanted or version.startswith(wanted + ".")))
 
 
 def entry(name: str, catalog: Catalog | None = None) -> Allocator:

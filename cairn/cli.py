@@ -18,9 +18,9 @@ from rich.console import Console
 
 import cairn
 from cairn import catalog, discover, options, store, units
-from cairn.contenders import default_contenders, parse_contender, refuse_duplicates, resolve, split_contenders
+from cairn.contenders import parse_contender, resolve
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramMissing, ProgramNotExecutable, UsageError
-from cairn.model import SCHEMA, Comparison, Contender, Direction, Metric, Pattern, Run, Settings, StopRule
+from cairn.model import SCHEMA, Comparison, Direction, Metric, Pattern, Run, Settings, StopRule
 from cairn.program import Program, inspect_program, refuse_program, refuse_wrapper
 from cairn.report.words import printable
 
@@ -70,6 +70,7 @@ def cli() -> None:
       cairn compare -- ninja -C build       which allocator is best for this build?
       cairn run -a jemalloc -- ./server     use one, with proof that it is loaded
       cairn allocators                      which ones are here
+      cairn doctor ./server                 can its allocator be swapped? can this machine measure?
       cairn report last --md                the last result again, as Markdown
     """
 
@@ -82,7 +83,7 @@ def cli() -> None:
     multiple=True,
     metavar="[NAME=]LIB[@VERSION][:KEY=VAL;…]",
     help="A contender: a name from 'cairn allocators' or a path, with environment knobs behind ':'. Repeatable; "
-    "a,b,c gives several without knobs. Default: every allocator that is here.",
+    "a,b,c gives several without knobs. Default: every allocator that is here and not hardened.",
 )
 @click.option("--baseline", metavar="NAME", help="What the others are compared with. Default: system, else the first.")
 @click.option(
@@ -241,7 +242,7 @@ def compare(
             raise UsageError(f"--max-blocks {max_blocks} is less than --min-blocks {min_blocks}")
         else:
             rule = StopRule(precision, min_blocks, max_blocks, margin, budget)
-        run = _new_run(settings, specs, baseline, rule, seed)
+        run = _new_run(console, settings, specs, baseline, rule, seed)
         folder = store.Folder.create(where, run)
     _announce(console, run, folder)
     _measure(console, run, folder)
@@ -255,16 +256,21 @@ def compare(
         )
 
 
-def _new_run(settings: Settings, specs: Sequence[str], baseline: str | None, rule: StopRule, seed: int | None) -> Run:
-    from cairn import machine
+def _new_run(
+    console: Console, settings: Settings, specs: Sequence[str], baseline: str | None, rule: StopRule, seed: int | None
+) -> Run:
+    from cairn import machine, preflight
 
-    contenders, notes = _contenders(specs, settings, baseline)
+    ready = preflight.prepare(specs, settings, baseline)
+    if ready.program:
+        _say(console, "doctor", f"{ready.program}  ✔")
+    contenders = ready.contenders
     chosen = baseline or ("system" if any(c.name == "system" for c in contenders) else contenders[0].name)
     now = time.time()
     return Run(
         schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__, settings=settings,
-        contenders=tuple(contenders), baseline=chosen, rule=rule,
-        seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(), notes=tuple(notes),
+        contenders=contenders, baseline=chosen, rule=rule,
+        seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(), notes=ready.notes,
     )  # fmt: skip
 
 
@@ -278,30 +284,8 @@ def _program(settings: Settings) -> Program:
     return program
 
 
-def _contenders(specs: Sequence[str], settings: Settings, baseline: str | None) -> tuple[list[Contender], list[str]]:
-    program = _program(settings)
-    found = discover.discover()
-    notes: list[str] = []
-    if specs:
-        parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
-        names = [spec.name for spec in parsed]
-        wanted = baseline or ("system" if len(parsed) == 1 else None)
-        if wanted is not None and wanted not in names:
-            parsed.insert(0, parse_contender(wanted))
-    else:
-        parsed = list(default_contenders(found))
-        if len(parsed) == 1:
-            notes.append("only the system's allocator is here; 'cairn allocators get jemalloc' brings another")
-        if baseline is not None and baseline not in [spec.name for spec in parsed]:
-            parsed.insert(0, parse_contender(baseline))
-    refuse_duplicates(parsed)
-    contenders = [resolve(spec, found, program) for spec in parsed]
-    if os.environ.get("LD_PRELOAD"):
-        notes.append("LD_PRELOAD of the environment is kept, behind the allocator under test")
-    return contenders, notes
-
-
 def _announce(console: Console, run: Run, folder: store.Folder) -> None:
+    from cairn import preflight
     from cairn.runner import shown_command
 
     rule = run.rule
@@ -311,16 +295,21 @@ def _announce(console: Console, run: Run, folder: store.Folder) -> None:
     ) + (f" or {units.duration(rule.budget_s)}" if rule.budget_s is not None else "")  # fmt: skip
     count = len(run.contenders)
     host = run.host
+    said = [note for note in run.notes if note.startswith(preflight.MARK)]
+    for note in said:
+        _say(console, "doctor", "▲ " + note.removeprefix(preflight.MARK))
     kind = "virtual" if host.virtual else "physical"
     _say(console, "program", shown_command(run.settings))
     _say(
         console,
         "host",
-        f"{host.cpus} CPUs ({kind}), load {host.load}, {host.libc}, huge pages {host.transparent_huge_pages}",
+        f"{host.cpus} CPUs ({kind}), load {host.load}, {host.libc}, huge pages {host.transparent_huge_pages}"
+        + "".join(f" ▲ {phrase}" for phrase in preflight.host_warnings(host)),
     )
     _say(console, "plan", f"{count} contender{'s' * (count > 1)} × {limits} · seed {run.seed} · {folder.path.name}")
     for note in run.notes:
-        _say(console, "note", note)
+        if note not in said:
+            _say(console, "note", note)
 
 
 def _measure(console: Console, run: Run, folder: store.Folder) -> None:
@@ -410,7 +399,7 @@ def _check_out(out: Path | None, force: bool) -> None:
 
 def _emit(text: str, out: Path | None, force: bool) -> None:
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(text, nl=False, color=True)  # the text has colour only where it is wanted
         return
     _check_out(out, force)
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
@@ -486,40 +475,143 @@ def report(
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def allocators(context: click.Context, as_json: bool) -> None:
-    """List the allocators that are here; 'get' brings one from the distribution."""
-    if context.invoked_subcommand is not None:
-        return
+    """List the allocators that are here; 'get' brings others, 'add' names your own, 'remove' deletes.
+
+    \b
+      cairn allocators get jemalloc mimalloc@2     from pinned sources, or the distribution's package
+      cairn allocators add mine ./libmine.so       then: cairn run -a mine -- PROG
+      cairn allocators remove jemalloc@5.3.0       from the user's cache; nothing else is touched
+    """
+    if context.invoked_subcommand is None:
+        _list_allocators(as_json)
+    elif as_json and context.invoked_subcommand != "list":
+        raise UsageError(f"'{context.invoked_subcommand}' prints no JSON; leave --json away")
+
+
+@allocators.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_context
+def list_(context: click.Context, as_json: bool) -> None:
+    """Show what is here: version, layout, licence, checksum of the library, origin, and what to beware of."""
+    above = context.parent.params["as_json"] if context.parent is not None else False
+    _list_allocators(as_json or above)
+
+
+def _list_allocators(as_json: bool) -> None:
     from cairn import inventory
 
-    found = discover.discover()
+    known = discover.known_catalog()
+    found = discover.discover(known)
     if as_json:
-        click.echo(inventory.document(catalog.load_catalog(), found))
-    else:
-        click.echo(inventory.render(catalog.load_catalog(), found, color=_wants_color("auto", sys.stdout)), nl=False)
+        click.echo(inventory.document(known, found))
+        return
+    width = max(120, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 140
+    click.echo(inventory.render(known, found, color=_wants_color("auto", sys.stdout), width=width), nl=False)
 
 
 @allocators.command()
-@click.argument("names", metavar="NAME…", nargs=-1, required=True)
-def get(names: tuple[str, ...]) -> None:
-    """Unpack allocators from the distribution's packages into the user's cache.
+@click.option(
+    "--from",
+    "origin",
+    type=click.Choice(["source", "distribution"]),
+    help="Build the pinned source, or unpack the distribution's package. Default: the source, if its tools are here.",
+)
+@click.argument("names", metavar="NAME[@VERSION]…", nargs=-1, required=True)
+def get(names: tuple[str, ...], origin: str | None) -> None:
+    """Bring allocators into the user's cache: built from pinned sources, or unpacked from the distribution's packages.
 
-    Needs no root: the package is downloaded with a package state of its own, checked against the distribution's signed
-    index, and unpacked; nothing is installed.
+    Needs no root, and installs nothing. Sources come through the user's own cargo or pip, with the registries and
+    mirrors configured for them, and are refused unless their checksum is the pinned one. Packages are checked against
+    the distribution's signed index.
     """
-    from cairn import get as getting
+    from cairn import obtain
 
     console = _stderr()
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
     failures = []
     for name in names:
         try:
-            entry = catalog.entry(name)
-            got = getting.unpack_from_distribution(entry, None, lambda text: _say(console, "get", text))
+            wanted, version = _name_and_version(name)
+            entry = catalog.entry(wanted)
+            got = obtain.obtain(entry, version, origin, progress=lambda text: _say(console, "get", text))
+            if got.problem is not None:
+                raise CairnError(got.problem)
             click.echo(f"{printable(got.title)}: {printable(got.path or '')}")
         except CairnError as error:
+            if len(names) == 1:
+                raise
             failures.append(error)
             _say(console, "✘", f"{name}: {error}")
     if failures:
         raise CairnError(f"{len(failures)} of {len(names)} could not be had; the sentences above say why")
+
+
+def _name_and_version(text: str) -> tuple[str, str | None]:
+    name, at, version = text.partition("@")
+    if at and not version:
+        raise UsageError(f"'{text}' has no version after '@'; write one, such as jemalloc@5.3.1, or leave out the '@'")
+    return name, version or None
+
+
+@allocators.command()
+@click.argument("name", metavar="NAME")
+@click.argument("path", metavar="PATH", type=click.Path())
+def add(name: str, path: str) -> None:
+    """Give a library of your own a name, so that -a NAME means it.
+
+    The file stays where it is. Its checksum is kept, and a warning told when it is no longer the same.
+    """
+    from cairn import register
+
+    added = register.add(name, path, lambda text: _say(_stderr(), "add", text))
+    click.echo(f"{printable(name)}: {printable(added.path or '')}")
+
+
+@allocators.command()
+@click.argument("names", metavar="NAME[@VERSION]…", nargs=-1, required=True)
+def remove(names: tuple[str, ...]) -> None:
+    """Delete allocators from the user's cache, and forget added ones.
+
+    Nothing outside the cache is deleted: neither what the system installed nor a library that was added by its path.
+    """
+    from cairn import register
+
+    for name in names:
+        wanted, version = _name_and_version(name)
+        entry = catalog.entry(wanted, discover.known_catalog())
+        for item in register.remove(entry, version, lambda text: _say(_stderr(), "remove", text)):
+            click.echo(f"removed: {printable(item.title)} ({printable(item.origin or 'unknown origin')})")
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@options.COLOR
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [PROG [ARG]…]")
+def doctor(command: tuple[str, ...], as_json: bool, color: str) -> None:
+    """Say whether a program's allocator can be swapped, how noisy this machine is, and what can be measured here.
+
+    Nothing of the program is executed. Without PROG, only the machine is looked at.
+
+    Exit codes: 0 nothing stands in the way, or warnings only; 3 there is no such program; 4 no preloaded allocator can
+    work in it, as 'cairn compare' would say.
+    """
+    from cairn import doctor, machine
+    from cairn.abilities import abilities
+    from cairn.report import checkup
+
+    diagnosis = doctor.diagnose(command, os.environ) if command else None
+    here = machine.host()
+    now = machine.conditions(here, thorough=True)
+    groups = doctor.examined(diagnosis, now, abilities(), here)
+    if as_json:
+        click.echo(checkup.document(groups, cairn=cairn.__version__))
+    else:
+        width = max(80, shutil.get_terminal_size().columns) if sys.stdout.isatty() else checkup.WIDTH
+        colored = _wants_color(color, sys.stdout)
+        click.echo(checkup.render(groups, color=colored, width=width), nl=False, color=colored)
+    if diagnosis is not None and diagnosis.obstacle is not None:
+        sys.exit(ContenderFailed.exit_code)
 
 
 @cli.command()

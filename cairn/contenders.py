@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cairn.catalog import Catalog, Found, entry, first_duplicate, load_catalog
-from cairn.discover import companion_folders
+from cairn.catalog import Catalog, Found, entry, first_duplicate, is_version
+from cairn.discover import companion_folders, known_catalog
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.library import carries, inspect_library, refuse_library
 from cairn.model import Contender
@@ -69,7 +69,7 @@ def _split_name(text: str) -> tuple[str | None, str, str]:
 
 def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
     """`[name=]lib[@version][:KEY=VAL;KEY=VAL…]`; a value is verbatim after its first "="."""
-    catalog = catalog or load_catalog()
+    catalog = catalog or known_catalog()
     given, _, rest = _split_name(spec)
     if given is not None:
         _refuse_name(given)
@@ -147,9 +147,12 @@ def refuse_duplicates(specs: Sequence[ContenderSpec]) -> None:
 
 
 def default_contenders(found: Sequence[Found], catalog: Catalog | None = None) -> tuple[ContenderSpec, ...]:
-    """Without `-a`: the system allocator, then everything of the catalog that is here and can be used."""
-    catalog = catalog or load_catalog()
-    here = {item.allocator.name for item in found if item.problem is None}
+    """Without `-a`: the system allocator, then everything of the catalog that is here, usable and not hardened.
+
+    A hardened allocator trades time for safety; who wants one names it.
+    """
+    catalog = catalog or known_catalog()
+    here = {item.allocator.name for item in found if item.problem is None and not item.allocator.hardened}
     names = [entry.name for entry in catalog.allocators if entry.is_system or entry.name in here]
     return tuple(ContenderSpec(name=name, allocator=name) for name in sorted(names, key=lambda name: name != "system"))
 
@@ -158,15 +161,20 @@ def resolve(
     spec: ContenderSpec, found: Sequence[Found], program: Program | None = None, catalog: Catalog | None = None
 ) -> Contender:
     """The library, mechanism and environment that a spec means here. Raises ContenderFailed when it cannot be had."""
-    catalog = catalog or load_catalog()
+    catalog = catalog or known_catalog()
     if spec.allocator == "custom":
         return _resolve_path(spec, program)
     copies = [item for item in found if item.allocator.name == spec.allocator]
-    fitting = [item for item in copies if spec.version is None or _is_version(item.version, spec.version)]
+    fitting = [item for item in copies if is_version(item.version, spec.version)]
     if not fitting:
         raise ContenderFailed(_unavailable(spec, copies, catalog))
-    chosen = next((item for item in fitting if item.problem is None), fitting[0])
+    fitting.sort(key=lambda item: (item.problem is not None, item.version != spec.version))
+    chosen = fitting[0]  # of the usable ones the very version, else the newest that it stands for
     entry = chosen.allocator
+    for key, _ in entry.own_knobs:
+        if any(key == other for other, _ in spec.knobs):
+            plain = entry.library_of or entry.name
+            raise UsageError(f"{entry.name} sets {key} itself; give all of it to the library: -a '{plain}:{key}=…'.")
     owners: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
     if chosen.path is not None:
@@ -185,7 +193,7 @@ def resolve(
         preload=preload,
         library_path=chosen.library_path,
         owners=owners,
-        knobs=spec.knobs,
+        knobs=entry.own_knobs + spec.knobs,
         version=chosen.version,
         origin=chosen.origin,
         build_id=chosen.build_id,
@@ -212,19 +220,16 @@ def _resolve_path(spec: ContenderSpec, program: Program | None) -> Contender:
     )
 
 
-def _is_version(version: str | None, wanted: str) -> bool:
-    """5.3 asks for any 5.3.x, but not for 5.30."""
-    return version is not None and (version == wanted or version.startswith(wanted + "."))
-
-
 def _unavailable(spec: ContenderSpec, copies: Sequence[Found], catalog: Catalog) -> str:
     if copies:
         here = ", ".join(item.version or "one of unknown version" for item in copies)
         return f"no {spec.allocator} {spec.version} here, only {here}; 'cairn allocators' lists what is installed."
     entry = catalog.find(spec.allocator)
     how = ""
-    if entry is not None and entry.packages:
-        how = f", and 'cairn allocators get {entry.name}' fetches it (Debian: apt-get install {entry.packages[-1]})"
+    if entry is not None and not entry.is_system:
+        how = f", and 'cairn allocators get {entry.name}' brings one"
+        if entry.packages:
+            how += f" (Debian: apt-get install {entry.packages[-1]})"
     wanted = f"{spec.allocator} {spec.version}" if spec.version else spec.allocator
     return f"no {wanted} here; 'cairn allocators' lists what is installed{how}."
 

@@ -1,23 +1,27 @@
 """Which allocators of the catalog are here. Looks at this machine and never executes what it finds.
 
-Places: the loader's cache, the library folders, and the user's cache of unpacked packages. The distribution's package
-database tells versions, since most of these libraries do not carry theirs in their file name.
+Places: the loader's cache, the library folders, and the user's cache of what was fetched, built or added. The
+distribution's package database tells versions, since most of these libraries do not carry theirs in their file name.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
+import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cairn.catalog import Allocator, Catalog, Found, load_catalog
+from cairn.catalog import Allocator, Catalog, Found, is_typable, load_catalog
 from cairn.errors import ContenderFailed
 from cairn.library import Library, absolute, inspect_library, is_native, loader_problem, refuse_library
 
@@ -26,6 +30,10 @@ TOOL_TIMEOUT_S = 5.0
 
 
 RECORD = "origin.json"
+
+
+ADDED = "added"
+"""The folder, in place of a version, of a library that the user has added by its path."""
 
 
 RECORD_SCHEMA = 1
@@ -50,23 +58,61 @@ def discover(
 
     `names` limits the search to some allocators; a run of one allocator need not wait for the others' versions.
     """
-    catalog = catalog or load_catalog()
+    cache = cache or cache_folder()
+    catalog = catalog or known_catalog(cache)
     wanted = None if names is None else set(names)
     entries = [entry for entry in catalog.allocators if wanted is None or entry.name in wanted]
     listed = _loader_cache() if any(entry.libraries for entry in entries) else ()
     installed: list[Found] = []
-    for entry in entries:
+    for entry in _with_libraries(entries, catalog):
         if not entry.is_system:
             installed += _find_installed(entry, listed)
     installed = list(_with_packages(installed))
-    cached = find_cached(catalog, cache or cache_folder())
+    cached = find_cached(catalog, cache)
     result: list[Found] = []
     for entry in entries:
         if entry.is_system:
             result.append(system_allocator(entry))
-        copies = [item for item in (*installed, *cached) if item.allocator.name == entry.name]
+        library_of = entry.library_of or entry.name
+        copies = [replace(item, allocator=entry) for item in (*installed, *cached) if item.allocator.name == library_of]
         result += sorted(copies, key=lambda item: version_key(item.version), reverse=True)
     return tuple(result)
+
+
+def _with_libraries(entries: Sequence[Allocator], catalog: Catalog) -> list[Allocator]:
+    """The entries that have libraries of their own, and for the others those whose libraries they are."""
+    owners = (catalog.find(entry.library_of) if entry.library_of else entry for entry in entries)
+    return list({owner.name: owner for owner in owners if owner is not None}.values())
+
+
+def known_catalog(cache: Path | None = None) -> Catalog:
+    """The catalog with what the user has added to it."""
+    catalog = load_catalog()
+    added = []
+    for record in _records(cache or cache_folder()):
+        values = read_record(record)
+        name = values.get("allocator", "")
+        if "path" in values and is_typable(name) and catalog.find(name) is None:
+            caveats = (f"{values['path']} has changed since it was added; add it again",) if _changed(values) else ()
+            added.append(Allocator(name=name, title=name, caveats=caveats))
+    return Catalog((*catalog.allocators, *added)) if added else catalog
+
+
+def _changed(values: Mapping[str, str]) -> bool:
+    """Whether an added file is another one than then. A missing one has not changed: it is a problem of its own."""
+    try:
+        status = os.stat(values["path"])
+        if (str(status.st_size), str(status.st_mtime_ns)) == (values.get("size"), values.get("mtime_ns")):
+            return False
+        return stat.S_ISREG(status.st_mode) and file_sha256(values["path"]) != values.get("library_sha256")
+    except (OSError, ValueError):
+        return False
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """The checksum of a file, in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def system_allocator(entry: Allocator) -> Found:
@@ -90,7 +136,7 @@ def _loader_cache() -> tuple[str, ...]:
     """Paths in the loader's cache; none where there is no ldconfig, as on musl."""
     for tool in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
         if os.access(tool, os.X_OK):
-            listing = _ask([tool, "-p"]) or ""
+            listing = ask([tool, "-p"]) or ""
             return tuple(line.rpartition(" => ")[2] for line in listing.splitlines() if " => " in line)
     return ()
 
@@ -156,12 +202,12 @@ def _with_packages(found: Sequence[Found]) -> Iterable[Found]:
     files = {os.path.realpath(item.path) for item in found if item.path is not None}
     owners: dict[str, str] = {}
     if files:
-        for line in (_ask(["dpkg-query", "-S", *sorted(files)]) or "").splitlines():
+        for line in (ask(["dpkg-query", "-S", *sorted(files)]) or "").splitlines():
             package, _, file = line.partition(": ")
             owners[file] = package.split(",")[0].strip()
     versions: dict[str, str] = {}
     if owners:
-        listing = _ask(["dpkg-query", "-W", "-f", "${binary:Package}\t${Version}\n", *sorted(set(owners.values()))])
+        listing = ask(["dpkg-query", "-W", "-f", "${binary:Package}\t${Version}\n", *sorted(set(owners.values()))])
         for line in (listing or "").splitlines():
             package, _, version = line.partition("\t")
             versions[package.partition(":")[0]] = version
@@ -181,7 +227,7 @@ def upstream_version(version: str) -> str:
     return re.split(r"[+~](?:ds|dfsg|repack|really)", plain)[0]
 
 
-def _ask(command: Sequence[str]) -> str | None:
+def ask(command: Sequence[str]) -> str | None:
     """What a tool of the distribution prints; None when it is missing or does not answer in time."""
     try:
         answer = subprocess.run(
@@ -198,24 +244,42 @@ def _ask(command: Sequence[str]) -> str | None:
     return os.fsdecode(answer.stdout)
 
 
+def _records(cache: Path) -> list[str]:
+    return sorted(glob.glob(os.path.join(glob.escape(str(cache)), "*", "*", RECORD)))
+
+
 def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
-    """What `get` has unpacked. A folder without a whole record, or of another user, is passed over."""
+    """What was fetched, built or added. A folder without a whole record, or of another user, is passed over."""
     found = []
-    for record in sorted(glob.glob(os.path.join(glob.escape(str(cache)), "*", "*", RECORD))):
-        values = _read_record(record)
+    for record in _records(cache):
+        values = read_record(record)
         entry = catalog.find(values.get("allocator", ""))
         folder = os.path.dirname(record)
-        path = os.path.normpath(os.path.join(folder, values.get("library", "")))
-        if entry is None or entry.is_system or not path.startswith(folder + os.sep):
+        path = values.get("path") or os.path.normpath(os.path.join(folder, values.get("library", "")))
+        if entry is None or entry.is_system or not (path.startswith(folder + os.sep) or _may_add(values, folder)):
             continue
         item = _inspect(entry, path)
         if item is not None:
-            version, origin = values.get("version"), values.get("origin")
-            found.append(replace(item, version=version, origin=origin, cached=True))
+            found.append(
+                replace(
+                    item,
+                    cached=True,
+                    version=values.get("version"),
+                    origin=values.get("origin"),
+                    sha256=values.get("library_sha256"),
+                    source_sha256=values.get("sha256"),  # older records know this one alone
+                )
+            )
     return tuple(found)
 
 
-def _read_record(path: str) -> dict[str, str]:
+def _may_add(values: Mapping[str, str], folder: str) -> bool:
+    """Only `add` registers a path outside the cache, and only under the name of its own folder."""
+    where = os.path.join(values.get("allocator", ""), ADDED)
+    return os.path.isabs(values.get("path", "")) and folder.endswith(os.sep + where)
+
+
+def read_record(path: str) -> dict[str, str]:
     """The text fields of a record; nothing when it is damaged, huge, or could have been put there by somebody else."""
     try:
         status = os.lstat(path)
@@ -230,3 +294,20 @@ def _read_record(path: str) -> dict[str, str]:
     if not isinstance(values, dict) or values.get("schema") != RECORD_SCHEMA:
         return {}
     return {key: value for key, value in values.items() if isinstance(value, str) and "\0" not in value}
+
+
+def write_record(folder: Path, values: Mapping[str, str]) -> None:
+    """The record without which a folder in the cache counts as unfinished."""
+    with (folder / RECORD).open("x", encoding="utf-8") as file:
+        json.dump({"schema": RECORD_SCHEMA, **values}, file, indent=1, sort_keys=True)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def remove_folder(folder: Path) -> None:
+    """Gone at once for everybody who looks, then deleted. One that is not there is as good as removed."""
+    gone = Path(tempfile.mkdtemp(prefix=".gone-", dir=folder.parent))
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(folder, gone / "it")
+    shutil.rmtree(gone, ignore_errors=True)

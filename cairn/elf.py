@@ -51,6 +51,13 @@ _DF_1_PIE = 0x08000000
 _NT_GNU_BUILD_ID = 3
 
 
+_SECTIONS_MAX = 4096
+"""An executable has some forty; objects compiled with a section per function have more, and are not asked here."""
+
+
+_SHT_NOBITS = 8
+
+
 class NotElf(Exception):
     """The file is something else; the text says what, as the end of a sentence."""
 
@@ -64,6 +71,15 @@ class _Segment:
     type: int
     offset: int
     address: int
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the file by the name that linkers and debuggers know it by; the loader needs none of them."""
+
+    name: str
+    offset: int
     file_bytes: int
 
 
@@ -87,6 +103,7 @@ class Image:
         self.type: int = fields[0]
         self._machine_number: int = fields[1]
         segments_at, sections_at, entry_bytes, count = fields[4], fields[5], fields[8], fields[9]
+        self._sections = (sections_at, fields[10], fields[11], fields[12])
         self._sections_end = sections_at + fields[10] * fields[11] if sections_at else 0
         self.segments = self._read_segments(segments_at, entry_bytes, count) if count else ()
         self._tags = self._read_dynamic()
@@ -118,6 +135,24 @@ class Image:
                 break
             tags.append((tag, value))
         return tuple(tags)
+
+    def sections(self) -> tuple[Section, ...]:
+        """All sections; none when the table was stripped or makes no sense, which is no fault of a program."""
+        at, entry_bytes, count, names_index = self._sections
+        if not at or entry_bytes != (40 if self.bits == 32 else 64) or count > _SECTIONS_MAX or names_index >= count:
+            return ()
+        layout = struct.Struct(self._order + ("IIIIIIIIII" if self.bits == 32 else "IIQQQQIIQQ"))
+        entries = [fields[:6] for fields in layout.iter_unpack(self._read(at, count * entry_bytes))]
+        names = self.content(Section("", *entries[names_index][4:6]), READ_MAX)
+        return tuple(
+            Section(os.fsdecode(names[name : name + _NAME_MAX].split(b"\0")[0]), offset, size)
+            for name, kind, _, _, offset, size in entries
+            if kind != _SHT_NOBITS
+        )
+
+    def content(self, section: Section, most: int) -> bytes:
+        """The first bytes of a section, `most` at most; fewer where the file ends."""
+        return os.pread(self._descriptor, max(0, min(section.file_bytes, most)), min(section.offset, self.size))
 
     @property
     def truncated(self) -> bool:

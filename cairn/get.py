@@ -12,33 +12,26 @@ even as root.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import glob
-import hashlib
-import json
 import os
 import re
-import select
 import shutil
-import signal
-import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from cairn import discover
-from cairn.catalog import Allocator, Catalog, Found
+from cairn.catalog import Allocator, Catalog, Found, is_version
+from cairn.discover import file_sha256
 from cairn.errors import CairnError
-
-Progress = Callable[[str], None]
-"""Called once for each thing that takes time, with what it is."""
+from cairn.tools import Busy, Progress, Stalled, locked, run_tool
 
 LOCK_TIMEOUT_S = 600.0
-_OUTPUT_MAX = 1024 * 1024
+
+UNPACKED = ", unpacked"
+"""Ends the origin of what came from a package that is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +65,17 @@ class _NoPackage(_Refused):
     """The distribution has none; only building it helps."""
 
 
-class _Stalled(Exception):
-    """Nothing moved for too long."""
-
-
-def _silent(step: str) -> None:
+def silent(step: str) -> None:
     """Progress that nobody watches."""
 
 
 def unpack_from_distribution(
     entry: Allocator,
     cache: Path | None = None,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     *,
     apt: Apt | None = None,
+    version: str | None = None,
 ) -> Found:
     """The allocator as it then lies in the cache; one that is already there in the distribution's version stays.
 
@@ -107,14 +97,16 @@ def unpack_from_distribution(
             )
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(cache / ".lock", progress):
-            return _fetch(entry, cache, progress, apt)
+        with locked(cache / ".lock", progress, "another fetch", LOCK_TIMEOUT_S):
+            return _fetch(entry, cache, progress, apt, version)
     except _NoPackage as refusal:
         raise CairnError(f"{here}: {refusal}. {by_path}") from None
     except _Refused as refusal:
         advice = "Check the package sources and the network, and try again"
         raise CairnError(f"{here}: {refusal}. {advice}.") from None
-    except _Stalled:
+    except Busy:
+        raise CairnError(f"{here}: another fetch holds the cache folder. End it, and try again.") from None
+    except Stalled:
         raise CairnError(f"{here}: no progress for {apt.stall_s:.0f} s. Check the network and try again.") from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -123,7 +115,7 @@ def unpack_from_distribution(
         ) from None
 
 
-def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt) -> Found:
+def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt, version: str | None) -> Found:
     home = cache / entry.name
     home.mkdir(exist_ok=True, mode=0o700)
     for leftover in home.glob(".new-*"):
@@ -135,6 +127,9 @@ def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt) -> Found
     for lists in _list_folders(work, progress, apt):
         try:
             package = _choose(entry, work, lists, apt)
+            offered = discover.upstream_version(unquote(package.version))
+            if not is_version(offered, version):
+                raise _NoPackage(f"the distribution has {offered}, and not {version}")
             final = home / re.sub(r"[^A-Za-z0-9.+~-]", "_", package.version.partition(":")[2] or package.version)
             if (found := _find_in(entry, cache, final)) is not None:
                 return found
@@ -158,31 +153,6 @@ def _find_in(entry: Allocator, cache: Path, final: Path) -> Found | None:
     return next((item for item in copies if item.path is not None and item.path.startswith(inside)), None)
 
 
-@contextlib.contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
-    """One fetch at a time per cache. The kernel drops the lock of a killed one, so no hand has to clean up."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        if not _try_lock(descriptor):
-            progress("waiting for another fetch")
-            deadline = time.monotonic() + LOCK_TIMEOUT_S
-            while not _try_lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise _Refused("another fetch holds the cache folder")
-                time.sleep(0.1)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 # --- apt ---
 
 
@@ -192,7 +162,7 @@ def _list_folders(work: Path, progress: Progress, apt: Apt) -> Iterator[str]:
         yield apt.lists
     own = str(work / "state" / "lists")
     progress("reading the package lists")
-    _, output = _run(_apt(work, own, apt, "update"), work, apt.stall_s)
+    _, output = run_tool(_apt(work, own, apt, "update"), work, apt.stall_s)
     if not _has_lists(own):  # apt calls it a success to have fetched nothing
         raise _Refused(_complaint(output) or "the package lists could not be fetched")
     yield own
@@ -235,7 +205,7 @@ def _choose(entry: Allocator, work: Path, lists: str, apt: Apt) -> _Package:
     """The first of the entry's packages that the distribution has; newer releases call some by other names."""
     reason: str | None = None
     for name in entry.packages:
-        status, output = _run(_apt(work, lists, apt, "--print-uris", "download", name), work, apt.stall_s)
+        status, output = run_tool(_apt(work, lists, apt, "--print-uris", "download", name), work, apt.stall_s)
         for line in output.splitlines():
             if match := re.fullmatch(r"'[^']*' (\S+) (\d+) SHA256:([0-9a-f]{64})", line.strip()):
                 file = unquote(match[1])
@@ -250,21 +220,16 @@ def _choose(entry: Allocator, work: Path, lists: str, apt: Apt) -> _Package:
 def _download(package: _Package, work: Path, lists: str, progress: Progress, apt: Apt) -> Path:
     folder = work / "download"
     archive = folder / package.file
-    if not archive.is_file() or _sha256(archive) != package.sha256:
+    if not archive.is_file() or file_sha256(archive) != package.sha256:
         command = _apt(work, lists, apt, "download", f"{package.name}={package.version}")
         progress(f"downloading {package.name} {unquote(package.version)} ({package.size / 1024:,.0f} KiB)")
-        status, output = _run(command, folder, apt.stall_s)
+        status, output = run_tool(command, folder, apt.stall_s)
         if status != 0 or not archive.is_file():
             raise _Refused(_complaint(output) or f"apt-get could not download {package.name}")
-    if _sha256(archive) != package.sha256:
+    if file_sha256(archive) != package.sha256:
         archive.unlink()
         raise _Refused(f"the downloaded {package.name} is not what the distribution signed")
     return archive
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _complaint(output: str) -> str | None:
@@ -285,7 +250,7 @@ def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, fina
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
     try:
         tree = fresh / "tree"
-        status, output = _run(["dpkg-deb", "-x", str(archive), str(tree)], fresh, 60.0)
+        status, output = run_tool(["dpkg-deb", "-x", str(archive), str(tree)], fresh, 60.0)
         if status != 0:
             raise _Refused(_complaint(output) or f"dpkg-deb could not unpack {package.name}")
         _write_record(entry, package, fresh, _find_library(entry, tree, package))
@@ -310,81 +275,15 @@ def _find_library(entry: Allocator, tree: Path, package: _Package) -> Path:
 def _write_record(entry: Allocator, package: _Package, fresh: Path, library: Path) -> None:
     version = unquote(package.version)
     record = {
-        "schema": discover.RECORD_SCHEMA,
         "allocator": entry.name,
         "library": str(library.relative_to(fresh)),
         "version": discover.upstream_version(version),
         "package": package.name,
         "package_version": version,
         "sha256": package.sha256,
-        "origin": f"{package.name} {version}, unpacked",
+        "library_sha256": file_sha256(library),
+        "origin": f"{package.name} {version}{UNPACKED}",
     }
     if entry.licence is not None:
         record["licence"] = entry.licence
-    path = fresh / discover.RECORD
-    with path.open("x", encoding="utf-8") as file:
-        json.dump(record, file, indent=1, sort_keys=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-# --- running a tool that may hang ---
-
-
-def _run(
-    command: Sequence[str],
-    folder: Path,
-    stall_s: float,
-) -> tuple[int, str]:
-    """Exit status and output. A tool that neither prints nor writes for `stall_s` is ended, with its children.
-
-    It gets a session of its own, since apt's helpers do the network work and must end with it.
-    """
-    environment = {**os.environ, "LC_ALL": "C"}
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    output = bytearray()
-    moved = time.monotonic()
-    written = -1
-    try:
-        while True:
-            ready, _, _ = select.select([process.stdout], [], [], 0.25)
-            if ready:
-                chunk = os.read(process.stdout.fileno(), 64 * 1024)
-                if not chunk:
-                    break
-                output += chunk[: max(0, _OUTPUT_MAX - len(output))]
-                moved = time.monotonic()
-            now_written = _bytes_below(folder)
-            if now_written != written:
-                written, moved = now_written, time.monotonic()
-            if time.monotonic() - moved > stall_s:
-                raise _Stalled
-        return process.wait(timeout=stall_s), output.decode("utf-8", "replace")
-    except subprocess.TimeoutExpired:
-        raise _Stalled from None
-    finally:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        process.stdout.close()
-
-
-def _bytes_below(folder: Path) -> int:
-    """How much lies there: a download shows itself by its growing file, whatever the tool prints."""
-    total = 0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_size
-    return total
+    discover.write_record(fresh, record)

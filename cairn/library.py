@@ -235,6 +235,29 @@ def loader_problem(library: Library, library_path: tuple[str, ...] = ()) -> str 
     return _read_listing(os.fsdecode(answer.stdout[: elf.READ_MAX]), answer.returncode)
 
 
+def loaded_with(program: Program) -> tuple[str, ...]:
+    """The libraries that the loader would map for this program, in its order of search; none where it cannot say."""
+    if program.elf_class is None or program.machine is None or program.loader is None:
+        return ()
+    loader = _LOADERS.get((program.machine, program.elf_class))
+    if loader is None or not os.access(loader, os.X_OK):
+        return ()
+    environment = {"LD_TRACE_LOADED_OBJECTS": "1", "LC_ALL": "C"}
+    if folders := os.environ.get("LD_LIBRARY_PATH"):
+        environment["LD_LIBRARY_PATH"] = folders
+    try:
+        answer = subprocess.run(
+            [loader, program.file], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, timeout=LOADER_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except (subprocess.TimeoutExpired, OSError, ValueError):
+        return ()
+    lines = os.fsdecode(answer.stdout[: elf.READ_MAX]).splitlines()
+    # "\tlibx.so => /lib/libx.so (0x7f…)", and without the arrow where the program names the library by its path.
+    found = (line.rpartition(" => ")[2].strip().rpartition(" (")[0] for line in lines)
+    return tuple(path for path in found if os.path.isabs(path))
+
+
 def _read_listing(listing: str, status: int) -> str | None:
     missing = [line.partition("=>")[0].strip() for line in listing.splitlines() if line.endswith("=> not found")]
     if missing:

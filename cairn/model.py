@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 SCHEMA = 1
 """Version of every document that cairn writes; a reader refuses a newer one."""
@@ -316,6 +317,31 @@ class Host:
     transparent_huge_pages: str | None
     governor: str | None
     load: float | None
+
+
+State = Literal["fine", "warning", "obstacle", "unknown"]
+"""How a check came out: "obstacle" keeps every preloaded allocator out, "warning" makes its numbers mean less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at before measuring."""
+
+    subject: str
+    state: State
+    says: str
+    """A sentence without its full stop."""
+    next_step: str | None = None
+    """What to do about it, a sentence; there is one whenever the state is not "fine"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The checks of one thing: the program, the machine, or what can be measured."""
+
+    key: str
+    title: str
+    checks: tuple[Check, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,27 @@ def _env_target(words: Sequence[str]) -> str | None:
     return next((word for kind, word in _env_words(words) if kind == "command"), None)
 
 
+def behind_env(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables that `env KEY=VALUE… PROGRAM …` sets, and the program's own command line; others as they are."""
+    if not command or os.path.basename(command[0]) != "env":
+        return {}, tuple(command)
+    words = list(_env_words(command[1:]))
+    target = next((word for kind, word in words if kind == "command"), None)
+    if target is None:
+        return {}, tuple(command)
+    sets = [word.partition("=") for kind, word in words if kind == "option" and not word.startswith("-")]
+    behind = tuple(command[command.index(target) :]) if target in command else (target,)  # within the text of -S
+    return {name: value for name, _, value in sets}, behind
+
+
+def interpreter_flags(program: Program) -> tuple[str, ...]:
+    """What a script's first line puts between its interpreter and the script; none for a binary, or through env."""
+    if program.interpreter is None:
+        return ()
+    words = (_first_line_of_script(program.path) or "").split(None, 1)
+    return (words[1].strip(),) if len(words) > 1 and os.path.basename(words[0]) != "env" else ()
+
+
 def _env_problem(words: Sequence[str]) -> str | None:
     """Why this use of env keeps a preloaded library out, as the end of a sentence."""
     for kind, word in _env_words(words):

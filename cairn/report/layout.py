@@ -54,11 +54,11 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
 
 
 def _name(title: str, name: str) -> str:
-    """What the user called it, with the version if the name does not tell. The program's own needs none."""
-    if name == "system":
-        return name
-    if title == name or title.startswith(name + " "):
+    """What the user called it, with the library if the name does not tell. The program's own needs none."""
+    if title.startswith(name + " "):
         return words.printable(title)
+    if name.split(maxsplit=1)[0] in ("system", title.split(maxsplit=1)[0]):
+        return words.printable(name)
     return words.printable(f"{name} ({title})")
 
 

@@ -13,10 +13,10 @@
 #include "base/base.h"
 
 struct text {
-    char  *data;
+    char *data;
     size_t capacity;
     size_t length;
-    bool   truncated;
+    bool truncated;
 };
 
 /* `capacity` counts the final NUL and must be at least 1. */

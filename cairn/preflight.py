@@ -1,0 +1,129 @@
+"""Before the first trial: what doctor says of the program, and who competes in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cairn import discover
+from cairn.contenders import (
+    ContenderSpec,
+    default_contenders,
+    parse_contender,
+    refuse_duplicates,
+    resolve,
+    split_contenders,
+)
+from cairn.doctor import Diagnosis, diagnose, quick_warnings
+from cairn.errors import ContenderFailed
+from cairn.machine import conditions
+from cairn.model import Check, Contender, Host, Settings
+
+MARK = "doctor: "
+"""How a note begins that is doctor's: on the terminal these come first, in reports they are notes like others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What is known before anything runs."""
+
+    contenders: tuple[Contender, ...]
+    notes: tuple[str, ...]
+    program: str
+    """The program in one line, when nothing is to be said against it; else empty."""
+
+
+def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> Preflight:
+    """The contenders that the user named, or those that make sense in this program.
+
+    Raises ContenderFailed when no preloaded allocator can work in it, or one of them cannot be had.
+    """
+    found = discover.discover()
+    notes: list[str] = []
+    if specs:
+        parsed = _named(specs, baseline)
+        diagnosis = _diagnosed(settings, parsed)
+    else:
+        here = default_contenders(found)
+        diagnosis = _diagnosed(settings, ())
+        parsed = list(here)
+        if diagnosis.linked is not None:
+            parsed = beside_linked(here, diagnosis.linked, diagnosis.libc)
+        elif diagnosis.knob is not None:
+            parsed = with_and_without(here, diagnosis.knob)
+            inside = ", ".join(spec.name for spec in here)
+            notes.append(f"{MARK}contenders: system · {'='.join(diagnosis.knob)} × {{{inside}}}")
+        if len(here) == 1:
+            notes.append("only the system's allocator is here; 'cairn allocators get jemalloc' brings another")
+        if baseline is not None and baseline not in [spec.name for spec in parsed]:
+            parsed.insert(0, parse_contender(baseline))
+    refuse_duplicates(parsed)
+    _refuse_system(parsed, diagnosis)
+    contenders = tuple(resolve(spec, found, diagnosis.program) for spec in parsed)
+    if os.environ.get("LD_PRELOAD"):
+        notes.append("LD_PRELOAD of the environment is kept, behind the allocator under test")
+    followed = () if specs else _followed(diagnosis)
+    warnings = [MARK + (check.says if check.subject in followed else sentence(check)) for check in diagnosis.warnings]
+    fine = "" if warnings else " · ".join(check.says for check in diagnosis.checks)
+    return Preflight(contenders=contenders, notes=(*warnings, *notes), program=fine)
+
+
+def _named(specs: Sequence[str], baseline: str | None) -> list[ContenderSpec]:
+    parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
+    wanted = baseline or ("system" if len(parsed) == 1 else None)
+    if wanted is not None and wanted not in [spec.name for spec in parsed]:
+        parsed.insert(0, parse_contender(wanted))
+    return parsed
+
+
+def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:
+    """What doctor says of the program, as all these contenders start it."""
+    command = ("/bin/sh",) if settings.shell else settings.command
+    diagnosis = diagnose(command, {**os.environ, **common_knobs(specs)})
+    if diagnosis.obstacle is not None:
+        raise ContenderFailed(sentence(diagnosis.obstacle))
+    return diagnosis
+
+
+def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None:
+    """Without a preload, the program's malloc is that of the library it is linked with, which is not the system's."""
+    system = next((spec.name for spec in specs if spec.allocator == "system"), None)
+    if system is not None and diagnosis.linked is not None:
+        check = next(check for check in diagnosis.checks if check.subject == "allocator")
+        raise ContenderFailed(f"{system} cannot be a contender here: {sentence(check)}")
+
+
+def _followed(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Subjects of the checks whose next step this very run takes, so that it need not be told."""
+    return ("allocator",) if diagnosis.linked is not None else ("runtime",) if diagnosis.knob is not None else ()
+
+
+def sentence(check: Check) -> str:
+    """A check on one line, with its next step."""
+    return f"{check.says}. {check.next_step}" if check.next_step else check.says
+
+
+def common_knobs(specs: Sequence[ContenderSpec]) -> Mapping[str, str]:
+    """What every contender sets alike, and the program will therefore see in any case."""
+    if not specs:
+        return {}
+    return dict(set[tuple[str, str]].intersection(*(set(spec.knobs) for spec in specs)))
+
+
+def with_and_without(specs: Sequence[ContenderSpec], knob: tuple[str, str]) -> list[ContenderSpec]:
+    """The program as it is, then every allocator under the knob without which it would hardly be called."""
+    as_it_is = [spec for spec in specs if spec.allocator == "system"]
+    return [*as_it_is, *(replace(spec, name=f"{spec.name} {'='.join(knob)}", knobs=(knob,)) for spec in specs)]
+
+
+def beside_linked(specs: Sequence[ContenderSpec], linked: str, libc: str | None) -> list[ContenderSpec]:
+    """The allocator that the program is linked with comes first and is the baseline; glibc's must be preloaded."""
+    others = [spec for spec in specs if spec.allocator != "system"]
+    libraries = [("linked", linked), *([("glibc", libc)] if libc is not None else [])]
+    return [*(ContenderSpec(name=name, allocator="custom", path=path) for name, path in libraries), *others]
+
+
+def host_warnings(host: Host) -> tuple[str, ...]:
+    """What about the machine cannot wait for 'cairn doctor', each a phrase."""
+    return quick_warnings(conditions(host, thorough=False))

@@ -1,0 +1,261 @@
+"""How each pinned source becomes a library that can be preloaded: commands, and what they make.
+
+A recipe reads the unpacked source, may change it, and returns a Plan. It runs nothing itself. Commands name paths
+relative to their folder, so that the same source gives the same library wherever it is built.
+
+The flags are those with which each allocator's own project builds its preload library; none tunes for the machine that
+builds (`-march=native`), since a result should be the same on the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+OBJECTS = "objects"
+"""A folder beside the source that outlives an interrupted build."""
+
+DRAFT = "{draft}"
+"""Stands in a command for the file it writes; it becomes the command's `makes` when the command has succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command, in `folder` of the source. With `makes`, a path, it need not run again once that file is there."""
+
+    argv: tuple[str, ...]
+    folder: str = "."
+    makes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Commands that may run side by side, and what they do, as the user is told."""
+
+    says: str
+    commands: tuple[Command, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Stages in order, the library that they make, the name that it gets, and files that it needs beside it."""
+
+    stages: tuple[Stage, ...]
+    library: str
+    name: str
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """The unpacked source, the tools found for it, and how many of them may run at a time."""
+
+    source: Path
+    tools: dict[str, str]
+    release: str
+    jobs: int = 1
+
+    @property
+    def cc(self) -> str:
+        """The C compiler."""
+        return self.tools["cc"]
+
+    @property
+    def cxx(self) -> str:
+        """The C++ compiler."""
+        return self.tools["c++"]
+
+
+_SHARED = ("-shared", "-Wl,--build-id")
+
+
+def _one_compile(argv: tuple[str, ...], library: str, folder: str = ".") -> Plan:
+    """A plan of a single command that writes `library`."""
+    stage = Stage("compiling", (Command((*argv, "-o", os.path.relpath(library, folder)), folder),))
+    return Plan((stage,), library, os.path.basename(library))
+
+
+def jemalloc(shop: Workshop) -> Plan:
+    """The crate holds jemalloc without its generated `configure`, which lies beside it ready made."""
+    home = shop.source / "jemalloc"
+    shutil.copyfile(shop.source / "configure" / "configure", home / "configure")
+    version = shop.release.partition("+")[2]
+    (home / "VERSION").write_text(version + "\n", encoding="ascii")
+    options = ("--disable-doc", "--disable-static", f"--with-version={version}")
+    stages = (
+        Stage("configuring", (Command(("sh", "configure", *options, f"CC={shop.cc}", f"CXX={shop.cxx}"), "jemalloc"),)),
+        Stage("compiling", (Command((shop.tools["make"], f"-j{shop.jobs}", "build_lib_shared"), "jemalloc"),)),
+    )
+    return Plan(stages, "jemalloc/lib/libjemalloc.so.2", "libjemalloc.so.2")
+
+
+def _mimalloc(shop: Workshop, generation: int) -> Plan:
+    folder = f"c_src/mimalloc/v{generation}"
+    flags = (
+        "-O3", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT", "-std=gnu11", "-fPIC",
+        "-fvisibility=hidden", "-ftls-model=initial-exec", "-fno-builtin-malloc", "-Iinclude", "-pthread",
+    )  # fmt: skip
+    return _one_compile((shop.cc, *flags, *_SHARED, "src/static.c"), f"{folder}/libmimalloc.so.{generation}", folder)
+
+
+def mimalloc2(shop: Workshop) -> Plan:
+    """The whole allocator in one file that includes the others."""
+    return _mimalloc(shop, 2)
+
+
+def mimalloc3(shop: Workshop) -> Plan:
+    """The other generation in the same crate."""
+    return _mimalloc(shop, 3)
+
+
+def snmalloc(shop: Workshop) -> Plan:
+    """Its CMake files find out which of many checks and flags this compiler knows."""
+    options = (
+        "-DCMAKE_BUILD_TYPE=Release", "-DSNMALLOC_BUILD_TESTING=OFF", "-DSNMALLOC_HEADER_ONLY_LIBRARY=OFF",
+        f"-DCMAKE_CXX_COMPILER={shop.cxx}", f"-DCMAKE_MAKE_PROGRAM={shop.tools['make']}",
+    )  # fmt: skip
+    cmake = shop.tools["cmake"]
+    build = ("--build", "build", "--target", "snmallocshim", "-j", str(shop.jobs))
+    stages = (
+        Stage("configuring", (Command((cmake, "-S", "upstream", "-B", "build", "-G", "Unix Makefiles", *options)),)),
+        Stage("compiling", (Command((cmake, *build)),)),
+    )
+    return Plan(stages, "build/libsnmallocshim.so", "libsnmallocshim.so")
+
+
+def rpmalloc(shop: Workshop) -> Plan:
+    """`rpmalloc.c` includes `malloc.c`, which overrides malloc and starts the allocator when it is preloaded."""
+    flags = (
+        "-O3", "-DNDEBUG", "-D_GNU_SOURCE", "-DENABLE_PRELOAD=1", "-DENABLE_OVERRIDE=1", "-std=gnu11", "-fPIC",
+        "-ftls-model=initial-exec", "-fno-builtin-malloc", "-pthread",
+    )  # fmt: skip
+    folder = "rpmalloc/rpmalloc"
+    return _one_compile((shop.cc, *flags, *_SHARED, "rpmalloc.c", "-ldl"), f"{folder}/librpmallocwrap.so", folder)
+
+
+_TCMALLOC_EXPORTS = """{
+global:
+  malloc; free; calloc; realloc; reallocarray; cfree; memalign; aligned_alloc; posix_memalign; valloc; pvalloc;
+  free_sized; free_aligned_sized; sdallocx; nallocx; malloc_usable_size; malloc_size; malloc_stats; malloc_info;
+  malloc_trim; mallopt; mallinfo; mallinfo2; MallocExtension_*; tcmalloc_*; TCMalloc_*;
+  _Znw*; _Zna*; _Zdl*; _Zda*;
+local: *;
+};
+"""
+"""Its copy of abseil must not stand in for the one that a program brings along."""
+
+
+def google_tcmalloc(shop: Workshop) -> Plan:
+    """The files that the crate's own build names, with tcmalloc.cc, which overrides malloc, in place of its bridge."""
+    script = (shop.source / "build.rs").read_text(encoding="utf-8")
+    named = dict.fromkeys(re.findall(r'"(c_src/[\w./+-]+\.(?:cc|S))"', script))
+    files = [name for name in named if not name.endswith("_bridge.cc")] + ["c_src/tcmalloc/tcmalloc/tcmalloc.cc"]
+    flags = (
+        "-O3", "-std=c++17", "-DNDEBUG", "-DNOMINMAX", "-DTCMALLOC_INTERNAL_8K_PAGES", "-fPIC",
+        "-ftls-model=initial-exec", "-fno-builtin-malloc", "-Ic_src/abseil-cpp", "-Ic_src/tcmalloc", "-w", "-pthread",
+    )  # fmt: skip
+    (shop.source / "exports.map").write_text(_TCMALLOC_EXPORTS, encoding="ascii")
+    compiles = []
+    for file in files:
+        made = f"{OBJECTS}/{file.removeprefix('c_src/').replace('/', '-')}.o"
+        compiles.append(Command((shop.cxx, *flags, "-c", file, "-o", DRAFT), makes=made))
+    # The slowest first: a last long compile on one processor would keep the others waiting.
+    compiles.sort(key=lambda command: -(shop.source / command.argv[command.argv.index("-c") + 1]).stat().st_size)
+    objects = tuple(str(command.makes) for command in compiles)
+    library = "libgoogle-tcmalloc.so"
+    link = Command((shop.cxx, *_SHARED, "-Wl,--version-script=exports.map", *objects, "-pthread", "-o", library))
+    return Plan((Stage("compiling", tuple(compiles)), Stage("linking", (link,))), library, library)
+
+
+def _hardened(shop: Workshop, config: str, library: str) -> Plan:
+    defines = []
+    for line in (shop.source / f"config-{config}.conf").read_text(encoding="utf-8").splitlines():
+        key, equals, value = line.strip().partition("=")
+        if equals and not key.startswith("#") and key != "CONFIG_SEAL_METADATA":
+            defines.append(f"-D{key}={value}")
+    folder = "vendor/hardened-malloc"
+    # Compilers before C23's time lack its keywords, which these headers define.
+    older = ("-include", "stdalign.h", "-include", "stdbool.h", "-include", "assert.h")
+    flags = (
+        "-O3", "-std=c2x", "-D_GNU_SOURCE", *defines, "-DCONFIG_SEAL_METADATA=false", *older, "-fPIC",
+        "-fvisibility=hidden", "-fno-plt", "-fno-builtin-malloc", "-fstack-clash-protection",
+        "-fstack-protector-strong", "-Iinclude", "-Ithird_party", "-I.", "-pthread",
+    )  # fmt: skip
+    files = tuple(f"{name}.c" for name in ("util", "chacha", "h_malloc", "memory", "pages", "random"))
+    link = ("-Wl,-O1,--as-needed,-z,defs,-z,relro,-z,now,-z,nodlopen,-z,text",)
+    return _one_compile((shop.cc, *flags, *_SHARED, *link, *files), f"{folder}/{library}", folder)
+
+
+def hardened(shop: Workshop) -> Plan:
+    """Every protection that the project turns on by default."""
+    return _hardened(shop, "default", "libhardened_malloc.so")
+
+
+def hardened_light(shop: Workshop) -> Plan:
+    """The project's own choice of the cheaper protections."""
+    return _hardened(shop, "light", "libhardened_malloc-light.so")
+
+
+def scudo(shop: Workshop) -> Plan:
+    """As LLVM builds its standalone library: the C interface and C++'s operators, and no C++ library beneath.
+
+    `crc32_hw.cpp` alone is compiled for the CRC instruction; scudo asks the processor before it uses it.
+    """
+    flags = (
+        "-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-nostdinc++",
+        "-fno-builtin-malloc", "-ffunction-sections", "-fdata-sections", "-Iinclude", "-I.", "-w", "-pthread",
+    )  # fmt: skip
+    folder = "scudo-standalone"
+    names = sorted(path.name for path in (shop.source / folder).glob("*.cpp") if path.name != "wrappers_c_bionic.cpp")
+    crc = {"x86_64": ("-msse4.2",), "aarch64": ("-march=armv8-a+crc",)}.get(os.uname().machine, ())
+    compiles = []
+    for name in names:
+        own = crc if name == "crc32_hw.cpp" else ()
+        made = f"../{OBJECTS}/{name}.o"
+        compiles.append(Command((shop.cxx, *flags, *own, "-c", name, "-o", DRAFT), folder, makes=made))
+    library = "libclang_rt.scudo_standalone.so"
+    hardening = ("-Wl,-z,defs,-z,now,-z,relro,--gc-sections", "-nodefaultlibs")
+    libraries = ("-lpthread", "-ldl", "-lc", "-lgcc")
+    objects = tuple(str(command.makes) for command in compiles)
+    link = Command((shop.cxx, *_SHARED, *hardening, *objects, *libraries, "-o", library), folder)
+    return Plan((Stage("compiling", tuple(compiles)), Stage("linking", (link,))), f"{folder}/{library}", library)
+
+
+def tbbmalloc(shop: Workshop) -> Plan:
+    """Ready in the wheel: the proxy overrides malloc and needs the allocator itself beside it."""
+    lib = next(shop.source.glob("*.data/data/lib")).relative_to(shop.source)
+    return Plan((), f"{lib}/libtbbmalloc_proxy.so.2", "libtbbmalloc_proxy.so.2", (f"{lib}/libtbbmalloc.so.2",))
+
+
+def hoard(shop: Workshop) -> Plan:
+    """Heap-Layers lies beside Hoard and is expected inside; the hooks that it uses went with glibc 2.34.
+
+    Hoard's own -ffast-math is left out: gcc 12 links start-up code with it that changes the arithmetic of the whole
+    program into which the library is loaded. Without -fno-semantic-interposition, which clang takes for granted, gcc
+    refuses to inline what Hoard wants inlined.
+    """
+    shutil.copytree(shop.source / "Heap-Layers", shop.source / "Hoard" / "src" / "Heap-Layers")
+    wrapper = shop.source / "Hoard" / "src" / "Heap-Layers" / "wrappers" / "gnuwrapper.cpp"
+    text = wrapper.read_text(encoding="utf-8")
+    wrapper.write_text(text.replace('#include "gnuwrapper-hooks.cpp"', ""), encoding="utf-8")
+    flags = (
+        "-std=c++14", "-O3", "-DNDEBUG", "-fno-builtin-malloc", "-fPIC", "-fno-semantic-interposition", "-w",
+        "-D_REENTRANT=1", "-I.", "-Iinclude", "-Iinclude/util", "-Iinclude/hoard", "-Iinclude/superblocks",
+        "-IHeap-Layers", "-pthread",
+    )  # fmt: skip
+    sources = ("source/libhoard.cpp", "source/unixtls.cpp")
+    return _one_compile((shop.cxx, *flags, *_SHARED, *sources, "-ldl"), "Hoard/src/libhoard.so", "Hoard/src")
+
+
+RECIPES: dict[str, Callable[[Workshop], Plan]] = {
+    recipe.__name__: recipe
+    for recipe in (
+        jemalloc, mimalloc2, mimalloc3, snmalloc, rpmalloc, google_tcmalloc, hardened, hardened_light, scudo, tbbmalloc,
+        hoard,
+    )
+}  # fmt: skip
+"""By the name that `sources.toml` gives."""

@@ -1,0 +1,114 @@
+"""Which release of which allocator can be had from a package registry: `sources.toml`, read and checked.
+
+Pinned, since a comparison is only worth something when everybody who repeats it has the same libraries; by checksum,
+since a registry or a mirror may hand out something else.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cairn.errors import CairnError
+
+KINDS = ("crate", "wheel")
+
+_LISTS = ("tools", "stand_ins", "machines")
+
+_TEXTS = ("allocator", "version", "kind", "package", "release", "sha256", "recipe")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An entry of `sources.toml`; its fields are explained at the head of that file."""
+
+    allocator: str
+    version: str
+    kind: str
+    package: str
+    release: str
+    sha256: str
+    recipe: str
+    file: str = ""
+    revision: int = 1
+    tools: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+
+    @property
+    def archive(self) -> str:
+        """The name of the file that holds it."""
+        return self.file or f"{self.package}-{self.release}.crate"
+
+    @property
+    def origin(self) -> str:
+        """As printed. What a crate writes behind a "+" only repeats the version of the allocator."""
+        return f"{self.kind} {self.package} {self.release.partition('+')[0]}"
+
+    @property
+    def identity(self) -> str:
+        """Changes when the library would come out differently: what was built from another identity is built anew."""
+        parts = f"{self.allocator} {self.sha256} {self.recipe} {self.revision}"
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+    @property
+    def works_here(self) -> bool:
+        """Whether it can work on this machine at all."""
+        return not self.machines or os.uname().machine in self.machines
+
+
+@functools.cache
+def load_sources() -> tuple[Source, ...]:
+    """The sources that this cairn pins."""
+    path = Path(__file__).with_name("sources.toml")
+    try:
+        return read_sources(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CairnError(f"the list of sources cannot be read ({error}); install cairn again") from None
+
+
+def sources_of(allocator: str) -> tuple[Source, ...]:
+    """The pinned sources of an allocator, by its name in the catalog."""
+    return tuple(source for source in load_sources() if source.allocator == allocator)
+
+
+def read_sources(text: str) -> tuple[Source, ...]:
+    """Checks every field: a misspelt checksum must not become an unchecked download."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CairnError(f"sources.toml is not TOML ({error}); install cairn again") from None
+    tables = document.get("source")
+    if set(document) != {"source"} or not isinstance(tables, list):
+        raise CairnError("sources.toml must hold [[source]] tables and nothing else; install cairn again")
+    return tuple(_read_source(table) for table in tables)
+
+
+def _read_source(table: Any) -> Source:
+    if not isinstance(table, dict):
+        raise CairnError("sources.toml holds a source that is no table; install cairn again")
+    where = f"sources.toml, {table.get('allocator', 'a source without an allocator')}"
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in _LISTS and isinstance(value, list) and all(isinstance(item, str) and item for item in value):
+            values[key] = tuple(value)
+        elif (key in (*_TEXTS, "file") and isinstance(value, str) and value) or (
+            key == "revision" and isinstance(value, int) and not isinstance(value, bool)
+        ):
+            values[key] = value
+        else:
+            raise CairnError(f"{where}: {key} is unknown or has a wrong value; install cairn again")
+    if missing := [key for key in _TEXTS if key not in values]:
+        raise CairnError(f"{where}: {', '.join(missing)} is missing; install cairn again")
+    source = Source(**values)
+    if source.kind not in KINDS or not re.fullmatch(r"[0-9a-f]{64}", source.sha256):
+        raise CairnError(f"{where}: kind or sha256 has an unknown value; install cairn again")
+    if "/" in source.archive or (source.kind == "wheel" and not source.file):
+        raise CairnError(f"{where}: file is missing or is no file name; install cairn again")
+    return source

@@ -1,0 +1,77 @@
+"""Every peer is had by its name, from an empty cache, through this machine's own registries, and is proved to load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn import catalog
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo and a registry"),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc"),
+]
+
+PEERS = [entry.name for entry in catalog.load_catalog().allocators if not entry.is_system]
+
+PROGRAM = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) { char *text = malloc(100); snprintf(text, 100, "%d", 7); puts(text); free(text); return 0; }
+"""
+
+
+@pytest.fixture(scope="module")
+def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Empty before the first of these tests, and the same for all of them."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def environment(empty_cache: Path) -> dict[str, str]:
+    """The user's own registries, and a cache of our own: cargo finds both its settings and itself by HOME."""
+    home = Path.home()
+    kept = {key: value for key, value in os.environ.items() if key.startswith(("CARGO_", "PIP_", "RUSTUP_", "SSL_"))}
+    return {"HOME": str(home), "XDG_CACHE_HOME": str(empty_cache), **kept}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_is_had_by_name_and_proves_its_load(
+    cairn: Any, environment: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    had = cairn("allocators", "get", name, timeout=1800, **environment)
+    assert had.code == 0, had.err
+
+    started = time.monotonic()
+    again = cairn("allocators", "get", name, **environment)
+    assert (again.code, again.out) == (0, had.out)
+    assert again.err == ""
+    assert time.monotonic() - started < 1
+
+    listed = cairn("allocators", "list", "--json", **environment).json["found"]
+    version = next(item["version"] for item in listed if item["allocator"] == name and item["cached"])
+    spec = f"{name}@{version}"  # the system may have another one, and a newer one would be taken
+    file = tmp_path / "file.c"
+    file.write_text(PROGRAM)
+    python = cairn("run", "-a", spec, "--", "python3", "-c", "print(1)", **environment)
+    assert (python.code, python.out) == (0, "1\n"), python.err
+    gcc = cairn("run", "-a", spec, "--", "gcc", "-O2", "-c", file, "-o", "/dev/null", **environment)
+    assert (gcc.code, gcc.err) == (0, "")
+
+
+def test_all_of_them_are_listed(cairn: Any, environment: dict[str, str]) -> None:
+    """After the tests above: what they brought, with its checksums."""
+    listed = cairn("allocators", "list", "--json", **environment).json["found"]
+    cached = {item["allocator"]: item for item in listed if item["cached"]}
+    assert sorted(cached) == sorted(PEERS)
+    for item in cached.values():
+        assert item["problem"] is None
+        assert item["sha256"] == item["recorded_sha256"]
+        assert len(item["source_sha256"]) == 64
+        assert item["version"]

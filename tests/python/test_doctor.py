@@ -1,0 +1,516 @@
+"""What doctor makes of facts; all facts here are made up, but for the hostile files at the end."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cairn import elf, preflight
+from cairn.abilities import Abilities
+from cairn.contenders import ContenderSpec
+from cairn.doctor import (
+    NOISY,
+    PYMALLOC,
+    Diagnosis,
+    ProgramFacts,
+    diagnose,
+    examined,
+    judge_abilities,
+    judge_machine,
+    judge_program,
+    quick_warnings,
+)
+from cairn.inside import NOTHING, SCAN_BYTES, Inside, look_inside
+from cairn.machine import Conditions
+from cairn.model import Check, Examined, Host
+from cairn.program import Program, behind_env
+from cairn.report import checkup
+
+BITS, MACHINE, MUSL = elf.native()
+PLAIN = Program(
+    command="app", path="/opt/app", kind="dynamic", interpreter=None, elf_class=BITS, machine=MACHINE,
+    needs=("libc.so.6",), loader="/lib/ld-musl-x86_64.so.1" if MUSL else "/lib64/ld-linux-x86-64.so.2", setuid=False,
+    setgid=False, capabilities=False, gains_rights=False, own_malloc=False, sanitizer=None, build_id=None,
+)  # fmt: skip
+HOST = Host(
+    system="Debian", kernel="6.1.0", architecture="x86_64", libc="glibc 2.36", cpus=4, cpu_model=None,
+    memory_bytes=None, page_bytes=4096, virtual=False, transparent_huge_pages="madvise", governor=None, load=0.0,
+)  # fmt: skip
+QUIET = Conditions(
+    cpus=4, load=0.2, steal=0.0, spread=0.004, others=0, quota=None, governor="performance", turbo=False,
+    threads_share_cores=False, virtual=False, huge_pages="madvise", address_randomization=2, swap_used_bytes=0,
+)  # fmt: skip
+HARDWARE = ("cycles", "instructions", "branches", "branch-misses", "cache-references", "cache-misses")
+SOFTWARE = ("task-clock", "context-switches", "cpu-migrations", "page-faults")
+ABLE = Abilities(
+    memory_method="cgroup v2", counters=dict.fromkeys(SOFTWARE + HARDWARE, True), paranoid=2, dispatch=True,
+    rseq_registered=True, reserved_huge_pages=0,
+)  # fmt: skip
+PYTHON = replace(PLAIN, command="python3", path="/usr/bin/python3.12")
+
+
+def judged(program: Program = PLAIN, inside: Inside = NOTHING, **more: object) -> Diagnosis:
+    return whole(judge_program(ProgramFacts(program=program, inside=inside, **more)))  # type: ignore[arg-type]
+
+
+def whole(diagnosis: Diagnosis) -> Diagnosis:
+    for check in diagnosis.checks:
+        complete(check)
+    return diagnosis
+
+
+def complete(check: Check) -> Check:
+    """Every line that is not fine has a next step, and both are sentences on one line."""
+    assert check.says and "\n" not in check.says and not check.says.endswith("."), check
+    if check.state != "fine":
+        assert check.next_step and check.next_step.endswith("."), check
+    return check
+
+
+def about(checks: Sequence[Check], subject: str) -> Check:
+    found = [complete(check) for check in checks if check.subject == subject]
+    assert len(found) == 1, (subject, checks)
+    return found[0]
+
+
+# --- the program ---
+
+
+def test_a_plain_program_has_nothing_against_it() -> None:
+    diagnosis = judged()
+    assert [check.state for check in diagnosis.checks] == ["fine", "fine"]
+    assert diagnosis.obstacle is None and diagnosis.warnings == () and diagnosis.knob is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": "static"}, "statically linked"),
+        ({"kind": "static script", "interpreter": "/bin/busybox"}, "/bin/busybox, which runs app,"),
+        ({"setuid": True, "gains_rights": True}, "setuid"),
+        ({"setgid": True, "gains_rights": True}, "setgid"),
+        ({"capabilities": True, "gains_rights": True}, "capabilities"),
+        ({"elf_class": 96 - BITS}, f"{96 - BITS}-bit"),
+        ({"machine": "s390x"}, "s390x"),
+        ({"loader": "/lib64/ld-linux-x86-64.so.2" if MUSL else "/lib/ld-musl-x86_64.so.1"}, "musl"),
+        ({"sanitizer": "AddressSanitizer"}, "AddressSanitizer"),
+        ({"own_malloc": True}, "its own malloc"),
+    ],
+)
+def test_what_no_preload_can_reach_is_an_obstacle(change: dict[str, object], words: str) -> None:
+    obstacle = judged(replace(PLAIN, **change)).obstacle  # type: ignore[arg-type]
+    assert obstacle is not None and words in obstacle.says
+
+
+def test_a_known_program_is_told_how_it_is_built_otherwise() -> None:
+    obstacle = judged(replace(PLAIN, path="/usr/lib/chromium/chromium", own_malloc=True)).obstacle
+    assert obstacle is not None and "PartitionAlloc" in obstacle.says
+
+
+def test_the_first_reason_is_told_when_there_are_several() -> None:
+    obstacle = judged(replace(PLAIN, kind="static", own_malloc=True)).obstacle
+    assert obstacle is not None and "statically linked" in obstacle.says
+
+
+def test_an_exported_allocator_is_named() -> None:
+    inside = Inside(allocator="jemalloc", evidence="symbol", mark="je_malloc")
+    obstacle = judged(replace(PLAIN, own_malloc=True), inside).obstacle
+    assert obstacle is not None and "jemalloc" in obstacle.says and obstacle.subject == "allocator"
+
+
+@pytest.mark.parametrize("allocator", ["jemalloc", "mimalloc", "tcmalloc", "PartitionAlloc"])
+def test_an_allocator_called_by_its_own_name_is_an_obstacle(allocator: str) -> None:
+    obstacle = judged(inside=Inside(allocator=allocator, evidence="symbol", mark="x_malloc")).obstacle
+    assert obstacle is not None and allocator in obstacle.says and "x_malloc" in obstacle.says
+
+
+def test_a_rust_program_with_jemalloc_is_told_what_to_leave_out() -> None:
+    obstacle = judged(inside=Inside(allocator="jemalloc", evidence="symbol", mark="_rjem_malloc", rust=True)).obstacle
+    assert obstacle is not None and "#[global_allocator]" in (obstacle.next_step or "")
+
+
+def test_a_malloc_that_is_not_exported_is_an_obstacle() -> None:
+    obstacle = judged(inside=Inside(allocator="malloc", evidence="symbol", mark="malloc")).obstacle
+    assert obstacle is not None and "without exporting" in obstacle.says
+
+
+def test_texts_in_a_stripped_program_only_warn() -> None:
+    inside = Inside(allocator="jemalloc", evidence="text", mark="<jemalloc>: and MALLOC_CONF", stripped=True)
+    diagnosis = judged(inside=inside)
+    assert diagnosis.obstacle is None
+    assert about(diagnosis.checks, "allocator").state == "warning"
+
+
+def test_a_linked_allocator_warns_and_becomes_the_baseline() -> None:
+    diagnosis = judged(linked="/usr/lib/libjemalloc.so.2", libc="/usr/lib/libc.so.6")
+    check = about(diagnosis.checks, "allocator")
+    assert check.state == "warning" and "libjemalloc.so.2" in check.says
+    assert diagnosis.linked == "/usr/lib/libjemalloc.so.2" and diagnosis.libc == "/usr/lib/libc.so.6"
+
+
+@pytest.mark.parametrize(
+    ("program", "inside"),
+    [
+        (replace(PYTHON, needs=("libpython3.12.so.1.0", "libc.so.6")), NOTHING),
+        (PYTHON, Inside(python=True)),
+        (replace(PLAIN, kind="script", interpreter="/usr/bin/python3.12"), Inside(python=True)),
+    ],
+    ids=["shared", "built in", "script"],
+)
+def test_pymalloc_warns_and_offers_malloc(program: Program, inside: Inside) -> None:
+    diagnosis = judged(program, inside)
+    check = about(diagnosis.checks, "runtime")
+    assert check.state == "warning" and "CPython 3.12 with pymalloc" in check.says
+    assert diagnosis.knob == PYMALLOC
+
+
+@pytest.mark.parametrize("chosen", ["malloc", "malloc_debug"])
+def test_python_on_malloc_is_fine(chosen: str) -> None:
+    diagnosis = judged(PYTHON, Inside(python=True), environment={"PYTHONMALLOC": chosen})
+    assert about(diagnosis.checks, "runtime").state == "fine" and diagnosis.knob is None
+
+
+@pytest.mark.parametrize("chosen", ["pymalloc", "debug"])
+def test_a_chosen_pymalloc_warns_and_offers_nothing(chosen: str) -> None:
+    diagnosis = judged(PYTHON, Inside(python=True), environment={"PYTHONMALLOC": chosen})
+    assert about(diagnosis.checks, "runtime").state == "warning" and diagnosis.knob is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ignored"),
+    [
+        (("-I", "x.py"), True),
+        (("-bE", "x.py"), True),
+        (("-W", "error", "-E", "x.py"), True),
+        (("-Xdev", "-I"), True),
+        (("-c", "-I"), False),
+        (("-mEIE",), False),
+        (("x.py", "-E"), False),
+        (("-W", "-E", "x.py"), False),
+        (("--check-hash-based-pycs=always", "-E"), True),
+        (("-",), False),
+        ((), False),
+    ],
+)
+def test_python_that_ignores_its_environment_is_offered_nothing(arguments: tuple[str, ...], ignored: bool) -> None:
+    diagnosis = judged(PYTHON, Inside(python=True), command=("python3", *arguments))
+    assert (diagnosis.knob is None) is ignored
+    assert ("ignores PYTHONMALLOC" in about(diagnosis.checks, "runtime").says) is ignored
+
+
+def test_the_flags_of_a_first_line_count() -> None:
+    script = replace(PLAIN, kind="script", interpreter="/usr/bin/python3.12")
+    assert judged(script, Inside(python=True), flags=("-Es",), command=("app", "-x")).knob is None
+    assert judged(script, Inside(python=True), flags=(), command=("app", "-E")).knob == PYMALLOC
+
+
+def test_a_free_threaded_python_is_offered_nothing() -> None:
+    diagnosis = judged(replace(PYTHON, needs=("libpython3.13t.so.1.0",)))
+    assert "free-threaded" in about(diagnosis.checks, "runtime").says and diagnosis.knob is None
+
+
+@pytest.mark.parametrize(
+    ("base", "inside", "needs", "words"),
+    [
+        ("java", NOTHING, ("libjli.so",), "Java"),
+        ("kotlin-native-image", NOTHING, ("libjli.so",), "Java"),
+        ("server", Inside(go=True), (), "Go"),
+        ("node", NOTHING, (), "Node"),
+        ("electron", Inside(node=True), (), "Node"),
+        ("php8.2", NOTHING, (), "PHP"),
+        ("server", Inside(rust=True, rust_allocator=True), (), "Rust"),
+    ],
+)
+def test_runtimes_with_a_heap_of_their_own_warn(base: str, inside: Inside, needs: tuple[str, ...], words: str) -> None:
+    diagnosis = judged(replace(PLAIN, path=f"/usr/bin/{base}", needs=needs), inside)
+    assert diagnosis.obstacle is None
+    assert any(check.state == "warning" and words in check.says for check in diagnosis.checks), diagnosis
+
+
+def test_rust_with_its_default_allocator_is_fine() -> None:
+    assert judged(inside=Inside(rust=True)).warnings == ()
+
+
+def test_php_on_malloc_still_has_plugins() -> None:
+    diagnosis = judged(replace(PLAIN, path="/usr/bin/php-fpm8.2"), environment={"USE_ZEND_ALLOC": "0"})
+    assert about(diagnosis.checks, "runtime").state == "fine"
+    assert "RTLD_DEEPBIND" in about(diagnosis.checks, "plugins").says
+
+
+def test_a_static_go_program_is_not_told_to_relink() -> None:
+    obstacle = judged(replace(PLAIN, kind="static"), Inside(go=True)).obstacle
+    assert obstacle is not None and "Go" in obstacle.says and "Relink" not in (obstacle.next_step or "")
+
+
+@pytest.mark.parametrize("gains", [False, True])
+def test_sudo_is_told_to_stand_before_cairn(gains: bool) -> None:
+    sudo = replace(PLAIN, command="sudo", path="/usr/bin/sudo", setuid=True, gains_rights=gains)
+    diagnosis = judged(sudo)
+    assert (diagnosis.obstacle is not None) is gains
+    assert any("sudo cairn compare" in (check.next_step or "") for check in diagnosis.checks)
+
+
+def test_a_shim_is_told_from_a_shell_script() -> None:
+    script = replace(PLAIN, kind="script", interpreter="/usr/bin/bash")
+    assert about(judged(script).checks, "start").state == "fine"
+    shim = replace(script, command="python3", path="/home/me/.pyenv/shims/python3")
+    assert about(judged(shim).checks, "start").state == "warning"
+
+
+def test_what_cannot_be_read_is_unknown() -> None:
+    diagnosis = judged(replace(PLAIN, kind="unknown", elf_class=None, machine=None))
+    assert about(diagnosis.checks, "preload").state == "unknown" and diagnosis.obstacle is None
+
+
+def test_env_is_looked_through() -> None:
+    assert behind_env(["env", "A=1", "-u", "B", "app", "C=2"]) == ({"A": "1"}, ("app", "C=2"))
+    assert behind_env(["/usr/bin/env", "-S", "A=1 app x"]) == ({"A": "1"}, ("app",))
+    assert behind_env(["env"]) == ({}, ("env",))
+    assert behind_env(["app", "A=1"]) == ({}, ("app", "A=1"))
+
+
+def test_an_emptied_environment_is_an_obstacle() -> None:
+    obstacle = whole(diagnose(["env", "-i", "sh"], os.environ)).obstacle
+    assert obstacle is not None and "environment" in obstacle.says
+
+
+# --- the machine ---
+
+
+def test_a_quiet_machine_has_nothing_against_it() -> None:
+    assert {complete(check).state for check in judge_machine(QUIET)} == {"fine"}
+    assert quick_warnings(QUIET) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "state"),
+    [
+        ({"others": 1}, "other runs", "warning"),
+        ({"others": 3}, "other runs", "warning"),
+        ({"others": None}, "other runs", "unknown"),
+        ({"load": 4.0}, "load", "fine"),
+        ({"load": 4.1}, "load", "warning"),
+        ({"load": None}, "load", "unknown"),
+        ({"steal": 0.02}, "stolen time", "warning"),
+        ({"spread": NOISY * 0.99}, "noise", "fine"),
+        ({"spread": NOISY * 1.01}, "noise", "warning"),
+        ({"quota": 4.0}, "CPU quota", "fine"),
+        ({"quota": 0.5}, "CPU quota", "warning"),
+        ({"governor": "powersave", "turbo": True}, "clock", "warning"),
+        ({"governor": None}, "clock", "unknown"),
+        ({"governor": None, "virtual": True}, "clock", "fine"),
+        ({"threads_share_cores": True}, "cores", "fine"),
+        ({"virtual": True}, "cold memory", "fine"),
+        ({"huge_pages": "always"}, "huge pages", "fine"),
+        ({"huge_pages": "never"}, "huge pages", "fine"),
+        ({"huge_pages": None}, "huge pages", "unknown"),
+        ({"swap_used_bytes": 1 << 30}, "swap", "warning"),
+        ({"page_bytes": 65536}, "page size", "warning"),
+        ({"address_randomization": 0}, "addresses", "warning"),
+        ({"address_randomization": 1}, "addresses", "warning"),
+    ],
+)
+def test_the_state_of_the_machine(change: dict[str, object], subject: str, state: str) -> None:
+    checks = judge_machine(replace(QUIET, **change))  # type: ignore[arg-type]
+    assert about(checks, subject).state == state
+    assert [check.subject for check in checks if check.state not in ("fine", state)] == []
+
+
+def test_a_quota_tells_how_many_arenas_there_would_be() -> None:
+    check = about(judge_machine(replace(QUIET, cpus=64, quota=2.0)), "CPU quota")
+    assert "512 arenas" in check.says and "MALLOC_ARENA_MAX=16" in (check.next_step or "")
+
+
+def test_what_was_not_looked_at_is_not_judged() -> None:
+    checks = judge_machine(Conditions(cpus=2))
+    subjects = {check.subject for check in checks}
+    assert not subjects & {"stolen time", "noise", "swap", "addresses", "cores"}
+
+
+def test_a_comparison_tells_only_what_cannot_wait() -> None:
+    loud = replace(QUIET, others=1, load=9.0, governor="powersave", swap_used_bytes=1 << 30, spread=0.5)
+    assert quick_warnings(loud) == ("another cairn is measuring here", "load 9.0 on 4 CPUs", "governor powersave")
+
+
+# --- what can be measured ---
+
+
+def test_an_able_machine_has_nothing_against_it() -> None:
+    assert {complete(check).state for check in judge_abilities(ABLE, HOST)} == {"fine"}
+
+
+NO_PMU = {**dict.fromkeys(SOFTWARE, True), **dict.fromkeys(HARDWARE, False)}
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "state"),
+    [
+        ({"memory_method": "sampled", "memory_reason": "no cgroup may be made"}, "peak memory", "warning"),
+        ({"memory_method": "not measured"}, "peak memory", "unknown"),
+        ({"counters": NO_PMU}, "hardware counters", "warning"),
+        ({"counters": dict.fromkeys(SOFTWARE + HARDWARE, False), "paranoid": 3}, "software counters", "warning"),
+        ({"launcher_problem": "killed"}, "launcher", "warning"),
+        ({"dispatch": False}, "kernel calls", "warning"),
+        ({"dispatch": None}, "kernel calls", "unknown"),
+        ({"rseq_registered": None}, "rseq", "fine"),
+        ({"rseq_registered": False}, "rseq", "warning"),
+        ({"reserved_huge_pages": 64}, "reserved huge pages", "fine"),
+    ],
+)
+def test_the_instruments(change: dict[str, object], subject: str, state: str) -> None:
+    checks = judge_abilities(replace(ABLE, **change), HOST)  # type: ignore[arg-type]
+    assert about(checks, subject).state == state
+
+
+def test_missing_counters_are_explained_by_what_forbids_them() -> None:
+    without = replace(ABLE, counters=NO_PMU)
+    assert "PMU" in about(judge_abilities(without, replace(HOST, virtual=True)), "hardware counters").says
+    forbidden = about(judge_abilities(replace(without, paranoid=3), HOST), "hardware counters")
+    assert "perf_event_paranoid is 3" in forbidden.says
+    partly = replace(ABLE, counters={**ABLE.counters, "context-switches": False})
+    assert "paranoid=1" in (about(judge_abilities(partly, HOST), "software counters").next_step or "")
+    assert "seccomp" in (about(judge_abilities(without, HOST), "hardware counters").next_step or "")
+
+
+# --- who competes ---
+
+SYSTEM, JEMALLOC = ContenderSpec("system", "system"), ContenderSpec("jemalloc", "jemalloc")
+
+
+def test_a_program_with_pymalloc_is_compared_with_and_without() -> None:
+    specs = preflight.with_and_without([SYSTEM, JEMALLOC], PYMALLOC)
+    assert [spec.name for spec in specs] == [
+        "system", "system PYTHONMALLOC=malloc", "jemalloc PYTHONMALLOC=malloc",
+    ]  # fmt: skip
+    assert [spec.knobs for spec in specs] == [(), (PYMALLOC,), (PYMALLOC,)]
+
+
+def test_a_linked_allocator_is_compared_with_glibc_too() -> None:
+    specs = preflight.beside_linked([SYSTEM, JEMALLOC], "/l/libjemalloc.so.2", "/l/libc.so.6")
+    assert [(spec.name, spec.path) for spec in specs] == [
+        ("linked", "/l/libjemalloc.so.2"), ("glibc", "/l/libc.so.6"), ("jemalloc", None),
+    ]  # fmt: skip
+
+
+def test_knobs_that_all_contenders_share_count_as_the_programs_own() -> None:
+    both = [replace(SYSTEM, knobs=(PYMALLOC,)), replace(JEMALLOC, knobs=(("A", "1"), PYMALLOC))]
+    assert preflight.common_knobs(both) == {"PYTHONMALLOC": "malloc"}
+    assert preflight.common_knobs([SYSTEM, both[1]]) == {}
+    assert preflight.common_knobs([]) == {}
+
+
+# --- what is printed ---
+
+
+def test_each_group_is_printed_with_signs_and_next_steps() -> None:
+    groups = examined(judged(PYTHON, Inside(python=True)), replace(QUIET, others=None), ABLE, HOST)
+    text = checkup.render(groups, color=False)
+    assert [group.key for group in groups] == ["program", "machine", "instruments"]
+    for piece in ("allocator of python3", "✔", "▲", "?", "→ Compare with PYTHONMALLOC=malloc", "2 things to know"):
+        assert piece in text
+    assert "\x1b" not in text and all(len(line) <= checkup.WIDTH for line in text.splitlines())
+    assert "\x1b[" in checkup.render(groups, color=True)
+
+
+def test_the_last_line_is_the_answer() -> None:
+    fine, bad = Check("a", "fine", "b"), Check("a", "obstacle", "b", "C.")
+    assert checkup.summary([Examined("k", "t", (fine,))]).startswith("✔")
+    assert checkup.summary([Examined("k", "t", (fine, bad))]).startswith("✘")
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    evil = replace(PLAIN, command="a\x1b[2Jb\r", path="/x\x07\u202ey")
+    groups = examined(judged(evil), QUIET, ABLE, HOST)
+    shown = checkup.render(groups, color=False) + checkup.document(groups, cairn="1")
+    assert not any(character in shown for character in "\x1b\x07\r\u202e")
+
+
+# --- looking inside ---
+
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build programs")
+
+
+def built(folder: Path, source: str, *flags: str) -> Path:
+    target = folder / "program"
+    subprocess.run(
+        ["gcc", "-fno-builtin", "-O0", "-x", "c", "-", "-x", "none", "-o", str(target), *flags],
+        input=source.encode(),
+        check=True,
+    )
+    return target
+
+
+@needs_gcc
+@pytest.mark.parametrize("name", ["_rjem_malloc", "je_malloc", "mi_malloc", "mi_malloc_aligned", "tc_malloc"])
+def test_an_allocator_that_is_linked_in_is_found_by_name(name: str, tmp_path: Path) -> None:
+    program = built(tmp_path, f"void *{name}(void) {{ return 0; }} int main(void) {{ return {name}() != 0; }}")
+    inside = look_inside(str(program))
+    assert (inside.evidence, inside.mark) == ("symbol", name)
+    subprocess.run(["strip", str(program)], check=True)
+    assert look_inside(str(program)).allocator is None
+
+
+@needs_gcc
+def test_an_allocator_of_a_library_is_not_taken_for_one_inside(tmp_path: Path) -> None:
+    library = tmp_path / "libm1.so"
+    subprocess.run(
+        ["gcc", "-fno-builtin", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)],
+        input=b"void *mi_malloc(unsigned long n) { return (void *)n; }", check=True,
+    )  # fmt: skip
+    source = "void *mi_malloc(unsigned long); int main(void) { return mi_malloc(1) == 0; }"
+    assert look_inside(str(built(tmp_path, source, str(library)))).allocator is None
+
+
+@needs_gcc
+def test_a_hidden_malloc_is_found_and_an_exported_one_left_to_others(tmp_path: Path) -> None:
+    source = "{}void *malloc(unsigned long n) {{ return (void *)n; }} int main(void) {{ return malloc(1) == 0; }}"
+    hidden = built(tmp_path, source.format('__attribute__((visibility("hidden"))) '))
+    assert look_inside(str(hidden)).allocator == "malloc"
+    exported = built(tmp_path, source.format(""), "-rdynamic")
+    assert look_inside(str(exported)).allocator is None
+
+
+@needs_gcc
+def test_a_stripped_allocator_is_found_by_two_texts_and_not_by_one(tmp_path: Path) -> None:
+    source = (
+        'const char *volatile a = "<jemalloc>: x"; const char *volatile b = "{}"; int main(void) {{ return !a || !b; }}'
+    )
+    both = built(tmp_path, source.format("_RJEM_MALLOC_CONF"), "-s")
+    inside = look_inside(str(both))
+    assert (inside.allocator, inside.evidence, inside.stripped) == ("jemalloc", "text", True)
+    assert look_inside(str(built(tmp_path, source.format("nothing"), "-s"))).allocator is None
+
+
+@needs_gcc
+def test_hostile_files_are_looked_into_without_harm(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    whole_file = built(tmp_path, "void *je_malloc(void) { return 0; } int main(void) { return je_malloc() != 0; }")
+    content = whole_file.read_bytes()
+    random.seed(20)
+    target = tmp_path / "mutant"
+    for _ in range(400):
+        mutant = bytearray(content)
+        for _ in range(random.choice((1, 3, 30))):
+            where = random.choice((random.randrange(64), random.randrange(len(mutant) - 2800, len(mutant))))
+            mutant[where] = random.randrange(256)
+        target.write_bytes(mutant[: random.choice((len(mutant), random.randrange(len(mutant))))])
+        look_inside(str(target))
+
+
+@needs_gcc
+def test_a_huge_symbol_table_is_searched_only_so_far(tmp_path: Path) -> None:
+    names = "".join(f"int name_{number}_malloc;" for number in range(2000))
+    assert look_inside(str(built(tmp_path, names + "int main(void) { return 0; }"))).allocator is None
+    assert SCAN_BYTES <= 1 << 27
+
+
+def test_what_is_no_program_has_nothing_inside(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path, tmp_path / "fifo", tmp_path / "missing", Path("/dev/null")):
+        assert look_inside(str(path)) == NOTHING
