@@ -1,6 +1,6 @@
 """The witness: says who owns malloc in every process, names what it cannot reach, harms nobody.
 
-Needs a C compiler, binutils and the library: $CAIRN_WITNESS_LIB, or build/src/witness/libcairn-witness.so.
+Needs a C compiler, binutils and the library: $CAIRN_WITNESS_LIB, or the installed one.
 That it harms nobody is told by running the same program with and without it.
 """
 
@@ -23,7 +23,8 @@ from pathlib import Path
 
 import pytest
 
-BUILT = Path(__file__).parents[2] / "build" / "src" / "witness" / "libcairn-witness.so"
+from cairn import native
+
 HELPERS = Path(__file__).parents[1] / "helpers"
 NOBODY = 65534
 SOMEBODY = 1234
@@ -92,7 +93,7 @@ def text(escaped: str) -> str:
 
 @pytest.fixture(scope="session")
 def witness() -> Path:
-    path = Path(os.environ.get("CAIRN_WITNESS_LIB", BUILT))
+    path = Path(os.environ.get("CAIRN_WITNESS_LIB") or native.witness())
     if not path.is_file():
         pytest.fail(f"no {path.name} there; build it first, or name it in CAIRN_WITNESS_LIB")
     return path.resolve()

@@ -1,0 +1,203 @@
+"""What the launcher says about time, memory and counters."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from support.launching import METHODS, MIB, Launch, cgroups_of, is_sanitized
+
+
+def test_wall_is_the_program_alone(launch: Launch) -> None:
+    walls = [launch("--", "sleep", "0.2").told["wall_ns"] for _ in range(3)]
+    assert 0.2e9 <= min(walls) < 0.25e9
+
+
+def test_time_of_the_whole_tree_is_added_up(launch: Launch, hold: str) -> None:
+    report = launch("--", hold, "spinners", "0", "100").told
+    cpu_ns = report["user_ns"] + report["system_ns"]
+    assert 0.29e9 <= cpu_ns < 0.5e9
+    assert report["reaped"] == 2
+
+
+def test_the_caller_does_not_show(launch: Launch, hold: str, cgroup: None) -> None:
+    caller = textwrap.dedent(
+        """
+        import os, subprocess, sys
+        ballast = bytearray(int(sys.argv[1]))
+        ballast[::4096] = bytes(len(ballast[::4096]))
+        subprocess.run([sys.argv[2], "--report-fd", "1", "--", sys.argv[3], "plain", "4", "50"], close_fds=False)
+        """
+    )
+    figures = []
+    for size in (0, 300 * MIB):
+        done = subprocess.run(
+            [sys.executable, "-c", caller, str(size), launch.path, hold], capture_output=True, text=True, check=True
+        )
+        figures.append(json.loads(done.stdout))
+    small, large = figures
+    assert abs(large["largest_process_bytes"] - small["largest_process_bytes"]) < MIB
+    assert abs(large["memory"]["peak_bytes"] - small["memory"]["peak_bytes"]) < MIB
+
+
+def test_the_launcher_is_small(launch: Launch) -> None:
+    if is_sanitized(launch.path):
+        pytest.skip("a sanitizer is part of this launcher")
+    outcome = launch("--", "sh", "-c", "sleep 0.1; grep -E 'RssAnon|VmHWM' /proc/$PPID/status")
+    sizes = {line.split()[0]: int(line.split()[1]) for line in outcome.out.splitlines()}
+    assert sizes["RssAnon:"] < 512
+    assert sizes["VmHWM:"] < 2560
+
+
+@pytest.mark.parametrize("method", METHODS, indirect=True)
+def test_four_children_count_four_times(launch: Launch, hold: str, method: str) -> None:
+    memory = launch("--memory", method, "--", hold, "children", "100", "400").memory
+    assert memory["peak_bytes"] == pytest.approx(400 * MIB, rel=0.05)
+    assert memory["method"].startswith(method)
+    assert memory["reason"] is None
+
+
+@pytest.mark.parametrize("method", METHODS, indirect=True)
+@pytest.mark.parametrize("size", [2, 8, 40])
+def test_a_small_program_is_read_exactly(launch: Launch, hold: str, method: str, size: int) -> None:
+    if is_sanitized(launch.path):
+        pytest.skip("a sanitizer's memory is part of the copy that becomes the program")
+    memory = launch("--memory", method, "--", hold, "plain", str(size), "150").memory
+    assert memory["peak_bytes"] == pytest.approx((size + 0.1) * MIB, rel=0.03, abs=0.15 * MIB)
+
+
+@pytest.mark.parametrize("method", METHODS, indirect=True)
+def test_a_file_that_is_read_is_not_memory(launch: Launch, hold: str, method: str, tmp_path: Path) -> None:
+    """A program that reads 1 GiB and allocates 10 MiB: its page cache is charged to the cgroup, and is not its memory."""
+    file = tmp_path / "sparse"
+    with open(file, "wb") as sparse:
+        sparse.truncate(1024 * MIB)
+    memory = launch("--memory", method, "--", hold, "file", "0", "50", str(file)).memory
+    assert memory["peak_bytes"] == pytest.approx(10 * MIB, rel=0.05)
+    if method == "cgroup":
+        assert memory["charged_peak_bytes"] > 500 * MIB
+
+
+@pytest.mark.parametrize("method", METHODS, indirect=True)
+def test_lazily_freed_memory_shows_apart(launch: Launch, hold: str, method: str) -> None:
+    # Process by process, a look at so much memory takes milliseconds, so that there is one every second or two.
+    after_ms = "300" if method == "cgroup" else "4000"
+    memory = launch("--memory", method, "--", hold, "lazy", "256", after_ms).memory
+    assert memory["peak_bytes"] == pytest.approx(256 * MIB, rel=0.02)
+    assert memory["peak_less_lazy_bytes"] == pytest.approx(256 * MIB, rel=0.02)
+    assert memory["lazy_peak_bytes"] == pytest.approx(256 * MIB, rel=0.02)
+
+
+@pytest.mark.parametrize("method", METHODS, indirect=True)
+def test_nothing_is_lazily_freed_without_madvise(launch: Launch, hold: str, method: str) -> None:
+    memory = launch("--memory", method, "--", hold, "plain", "64", "300").memory
+    assert memory["lazy_peak_bytes"] <= MIB
+    assert memory["peak_less_lazy_bytes"] >= memory["peak_bytes"] - MIB
+
+
+@pytest.mark.parametrize("method", METHODS, indirect=True)
+def test_a_short_burst_is_seen(launch: Launch, hold: str, method: str) -> None:
+    # Process by process it is seen while the process lives on, from the highest size that this ever had.
+    after_ms = "50" if method == "cgroup" else "400"
+    for _ in range(3):
+        memory = launch("--memory", method, "--", hold, "burst", "200", after_ms).memory
+        assert memory["peak_bytes"] == pytest.approx(200 * MIB, rel=0.05)
+
+
+def test_shared_memory_counts_once(launch: Launch, hold: str, cgroup: None) -> None:
+    memory = launch("--memory", "cgroup", "--", hold, "shared", "100", "200").memory
+    assert memory["peak_bytes"] == pytest.approx(100 * MIB, rel=0.05)
+
+
+def test_a_program_too_short_to_be_seen_has_no_peak(launch: Launch) -> None:
+    memory = launch("--", "/no/such/program").memory
+    assert memory["peak_bytes"] is None
+    assert memory["peak_less_lazy_bytes"] is None
+    assert memory["lazy_peak_bytes"] is None
+
+
+def test_memory_that_nobody_asked_for_is_not_measured(launch: Launch) -> None:
+    memory = launch("--memory", "none", "--", "sleep", "0.05").memory
+    assert memory == {
+        "method": "not measured", "reason": None, "peak_bytes": None, "peak_less_lazy_bytes": None,
+        "lazy_peak_bytes": None, "charged_peak_bytes": None, "samples": 0, "sampling_cpu_ns": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS, indirect=True)
+def test_sampling_stays_within_its_budget(launch: Launch, hold: str, method: str) -> None:
+    if is_sanitized(launch.path):
+        pytest.skip("a sanitizer slows the launcher down")
+    report = launch("--memory", method, "--", hold, "spin", "0", "2000").told
+    early_ns = 1.5e6  # the first readings of both kinds may cost so much together
+    assert report["memory"]["sampling_cpu_ns"] - early_ns < 0.005 * report["wall_ns"]
+    assert report["memory"]["samples"] >= 20
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "kill -9 $$", "sleep 1000 & exit 0", "mkdir_below"])
+def test_the_cgroup_is_removed(launch: Launch, cgroup: None, ends: str) -> None:
+    # A cgroup that the program itself made below ours must not keep ours.
+    below = (
+        'd=/sys/fs/cgroup/memory$(sed -n "s/^[0-9]*:memory://p" /proc/self/cgroup); [ ! -d "$d" ] || mkdir "$d/below"'
+    )
+    process, reader = launch.start("--memory", "cgroup", "--", "sh", "-c", below if ends == "mkdir_below" else ends)
+    outcome = launch.finish(process, reader)
+    assert outcome.memory["method"].startswith("cgroup")
+    assert outcome.err == ""
+    assert cgroups_of(process.pid) == []
+
+
+def test_the_cgroup_is_there_while_the_program_runs(launch: Launch, cgroup: None) -> None:
+    process, reader = launch.start("--memory", "cgroup", "--", "cat", "/proc/self/cgroup")
+    outcome = launch.finish(process, reader)
+    assert f"cairn-{process.pid}-" in outcome.out
+
+
+def test_one_launcher_inside_another(launch: Launch, hold: str, cgroup: None) -> None:
+    if is_sanitized(launch.path):
+        pytest.skip("a sanitizer is part of the inner launcher")
+    inner = (str(launch.path), "--report-fd", "1", "--", hold, "plain", "50", "200")
+    outcome = launch("--memory", "cgroup", "--", *inner)
+    assert json.loads(outcome.out)["memory"]["peak_bytes"] == pytest.approx(50 * MIB, rel=0.05)
+    assert outcome.memory["peak_bytes"] == pytest.approx(50 * MIB, rel=0.05)
+
+
+def test_counters_are_numbers_or_absent(launch: Launch, hold: str) -> None:
+    report = launch("--counters", "--", hold, "spinners", "0", "50").told
+    counters = report["counters"]
+    flags = {name: counters.pop(name) for name in ("user_mode_only", "scaled")}
+    assert all(isinstance(flag, bool) for flag in flags.values())
+    assert set(counters) == {
+        "task-clock", "context-switches", "cpu-migrations", "page-faults", "cycles", "instructions",
+        "branches", "branch-misses", "cache-references", "cache-misses",
+    }  # fmt: skip
+    assert all(value is None or (isinstance(value, int) and value >= 0) for value in counters.values())
+    if flags["user_mode_only"]:
+        assert counters["context-switches"] is None
+        assert counters["cpu-migrations"] is None
+    for name in ("cycles", "instructions", "branches"):
+        assert counters[name] != 0
+    if counters["task-clock"] is not None:  # all three spinners, of which one is an orphan
+        assert counters["task-clock"] == pytest.approx(report["user_ns"] + report["system_ns"], rel=0.2)
+    if counters["page-faults"] is not None and not flags["user_mode_only"]:
+        assert counters["page-faults"] == pytest.approx(report["minor_faults"] + report["major_faults"], abs=50)
+
+
+def test_counters_are_not_opened_unasked(launch: Launch) -> None:
+    assert launch("--", "true").told["counters"] is None
+
+
+def test_the_report_is_complete(launch: Launch) -> None:
+    report = launch("--", "true").told
+    assert list(report) == [
+        "schema", "pid", "exit_code", "signal", "core_dumped", "timed_out", "interrupted_by", "exec_errno",
+        "exec_error", "wall_ns", "user_ns", "system_ns", "minor_faults", "major_faults", "voluntary_switches",
+        "involuntary_switches", "reaped", "left_behind", "largest_process_bytes", "memory", "counters",
+    ]  # fmt: skip
+    assert report["schema"] == 1
+    assert 0 < report["minor_faults"] < 1000
+    assert 0 < report["largest_process_bytes"] < 16 * MIB
