@@ -222,11 +222,7 @@ def compare(
     if resume is not None:
         if command or specs:
             raise UsageError("--resume goes on with a run as it was; leave the command and -a away")
-        folder = store.find(where, resume)
-        run = folder.run()
-        if not Path(run.settings.folder).is_dir():
-            raise UsageError(f"the run was made in {run.settings.folder}, which is gone")
-        folder.mark_resumed()
+        run, folder = _resumed(where, resume)
     else:
         if not command:
             raise UsageError("which program? For example: cairn compare -- ls -R /usr/share")
@@ -249,11 +245,23 @@ def compare(
     comparison = _compared(run, folder)
     _emit(_rendered(run, comparison, folder, form, full, color, out is not None), out, force)
     _say(console, "results", str(folder.path))
-    failed = [row for row in comparison.rows if row.failures]
+    _raise_failures(comparison)
+
+
+def _raise_failures(comparison: Comparison) -> None:
+    failed = [row.contender for row in comparison.rows if row.failures]
     if failed:
-        raise ContenderFailed(
-            f"no result for {', '.join(row.contender for row in failed)}; the sentences above say why"
-        )
+        raise ContenderFailed(f"no result for {', '.join(failed)}; the sentences above say why")
+
+
+def _resumed(where: Path, name: str) -> tuple[Run, store.Folder]:
+    """A run that was interrupted, ready to go on."""
+    folder = store.find(where, name)
+    run = folder.run()
+    if not Path(run.settings.folder).is_dir():
+        raise UsageError(f"the run was made in {run.settings.folder}, which is gone")
+    folder.mark_resumed()
+    return run, folder
 
 
 def _new_run(
@@ -451,6 +459,64 @@ def run(command: tuple[str, ...], spec: str) -> None:
     if ended.problem is not None:
         _fail(ContenderFailed(ended.problem), EXIT_CANNOT_PRELOAD if ended.exit_code == 0 else ended.exit_code)
     sys.exit(ended.exit_code)
+
+
+@cli.command()
+@click.argument("name", metavar="EXPERIMENT", default="list")
+@click.option(
+    "-a",
+    "--allocator",
+    "specs",
+    multiple=True,
+    metavar="SPEC",
+    help="These contenders instead of the experiment's own.",
+)
+@click.option("--quick", is_flag=True, help="Few contenders and few blocks: minutes.")
+@click.option("--plan", is_flag=True, help="Say what would run and how long it would take; run nothing.")
+@click.option("--resume", metavar="RUN", help="Go on with an interrupted run: 'last', an id or a path.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Seed of the order of runs.")
+@options.output_options
+def bench(
+    name: str, specs: tuple[str, ...], quick: bool, plan: bool, resume: str | None, seed: int | None, form: str | None,
+    full: bool, out: Path | None, force: bool, results: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Run a built-in experiment: table, verdict, pictures, raw data.
+
+    Without a name it lists the experiments. Pictures (SVG and PNG) lie in the results folder. 'cairn bench build' is
+    the first: a ninja build of libgit2.
+    """
+    from cairn import bench as benching
+
+    if name == "list":
+        for experiment in benching.EXPERIMENTS:
+            click.echo(f"{experiment.name:<10} {experiment.title}")
+        return
+    console = _stderr(color)
+    form = _form(form, out)
+    _check_out(out, force)
+    where = results or store.root()
+    experiment = benching.named(name)
+    rule = benching.rule(quick)
+    chosen = specs or benching.contenders(experiment, quick, lambda text: _say(console, "note", text))
+    if plan:
+        seconds = benching.expected_s(experiment, len(chosen), rule)
+        click.echo(f"{experiment.title}: {len(chosen)} contenders ({', '.join(map(printable, chosen))})")
+        click.echo(f"about {units.duration(seconds)} for {rule.min_blocks} blocks, at most {rule.max_blocks}")
+        return
+    if resume is not None:
+        run, folder = _resumed(where, resume)
+    else:
+        settings = experiment.prepare(lambda text: _say(console, "prepare", text))
+        run = _new_run(console, settings, chosen, None, rule, seed)
+        folder = store.Folder.create(where, run)
+    _announce(console, run, folder)
+    _measure(console, run, folder)
+    comparison = _compared(run, folder)
+    for picture in benching.pictures(experiment, run, comparison, folder):
+        _say(console, "picture", str(picture))
+    _emit(_rendered(run, comparison, folder, form, full, color, out is not None), out, force)
+    _say(console, "results", str(folder.path))
+    _raise_failures(comparison)
 
 
 @cli.command()

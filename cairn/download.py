@@ -15,8 +15,10 @@ import importlib.util
 import os
 import shutil
 import sys
+import tarfile
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 from cairn.discover import file_sha256
@@ -27,6 +29,7 @@ STALL_S = 120.0
 """Cargo gives up by itself after 30 s of silence, three times over; pip after 15 s, five times over."""
 
 _LEFT_OVER_S = 3600.0
+_UNPACKED_MAX_BYTES = 512 * 1024 * 1024
 
 _PROGRESS_BAR = {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "80", "CARGO_TERM_COLOR": "never"}
 """Without a bar cargo is silent while it downloads, and a slow network looks like one that hangs."""
@@ -108,6 +111,29 @@ def _refuse(path: Path, source: Source) -> None:
         f"the {source.archive} that came has the sha256 {found[:12]}… and not the pinned {source.sha256[:12]}…, "
         "and was removed; ask whoever runs your registry or mirror"
     )
+
+
+def unpack(source: Source, archive: Path, work: Path) -> Path:
+    """The source's top folder. The checksum vouches for what is inside; the size limit is for a pin gone wrong."""
+    folder = work / "source"
+    folder.mkdir()
+    if source.kind == "wheel":
+        with zipfile.ZipFile(archive) as wheel:
+            if sum(item.file_size for item in wheel.infolist()) > _UNPACKED_MAX_BYTES:
+                raise zipfile.BadZipFile("it is too large")
+            wheel.extractall(folder)
+        return folder
+    with tarfile.open(archive, "r:gz") as crate:
+        members = crate.getmembers()
+        top = f"{source.package}-{source.release}"
+        for member in members:
+            parts = member.name.split("/")
+            if parts[0] != top or ".." in parts or not (member.isfile() or member.isdir()):
+                raise tarfile.TarError(f"it holds {member.name}")
+        if sum(member.size for member in members) > _UNPACKED_MAX_BYTES:
+            raise tarfile.TarError("it is too large")
+        crate.extractall(folder, members)
+    return folder / top
 
 
 # --- cargo ---

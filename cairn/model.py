@@ -108,6 +108,8 @@ class Sample:
     involuntary_switches: int
     memory: Memory
     proof: Proof
+    largest_process_bytes: int | None = None
+    """Peak resident set of the largest single process, its file pages included, as wait4(2) tells it."""
     left_behind: int = 0
     """Descendants still alive when the command ended; they were ended with it."""
     counters: Mapping[str, float | None] = field(default_factory=dict)
@@ -148,14 +150,16 @@ class Metric:
 WALL = Metric("wall", "wall", "ns")
 USER = Metric("user", "user time", "ns")
 SYSTEM = Metric("system", "system time", "ns")
+CPU_TIME = Metric("cpu_time", "CPU time", "ns")
 CPU = Metric("cpu", "CPU", "percent", Direction.NEITHER)
 PEAK = Metric("peak", "peak (tree)", "bytes")
 PEAK_LESS_LAZY = Metric("peak_less_lazy", "peak − lazily freed", "bytes")
 LAZY = Metric("lazy", "lazily freed", "bytes", Direction.NEITHER)
+LARGEST = Metric("largest", "largest process", "bytes")
 FAULTS = Metric("faults", "faults", "count")
 SWITCHES = Metric("switches", "switches", "count")
 
-BUILT_IN = (WALL, USER, SYSTEM, CPU, PEAK, PEAK_LESS_LAZY, LAZY, FAULTS, SWITCHES)
+BUILT_IN = (WALL, CPU_TIME, USER, SYSTEM, CPU, PEAK, PEAK_LESS_LAZY, LAZY, LARGEST, FAULTS, SWITCHES)
 
 
 def value(sample: Sample, key: str) -> float | None:
@@ -170,6 +174,10 @@ def value(sample: Sample, key: str) -> float | None:
             return sample.user_ns
         case "system":
             return sample.system_ns
+        case "cpu_time":
+            return sample.user_ns + sample.system_ns
+        case "largest":
+            return sample.largest_process_bytes
         case "cpu":
             return 100.0 * (sample.user_ns + sample.system_ns) / sample.wall_ns if sample.wall_ns else None
         case "peak":

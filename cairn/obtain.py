@@ -45,8 +45,6 @@ ORIGINS = ("source", "distribution")
 LOCK_TIMEOUT_S = 3600.0
 """The slowest build takes a quarter of an hour on one slow processor; the holder of a lock may be building."""
 
-_UNPACKED_MAX_BYTES = 512 * 1024 * 1024
-
 
 def obtain(
     entry: Allocator,
@@ -178,7 +176,7 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
     work = Path(tempfile.mkdtemp(prefix=".work-", dir=home))
     try:
         archive = download.obtain_archive(source, cache, say)
-        unpacked = _unpack(source, archive, work)
+        unpacked = download.unpack(source, archive, work)
         objects = home / f".objects-{source.identity}"
         for outdated in home.glob(".objects-*"):
             if outdated != objects:
@@ -221,29 +219,6 @@ def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache
     lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
     told = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else str(failure))
     return f"{entry.name} {source.version} cannot be built here: {told[:200]}. All that was printed is in {log}."
-
-
-def _unpack(source: Source, archive: Path, work: Path) -> Path:
-    """The source's top folder. The checksum vouches for what is inside; the size limit is for a pin gone wrong."""
-    folder = work / "source"
-    folder.mkdir()
-    if source.kind == "wheel":
-        with zipfile.ZipFile(archive) as wheel:
-            if sum(item.file_size for item in wheel.infolist()) > _UNPACKED_MAX_BYTES:
-                raise zipfile.BadZipFile("it is too large")
-            wheel.extractall(folder)
-        return folder
-    with tarfile.open(archive, "r:gz") as crate:
-        members = crate.getmembers()
-        top = f"{source.package}-{source.release}"
-        for member in members:
-            parts = member.name.split("/")
-            if parts[0] != top or ".." in parts or not (member.isfile() or member.isdir()):
-                raise tarfile.TarError(f"it holds {member.name}")
-        if sum(member.size for member in members) > _UNPACKED_MAX_BYTES:
-            raise tarfile.TarError("it is too large")
-        crate.extractall(folder, members)
-    return folder / top
 
 
 def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -> None:

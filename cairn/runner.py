@@ -58,6 +58,7 @@ class Launched(msgspec.Struct):
     voluntary_switches: int
     involuntary_switches: int
     left_behind: int
+    largest_process_bytes: int
     memory: LaunchMemory
     counters: dict[str, float | bool | None] | None
 
@@ -188,6 +189,7 @@ class Runner:
                 lazy_peak_bytes=launched.memory.lazy_peak_bytes,
             ),
             proof=proof,
+            largest_process_bytes=launched.largest_process_bytes,
             left_behind=launched.left_behind,
             counters=counters,
             metrics=metrics,

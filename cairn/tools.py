@@ -41,7 +41,15 @@ _NAMES = {
 
 _VARIABLES = {"cargo": "CARGO", "cc": "CC", "c++": "CXX", "make": "MAKE", "cmake": "CMAKE"}
 
-_PACKAGES = {"cargo": "cargo", "cc": "gcc", "c++": "g++", "make": "make", "cmake": "cmake", "pip": "python3-pip"}
+_PACKAGES = {
+    "cargo": "cargo",
+    "cc": "gcc",
+    "c++": "g++",
+    "make": "make",
+    "cmake": "cmake",
+    "ninja": "ninja-build",
+    "pip": "python3-pip",
+}
 
 
 class Stalled(Exception):

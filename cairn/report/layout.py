@@ -30,9 +30,10 @@ class Table:
 _GROUPS = (
     (model.WALL, model.PEAK),
     (model.USER, model.SYSTEM, model.CPU),
-    (model.FAULTS, model.PEAK_LESS_LAZY, model.LAZY),
+    (model.FAULTS, model.LARGEST),
+    (model.PEAK_LESS_LAZY, model.LAZY),
 )
-_ONLY_FULL = (model.SWITCHES,)
+_ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
 
 
 def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]:
@@ -42,7 +43,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
     built_in = {metric.key for metric in model.BUILT_IN}
     own = tuple(metric for metric in comparison.metrics if metric.key not in built_in)
     groups = [*_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
-    names = {row.contender: _name(titles[row.contender].title, row.contender) for row in comparison.rows}
+    names = {row.contender: name_of(titles[row.contender].title, row.contender) for row in comparison.rows}
     result = [
         _changes(comparison, present, names)
         for group in groups
@@ -53,7 +54,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
     return tuple(result)
 
 
-def _name(title: str, name: str) -> str:
+def name_of(title: str, name: str) -> str:
     """What the user called it, with the library if the name does not tell. The program's own needs none."""
     if title.startswith(name + " "):
         return words.printable(title)

@@ -11,8 +11,8 @@ from cairn.model import Run, Sample, value
 _COLUMNS = (
     "run", "block", "position", "contender", "title", "counts", "failure", "started_at", "exit_code", "signal",
     "timed_out", "wall_ns", "user_ns", "system_ns", "cpu_percent", "minor_faults", "major_faults", "voluntary_switches",
-    "involuntary_switches", "peak_bytes", "peak_less_lazy_bytes", "lazy_peak_bytes", "memory_method", "processes",
-    "processes_loaded", "processes_unreached", "malloc_owner", "left_behind",
+    "involuntary_switches", "peak_bytes", "largest_process_bytes", "peak_less_lazy_bytes", "lazy_peak_bytes",
+    "memory_method", "processes", "processes_loaded", "processes_unreached", "malloc_owner", "left_behind",
 )  # fmt: skip
 
 
@@ -31,8 +31,9 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
             titles.get(sample.trial.contender, ""), int(sample.counts), sample.failure, f"{sample.started_at:.3f}",
             sample.exit_code, sample.signal, int(sample.timed_out), sample.wall_ns, sample.user_ns, sample.system_ns,
             None if cpu is None else f"{cpu:.1f}", sample.minor_faults, sample.major_faults, sample.voluntary_switches,
-            sample.involuntary_switches, sample.memory.peak_bytes, sample.memory.peak_less_lazy_bytes,
-            sample.memory.lazy_peak_bytes, sample.memory.method, sample.proof.processes, sample.proof.loaded,
+            sample.involuntary_switches, sample.memory.peak_bytes, sample.largest_process_bytes,
+            sample.memory.peak_less_lazy_bytes, sample.memory.lazy_peak_bytes,
+            sample.memory.method, sample.proof.processes, sample.proof.loaded,
             len(sample.proof.unreached), sample.proof.owner, sample.left_behind,
         ]  # fmt: skip
         row += [sample.metrics.get(name) for name in metrics]

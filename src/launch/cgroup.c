@@ -185,10 +185,9 @@ bool cgroup_join(const char *join)
     return join[0] == '\0' || file_write_at(AT_FDCWD, join, "0");
 }
 
-static bool has_memory(int folder, unsigned version)
+static bool has_memory(const struct cgroup *cgroup)
 {
-    const char *usage = version == 2 ? "memory.current" : "memory.usage_in_bytes";
-    return faccessat(folder, "memory.stat", R_OK, 0) == 0 && faccessat(folder, usage, R_OK, 0) == 0;
+    return faccessat(cgroup->folder, "memory.stat", R_OK, 0) == 0;
 }
 
 /* v2 counts memory only in cgroups whose parent says so. `enabled` becomes true when it was us who made it
@@ -232,7 +231,7 @@ static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *
         because(cgroup, "cannot enable the memory controller in ", parent_path, errno);
         goto failed;
     }
-    if (!has_memory(cgroup->folder, cgroup->version)) {
+    if (!has_memory(cgroup)) {
         because(cgroup, "no memory controller below ", parent_path, errno);
         goto failed;
     }

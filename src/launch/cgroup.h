@@ -4,8 +4,7 @@
  * After cgroup_make() was true, until cgroup_remove():
  *
  *     the process is in the new cgroup, or will be when it calls cgroup_join(); `folder` has its counters
- *     nothing else on the machine changed, but that v2's subtree_control may now say "+memory" in the parent
- * folder
+ *     nothing else on the machine changed, but that subtree_control of the folder above may now have "memory"
  *
  * After it was false nothing changed at all: the process is where it was, and `reason` says why in a few
  * words.

@@ -2,10 +2,11 @@
  *
  * Always:
  *
- *     a text that was read is complete and ends with '\0'; one that does not fit was not read (lists longer
- * than an OS page, as of mounts, come in several pieces, and need file_lines) no file is ever created, and
- * every descriptor is close-on-exec false means that `errno` says why; a text that makes no sense is EBADMSG,
- * one that does not fit EFBIG
+ *     a text that was read is complete and ends with '\0'; one that does not fit was not read
+ *     no file is ever created, and every descriptor is close-on-exec
+ *     false means that `errno` says why; a text that makes no sense is EBADMSG, one that does not fit EFBIG
+ *
+ * Lists longer than an OS page, as of mounts, come in several pieces, and need file_lines.
  *
  * `folder` is a folder's descriptor or AT_FDCWD; `path` is relative to it.
  */
@@ -22,8 +23,7 @@ bool file_read(int fd, char *text, size_t capacity);
 bool file_read_number(int fd, uint64_t *number);
 bool file_write(int fd, const char *text);
 
-/* The number on the line that begins with `key`; blanks may stand between them. `key` includes its own
- * separator
+/* The number on the line that begins with `key`; blanks may stand between them. `key` includes its own separator
  * ("anon ", "RssAnon:"), for otherwise "anon" would also find "anon_thp". */
 bool file_field(const char *text, const char *key, uint64_t *number);
 

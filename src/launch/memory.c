@@ -69,17 +69,36 @@ static const struct stat_names names_v2 = {"anon ", "shmem ", "file ", "active_f
 static const struct stat_names names_v1 = {"total_rss ", "total_shmem ", "total_cache ", "total_active_file ",
                                            "total_inactive_file "};
 
-static bool read_stat(int fd, const struct stat_names *names, struct peak_reading *reading)
+/* 0 where the statistics have no such line. */
+static uint64_t stat_or_zero(const char *text, const char *name)
 {
+    uint64_t bytes;
+    return file_field(text, name, &bytes) ? bytes : 0;
+}
+
+/* Kernel memory: v2 has it among the statistics, in one sum since Linux 5.18; v1 counts it apart. */
+static uint64_t kernel_bytes(const struct memory *memory, const char *stat)
+{
+    uint64_t bytes;
+    if (memory->method == MEMORY_CGROUP_V1)
+        return memory->kernel >= 0 && file_read_number(memory->kernel, &bytes) ? bytes : 0;
+    if (!file_field(stat, "kernel ", &bytes))
+        bytes = stat_or_zero(stat, "kernel_stack ") + stat_or_zero(stat, "slab ");
+    return bytes + stat_or_zero(stat, "sock ");
+}
+
+static bool read_stat(const struct memory *memory, struct peak_reading *reading)
+{
+    const struct stat_names *names = memory->method == MEMORY_CGROUP_V2 ? &names_v2 : &names_v1;
     char text[8192];
     uint64_t file, active, inactive;
-    if (!file_read(fd, text, sizeof text) || !file_field(text, names->anon, &reading->anon_bytes) ||
+    if (!file_read(memory->stat, text, sizeof text) || !file_field(text, names->anon, &reading->anon_bytes) ||
         !file_field(text, names->shmem, &reading->shmem_bytes) || !file_field(text, names->file, &file) ||
         !file_field(text, names->active_file, &active) || !file_field(text, names->inactive_file, &inactive))
         return false;
-    /* MADV_FREE moves anonymous pages to the lists of files: what stands there beyond the files is lazily
-     * freed. */
     uint64_t cache = file > reading->shmem_bytes ? file - reading->shmem_bytes : 0;
+    reading->other_bytes = cache + kernel_bytes(memory, text);
+    /* MADV_FREE moves anonymous pages to the lists of files: what they hold beyond files is lazily freed. */
     uint64_t listed = active + inactive;
     reading->lazy_bytes = listed > cache ? listed - cache : 0;
     return true;
@@ -116,8 +135,7 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
     uint64_t begin_ns = clock_thread_cpu_ns();
     struct process_share exact;
     if (look_at_members(memory->members, &exact)) {
-        /* The greater: the statistics are exact for a moment ago, and know shared memory that nobody has
-         * mapped. */
+        /* The greater: the statistics are of a moment ago, but know shared memory that nobody has mapped. */
         if (exact.anon_bytes > reading->anon_bytes)
             reading->anon_bytes = exact.anon_bytes;
         if (exact.shmem_bytes > reading->shmem_bytes)
@@ -133,35 +151,15 @@ static void begin_interval(const struct memory *memory)
         file_write(memory->charged_max, "0");
 }
 
-/* What is charged and what is resident, of one moment: their difference is page cache and kernel memory, and
- * would be far off if we had lost the CPU between the two while PROG takes memory at full speed. Then once
- * more. */
-static bool read_together(const struct memory *memory, struct peak_reading *reading)
-{
-    const struct stat_names *names = memory->method == MEMORY_CGROUP_V2 ? &names_v2 : &names_v1;
-    for (int tries = 0; tries < 3; tries++) {
-        uint64_t before, after;
-        if (!file_read_number(memory->charged, &before) || !read_stat(memory->stat, names, reading) ||
-            !file_read_number(memory->charged, &after))
-            return false;
-        uint64_t change = after > before ? after - before : before - after;
-        reading->charged_bytes = after < before ? after : before;
-        if (change <= memory->slack_bytes)
-            break;
-    }
-    return true;
-}
-
 static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
 {
     *reading = (struct peak_reading){.charged = PEAK_CHARGED_UNKNOWN};
-    /* The highest charge first: what is charged between it and the rest counts in the next interval as well.
-     */
+    /* The highest charge first: what is charged between it and the rest counts again in the next interval. */
     bool has_max =
         memory->charged_max >= 0 && file_read_number(memory->charged_max, &reading->charged_max_bytes);
     if (has_max)
         begin_interval(memory);
-    if (!read_together(memory, reading))
+    if (!read_stat(memory, reading))
         return false;
     if (has_max)
         reading->charged = memory->resettable ? PEAK_CHARGED_INTERVAL : PEAK_CHARGED_LIFETIME;
@@ -169,24 +167,22 @@ static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
     return true;
 }
 
-static bool open_cgroup(struct memory *memory, int folder, enum memory_method method, const char *charged,
-                        const char *charged_max)
+static bool open_cgroup(struct memory *memory, int folder, enum memory_method method, const char *charged_max)
 {
     *memory = (struct memory){
         .method = method,
+        .look = {.due_ns = UINT64_MAX}, /* until memory_begin() */
         .stat = openat(folder, "memory.stat", O_RDONLY | O_CLOEXEC),
-        .charged = openat(folder, charged, O_RDONLY | O_CLOEXEC),
+        .kernel = openat(folder, "memory.kmem.usage_in_bytes", O_RDONLY | O_CLOEXEC),
         .charged_max = openat(folder, charged_max, O_RDWR | O_CLOEXEC),
         .members = openat(folder, "cgroup.procs", O_RDONLY | O_CLOEXEC),
         .slack_bytes = memory_slack_bytes(),
-        .look = {.due_ns = UINT64_MAX}, /* until memory_begin() */
     };
     memory->resettable = memory->charged_max >= 0 && file_write(memory->charged_max, "0");
-    if (memory->charged_max <
-        0) /* v2 before Linux 6.12: memory.peak cannot be written, and cannot begin anew */
+    if (memory->charged_max < 0) /* v2 before Linux 6.12: memory.peak cannot be written, nor begin anew */
         memory->charged_max = openat(folder, charged_max, O_RDONLY | O_CLOEXEC);
     struct peak_reading reading;
-    if (memory->stat >= 0 && memory->charged >= 0 && read_cgroup(memory, &reading))
+    if (memory->stat >= 0 && read_cgroup(memory, &reading))
         return true;
     int error = errno;
     memory_close(memory);
@@ -198,13 +194,12 @@ bool memory_open_v2(struct memory *memory, int folder)
 {
     /* Writing to memory.peak makes a new beginning for this descriptor alone, so that it must stay the same
      * one. */
-    return open_cgroup(memory, folder, MEMORY_CGROUP_V2, "memory.current", "memory.peak");
+    return open_cgroup(memory, folder, MEMORY_CGROUP_V2, "memory.peak");
 }
 
 bool memory_open_v1(struct memory *memory, int folder)
 {
-    return open_cgroup(memory, folder, MEMORY_CGROUP_V1, "memory.usage_in_bytes",
-                       "memory.max_usage_in_bytes");
+    return open_cgroup(memory, folder, MEMORY_CGROUP_V1, "memory.max_usage_in_bytes");
 }
 
 /* Process by process. */
@@ -306,7 +301,7 @@ bool memory_open_sampled(struct memory *memory, pid_t ancestor)
         .method = MEMORY_SAMPLED,
         .look = {.due_ns = UINT64_MAX}, /* until memory_begin() */
         .stat = -1,
-        .charged = -1,
+        .kernel = -1,
         .charged_max = -1,
         .members = -1,
         .ancestor = ancestor,
@@ -332,7 +327,7 @@ bool memory_read(struct memory *memory, struct peak_reading *reading)
 
 void memory_close(struct memory *memory)
 {
-    int fds[] = {memory->stat, memory->charged, memory->charged_max, memory->members};
+    int fds[] = {memory->stat, memory->kernel, memory->charged_max, memory->members};
     for (size_t i = 0; memory->method != MEMORY_NOT_MEASURED && i < COUNT_OF(fds); i++) {
         if (fds[i] >= 0)
             close(fds[i]);

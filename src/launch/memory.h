@@ -56,7 +56,7 @@ struct memory {
 
     /* cgroup */
     int stat;             /* memory.stat */
-    int charged;          /* what is charged now */
+    int kernel;           /* v1: kernel memory; -1 when it is not counted apart */
     int charged_max;      /* the highest; -1 where the kernel has none */
     int members;          /* cgroup.procs; -1 when it cannot be read */
     bool resettable;      /* charged_max begins anew at every reading */

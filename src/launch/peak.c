@@ -24,24 +24,19 @@ static uint64_t resident(const struct peak_reading *reading)
     return reading->anon_bytes + reading->shmem_bytes;
 }
 
-static uint64_t other(const struct peak_reading *reading)
-{
-    return less(reading->charged_bytes, resident(reading));
-}
-
 struct peak peak_begin(uint64_t slack_bytes)
 {
     return (struct peak){.slack_bytes = slack_bytes};
 }
 
-/* At one instant `charged` was `charged_max`, of which `other` and `lazy` were at most as given. */
-static void close_gap(struct peak *peak, uint64_t charged_max, uint64_t other_max, uint64_t lazy_max)
+/* At one instant `charged_max` was charged, of which `other` and `lazy` were at most as given. */
+static void close_gap(struct peak *peak, uint64_t charged_max, uint64_t other, uint64_t lazy, uint64_t slack)
 {
-    uint64_t bound = less(charged_max, other_max);
-    if (bound > peak->peak_bytes + peak->slack_bytes)
+    uint64_t bound = less(charged_max, other);
+    if (bound > peak->peak_bytes + slack)
         peak->peak_bytes = bound;
-    bound = less(bound, lazy_max);
-    if (bound > peak->less_lazy_bytes + peak->slack_bytes)
+    bound = less(bound, lazy);
+    if (bound > peak->less_lazy_bytes + slack)
         peak->less_lazy_bytes = min(bound, peak->peak_bytes);
 }
 
@@ -58,10 +53,13 @@ void peak_add(struct peak *peak, const struct peak_reading *reading)
 
     if (reading->charged != PEAK_CHARGED_UNKNOWN) {
         peak->charged_peak_bytes = max(peak->charged_peak_bytes, reading->charged_max_bytes);
-        peak->other_max_bytes = max(peak->other_max_bytes, other(reading));
+        peak->other_max_bytes = max(peak->other_max_bytes, reading->other_bytes);
     }
-    if (reading->charged == PEAK_CHARGED_INTERVAL)
-        close_gap(peak, reading->charged_max_bytes, max(other(reading), other(&peak->last)), lazy_around);
+    if (reading->charged == PEAK_CHARGED_INTERVAL) {
+        uint64_t most = max(reading->other_bytes, peak->last.other_bytes);
+        uint64_t change = most - min(reading->other_bytes, peak->last.other_bytes);
+        close_gap(peak, reading->charged_max_bytes, most, lazy_around, peak->slack_bytes + change);
+    }
 
     peak->last = *reading;
     peak->last.lazy_bytes = lazy;
@@ -71,7 +69,8 @@ void peak_add(struct peak *peak, const struct peak_reading *reading)
 void peak_end(struct peak *peak)
 {
     if (peak->last.charged == PEAK_CHARGED_LIFETIME)
-        close_gap(peak, peak->last.charged_max_bytes, peak->other_max_bytes, peak->lazy_peak_bytes);
+        close_gap(peak, peak->last.charged_max_bytes, peak->other_max_bytes, peak->lazy_peak_bytes,
+                  peak->slack_bytes);
 }
 
 bool peak_is_known(const struct peak *peak)

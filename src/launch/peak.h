@@ -1,20 +1,24 @@
 /* peak.h - the highest memory of a tree of processes, from readings taken now and then. Pure arithmetic.
  *
- *     resident = anonymous + shared pages: what counts, page cache and kernel memory do not
+ *     resident = anonymous + shared pages: what counts
  *     lazy     = the part of it that was given back with MADV_FREE and that the kernel has not yet taken
- *     other    = charged - resident: page cache and kernel memory
+ *     other    = page cache and kernel memory: charged by the kernel as well, but no memory of the program
  *
- * Between two readings resident may have been higher than at both. Where the kernel keeps the highest
- * `charged` since the reading before, it closes the gap: at that instant resident was at least
+ * Between two readings resident may have been higher than at both. Where the kernel keeps the highest charge
+ * since the reading before, it closes the gap: at that instant resident was at least
  *
  *     charged_max - the greater `other` of the two readings
  *
  * unless `other` itself was higher in between. A file written and deleted within one interval is thus taken
- * for memory; intervals are short so that this stays small.
+ * for memory; intervals are short so that this stays small. (`other` is read as such. What is charged less
+ * what is resident would be simpler, and wrong while a process gives much back: its pages are no longer
+ * resident, but still charged.)
  *
  * The closing is used only where it exceeds what was read by more than `slack`, because the kernel's numbers
- * do not move together: `charged` runs ahead by up to a batch per CPU, and resident lags. For small programs
- * this would be a large part of the result; their readings are exact in another way (see memory.h).
+ * do not move together: the charge runs ahead by up to a batch per CPU, and statistics lag. For small
+ * programs this would be a large part of the result; their readings are exact in another way (see memory.h).
+ * Where `other` changed between the readings, as when a file is read, it must exceed by this change as well:
+ * pages on their way into the cache are charged and not yet counted there.
  *
  * Always:
  *
@@ -27,7 +31,7 @@
 #include "base/base.h"
 
 enum peak_charged {
-    PEAK_CHARGED_UNKNOWN,  /* `charged` and `charged_max` mean nothing */
+    PEAK_CHARGED_UNKNOWN,  /* `other` and `charged_max` mean nothing */
     PEAK_CHARGED_INTERVAL, /* charged_max is since the reading before */
     PEAK_CHARGED_LIFETIME, /* charged_max is since the beginning */
 };
@@ -37,7 +41,7 @@ struct peak_reading {
     uint64_t shmem_bytes;
     uint64_t lazy_bytes;
     uint64_t at_least_bytes; /* resident was once that high, says another source; 0: none does */
-    uint64_t charged_bytes;
+    uint64_t other_bytes;
     uint64_t charged_max_bytes;
     enum peak_charged charged;
 };

@@ -61,6 +61,8 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "measure": {"errors", "model", "machine", "plan", "stats", "compare", "runner", "store"},
     "options": {"model", "units", "report"},
     "progress": {"model", "measure", "plan", "units", "report"},
+    "experiments": {"errors", "model", "discover", "sources", "download", "tools"},
+    "bench": {"errors", "model", "discover", "experiments", "store", "report"},
     "inventory": {"model", "catalog", "discover", "obtain", "report"},
     "manual": {"__init__", "cli"},
     "__main__": {"cli"},

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 
 #define STAT_V2                                                                                              \
-    "anon 1000\nfile 5000\nkernel 77\nanon_thp 9\nshmem 300\nactive_file 2000\ninactive_file "               \
+    "anon 1000\nfile 5000\nkernel 77\nanon_thp 9\nsock 11\nshmem 300\nactive_file 2000\ninactive_file "      \
     "3500\nactive_anon 1\n"
 #define STAT_V1                                                                                              \
     "cache 1\nrss 2\nshmem 3\nactive_file 4\ninactive_file 5\nhierarchical_memory_limit 6\n"                 \
@@ -25,7 +25,6 @@ static struct fake fake_v2(void)
 {
     struct fake fake = fake_make();
     fake_write(&fake, "memory.stat", STAT_V2);
-    fake_write(&fake, "memory.current", "7000\n");
     fake_write(&fake, "memory.peak", "9000\n");
     return fake;
 }
@@ -34,7 +33,7 @@ static struct fake fake_v1(void)
 {
     struct fake fake = fake_make();
     fake_write(&fake, "memory.stat", STAT_V1);
-    fake_write(&fake, "memory.usage_in_bytes", "7000\n");
+    fake_write(&fake, "memory.kmem.usage_in_bytes", "88\n");
     fake_write(&fake, "memory.max_usage_in_bytes", "9000\n");
     return fake;
 }
@@ -52,7 +51,7 @@ TEST(memory_of_a_v2_cgroup_is_read_without_page_cache)
     CHECK(reading.shmem_bytes == 300);
     CHECK(reading.lazy_bytes == 5500 - (5000 - 300));
     CHECK(reading.charged == PEAK_CHARGED_INTERVAL);
-    CHECK(reading.charged_bytes == 7000);
+    CHECK(reading.other_bytes == (5000 - 300) + 77 + 11);
     CHECK(reading.charged_max_bytes == 9000);
     memory_close(&memory);
     fake_remove(&fake);
@@ -69,6 +68,7 @@ TEST(memory_of_a_v1_cgroup_includes_the_cgroups_below)
     CHECK(reading.anon_bytes == 1000);
     CHECK(reading.shmem_bytes == 300);
     CHECK(reading.lazy_bytes == 5500 - (5000 - 300));
+    CHECK(reading.other_bytes == (5000 - 300) + 88);
     CHECK(reading.charged == PEAK_CHARGED_INTERVAL);
     CHECK(reading.charged_max_bytes == 9000);
     memory_close(&memory);
@@ -120,19 +120,45 @@ TEST(memory_without_a_charged_peak_is_read_all_the_same)
     fake_remove(&fake);
 }
 
-TEST(memory_cannot_be_opened_where_a_file_is_missing)
+TEST(memory_cannot_be_opened_without_statistics)
 {
-    static const char *const needed[] = {"memory.stat", "memory.current"};
-    for (size_t i = 0; i < COUNT_OF(needed); i++) {
-        struct fake fake = fake_v2();
-        unlinkat(fake.folder, needed[i], 0);
-        struct memory memory;
-        errno = 0;
-        CHECK(!memory_open_v2(&memory, fake.folder));
-        CHECK(errno == ENOENT);
-        CHECK(memory.method == MEMORY_NOT_MEASURED);
-        fake_remove(&fake);
-    }
+    struct fake fake = fake_v2();
+    unlinkat(fake.folder, "memory.stat", 0);
+    struct memory memory;
+    errno = 0;
+    CHECK(!memory_open_v2(&memory, fake.folder));
+    CHECK(errno == ENOENT);
+    CHECK(memory.method == MEMORY_NOT_MEASURED);
+    fake_remove(&fake);
+}
+
+/* Linux before 5.18 does not add it up. */
+TEST(memory_of_the_kernel_is_added_up_where_there_is_no_sum)
+{
+    struct fake fake = fake_v2();
+    fake_write(&fake, "memory.stat",
+               "anon 1\nfile 100\nkernel_stack 20\nslab 3\nshmem 0\nactive_file 1\ninactive_file 1\n");
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v2(&memory, fake.folder));
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.other_bytes == 123);
+    memory_close(&memory);
+    fake_remove(&fake);
+}
+
+/* v1 without the kernel's own count: what the kernel holds then counts as slack. */
+TEST(memory_of_the_kernel_may_be_unknown)
+{
+    struct fake fake = fake_v1();
+    unlinkat(fake.folder, "memory.kmem.usage_in_bytes", 0);
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_v1(&memory, fake.folder));
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.other_bytes == 5000 - 300);
+    memory_close(&memory);
+    fake_remove(&fake);
 }
 
 /* Each line of the statistics, left out or spoiled, spoils the reading; the next good one is read again. */
