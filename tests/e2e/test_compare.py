@@ -264,6 +264,6 @@ def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_p
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to run as")
 def test_another_user_without_cgroup_gets_sampled_figures_by_name(cairn, churn: Path, tmp_path: Path) -> None:
-    result = cairn("compare", "-r", 1, "-a", "system", "--memory", "sampled", "--", churn, 2000)
+    result = cairn("compare", "-r", 1, "-a", "system", "--memory", "sampled", "--", churn, 200_000)
     assert result.code == 0, result.err
     assert "anonymous + shared, sampled" in result.out

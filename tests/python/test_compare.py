@@ -181,7 +181,7 @@ class TestColumns:
     def test_what_was_not_measured_is_no_column(self) -> None:
         comparison = simple({"system": 10, "a": 9}, {"system": None, "a": None})
         keys = [metric.key for metric in comparison.metrics]
-        assert keys == ["wall", "user", "system", "cpu", "faults", "switches"]
+        assert keys == ["wall", "cpu_time", "user", "system", "cpu", "faults", "switches"]
         assert comparison.memory_method is None
         assert "memory (not measured)" in comparison.not_tested
         assert comparison.verdict[0].endswith("than system, memory not measured.")
