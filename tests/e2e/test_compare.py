@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -217,7 +218,7 @@ def test_version_completion_and_allocators(cairn) -> None:
 
 def test_a_bar_is_drawn_on_a_terminal_and_quiet_lines_elsewhere(cairn, forward: Path, churn: Path) -> None:
     argv = [*cairn.argv, "compare", "-r", "4", "-a", "system", "-a", f"x={forward}", "--", str(churn), "3000"]
-    script = ["script", "-qec", " ".join(argv), "/dev/null"]
+    script = ["script", "-qec", shlex.join(argv), "/dev/null"]
     environment = {**cairn.env, "TERM": "xterm-256color", "COLUMNS": "120"}
     shown = subprocess.run(script, env=environment, capture_output=True, check=True, cwd=cairn.home).stdout.decode()
     assert "blocks" in shown and "4/4" in shown and "\x1b[" in shown
@@ -228,7 +229,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_quiet_lines_elsewhere(cairn, forward: 
 def test_no_color_is_honoured(cairn, churn: Path) -> None:
     cairn("compare", "-r", 1, "-a", "system", "--", churn)
     environment = {**cairn.env, "TERM": "xterm", "NO_COLOR": "1"}
-    script = ["script", "-qec", " ".join([*cairn.argv, "report", "last"]), "/dev/null"]
+    script = ["script", "-qec", shlex.join([*cairn.argv, "report", "last"]), "/dev/null"]
     shown = subprocess.run(script, env=environment, capture_output=True, check=True, cwd=cairn.home).stdout.decode()
     assert "\x1b[3" not in shown
 

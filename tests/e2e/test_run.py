@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -61,8 +62,8 @@ def test_signals_reach_the_program(cairn, tmp_path: Path) -> None:
 
 
 def test_the_terminal_is_the_programs(cairn) -> None:
-    argv = " ".join(
-        [*cairn.argv, "run", "--", "sh", "-c", "'test -t 0 && test -t 1 && stty size && ps -o stat= -p $$'"]
+    argv = shlex.join(
+        [*cairn.argv, "run", "--", "sh", "-c", "test -t 0 && test -t 1 && stty size && ps -o stat= -p $$"]
     )
     done = subprocess.run(
         ["script", "-qec", argv, "/dev/null"], env={**cairn.env, "TERM": "xterm"}, capture_output=True, check=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -274,7 +275,7 @@ def test_usage_errors_are_one_sentence_each(cairn) -> None:
 
 def test_a_closed_pipe_is_no_error(cairn, churn: Path) -> None:
     cairn("compare", "-r", 2, "-a", "system", "--", churn)
-    line = f"{' '.join(cairn.argv)} report last --json | head -c 10"
+    line = f"{shlex.join(cairn.argv)} report last --json | head -c 10"
     done = subprocess.run(["bash", "-c", line], env=cairn.env, capture_output=True, check=False, cwd=cairn.home)
     assert done.stderr == b""
 

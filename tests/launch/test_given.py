@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def test_closed_standard_descriptors_are_filled(launch: Launch, tmp_path: Path) 
     script = f"readlink /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 > {target} 3<&0"
     reader, writer = os.pipe()
     done = subprocess.run(
-        ["sh", "-c", f"exec {launch.path} --report-fd {writer} -- sh -c '{script}' <&- >&- 2>&-"],
+        ["sh", "-c", f"exec {shlex.quote(str(launch.path))} --report-fd {writer} -- sh -c '{script}' <&- >&- 2>&-"],
         pass_fds=(writer,), check=False,
     )  # fmt: skip
     os.close(writer)
