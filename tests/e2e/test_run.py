@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -62,14 +63,13 @@ def test_signals_reach_the_program(cairn, tmp_path: Path) -> None:
 
 
 def test_the_terminal_is_the_programs(cairn) -> None:
-    argv = shlex.join(
-        [*cairn.argv, "run", "--", "sh", "-c", "test -t 0 && test -t 1 && stty size && ps -o stat= -p $$"]
-    )
-    done = subprocess.run(
-        ["script", "-qec", argv, "/dev/null"], env={**cairn.env, "TERM": "xterm"}, capture_output=True, check=False
-    )
+    """Run as a shell's job is: the program's own group has the foreground, and its size is the terminal's."""
+    ask = "import os; print('foreground', os.tcgetpgrp(0) == os.getpgrp(), os.get_terminal_size(1))"
+    argv = shlex.join([*cairn.argv, "run", "--", sys.executable, "-c", ask])
+    environment = {**cairn.env, "TERM": "xterm"}
+    done = subprocess.run(["script", "-qec", argv, "/dev/null"], env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout
-    assert "+" in done.stdout.decode(), "the program's group has the terminal's foreground"
+    assert "foreground True os.terminal_size" in done.stdout.decode()
 
 
 def test_results_are_not_written(cairn) -> None:

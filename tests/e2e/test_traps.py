@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.processes import running
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a file")
 HERE = Path(__file__).resolve().parent
@@ -181,7 +182,7 @@ def test_a_timeout_ends_the_whole_tree(cairn) -> None:
     result = cairn("compare", "-r", 2, "-a", "system", "--timeout", "0.5", "--", "sh", "-c", script)
     refused(result, 3, "did not end within 0.5 s")
     assert time.monotonic() - began < 15
-    assert not subprocess.run(["pgrep", "-f", "^sleep 4711"], stdout=subprocess.PIPE, check=False).stdout
+    assert not running("sleep 4711")
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -189,7 +190,7 @@ def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) ->
     argv = [*cairn.argv, "compare", "-a", "system", "--", "sh", "-c", "sleep 4712; true"]
     process = subprocess.Popen(argv, env=cairn.env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cairn.home)
     deadline = time.monotonic() + 20
-    while not subprocess.run(["pgrep", "-f", "^sleep 4712"], stdout=subprocess.PIPE, check=False).stdout:
+    while not running("sleep 4712"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(ending)
@@ -197,7 +198,7 @@ def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) ->
     assert process.returncode == 130, err
     assert b"Traceback" not in err and b"interrupted" in err
     time.sleep(0.2)
-    assert not subprocess.run(["pgrep", "-f", "^sleep 4712"], stdout=subprocess.PIPE, check=False).stdout
+    assert not running("sleep 4712")
 
 
 def test_an_unwritable_output_is_told_before_anything_runs(cairn, churn: Path, tmp_path: Path) -> None:
