@@ -15,6 +15,8 @@ from support.processes import running
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a file")
 HERE = Path(__file__).resolve().parent
+NAP = f"sleep {100_000 + os.getpid()}"
+"""A command that no other test runs."""
 
 
 def refused(result, code: int, *words: str) -> None:
@@ -177,20 +179,20 @@ def test_a_program_that_is_not_there_or_not_executable(cairn, tmp_path: Path) ->
 
 
 def test_a_timeout_ends_the_whole_tree(cairn) -> None:
-    script = "trap '' TERM; setsid sleep 4711 & sleep 4711"
+    script = f"trap '' TERM; setsid {NAP} & {NAP}"
     began = time.monotonic()
     result = cairn("compare", "-r", 2, "-a", "system", "--timeout", "0.5", "--", "sh", "-c", script)
     refused(result, 3, "did not end within 0.5 s")
     assert time.monotonic() - began < 15
-    assert not running("sleep 4711")
+    assert not running(NAP)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) -> None:
-    argv = [*cairn.argv, "compare", "-a", "system", "--", "sh", "-c", "sleep 4712; true"]
+    argv = [*cairn.argv, "compare", "-a", "system", "--", "sh", "-c", f"{NAP}; true"]
     process = subprocess.Popen(argv, env=cairn.env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cairn.home)
     deadline = time.monotonic() + 20
-    while not running("sleep 4712"):
+    while not running(NAP):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(ending)
@@ -198,7 +200,7 @@ def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) ->
     assert process.returncode == 130, err
     assert b"Traceback" not in err and b"interrupted" in err
     time.sleep(0.2)
-    assert not running("sleep 4712")
+    assert not running(NAP)
 
 
 def test_an_unwritable_output_is_told_before_anything_runs(cairn, churn: Path, tmp_path: Path) -> None:
