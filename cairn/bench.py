@@ -26,10 +26,9 @@ def named(name: str) -> Experiment:
 
 
 def rule(quick: bool) -> StopRule:
-    """Ten to twenty blocks for a result to keep; quick, eight."""
-    if quick:
-        return StopRule(precision=None, min_blocks=8, max_blocks=8)
-    return StopRule(precision=0.01, min_blocks=10, max_blocks=20)
+    """A fixed number of blocks: twelve for a result to keep, quick eight. One look, and a duration that is known."""
+    blocks = 8 if quick else 12
+    return StopRule(precision=None, min_blocks=blocks, max_blocks=blocks)
 
 
 def contenders(experiment: Experiment, quick: bool, say: Callable[[str], None]) -> tuple[str, ...]:

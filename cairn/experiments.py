@@ -15,7 +15,7 @@ from pathlib import Path
 from cairn.discover import cache_folder
 from cairn.download import NotObtained, obtain_archive, unpack
 from cairn.errors import CairnError
-from cairn.model import Settings
+from cairn.model import Settings, Workload
 from cairn.sources import Source
 from cairn.tools import Progress, build_environment, find_tool, packages_of
 
@@ -90,7 +90,7 @@ def _prepare_build(progress: Progress) -> Settings:
             raise CairnError(f"cmake cannot configure libgit2: {last}")
     ninja = str(tools["ninja"])
     return Settings(
-        command=(ninja, "-C", str(build)),
+        workloads=(Workload(name=f"ninja build of libgit2 {_LIBGIT2.version}", command=(ninja, "-C", str(build))),),
         folder=str(folder),
         prepare=f"{shlex.quote(ninja)} -C {shlex.quote(str(build))} -t clean",
     )

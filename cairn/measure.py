@@ -63,7 +63,9 @@ class Measurement:
         self._runner = Runner(run.settings, run.contenders, scratch)
         self._observer = observer
         self._samples = list(folder.samples())
-        self._failed: set[str] = set()
+        self._failed: set[tuple[int, str]] = set()
+        self._settled: dict[int, str] = {}
+        """Workloads that need no more blocks, and why."""
         self._began = time.monotonic()
         self._block_seconds: list[float] = []
         self._warm_bytes = run.settings.warm_memory or 0
@@ -97,24 +99,31 @@ class Measurement:
         run = self._run
         names = [contender.name for contender in run.contenders]
         baseline_first = [run.baseline, *(name for name in names if name != run.baseline)]
+        workloads = range(len(run.settings.workloads))
         with self._counted_time():
-            for trial in plan.warm_up(baseline_first, run.settings.warmup):
-                if trial.contender not in self._failed:
+            for trial in plan.warm_up(baseline_first, run.settings.warmup, workloads):
+                if self._takes_part(trial):
                     self._take(trial, watch=True)
         self._decide_warm_memory()
         number = max((sample.trial.block for sample in self._samples), default=0)
         while True:
-            because = self._enough()
-            if because is not None:
-                return because
+            for workload in workloads:
+                because = None if workload in self._settled else self._enough(workload)
+                if because is not None:
+                    self._settled[workload] = because
+            if len(self._settled) == len(workloads):
+                return next(reversed(self._settled.values()))
             number += 1
             with self._counted_time():
                 if self._warm_bytes:
                     self._runner.touch(self._warm_bytes)
-                for trial in plan.block(number, names, run.seed):
-                    if trial.contender not in self._failed:
+                for trial in plan.block(number, names, run.seed, workloads):
+                    if self._takes_part(trial):
                         self._take(trial)
             self._observer.block_ended(self._progress())
+
+    def _takes_part(self, trial: Trial) -> bool:
+        return trial.workload not in self._settled and (trial.workload, trial.contender) not in self._failed
 
     @contextmanager
     def _counted_time(self) -> Iterator[None]:
@@ -148,21 +157,26 @@ class Measurement:
         return replace(sample, failure=f"printed something else {other} (--verify same-output)")
 
     def _fail(self, sample: Sample) -> None:
-        name, why = sample.trial.contender, sample.failure or ""
-        self._failed.add(name)
-        self._observer.contender_failed(name, why)
+        name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
+        self._failed.add((workload, name))
+        several = len(self._run.settings.workloads) > 1
+        where = f" on {self._run.settings.workloads[workload].name}" if several else ""
+        self._observer.contender_failed(f"{name}{where}", why)
         if name == self._run.baseline:
             if sample.proof.problem is not None and why == sample.proof.problem:
                 raise ContenderFailed(why)
-            raise ProgramFailed(f"the program {why} under {name}, so there is nothing to compare with")
-        if len(self._failed) == len(self._run.contenders) - 1:
-            raise ContenderFailed(f"nothing is left to compare {self._run.baseline} with: {name} {why}")
+            raise ProgramFailed(f"the program {why} under {name}{where}, so there is nothing to compare with")
+        if len([cell for cell in self._failed if cell[0] == workload]) == len(self._run.contenders) - 1:
+            raise ContenderFailed(f"nothing is left to compare {self._run.baseline} with{where}: {name} {why}")
 
-    def _enough(self) -> str | None:
-        """Why to stop now; None to go on."""
+    def _of(self, workload: int) -> list[Sample]:
+        return [sample for sample in self._samples if sample.trial.workload == workload]
+
+    def _enough(self, workload: int) -> str | None:
+        """Why this workload needs no more blocks; None to go on."""
         rule = self._run.rule
-        ratios = self._ratios()
-        done = self._complete(ratios)
+        ratios = self._ratios(workload)
+        done = self._complete(workload, ratios)
         if ratios:
             look = stats.look(ratios, rule)
             if look.stop:
@@ -175,21 +189,27 @@ class Measurement:
                 return "time budget"
         return None
 
-    def _ratios(self) -> dict[str, tuple[float, ...]]:
+    def _ratios(self, workload: int) -> dict[str, tuple[float, ...]]:
         names = [contender.name for contender in self._run.contenders]
-        return compare.wall_ratios(self._samples, names, self._run.baseline)
+        return compare.wall_ratios(self._of(workload), names, self._run.baseline)
 
-    def _complete(self, ratios: dict[str, tuple[float, ...]]) -> int:
+    def _complete(self, workload: int, ratios: dict[str, tuple[float, ...]]) -> int:
         """Blocks that count; those of the baseline alone when there is nothing else."""
-        alone = [s for s in self._samples if s.counts and s.trial.contender == self._run.baseline]
+        alone = [s for s in self._of(workload) if s.counts and s.trial.contender == self._run.baseline]
         return min((len(of) for of in ratios.values()), default=len(alone))
 
     def _progress(self) -> Progress:
+        """Of the workload that is farthest from its end."""
         rule = self._run.rule
-        ratios = self._ratios()
-        done = self._complete(ratios)
-        look = stats.look(ratios, rule) if ratios else None
-        expected = look.blocks_expected if look else max(done, rule.min_blocks)
+        open_ = [w for w in range(len(self._run.settings.workloads)) if w not in self._settled]
+        standings = []
+        for workload in open_:
+            ratios = self._ratios(workload)
+            done = self._complete(workload, ratios)
+            look = stats.look(ratios, rule) if ratios else None
+            expected = look.blocks_expected if look else max(done, rule.min_blocks)
+            standings.append((expected - done, done, expected, look))
+        _, done, expected, look = max(standings, key=lambda standing: standing[0])
         recent = self._block_seconds[-5:]
         left = (expected - done) * sum(recent) / len(recent)
         if rule.budget_s is not None:
@@ -199,7 +219,7 @@ class Measurement:
             blocks_expected=expected,
             seconds_left=left,
             half_width=look.half_width if look else None,
-            leading=look.leading if look else None,
+            leading=look.leading if look and len(self._run.settings.workloads) == 1 else None,
         )
 
     def _decide_warm_memory(self) -> None:

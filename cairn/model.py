@@ -43,11 +43,13 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One place in the plan: which contender runs, in which block, at which position of it. Block 0 warms up."""
+    """One place in the plan: what runs, in which block, at which position of it. Block 0 warms up."""
 
     block: int
     position: int
     contender: str
+    workload: int = 0
+    """Which of the settings' workloads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,14 +283,23 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
+class Workload:
+    """One command of a run. Contenders are compared within a workload, never across."""
+
+    name: str
+    """As printed: the command, or what distinguishes it in a sweep."""
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """How every trial of a run is carried out; the same for all contenders."""
 
-    command: tuple[str, ...]
+    workloads: tuple[Workload, ...]
     folder: str
     """Working directory."""
     shell: bool = False
-    """The command is one string for /bin/sh."""
+    """Each command is a line for /bin/sh."""
     stdin: str = "/dev/null"
     stdout: str | None = None
     """A file that every trial overwrites; None discards the output once it was searched and compared."""

@@ -13,6 +13,7 @@ import rich_click as click
 from cairn import units
 from cairn.model import Pattern
 from cairn.report.words import printable
+from cairn.sweep import parse_parameter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,6 +85,7 @@ PERCENT = Parsed("PERCENT", units.parse_percent)
 EXITS = Parsed("CODES", parse_exits)
 CPUS = Parsed("LIST", parse_cpus)
 PATTERN = Parsed("NAME=REGEX", parse_pattern)
+PARAMETER = Parsed("NAME=A,B", parse_parameter)
 WARM = Parsed("auto|off|SIZE", parse_warm)
 COLOR = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,

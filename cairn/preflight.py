@@ -78,12 +78,14 @@ def _named(specs: Sequence[str], baseline: str | None) -> list[ContenderSpec]:
 
 
 def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:
-    """What doctor says of the program, as all these contenders start it."""
-    command = ("/bin/sh",) if settings.shell else settings.command
-    diagnosis = diagnose(command, {**os.environ, **common_knobs(specs)})
-    if diagnosis.obstacle is not None:
-        raise ContenderFailed(sentence(diagnosis.obstacle))
-    return diagnosis
+    """What doctor says of the programs, as all these contenders start them; of several, the first speaks for all."""
+    commands = [("/bin/sh",)] if settings.shell else [workload.command for workload in settings.workloads]
+    first = {command[0]: command for command in reversed(commands)}
+    diagnoses = [diagnose(command, {**os.environ, **common_knobs(specs)}) for command in reversed(first.values())]
+    for diagnosis in diagnoses:
+        if diagnosis.obstacle is not None:
+            raise ContenderFailed(sentence(diagnosis.obstacle))
+    return diagnoses[0]
 
 
 def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import select
-import shlex
 import subprocess
 import tempfile
 import time
@@ -150,7 +149,7 @@ class Runner:
             *setenv(environment),
         ]
         started_at = time.time()
-        launched, lost = self._launch(options, command_line(settings), report if watch else None)
+        launched, lost = self._launch(options, command_line(settings, trial.workload), report if watch else None)
 
         witness = report.read_bytes()
         errors = _tail(stderr)
@@ -158,7 +157,7 @@ class Runner:
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
         digest = None
-        failure = self._failure(launched, lost or proof.problem, errors)
+        failure = self._failure(launched, trial, lost or proof.problem, errors)
         if failure is None and output is not None:
             metrics, failure = self._search((output, stderr))
             digest = _digest(output) if settings.verify_output else None
@@ -243,12 +242,12 @@ class Runner:
             raise CairnError(reason.removeprefix("cairn-launch: "))
         return msgspec.json.decode(line, type=Launched), lost
 
-    def _failure(self, launched: Launched, problem: str | None, errors: str) -> str | None:
+    def _failure(self, launched: Launched, trial: Trial, problem: str | None, errors: str) -> str | None:
         """Why this run is no result, in one sentence; the program's own failure comes before a missing proof."""
         settings = self._settings
         why = f": {last_line(errors)}" if last_line(errors) else ""
         if launched.exec_errno is not None:
-            return f"cannot execute {settings.command[0]}: {launched.exec_error}"
+            return f"cannot execute {settings.workloads[trial.workload].command[0]}: {launched.exec_error}"
         if problem is not None and (launched.interrupted_by or launched.exit_code in settings.ok_exit):
             return problem
         if launched.timed_out:
@@ -278,16 +277,10 @@ class Runner:
         return found, None
 
 
-def command_line(settings: Settings) -> list[str]:
+def command_line(settings: Settings, workload: int) -> list[str]:
     """What the launcher executes."""
-    if settings.shell:
-        return ["/bin/sh", "-c", " ".join(settings.command)]
-    return list(settings.command)
-
-
-def shown_command(settings: Settings) -> str:
-    """The command as a user would type it."""
-    return " ".join(settings.command) if settings.shell else shlex.join(settings.command)
+    command = settings.workloads[workload].command
+    return ["/bin/sh", "-c", " ".join(command)] if settings.shell else list(command)
 
 
 def ending(status: int) -> str:

@@ -12,8 +12,10 @@ when the run goes on; damage anywhere else is an error, never a smaller result.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -220,3 +222,21 @@ def find(results: Path, name: str) -> Folder:
             raise UsageError(f"no run called {name} in {results}; the last one is 'last'")
         case several:
             raise UsageError(f"{name} could be any of {', '.join(path.name for path in several[:5])}")
+
+
+def size(path: Path) -> int:
+    """Bytes of all files below; what vanishes meanwhile does not count."""
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
+
+
+def remove(path: Path) -> None:
+    """Removes a run or a cache whole; links are removed, not followed."""
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise cannot("remove", path, error) from error

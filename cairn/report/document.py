@@ -10,7 +10,10 @@ import msgspec
 from cairn.model import SCHEMA, Comparison, Run, Sample
 
 
-def render(run: Run, comparison: Comparison, samples: Sequence[Sample]) -> str:
-    """Everything known of a run; `schema` changes when a field changes its meaning or goes away."""
-    parts = {"schema": SCHEMA, "run": run, "comparison": comparison, "samples": list(samples)}
+def render(run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample]) -> str:
+    """Everything known of a run, a comparison per workload in the order of `run.settings.workloads`.
+
+    `schema` changes when a field changes its meaning or goes away.
+    """
+    parts = {"schema": SCHEMA, "run": run, "comparisons": list(comparisons), "samples": list(samples)}
     return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from cairn.model import Comparison, Run
 from cairn.report import layout, words
@@ -15,19 +16,11 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", words.printable(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
-def render(run: Run, comparison: Comparison, *, full: bool, command: str) -> str:
+def render(run: Run, comparisons: Sequence[Comparison], *, full: bool) -> str:
     """The same content as on the terminal."""
-    parts = [f"# Allocators compared: {escape(command)}", ""]
-    parts += [
-        f"**{escape(sentence)}**" if not place else escape(sentence)
-        for place, sentence in enumerate(comparison.verdict)
-    ]
-    for table in layout.tables(run, comparison, full=full):
-        parts += ["", *_drawn(table)]
-    parts += ["", escape(layout.footer(comparison))]
-    parts += [f"- {escape(line)}" for line in (*layout.remarks(run, comparison), *layout.failures(comparison))]
-    if comparison.not_tested:
-        parts += ["", f"Not tested: {escape('; '.join(comparison.not_tested))}."]
+    parts = ["# Allocators compared"]
+    for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
+        parts += ["", f"## {escape(workload.name)}", "", *_section(run, comparison, full)]
     host = run.host
     parts += [
         "",
@@ -35,6 +28,18 @@ def render(run: Run, comparison: Comparison, *, full: bool, command: str) -> str
                f"run {run.id}, seed {run.seed}"),
     ]  # fmt: skip
     return "\n".join(parts) + "\n"
+
+
+def _section(run: Run, comparison: Comparison, full: bool) -> Iterator[str]:
+    for place, sentence in enumerate(comparison.verdict):
+        yield escape(sentence) if place else f"**{escape(sentence)}**"
+    for table in layout.tables(run, comparison, full=full):
+        yield from ("", *_drawn(table))
+    yield from ("", escape(layout.footer(comparison)), "")
+    for line in (*layout.remarks(run, comparison), *layout.failures(comparison)):
+        yield f"- {escape(line)}"
+    if comparison.not_tested:
+        yield from ("", f"Not tested: {escape('; '.join(comparison.not_tested))}.")
 
 
 def _drawn(table: layout.Table) -> list[str]:

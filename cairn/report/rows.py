@@ -9,16 +9,18 @@ from io import StringIO
 from cairn.model import Run, Sample, value
 
 _COLUMNS = (
-    "run", "block", "position", "contender", "title", "counts", "failure", "started_at", "exit_code", "signal",
-    "timed_out", "wall_ns", "user_ns", "system_ns", "cpu_percent", "minor_faults", "major_faults", "voluntary_switches",
-    "involuntary_switches", "peak_bytes", "largest_process_bytes", "peak_less_lazy_bytes", "lazy_peak_bytes",
-    "memory_method", "processes", "processes_loaded", "processes_unreached", "malloc_owner", "left_behind",
+    "run", "workload", "block", "position", "contender", "title", "counts", "failure", "started_at", "exit_code",
+    "signal", "timed_out", "wall_ns", "user_ns", "system_ns", "cpu_percent", "minor_faults", "major_faults",
+    "voluntary_switches", "involuntary_switches", "peak_bytes", "largest_process_bytes", "peak_less_lazy_bytes",
+    "lazy_peak_bytes", "memory_method", "processes", "processes_loaded", "processes_unreached", "malloc_owner",
+    "left_behind",
 )  # fmt: skip
 
 
 def render(run: Run, samples: Sequence[Sample]) -> str:
     """All trials in the order they ran, warm-up (block 0) included; an empty field was not measured."""
     titles = {contender.name: contender.title for contender in run.contenders}
+    workloads = [workload.name for workload in run.settings.workloads]
     metrics = sorted({name for sample in samples for name in sample.metrics})
     counters = sorted({name for sample in samples for name in sample.counters})
     file = StringIO()
@@ -27,7 +29,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     for sample in samples:
         cpu = value(sample, "cpu")
         row: list[object] = [
-            run.id, sample.trial.block, sample.trial.position, sample.trial.contender,
+            run.id, workloads[sample.trial.workload], sample.trial.block, sample.trial.position, sample.trial.contender,
             titles.get(sample.trial.contender, ""), int(sample.counts), sample.failure, f"{sample.started_at:.3f}",
             sample.exit_code, sample.signal, int(sample.timed_out), sample.wall_ns, sample.user_ns, sample.system_ns,
             None if cpu is None else f"{cpu:.1f}", sample.minor_faults, sample.major_faults, sample.voluntary_switches,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
@@ -16,13 +18,22 @@ WIDTH = 110
 """Columns when the output is not a terminal; a table of two metrics with intervals fits."""
 
 
-def render(run: Run, comparison: Comparison, *, full: bool, color: bool, width: int = WIDTH) -> str:
-    """Tables, how they were made, the verdict, its limits and the next command."""
+def render(run: Run, comparisons: Sequence[Comparison], *, full: bool, color: bool, width: int = WIDTH) -> str:
+    """Per workload: tables, how they were made, the verdict, its limits and the next command."""
     file = StringIO()
     console = Console(
         file=file, width=width, force_terminal=color, color_system="standard" if color else None, no_color=not color,
         highlight=False, markup=False, emoji=False, legacy_windows=False,
     )  # fmt: skip
+    for index, comparison in enumerate(comparisons):
+        if len(comparisons) > 1:
+            title = words.printable(run.settings.workloads[index].name)
+            console.print(Text(f"\n{title}" if index else title, "bold"))
+        _show(console, run if index == 0 else replace(run, notes=()), comparison, full)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _show(console: Console, run: Run, comparison: Comparison, full: bool) -> None:
     for table in layout.tables(run, comparison, full=full):
         console.print(_drawn(table))
         console.print()
@@ -38,7 +49,6 @@ def render(run: Run, comparison: Comparison, *, full: bool, color: bool, width: 
         console.print(Text(f"Not tested: {words.printable('; '.join(comparison.not_tested))}."))
     if comparison.next_steps:
         console.print(Text(f"Next: {words.printable(' · '.join(comparison.next_steps))}"))
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
 def _hanging(text: str, style: str) -> Padding:

@@ -34,10 +34,10 @@ def test_a_slower_allocator_is_told_so(cairn, forward: Path, churn: Path) -> Non
     slow = f"slow={forward}:TEST_SLOW=20000"
     result = cairn("compare", "-r", 8, "-a", "system", "-a", slow, "--json", "--", churn, 3000)
     assert result.code == 0, result.err
-    rows = {row["contender"]: row for row in result.json["comparison"]["rows"]}
+    rows = {row["contender"]: row for row in result.json["comparisons"][0]["rows"]}
     assert rows["slow"]["changes"]["wall"]["finding"] == "more"
     assert rows["slow"]["changes"]["wall"]["interval"]["low"] > 0.2
-    assert result.json["comparison"]["verdict"][0].startswith("Keep system")
+    assert result.json["comparisons"][0]["verdict"][0].startswith("Keep system")
 
 
 def test_one_contender_brings_the_baseline_with_it(cairn, forward: Path, churn: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_order(cairn, forward: Path, churn: Path) -
 def test_a_number_is_found_in_the_output(cairn, churn: Path) -> None:
     result = cairn("compare", "-r", 2, "-a", "system", "--metric", "rate=rate ([0-9.]+)", "--json", "--", churn, 100)
     assert result.code == 0, result.err
-    (row,) = result.json["comparison"]["rows"]
+    (row,) = result.json["comparisons"][0]["rows"]
     assert row["summaries"]["metric:rate"]["median"] == pytest.approx(49.5, abs=1)
 
 
@@ -181,7 +181,7 @@ def test_an_interrupted_run_keeps_its_blocks_and_goes_on(cairn, forward: Path, c
     assert resumed.code == 0, resumed.err
     after = samples.read_text().splitlines()
     assert after[: len(before)] == before
-    assert resumed.json["comparison"]["blocks"] == 40
+    assert resumed.json["comparisons"][0]["blocks"] == 40
 
 
 def wait_for_samples(results: Path, count: int) -> Path:
@@ -259,7 +259,7 @@ def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_p
     heavy = json.loads(done.stdout)
 
     def peak(document) -> float:
-        return document["comparison"]["rows"][0]["summaries"]["peak"]["median"]
+        return document["comparisons"][0]["rows"][0]["summaries"]["peak"]["median"]
 
     assert abs(peak(heavy) - peak(plain)) < 1 << 20
 

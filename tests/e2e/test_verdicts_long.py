@@ -21,7 +21,7 @@ def spin(compiled: Callable[..., Path]) -> Path:
 def wall(result: Any) -> dict[str, Any]:
     """The one contender's change in wall time."""
     assert result.code == 0, result.err
-    (change,) = [row["changes"]["wall"] for row in result.json["comparison"]["rows"] if row["changes"]]
+    (change,) = [row["changes"]["wall"] for row in result.json["comparisons"][0]["rows"] if row["changes"]]
     return dict(change)
 
 

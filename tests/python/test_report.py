@@ -9,64 +9,14 @@ import re
 from dataclasses import replace
 
 import pytest
+from support.comparisons import EVIL, a_run, a_sample, compared, samples
 
-from cairn import compare, machine
-from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial
+from cairn.model import SCHEMA, Contender, Memory, Run, Sample
 from cairn.report import document, layout, markdown, rows, terminal, words
-
-EVIL = "evil\x1b[31m\u009b\u202e<script>|*"
-
-
-def a_sample(block: int, contender: str, wall_ms: float, **more: object) -> Sample:
-    sample = Sample(
-        trial=Trial(block, 0, contender),
-        started_at=1e9,
-        exit_code=0,
-        signal=None,
-        timed_out=False,
-        wall_ns=int(wall_ms * 1e6),
-        user_ns=int(wall_ms * 8e5),
-        system_ns=int(wall_ms * 1e5),
-        minor_faults=1000,
-        major_faults=0,
-        voluntary_switches=1,
-        involuntary_switches=2,
-        memory=Memory("cgroup v1", 100 << 20, 100 << 20, 0),
-        proof=Proof(2, 2, "/lib/libc.so.6"),
-    )
-    return replace(sample, **more)  # type: ignore[arg-type]
-
-
-def a_run(*contenders: Contender) -> Run:
-    everybody = contenders or (Contender("system", "system", "glibc 2.36"), Contender("fast", "custom", "libfast.so"))
-    return Run(
-        schema=SCHEMA,
-        id="20260101-000000-abcd",
-        created_at=1e9,
-        cairn="0",
-        settings=Settings(command=("prog", EVIL), folder="/"),
-        contenders=everybody,
-        baseline="system",
-        rule=StopRule(precision=None, max_blocks=12),
-        seed=1,
-        host=machine.host(),
-    )
-
-
-def samples(fast: float = 80.0, **more: object) -> list[Sample]:
-    result = []
-    for block in range(1, 13):
-        result.append(a_sample(block, "system", 100 + block % 3))
-        result.append(a_sample(block, "fast", fast + block % 4, **more))
-    return result
-
-
-def compared(run: Run, of: list[Sample]) -> object:
-    return compare.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks")
 
 
 def shown(run: Run, of: list[Sample], *, full: bool = False, color: bool = False) -> str:
-    return terminal.render(run, compared(run, of), full=full, color=color)  # type: ignore[arg-type]
+    return terminal.render(run, [compared(run, of)], full=full, color=color)  # type: ignore[arg-type]
 
 
 def test_the_best_is_marked_and_its_interval_printed() -> None:
@@ -120,8 +70,8 @@ def test_hostile_names_are_inert_everywhere(full: bool) -> None:
     ]
     of = [replace(s, proof=replace(s.proof, owner=EVIL), metrics={EVIL: 1.0}) for s in of]
     result = compared(run, of)
-    page = markdown.render(run, result, full=full, command=EVIL)  # type: ignore[arg-type]
-    texts = [shown(run, of, full=full), page, document.render(run, result, of)]  # type: ignore[arg-type]
+    page = markdown.render(run, [result], full=full)  # type: ignore[arg-type]
+    texts = [shown(run, of, full=full), page, document.render(run, [result], of)]  # type: ignore[arg-type]
     for text in texts:
         for character in "\x1b\u009b\u202e":
             assert character not in text
@@ -146,9 +96,9 @@ def test_an_empty_csv_field_was_not_measured() -> None:
 
 def test_json_is_one_document_with_its_schema() -> None:
     run, of = a_run(), samples()
-    made = json.loads(document.render(run, compared(run, of), of))  # type: ignore[arg-type]
+    made = json.loads(document.render(run, [compared(run, of)], of))  # type: ignore[arg-type]
     assert made["schema"] == SCHEMA
-    assert made["comparison"]["rows"][0]["contender"] == "fast"
+    assert made["comparisons"][0]["rows"][0]["contender"] == "fast"
     assert len(made["samples"]) == 24
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cairn import machine, store
 from cairn.errors import CairnError, UsageError
-from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial
+from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial, Workload
 
 
 def a_run(identity: str = "20260101-000000-abcd") -> Run:
@@ -19,7 +19,7 @@ def a_run(identity: str = "20260101-000000-abcd") -> Run:
         id=identity,
         created_at=1e9,
         cairn="0",
-        settings=Settings(command=("true",), folder="/"),
+        settings=Settings(workloads=(Workload("true", ("true",)),), folder="/"),
         contenders=(Contender("system", "system", "glibc"), Contender("b", "custom", "b", knobs=(("K", "v"),))),
         baseline="system",
         rule=StopRule(),

@@ -1,0 +1,51 @@
+"""The command: what the user types in, what is printed, which exit code comes out. Nothing else prints or exits.
+
+`group` is the command itself, the modules beside hold what it can do, and `talking` how it speaks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import rich_click as click
+
+from cairn.cli import keeping, measuring, running
+from cairn.cli.group import cli
+from cairn.cli.talking import fail
+from cairn.errors import CairnError, Interrupted, UsageError
+
+__all__ = ["cli", "keeping", "main", "measuring", "running"]
+
+
+@contextlib.contextmanager
+def _sentences() -> Iterator[None]:
+    """Every failure becomes one sentence and its exit code."""
+    try:
+        yield
+    except CairnError as error:
+        fail(error, error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        fail(Interrupted("interrupted"), Interrupted.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except UnicodeEncodeError:
+        fail(UsageError("an argument is not valid UTF-8; give the file another name"), UsageError.exit_code)
+    except OSError as error:
+        name = f" {error.filename}" if error.filename else ""
+        fail(CairnError(f"the system refused{name}: {error.strerror or error}"), CairnError.exit_code)
+
+
+def main() -> None:
+    """The entry point of the command."""
+    with _sentences():
+        code = cli.main(prog_name="cairn", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,39 @@
+"""The command itself; what it can do is in the modules beside."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+import cairn
+
+click.rich_click.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
+click.rich_click.MAX_WIDTH = 110
+click.rich_click.OPTION_GROUPS = {
+    "cairn compare": [
+        {"name": "Contenders", "options": ["-a", "--baseline"]},
+        {"name": "When to stop",
+         "options": ["--precision", "--margin", "--min-blocks", "--max-blocks", "--budget", "-r", "--resume"]},
+        {"name": "The program", "options": [
+            "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout", "--cpus", "--warmup", "--setup",
+            "--prepare", "--conclude", "--cleanup"]},
+        {"name": "What to measure", "options": ["--metric", "--counters", "--memory", "--warm-memory", "--seed"]},
+        {"name": "Results", "options": ["--full", "--json", "--csv", "--md", "-o", "--force", "--results", "--color"]},
+    ],
+}  # fmt: skip
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(cairn.__version__, "-V", "--version", message="cairn %(version)s")
+def cli() -> None:
+    """Say which allocator a program should use.
+
+    Cairn runs a program under several memory allocators, in random interleaved blocks, proves in every process which
+    library was in use, and says which one to use, with its confidence interval and its price in memory.
+
+    \b
+      cairn compare -- ninja -C build       which allocator is best for this build?
+      cairn run -a jemalloc -- ./server     use one, with proof that it is loaded
+      cairn allocators                      which ones are here
+      cairn doctor ./server                 can its allocator be swapped? can this machine measure?
+      cairn report last --md                the last result again, as Markdown
+    """

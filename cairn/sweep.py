@@ -1,0 +1,55 @@
+"""Several workloads in one run: commands, and parameters that stand in them as {name}. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from cairn.errors import UsageError
+from cairn.model import Workload
+
+WORKLOADS_MAX = 1000
+"""A cross product grows fast; this many would run for days."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def parse_parameter(text: str) -> tuple[str, tuple[str, ...]]:
+    """NAME VALUE,VALUE… as "-L" takes it, written NAME=VALUE,VALUE…; ValueError says what is wrong."""
+    name, equals, values = text.partition("=")
+    if not equals or not _NAME.fullmatch(name) or not values:
+        raise ValueError(f"{text!r} is not NAME=VALUE,VALUE…, for example threads=1,2,4")
+    return name, tuple(values.split(","))
+
+
+def expand(
+    commands: Sequence[Sequence[str]], parameters: Sequence[tuple[str, tuple[str, ...]]], *, shell: bool
+) -> tuple[Workload, ...]:
+    """Every command with every combination of the parameters; one without any {name} appears once.
+
+    Raises UsageError for a parameter that no command uses, one that is given twice, and for too many combinations.
+    """
+    names = [name for name, _ in parameters]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"-L {name} is given twice; put all its values into one, separated by commas")
+        if not any(f"{{{name}}}" in word for command in commands for word in command):
+            raise UsageError(f"-L {name} is used by no command; write {{{name}}} where its value belongs")
+    workloads: dict[str, Workload] = {}
+    for command in commands:
+        used = [(name, values) for name, values in parameters if any(f"{{{name}}}" in word for word in command)]
+        for chosen in itertools.product(*(values for _, values in used)):
+            values = dict(zip((name for name, _ in used), chosen, strict=True))
+            words = tuple(_filled(word, values) for word in command)
+            shown = " ".join(words) if shell else shlex.join(words)
+            workloads.setdefault(shown, Workload(name=shown, command=words))
+            if len(workloads) > WORKLOADS_MAX:
+                raise UsageError(f"these parameters make more than {WORKLOADS_MAX} combinations; leave some out")
+    return tuple(workloads.values())
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    """The word with each {name} replaced, once: a value that looks like a parameter stays as it is."""
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), word)

@@ -1,0 +1,44 @@
+"""Pictures of comparisons."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+from support.comparisons import EVIL, a_run, compared, samples
+
+from cairn.model import Contender
+from cairn.report import pictures
+
+
+@pytest.mark.parametrize(("form", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG\r\n\x1a\n")])
+def test_a_picture_is_made_in_either_form(form: str, head: bytes) -> None:
+    run = a_run()
+    made = pictures.render(run, compared(run, samples()), title="a build", form=form)
+    assert made.startswith(head)
+    assert len(made) > 5_000
+
+
+def test_the_same_comparison_gives_the_same_names_and_no_markup() -> None:
+    run = replace(a_run(Contender("system", "system", "glibc"), Contender(EVIL, "custom", EVIL)))
+    of = [
+        replace(s, trial=replace(s.trial, contender=EVIL if s.trial.contender == "fast" else "system"))
+        for s in samples()
+    ]
+    made = pictures.render(run, compared(run, of), title=f"$x^2$ {EVIL}", form="svg")
+    root = ET.fromstring(made)
+    assert not [element for element in root.iter() if element.tag.endswith("script")]
+    assert b"\x1b" not in made
+
+
+def test_memory_that_was_not_measured_is_no_panel() -> None:
+    run = a_run()
+    with_memory = pictures.render(run, compared(run, samples()), title="t", form="svg")
+    unknown = [replace(s, memory=replace(s.memory, method="not measured", peak_bytes=None)) for s in samples()]
+    without = pictures.render(run, compared(run, unknown), title="t", form="svg")
+
+    def width(picture: bytes) -> float:
+        return float(ET.fromstring(picture).attrib["width"].removesuffix("pt"))
+
+    assert width(without) < width(with_memory)
