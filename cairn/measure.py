@@ -63,7 +63,7 @@ class Measurement:
         self._runner = Runner(run.settings, run.contenders, scratch)
         self._observer = observer
         self._samples = list(folder.samples())
-        self._failed: set[tuple[int, str]] = set()
+        self._failed = {(s.trial.workload, s.trial.contender) for s in self._samples if s.failure is not None}
         self._settled: dict[int, str] = {}
         """Workloads that need no more blocks, and why."""
         self._began = time.monotonic()
@@ -82,6 +82,8 @@ class Measurement:
         has no proof, Interrupted on ctrl-C; whatever was measured by then is in the folder.
         """
         settings = self._run.settings
+        if any(name == self._run.baseline for _, name in self._failed):
+            raise ProgramFailed(f"this run failed under {self._run.baseline} before; begin a new one")
         try:
             if settings.setup is not None:
                 self._runner.hook("setup", settings.setup)

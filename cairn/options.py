@@ -80,8 +80,25 @@ def parse_warm(text: str) -> int | None:
     return 0 if text in ("off", "never") else units.parse_size(text)
 
 
+def parse_share(text: str) -> float:
+    """A percentage above 0 and below 100, as a ratio."""
+    ratio = units.parse_percent(text)
+    if not 0 < ratio < 1:
+        raise ValueError(f"{text!r} is not between 0 % and 100 %")
+    return ratio
+
+
+def parse_some_time(text: str) -> float:
+    """A duration of at least a millisecond, in seconds."""
+    seconds = units.parse_duration(text)
+    if seconds < 0.001:
+        raise ValueError(f"{text!r} is no time at all; write for example 90s or 10min")
+    return seconds
+
+
 DURATION = Parsed("DURATION", units.parse_duration)
-PERCENT = Parsed("PERCENT", units.parse_percent)
+SOME_TIME = Parsed("DURATION", parse_some_time)
+PERCENT = Parsed("PERCENT", parse_share)
 EXITS = Parsed("CODES", parse_exits)
 CPUS = Parsed("LIST", parse_cpus)
 PATTERN = Parsed("NAME=REGEX", parse_pattern)

@@ -13,6 +13,7 @@ when the run goes on; damage anywhere else is an error, never a smaller result.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -28,6 +29,9 @@ from cairn.model import SCHEMA, Run, Sample
 
 _LARGEST_FILE = 256 << 20
 _NAME_LENGTH = 64
+_BLOCKS_MAX = 10_000
+_LATEST = 1e11
+"""Seconds since the epoch; some three thousand years from now."""
 
 T = TypeVar("T")
 
@@ -57,6 +61,15 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: int | None = None
+
+    def _hold(self) -> None:
+        """Keeps every other cairn from measuring this run, until this process ends."""
+        self._lock = os.open(self.path / "run.json", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CairnError(f"another cairn is measuring {self.path.name} just now; wait for its end") from None
 
     @classmethod
     def create(cls, results: Path, run: Run) -> Folder:
@@ -70,6 +83,7 @@ class Folder:
             folder = cls(path)
             folder._write_new("run.json", msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
             folder._write_new("samples.jsonl", b"")
+            folder._hold()
         except OSError as error:
             raise cannot("write", path, error) from error
         return folder
@@ -99,6 +113,7 @@ class Folder:
         """Measuring goes on: the reason to stop is gone, and so is a line that was cut off."""
         samples = self.path / "samples.jsonl"
         try:
+            self._hold()
             (self.path / "stopped").unlink(missing_ok=True)
             content = _content(samples)
             if content and not content.endswith(b"\n"):
@@ -130,7 +145,9 @@ class Folder:
         schema = _decode(_Versioned, content, path).schema
         if schema != SCHEMA:
             raise CairnError(f"{path} has version {schema} of the format, and this cairn reads version {SCHEMA}")
-        return _decode(Run, content, path)
+        run = _decode(Run, content, path)
+        _check_run(run, path)
+        return run
 
     def samples(self) -> tuple[Sample, ...]:
         """All trials so far, in the order they ran."""
@@ -138,8 +155,9 @@ class Folder:
         content = _content(path)
         whole = content[: content.rfind(b"\n") + 1]
         samples = tuple(_decode(Sample, line, path, number) for number, line in enumerate(whole.splitlines(), start=1))
+        run = self.run()
         for number, sample in enumerate(samples, start=1):
-            _check(sample, path, number)
+            _check(sample, run, path, number)
         return samples
 
     def stopped(self) -> str | None:
@@ -173,7 +191,26 @@ def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) 
         raise CairnError(f"{path}{place} is damaged: {error}") from error
 
 
-def _check(sample: Sample, path: Path, line: int) -> None:
+def _check_run(run: Run, path: Path) -> None:
+    """What no run of ours says: reports would stumble over it."""
+    names = [contender.name for contender in run.contenders]
+    rule = run.rule
+    whole = (
+        run.settings.workloads
+        and all(workload.command for workload in run.settings.workloads)
+        and all(name.strip() for name in names)
+        and len(set(names)) == len(names)
+        and run.baseline in names
+        and 1 <= rule.min_blocks <= rule.max_blocks <= _BLOCKS_MAX
+        and 0 < rule.margin < 1
+        and (rule.precision is None or 0 < rule.precision < 1)
+        and 0 <= run.created_at < _LATEST
+    )
+    if not whole:
+        raise CairnError(f"{path} is damaged: what it says of the run does not fit together")
+
+
+def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     """Numbers that no trial can have: a damaged file must not become a strange result."""
     limit = 1 << 62
     numbers = (
@@ -181,6 +218,10 @@ def _check(sample: Sample, path: Path, line: int) -> None:
         sample.major_faults, sample.voluntary_switches, sample.involuntary_switches, sample.wall_ns,
         sample.memory.peak_bytes or 0, sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
     )  # fmt: skip
+    if sample.trial.workload not in range(len(run.settings.workloads)) or all(
+        contender.name != sample.trial.contender for contender in run.contenders
+    ):
+        raise CairnError(f"{path}, line {line} is damaged: it belongs to no contender or no workload of this run")
     if any(not 0 <= number < limit for number in numbers) or (sample.failure is None and sample.wall_ns == 0):
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
 

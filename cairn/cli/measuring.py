@@ -61,7 +61,7 @@ from cairn.report.words import printable
     help="Never run more than N blocks.",
 )
 @click.option(
-    "--budget", type=options.DURATION, default="10min", show_default=True, help="Begin no block that would end later."
+    "--budget", type=options.SOME_TIME, default="10min", show_default=True, help="Begin no block that would end later."
 )
 @click.option(
     "-r", "--runs", type=click.IntRange(1, 10_000), metavar="N", help="Exactly N blocks, whatever the precision."
@@ -107,7 +107,7 @@ from cairn.report.words import printable
     "--verify", type=click.Choice(["same-output"]), help="All contenders must print the same as the baseline."
 )
 @click.option(
-    "--timeout", type=options.DURATION, help="End a run, with all its processes, after this long; it counts as failed."
+    "--timeout", type=options.SOME_TIME, help="End a run, with all its processes, after this long; it counts as failed."
 )
 @click.option("--cpus", type=options.CPUS, help="Run the program on these CPUs only, for example 0,2-3.")
 @click.option(
@@ -197,7 +197,7 @@ def compare(
         run = _new_run(console, settings, specs, baseline, rule, seed)
         folder = store.Folder.create(where, run)
     _announce(console, run, folder)
-    _measure(console, run, folder)
+    _measure(console, run, folder, "cairn compare")
     comparisons = _compared(run, folder)
     emit(_rendered(run, comparisons, folder, form, full, color, out is not None), out, force)
     say(console, "results", str(folder.path))
@@ -286,19 +286,20 @@ def _announce(console: Console, run: Run, folder: store.Folder) -> None:
             say(console, "note", note)
 
 
-def _measure(console: Console, run: Run, folder: store.Folder) -> None:
+def _measure(console: Console, run: Run, folder: store.Folder, command: str) -> None:
     from cairn.measure import Measurement
     from cairn.progress import Bar, Lines
     from cairn.runner import private_folder
 
-    observer = Bar(console, run.rule, len(run.contenders)) if console.is_terminal else Lines(console)
+    per_block = len(run.contenders) * len(run.settings.workloads)
+    observer = Bar(console, run.rule, per_block) if console.is_terminal else Lines(console)
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)
     try:
         with private_folder() as scratch, observer:
             Measurement(run, folder, scratch, observer).measure()
     except Interrupted as stopped:
-        raise Interrupted(f"{stopped}; go on with: cairn compare --resume {folder.path.name}") from None
+        raise Interrupted(f"{stopped}; go on with: {command} --resume {folder.path.name}") from None
     except CairnError:
         say(console, "results", str(folder.path))
         raise
@@ -397,7 +398,7 @@ def bench(
         run = _new_run(console, settings, chosen, None, rule, seed)
         folder = store.Folder.create(where, run)
     _announce(console, run, folder)
-    _measure(console, run, folder)
+    _measure(console, run, folder, f"cairn bench {experiment.name}")
     comparisons = _compared(run, folder)
     for picture in benching.pictures(experiment, run, comparisons[0], folder):
         say(console, "picture", str(picture))

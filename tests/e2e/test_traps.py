@@ -260,6 +260,9 @@ def test_usage_errors_are_one_sentence_each(cairn) -> None:
     for args in (
         ("compare",),
         ("compare", "--precision", "wide", "--", "true"),
+        ("compare", "--precision", "0", "--", "true"),
+        ("compare", "--margin", "100%", "--", "true"),
+        ("compare", "--timeout", "0", "--", "true"),
         ("compare", "--min-blocks", 9, "--max-blocks", 3, "--", "true"),
         ("compare", "--metric", "x", "--", "true"),
         ("compare", "--metric", "x=(", "--", "true"),

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cairn import machine, store
+from cairn import compare, machine, store
 from cairn.errors import CairnError, UsageError
 from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial, Workload
+from cairn.report import document, markdown, rows, terminal
 
 
 def a_run(identity: str = "20260101-000000-abcd") -> Run:
@@ -54,6 +55,13 @@ def folder(tmp_path: Path) -> store.Folder:
     return store.Folder.create(tmp_path, a_run())
 
 
+def resumable(folder: store.Folder) -> store.Folder:
+    """The same run after its first process has ended."""
+    assert folder._lock is not None
+    os.close(folder._lock)
+    return store.Folder(folder.path)
+
+
 def test_what_was_stored_comes_back_equal(folder: store.Folder) -> None:
     folder.append(a_sample(1))
     folder.append(a_sample(2, "b"))
@@ -71,8 +79,9 @@ def test_a_line_that_was_cut_off_is_left_out_and_cut_away_on_resume(folder: stor
     with (folder.path / "samples.jsonl").open("ab") as file:
         file.write(b'{"trial":{"block":2')
     assert folder.samples() == (a_sample(1),)
-    folder.mark_resumed()
-    folder.append(a_sample(2))
+    again = resumable(folder)
+    again.mark_resumed()
+    again.append(a_sample(2))
     assert folder.samples() == (a_sample(1), a_sample(2))
 
 
@@ -129,6 +138,24 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(folder: store.Folder, tm
     assert folder.stopped() == "60 blocks"
 
 
+def show(folder: store.Folder) -> None:
+    """What `cairn report` does, in every form."""
+    run, samples = folder.run(), folder.samples()
+    comparisons = [
+        compare.compare([s for s in samples if s.trial.workload == w], run.contenders, run.baseline, run.rule)
+        for w in range(len(run.settings.workloads))
+    ]
+    terminal.render(run, comparisons, full=True, color=True)
+    markdown.render(run, comparisons, full=True)
+    rows.render(run, samples)
+    document.render(run, comparisons, samples)
+
+
+def test_two_cairns_do_not_measure_one_run(folder: store.Folder) -> None:
+    with pytest.raises(CairnError, match="another cairn"):
+        store.Folder(folder.path).mark_resumed()
+
+
 def test_mutated_files_give_a_sentence_or_a_run_but_nothing_else(folder: store.Folder) -> None:
     for block in range(5):
         folder.append(a_sample(block))
@@ -155,8 +182,7 @@ def test_mutated_files_give_a_sentence_or_a_run_but_nothing_else(folder: store.F
                 break
         (folder.path / name).write_bytes(bytes(content))
         try:
-            folder.run()
-            folder.samples()
+            show(folder)
         except CairnError as error:
             damaged += 1
             assert "\n" not in str(error)
