@@ -70,6 +70,8 @@ format: .venv/tested ## bring every file into its form
 install: build/installed ## install for this user, or under PREFIX=…
 	"$(PYTHON)" -m venv "$(PREFIX)/lib/cairn"
 	"$(PREFIX)/lib/cairn/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt build/dist/*.whl
+	"$(PREFIX)/lib/cairn/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
+	  build/dist/*.whl
 	mkdir -p "$(PREFIX)/bin" "$(PREFIX)/share/man/man1"
 	ln -sf "$(PREFIX)/lib/cairn/bin/cairn" "$(PREFIX)/bin/cairn"
 	cp man/*.1 "$(PREFIX)/share/man/man1/"

@@ -53,12 +53,13 @@ def compare(
     *,
     stopped_because: str | None = None,
     user_metrics: Sequence[Metric] = (),
+    run_name: str = "last",
 ) -> Comparison:
     """Compare every contender with `baseline` on the samples so far.
 
     `user_metrics` are columns besides the built-in ones, with keys "metric:NAME"; performance counters that the samples
     hold become columns by themselves. A metric without a direction gets summaries but no changes: a higher CPU
-    percentage is neither better nor worse.
+    percentage is neither better nor worse. `run_name` is how 'cairn report' finds the run again.
     """
     names = [contender.name for contender in contenders]
     table = _table(samples, names, (*BUILT_IN, *_counters(samples), *user_metrics))
@@ -79,7 +80,7 @@ def compare(
         stopped_because=stopped_because,
         verdict=tuple(judge.verdict()),
         not_tested=tuple(_not_tested(table, samples)),
-        next_steps=tuple(judge.next_steps(contenders)),
+        next_steps=tuple(judge.next_steps(contenders, run_name)),
         memory_method=table.memory_method,
         notes=tuple(_notes(table, rows, contenders, samples)),
     )
@@ -217,12 +218,12 @@ class _Judge:
         failed = [row for row in self.rows.values() if row.failures and row.contender != self.baseline]
         return [*self._main(), *(f"{row.contender} is out: {row.failures[0]}" for row in failed)]
 
-    def next_steps(self, contenders: Sequence[Contender]) -> list[str]:
+    def next_steps(self, contenders: Sequence[Contender], run_name: str) -> list[str]:
         """Commands that help now."""
-        steps = ["cairn report last --md"]
+        steps = [f"cairn report {run_name} --md"]
         if self._those(Finding.LESS):
             pick, _ = self._pick()
-            steps += [f"cairn run -a {shlex.quote(_spec(c))} -- PROG…" for c in contenders if c.name == pick]
+            steps += [f"cairn run -a {shlex.quote(c.spec or c.name)} -- PROG…" for c in contenders if c.name == pick]
         elif self._those(Finding.NOT_SHOWN):
             if len(self.table.blocks) >= self.rule.max_blocks:
                 steps.append(f"cairn compare --max-blocks {2 * self.rule.max_blocks} …")
@@ -383,12 +384,6 @@ class _Judge:
 def _reach(interval: Interval | None) -> float:
     """How far from 0 the truth may still be."""
     return max(abs(interval.low), abs(interval.high)) if interval else math.inf
-
-
-def _spec(contender: Contender) -> str:
-    """The contender as `-a` takes it."""
-    library = contender.preload[0] if contender.allocator == "custom" and contender.preload else contender.allocator
-    return library + ("" if not contender.knobs else ":" + ";".join(f"{key}={text}" for key, text in contender.knobs))
 
 
 def _not_tested(table: _Table, samples: Sequence[Sample]) -> list[str]:

@@ -177,12 +177,13 @@ def resolve(
             raise UsageError(f"{entry.name} sets {key} itself; give all of it to the library: -a '{plain}:{key}=…'.")
     owners: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+    build_id = None
     if chosen.path is not None:
         if chosen.problem is not None:
             raise ContenderFailed(chosen.problem)
         library = inspect_library(chosen.path)
         refuse_library(library, program, chosen.library_path)
-        owners, preload = (library.realpath,), (library.path,)
+        owners, preload, build_id = (library.realpath,), (library.path,), library.build_id
     caveats = entry.caveats
     if entry.large_pages is not None and os.sysconf("SC_PAGE_SIZE") > 4096:
         caveats += (entry.large_pages,)
@@ -196,9 +197,17 @@ def resolve(
         knobs=entry.own_knobs + spec.knobs,
         version=chosen.version,
         origin=chosen.origin,
-        build_id=chosen.build_id,
+        build_id=build_id,
         caveats=caveats,
+        spec=_spec(entry.name, spec),
     )
+
+
+def _spec(library: str, spec: ContenderSpec) -> str:
+    """What -a takes for this very contender, its name left out."""
+    version = f"@{spec.version}" if spec.version else ""
+    knobs = ";".join(f"{key}={value}" for key, value in spec.knobs)
+    return library + version + (f":{knobs}" if knobs else "")
 
 
 def _resolve_path(spec: ContenderSpec, program: Program | None) -> Contender:
@@ -217,6 +226,7 @@ def _resolve_path(spec: ContenderSpec, program: Program | None) -> Contender:
         knobs=spec.knobs,
         origin="path",
         build_id=library.build_id,
+        spec=_spec(library.path, spec),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from cairn import native
-from cairn.errors import CairnError
+from cairn.errors import CairnError, ProgramMissing, ProgramNotExecutable
 from cairn.model import Contender
 from cairn.proof import judge
 from cairn.runner import Launched, carried, carried_witness, preload_environment, private_folder, real_path, setenv
@@ -26,6 +27,8 @@ class Ended:
 
     exit_code: int
     problem: str | None
+    left_behind: int
+    """Processes that were still alive when the command ended, and were ended with it."""
 
 
 def run(contender: Contender, command: Sequence[str]) -> Ended:
@@ -39,8 +42,19 @@ def run(contender: Contender, command: Sequence[str]) -> Ended:
         witness.touch(mode=0o600)
         environment = preload_environment(ours, carried_witness(scratch), witness, os.environ)
         reading, writing = os.pipe()
-        options = ["--terminal", "--memory", "none", "--report-fd", str(writing), *setenv(environment)]
-        process = subprocess.Popen([native.launcher(), *options, "--", *command], pass_fds=[writing])
+        # In a pipeline the terminal is not ours alone to hand over: `cairn run -- prog | less`.
+        alone = os.isatty(0) and os.isatty(1)
+        options = [
+            *(["--terminal"] if alone else []),
+            "--memory",
+            "none",
+            "--report-fd",
+            str(writing),
+            *setenv(environment),
+        ]
+        process = subprocess.Popen(
+            [native.launcher(), *options, "--", *command], pass_fds=[writing], process_group=None if alone else 0
+        )
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe, _signals_to(process):
             line = pipe.read()
@@ -50,9 +64,10 @@ def run(contender: Contender, command: Sequence[str]) -> Ended:
         launched = msgspec.json.decode(line, type=Launched)
         proof = judge(witness.read_bytes(), ours, launched.pid, real_path)
     if launched.exec_errno is not None:
-        raise CairnError(f"cannot execute {command[0]}: {launched.exec_error}")
+        kind = ProgramMissing if launched.exec_errno == errno.ENOENT else ProgramNotExecutable
+        raise kind(f"cannot execute {command[0]}: {launched.exec_error}")
     code = launched.exit_code if launched.exit_code is not None else 128 + (launched.signal or 0)
-    return Ended(exit_code=code, problem=proof.problem)
+    return Ended(exit_code=code, problem=proof.problem, left_behind=launched.left_behind)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cairn import compare, machine, plan, stats
-from cairn.errors import ContenderFailed, Interrupted, ProgramFailed
+from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import Run, Sample, Trial
 from cairn.runner import Runner
 from cairn.store import Folder
@@ -46,6 +46,9 @@ class Observer(Protocol):
 
     def contender_failed(self, name: str, why: str) -> None:
         """This contender takes no further part."""
+
+    def told(self, sentence: str) -> None:
+        """Something that the user should know and that changes no result."""
 
     def warmed(self, size: int) -> None:
         """Memory is touched before each block from now on; `size` in bytes."""
@@ -88,16 +91,23 @@ class Measurement:
             if settings.setup is not None:
                 self._runner.hook("setup", settings.setup)
             try:
-                because = self._blocks()
+                self._blocks()
+                self._folder.mark_stopped("\n".join(self._settled[w] for w in sorted(self._settled)))
             finally:
-                if settings.cleanup is not None:
-                    self._runner.hook("cleanup", settings.cleanup)
-            self._folder.mark_stopped(because)
+                self._clean_up()
         except KeyboardInterrupt:
             self._folder.mark_stopped(INTERRUPTED)
             raise Interrupted("interrupted; what was measured is kept") from None
 
-    def _blocks(self) -> str:
+    def _clean_up(self) -> None:
+        """Its failure is told and changes nothing: what was measured is measured."""
+        if self._run.settings.cleanup is not None:
+            try:
+                self._runner.hook("cleanup", self._run.settings.cleanup)
+            except UsageError as error:
+                self._observer.told(str(error))
+
+    def _blocks(self) -> None:
         run = self._run
         names = [contender.name for contender in run.contenders]
         baseline_first = [run.baseline, *(name for name in names if name != run.baseline)]
@@ -114,7 +124,7 @@ class Measurement:
                 if because is not None:
                     self._settled[workload] = because
             if len(self._settled) == len(workloads):
-                return next(reversed(self._settled.values()))
+                return
             number += 1
             with self._counted_time():
                 if self._warm_bytes:
@@ -136,22 +146,37 @@ class Measurement:
     def _take(self, trial: Trial, *, watch: bool = False) -> None:
         self._observer.trial_begins(trial)
         sample, trace = self._runner.trial(trial, watch=watch)
+        self._check_environment(sample)
         sample = self._verified(sample)
+        if not any((s.trial.workload, s.trial.contender) == (trial.workload, trial.contender) for s in self._samples):
+            self._folder.keep("witness", f"{trial.workload}-{trial.contender}.jsonl", trace.witness)
         self._folder.append(sample)
         self._samples.append(sample)
-        if trial.block == plan.WARM_UP:
-            self._folder.keep("witness", f"{trial.contender}.jsonl", trace.witness)
         self._observer.trial_ended(sample)
         if sample.failure is not None:
             self._folder.keep("failed", f"{trial.contender}.stderr", trace.stderr_tail.encode())
             self._fail(sample)
+
+    def _samples_like(self, sample: Sample, contender: str) -> Iterator[Sample]:
+        """Earlier trials of this contender on the sample's workload."""
+        cell = (sample.trial.workload, contender)
+        return (s for s in self._samples if (s.trial.workload, s.trial.contender) == cell)
+
+    def _check_environment(self, sample: Sample) -> None:
+        """A run that goes on in another shell must not mix two environments: what an allocator reads stays the same."""
+        before = next((s for s in self._samples_like(sample, sample.trial.contender) if s.failure is None), sample)
+        if sample.failure is None and before.proof.knobs != sample.proof.knobs:
+            changed = sorted(before.proof.knobs.keys() ^ sample.proof.knobs.keys()) or sorted(sample.proof.knobs)
+            raise UsageError(
+                f"{', '.join(changed)} is not as when this run began; set it as it was, or begin a new run"
+            )
 
     def _verified(self, sample: Sample) -> Sample:
         """Under --verify same-output, what the baseline printed first is what every trial must print."""
         if not self._run.settings.verify_output or sample.failure is not None:
             return sample
         first = next(
-            (s for s in (*self._samples, sample) if s.trial.contender == self._run.baseline and not s.failure), sample
+            (s for s in (*self._samples_like(sample, self._run.baseline), sample) if s.failure is None), sample
         )
         if sample.output_digest == first.output_digest:
             return sample
@@ -169,6 +194,9 @@ class Measurement:
                 raise ContenderFailed(why)
             raise ProgramFailed(f"the program {why} under {name}{where}, so there is nothing to compare with")
         if len([cell for cell in self._failed if cell[0] == workload]) == len(self._run.contenders) - 1:
+            self._settled[workload] = "nothing left to compare"
+            if len(self._settled) < len(self._run.settings.workloads):
+                return
             raise ContenderFailed(f"nothing is left to compare {self._run.baseline} with{where}: {name} {why}")
 
     def _of(self, workload: int) -> list[Sample]:
@@ -211,6 +239,8 @@ class Measurement:
             look = stats.look(ratios, rule) if ratios else None
             expected = look.blocks_expected if look else max(done, rule.min_blocks)
             standings.append((expected - done, done, expected, look))
+        if not standings:
+            return Progress(0, 0, 0.0, None, None)
         _, done, expected, look = max(standings, key=lambda standing: standing[0])
         recent = self._block_seconds[-5:]
         left = (expected - done) * sum(recent) / len(recent)

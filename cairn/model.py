@@ -39,6 +39,8 @@ class Contender:
     """Where the library came from: a package and its version, or "path"."""
     build_id: str | None = None
     caveats: tuple[str, ...] = ()
+    spec: str = ""
+    """What -a takes for this very contender."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +383,8 @@ class Run:
     host: Host
     notes: tuple[str, ...] = ()
     """What a reader should know of the circumstances, a sentence each."""
+    experiment: str | None = None
+    """The built-in experiment that this is a run of."""
 
 
 @dataclass(frozen=True, slots=True)

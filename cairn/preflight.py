@@ -29,6 +29,8 @@ class Preflight:
     """What is known before anything runs."""
 
     contenders: tuple[Contender, ...]
+    baseline: str
+    """The name of the contender that the others are compared with."""
     notes: tuple[str, ...]
     program: str
     """The program in one line, when nothing is to be said against it; else empty."""
@@ -42,7 +44,10 @@ def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> P
     found = discover.discover()
     notes: list[str] = []
     if specs:
-        parsed = _named(specs, baseline)
+        parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
+        if baseline is None and len(parsed) == 1:
+            baseline = "system"
+        chosen = _baseline(parsed, baseline)
         diagnosis = _diagnosed(settings, parsed)
     else:
         here = default_contenders(found)
@@ -56,8 +61,7 @@ def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> P
             notes.append(f"{MARK}contenders: system · {'='.join(diagnosis.knob)} × {{{inside}}}")
         if len(here) == 1:
             notes.append("only the system's allocator is here; 'cairn allocators get jemalloc' brings another")
-        if baseline is not None and baseline not in [spec.name for spec in parsed]:
-            parsed.insert(0, parse_contender(baseline))
+        chosen = _baseline(parsed, baseline)
     refuse_duplicates(parsed)
     _refuse_system(parsed, diagnosis)
     contenders = tuple(resolve(spec, found, diagnosis.program) for spec in parsed)
@@ -66,15 +70,21 @@ def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> P
     followed = () if specs else _followed(diagnosis)
     warnings = [MARK + (check.says if check.subject in followed else sentence(check)) for check in diagnosis.warnings]
     fine = "" if warnings else " · ".join(check.says for check in diagnosis.checks)
-    return Preflight(contenders=contenders, notes=(*warnings, *notes), program=fine)
+    return Preflight(contenders=contenders, baseline=chosen, notes=(*warnings, *notes), program=fine)
 
 
-def _named(specs: Sequence[str], baseline: str | None) -> list[ContenderSpec]:
-    parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
-    wanted = baseline or ("system" if len(parsed) == 1 else None)
-    if wanted is not None and wanted not in [spec.name for spec in parsed]:
-        parsed.insert(0, parse_contender(wanted))
-    return parsed
+def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
+    """The baseline's name; one that does not compete yet is added. Without a wish: the system's, else the first."""
+    if wanted is None:
+        return next((spec.name for spec in parsed if spec.allocator == "system" and not spec.knobs), parsed[0].name)
+    if any(spec.name == wanted for spec in parsed):
+        return wanted
+    spec = parse_contender(wanted)
+    same = next((other for other in parsed if replace(other, name="") == replace(spec, name="")), None)
+    if same is not None:
+        return same.name
+    parsed.insert(0, spec)
+    return spec.name
 
 
 def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:

@@ -32,12 +32,13 @@ class Bar:
         self._console = console
         self._per_block = trials_per_block
         self._bar = Progress(
-            TextColumn("{task.fields[phase]:<8}"),
+            TextColumn("{task.fields[phase]:<8}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[place]}"),
-            TextColumn("{task.fields[now]}", style="dim"),
+            TextColumn("{task.fields[place]}", markup=False),
+            TextColumn("{task.fields[now]}", style="dim", markup=False),
             console=console,
             transient=True,
+            auto_refresh=False,  # a thread that draws would run beside what is measured
         )
         first = rule.max_blocks if rule.precision is None else rule.min_blocks
         self._expected = first
@@ -72,6 +73,10 @@ class Bar:
         """Says so above the bar, at once."""
         self._console.print(f"✘ {printable(name)} {printable(why)}", style="red", markup=False, highlight=False)
 
+    def told(self, sentence: str) -> None:
+        """Says it above the bar."""
+        self._console.print(f"▲ {printable(sentence)}", style="yellow", markup=False, highlight=False)
+
     def warmed(self, size: int) -> None:
         """Says that memory is warmed."""
         self._console.print(
@@ -85,7 +90,7 @@ class Bar:
         self._show("")
 
     def _show(self, running: str) -> None:
-        self._bar.update(self._task, now=" · ".join(filter(None, [self._standing, running])))
+        self._bar.update(self._task, now=" · ".join(filter(None, [self._standing, running])), refresh=True)
 
 
 class Lines:
@@ -114,6 +119,10 @@ class Lines:
     def contender_failed(self, name: str, why: str) -> None:
         """Told at once."""
         self._say(f"✘ {printable(name)} {printable(why)}")
+
+    def told(self, sentence: str) -> None:
+        """Told at once."""
+        self._say(f"▲ {printable(sentence)}")
 
     def warmed(self, size: int) -> None:
         """Told once."""

@@ -108,6 +108,9 @@ def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], s
         if owner == resolve(os.fsdecode(_raw(record.exe))):
             return f"{program} brings its own malloc: a preloaded allocator cannot replace it"
         return f"in {program} malloc belongs to {_shown(record.malloc.path)}, not to {contender.title}"
+    built = record.malloc.build_id
+    if contender.build_id and built and built != contender.build_id[: len(built)]:
+        return f"{contender.title} is another build than when this run began; begin a new one"
     for function, path in record.split.items():
         other = resolve(os.fsdecode(_raw(path)))
         if not _owns(contender, other):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import re
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -18,13 +20,14 @@ import msgspec
 
 from cairn import native
 from cairn.contenders import carryable
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Contender, Memory, Sample, Settings, Trial
 from cairn.proof import judge, lost_preload
 
 _TAIL_BYTES = 4096
 _POLL_S = 0.05
-_GRACE_S = 2.0
+_GRACE_S = 1.0
+_LAST_GRACE_S = 12.0
 
 
 class LaunchMemory(msgspec.Struct):
@@ -49,7 +52,7 @@ class Launched(msgspec.Struct):
     interrupted_by: int | None
     exec_errno: int | None
     exec_error: str | None
-    wall_ns: int
+    wall_ns: int | None
     user_ns: int
     system_ns: int
     minor_faults: int
@@ -118,6 +121,10 @@ class Runner:
     def __init__(self, settings: Settings, contenders: Sequence[Contender], scratch: Path) -> None:
         self._settings = settings
         self._contenders = {contender.name: carried(contender, scratch) for contender in contenders}
+        for contender in contenders:
+            for path in contender.preload:
+                if not os.path.exists(path):
+                    raise ContenderFailed(f"{path} of {contender.name} is gone; put it back, or begin a new run")
         self._scratch = scratch
         self._launcher = native.launcher()
         self._witness = carried_witness(scratch)
@@ -174,7 +181,7 @@ class Runner:
             exit_code=launched.exit_code,
             signal=launched.signal,
             timed_out=launched.timed_out,
-            wall_ns=launched.wall_ns,
+            wall_ns=launched.wall_ns or 0,
             user_ns=launched.user_ns,
             system_ns=launched.system_ns,
             minor_faults=launched.minor_faults,
@@ -198,15 +205,21 @@ class Runner:
 
     def hook(self, name: str, command: str) -> None:
         """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""
-        done = subprocess.run(
-            ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL, check=False,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        if done.returncode != 0:
-            tail = last_line(done.stderr.decode("utf-8", "replace"))
-            raise UsageError(
-                f"the --{name} command failed with {ending(done.returncode)}" + (f": {tail}" if tail else "")
-            )
+        said = self._scratch / "hook"
+        with said.open("wb") as errors:  # a file and no pipe: what it leaves in the background would hold a pipe open
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=errors, process_group=0,
+            )  # fmt: skip
+            try:
+                status = process.wait()
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+                raise
+        if status != 0:
+            tail = last_line(_tail(said))
+            raise UsageError(f"the --{name} command failed with {ending(status)}" + (f": {tail}" if tail else ""))
 
     def touch(self, size: int) -> None:
         """Makes the host back `size` bytes of guest memory, so that no trial pays for it."""
@@ -230,7 +243,7 @@ class Runner:
             try:
                 lost = _watch(pipe.fileno(), watched)
                 if lost is not None:
-                    process.terminate()
+                    _end(process)
                 line = pipe.read()
                 complaint = process.stderr.read() if process.stderr else b""
                 process.wait()
@@ -240,7 +253,11 @@ class Runner:
         if process.returncode != 0 or not line:
             reason = last_line(complaint.decode("utf-8", "replace")) or ending(process.returncode)
             raise CairnError(reason.removeprefix("cairn-launch: "))
-        return msgspec.json.decode(line, type=Launched), lost
+        launched = msgspec.json.decode(line, type=Launched)
+        if launched.interrupted_by is not None and lost is None:
+            why = f"a run was sent signal {launched.interrupted_by} by somebody else and does not count"
+            raise CairnError(f"{why}; --resume goes on")
+        return launched, lost
 
     def _failure(self, launched: Launched, trial: Trial, problem: str | None, errors: str) -> str | None:
         """Why this run is no result, in one sentence; the program's own failure comes before a missing proof."""
@@ -250,6 +267,10 @@ class Runner:
             return f"cannot execute {settings.workloads[trial.workload].command[0]}: {launched.exec_error}"
         if problem is not None and (launched.interrupted_by or launched.exit_code in settings.ok_exit):
             return problem
+        if launched.timed_out and launched.wall_ns is None:
+            return f"could not begin within {settings.timeout_s:g} s (--timeout)"
+        if launched.wall_ns is None:
+            return "ended before it began"
         if launched.timed_out:
             return f"did not end within {settings.timeout_s:g} s (--timeout)"
         if launched.signal is not None:
@@ -271,7 +292,10 @@ class Runner:
             last = matches[-1]
             number = last[1] if last.re.groups else last[0]
             try:
-                found[pattern.name] = float(number.replace(",", "").replace("_", ""))
+                value = float(number.replace(",", "").replace("_", ""))
+                if not math.isfinite(value):
+                    raise ValueError(number)
+                found[pattern.name] = value
             except (ValueError, AttributeError):
                 return found, f"printed {number!r} where --metric {pattern.name} expects a number"
         return found, None
@@ -343,10 +367,13 @@ def _watch(pipe: int, report: Path | None) -> str | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the launcher, and through it the whole tree; twice, because the second request does not wait."""
-    for _ in range(2):
+    """Ends the launcher, and through it the whole tree; twice, because the second request does not wait.
+
+    The launcher itself gives a killed tree ten seconds; ended earlier, it would leave processes and cgroup behind.
+    """
+    for patience_s in (_GRACE_S, _LAST_GRACE_S):
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
+            process.wait(patience_s)
             return
     process.kill()

@@ -30,6 +30,8 @@ from cairn.model import SCHEMA, Run, Sample
 _LARGEST_FILE = 256 << 20
 _NAME_LENGTH = 64
 _BLOCKS_MAX = 10_000
+_REASONS_MAX = 10_000
+_LARGEST_NUMBER = 1e15
 _LATEST = 1e11
 """Seconds since the epoch; some three thousand years from now."""
 
@@ -52,8 +54,8 @@ def cannot(what: str, path: Path, error: OSError) -> CairnError:
 
 
 def new_id(now: float) -> str:
-    """Sorts by time; two runs of the same second differ."""
-    return time.strftime("%Y%m%d-%H%M%S", time.localtime(now)) + "-" + secrets.token_hex(2)
+    """Sorts by time (UTC: no hour comes twice); two runs of the same second differ."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + secrets.token_hex(2)
 
 
 class Folder:
@@ -160,12 +162,13 @@ class Folder:
             _check(sample, run, path, number)
         return samples
 
-    def stopped(self) -> str | None:
-        """Why measuring ended; None if it was cut short."""
+    def stopped(self) -> tuple[str, ...]:
+        """Why measuring ended, a reason per workload or one for all; none if it was cut short."""
         path = self.path / "stopped"
         if not path.exists():
-            return None
-        return _content(path).decode("utf-8", "replace").strip()[:200]
+            return ()
+        lines = _content(path).decode("utf-8", "replace").splitlines()
+        return tuple(line.strip()[:200] for line in lines[:_REASONS_MAX] if line.strip())
 
 
 class _Versioned(msgspec.Struct):
@@ -216,12 +219,16 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     numbers = (
         sample.trial.block, sample.trial.position, sample.user_ns, sample.system_ns, sample.minor_faults,
         sample.major_faults, sample.voluntary_switches, sample.involuntary_switches, sample.wall_ns,
+        sample.left_behind, sample.proof.loaded, sample.proof.processes, sample.largest_process_bytes or 0,
         sample.memory.peak_bytes or 0, sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
     )  # fmt: skip
     if sample.trial.workload not in range(len(run.settings.workloads)) or all(
         contender.name != sample.trial.contender for contender in run.contenders
     ):
         raise CairnError(f"{path}, line {line} is damaged: it belongs to no contender or no workload of this run")
+    found = (*sample.metrics.values(), *(number for number in sample.counters.values() if number is not None))
+    if any(abs(number) >= _LARGEST_NUMBER for number in found):
+        raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
     if any(not 0 <= number < limit for number in numbers) or (sample.failure is None and sample.wall_ns == 0):
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
 
@@ -263,6 +270,23 @@ def find(results: Path, name: str) -> Folder:
             raise UsageError(f"no run called {name} in {results}; the last one is 'last'")
         case several:
             raise UsageError(f"{name} could be any of {', '.join(path.name for path in several[:5])}")
+
+
+def is_measured(path: Path) -> bool:
+    """Whether a cairn is at work on this run just now."""
+    try:
+        with (path / "run.json").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def began(path: Path) -> float:
+    """When a run was begun, in seconds since the epoch."""
+    return (path / "run.json").stat().st_mtime
 
 
 def size(path: Path) -> int:

@@ -14,6 +14,8 @@ WORKLOADS_MAX = 1000
 """A cross product grows fast; this many would run for days."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_PLACE = re.compile(r"(?<!\$)\{(\w+)\}")
+"""${name} is the shell's."""
 
 
 def parse_parameter(text: str) -> tuple[str, tuple[str, ...]]:
@@ -35,11 +37,11 @@ def expand(
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"-L {name} is given twice; put all its values into one, separated by commas")
-        if not any(f"{{{name}}}" in word for command in commands for word in command):
+        if not any(_uses(command, name) for command in commands):
             raise UsageError(f"-L {name} is used by no command; write {{{name}}} where its value belongs")
     workloads: dict[str, Workload] = {}
     for command in commands:
-        used = [(name, values) for name, values in parameters if any(f"{{{name}}}" in word for word in command)]
+        used = [(name, values) for name, values in parameters if _uses(command, name)]
         for chosen in itertools.product(*(values for _, values in used)):
             values = dict(zip((name for name, _ in used), chosen, strict=True))
             words = tuple(_filled(word, values) for word in command)
@@ -50,6 +52,10 @@ def expand(
     return tuple(workloads.values())
 
 
+def _uses(command: Sequence[str], name: str) -> bool:
+    return any(match[1] == name for word in command for match in _PLACE.finditer(word))
+
+
 def _filled(word: str, values: Mapping[str, str]) -> str:
     """The word with each {name} replaced, once: a value that looks like a parameter stays as it is."""
-    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), word)
+    return _PLACE.sub(lambda match: values.get(match[1], match[0]), word)

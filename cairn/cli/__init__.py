@@ -45,6 +45,9 @@ def _sentences() -> Iterator[None]:
 
 def main() -> None:
     """The entry point of the command."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we run
     with _sentences():
         code = cli.main(prog_name="cairn", standalone_mode=False)
         sys.stdout.flush()

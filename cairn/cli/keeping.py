@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ import rich_click as click
 import cairn
 from cairn import catalog, discover, options, store, units
 from cairn.cli.group import cli
-from cairn.cli.talking import interrupt, say, stderr, wants_color
+from cairn.cli.talking import end_like_ctrl_c, say, stderr, wants_color
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.report.words import printable
 
@@ -75,8 +74,7 @@ def get(names: tuple[str, ...], origin: str | None) -> None:
     from cairn import obtain
 
     console = stderr()
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGHUP, interrupt)
+    end_like_ctrl_c()
     failures = []
     for name in names:
         try:
@@ -171,7 +169,7 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
     """Remove stored runs, and with --cache what was fetched; asks before anything goes."""
     where = results or store.root()
     now = time.time()
-    going = [path for path in store.runs(where) if now - path.stat().st_mtime >= older_than]
+    going = [path for path in store.runs(where) if now - store.began(path) >= older_than]
     cache = discover.cache_folder().parent
     if also_cache and cache.is_dir():
         going.append(cache)
@@ -185,7 +183,10 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
             raise UsageError("nobody is here to be asked; -y removes without asking")
         click.confirm(f"Remove {'this' if len(going) == 1 else f'these {len(going)}'}?", abort=True)
     for path in going:
-        store.remove(path)
+        if store.is_measured(path):
+            click.echo(f"kept, for it is being measured: {printable(str(path))}")
+        else:
+            store.remove(path)
 
 
 @cli.command()

@@ -5,19 +5,19 @@ from __future__ import annotations
 import secrets
 import shlex
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import rich_click as click
+from click.core import ParameterSource
 from rich.console import Console
 
 import cairn
 from cairn import options, store, units
 from cairn.cli.group import cli
-from cairn.cli.talking import check_out, emit, form_of, interrupt, say, stderr, wants_color
+from cairn.cli.talking import check_out, emit, end_like_ctrl_c, form_of, say, stderr, wants_color
 from cairn.errors import CairnError, ContenderFailed, Interrupted, UsageError
 from cairn.model import SCHEMA, Comparison, Direction, Metric, Pattern, Run, Settings, StopRule, Workload
 from cairn.report.words import printable
@@ -50,7 +50,7 @@ from cairn.report.words import printable
     default=10,
     show_default=True,
     metavar="N",
-    help="Never stop before N blocks.",
+    help="Never call it enough before N blocks; the budget may.",
 )
 @click.option(
     "--max-blocks",
@@ -177,10 +177,14 @@ def compare(
     check_out(out, force)
     where = results or store.root()
     if resume is not None:
-        if command or lines or specs:
-            raise UsageError("--resume goes on with a run as it was; leave the command and -a away")
+        _refuse_beside_resume()
         run, folder = _resumed(where, resume)
     else:
+        if stdin != "/dev/null" and not Path(stdin).is_file():
+            raise UsageError(f"--input {stdin} is no regular file: every run reads it from the beginning")
+        doubles = [pattern.name for pattern in patterns if [p.name for p in patterns].count(pattern.name) > 1]
+        if doubles:
+            raise UsageError(f"--metric {doubles[0]} is given twice; give one of them another name")
         settings = Settings(
             workloads=_workloads(command, lines, parameters, shell), folder=str(Path.cwd()),
             shell=shell, stdin=str(Path(stdin).absolute()),
@@ -223,6 +227,24 @@ def _workloads(
     return sweep.expand(commands, parameters, shell=shell)
 
 
+_BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", "name"}
+
+
+def _refuse_beside_resume() -> None:
+    """A run goes on as it began: an option that would change it is refused, not ignored."""
+    context = click.get_current_context()
+    assert context is not None
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if (
+            given
+            and parameter.name not in _BESIDE_RESUME
+            and (context.params.get(parameter.name or "") not in ((), None))
+        ):
+            name = parameter.opts[0] if isinstance(parameter, click.Option) else "a command"
+            raise UsageError(f"--resume goes on with a run as it was; leave {name} away, or begin a new run")
+
+
 def _raise_failures(comparisons: Sequence[Comparison]) -> None:
     rows = [row for comparison in comparisons for row in comparison.rows]
     failed = dict.fromkeys(row.contender for row in rows if row.failures)
@@ -230,10 +252,12 @@ def _raise_failures(comparisons: Sequence[Comparison]) -> None:
         raise ContenderFailed(f"no result for {', '.join(failed)}; the sentences above say why")
 
 
-def _resumed(where: Path, name: str) -> tuple[Run, store.Folder]:
+def _resumed(where: Path, name: str, experiment: str | None = None) -> tuple[Run, store.Folder]:
     """A run that was interrupted, ready to go on."""
     folder = store.find(where, name)
     run = folder.run()
+    if experiment is not None and run.experiment != experiment:
+        raise UsageError(f"{name} is no run of {experiment}; 'cairn compare --resume' goes on with it")
     if not Path(run.settings.folder).is_dir():
         raise UsageError(f"the run was made in {run.settings.folder}, which is gone")
     folder.mark_resumed()
@@ -241,7 +265,13 @@ def _resumed(where: Path, name: str) -> tuple[Run, store.Folder]:
 
 
 def _new_run(
-    console: Console, settings: Settings, specs: Sequence[str], baseline: str | None, rule: StopRule, seed: int | None
+    console: Console,
+    settings: Settings,
+    specs: Sequence[str],
+    baseline: str | None,
+    rule: StopRule,
+    seed: int | None,
+    experiment: str | None = None,
 ) -> Run:
     from cairn import machine, preflight
 
@@ -249,12 +279,12 @@ def _new_run(
     if ready.program:
         say(console, "doctor", f"{ready.program}  ✔")
     contenders = ready.contenders
-    chosen = baseline or ("system" if any(c.name == "system" for c in contenders) else contenders[0].name)
     now = time.time()
     return Run(
         schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__, settings=settings,
-        contenders=contenders, baseline=chosen, rule=rule,
+        contenders=contenders, baseline=ready.baseline, rule=rule,
         seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(), notes=ready.notes,
+        experiment=experiment,
     )  # fmt: skip
 
 
@@ -293,13 +323,13 @@ def _measure(console: Console, run: Run, folder: store.Folder, command: str) -> 
 
     per_block = len(run.contenders) * len(run.settings.workloads)
     observer = Bar(console, run.rule, per_block) if console.is_terminal else Lines(console)
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGHUP, interrupt)
+    end_like_ctrl_c()
     try:
         with private_folder() as scratch, observer:
             Measurement(run, folder, scratch, observer).measure()
     except Interrupted as stopped:
-        raise Interrupted(f"{stopped}; go on with: {command} --resume {folder.path.name}") from None
+        name = folder.path.name if folder.path.parent == store.root() else shlex.quote(str(folder.path.absolute()))
+        raise Interrupted(f"{stopped}; go on with: {command} --resume {name}") from None
     except CairnError:
         say(console, "results", str(folder.path))
         raise
@@ -311,15 +341,16 @@ def _compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
 
     own = [Metric(f"metric:{p.name}", p.name, "", Direction.UNKNOWN) for p in run.settings.patterns]
     samples = folder.samples()
-    stopped = folder.stopped() or "not finished"
+    reasons = folder.stopped()
     return tuple(
         comparing.compare(
             [sample for sample in samples if sample.trial.workload == index],
             run.contenders,
             run.baseline,
             run.rule,
-            stopped_because=stopped,
+            stopped_because=reasons[min(index, len(reasons) - 1)] if reasons else "not finished",
             user_metrics=own,
+            run_name=folder.path.name,
         )
         for index in range(len(run.settings.workloads))
     )
@@ -384,18 +415,19 @@ def bench(
     check_out(out, force)
     where = results or store.root()
     experiment = benching.named(name)
-    rule = benching.rule(quick)
-    chosen = specs or benching.contenders(experiment, quick, lambda text: say(console, "note", text))
-    if plan:
-        seconds = benching.expected_s(experiment, len(chosen), rule)
-        click.echo(f"{experiment.title}: {len(chosen)} contenders ({', '.join(map(printable, chosen))})")
-        click.echo(f"about {units.duration(seconds)} for {rule.max_blocks} blocks")
-        return
     if resume is not None:
-        run, folder = _resumed(where, resume)
+        _refuse_beside_resume()
+        run, folder = _resumed(where, resume, experiment.name)
     else:
+        rule = benching.rule(quick)
+        chosen = specs or benching.contenders(experiment, quick, lambda text: say(console, "note", text))
+        if plan:
+            seconds = benching.expected_s(experiment, len(chosen), rule)
+            click.echo(f"{experiment.title}: {len(chosen)} contenders ({', '.join(map(printable, chosen))})")
+            click.echo(f"about {units.duration(seconds)} for {rule.max_blocks} blocks")
+            return
         settings = experiment.prepare(lambda text: say(console, "prepare", text))
-        run = _new_run(console, settings, chosen, None, rule, seed)
+        run = _new_run(console, settings, chosen, None, rule, seed, experiment.name)
         folder = store.Folder.create(where, run)
     _announce(console, run, folder)
     _measure(console, run, folder, f"cairn bench {experiment.name}")

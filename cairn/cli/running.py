@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
 import rich_click as click
 
 from cairn import discover
 from cairn.cli.group import cli
-from cairn.cli.talking import fail
+from cairn.cli.talking import fail, say, stderr
 from cairn.contenders import parse_contender, resolve
 from cairn.errors import CairnError, ContenderFailed, ProgramMissing, ProgramNotExecutable, UsageError
-from cairn.model import Settings, Workload
 from cairn.program import Program, inspect_program, refuse_program, refuse_wrapper
 
 EXIT_CANNOT_RUN, EXIT_CANNOT_PRELOAD, EXIT_NOT_FOUND, EXIT_SIGNAL = 125, 126, 127, 128
@@ -35,14 +34,15 @@ def run(command: tuple[str, ...], spec: str) -> None:
 
     Terminal, standard input and signals are the program's. Its exit code is returned; as with env(1), 125 is our own
     failure, 126 "cannot be preloaded or not proved", 127 "not found", and 128 + n "killed by signal n".
+
+    What the program leaves in the background is ended with it: start servers in the foreground.
     """
     if not command:
         raise UsageError("which program? For example: cairn run -a jemalloc -- ls -R /usr/share")
     from cairn import foreground
 
-    settings = Settings(workloads=(Workload(name=command[0], command=command),), folder=str(Path.cwd()))
     try:
-        program = _program(settings)
+        program = _program(command)
         contender = resolve(parse_contender(spec), discover.discover(), program)
         ended = foreground.run(contender, command)
     except ProgramMissing as error:
@@ -51,18 +51,17 @@ def run(command: tuple[str, ...], spec: str) -> None:
         fail(error, EXIT_CANNOT_PRELOAD)
     except UsageError:
         raise
-    except CairnError as error:
+    except (CairnError, OSError) as error:
         fail(error, EXIT_CANNOT_RUN)
+    if ended.left_behind:
+        say(stderr(), "run", f"{ended.left_behind} processes were still alive and were ended with the command")
     if ended.problem is not None:
         fail(ContenderFailed(ended.problem), EXIT_CANNOT_PRELOAD if ended.exit_code == 0 else ended.exit_code)
     sys.exit(ended.exit_code)
 
 
-def _program(settings: Settings) -> Program:
+def _program(command: Sequence[str]) -> Program:
     """What the command is; refused when no allocator can be preloaded into it."""
-    if settings.shell:
-        return inspect_program("/bin/sh")
-    command = settings.workloads[0].command
     refuse_wrapper(command)
     program = inspect_program(command[0])
     refuse_program(program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -81,6 +82,13 @@ def fail(error: BaseException, code: int) -> NoReturn:
     """One sentence, and out."""
     stderr().print(f"✘ {printable(str(error))}", markup=False, style="red")
     sys.exit(code)
+
+
+def end_like_ctrl_c() -> None:
+    """From now on, being ended keeps what there is; under nohup a hangup goes on meaning nothing."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
 
 
 def interrupt(number: int, _: object) -> NoReturn:

@@ -58,7 +58,7 @@ def name_of(title: str, name: str) -> str:
     """What the user called it, with the library if the name does not tell. The program's own needs none."""
     if title.startswith(name + " "):
         return words.printable(title)
-    if name.split(maxsplit=1)[0] in ("system", title.split(maxsplit=1)[0]):
+    if name.partition(" ")[0] in ("system", title.partition(" ")[0]):
         return words.printable(name)
     return words.printable(f"{name} ({title})")
 

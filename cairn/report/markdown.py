@@ -43,7 +43,7 @@ def _section(run: Run, comparison: Comparison, full: bool) -> Iterator[str]:
 
 
 def _drawn(table: layout.Table) -> list[str]:
-    lines = [_line(table.heads), _line(["---"] + ["---:"] * (len(table.heads) - 1))]
+    lines = [_line([escape(head) for head in table.heads]), _line(["---"] + ["---:"] * (len(table.heads) - 1))]
     lines += [_line([escape(cell.text.strip()) for cell in row]) for row in table.rows]
     return lines
 

@@ -239,7 +239,7 @@ def test_results_are_private_and_hold_the_raw_proof(cairn, churn: Path) -> None:
     cairn("compare", "-r", 1, "-a", "system", "--", churn)
     (folder,) = cairn.results.iterdir()
     assert folder.stat().st_mode & 0o077 == 0
-    proof = json.loads((folder / "witness" / "system.jsonl").read_text().splitlines()[0])
+    proof = json.loads((folder / "witness" / "0-system.jsonl").read_text().splitlines()[0])
     assert Path(proof["malloc"]["path"]).name == "libc.so.6"
     assert (folder / "stopped").read_text().strip()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -446,3 +447,10 @@ def test_found_titles_hold_name_and_version() -> None:
     entry = catalog.entry("mimalloc")
     assert Found(entry, "/x", version="2.0.9").title == "mimalloc 2.0.9"
     assert Found(entry, "/x").title == "mimalloc"
+
+
+def test_what_minus_a_takes_is_kept_without_the_contenders_own_knobs() -> None:
+    spec = contenders.parse_contender("mine=system@2.36:B=2;A=1")
+    found = (discover.system_allocator(catalog.entry("system")),)
+    found = (dataclasses.replace(found[0], version="2.36"),)
+    assert contenders.resolve(spec, found).spec == "system@2.36:B=2;A=1"

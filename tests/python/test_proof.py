@@ -138,3 +138,11 @@ def test_a_start_without_its_facts_proves_nothing(missing: str) -> None:
     del record[missing]
     result = proof(record)
     assert result.problem is not None or missing == "exe"
+
+
+def test_a_library_that_was_built_anew_is_another_contender() -> None:
+    contender = Contender(name="o", allocator="custom", title="liballoc.so", owners=(LIB,), build_id="ab" * 20)
+    record = start(10)
+    for build_id, fine in (("ab" * 20, True), ("cd" * 20, False), (None, True)):
+        record["malloc"]["build_id"] = build_id
+        assert (proof(record, contender=contender).problem is None) == fine

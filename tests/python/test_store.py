@@ -135,7 +135,7 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(folder: store.Folder, tm
     (folder.path / "stopped").symlink_to(victim)
     folder.mark_stopped("60 blocks")
     assert victim.read_text() == "keep me"
-    assert folder.stopped() == "60 blocks"
+    assert folder.stopped() == ("60 blocks",)
 
 
 def show(folder: store.Folder) -> None:
