@@ -12,7 +12,6 @@ when the run goes on; damage anywhere else is an error, never a smaller result.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import secrets
@@ -287,16 +286,6 @@ def is_measured(path: Path) -> bool:
 def began(path: Path) -> float:
     """When a run was begun, in seconds since the epoch."""
     return (path / "run.json").stat().st_mtime
-
-
-def size(path: Path) -> int:
-    """Bytes of all files below; what vanishes meanwhile does not count."""
-    total = 0
-    for folder, _, files in os.walk(path):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(folder, name)).st_size
-    return total
 
 
 def remove(path: Path) -> None:

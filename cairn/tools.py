@@ -155,7 +155,7 @@ def run_tool(
                     break
                 output += chunk[: max(0, _OUTPUT_MAX - len(output))]
                 moved = time.monotonic()
-            now_written = _bytes_below(folder)
+            now_written = bytes_below(folder)
             if now_written != written:
                 written, moved = now_written, time.monotonic()
             if time.monotonic() - moved > stall_s:
@@ -182,7 +182,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _bytes_below(folder: Path) -> int:
+def bytes_below(folder: Path) -> int:
     """How much lies there: a download shows itself by its growing file, whatever the tool prints."""
     total = 0
     for parent, _, files in os.walk(folder):

@@ -16,6 +16,7 @@ from cairn.cli.group import cli
 from cairn.cli.talking import end_like_ctrl_c, say, stderr, wants_color
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.report.words import printable
+from cairn.tools import bytes_below
 
 
 @cli.group(invoke_without_command=True)
@@ -177,7 +178,7 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
         click.echo(f"nothing to remove in {printable(str(where))}")
         return
     for path in going:
-        click.echo(f"{units.size(store.size(path)):>10}  {printable(str(path))}")
+        click.echo(f"{units.size(bytes_below(path)):>10}  {printable(str(path))}")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("nobody is here to be asked; -y removes without asking")
