@@ -56,7 +56,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
 
 def name_of(title: str, name: str) -> str:
     """What the user called it, with the library if the name does not tell. The program's own needs none."""
-    if title.startswith(name + " "):
+    if title.lower().startswith(name.lower() + " "):
         return words.printable(title)
     if name.partition(" ")[0] in ("system", title.partition(" ")[0]):
         return words.printable(name)
