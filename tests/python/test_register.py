@@ -166,7 +166,7 @@ def test_one_library_is_two_contenders_by_its_knob(cache: Path) -> None:
     assert plain.preload == knobbed.preload == (str(library),)
     assert plain.knobs == ()
     assert knobbed.knobs == (("GLIBC_TUNABLES", "glibc.pthread.rseq=0"), ("A", "b"))
-    assert knobbed.title == "tcmalloc (Google, per-CPU) 2025"
+    assert knobbed.title == "google-tcmalloc-rseq 2025"
     only = discover.discover(names=["google-tcmalloc-rseq"])
     assert [item.allocator.name for item in only] == ["google-tcmalloc-rseq"]
     with pytest.raises(UsageError, match="sets GLIBC_TUNABLES itself"):
