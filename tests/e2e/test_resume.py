@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
+
+from support.processes import running
+
+NAP = f"sleep {200_000 + os.getpid()}"
+"""A command that no other test runs."""
 
 
 def interrupted(cairn, *arguments: object, **environment: str) -> None:
@@ -59,11 +65,12 @@ def test_options_beside_resume_are_refused_and_not_ignored(cairn, churn: Path) -
 
 def test_a_hook_may_leave_something_in_the_background(cairn, churn: Path) -> None:
     began = time.monotonic()
-    result = cairn("compare", "-r", 1, "-a", "system", "--setup", "sleep 60 &", "--cleanup", "exit 1", "--", churn)
+    result = cairn("compare", "-r", 1, "-a", "system", "--setup", f"{NAP} &", "--cleanup", "exit 1", "--", churn)
     assert time.monotonic() - began < 20
     assert result.code == 0, "a failing --cleanup takes nothing away"
     assert "--cleanup" in result.err and "wall" in result.out
-    subprocess.run(["pkill", "-x", "-f", "sleep 60"], check=False)
+    for pid in running(NAP):
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_number_that_is_none_is_a_failure_and_the_run_stays_readable(cairn) -> None:
