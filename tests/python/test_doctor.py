@@ -260,7 +260,7 @@ def test_sudo_is_told_to_stand_before_cairn(gains: bool) -> None:
 def test_a_shim_is_told_from_a_shell_script() -> None:
     script = replace(PLAIN, kind="script", interpreter="/usr/bin/bash")
     assert about(judged(script).checks, "start").state == "fine"
-    shim = replace(script, command="python3", path="/home/me/.pyenv/shims/python3")
+    shim = replace(script, command="python3", path="/somewhere/.pyenv/shims/python3")
     assert about(judged(shim).checks, "start").state == "warning"
 
 
