@@ -94,6 +94,32 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """What a built-in workload says of itself, on its last line of output; docs/workloads.md explains the fields."""
+
+    operations: int
+    batches: int
+    mean_ns: float
+    """Per operation, as are the next three; median and percentiles are over batches of operations."""
+    median_ns: float
+    p95_ns: float
+    p99_ns: float
+    busy_ns: int
+    """Wall time of the measured part, deliberate sleep left out."""
+    idle_ns: int
+    """Deliberate sleep."""
+    minor_faults: int
+    """In the measured part."""
+    checksum: str | None
+    """Over the contents of every block; the same under every correct allocator. None when a time ended the workload."""
+    live_peak_bytes: int
+    """Most bytes that were requested and not yet freed."""
+    parameters: Mapping[str, int | float | str] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What this workload alone can tell, for example the resident set a second after it went idle."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One execution of the command under one contender, as the kernel accounted for it."""
 
@@ -120,6 +146,8 @@ class Sample:
     """Whole-tree performance counters by name; None where the machine has none."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """What --metric found in the program's output."""
+    reported: Reported | None = None
+    """Of a built-in workload."""
     output_digest: str | None = None
     failure: str | None = None
     """A sentence, when this run must not be read as a result."""
@@ -147,11 +175,12 @@ class Metric:
     key: str
     title: str
     unit: str
-    """"ns", "bytes", "count", "percent", or "" for a user's own number."""
+    """"ns", "bytes", "count", "percent", "ratio", or "" for a user's own number."""
     direction: Direction = Direction.LESS
 
 
 WALL = Metric("wall", "wall", "ns")
+ACTIVE = Metric("active", "wall − sleep", "ns")
 USER = Metric("user", "user time", "ns")
 SYSTEM = Metric("system", "system time", "ns")
 CPU_TIME = Metric("cpu_time", "CPU time", "ns")
@@ -162,6 +191,10 @@ LAZY = Metric("lazy", "lazily freed", "bytes", Direction.NEITHER)
 LARGEST = Metric("largest", "largest process", "bytes")
 FAULTS = Metric("faults", "faults", "count")
 SWITCHES = Metric("switches", "switches", "count")
+OPERATION_MEDIAN = Metric("operation_median", "median of an operation", "ns")
+OPERATION_P95 = Metric("operation_p95", "P95", "ns")
+OPERATION_P99 = Metric("operation_p99", "P99", "ns")
+OPERATION_FAULTS = Metric("operation_faults", "faults per operation", "ratio")
 
 BUILT_IN = (WALL, CPU_TIME, USER, SYSTEM, CPU, PEAK, PEAK_LESS_LAZY, LAZY, LARGEST, FAULTS, SWITCHES)
 
@@ -169,11 +202,23 @@ BUILT_IN = (WALL, CPU_TIME, USER, SYSTEM, CPU, PEAK, PEAK_LESS_LAZY, LAZY, LARGE
 def value(sample: Sample, key: str) -> float | None:
     """The number that `key` (a metric, a counter or a user's metric) has in this sample; None if not measured.
 
-    A user's metric is written "metric:NAME" and a counter "counter:NAME", so that neither can hide a built-in column.
+    A user's metric is written "metric:NAME", a counter "counter:NAME" and a workload's own figure "figure:NAME", so that
+    none can hide a built-in column.
     """
+    own = sample.reported
     match key:
         case "wall":
             return sample.wall_ns
+        case "active":
+            return sample.wall_ns - (own.idle_ns if own else 0)
+        case "operation_median":
+            return own.median_ns if own else None
+        case "operation_p95":
+            return own.p95_ns if own else None
+        case "operation_p99":
+            return own.p99_ns if own else None
+        case "operation_faults":
+            return own.minor_faults / own.operations if own and own.operations else None
         case "user":
             return sample.user_ns
         case "system":
@@ -199,6 +244,8 @@ def value(sample: Sample, key: str) -> float | None:
         return sample.metrics.get(name)
     if kind == "counter":
         return sample.counters.get(name)
+    if kind == "figure":
+        return own.figures.get(name) if own else None
     raise KeyError(key)
 
 
@@ -264,8 +311,7 @@ class Row:
 class StopRule:
     """When enough blocks have been run.
 
-    precision: half-width of the interval of the relative change in wall time, 0.01 is ±1 %; None runs exactly
-    `max_blocks`.
+    precision: half-width of the interval of the relative change, 0.01 is ±1 %; None runs exactly `max_blocks`.
     """
 
     precision: float | None = 0.01
@@ -274,6 +320,9 @@ class StopRule:
     margin: float = 0.01
     """Changes within ± this much count as equivalent."""
     budget_s: float | None = None
+    judged: Literal["wall", "active"] = "wall"
+    """"wall": each comparison is a question of its own, and stops on wall time when it can be answered. "active": a suite
+    of many workloads, of which each stops on its wall time less deliberate sleep when every interval is that narrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +340,8 @@ class Workload:
     name: str
     """As printed: the command, or what distinguishes it in a sweep."""
     command: tuple[str, ...]
+    group: str = ""
+    """Of a built-in workload: the group of the catalog; when instructions are counted, whose size this is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +363,10 @@ class Settings:
     patterns: tuple[Pattern, ...] = ()
     ok_exit: tuple[int, ...] = (0,)
     verify_output: bool = False
+    reports: bool = False
+    """Every command is a built-in workload: its last line tells what it did, and its checksum must agree."""
+    instructions: bool = False
+    """Every command runs under valgrind, which counts its instructions; its times then mean nothing."""
     cpus: str | None = None
     timeout_s: float | None = None
     warmup: int = 1

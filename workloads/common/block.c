@@ -1,0 +1,115 @@
+#include "common/worker.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+uint64_t block_key(const struct block *block)
+{
+    return random_mix(block->serial);
+}
+
+static void account(struct worker *worker, int64_t bytes)
+{
+    worker->live += bytes;
+    if (worker->live > worker->live_most)
+        worker->live_most = worker->live;
+}
+
+/* Alignment that malloc owes to `size` bytes: that of the largest object that fits, at most 16 (ISO C, DR 75). */
+static size_t owed_alignment(size_t size)
+{
+    return size >= 16 ? 16 : size >= 8 ? 8 : size >= 4 ? 4 : 1;
+}
+
+static void *checked(void *start, const char *call, size_t size, size_t alignment)
+{
+    if (start == NULL)
+        workload_fail("%s of %zu bytes gave nothing: out of memory", call, size);
+    if ((uintptr_t)start % alignment != 0)
+        workload_fail("%s of %zu bytes gave %p, which is not aligned to %zu", call, size, start, alignment);
+    return start;
+}
+
+static struct block born(struct worker *worker, void *start, size_t size)
+{
+    struct block block = {start, (uint32_t)size, worker->serial++};
+    account(worker, (int64_t)size);
+    size_t touched = touch_bytes(settings.touch, size);
+    if (touched > 0)
+        contents_write(start, 0, touched, block_key(&block));
+    return block;
+}
+
+struct block block_new(struct worker *worker, size_t size)
+{
+    return born(worker, checked(malloc(size), "malloc", size, owed_alignment(size)), size);
+}
+
+struct block block_new_zeroed(struct worker *worker, size_t size)
+{
+    void *start = checked(calloc(1, size), "calloc", size, owed_alignment(size));
+    if (!contents_are_zero(start, touch_bytes(settings.touch, size)))
+        workload_fail("calloc of %zu bytes gave memory that is not zero", size);
+    return born(worker, start, size);
+}
+
+struct block block_new_aligned(struct worker *worker, size_t alignment, size_t size)
+{
+    return born(worker, checked(aligned_alloc(alignment, size), "aligned_alloc", size, alignment), size);
+}
+
+void block_resize(struct worker *worker, struct block *block, size_t size)
+{
+    size_t before = touch_bytes(settings.touch, block->size);
+    size_t now = touch_bytes(settings.touch, size);
+    account(worker, (int64_t)size - (int64_t)block->size);
+    block->start = checked(realloc(block->start, size), "realloc", size, owed_alignment(size));
+    block->size = (uint32_t)size;
+    if (now >
+        0) /* what was kept is read when the block is dropped: reading it here would be most of the work */
+        contents_write(block->start, before < now ? before : now, now, block_key(block));
+}
+
+void block_read(struct worker *worker, const struct block *block)
+{
+    size_t touched = touch_bytes(settings.touch, block->size);
+    uint64_t sum = touched > 0 ? contents_sum(block->start, touched) : 0;
+    worker->checksum += random_mix(sum ^ random_mix(block->size ^ block_key(block)));
+    if (sum != contents_expected(touched, block_key(block)))
+        worker->damaged++;
+}
+
+void block_drop(struct worker *worker, struct block *block)
+{
+    if (block->start == NULL)
+        return;
+    block_read(worker, block);
+    account(worker, -(int64_t)block->size);
+    free(block->start);
+    block->start = NULL;
+}
+
+void *worker_malloc(struct worker *worker, size_t size)
+{
+    account(worker, (int64_t)size);
+    return checked(malloc(size), "malloc", size, owed_alignment(size));
+}
+
+void *worker_realloc(struct worker *worker, void *start, size_t old_size, size_t size)
+{
+    account(worker, (int64_t)size - (int64_t)old_size);
+    return checked(realloc(start, size), "realloc", size, owed_alignment(size));
+}
+
+void worker_free(struct worker *worker, void *start, size_t size)
+{
+    if (start == NULL)
+        return;
+    account(worker, -(int64_t)size);
+    free(start);
+}
+
+void worker_sum(struct worker *worker, uint64_t value)
+{
+    worker->checksum += random_mix(value);
+}

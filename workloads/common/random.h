@@ -1,0 +1,48 @@
+/* random.h - a seeded generator: the same seed gives the same numbers on every machine.
+ *
+ * SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): one addition and
+ * one mix a number, so that it costs a workload less than what it measures. Not for secrets. One generator belongs to
+ * one thread.
+ */
+#ifndef WORKLOAD_RANDOM_H
+#define WORKLOAD_RANDOM_H
+
+#include <stdint.h>
+
+struct random {
+    uint64_t state;
+};
+
+/* Spreads every bit of `x` over all bits of the result; one to one. */
+static inline uint64_t random_mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* The generator number `stream` of a seed; streams do not repeat each other within any use made here. */
+static inline struct random random_of(uint64_t seed, uint64_t stream)
+{
+    return (struct random){random_mix(seed ^ random_mix(stream + 1))};
+}
+
+static inline uint64_t random_next(struct random *random)
+{
+    random->state += UINT64_C(0x9e3779b97f4a7c15);
+    return random_mix(random->state);
+}
+
+/* 0 … bound - 1; `bound` is 1 to 2^32. The bias of multiply-and-shift is below 2^-32 a value. */
+static inline uint64_t random_below(struct random *random, uint64_t bound)
+{
+    return ((random_next(random) >> 32) * bound) >> 32;
+}
+
+/* 0 ≤ x < 1, in steps of 2^-53. */
+static inline double random_unit(struct random *random)
+{
+    return (double)(random_next(random) >> 11) * 0x1p-53;
+}
+
+#endif

@@ -1,0 +1,69 @@
+/* Sequential fill: blocks are allocated one after the other until there are --bytes of them, then all are freed in the
+ * order of birth. The founding experiment fills 3 GB. It shows what a fresh page costs, and what a block costs beyond
+ * its bytes; nothing is ever reused. Blocks are found again through a list in their own first bytes would mean touching
+ * them, so their addresses lie in a table beside. */
+#include "common/workload.h"
+
+#include <stdlib.h>
+
+static struct parameter own[] = {
+    {.name = "bytes", .help = "to allocate in all", .value = 3 * GIB, .least = 1},
+    {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = MIB},
+    {.name = "most", .help = "bytes of the largest block", .value = 128, .least = 1, .most = MIB},
+    {0},
+};
+
+static size_t least;
+static size_t most;
+
+static void prepare(void)
+{
+    least = parameter("least");
+    most = parameter("most");
+    if (most < least)
+        workload_fail("--most %zu is less than --least %zu", most, least);
+    if (settings.operations == 0 && settings.seconds_ns == 0) {
+        settings.operations = parameter("bytes") / ((least + most) / 2);
+        if (settings.operations < settings.threads)
+            settings.operations = settings.threads;
+    }
+}
+
+/* Fills once; under --seconds, again and again. The sizes follow from the generator, so only addresses are kept: 8 bytes
+ * a block, which every contender pays alike. */
+static void work(struct worker *worker)
+{
+    uint64_t places =
+        settings.seconds_ns > 0 ? parameter("bytes") / most / settings.threads + 1 : worker->share;
+    void **addresses = table_new(places * sizeof *addresses);
+    do {
+        struct random sizes = worker->random;
+        uint32_t first = worker->serial;
+        uint64_t made = 0;
+        while (made < places && worker_goes_on(worker)) {
+            uint64_t batch = places - made < workload.batch ? places - made : workload.batch;
+            worker_begin(worker);
+            for (uint64_t i = 0; i < batch; i++)
+                addresses[made++] = block_new(worker, size_uniform(&worker->random, least, most)).start;
+            worker_end(worker, batch);
+        }
+        for (uint64_t i = 0; i < made; i++) {
+            struct block block = {addresses[i], (uint32_t)size_uniform(&sizes, least, most),
+                                  first + (uint32_t)i};
+            block_drop(worker, &block);
+        }
+    } while (worker_goes_on(worker));
+    table_free(addresses, places * sizeof *addresses);
+}
+
+const struct workload workload = {
+    .name = "fill",
+    .title = "small blocks are allocated one after the other, then all are freed",
+    .operation = "one block allocated; freeing them all comes after the timed batches",
+    .own = own,
+    .batch = 1000,
+    .threads = 1,
+    .threads_least = 1,
+    .prepare = prepare,
+    .work = work,
+};
