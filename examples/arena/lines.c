@@ -1,0 +1,59 @@
+/* Prints the longest line of its input, its words in reverse order. Memory stays that of one line and the longest. */
+#include <cairn/arena.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The next line without its newline, in the arena; NULL at the end. */
+static char *read_line(struct cairn_arena *arena, FILE *from)
+{
+    char *line = NULL;
+    size_t room = 0;
+    size_t length = 0;
+    for (int c; (c = getc(from)) != EOF && c != '\n';) {
+        if (length + 1 >= room) {
+            line = cairn_arena_resize(arena, line, room, 2 * room + 64); /* the newest block: in place */
+            if (line == NULL)
+                return NULL;
+            room = 2 * room + 64;
+        }
+        line[length++] = (char)c;
+    }
+    if (line != NULL)
+        line[length] = '\0';
+    return line;
+}
+
+static char *reversed(struct cairn_arena *arena, char *line)
+{
+    char *result = cairn_arena_strdup(arena, "");
+    for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " ")) {
+        size_t length = strlen(word) + strlen(result) + 2;
+        char *longer = cairn_arena_alloc(arena, length);
+        if (longer == NULL)
+            return NULL;
+        snprintf(longer, length, "%s%s%s", word, *result != '\0' ? " " : "", result);
+        result = longer;
+    }
+    return result;
+}
+
+int main(void)
+{
+    struct cairn_arena *longest = cairn_arena_create(0);
+    struct cairn_arena *scratch = cairn_arena_create(0);
+    char *best = NULL;
+    struct cairn_arena_point start = cairn_arena_mark(scratch);
+    for (char *line; (line = read_line(scratch, stdin)) != NULL;) {
+        if (best == NULL || strlen(line) > strlen(best)) {
+            char *words = reversed(scratch, line);
+            if (words == NULL)
+                break;
+            cairn_arena_reset(longest);
+            best = cairn_arena_strdup(longest, words);
+        }
+        cairn_arena_rewind(scratch, start); /* the line and all its intermediate texts */
+    }
+    puts(best != NULL ? best : "nothing to read");
+    cairn_arena_destroy(scratch);
+    cairn_arena_destroy(longest);
+}

@@ -1,0 +1,384 @@
+/* Objects of one size are cut from slabs, which come from an arena. They are made ready some at a time, in the order
+ * of their addresses, and given back onto a list that is threaded through them.
+ *
+ * Where idle memory is watched (guard.h), every object is followed by a tag that tells whether somebody has it, they
+ * are made ready one by one, and the one that was given back first is handed out first: the longer it lies idle, the
+ * more of those who still write to it are found. */
+#include "arena/chunk.h"
+#include "arena/guard.h"
+#include "cairn/arena.h"
+
+#include <assert.h>
+#include <pthread.h>
+
+#define FIRST_SLAB_BYTES ((size_t)4 << 10)
+#define LAST_SLAB_BYTES  ((size_t)1 << 20)
+#define BATCH_BYTES      ((size_t)4 << 10)
+
+struct slab {
+    struct slab *later; /* newer */
+    char *start;        /* of its first object */
+    char *end;
+};
+
+struct pool {
+    struct cairn_pool face; /* what the header shows */
+    struct cairn_arena *arena;
+    bool owns_arena;
+    bool shared;
+    enum guard guard;
+    size_t object_bytes; /* as asked for */
+    size_t stride_bytes;
+    size_t alignment;
+    struct cairn_pool_slot *idle;  /* as face.free, where that is not used */
+    struct cairn_pool_slot **last; /* where the next is hung on, if the oldest goes first */
+    struct slab *first;
+    struct slab *current; /* objects are cut from here; slabs after it are unused since a reset */
+    char *next;           /* the next object to be cut from `current` */
+    size_t cut_count;     /* cut since the beginning, or since a reset */
+    size_t high_water_count;
+    size_t reserved_bytes;
+    pthread_mutex_t lock; /* of a shared one: all above but what never changes */
+};
+
+/* Behind a watched object. */
+struct tag {
+    uintptr_t state;
+    uintptr_t unused; /* the size stays a multiple of the usual alignment */
+};
+
+enum { IN_USE = 0x5A, IDLE = 0xA5 };
+
+_Noreturn static void complain(const struct pool *pool, const char *what, const void *where)
+{
+    guard_complain("pool", pool, what, where);
+}
+
+static void enter(struct pool *pool)
+{
+    if (pool->shared)
+        pthread_mutex_lock(&pool->lock);
+}
+
+static void leave(struct pool *pool)
+{
+    if (pool->shared)
+        pthread_mutex_unlock(&pool->lock);
+}
+
+static size_t max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Making objects ready. */
+
+static struct slab *slab_of(struct pool *pool, size_t object_count)
+{
+    size_t offset = chunk_round_up(sizeof(struct slab), pool->alignment);
+    size_t bytes;
+    if (__builtin_mul_overflow(object_count, pool->stride_bytes, &bytes) ||
+        __builtin_add_overflow(bytes, offset, &bytes))
+        return NULL;
+    char *memory = cairn_arena_alloc_aligned(pool->arena, bytes, max(pool->alignment, CHUNK_ALIGNMENT));
+    if (memory == NULL)
+        return NULL;
+    struct slab *slab = (struct slab *)memory;
+    *slab = (struct slab){.start = memory + offset, .end = memory + bytes};
+    pool->reserved_bytes += bytes;
+    return slab;
+}
+
+/* The next slab is the current one: of those that a reset left, or a new one, as large as all before. */
+static bool next_slab(struct pool *pool)
+{
+    struct slab **link = pool->current == NULL ? &pool->first : &pool->current->later;
+    if (*link == NULL) {
+        size_t bytes = min(max(pool->reserved_bytes, FIRST_SLAB_BYTES), LAST_SLAB_BYTES);
+        size_t count = max(bytes / pool->stride_bytes, 1);
+        *link = slab_of(pool, count);
+        if (*link == NULL && count > 1)
+            *link = slab_of(pool, 1);
+        if (*link == NULL)
+            return false;
+    }
+    pool->current = *link;
+    pool->next = pool->current->start;
+    guard_cover(pool->guard, pool->next, (size_t)(pool->current->end - pool->next));
+    return true;
+}
+
+/* At most `count` objects, at least one, that lie one after the other; NULL: no memory. */
+static char *cut(struct pool *pool, size_t *count)
+{
+    if (pool->current == NULL || pool->next == pool->current->end)
+        if (!next_slab(pool))
+            return NULL;
+    char *object = pool->next;
+    *count = min(*count, (size_t)(pool->current->end - object) / pool->stride_bytes);
+    pool->next += *count * pool->stride_bytes;
+    pool->cut_count += *count;
+    pool->high_water_count = max(pool->high_water_count, pool->cut_count);
+    return object;
+}
+
+/* Of a pool that nobody watches. */
+
+static struct cairn_pool_slot **idle_list(struct pool *pool)
+{
+    return pool->face.direct ? &pool->face.free : &pool->idle;
+}
+
+static bool make_ready(struct pool *pool)
+{
+    size_t count = max(BATCH_BYTES / pool->stride_bytes, 1);
+    char *object = cut(pool, &count);
+    if (object == NULL)
+        return false;
+    struct cairn_pool_slot **link = idle_list(pool);
+    for (; count > 0; count--, object += pool->stride_bytes) {
+        *link = (struct cairn_pool_slot *)object;
+        link = &(*link)->next;
+    }
+    *link = NULL;
+    return true;
+}
+
+static void *take(struct pool *pool)
+{
+    struct cairn_pool_slot **list = idle_list(pool);
+    if (*list == NULL && !make_ready(pool))
+        return NULL;
+    struct cairn_pool_slot *slot = *list;
+    *list = slot->next;
+    return slot;
+}
+
+static void put(struct pool *pool, void *object)
+{
+    struct cairn_pool_slot **list = idle_list(pool);
+    struct cairn_pool_slot *slot = object;
+    slot->next = *list;
+    *list = slot;
+}
+
+/* Of a watched one. */
+
+static struct tag *tag_of(const struct pool *pool, char *object)
+{
+    return (struct tag *)(object + pool->stride_bytes) - 1;
+}
+
+static uintptr_t state_of(const struct pool *pool, const void *object, uintptr_t state)
+{
+    return ((uintptr_t)pool ^ (uintptr_t)object) * (uintptr_t)UINT64_C(0x9E3779B97F4A7C15) + state;
+}
+
+/* Nobody wrote behind its link, nor between its end and its tag. */
+static void verify_idle(const struct pool *pool, const char *object)
+{
+    const char *from = object + sizeof(struct cairn_pool_slot);
+    const char *end = object + pool->stride_bytes - sizeof(struct tag);
+    const void *disturbed = guard_disturbed(pool->guard, from, (size_t)(end - from));
+    if (disturbed != NULL)
+        complain(pool, "an object was written to after it was given back,", disturbed);
+}
+
+GUARD_MAY_LOOK static void *take_watched(struct pool *pool)
+{
+    char *object = (char *)pool->idle;
+    if (object != NULL) {
+        if (tag_of(pool, object)->state != state_of(pool, object, IDLE))
+            complain(pool, "an object was written to after it was given back,", object);
+        verify_idle(pool, object);
+        pool->idle = pool->idle->next;
+        if (pool->idle == NULL)
+            pool->last = &pool->idle;
+    } else {
+        size_t count = 1;
+        object = cut(pool, &count);
+        if (object == NULL)
+            return NULL;
+    }
+    guard_cover(pool->guard, object, pool->stride_bytes);
+    guard_uncover(pool->guard, object, pool->object_bytes);
+    tag_of(pool, object)->state = state_of(pool, object, IN_USE);
+    return object;
+}
+
+GUARD_MAY_LOOK static void put_watched(struct pool *pool, char *object)
+{
+    struct tag *tag = tag_of(pool, object);
+    if (tag->state == state_of(pool, object, IDLE))
+        complain(pool, "an object was given back twice,", object);
+    if (tag->state != state_of(pool, object, IN_USE))
+        complain(pool, "what was given back is not of this pool, or was written past its end,", object);
+    const char *end = object + pool->object_bytes;
+    if (guard_disturbed(pool->guard, end, (size_t)((const char *)tag - end)) != NULL)
+        complain(pool, "an object was written past its end,", object);
+    guard_cover(pool->guard, object, pool->stride_bytes);
+    struct cairn_pool_slot *slot = (struct cairn_pool_slot *)object;
+    slot->next = NULL;
+    *pool->last = slot;
+    pool->last = &slot->next;
+    tag->state = state_of(pool, object, IDLE);
+}
+
+/* The interface. */
+
+extern inline void *cairn_pool_alloc(struct cairn_pool *pool);
+extern inline void cairn_pool_free(struct cairn_pool *pool, void *object);
+
+void *cairn_pool_alloc_slow(struct cairn_pool *face)
+{
+    struct pool *pool = (struct pool *)face;
+    enter(pool);
+    void *object = pool->guard == GUARD_NONE ? take(pool) : take_watched(pool);
+    if (object != NULL)
+        pool->face.used_count++;
+    leave(pool);
+    return object;
+}
+
+void cairn_pool_free_slow(struct cairn_pool *face, void *object)
+{
+    struct pool *pool = (struct pool *)face;
+    if (object == NULL)
+        return;
+    enter(pool);
+    if (pool->guard == GUARD_NONE)
+        put(pool, object);
+    else
+        put_watched(pool, object);
+    pool->face.used_count--;
+    leave(pool);
+}
+
+void cairn_pool_reset(struct cairn_pool *face)
+{
+    struct pool *pool = (struct pool *)face;
+    if (pool->guard != GUARD_NONE)
+        cairn_pool_check(face);
+    enter(pool);
+    *idle_list(pool) = NULL;
+    pool->last = &pool->idle;
+    pool->current = NULL; /* the slabs are gone through anew, from the first */
+    for (struct slab *slab = pool->first; slab != NULL; slab = slab->later)
+        guard_cover(pool->guard, slab->start, (size_t)(slab->end - slab->start));
+    pool->face.used_count = 0;
+    pool->cut_count = 0;
+    leave(pool);
+}
+
+struct cairn_pool *cairn_pool_create_with(const struct cairn_pool_options *options)
+{
+    size_t size = options->object_bytes;
+    size_t alignment = options->alignment;
+    if (alignment == 0)
+        alignment = min(size & -size, CHUNK_ALIGNMENT);
+    if (size == 0 || size > PTRDIFF_MAX || (alignment & (alignment - 1)) != 0)
+        return NULL;
+
+    struct pool draft = {
+        .arena = options->arena,
+        .owns_arena = options->arena == NULL,
+        .shared = options->shared,
+        .guard = guard_choose(options->checked == CAIRN_ARENA_CHECKED_ON,
+                              options->checked == CAIRN_ARENA_CHECKED_AUTO),
+        .object_bytes = size,
+        .alignment = max(alignment, _Alignof(struct cairn_pool_slot)),
+    };
+    size_t tag = draft.guard == GUARD_NONE ? 0 : sizeof(struct tag);
+    size_t least = max(size, sizeof(struct cairn_pool_slot));
+    draft.stride_bytes = chunk_round_up(chunk_round_up(least, sizeof(void *)) + tag, draft.alignment);
+    if (draft.stride_bytes < size)
+        return NULL;
+    draft.face.direct = !draft.shared && draft.guard == GUARD_NONE;
+
+    if (draft.owns_arena)
+        draft.arena = cairn_arena_create_with(&(struct cairn_arena_options){.checked = options->checked});
+    struct pool *pool = draft.arena == NULL ? NULL : cairn_arena_alloc(draft.arena, sizeof *pool);
+    if (pool == NULL) {
+        if (draft.owns_arena)
+            cairn_arena_destroy(draft.arena);
+        return NULL;
+    }
+    *pool = draft;
+    pool->last = &pool->idle;
+    pthread_mutex_init(&pool->lock, NULL); /* cannot fail: it asks for nothing */
+    return &pool->face;
+}
+
+struct cairn_pool *cairn_pool_create(size_t object_bytes, size_t alignment)
+{
+    return cairn_pool_create_with(
+        &(struct cairn_pool_options){.object_bytes = object_bytes, .alignment = alignment});
+}
+
+void cairn_pool_destroy(struct cairn_pool *face)
+{
+    struct pool *pool = (struct pool *)face;
+    if (pool == NULL)
+        return;
+    if (pool->guard != GUARD_NONE)
+        cairn_pool_check(face);
+    pthread_mutex_destroy(&pool->lock);
+    if (pool->owns_arena)
+        cairn_arena_destroy(pool->arena);
+}
+
+struct cairn_pool_stats cairn_pool_statistics(struct cairn_pool *face)
+{
+    struct pool *pool = (struct pool *)face;
+    enter(pool);
+    struct cairn_pool_stats statistics = {
+        .object_bytes = pool->stride_bytes,
+        .used_count = pool->face.used_count,
+        .high_water_count = pool->high_water_count,
+        .reserved_bytes = pool->reserved_bytes,
+    };
+    leave(pool);
+    return statistics;
+}
+
+static bool is_cut_object(const struct pool *pool, const char *object)
+{
+    if (pool->current == NULL)
+        return false;
+    const struct slab *slab = pool->first;
+    while (slab != pool->current && (object < slab->start || object >= slab->end))
+        slab = slab->later;
+    const char *end = slab == pool->current ? pool->next : slab->end;
+    return object >= slab->start && object < end && (size_t)(object - slab->start) % pool->stride_bytes == 0;
+}
+
+GUARD_MAY_LOOK void cairn_pool_check(struct cairn_pool *face)
+{
+#define HOLDS(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            complain(pool, "not true: " #condition, pool);                                                   \
+    } while (0)
+    struct pool *pool = (struct pool *)face;
+    enter(pool);
+    HOLDS(pool->face.direct == (!pool->shared && pool->guard == GUARD_NONE));
+    HOLDS(pool->face.direct || pool->face.free == NULL);
+    size_t idle_count = 0;
+    for (struct cairn_pool_slot *slot = *idle_list(pool); slot != NULL; slot = slot->next) {
+        HOLDS(is_cut_object(pool, (const char *)slot));
+        HOLDS(++idle_count <= pool->cut_count);
+        if (pool->guard != GUARD_NONE) {
+            HOLDS(tag_of(pool, (char *)slot)->state == state_of(pool, slot, IDLE));
+            verify_idle(pool, (const char *)slot);
+        }
+    }
+    HOLDS(idle_count + pool->face.used_count == pool->cut_count);
+    HOLDS(pool->cut_count <= pool->high_water_count);
+    leave(pool);
+#undef HOLDS
+}

@@ -1,0 +1,39 @@
+/* os.h - the memory of the machine, as it is asked for and given back.
+ *
+ * Sizes and addresses are multiples of os_page_bytes(), unless said otherwise. True for every function:
+ *
+ *     a refusal by the kernel is a return value, and nothing has changed
+ *     errno is left as it was
+ *     any thread may call it, also within malloc: nothing here allocates or takes a lock
+ */
+#ifndef CAIRN_OS_OS_H
+#define CAIRN_OS_OS_H
+
+#include "base/base.h"
+
+/* What a transparent huge page usually has. Where it is another size, memory aligned to this gains nothing, and
+ * nothing else depends on it. */
+#define OS_HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+/* Of the running kernel: 4, 16 or 64 KiB. A power of two. */
+size_t os_page_bytes(void);
+
+/* `bytes` of private memory that reads as zero, such that the address plus `offset_bytes` is a multiple of
+ * `alignment`. That is a power of two; where it is no more than an OS page, it is met anyway, and the offset may be
+ * any. NULL when refused. */
+void *os_map(size_t bytes, size_t alignment, size_t offset_bytes);
+
+/* Any part of what os_map() gave. Refused where the kernel would have to split a mapping and may have no more of
+ * them. */
+bool os_unmap(void *start, size_t bytes);
+
+/* The address space stays, its contents are gone: it reads as zero. Refused for locked memory, which is as it was. */
+bool os_give_back(void *start, size_t bytes);
+
+/* Asks for huge pages on first touch in whole aligned ones within. True: the kernel will consider it. */
+bool os_want_huge_pages(void *start, size_t bytes);
+
+/* One line to stderr, `line` with its newline, and abort(). The heap cannot be trusted any more. */
+_Noreturn void os_die(const char *line, size_t length);
+
+#endif

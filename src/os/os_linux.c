@@ -1,0 +1,91 @@
+#include "os/os.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+size_t os_page_bytes(void)
+{
+    static _Atomic size_t known; /* relaxed: every thread would store the same */
+    size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
+    if (UNLIKELY(bytes == 0)) {
+        bytes = (size_t)sysconf(_SC_PAGESIZE);
+        atomic_store_explicit(&known, bytes, memory_order_relaxed);
+    }
+    return bytes;
+}
+
+static char *map(size_t bytes)
+{
+    int saved = errno;
+    void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    errno = saved;
+    return start == MAP_FAILED ? NULL : start;
+}
+
+bool os_unmap(void *start, size_t bytes)
+{
+    int saved = errno;
+    bool done = munmap(start, bytes) == 0;
+    errno = saved;
+    return done;
+}
+
+static bool advise(void *start, size_t bytes, int advice)
+{
+    int saved = errno;
+    bool done = madvise(start, bytes, advice) == 0;
+    errno = saved;
+    return done;
+}
+
+bool os_give_back(void *start, size_t bytes)
+{
+    return advise(start, bytes, MADV_DONTNEED);
+}
+
+bool os_want_huge_pages(void *start, size_t bytes)
+{
+    return advise(start, bytes, MADV_HUGEPAGE);
+}
+
+void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
+{
+    size_t page = os_page_bytes();
+    if (alignment <= page)
+        return map(bytes);
+
+    /* More than needed, so that an aligned address is somewhere within; head and tail go back. */
+    size_t spare = alignment - page;
+    size_t total;
+    if (__builtin_add_overflow(bytes, spare, &total))
+        return NULL;
+    char *all = map(total);
+    if (all == NULL)
+        return NULL;
+    size_t head = (alignment - ((uintptr_t)all + offset_bytes) % alignment) % alignment;
+    char *start = all + head;
+    if (head > 0 && !os_unmap(all, head)) {
+        os_unmap(all, total);
+        return NULL;
+    }
+    if (head < spare && !os_unmap(start + bytes, spare - head)) {
+        os_unmap(start, total - head); /* no longer the head: another thread may have been given it */
+        return NULL;
+    }
+    return start;
+}
+
+_Noreturn void os_die(const char *line, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(STDERR_FILENO, line, length);
+        if (written <= 0)
+            break;
+        line += written;
+        length -= (size_t)written;
+    }
+    abort();
+}

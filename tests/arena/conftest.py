@@ -1,0 +1,41 @@
+"""The arena as a user has it: installed under a prefix of its own, with the compilers that are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.compiling import ROOT, STANDARD, WARNINGS, run, succeed
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `cmake --install` put the arena, and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    build = folder / "build"
+    for command in (
+        ["cmake", "-S", ROOT, "-B", build],
+        ["cmake", "--build", build, "--target", "cairn-arena", "cairn-arena-static"],
+        ["cmake", "--install", build, "--component", "arena", "--prefix", folder / "prefix"],
+    ):
+        done = run(*command)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "prefix"
+
+
+@pytest.fixture(scope="session")
+def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """program(source, compiler, *flags) → a program with the installed arena; static with `static=True`."""
+    folder = tmp_path_factory.mktemp("programs")
+
+    def build(source: Path, compiler: str, *flags: str, static: bool = False) -> Path:
+        target = folder / "-".join([source.stem, compiler, *flags, str(static)]).replace("/", "_").replace("=", "_")
+        library = prefix / "lib"
+        link = [library / "libcairn-arena.a"] if static else [f"-L{library}", "-lcairn-arena", f"-Wl,-rpath,{library}"]
+        if not target.exists():
+            options = [STANDARD[source.suffix], "-O1", "-g", *WARNINGS, "-D_GNU_SOURCE", f"-I{prefix / 'include'}"]
+            succeed(compiler, *options, *flags, source, *link, "-pthread", "-o", target)
+        return target
+
+    return build

@@ -1,0 +1,161 @@
+"""What is installed is found by pkg-config and by CMake, wherever it was moved to, and holds what it promises."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from cairn import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "arena" / "first.c"
+CONTAINERS = ROOT / "examples" / "arena" / "containers.cpp"
+
+
+def call(*command: object, **environment: str) -> str:
+    done = subprocess.run(
+        list(map(str, command)),
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def moved(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The installed tree at another place than it was installed to, with a blank in its name."""
+    target = tmp_path_factory.mktemp("moved") / "a place"
+    shutil.copytree(prefix, target, symlinks=True)
+    return target
+
+
+def test_the_tree_has_what_it_should_and_nothing_else(prefix: Path) -> None:
+    files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
+    assert files == {
+        "include/cairn/arena.h",
+        "include/cairn/arena.hpp",
+        "lib/libcairn-arena.a",
+        "lib/libcairn-arena.so",
+        "lib/libcairn-arena.so.0",
+        "lib/pkgconfig/cairn-arena.pc",
+        "lib/cmake/cairn-arena/cairn-arena-config.cmake",
+        "lib/cmake/cairn-arena/cairn-arena-config-release.cmake",
+        "lib/cmake/cairn-arena/cairn-arena-config-version.cmake",
+    }
+
+
+def test_no_file_remembers_where_it_was_built(prefix: Path) -> None:
+    for path in (*prefix.rglob("*.pc"), *prefix.rglob("*.cmake")):
+        assert str(ROOT) not in path.read_text() and str(prefix) not in path.read_text(), path.name
+
+
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is not here")
+def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.symlink_to(moved)  # a blank would need the shell's quotes
+    known = {"PKG_CONFIG_PATH": str(tree / "lib" / "pkgconfig")}
+    assert call("pkg-config", "--modversion", "cairn-arena", **known).strip() == __version__
+    flags = call("pkg-config", "--cflags", "--libs", "cairn-arena", **known).split()
+    program = tmp_path / "first"
+    call("gcc", EXAMPLE, *flags, "-o", program)
+    assert "998001" in call(program, LD_LIBRARY_PATH=str(moved / "lib"))
+
+
+@pytest.mark.parametrize("target", ["arena", "arena-static"])
+def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(f"""
+        cmake_minimum_required(VERSION 3.20)
+        project(user LANGUAGES C CXX)
+        find_package(cairn-arena {__version__} REQUIRED)
+        set(CMAKE_CXX_STANDARD 17)
+        add_executable(first {EXAMPLE})
+        add_executable(containers {CONTAINERS})
+        target_link_libraries(first PRIVATE cairn::{target})
+        target_link_libraries(containers PRIVATE cairn::{target})
+    """)
+    build = tmp_path / "build"
+    call("cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={moved}")
+    call("cmake", "--build", build)
+    assert "998001" in call(build / "first")
+    assert "1000 numbers" in call(build / "containers")
+
+
+def test_another_minor_version_is_not_taken(moved: Path, tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text("""
+        cmake_minimum_required(VERSION 3.20)
+        project(user LANGUAGES C)
+        find_package(cairn-arena 0.999)
+        if(cairn-arena_FOUND)
+          message(FATAL_ERROR "taken")
+        endif()
+    """)
+    call("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={moved}")
+
+
+def test_the_library_needs_libc_alone_and_says_its_name(prefix: Path) -> None:
+    with (prefix / "lib" / "libcairn-arena.so").open("rb") as file:
+        elf = ELFFile(file)
+        dynamic = elf.get_section_by_name(".dynamic")
+        tags = {tag.entry.d_tag: tag for tag in dynamic.iter_tags()}
+        needed = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")]
+        assert needed == ["libc.so.6"]
+        assert tags["DT_SONAME"].soname == "libcairn-arena.so.0"
+        assert "DT_RUNPATH" not in tags and "DT_RPATH" not in tags
+        assert not any(segment["p_type"] == "PT_TLS" for segment in elf.iter_segments())
+
+
+def declared() -> set[str]:
+    """Every function of the header."""
+    header = (ROOT / "include" / "cairn" / "arena.h").read_text()
+    return set(re.findall(r"^[a-z].*?\b\*?(cairn_(?:arena|pool)_\w+)\(", header, re.MULTILINE))
+
+
+def test_it_shows_the_functions_of_the_header_and_nothing_else(prefix: Path) -> None:
+    with (prefix / "lib" / "libcairn-arena.so").open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+        shown = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
+    assert shown == declared()
+    assert len(shown) >= 25
+
+
+def test_the_archive_shows_the_same_and_takes_no_name_from_its_user(prefix: Path) -> None:
+    lines = call("nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn-arena.a").splitlines()
+    assert {line.split()[2] for line in lines if len(line.split()) == 3} == declared()
+
+
+def test_it_calls_no_allocator(prefix: Path) -> None:
+    undefined = call("nm", "--undefined-only", prefix / "lib" / "libcairn-arena.a").split()
+    for name in ("malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc", "_Znwm"):
+        assert name not in undefined
+
+
+def test_it_can_be_used_from_another_language(prefix: Path) -> None:
+    """The inline functions have an address as well."""
+    script = f"""
+import ctypes
+lib = ctypes.CDLL({str(prefix / "lib" / "libcairn-arena.so")!r})
+for name in ("cairn_arena_create", "cairn_arena_alloc", "cairn_arena_alloc_array", "cairn_pool_create", "cairn_pool_alloc"):
+    getattr(lib, name).restype = ctypes.c_void_p
+    getattr(lib, name).argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t][: 3 if "array" in name else 2]
+lib.cairn_arena_create.argtypes = lib.cairn_pool_create.argtypes[:0] + [ctypes.c_size_t]
+lib.cairn_pool_create.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+lib.cairn_pool_alloc.argtypes = [ctypes.c_void_p]
+arena = lib.cairn_arena_create(0)
+block = lib.cairn_arena_alloc(arena, 1000)
+ctypes.memset(block, 1, 1000)
+assert lib.cairn_arena_alloc(arena, 1) == block + 1008
+assert lib.cairn_arena_alloc_array(arena, 2**62, 8) is None
+pool = lib.cairn_pool_create(24, 8)
+assert lib.cairn_pool_alloc(pool)
+"""
+    call("/usr/bin/env", "python3", "-c", script)

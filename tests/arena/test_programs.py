@@ -1,0 +1,154 @@
+"""Programs with the installed arena: examples, containers, sanitizers, and the header by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.compiling import COMPILERS, ROOT, STANDARD, WARNINGS, run, succeed
+
+EXAMPLES = sorted((ROOT / "examples" / "arena").glob("*.*"))
+HERE = Path(__file__).parent
+BY_COMPILER = [(source, compiler) for source in EXAMPLES for compiler in COMPILERS[source.suffix]]
+SANITIZERS = ["address", "thread", "undefined"]
+MISTAKES = {
+    "read-after-reset": "use-after-poison",
+    "write-after-rewind": "use-after-poison",
+    "read-past-the-end": "use-after-poison",
+    "read-after-giving-back": "use-after-poison",
+    "write-after-giving-back-to-a-shared-pool": "use-after-poison",
+    "rewind-twice": "rewound to a mark that it was rewound past",
+    "give-back-twice": "given back twice",
+}
+CHECKED = {
+    "write-after-rewind": "written to after it was rewound or reset",
+    "write-after-giving-back-to-a-shared-pool": "written to after it was given back",
+    "rewind-twice": "rewound to a mark that it was rewound past",
+    "give-back-twice": "given back twice",
+}
+
+
+def name(value: object) -> str:
+    return value.name if isinstance(value, Path) else str(value)
+
+
+@pytest.mark.parametrize(("source", "compiler"), BY_COMPILER, ids=name)
+def test_every_example_compiles_and_does_what_its_document_says(
+    program: Callable[..., Path], source: Path, compiler: str
+) -> None:
+    built = program(source, compiler)
+    said = succeed("bash", "-c", f"printf 'a b\\nthe quick brown fox\\nc' | {built}")
+    document = (ROOT / "docs" / "arena.md").read_text()
+    for line in said.splitlines():
+        assert line in document, f"{source.name} says {line!r}"
+
+
+def shown() -> list[str]:
+    return re.findall(r"^```c(?:pp)?\n(.*?)^```", (ROOT / "docs" / "arena.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_all_code_in_the_document_is_that_of_the_examples() -> None:
+    texts = [source.read_text() for source in EXAMPLES]
+    for block in shown():
+        assert any(block in text for text in texts), block
+
+
+@pytest.mark.parametrize("source", EXAMPLES, ids=name)
+def test_every_example_is_in_the_document(source: Path) -> None:
+    text = source.read_text()
+    document = (ROOT / "docs" / "arena.md").read_text()
+    assert any(block in text for block in shown()) and f"(../examples/arena/{source.name})" in document
+
+
+@pytest.mark.parametrize("compiler", COMPILERS[".cpp"])
+@pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
+@pytest.mark.parametrize("checked", ["", "1"], ids=["plain", "checked"])
+def test_containers_live_in_an_arena(program: Callable[..., Path], compiler: str, static: bool, checked: str) -> None:
+    succeed(program(HERE / "containers.cpp", compiler, static=static), CAIRN_ARENA_CHECKED=checked)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS[".cpp"])
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_containers_please_the_sanitizers(program: Callable[..., Path], compiler: str, sanitizer: str) -> None:
+    succeed(program(HERE / "containers.cpp", compiler, f"-fsanitize={sanitizer}"))
+
+
+@pytest.mark.parametrize("compiler", COMPILERS[".c"])
+@pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_address_sanitizer_of_a_program_sees_mistakes_through_a_library_built_without_it(
+    program: Callable[..., Path], compiler: str, static: bool, mistake: str
+) -> None:
+    built = program(HERE / "mistakes.c", compiler, "-fsanitize=address", static=static)
+    succeed(built, "none")
+    done = run(built, mistake)
+    assert done.returncode != 0 and MISTAKES[mistake] in done.stderr
+
+
+@pytest.mark.parametrize("compiler", COMPILERS[".c"])
+def test_the_leak_checker_looks_into_arenas(program: Callable[..., Path], compiler: str) -> None:
+    built = program(HERE / "leaks.c", compiler, "-fsanitize=address")
+    succeed(built)
+    done = run(built, "destroy")
+    assert done.returncode != 0 and "detected memory leaks" in done.stderr
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
+@pytest.mark.parametrize("mistake", CHECKED)
+def test_a_checked_arena_finds_mistakes_without_a_sanitizer(
+    program: Callable[..., Path], static: bool, mistake: str
+) -> None:
+    built = program(HERE / "mistakes.c", "gcc", static=static)
+    succeed(built, "none", CAIRN_ARENA_CHECKED="1")
+    done = run(built, mistake, CAIRN_ARENA_CHECKED="1")
+    assert done.returncode < 0
+    assert done.stderr.startswith("cairn: ") and done.stderr.count("\n") == 1 and CHECKED[mistake] in done.stderr
+
+
+@pytest.mark.parametrize("compiler", COMPILERS[".c"])
+def test_threads_with_a_shared_pool_please_the_thread_sanitizer(program: Callable[..., Path], compiler: str) -> None:
+    built = program(ROOT / "examples" / "arena" / "workers.c", compiler, "-fsanitize=thread")
+    assert succeed(built) == "sum 49995000\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "suffix", "compiler", "standard"),
+    [
+        *(("arena.h", ".c", compiler, std) for compiler in COMPILERS[".c"] for std in ("-std=c11", "-std=gnu17")),
+        *(("arena.h", ".cpp", compiler, "-std=c++11") for compiler in COMPILERS[".cpp"]),
+        *(
+            ("arena.hpp", ".cpp", compiler, std)
+            for compiler in COMPILERS[".cpp"]
+            for std in ("-std=c++17", "-std=c++20")
+        ),
+    ],
+)
+def test_a_header_compiles_by_itself(tmp_path: Path, header: str, suffix: str, compiler: str, standard: str) -> None:
+    source = tmp_path / f"alone{suffix}"
+    source.write_text(f"#include <cairn/{header}>\n#include <cairn/{header}>\nint main(void) {{ return 0; }}\n")
+    include = ["-I", str(ROOT / "include")]
+    succeed(compiler, standard, *WARNINGS, "-O2", *include, "-c", source, "-o", tmp_path / "alone.o")
+
+
+@pytest.mark.parametrize("compiler", COMPILERS[".c"])
+def test_the_inline_path_is_short(tmp_path: Path, compiler: str) -> None:
+    """Load, load, room, compare, branch, round, round, add, store: nine, and a return; seven where the size is known."""
+    source = tmp_path / "path.c"
+    source.write_text(
+        "#include <cairn/arena.h>\n"
+        "void *any(struct cairn_arena *arena, size_t size) { return cairn_arena_alloc(arena, size); }\n"
+        "void *known(struct cairn_arena *arena) { return cairn_arena_alloc(arena, 32); }\n"
+        "void *object(struct cairn_pool *pool) { return cairn_pool_alloc(pool); }\n"
+    )
+    target = tmp_path / "path.o"
+    succeed(compiler, STANDARD[".c"], "-O2", "-I", str(ROOT / "include"), "-c", source, "-o", target)
+    listing = succeed("objdump", "-d", "--no-show-raw-insn", target)
+    if "x86-64" not in listing:
+        pytest.skip("counted on x86-64 alone")
+    for function, most in (("any", 11), ("known", 9), ("object", 8)):
+        body = listing.split(f"<{function}>:\n")[1]
+        until_return = re.split(r"\bret", body)[0]
+        assert until_return.count("\n") <= most, body
+        assert "call" not in until_return

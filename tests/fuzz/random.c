@@ -1,0 +1,67 @@
+/* Runs a fuzz target on random input: `target [--seed N] [--runs N]`, or on given files. The seed is printed; with it,
+ * the same inputs come again. `--seed N --runs 1` is the one that failed. */
+#define _GNU_SOURCE 1
+
+#include "fuzz.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { INPUT_BYTES = 6000 };
+
+static uint8_t input[1 << 20];
+
+static uint64_t mix(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+static void run_one(uint64_t seed)
+{
+    uint64_t state = seed;
+    size_t size = mix(&state) % INPUT_BYTES;
+    for (size_t i = 0; i < size; i++)
+        input[i] = (uint8_t)mix(&state);
+    LLVMFuzzerTestOneInput(input, size);
+}
+
+static int run_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        perror(path);
+        return 1;
+    }
+    size_t size = fread(input, 1, sizeof input, file);
+    fclose(file);
+    LLVMFuzzerTestOneInput(input, size);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t seed = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    unsigned long runs = 300;
+    int failed = 0;
+    unsigned files = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
+            seed = strtoull(argv[++i], NULL, 0);
+        else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
+            runs = strtoul(argv[++i], NULL, 0);
+        else if (++files)
+            failed |= run_file(argv[i]);
+    }
+    for (unsigned long i = 0; files == 0 && i < runs; i++) {
+        printf("\r--seed %llu", (unsigned long long)(seed + i)); /* the last one stands when it aborts */
+        fflush(stdout);
+        run_one(seed + i);
+    }
+    printf("\n%lu inputs from --seed %llu\n", files == 0 ? runs : files, (unsigned long long)seed);
+    return failed;
+}
