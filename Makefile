@@ -6,7 +6,7 @@ PYTHON ?= python3
 PREFIX ?= $(HOME)/.local
 JOBS   ?= $(shell nproc)
 PY     := .venv/bin/python
-NATIVE := CMakeLists.txt $(wildcard src/*/CMakeLists.txt src/*/*.[ch] src/*/*.map)
+NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
 SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*.toml cairn/*/*.py)
 
 .PHONY: help all demo test check-long check bench man format install clean
@@ -65,7 +65,7 @@ man: all ## write man/ anew from the help texts
 
 format: .venv/tested ## bring every file into its form
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
-	.venv/bin/clang-format -i src/*/*.[ch] tests/*/*.[ch]
+	.venv/bin/clang-format -i include/cairn/* examples/arena/* tests/arena/*.cpp src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tests/*/*.[ch]
 
 install: build/installed ## install for this user, or under PREFIX=…
 	"$(PYTHON)" -m venv "$(PREFIX)/lib/cairn"

@@ -21,7 +21,7 @@ static void prepare(void)
     least = parameter("least");
     most = parameter("most");
     if (most < least)
-        workload_fail("--most %zu is less than --least %zu", most, least);
+        workload_refuse("--most %zu is less than --least %zu", most, least);
     if (settings.operations == 0 && settings.seconds_ns == 0) {
         settings.operations = parameter("bytes") / ((least + most) / 2);
         if (settings.operations < settings.threads)

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 enum { THREADS_MOST = 1024 };
+static const uint64_t operations_most = UINT64_C(1) << 40; /* so that a table of them has a size */
 
 const char touch_choices[] = "none|header|all";
 
 struct settings settings;
 
-_Noreturn static void refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-_Noreturn static void refuse(const char *format, ...)
+void workload_refuse(const char *format, ...)
 {
     fprintf(stderr, "%s: ", workload.name);
     va_list arguments;
@@ -41,7 +41,7 @@ static uint64_t read_choice(const char *name, const char *text, const char *choi
         if (strlen(text) == length && strncmp(word, text, length) == 0)
             return value;
         if (word[length] == '\0')
-            refuse("%s takes %s, not '%s'", name, choices, text);
+            workload_refuse("%s takes %s, not '%s'", name, choices, text);
         word += length + 1;
     }
 }
@@ -66,10 +66,10 @@ static uint64_t read_number(const char *name, const char *text, uint64_t least, 
             end += strlen(end);
     }
     if (wrong || *end != '\0')
-        refuse("%s takes a whole number such as 1000 or 64K, not '%s'", name, text);
+        workload_refuse("%s takes a whole number such as 1000 or 64K, not '%s'", name, text);
     if (value < least || value > most)
-        refuse("%s takes %llu to %llu, not %s", name, (unsigned long long)least, (unsigned long long)most,
-               text);
+        workload_refuse("%s takes %llu to %llu, not %s", name, (unsigned long long)least,
+                        (unsigned long long)most, text);
     return value;
 }
 
@@ -78,7 +78,7 @@ static double read_seconds(const char *text)
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value > 0) || value > 1e6)
-        refuse("--seconds takes a time such as 0.5 or 10, not '%s'", text);
+        workload_refuse("--seconds takes a time such as 0.5 or 10, not '%s'", text);
     return value;
 }
 
@@ -89,7 +89,7 @@ static void set(const char *name, const char *text)
         return;
     }
     if (strcmp(name, "operations") == 0) {
-        settings.operations = read_number("--operations", text, 1, 0);
+        settings.operations = read_number("--operations", text, 1, operations_most);
         settings.seconds_ns = 0;
         return;
     }
@@ -108,12 +108,14 @@ static void set(const char *name, const char *text)
     }
     for (struct parameter *own = workload.own; own != NULL && own->name != NULL; own++) {
         if (strcmp(name, own->name) == 0) {
-            own->value = own->choices != NULL ? read_choice(name, text, own->choices)
-                                              : read_number(name, text, own->least, own->most);
+            char option[64];
+            snprintf(option, sizeof option, "--%s", name);
+            own->value = own->choices != NULL ? read_choice(option, text, own->choices)
+                                              : read_number(option, text, own->least, own->most);
             return;
         }
     }
-    refuse("there is no option --%s", name);
+    workload_refuse("there is no option --%s", name);
 }
 
 static void help(void)
@@ -174,7 +176,7 @@ void arguments_read(int argc, char **argv)
         char name[64];
         if (strncmp(word, "--", 2) != 0) {
             if (positional_name(place++, name, sizeof name) == NULL)
-                refuse("'%s' is one argument too many", word);
+                workload_refuse("'%s' is one argument too many", word);
             set(name, word);
             continue;
         }
@@ -184,13 +186,13 @@ void arguments_read(int argc, char **argv)
         else if (i + 1 < argc)
             value = argv[++i];
         else
-            refuse("%s needs a value", word);
+            workload_refuse("%s needs a value", word);
         snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
         set(name, value);
     }
     if (settings.operations > 0 && settings.operations < settings.threads)
-        refuse("--operations %llu leaves nothing to do for some of %u threads",
-               (unsigned long long)settings.operations, settings.threads);
+        workload_refuse("--operations %llu leaves nothing to do for some of %u threads",
+                        (unsigned long long)settings.operations, settings.threads);
 }
 
 uint64_t parameter(const char *name)
@@ -210,6 +212,8 @@ void workload_fail(const char *format, ...)
     vsnprintf(text + length, sizeof text - (size_t)length - 1, format, arguments);
     va_end(arguments);
     strcat(text, "\n");
-    (void)!write(STDERR_FILENO, text, strlen(text));
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&said)) /* one sentence, however many threads find something */
+        (void)!write(STDERR_FILENO, text, strlen(text));
     _exit(1); /* other threads are at work, and a broken malloc may not survive exit handlers */
 }

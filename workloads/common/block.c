@@ -8,7 +8,7 @@ uint64_t block_key(const struct block *block)
     return random_mix(block->serial);
 }
 
-static void account(struct worker *worker, int64_t bytes)
+void worker_account(struct worker *worker, int64_t bytes)
 {
     worker->live += bytes;
     if (worker->live > worker->live_most)
@@ -33,7 +33,7 @@ static void *checked(void *start, const char *call, size_t size, size_t alignmen
 static struct block born(struct worker *worker, void *start, size_t size)
 {
     struct block block = {start, (uint32_t)size, worker->serial++};
-    account(worker, (int64_t)size);
+    worker_account(worker, (int64_t)size);
     size_t touched = touch_bytes(settings.touch, size);
     if (touched > 0)
         contents_write(start, 0, touched, block_key(&block));
@@ -62,7 +62,7 @@ void block_resize(struct worker *worker, struct block *block, size_t size)
 {
     size_t before = touch_bytes(settings.touch, block->size);
     size_t now = touch_bytes(settings.touch, size);
-    account(worker, (int64_t)size - (int64_t)block->size);
+    worker_account(worker, (int64_t)size - (int64_t)block->size);
     block->start = checked(realloc(block->start, size), "realloc", size, owed_alignment(size));
     block->size = (uint32_t)size;
     if (now >
@@ -84,20 +84,20 @@ void block_drop(struct worker *worker, struct block *block)
     if (block->start == NULL)
         return;
     block_read(worker, block);
-    account(worker, -(int64_t)block->size);
+    worker_account(worker, -(int64_t)block->size);
     free(block->start);
     block->start = NULL;
 }
 
 void *worker_malloc(struct worker *worker, size_t size)
 {
-    account(worker, (int64_t)size);
+    worker_account(worker, (int64_t)size);
     return checked(malloc(size), "malloc", size, owed_alignment(size));
 }
 
 void *worker_realloc(struct worker *worker, void *start, size_t old_size, size_t size)
 {
-    account(worker, (int64_t)size - (int64_t)old_size);
+    worker_account(worker, (int64_t)size - (int64_t)old_size);
     return checked(realloc(start, size), "realloc", size, owed_alignment(size));
 }
 
@@ -105,7 +105,7 @@ void worker_free(struct worker *worker, void *start, size_t size)
 {
     if (start == NULL)
         return;
-    account(worker, -(int64_t)size);
+    worker_account(worker, -(int64_t)size);
     free(start);
 }
 

@@ -1,11 +1,13 @@
 #include "common/distribution.h"
 
+#include "common/doublings.h"
+
 #include <math.h>
 
 size_t size_log_uniform(struct random *random, size_t least, size_t most)
 {
-    double size = (double)least * exp2(random_unit(random) * log2(((double)most + 1) / (double)least));
-    return size >= (double)most ? most : (size_t)size;
+    struct doublings doublings = doublings_of(least, most);
+    return size_of_doublings(random, &doublings);
 }
 
 size_t size_of_fleet(struct random *random)

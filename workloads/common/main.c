@@ -66,6 +66,9 @@ static void print_result(const struct outcome *outcome)
 
 int main(int argc, char **argv)
 {
+    static char line
+        [4096]; /* stdio's own would be allocated when all is over, and make some allocators tidy up then */
+    setvbuf(stdout, line, _IOFBF, sizeof line);
     arguments_read(argc, argv);
     if (workload.prepare != NULL)
         workload.prepare();

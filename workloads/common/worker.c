@@ -1,8 +1,9 @@
 #include "common/worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -190,21 +191,23 @@ void workers_run(struct outcome *outcome)
     table_free(workers, threads * sizeof *workers);
 }
 
+/* The number of KiB behind `name` in the text of smaps_rollup, in bytes. */
+static uint64_t figure_of(const char *text, const char *name)
+{
+    const char *line = strstr(text, name);
+    return line != NULL ? strtoull(line + strlen(name), NULL, 10) * KIB : 0;
+}
+
 uint64_t resident_bytes(uint64_t *lazy_bytes)
 {
-    FILE *file = fopen("/proc/self/smaps_rollup", "re");
-    if (file == NULL)
-        return 0;
-    char line[128];
-    uint64_t resident = 0;
+    char text[4096]; /* no stdio: it would allocate, and wake an allocator that is idle */
     *lazy_bytes = 0;
-    while (fgets(line, sizeof line, file) != NULL) {
-        unsigned long kib;
-        if (sscanf(line, "Rss: %lu", &kib) == 1)
-            resident = kib * KIB;
-        else if (sscanf(line, "LazyFree: %lu", &kib) == 1)
-            *lazy_bytes = kib * KIB;
-    }
-    fclose(file);
-    return resident;
+    int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = '\0';
+    *lazy_bytes = figure_of(text, "LazyFree:");
+    return figure_of(text, "Rss:");
 }

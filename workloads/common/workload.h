@@ -161,6 +161,9 @@ void *worker_realloc(struct worker *worker, void *start, size_t old_size, size_t
 void worker_free(struct worker *worker, void *start, size_t size);
 void worker_sum(struct worker *worker, uint64_t value);
 
+/* For what is allocated by other means: so many bytes more are live, or fewer. */
+void worker_account(struct worker *worker, int64_t bytes);
+
 /* --- everything else ------------------------------------------------------------------------------------------- */
 
 /* Zeroed memory of the workload's own, from mmap. table_free() with the same size. */
@@ -177,6 +180,9 @@ uint64_t parameter(const char *name);
 uint64_t resident_bytes(uint64_t *lazy_bytes);
 
 uint64_t clock_ns(void);
+
+/* One sentence on stderr about arguments that do not go together, and exit(2); for prepare(). */
+_Noreturn void workload_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* One sentence "NAME: …" on stderr, and exit(1). By any thread. */
 _Noreturn void workload_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,0 +1,51 @@
+"""The workloads are the yardstick: they see nothing of ours, and change only with a decision that says why."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKLOADS = ROOT / "workloads"
+
+
+def sources() -> list[Path]:
+    return sorted([*WORKLOADS.rglob("*.[ch]"), WORKLOADS / "CMakeLists.txt", ROOT / "cairn" / "workloads.toml"])
+
+
+def frozen() -> str:
+    """Over what a workload does and how it is called: sources without comments and layout, sizes and weights."""
+    digest = hashlib.sha256()
+    for file in sources():
+        text = file.read_text()
+        if file.suffix in (".c", ".h"):
+            text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+        else:
+            text = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
+        digest.update(f"{file.name}\n{' '.join(text.split())}\n".encode())
+    return digest.hexdigest()
+
+
+def test_a_workload_sees_libc_and_what_workloads_share() -> None:
+    wrong = []
+    for file in WORKLOADS.rglob("*.[ch]"):
+        for quote, include in re.findall(r'^\s*#\s*include\s+([<"])([^">]+)', file.read_text(), re.MULTILINE):
+            ours = quote == '"' or include.startswith("cairn")
+            arena = file.name == "malloctest.c" and include == "cairn/arena.h"
+            if ours and not arena and not include.startswith("common/"):
+                wrong.append(f"{file.relative_to(ROOT)} includes {include}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_workload_is_compiled_by_a_compiler_that_knows_malloc() -> None:
+    assert (WORKLOADS / "CMakeLists.txt").read_text().count("-fno-builtin)") == 2
+
+
+def test_the_workloads_are_those_that_were_decided_on() -> None:
+    """A figure from one set of workloads says nothing about another: write why it changed, and measure all peers again."""
+    decided = "".join(file.read_text() for file in (ROOT / "docs" / "decisions").glob("*.md"))
+    assert frozen()[:16] in decided, (
+        f"the workloads are now {frozen()[:16]}; a change needs a record in docs/decisions that names this, says why, "
+        "and holds the results of all peers again"
+    )

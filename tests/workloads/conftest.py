@@ -1,0 +1,17 @@
+"""The programs under test: those that are installed, or those of another build (CAIRN_WORKLOADS)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.working import Work
+
+from cairn import native
+
+
+@pytest.fixture(scope="session")
+def work() -> Work:
+    other = os.environ.get("CAIRN_WORKLOADS")
+    return Work(Path(other).absolute() if other else native.workload("fill").parent)

@@ -1,0 +1,25 @@
+"""Every workload is clean: under valgrind here; under the sanitizers when tests/run names their builds."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from support.working import Work, names
+
+
+@pytest.mark.parametrize("name", names())
+def test_it_runs_at_its_smallest_and_says_nothing_on_stderr(work: Work, name: str) -> None:
+    """Under a sanitizer that is what clean means."""
+    done = work.smallest(name)
+    assert done.code == 0, done.err
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("name", names())
+def test_valgrind_finds_no_error_and_no_leak(work: Work, name: str) -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not here")
+    under = ("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite")
+    done = work.smallest(name, under=under)
+    assert done.code == 0, done.err

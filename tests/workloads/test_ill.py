@@ -1,0 +1,83 @@
+"""An allocator with a flaw is caught: by the workload itself where results are wrong, by its figures where they are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.working import CPUS, Outcome, Work, entry_of, names
+
+from cairn import workloads
+
+
+@pytest.fixture(scope="session")
+def ill(compiled: Callable[..., Path]) -> str:
+    return str(compiled("ill_malloc.c", "-shared"))
+
+
+def caught(sick: Outcome, well: Outcome) -> bool:
+    """The workload failed, or computed something else."""
+    return sick.code != 0 or sick.line["checksum"] != well.line["checksum"]
+
+
+def test_an_allocator_that_never_reuses_memory_is_sound(work: Work, ill: str) -> None:
+    """Else the tests below would catch the vessel and not the illness."""
+    for name in names():
+        well, wasteful = work.smallest(name), work.smallest(name, preload=ill)
+        assert wasteful.code == 0, wasteful.err
+        assert not caught(wasteful, well), name
+
+
+@pytest.mark.parametrize("illness", ["overlap", "lost", "misaligned"])
+@pytest.mark.parametrize("name", names())
+def test_wrong_blocks_are_caught_by_every_workload(work: Work, ill: str, name: str, illness: str) -> None:
+    """Those that free nothing before the end, or too little, cannot notice a wiped neighbour; larger inputs do."""
+    entry = entry_of(name)
+    for arguments in (entry.smallest, entry.larger, entry.suite):
+        words = workloads.words(arguments, CPUS)
+        well = work(entry.program, *words)
+        sick = work(entry.program, *words, preload=ill, ILL=illness)
+        if caught(sick, well):
+            return
+    raise AssertionError(f"{name} does not notice {illness}")
+
+
+@pytest.mark.parametrize(("name", "illness"), [("realloc_growth", "cut"), ("calloc_sweep", "dirty")])
+def test_the_rest_of_the_interface_is_watched_too(work: Work, ill: str, name: str, illness: str) -> None:
+    sick = work.smallest(name, preload=ill, ILL=illness)
+    assert sick.code == 1
+    assert len(sick.err.splitlines()) == 1
+
+
+def test_a_damaged_block_is_counted_and_fails_the_run(work: Work, ill: str) -> None:
+    sick = work("fill", "--bytes", "1M", preload=ill, ILL="overlap")
+    assert sick.code == 1
+    assert sick.line["damaged"] > 100
+    assert "did not hold what was written" in sick.err
+
+
+def peak(work: Work, preload: str, illness: str, *command: str) -> int:
+    """Peak resident set in bytes."""
+    environment = {**os.environ, "LD_PRELOAD": preload, "ILL": illness}
+    process = subprocess.Popen([work.folder / command[0], *command[1:]], env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss * 1024
+
+
+@pytest.mark.parametrize(("illness", "factor"), [("leaking", 1.5), ("fat", 1.5)])
+def test_more_memory_shows_in_the_peak(work: Work, ill: str, illness: str, factor: float) -> None:
+    command = ("mixed", "--bytes", "128M", "--live", "16M")
+    healthy = peak(work, "", "", *command)
+    assert peak(work, ill, illness, *command) > factor * healthy
+
+
+def test_a_slow_allocator_shows_in_time_per_operation(work: Work, ill: str) -> None:
+    """Some 5 µs against some 50 ns: far beyond what a busy machine does."""
+    healthy = work("mixed", "--bytes", "8M", "--live", "2M")
+    slow = work("mixed", "--bytes", "8M", "--live", "2M", preload=ill, ILL="slow")
+    assert slow.line["ns_per_operation"]["median"] > 3 * healthy.line["ns_per_operation"]["median"]

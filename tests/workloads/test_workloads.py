@@ -1,0 +1,125 @@
+"""Every workload: in the catalog, determined by its seed, and as its help says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+from support.working import CPUS, Work, entry_of, names
+
+from cairn import discover, workloads
+
+
+def test_every_program_is_in_the_catalog_and_the_other_way_round(work: Work) -> None:
+    built = {file.name for file in work.folder.iterdir() if os.access(file, os.X_OK) and file.is_file()}
+    assert built == {entry.program for entry in workloads.load()}
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_seed_decides_all(work: Work, name: str) -> None:
+    """Twice the same; another seed, other contents. The workloads that fill by address order alone have no exception."""
+    first, again = (work.smallest(name) for _ in range(2))
+    assert first.code == again.code == 0, first.err + again.err
+    assert (first.line["checksum"], first.line["operations"]) == (again.line["checksum"], again.line["operations"])
+    other = work.smallest(name, "--seed", "2")
+    assert other.line["checksum"] != first.line["checksum"]
+
+
+@pytest.mark.parametrize("touch", ["none", "header"])
+@pytest.mark.parametrize("name", names())
+def test_less_can_be_touched(work: Work, name: str, touch: str) -> None:
+    """Found unchanged, and what there was to do stayed the same."""
+    done = work.smallest(name, "--touch", touch)
+    assert done.code == 0, done.err
+    assert done.line["parameters"]["touch"] == touch
+    assert done.line["operations"] == work.smallest(name).line["operations"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_line_says_what_a_reader_needs(work: Work, name: str) -> None:
+    line = work.smallest(name).line
+    report = workloads.reported(json.dumps(line).encode())
+    assert report.operations > 0
+    assert 0 < report.median_ns <= report.p95_ns <= report.p99_ns
+    assert report.live_peak_bytes > 0
+    assert report.busy_ns > 0
+    assert report.checksum is not None
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_time_ends_it_too(work: Work, name: str) -> None:
+    """Arguments that only say how much to do lose their meaning; there is no checksum to compare."""
+    words = [*workloads.words(entry_of(name).smallest, CPUS)]
+    if "--operations" in words:
+        place = words.index("--operations")
+        del words[place : place + 2]
+    done = work(entry_of(name).program, *words, "--seconds", "0.02")
+    assert done.code == 0, done.err
+    assert done.line["checksum"] is None
+    assert done.line["operations"] > 0
+
+
+def peers() -> list[tuple[str, str]]:
+    """Every allocator that is here, by the first copy found, and what to preload."""
+    found: dict[str, str] = {}
+    for item in discover.discover():
+        if item.problem is None and item.allocator.name != "system" and item.preload:
+            found.setdefault(item.allocator.name, ":".join(item.preload))
+    return sorted(found.items())
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_checksum_is_the_same_under_every_allocator_that_is_here(work: Work, name: str) -> None:
+    here = peers()
+    if not here:
+        pytest.skip("no other allocator is here")
+    base = work.smallest(name)
+    for allocator, preload in here:
+        done = work.smallest(name, preload=preload)
+        assert done.code == 0, f"{allocator}: {done.err}"
+        assert done.line["checksum"] == base.line["checksum"], allocator
+        assert done.line["operations"] == base.line["operations"], allocator
+
+
+@pytest.mark.parametrize("program", sorted({entry.program for entry in workloads.load()}))
+def test_help_names_every_parameter(work: Work, program: str) -> None:
+    said = subprocess.run([work.folder / program, "--help"], capture_output=True, text=True, check=True).stdout
+    name = next(entry.name for entry in workloads.load() if entry.program == program)
+    for parameter in work.smallest(name).line["parameters"]:
+        assert f"--{parameter}" in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--bytes"], ["--bytes", "abc"], ["--bytes", "-1"], ["--bytes", "99999999999999999999"], ["--touch", "some"],
+        ["--threads", "0"], ["--threads", "1000000"], ["--nonsense", "1"], ["3", "4"], ["--seconds", "nan"],
+        ["--seconds", "-1"], ["--operations", "1", "--threads", "2"], ["--bytes", "1Q"], ["--seed", ""],
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_one_sentence(work: Work, arguments: list[str]) -> None:
+    done = subprocess.run([work.folder / "fill", *arguments], capture_output=True, text=True, check=False, timeout=10)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("fill: ")
+
+
+def test_out_of_memory_is_one_sentence(work: Work) -> None:
+    command = f"ulimit -v 200000; exec {work.folder / 'fill'} --bytes 1G"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "memory" in done.stderr
+
+
+def test_a_result_that_cannot_be_written_is_a_failure(work: Work) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [work.folder / "fill", "--bytes", "64K"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr

@@ -1,0 +1,121 @@
+/* Bursts: in phases all threads wake, allocate a burst, meet when all of it is there, free it, and go idle, as a server
+ * does when a crowd comes and leaves. Every phase is alike, so nothing justifies memory that grows from burst to burst,
+ * and little what stays resident while all are idle. It stresses many more threads than processors at once, what a
+ * thread costs in memory, and giving memory back. The idle time is slept and no part of any time reported. It says
+ * nothing about frees by other threads. */
+#include "common/doublings.h"
+#include "common/workload.h"
+
+static struct parameter own[] = {
+    {.name = "burst",
+     .help = "blocks that each thread allocates",
+     .value = 2000,
+     .least = 1,
+     .most = 16 * MIB},
+    {.name = "idle", .help = "milliseconds between bursts", .value = 10, .least = 0, .most = 60000},
+    {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = MIB},
+    {.name = "most", .help = "bytes of the largest", .value = 4096, .least = 1, .most = MIB},
+    {0},
+};
+
+static uint64_t burst;
+static struct doublings sizes;
+static atomic_uint_fast64_t phase_blocks; /* what all threads allocated in this phase */
+static bool again;                        /* like the rest: worker 0 writes it while all others wait */
+static uint64_t phases;
+static uint64_t first_full_bytes;
+static uint64_t first_idle_bytes;
+static uint64_t last_idle_bytes;
+
+static void prepare(void)
+{
+    burst = parameter("burst");
+    size_t least = parameter("least");
+    size_t most = parameter("most");
+    if (most < least)
+        workload_fail("--most %zu is less than --least %zu", most, least);
+    sizes = doublings_of(least, most);
+}
+
+/* Everything is allocated, nothing freed yet. Worker 0 alone. */
+static void measure_full(struct worker *worker)
+{
+    uint64_t lazy;
+    uint64_t began = clock_ns();
+    first_full_bytes = resident_bytes(&lazy);
+    worker->lap_at += clock_ns() - began; /* that was no part of the batch */
+}
+
+/* All is freed. Worker 0 alone. */
+static void end_phase(struct worker *worker)
+{
+    worker_end(worker, atomic_exchange(&phase_blocks, 0));
+    phases++;
+    again = worker_goes_on(worker);
+    workload_sleep(parameter("idle") * 1000000);
+    uint64_t lazy;
+    if (phases == 1)
+        first_idle_bytes = resident_bytes(&lazy);
+    if (!again)
+        last_idle_bytes = resident_bytes(&lazy);
+    worker_begin(worker);
+}
+
+static void work(struct worker *worker)
+{
+    uint64_t left = worker->share;
+    if (worker->index == 0) { /* its batches count what all threads do, so its share is everything */
+        worker->share = settings.seconds_ns > 0 ? UINT64_MAX : settings.operations;
+        worker_begin(worker);
+    }
+    struct block *blocks = table_new(burst * sizeof *blocks);
+    do {
+        uint64_t count = left < burst ? left : burst; /* 0 where others have one more to do */
+        left -= count;
+        atomic_fetch_add(&phase_blocks, count);
+        workers_meet();
+        for (uint64_t i = 0; i < count; i++)
+            blocks[i] = block_new(worker, size_of_doublings(&worker->random, &sizes));
+        uint64_t began = worker->lap_at;
+        worker_end(worker, 0);  /* for the account of live bytes, before anybody frees; */
+        worker->lap_at = began; /* the batch goes on */
+        workers_meet();
+        if (phases == 0) {
+            if (worker->index == 0)
+                measure_full(worker);
+            workers_meet();
+        }
+        for (uint64_t i = 0; i < count; i++)
+            block_drop(worker, &blocks[i]);
+        workers_meet();
+        if (worker->index == 0)
+            end_phase(worker);
+        else
+            worker_end(worker, 0);
+        workers_meet();
+    } while (again);
+    table_free(blocks, burst * sizeof *blocks);
+}
+
+static void conclude(void)
+{
+    workload_figure("bursts", (double)phases);
+    workload_figure("resident_in_first_burst_bytes", (double)first_full_bytes);
+    workload_figure("resident_after_first_burst_bytes", (double)first_idle_bytes);
+    workload_figure("resident_after_last_burst_bytes", (double)last_idle_bytes);
+}
+
+const struct workload workload = {
+    .name = "burst",
+    .title = "many threads allocate at once, free at once and go idle, again and again",
+    .operation =
+        "one block allocated and freed; the time is that of a whole burst over the blocks of all threads",
+    .own = own,
+    .operations = 4000000,
+    .batch = 1,
+    .threads = 64,
+    .threads_least = 1,
+    .prepare = prepare,
+    .work = work,
+    .conclude = conclude,
+};

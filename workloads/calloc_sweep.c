@@ -1,0 +1,109 @@
+/* calloc of every size from 16 bytes to 16 MiB, four sizes a doubling, upwards and then downwards. For each size blocks
+ * come one after the other, a quarter of them live at once and dying in the order of birth: the first ones come from
+ * fresh memory or from what other sizes left, the later ones from blocks that were full of other contents. Every block
+ * must be zero as far as --touch says (all: every byte is read before it is written). It stresses who clears memory
+ * that is zero already, where one goes over from clearing to new memory from the kernel, and what that costs. It says
+ * nothing about the order of death or about threads. */
+#include "common/workload.h"
+
+#include <math.h>
+
+enum { STEPS_PER_DOUBLING = 4, STEPS_MOST = 100, BLOCKS_LEAST = 8, BLOCKS_MOST = 40000 };
+
+static struct parameter own[] = {
+    {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 8, .most = 128 * MIB},
+    {.name = "most", .help = "bytes of the largest block", .value = 16 * MIB, .least = 8, .most = 128 * MIB},
+    {.name = "bytes",
+     .help = "of all blocks of a size in each thread, but there are 8 to 40000",
+     .value = 16 * MIB,
+     .least = 1,
+     .most = GIB},
+    {0},
+};
+
+/* The blocks of step i have low[i] to low[i + 1] - 1 bytes; the last step's reach to --most. */
+static size_t low[STEPS_MOST + 1];
+static unsigned step_count;
+
+static uint64_t blocks_of(unsigned step)
+{
+    uint64_t blocks = parameter("bytes") / low[step];
+    return blocks < BLOCKS_LEAST ? BLOCKS_LEAST : blocks > BLOCKS_MOST ? BLOCKS_MOST : blocks;
+}
+
+static void prepare(void)
+{
+    size_t least = parameter("least");
+    size_t most = parameter("most");
+    if (most < least)
+        workload_refuse("--most %zu is less than --least %zu", most, least);
+    uint64_t sum = 0;
+    for (size_t size = least; size <= most; step_count++) {
+        low[step_count] = size;
+        sum += blocks_of(step_count);
+        size = (size_t)((double)least * exp2((step_count + 1.0) / STEPS_PER_DOUBLING));
+    }
+    low[step_count] = most + 1;
+    if (settings.operations == 0 && settings.seconds_ns == 0)
+        settings.operations = 2 * sum * settings.threads;
+}
+
+/* Where a worker is. */
+struct sweep {
+    unsigned stage; /* 0 … step_count - 1 upwards, then as many downwards */
+    unsigned step;
+    uint64_t done; /* blocks of this step */
+    uint64_t held; /* of them live at once */
+    uint64_t most; /* of this step */
+    struct block *ring;
+};
+
+static void drop_all(struct worker *worker, struct sweep *sweep)
+{
+    for (uint64_t i = 0; i < sweep->held; i++)
+        block_drop(worker, &sweep->ring[i]);
+}
+
+static void begin_stage(struct sweep *sweep, unsigned stage)
+{
+    sweep->stage = stage % (2 * step_count);
+    sweep->step = sweep->stage < step_count ? sweep->stage : 2 * step_count - 1 - sweep->stage;
+    sweep->most = blocks_of(sweep->step);
+    sweep->held = sweep->most / 4;
+    sweep->done = 0;
+}
+
+static void one_operation(struct worker *worker, struct sweep *sweep)
+{
+    if (sweep->done == sweep->most) {
+        drop_all(worker, sweep);
+        begin_stage(sweep, sweep->stage + 1);
+    }
+    struct block *block = &sweep->ring[sweep->done++ % sweep->held];
+    block_drop(worker, block);
+    *block =
+        block_new_zeroed(worker, size_uniform(&worker->random, low[sweep->step], low[sweep->step + 1] - 1));
+}
+
+static void work(struct worker *worker)
+{
+    struct sweep sweep = {.ring = table_new(BLOCKS_MOST / 4 * sizeof(struct block))};
+    begin_stage(&sweep, 0);
+    for (uint64_t n; (n = worker_next(worker)) > 0;)
+        for (; n > 0; n--)
+            one_operation(worker, &sweep);
+    drop_all(worker, &sweep);
+    table_free(sweep.ring, BLOCKS_MOST / 4 * sizeof(struct block));
+}
+
+const struct workload workload = {
+    .name = "calloc_sweep",
+    .title = "calloc of 16 bytes to 16 MiB, fresh and used before",
+    .operation = "one block allocated by calloc, found zero and written, and the eldest of its size freed",
+    .own = own,
+    .batch = 32,
+    .threads = 1,
+    .threads_least = 1,
+    .prepare = prepare,
+    .work = work,
+};

@@ -1,0 +1,108 @@
+#include "common/dictionary.h"
+
+#include <stdlib.h>
+
+static struct slot *slots_new(struct worker *worker, uint64_t capacity)
+{
+    struct slot *slots = calloc(capacity, sizeof *slots);
+    if (slots == NULL)
+        workload_fail("calloc of %zu bytes gave nothing: out of memory", capacity * sizeof *slots);
+    if ((uintptr_t)slots % 16 != 0)
+        workload_fail("calloc of %zu bytes gave %p, which is not aligned to 16", capacity * sizeof *slots,
+                      (void *)slots);
+    worker_account(worker, (int64_t)(capacity * sizeof *slots));
+    return slots;
+}
+
+/* The slot of this hash, or the empty one where it belongs. */
+static struct slot *slot_of(const struct dictionary *dictionary, uint64_t hash)
+{
+    uint64_t mask = dictionary->capacity - 1;
+    for (uint64_t i = 0; i <= mask; i++) {
+        struct slot *slot = &dictionary->slots[(hash + i) & mask];
+        if (slot->item == NULL || slot->hash == hash)
+            return slot;
+    }
+    workload_fail("a hash table is full of what was never put in");
+}
+
+static void resize(struct worker *worker, struct dictionary *dictionary, uint64_t capacity)
+{
+    struct dictionary before = *dictionary;
+    dictionary->slots = slots_new(worker, capacity);
+    dictionary->capacity = capacity;
+    uint64_t moved = 0;
+    for (uint64_t i = 0; i < before.capacity; i++) {
+        if (before.slots[i].item == NULL)
+            continue;
+        *slot_of(dictionary, before.slots[i].hash) = before.slots[i];
+        moved++;
+    }
+    if (moved != before.count) /* the block was handed out twice, or calloc's was not clear */
+        workload_fail("a hash table holds %zu items where %zu were put in", (size_t)moved,
+                      (size_t)before.count);
+    worker_free(worker, before.slots, before.capacity * sizeof *before.slots);
+}
+
+void *dictionary_find(const struct dictionary *dictionary, uint64_t hash)
+{
+    return dictionary->count > 0 ? slot_of(dictionary, hash)->item : NULL;
+}
+
+void dictionary_put(struct worker *worker, struct dictionary *dictionary, uint64_t hash, void *item)
+{
+    if (3 * (dictionary->count + 1) > 2 * dictionary->capacity)
+        resize(worker, dictionary, dictionary->capacity > 0 ? 2 * dictionary->capacity : DICTIONARY_LEAST);
+    *slot_of(dictionary, hash) = (struct slot){hash, item};
+    dictionary->count++;
+}
+
+/* Moves back what lies behind the slot `hole`, up to the next empty one, where that brings it nearer to its hash's. */
+static void close_hole(struct dictionary *dictionary, uint64_t hole)
+{
+    uint64_t mask = dictionary->capacity - 1;
+    struct slot *slots = dictionary->slots;
+    for (uint64_t i = (hole + 1) & mask; slots[i].item != NULL; i = (i + 1) & mask) {
+        uint64_t distance = (i - slots[i].hash) & mask; /* from the slot of its hash */
+        if (distance >= ((i - hole) & mask)) {
+            slots[hole] = slots[i];
+            hole = i;
+        }
+        slots[hole].item = NULL;
+    }
+}
+
+void *dictionary_take(struct worker *worker, struct dictionary *dictionary, uint64_t hash)
+{
+    if (dictionary->count == 0)
+        return NULL;
+    struct slot *slot = slot_of(dictionary, hash);
+    void *item = slot->item;
+    if (item == NULL)
+        return NULL;
+    slot->item = NULL;
+    close_hole(dictionary, (uint64_t)(slot - dictionary->slots));
+    dictionary->count--;
+    if (dictionary->count < dictionary->capacity / 8 && dictionary->capacity > DICTIONARY_LEAST)
+        resize(worker, dictionary, dictionary->capacity / 2);
+    return item;
+}
+
+void dictionary_drop(struct worker *worker, struct dictionary *dictionary,
+                     void (*drop)(struct worker *worker, uint64_t hash, void *item))
+{
+    uint64_t seen = 0;
+    for (uint64_t i = 0; i < dictionary->capacity; i++) {
+        struct slot *slot = &dictionary->slots[i];
+        if (slot->item == NULL)
+            continue;
+        if (++seen > dictionary->count)
+            break;
+        if (drop != NULL)
+            drop(worker, slot->hash, slot->item);
+    }
+    if (seen != dictionary->count)
+        workload_fail("a hash table holds other items than were put in");
+    worker_free(worker, dictionary->slots, dictionary->capacity * sizeof *dictionary->slots);
+    *dictionary = (struct dictionary){0};
+}

@@ -1,0 +1,164 @@
+/* False sharing: threads write small objects of their own again and again. Where the allocator put objects of two
+ * threads into one cache line, every write takes that line from the other processor. Active: each thread allocates its
+ * objects itself, so sharing is the allocator's choice. Passive: the first thread allocates adjacent objects and hands
+ * them round; each thread frees what it got, and an allocator that gives these places back to the thread that freed
+ * them has passed the sharing on. The terms are those of Berger et al., "Hoard: a scalable memory allocator for
+ * multithreaded applications" (ASPLOS 2000). The writes are the subject: --touch header writes the first 8 bytes of an
+ * object, none nothing. The time shows sharing only where threads run on several processors at once; the figures count
+ * it by address, wherever they run. It says nothing about the speed of malloc. */
+#include "common/workload.h"
+
+#include <stdlib.h>
+
+enum kind { KIND_ACTIVE, KIND_PASSIVE };
+enum { OBJECTS_MOST = 64, LINE_BYTES = 64 };
+
+static struct parameter own[] = {
+    {.name = "kind", .help = "of false sharing", .value = KIND_PASSIVE, .choices = "active|passive"},
+    {.name = "objects",
+     .help = "that each thread holds at once",
+     .value = 8,
+     .least = 1,
+     .most = OBJECTS_MOST},
+    {.name = "size", .help = "bytes of an object", .value = 8, .least = 8, .most = 4096},
+    {.name = "writes",
+     .help = "of every word of an object between its birth and its end",
+     .value = 1000,
+     .least = 1,
+     .most = 1000000000},
+    {0},
+};
+
+static enum kind kind;
+static unsigned objects;
+static size_t size;
+static uint64_t writes;
+static uint64_t words; /* of an object that are written */
+
+/* An object and whose it is, in the first round: thread i has `objects` places from i × objects on. In the passive
+ * kind these first hold what is handed round: place j is for thread j % threads, so neighbours go to different ones. */
+struct place {
+    uint64_t *object;
+    unsigned thread;
+};
+static struct place *places;
+
+static size_t places_bytes(void)
+{
+    return (size_t)settings.threads * objects * sizeof *places;
+}
+
+static void prepare(void)
+{
+    kind = (enum kind)parameter("kind");
+    objects = (unsigned)parameter("objects");
+    size = parameter("size");
+    writes = parameter("writes");
+    words = touch_bytes(settings.touch, size) / 8;
+    places = table_new(places_bytes());
+}
+
+/* Every thread frees its part of what worker 0 allocated. */
+static void hand_round(struct worker *worker)
+{
+    if (worker->index == 0)
+        for (unsigned i = 0; i < settings.threads * objects; i++)
+            places[i].object = worker_malloc(worker, size);
+    workers_meet();
+    for (unsigned i = 0; i < objects; i++)
+        worker_free(worker, places[i * settings.threads + worker->index].object, size);
+    workers_meet(); /* before the places are used for others */
+}
+
+static void allocate(struct worker *worker, uint64_t **held)
+{
+    for (unsigned i = 0; i < objects; i++) {
+        held[i] = worker_malloc(worker, size);
+        for (uint64_t word = 0; word < words; word++)
+            held[i][word] = worker->serial;
+    }
+}
+
+static void write_all(uint64_t **held)
+{
+    for (uint64_t n = 0; n < writes; n++)
+        for (unsigned i = 0; i < objects; i++)
+            for (uint64_t word = 0; word < words; word++)
+                ++*(volatile uint64_t *)&held[i][word]; /* volatile: each of them reaches the cache */
+}
+
+static void release(struct worker *worker, uint64_t **held)
+{
+    for (unsigned i = 0; i < objects; i++) {
+        bool whole = true;
+        for (uint64_t word = 0; word < words; word++)
+            whole = whole && held[i][word] == worker->serial + writes;
+        if (!whole)
+            worker->damaged++;
+        worker_sum(worker, words > 0 ? held[i][0] : worker->serial);
+        worker_free(worker, held[i], size);
+    }
+    worker->serial++;
+}
+
+static void work(struct worker *worker)
+{
+    uint64_t *held[OBJECTS_MOST];
+    if (kind == KIND_PASSIVE)
+        hand_round(worker);
+    bool first = true;
+    for (uint64_t n; (n = worker_next(worker)) > 0;) {
+        for (; n > 0; n--) {
+            allocate(worker, held);
+            if (first) {
+                for (unsigned i = 0; i < objects; i++)
+                    places[worker->index * objects + i] = (struct place){held[i], worker->index};
+                workers_meet(); /* all objects are held at once, so their lines can be compared */
+                first = false;
+            }
+            write_all(held);
+            release(worker, held);
+        }
+    }
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t left = (uintptr_t)((const struct place *)a)->object;
+    uintptr_t right = (uintptr_t)((const struct place *)b)->object;
+    return (left > right) - (left < right);
+}
+
+static bool share_line(const struct place *low, const struct place *high)
+{
+    uintptr_t low_last = (uintptr_t)low->object + size - 1;
+    return low->thread != high->thread && low_last / LINE_BYTES == (uintptr_t)high->object / LINE_BYTES;
+}
+
+/* Objects of the first round with another thread's object just before or behind them in the same line. */
+static void conclude(void)
+{
+    unsigned count = settings.threads * objects;
+    unsigned sharing = 0;
+    qsort(places, count, sizeof *places, by_address);
+    for (unsigned i = 0; i < count; i++)
+        sharing += (i > 0 && share_line(&places[i - 1], &places[i])) ||
+                   (i + 1 < count && share_line(&places[i], &places[i + 1]));
+    workload_figure("objects", count);
+    workload_figure("objects_sharing_a_line", sharing);
+    table_free(places, places_bytes());
+}
+
+const struct workload workload = {
+    .name = "false_sharing",
+    .title = "threads write small objects of their own, which may share cache lines",
+    .operation = "one round: --objects allocated, each of their words written --writes times, freed",
+    .own = own,
+    .operations = 100000,
+    .batch = 10,
+    .threads = 2,
+    .threads_least = 1,
+    .prepare = prepare,
+    .work = work,
+    .conclude = conclude,
+};

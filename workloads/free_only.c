@@ -1,0 +1,193 @@
+/* A thread that only frees: workers allocate one generation of blocks after the other and leave them, in lots of
+ * thousands, to one thread that never allocates, as programs with deferred reclamation do (epochs, read-copy-update, a
+ * collector's sweeper, a lazy delete in the background). Each generation is of other sizes than the one before, so what
+ * the freeing thread keeps in its cache helps nobody: it must give blocks back although it never asks for one. It says
+ * nothing about single blocks handed over at once: that is producer_consumer. */
+#include "common/workload.h"
+
+#include <pthread.h>
+
+enum {
+    BAGS = 2,        /* of each worker: one is filled while the other is emptied */
+    BAND_LEAST = 64, /* generation g has blocks of BAND_LEAST × 2^(g mod bands), up to twice that */
+    BANDS_MOST = 15,
+};
+
+static struct parameter own[] = {
+    {.name = "generation", .help = "bytes of one lot", .value = 8 * MIB, .least = 1, .most = 64 * GIB},
+    {.name = "bands",
+     .help = "doublings of size, from 64 bytes on, that lots take in turn",
+     .value = 7,
+     .least = 1,
+     .most = BANDS_MOST},
+    {0},
+};
+
+static uint64_t generation_bytes;
+static uint64_t bands;
+
+/* A lot of blocks. The sizes follow from the generator and the keys from the first serial number, so only the addresses
+ * are kept. It belongs to its worker while it is not `handed`, else to the freeing thread. */
+struct bag {
+    size_t least; /* bytes of the smallest block; the largest has twice as many less 1 */
+    uint64_t capacity;
+    uint64_t count;
+    struct random sizes;
+    uint32_t first_serial;
+    bool handed;
+    struct bag *next; /* while in `handed_bags` */
+    void **addresses;
+};
+
+static struct {
+    pthread_mutex_t lock; /* of all that follows, and of every bag's `handed` and `next` */
+    pthread_cond_t handed;
+    pthread_cond_t emptied;
+    struct bag *first;
+    struct bag **last_link;
+    unsigned open; /* workers that may still hand bags */
+} bags = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .handed = PTHREAD_COND_INITIALIZER,
+          .emptied = PTHREAD_COND_INITIALIZER,
+          .last_link = &bags.first};
+
+static void prepare(void)
+{
+    generation_bytes = parameter("generation");
+    bands = parameter("bands");
+    bags.open = settings.threads - 1;
+}
+
+static void bag_hand(struct bag *bag)
+{
+    pthread_mutex_lock(&bags.lock);
+    bag->handed = true;
+    bag->next = NULL;
+    *bags.last_link = bag;
+    bags.last_link = &bag->next;
+    pthread_cond_signal(&bags.handed);
+    pthread_mutex_unlock(&bags.lock);
+}
+
+static void bag_await(const struct bag *bag)
+{
+    pthread_mutex_lock(&bags.lock);
+    while (bag->handed)
+        pthread_cond_wait(&bags.emptied, &bags.lock);
+    pthread_mutex_unlock(&bags.lock);
+}
+
+/* The oldest bag that was handed; NULL when there will be none any more. */
+static struct bag *bag_take(void)
+{
+    pthread_mutex_lock(&bags.lock);
+    while (bags.first == NULL && bags.open > 0)
+        pthread_cond_wait(&bags.handed, &bags.lock);
+    struct bag *bag = bags.first;
+    if (bag != NULL) {
+        bags.first = bag->next;
+        if (bags.first == NULL)
+            bags.last_link = &bags.first;
+    }
+    pthread_mutex_unlock(&bags.lock);
+    return bag;
+}
+
+static void bag_return(struct bag *bag)
+{
+    pthread_mutex_lock(&bags.lock);
+    bag->handed = false;
+    pthread_cond_broadcast(&bags.emptied);
+    pthread_mutex_unlock(&bags.lock);
+}
+
+/* How many blocks of this band make a generation. */
+static uint64_t generation_count(size_t band_least)
+{
+    uint64_t count = generation_bytes / (band_least + band_least / 2);
+    return count > 0 ? count : 1;
+}
+
+static void allocate(struct worker *worker)
+{
+    if (settings.seconds_ns == 0) {
+        unsigned allocating = settings.threads - 1;
+        worker->share = settings.operations / allocating + (worker->index < settings.operations % allocating);
+    }
+    struct bag mine[BAGS] = {0};
+    size_t table_bytes = generation_count(BAND_LEAST) * sizeof(void *); /* no band has more blocks */
+    for (unsigned i = 0; i < BAGS; i++)
+        mine[i].addresses = table_new(table_bytes);
+    struct bag *bag = NULL;
+    uint64_t generation = 0;
+    for (uint64_t n; (n = worker_next(worker)) > 0;) {
+        for (; n > 0; n--) {
+            if (bag == NULL || bag->count == bag->capacity) {
+                if (bag != NULL)
+                    bag_hand(bag);
+                bag = &mine[generation % BAGS];
+                bag_await(bag);
+                bag->least = (size_t)BAND_LEAST << (generation++ % bands);
+                bag->capacity = generation_count(bag->least);
+                bag->count = 0;
+                bag->sizes = worker->random;
+                bag->first_serial = worker->serial;
+            }
+            size_t size = size_uniform(&worker->random, bag->least, 2 * bag->least - 1);
+            bag->addresses[bag->count++] = block_new(worker, size).start;
+        }
+    }
+    bag_hand(bag);
+    pthread_mutex_lock(&bags.lock);
+    bags.open--;
+    pthread_cond_signal(&bags.handed);
+    pthread_mutex_unlock(&bags.lock);
+    for (unsigned i = 0; i < BAGS; i++) {
+        bag_await(&mine[i]);
+        table_free(mine[i].addresses, table_bytes);
+    }
+}
+
+static void free_all(struct worker *worker)
+{
+    for (struct bag *bag; (bag = bag_take()) != NULL;) {
+        for (uint64_t i = 0; i < bag->count; i++) {
+            size_t size = size_uniform(&bag->sizes, bag->least, 2 * bag->least - 1);
+            struct block block = {bag->addresses[i], (uint32_t)size, bag->first_serial + (uint32_t)i};
+            block_drop(worker, &block);
+        }
+        worker_end(worker, 0); /* for the account of live bytes */
+        bag_return(bag);
+    }
+}
+
+/* The last thread frees; the main thread allocates. */
+static void work(struct worker *worker)
+{
+    if (worker->index + 1 < settings.threads)
+        allocate(worker);
+    else
+        free_all(worker);
+}
+
+static void conclude(void)
+{
+    uint64_t lazy;
+    workload_figure("resident_after_bytes", (double)resident_bytes(&lazy));
+}
+
+const struct workload workload = {
+    .name = "free_only",
+    .title = "threads allocate, and one thread that never allocates frees it all",
+    .operation = "one block allocated, filled, read and freed by the other thread; the time is the "
+                 "allocating threads', "
+                 "who wait when the freeing one is behind",
+    .own = own,
+    .operations = 5000000,
+    .batch = 500,
+    .threads = 2,
+    .threads_least = 2,
+    .prepare = prepare,
+    .work = work,
+    .conclude = conclude,
+};

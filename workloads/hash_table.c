@@ -1,0 +1,159 @@
+/* String-keyed hash tables that fill, drain and die, as interpreters, indexes and servers have them: each entry is three
+ * blocks (the entry, its key duplicated as a string, its value), and the array of slots is one large zeroed block,
+ * doubled and halved by a new one beside the old. It stresses small blocks of unlike lifetimes, lookups over wherever
+ * they were placed, and large calloc and free between them; a key that is set again replaces its value or resizes it.
+ * It says nothing about threads that share a table, nor about tables that chain their entries. Entries and arrays are
+ * structure and always written; --touch is about keys and values. */
+#include "common/dictionary.h"
+
+#include <string.h>
+
+static struct parameter own[] = {
+    {.name = "tables", .help = "tables of each thread", .value = 24, .least = 1, .most = 65536},
+    {.name = "least",
+     .help = "entries of the smallest table when it is full",
+     .value = 64,
+     .least = 8,
+     .most = 16 * MIB},
+    {.name = "most", .help = "entries of the largest", .value = 20000, .least = 8, .most = 16 * MIB},
+    {.name = "value",
+     .help = "bytes of the largest value; half are below a quarter",
+     .value = 256,
+     .least = 1,
+     .most = MIB},
+    {0},
+};
+
+enum { KEY_LEAST = 6, KEY_MOST = 37, KEY_WORDS = KEY_MOST / 8 + 1, STRETCH = 16 };
+
+struct entry {
+    char *key;
+    struct block value;
+};
+
+struct string_table {
+    struct dictionary entries;
+    uint64_t full; /* where filling turns into draining; 0 before its first use */
+    bool drains;
+};
+
+static size_t value_most;
+
+static void prepare(void)
+{
+    value_most = parameter("value");
+    if (parameter("most") < parameter("least"))
+        workload_refuse("--most %zu is less than --least %zu", (size_t)parameter("most"),
+                        (size_t)parameter("least"));
+}
+
+/* A key is known by its hash: length and text follow from it. */
+static size_t key_size(uint64_t hash)
+{
+    return KEY_LEAST + hash % (KEY_MOST - KEY_LEAST + 1);
+}
+
+static size_t value_size(struct random *random)
+{
+    uint64_t part = random_below(random, 1 << 16);
+    return 1 + (part * part * value_most >> 32);
+}
+
+static void entry_drop(struct worker *worker, uint64_t hash, void *item)
+{
+    struct entry *entry = item;
+    size_t touched = touch_bytes(settings.touch, key_size(hash));
+    if (touched > 0 && contents_sum(entry->key, touched) != contents_expected(touched, hash))
+        worker->damaged++;
+    worker_sum(worker, hash);
+    worker_free(worker, entry->key, key_size(hash));
+    block_drop(worker, &entry->value);
+    worker_free(worker, entry, sizeof *entry);
+}
+
+static void entry_new(struct worker *worker, struct dictionary *entries, uint64_t hash, const void *key)
+{
+    struct entry *entry = worker_malloc(worker, sizeof *entry);
+    entry->key = worker_malloc(worker, key_size(hash));
+    memcpy(entry->key, key, touch_bytes(settings.touch, key_size(hash)));
+    entry->value = block_new(worker, value_size(&worker->random));
+    dictionary_put(worker, entries, hash, entry);
+}
+
+static void entry_set(struct worker *worker, struct entry *entry, bool in_place)
+{
+    size_t size = value_size(&worker->random);
+    if (in_place) {
+        block_resize(worker, &entry->value, size);
+        return;
+    }
+    block_drop(worker, &entry->value);
+    entry->value = block_new(worker, size);
+}
+
+/* One in eight is a lookup; the others set a key while the table fills, and remove it while it drains. */
+static void operate(struct worker *worker, struct string_table *table)
+{
+    uint64_t bits = random_next(&worker->random);
+    uint64_t hash = random_mix(((bits >> 32) * (table->full + table->full / 4)) >> 32);
+    uint64_t key[KEY_WORDS];
+    size_t touched = touch_bytes(settings.touch, key_size(hash));
+    contents_write(key, 0, touched, hash);
+    struct entry *entry = dictionary_find(&table->entries, hash);
+    if (entry != NULL && memcmp(entry->key, key, touched) != 0)
+        worker->damaged++;
+    bool looks = bits % 8 == 0;
+    if (looks && entry != NULL)
+        block_read(worker, &entry->value);
+    else if (!looks && !table->drains && entry != NULL)
+        entry_set(worker, entry, bits & 8);
+    else if (!looks && !table->drains)
+        entry_new(worker, &table->entries, hash, key);
+    else if (!looks && entry != NULL)
+        entry_drop(worker, hash, dictionary_take(worker, &table->entries, hash));
+}
+
+/* Full tables begin to drain; those with a quarter left die, and another begins in their place. */
+static void turn(struct worker *worker, struct string_table *table)
+{
+    if (table->drains && table->entries.count <= table->full / 4) {
+        dictionary_drop(worker, &table->entries, entry_drop);
+        table->full = 0;
+    }
+    if (table->full == 0) {
+        table->full = size_log_uniform(&worker->random, parameter("least"), parameter("most"));
+        table->drains = false;
+    }
+    if (table->entries.count >= table->full)
+        table->drains = true;
+}
+
+static void work(struct worker *worker)
+{
+    uint64_t count = parameter("tables");
+    struct string_table *tables = table_new(count * sizeof *tables);
+    struct string_table *table = tables;
+    for (uint64_t n; (n = worker_next(worker)) > 0;) {
+        if (random_below(&worker->random, STRETCH) == 0)
+            table = &tables[random_below(&worker->random, count)];
+        turn(worker, table);
+        for (; n > 0; n--)
+            operate(worker, table);
+    }
+    for (uint64_t i = 0; i < count; i++)
+        dictionary_drop(worker, &tables[i].entries, entry_drop);
+    table_free(tables, count * sizeof *tables);
+}
+
+const struct workload workload = {
+    .name = "hash_table",
+    .title = "string-keyed hash tables fill, drain and die: three blocks an entry beside large arrays",
+    .operation = "one key looked up (one in eight), set or removed",
+    .own = own,
+    .operations = 6000000,
+    .batch = 256,
+    .threads = 1,
+    .threads_least = 1,
+    .prepare = prepare,
+    .work = work,
+};

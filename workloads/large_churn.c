@@ -1,0 +1,60 @@
+/* Large blocks come and go: each operation frees the eldest of --ring blocks of 512 KiB to 10 MiB and allocates another
+ * in its place, as image decoders, matrix temporaries and I/O buffers do. Whoever returns such a block to the kernel
+ * pays two system calls and a fault for every page again; whoever keeps it needs rules for which one fits the next
+ * request. Under --touch all the faults and the writing count, under --touch none only the allocator's own way. It says
+ * nothing about small blocks, nor about how long memory is kept once nothing is asked for. The bounds are those at
+ * which the first measurements of eight allocators differed by a factor of 300. */
+#include "common/workload.h"
+
+static struct parameter own[] = {
+    {.name = "least", .help = "bytes of the smallest block", .value = 512 * KIB, .least = 1, .most = GIB},
+    {.name = "most", .help = "bytes of the largest block", .value = 10 * MIB, .least = 1, .most = GIB},
+    {.name = "ring", .help = "blocks that live at once in each thread", .value = 4, .least = 1, .most = 4096},
+    {0},
+};
+
+static size_t least;
+static size_t most;
+static uint64_t ring;
+
+static void prepare(void)
+{
+    least = parameter("least");
+    most = parameter("most");
+    ring = parameter("ring");
+    if (most < least)
+        workload_refuse("--most %zu is less than --least %zu", most, least);
+    if (settings.operations == 0 && settings.seconds_ns == 0) {
+        settings.operations = settings.touch == TOUCH_ALL ? 2000 : 200000;
+        if (settings.operations < settings.threads)
+            settings.operations = settings.threads;
+    }
+}
+
+static void work(struct worker *worker)
+{
+    struct block *blocks = table_new(ring * sizeof *blocks);
+    uint64_t next = 0;
+    for (uint64_t n; (n = worker_next(worker)) > 0;)
+        for (; n > 0; n--) {
+            struct block *block = &blocks[next];
+            next = next + 1 < ring ? next + 1 : 0;
+            block_drop(worker, block);
+            *block = block_new(worker, size_uniform(&worker->random, least, most));
+        }
+    for (uint64_t i = 0; i < ring; i++)
+        block_drop(worker, &blocks[i]);
+    table_free(blocks, ring * sizeof *blocks);
+}
+
+const struct workload workload = {
+    .name = "large_churn",
+    .title = "blocks of 512 KiB to 10 MiB, a few live at once",
+    .operation = "one block freed, and one allocated and touched in its place",
+    .own = own,
+    .batch = 4,
+    .threads = 1,
+    .threads_least = 1,
+    .prepare = prepare,
+    .work = work,
+};

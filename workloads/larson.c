@@ -1,0 +1,83 @@
+/* Sessions that move between threads: every worker stands for a server's place with an array of blocks, of which random
+ * ones are freed and replaced. After a round the thread that did so ends, and a new one goes on with the same array: it
+ * frees what a dead thread made. After Larson and Krishnan, "Memory allocation for long-running server applications"
+ * (ISMM 1998), which measured how servers' memory grows with time and speed falls. It stresses frees of blocks whose
+ * thread has gone, and what becomes of that thread's heap. Sizes are uniform, unlike any program's, and a thread's own
+ * birth and end are in the busy time, not in the time per operation: thread_birth is about these. */
+#include "common/workload.h"
+
+static struct parameter own[] = {
+    {.name = "slots", .help = "blocks that a worker holds", .value = 2000, .least = 1, .most = 16 * MIB},
+    {.name = "round", .help = "replacements before the next thread goes on", .value = 8000, .least = 1},
+    {.name = "least", .help = "bytes of the smallest block", .value = 8, .least = 1, .most = MIB},
+    {.name = "most", .help = "bytes of the largest", .value = 500, .least = 1, .most = MIB},
+    {0},
+};
+
+static uint64_t slots;
+static uint64_t round_length;
+static size_t least;
+static size_t most;
+
+static void prepare(void)
+{
+    slots = parameter("slots");
+    round_length = parameter("round");
+    least = parameter("least");
+    most = parameter("most");
+    if (most < least)
+        workload_fail("--most %zu is less than --least %zu", most, least);
+}
+
+/* What a thread leaves to its successor. */
+struct session {
+    struct worker *worker;
+    struct block *blocks; /* `slots` of them; at first there are none */
+};
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One thread's life: a round of replacements. */
+static void *serve(void *argument)
+{
+    struct session *session = argument;
+    struct worker *worker = session->worker;
+    for (uint64_t left = round_length; left > 0 && worker_goes_on(worker);) {
+        uint64_t batch = smaller(smaller(left, workload.batch), worker->share - worker->done);
+        worker_begin(worker);
+        for (uint64_t i = 0; i < batch; i++) {
+            struct block *block = &session->blocks[random_below(&worker->random, slots)];
+            block_drop(worker, block);
+            *block = block_new(worker, size_uniform(&worker->random, least, most));
+        }
+        worker_end(worker, batch);
+        left -= batch;
+    }
+    return NULL;
+}
+
+static void work(struct worker *worker)
+{
+    struct session session = {worker, table_new(slots * sizeof *session.blocks)};
+    while (worker_goes_on(worker))
+        thread_join(thread_start(serve, &session, 0));
+    for (uint64_t i = 0; i < slots; i++)
+        block_drop(worker, &session.blocks[i]);
+    table_free(session.blocks, slots * sizeof *session.blocks);
+}
+
+const struct workload workload = {
+    .name = "larson",
+    .title = "blocks are replaced at random while thread succeeds thread",
+    .operation = "one block freed and another allocated in its place (at first only allocated)",
+    .own = own,
+    .operations = 12000000,
+    .batch = 500,
+    .threads = 2,
+    .threads_least = 1,
+    .prepare = prepare,
+    .work = work,
+};

@@ -1,0 +1,183 @@
+/* Producer and consumer: some threads allocate and fill messages of mixed sizes and hand them through bounded queues to
+ * others, which read and free them, as in a server whose stages each have threads of their own. Every free is remote,
+ * and no consumer ever allocates: memory must flow back to the producers, or it grows with the work done instead of
+ * with what is under way. It stresses the path of remote frees and says nothing about frees by the owner. The queues
+ * are ours, in tables: messages go in parcels, and who sleeps is woken when half a queue is there for it, so that locks
+ * are a few ns a message and the allocator is what is compared. */
+#include "common/doublings.h"
+#include "common/workload.h"
+
+#include <pthread.h>
+
+enum { PARCEL = 32 }; /* messages put or taken at once; a queue holds two parcels or more */
+
+static struct parameter own[] = {
+    {.name = "consumers", .help = "of the threads, the others produce; 0: half", .value = 0, .most = 1023},
+    {.name = "queues", .help = "where they meet; 0: as many as there are pairs", .value = 0, .most = 512},
+    {.name = "depth",
+     .help = "messages that one queue holds",
+     .value = 4096,
+     .least = 2 * PARCEL,
+     .most = MIB},
+    {.name = "least", .help = "bytes of the smallest message", .value = 16, .least = 1, .most = MIB},
+    {.name = "most", .help = "bytes of the largest", .value = 2048, .least = 1, .most = MIB},
+    {0},
+};
+
+static unsigned producers;
+static unsigned queue_count;
+static uint64_t depth;
+static struct doublings sizes;
+
+/* All fields but `messages` change under the lock only, and so do the messages within `count` from `first` on. */
+struct queue {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;  /* half full, or closed */
+    pthread_cond_t emptied; /* half empty */
+    unsigned open;          /* producers that may still put */
+    uint64_t first;
+    uint64_t count;
+    struct block messages[];
+};
+static struct queue *queues[512];
+
+static size_t queue_bytes(void)
+{
+    return sizeof(struct queue) + depth * sizeof(struct block);
+}
+
+static void prepare(void)
+{
+    size_t least = parameter("least");
+    size_t most = parameter("most");
+    if (most < least)
+        workload_fail("--most %zu is less than --least %zu", most, least);
+    sizes = doublings_of(least, most);
+    depth = parameter("depth");
+    unsigned consumers = (unsigned)parameter("consumers");
+    if (consumers == 0)
+        consumers = settings.threads / 2;
+    if (consumers >= settings.threads)
+        workload_fail("--consumers %u of %u threads leave no producer", consumers, settings.threads);
+    producers = settings.threads - consumers;
+    unsigned pairs = producers < consumers ? producers : consumers;
+    queue_count = (unsigned)parameter("queues");
+    if (queue_count == 0)
+        queue_count = pairs;
+    if (queue_count > pairs)
+        workload_fail("--queues %u are more than %u producers or %u consumers can serve", queue_count,
+                      producers, consumers);
+    for (unsigned i = 0; i < queue_count; i++) {
+        queues[i] = table_new(queue_bytes());
+        pthread_mutex_init(&queues[i]->lock, NULL);
+        pthread_cond_init(&queues[i]->filled, NULL);
+        pthread_cond_init(&queues[i]->emptied, NULL);
+        queues[i]->open = producers / queue_count + (i < producers % queue_count);
+    }
+}
+
+static void queue_put(struct queue *queue, const struct block *parcel, unsigned count)
+{
+    pthread_mutex_lock(&queue->lock);
+    while (depth - queue->count < count)
+        pthread_cond_wait(&queue->emptied, &queue->lock);
+    uint64_t place = (queue->first + queue->count) % depth;
+    for (unsigned i = 0; i < count; i++) {
+        queue->messages[place] = parcel[i];
+        place = place + 1 < depth ? place + 1 : 0;
+    }
+    queue->count += count;
+    if (queue->count >= depth / 2) /* always so when a producer waits: depth ≥ 2 parcels */
+        pthread_cond_signal(&queue->filled);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* A producer puts nothing more. */
+static void queue_close(struct queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    if (--queue->open == 0)
+        pthread_cond_broadcast(&queue->filled);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Up to PARCEL messages; 0 when there will be none any more. */
+static unsigned queue_take(struct queue *queue, struct block *parcel)
+{
+    pthread_mutex_lock(&queue->lock);
+    while (queue->count == 0 && queue->open > 0)
+        pthread_cond_wait(&queue->filled, &queue->lock);
+    unsigned count = queue->count < PARCEL ? (unsigned)queue->count : PARCEL;
+    for (unsigned i = 0; i < count; i++) {
+        parcel[i] = queue->messages[queue->first];
+        queue->first = queue->first + 1 < depth ? queue->first + 1 : 0;
+    }
+    queue->count -= count;
+    if (queue->count <= depth / 2)
+        pthread_cond_broadcast(&queue->emptied);
+    pthread_mutex_unlock(&queue->lock);
+    return count;
+}
+
+static void produce(struct worker *worker, struct queue *queue)
+{
+    if (settings.seconds_ns == 0)
+        worker->share = settings.operations / producers + (worker->index < settings.operations % producers);
+    struct block parcel[PARCEL];
+    unsigned count = 0;
+    for (uint64_t n; (n = worker_next(worker)) > 0;) {
+        for (; n > 0; n--) {
+            parcel[count++] = block_new(worker, size_of_doublings(&worker->random, &sizes));
+            if (count == PARCEL) {
+                queue_put(queue, parcel, count);
+                count = 0;
+            }
+        }
+    }
+    queue_put(queue, parcel, count);
+    queue_close(queue);
+}
+
+static void consume(struct worker *worker, struct queue *queue)
+{
+    struct block parcel[PARCEL];
+    for (unsigned count; (count = queue_take(queue, parcel)) > 0;) {
+        for (unsigned i = 0; i < count; i++)
+            block_drop(worker, &parcel[i]);
+        worker_end(worker, 0); /* for the account of live bytes */
+    }
+}
+
+static void work(struct worker *worker)
+{
+    if (worker->index < producers)
+        produce(worker, queues[worker->index % queue_count]);
+    else
+        consume(worker, queues[(worker->index - producers) % queue_count]);
+}
+
+static void conclude(void)
+{
+    for (unsigned i = 0; i < queue_count; i++) {
+        pthread_mutex_destroy(&queues[i]->lock);
+        pthread_cond_destroy(&queues[i]->filled);
+        pthread_cond_destroy(&queues[i]->emptied);
+        table_free(queues[i], queue_bytes());
+    }
+}
+
+const struct workload workload = {
+    .name = "producer_consumer",
+    .title = "threads allocate messages, other threads read and free them",
+    .operation =
+        "one message, allocated, filled, handed over, read and freed; the time is the producers', who wait "
+        "when a queue is full",
+    .own = own,
+    .operations = 6000000,
+    .batch = 8 * PARCEL,
+    .threads = 2,
+    .threads_least = 2,
+    .prepare = prepare,
+    .work = work,
+    .conclude = conclude,
+};

@@ -1,0 +1,119 @@
+/* Birth and death of threads: short threads are born one after the other, allocate, free most of it in the order of
+ * birth, and die; what survives is freed much later by somebody else, as where a thread per request fills a cache. It
+ * stresses what an allocator does when a thread begins and ends, and whether the memory of dead threads, sparsely held
+ * by survivors, is found and filled again. The kernel's part of a thread's birth is in the time and the same for
+ * all. It says nothing about threads that live long. */
+#include "common/doublings.h"
+#include "common/workload.h"
+
+#include <inttypes.h>
+
+static struct parameter own[] = {
+    {.name = "blocks", .help = "that each thread allocates", .value = 500, .least = 1, .most = MIB},
+    {.name = "survivor",
+     .help = "one block in so many outlives its thread",
+     .value = 20,
+     .least = 1,
+     .most = MIB},
+    {.name = "keep", .help = "later threads that survivors outlive", .value = 1000, .least = 1, .most = MIB},
+    {.name = "heir",
+     .help = "who frees survivors: the thread that starts all others, or a later short one",
+     .choices = "starter|successor"},
+    {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = MIB},
+    {.name = "most", .help = "bytes of the largest", .value = 1024, .least = 1, .most = MIB},
+    {0},
+};
+
+enum { SURVIVORS_MOST = 1 << 26 }; /* 1 GiB of pointers */
+
+enum heir { HEIR_STARTER, HEIR_SUCCESSOR };
+
+static uint64_t blocks;
+static uint64_t survivor_one_in;
+static uint64_t survivors; /* of one thread */
+static uint64_t keep;
+static enum heir heir;
+static struct doublings sizes;
+
+static void prepare(void)
+{
+    blocks = parameter("blocks");
+    survivor_one_in = parameter("survivor");
+    survivors = (blocks - 1) / survivor_one_in + 1;
+    keep = parameter("keep");
+    if (keep * survivors > SURVIVORS_MOST)
+        workload_fail("%" PRIu64 " survivors of each of %" PRIu64 " threads are more than %d in all",
+                      survivors, keep, SURVIVORS_MOST);
+    heir = (enum heir)parameter("heir");
+    size_t least = parameter("least");
+    size_t most = parameter("most");
+    if (most < least)
+        workload_fail("--most %zu is less than --least %zu", most, least);
+    sizes = doublings_of(least, most);
+}
+
+/* Belongs to the short thread while it lives and to its worker before and after. */
+struct line {
+    struct worker *worker;
+    struct block *fresh;    /* what the living thread allocated */
+    struct block *left;     /* survivors, `survivors` of each of the last `keep` threads */
+    struct block *inherits; /* where the living thread puts its survivors */
+};
+
+static void drop_survivors(struct worker *worker, struct block *left)
+{
+    for (uint64_t i = 0; i < survivors; i++)
+        block_drop(worker, &left[i]);
+}
+
+static void *live(void *argument)
+{
+    struct line *line = argument;
+    struct worker *worker = line->worker;
+    if (heir == HEIR_SUCCESSOR)
+        drop_survivors(worker, line->inherits);
+    for (uint64_t i = 0; i < blocks; i++)
+        line->fresh[i] = block_new(worker, size_of_doublings(&worker->random, &sizes));
+    struct block *left = line->inherits;
+    for (uint64_t i = 0; i < blocks; i++) {
+        if (i % survivor_one_in == 0)
+            *left++ = line->fresh[i];
+        else
+            block_drop(worker, &line->fresh[i]);
+    }
+    return NULL;
+}
+
+static void work(struct worker *worker)
+{
+    struct line line = {
+        .worker = worker,
+        .fresh = table_new(blocks * sizeof(struct block)),
+        .left = table_new(keep * survivors * sizeof(struct block)),
+    };
+    while (worker_next(worker) > 0) {
+        line.inherits = line.left + worker->done % keep * survivors;
+        if (heir == HEIR_STARTER)
+            drop_survivors(worker, line.inherits);
+        thread_join(thread_start(live, &line, 0));
+    }
+    for (uint64_t i = 0; i < keep; i++)
+        drop_survivors(worker, line.left + i * survivors);
+    table_free(line.fresh, blocks * sizeof(struct block));
+    table_free(line.left, keep * survivors * sizeof(struct block));
+}
+
+const struct workload workload = {
+    .name = "thread_birth",
+    .title = "short threads allocate, free most of it and die; others free the rest later",
+    .operation =
+        "one thread's life: its birth, its blocks allocated, most of them freed, its end, and the freeing of "
+        "an earlier thread's survivors",
+    .own = own,
+    .operations = 12000,
+    .batch = 1,
+    .threads = 2,
+    .threads_least = 1,
+    .prepare = prepare,
+    .work = work,
+};
