@@ -54,6 +54,19 @@ static inline void text_add_unsigned(struct text *text, uint64_t value)
         text_add_char(text, digits[--count]);
 }
 
+/* "0x" and hexadecimal digits. */
+static inline void text_add_hex(struct text *text, uint64_t value)
+{
+    text_add(text, "0x");
+    bool begun = false;
+    for (int shift = 60; shift >= 0; shift -= 4) {
+        unsigned digit = (unsigned)(value >> shift) & 15;
+        begun = begun || digit != 0 || shift == 0;
+        if (begun)
+            text_add_char(text, "0123456789abcdef"[digit]);
+    }
+}
+
 static inline void text_add_signed(struct text *text, int64_t value)
 {
     if (value < 0) {

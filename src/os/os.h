@@ -23,7 +23,15 @@ size_t os_page_bytes(void);
  * any. NULL when refused. */
 void *os_map(size_t bytes, size_t alignment, size_t offset_bytes);
 
-/* Any part of what os_map() gave. Refused where the kernel would have to split a mapping and may have no more of
+/* `bytes` of private memory that reads as zero at exactly `start`, where nothing may lie yet. */
+enum os_claim {
+    OS_CLAIMED,
+    OS_OCCUPIED, /* somebody else's is there */
+    OS_REFUSED,  /* no such address, or no memory */
+};
+enum os_claim os_claim(void *start, size_t bytes);
+
+/* Any part of what os_map() or os_claim() gave. Refused where the kernel would have to split a mapping and may have no more of
  * them. */
 bool os_unmap(void *start, size_t bytes);
 
@@ -32,6 +40,13 @@ bool os_give_back(void *start, size_t bytes);
 
 /* Asks for huge pages on first touch in whole aligned ones within. True: the kernel will consider it. */
 bool os_want_huge_pages(void *start, size_t bytes);
+
+/* 64 bits that differ from process to process, without a system call; the same every time in one process. */
+uint64_t os_random(void);
+
+/* Sleeps while `*word` is `value`, at most until somebody wakes the word; may return early. os_wake() wakes one. */
+void os_wait(_Atomic uint32_t *word, uint32_t value);
+void os_wake(_Atomic uint32_t *word);
 
 /* One line to stderr, `line` with its newline, and abort(). The heap cannot be trusted any more. */
 _Noreturn void os_die(const char *line, size_t length);

@@ -1,9 +1,14 @@
 #include "os/os.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 size_t os_page_bytes(void)
@@ -23,6 +28,25 @@ static char *map(size_t bytes)
     void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     errno = saved;
     return start == MAP_FAILED ? NULL : start;
+}
+
+/* Kernels before 4.17 take the flag for a mere hint, and answer with another address. */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+enum os_claim os_claim(void *start, size_t bytes)
+{
+    int saved = errno;
+    void *got =
+        mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    enum os_claim claim = got == start                           ? OS_CLAIMED
+                          : got != MAP_FAILED || errno == EEXIST ? OS_OCCUPIED
+                                                                 : OS_REFUSED;
+    if (got != MAP_FAILED && got != start)
+        munmap(got, bytes);
+    errno = saved;
+    return claim;
 }
 
 bool os_unmap(void *start, size_t bytes)
@@ -76,6 +100,30 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
         return NULL;
     }
     return start;
+}
+
+uint64_t os_random(void)
+{
+    uint64_t random = 0;
+    const void *sixteen = (const void *)getauxval(AT_RANDOM); /* 16 bytes that the kernel gave the process */
+    if (sixteen != NULL)
+        memcpy(&random, (const char *)sixteen + 8,
+               sizeof random); /* the first 8 are the C library's canary */
+    return random;
+}
+
+void os_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    int saved = errno;
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    errno = saved;
+}
+
+void os_wake(_Atomic uint32_t *word)
+{
+    int saved = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
 }
 
 _Noreturn void os_die(const char *line, size_t length)

@@ -13,11 +13,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 C_MAY_SEE: dict[str, set[str]] = {
     "base": {"base"},
+    "os": {"base", "os"},
+    "arena": {"base", "os", "cairn", "arena"},
+    "alloc": {"base", "os", "cairn", "alloc"},
+    "abi": {"base", "alloc"},
     "launch": {"base", "launch"},
     "witness": {"base", "witness"},
 }
 
 C_ORDER: dict[str, list[str]] = {
+    "os": ["os", "os_linux", "lock"],
+    "alloc": [
+        *("broken", "size_class", "region", "page_heap", "slab", "remote", "large", "heap", "thread", "alloc"),
+    ],
+    "arena": ["chunk", "guard", "arena", "pool"],
     "launch": [
         *("complaint", "file", "options", "signals", "pace", "processes", "peak", "cgroup", "memory", "sampler"),
         *("counters", "touch", "child", "terminal", "report", "launch"),
@@ -34,7 +43,10 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "stats": {"model"},
     "plan": {"model"},
     "compare": {"model", "stats", "units"},
-    "report": {"model", "stats", "units", "report"},
+    "ratios": {"model"},
+    "standings": {"model", "stats", "ratios"},
+    "scenario": {"model", "stats", "ratios"},
+    "report": {"model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"},
     "elf": set(),
     "program": {"errors", "elf"},
     "library": {"errors", "elf", "program"},
@@ -54,23 +66,31 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "doctor": {"errors", "model", "program", "library", "machine", "inside", "abilities"},
     "preflight": {"errors", "model", "contenders", "discover", "doctor", "machine"},
     "native": {"errors"},
+    "workloads": {"errors", "model", "native"},
+    "instructions": {"model"},
     "store": {"errors", "model"},
     "proof": {"model"},
-    "runner": {"errors", "model", "contenders", "native", "proof"},
+    "runner": {"errors", "model", "contenders", "native", "proof", "workloads", "instructions"},
     "foreground": {"errors", "model", "native", "proof", "runner"},
     "measure": {"errors", "model", "machine", "plan", "stats", "compare", "runner", "store"},
     "sweep": {"errors", "model"},
     "options": {"model", "units", "report", "sweep"},
     "progress": {"model", "measure", "plan", "units", "report"},
     "experiments": {"errors", "model", "discover", "sources", "download", "tools"},
-    "bench": {"errors", "model", "discover", "experiments", "store", "report"},
+    "bench": {
+        *("errors", "model", "units", "contenders", "discover", "machine", "native", "tools"),
+        *("workloads", "experiments", "standings", "scenario", "store", "report"),
+    },
     "inventory": {"model", "catalog", "discover", "obtain", "report"},
     "manual": {"__init__", "cli"},
     "__main__": {"cli"},
 }
 """`cli` sees everything and is seen by `__main__` and `manual` alone."""
 
-PURE = {"model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"}
+PURE = {
+    *("model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"),
+    *("ratios", "standings", "scenario", "instructions"),
+}
 IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
 PRINTING = {"cli", "manual"}
 

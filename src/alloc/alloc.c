@@ -1,0 +1,191 @@
+#include "alloc/alloc.h"
+
+#include "alloc/broken.h"
+#include "alloc/large.h"
+#include "alloc/thread.h"
+
+#include <string.h>
+
+enum { SLAB_ALIGNMENT_MAX = 4096 }; /* larger ones: a run begins at a multiple of a slice */
+
+/* --- allocating -------------------------------------------------------------------------------------------------- */
+
+static void *allocate_cold(struct heap *heap, size_t size) __attribute__((cold, noinline));
+
+void *alloc_malloc(size_t size)
+{
+    struct heap *heap = thread_heap;
+    if (LIKELY(size <= SIZE_CLASS_BYTES_MAX)) {
+        struct block **list = &heap->list[size_class(size)];
+        struct block *block = *list;
+        if (LIKELY(block != NULL && block->key == slab_key(block))) {
+            *list = block->next;
+            block->key = 0;
+            return block;
+        }
+    }
+    return allocate_cold(heap, size);
+}
+
+static void *allocate_cold(struct heap *heap, size_t size)
+{
+    if (size > SIZE_CLASS_BYTES_MAX) {
+        bool zero;
+        return large_allocate(size, 1, &zero);
+    }
+    unsigned class = size_class(size);
+    if (heap->list[class] != NULL)
+        broken("a free block was written to", heap->list[class]);
+    if (heap == &heap_none || heap == &heap_gone) {
+        heap = thread_birth();
+        if (heap == NULL)
+            return thread_late(class);
+        struct block *block = heap->list[class]; /* thread_birth() may have allocated */
+        if (block != NULL) {
+            heap->list[class] = block->next;
+            block->key = 0;
+            return block;
+        }
+    }
+    return heap_refill(heap, class);
+}
+
+void *alloc_calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return NULL;
+    if (bytes > SIZE_CLASS_BYTES_MAX) {
+        bool zero;
+        void *p = large_allocate(bytes, 1, &zero);
+        if (p != NULL && !zero)
+            memset(p, 0, bytes);
+        return p;
+    }
+    void *p = alloc_malloc(bytes);
+    if (LIKELY(p != NULL))
+        memset(p, 0, bytes);
+    return p;
+}
+
+void *alloc_aligned(size_t alignment, size_t size)
+{
+    if (alignment <= 16)
+        return alloc_malloc(size);
+    if (alignment <= SLAB_ALIGNMENT_MAX && size <= SIZE_CLASS_BYTES_MAX) {
+        for (unsigned class = size_class(size < alignment ? alignment : size); class < SIZE_CLASS_COUNT;
+             class++)
+            if (size_class_bytes(class) % alignment == 0)
+                return alloc_malloc(size_class_bytes(class));
+    }
+    bool zero;
+    return large_allocate(size, alignment, &zero);
+}
+
+/* --- freeing ----------------------------------------------------------------------------------------------------- */
+
+static void free_cold(void *p) __attribute__((cold, noinline));
+
+void alloc_free(void *p)
+{
+    size_t index = region_index(p);
+    if (UNLIKELY(!region_has(index))) {
+        free_cold(p);
+        return;
+    }
+    struct slab *slab = slab_at(index);
+    struct block *block = p;
+    uintptr_t key = slab_key(block);
+    if (UNLIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) != thread_heap ||
+                 block->key == key)) {
+        free_cold(p);
+        return;
+    }
+    block->next = slab->free;
+    block->key = key;
+    slab->free = block;
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
+    atomic_store_explicit(&slab->until, until,
+                          memory_order_release); /* after `free`: slab_live() sees rather too many */
+    if (UNLIKELY(until == 0))
+        heap_event(thread_heap, slab);
+}
+
+/* The record of the run that `p` lies in, which is in use; anything else is the end of the program. */
+static struct slab *run_of(const void *p)
+{
+    size_t index = region_index(p);
+    if (!region_has(index))
+        broken("a pointer that did not come from here", p);
+    struct slab *slab = slab_at(index);
+    if (slab->kind == RUN_TAIL)
+        slab -= slab->back;
+    if (slab->kind == RUN_LARGE) {
+        if (p != slab_start(slab))
+            broken("a pointer into the middle of a large block", p);
+    } else if (slab->kind != RUN_SLAB) {
+        broken("a pointer to nothing that is in use: freed before, or never allocated", p);
+    } else if (!slab_has_block(slab, p)) {
+        broken("a pointer that is not the start of a block", p);
+    }
+    return slab;
+}
+
+static void free_cold(void *p)
+{
+    if (p == NULL)
+        return;
+    struct slab *slab = run_of(p);
+    if (slab->kind == RUN_LARGE) {
+        large_free(slab);
+        return;
+    }
+    struct block *block = p;
+    if (block->key == slab_key(block))
+        broken("a block is freed twice", p);
+    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) ==
+        thread_heap) { /* from behind the first slice */
+        block->next = slab->free;
+        block->key = slab_key(block);
+        slab->free = block;
+        uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
+        atomic_store_explicit(&slab->until, until, memory_order_release);
+        if (until == 0)
+            heap_event(thread_heap, slab);
+        return;
+    }
+    block->key = slab_key(block);
+    heap_post(slab, block);
+}
+
+/* --- resizing ---------------------------------------------------------------------------------------------------- */
+
+static size_t usable(struct slab *slab)
+{
+    return slab->kind == RUN_LARGE ? large_bytes(slab) : size_class_bytes(slab->class);
+}
+
+size_t alloc_usable_size(const void *p)
+{
+    return p == NULL ? 0 : usable(run_of(p));
+}
+
+void *alloc_realloc(void *p, size_t size)
+{
+    if (p == NULL)
+        return alloc_malloc(size);
+    struct slab *slab = run_of(p);
+    size_t have = usable(slab);
+    if (slab->kind == RUN_LARGE) {
+        if (size > SIZE_CLASS_BYTES_MAX && large_resize(slab, size))
+            return p;
+    } else if (size <= have && (size > have / 2 || have <= 32)) {
+        return p;
+    }
+    void *moved = alloc_malloc(size);
+    if (moved == NULL)
+        return NULL;
+    memcpy(moved, p, size < have ? size : have);
+    alloc_free(p);
+    return moved;
+}

@@ -1,0 +1,378 @@
+#include "alloc/heap.h"
+
+#include "alloc/broken.h"
+#include "alloc/page_heap.h"
+
+static struct {
+    struct lock lock;
+    uint32_t first;
+} orphans[SIZE_CLASS_COUNT];
+
+static struct lock heaps_lock;
+static struct heap *_Atomic heaps;
+static struct heap *heaps_idle;
+static size_t heaps_fresh; /* slice from which heaps are cut; 0: none */
+static size_t heaps_cut;
+
+/* --- lists of slabs; under their lock --------------------------------------------------------------------------- */
+
+static void link(uint32_t *first, struct slab *slab)
+{
+    uint32_t index = (uint32_t)slab_index(slab);
+    slab->prev = 0;
+    slab->next = *first;
+    if (*first != 0)
+        slab_at(*first)->prev = index;
+    *first = index;
+}
+
+static void unlink_slab(uint32_t *first, struct slab *slab)
+{
+    if (slab->next != 0)
+        slab_at(slab->next)->prev = slab->prev;
+    if (slab->prev != 0)
+        slab_at(slab->prev)->next = slab->next;
+    else
+        *first = slab->next;
+    slab->next = slab->prev = 0;
+}
+
+/* The list that a slab with this state is on. */
+static uint32_t *list_of(struct heap *owner, struct slab *slab)
+{
+    if (owner == NULL)
+        return &orphans[slab->class].first;
+    return remote_state(slab) == REMOTE_FULL ? &owner->full : &owner->partial[slab->class];
+}
+
+static void give_back(struct slab *slab)
+{
+    size_t index = slab_index(slab);
+    size_t slices = slab->slices;
+    slab_destroy(slab);
+    page_heap_free(index, slices);
+}
+
+/* --- the owner's side -------------------------------------------------------------------------------------------- */
+
+/* `until` counts all that is live again. Too many may be seen for a moment, never too few. */
+static uint32_t fold(struct slab *slab)
+{
+    uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed) +
+                    atomic_load_explicit(&slab->rest, memory_order_relaxed);
+    atomic_store_explicit(&slab->until, live, memory_order_relaxed);
+    atomic_store_explicit(&slab->rest, 0, memory_order_relaxed);
+    return live;
+}
+
+/* The current slab has nothing more to give: it is put aside, unless something came back meanwhile. */
+static bool put_aside(struct heap *heap, struct slab *slab)
+{
+    lock_take(&heap->lock);
+    uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed);
+    uint32_t until = slab->capacity / 8 < live ? slab->capacity / 8 : live;
+    if (until == 0)
+        until = 1;
+    atomic_store_explicit(&slab->rest, live - until, memory_order_relaxed);
+    atomic_store_explicit(&slab->until, until, memory_order_relaxed);
+    remote_set_state(slab, REMOTE_FULL);
+    bool aside = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed)) == 0;
+    if (aside) {
+        link(&heap->full, slab);
+        heap->current[slab->class] = NULL;
+    } else {
+        remote_set_state(slab, REMOTE_CURRENT);
+        fold(slab);
+    }
+    lock_drop(&heap->lock);
+    return aside;
+}
+
+static struct slab *take_parked(struct heap *heap, unsigned class)
+{
+    lock_take(&heap->lock);
+    struct slab *slab = NULL;
+    if (heap->partial[class] != 0) {
+        slab = slab_at(heap->partial[class]);
+        unlink_slab(&heap->partial[class], slab);
+        remote_set_state(slab, REMOTE_CURRENT);
+        if (fold(slab) == 0)
+            heap->empty &= ~(UINT64_C(1) << class);
+    }
+    lock_drop(&heap->lock);
+    return slab;
+}
+
+static struct slab *adopt(struct heap *heap, unsigned class)
+{
+    lock_take(&orphans[class].lock);
+    struct slab *slab = NULL;
+    if (orphans[class].first != 0) {
+        slab = slab_at(orphans[class].first);
+        unlink_slab(&orphans[class].first, slab);
+        remote_set_state(slab, REMOTE_CURRENT);
+        atomic_store_explicit(&slab->owner, heap, memory_order_release);
+        heap->statistics.slabs_adopted++;
+    }
+    lock_drop(&orphans[class].lock);
+    return slab;
+}
+
+static struct slab *make(struct heap *heap, unsigned class)
+{
+    bool zero;
+    size_t index = page_heap_allocate(slab_slices(class), &zero);
+    if (index == 0)
+        return NULL;
+    heap->statistics.slabs_made++;
+    return slab_create(index, class, heap, zero);
+}
+
+void *heap_refill(struct heap *heap, unsigned class)
+{
+    heap->statistics.refills++;
+    for (;;) {
+        struct slab *slab = heap->current[class];
+        if (slab != NULL) {
+            uint32_t count;
+            struct block *first = slab_steal(slab, &count);
+            if (first == NULL)
+                first = remote_collect(slab, &count);
+            if (first == NULL)
+                first = slab_carve(slab, &count);
+            if (first != NULL) {
+                heap->list[class] = first->next;
+                first->key = 0;
+                return first;
+            }
+            if (!put_aside(heap, slab))
+                continue;
+        }
+        slab = take_parked(heap, class);
+        if (slab == NULL)
+            slab = adopt(heap, class);
+        if (slab == NULL)
+            slab = make(heap, class);
+        if (slab == NULL)
+            return NULL;
+        heap->current[class] = slab;
+    }
+}
+
+void heap_event(struct heap *heap, struct slab *slab)
+{
+    enum remote_state state = remote_state(slab);
+    if (state == REMOTE_CURRENT)
+        return; /* all is back, and will be handed out again */
+    lock_take(&heap->lock);
+    uint32_t *list = list_of(heap, slab);
+    uint32_t live = fold(slab);
+    bool over = live == 0 || remote_has_all(slab);
+    if (live == 0 && (heap->empty >> slab->class & 1) == 0) { /* one is kept: the next refill may be near */
+        heap->empty |= UINT64_C(1) << slab->class;
+        over = false;
+    }
+    if (over || remote_state(slab) == REMOTE_FULL) {
+        unlink_slab(list, slab);
+        remote_set_state(slab, over ? REMOTE_CLAIMED : REMOTE_PARKED);
+        if (!over)
+            link(&heap->partial[slab->class], slab);
+    }
+    lock_drop(&heap->lock);
+    if (over)
+        give_back(slab);
+}
+
+/* --- the others' side -------------------------------------------------------------------------------------------- */
+
+/* Takes the lock of the list that the slab is on; returns the owner, who cannot change while it is held. */
+static struct heap *lock_list(struct slab *slab)
+{
+    for (;;) {
+        struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
+        struct lock *lock = owner != NULL ? &owner->lock : &orphans[slab->class].lock;
+        lock_take(lock);
+        if (atomic_load_explicit(&slab->owner, memory_order_acquire) == owner)
+            return owner;
+        lock_drop(lock);
+    }
+}
+
+void heap_post(struct slab *slab, struct block *block)
+{
+    if (LIKELY(remote_post(slab, block) == REMOTE_POSTED))
+        return;
+    struct heap *owner = lock_list(slab);
+    struct lock *lock = owner != NULL ? &owner->lock : &orphans[slab->class].lock;
+    bool claimed = false;
+    enum remote_post came = remote_post_locked(slab, block);
+    if (came == REMOTE_LAST && remote_has_all(slab)) {
+        unlink_slab(list_of(owner, slab), slab);
+        remote_set_state(slab, REMOTE_CLAIMED);
+        claimed = true;
+    } else if (came != REMOTE_POSTED && remote_state(slab) == REMOTE_FULL) {
+        unlink_slab(&owner->full, slab);
+        remote_set_state(slab, REMOTE_PARKED);
+        link(&owner->partial[slab->class], slab);
+    }
+    lock_drop(lock);
+    if (claimed)
+        give_back(slab);
+}
+
+/* --- birth and death --------------------------------------------------------------------------------------------- */
+
+/* A heap that never was; its slice is never given back. */
+static struct heap *cut(void)
+{
+    size_t stride = (sizeof(struct heap) + 63) & ~(size_t)63;
+    if (heaps_fresh == 0 || (heaps_cut + 1) * stride > SLICE_BYTES) {
+        bool zero;
+        size_t index = page_heap_allocate(1, &zero);
+        if (index == 0)
+            return NULL;
+        if (!zero)
+            __builtin_memset(region_address(index), 0, SLICE_BYTES);
+        slab_at(index)->kind = RUN_OWN;
+        heaps_fresh = index;
+        heaps_cut = 0;
+    }
+    return (struct heap *)((char *)region_address(heaps_fresh) + heaps_cut++ * stride);
+}
+
+struct heap *heap_acquire(void)
+{
+    lock_take(&heaps_lock);
+    struct heap *heap = heaps_idle;
+    if (heap != NULL) {
+        heaps_idle = heap->next_idle;
+    } else if ((heap = cut()) != NULL) {
+        heap->next = atomic_load_explicit(&heaps, memory_order_relaxed);
+        atomic_store_explicit(&heaps, heap, memory_order_release);
+    }
+    if (heap != NULL)
+        heap->has_thread = true;
+    lock_drop(&heaps_lock);
+    return heap;
+}
+
+/* Under the heap's lock, off every list: an orphan, or nothing that anybody needs. */
+static void abandon(struct slab *slab)
+{
+    fold(slab);
+    uint32_t count;
+    struct block *first = remote_collect(slab, &count);
+    if (first != NULL) {
+        struct block *last = first;
+        while (last->next != NULL)
+            last = last->next;
+        slab_unsteal(slab, first, last, count);
+    }
+    unsigned class = slab->class;
+    lock_take(&orphans[class].lock);
+    remote_set_state(slab, REMOTE_ORPHAN);
+    bool over = slab_live(slab) == 0 || remote_has_all(slab);
+    if (over) {
+        remote_set_state(slab, REMOTE_CLAIMED);
+    } else {
+        link(&orphans[class].first, slab);
+        atomic_store_explicit(&slab->owner, NULL, memory_order_release);
+    }
+    lock_drop(&orphans[class].lock);
+    if (over)
+        give_back(slab);
+}
+
+void heap_release(struct heap *heap)
+{
+    lock_take(&heap->lock);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
+        struct slab *slab = heap->current[class];
+        struct block *first = heap->list[class];
+        heap->current[class] = NULL;
+        heap->list[class] = NULL;
+        if (first != NULL) {
+            uint32_t count = 1;
+            struct block *last = first;
+            for (; last->next != NULL; last = last->next)
+                count++;
+            slab_unsteal(slab, first, last, count);
+        }
+        if (slab != NULL)
+            abandon(slab);
+        while (heap->partial[class] != 0) {
+            slab = slab_at(heap->partial[class]);
+            unlink_slab(&heap->partial[class], slab);
+            abandon(slab);
+        }
+    }
+    while (heap->full != 0) {
+        struct slab *slab = slab_at(heap->full);
+        unlink_slab(&heap->full, slab);
+        abandon(slab);
+    }
+    heap->empty = 0;
+    lock_drop(&heap->lock);
+    lock_take(&heaps_lock);
+    heap->has_thread = false;
+    heap->next_idle = heaps_idle;
+    heaps_idle = heap;
+    lock_drop(&heaps_lock);
+}
+
+struct heap *heap_first(void)
+{
+    return atomic_load_explicit(&heaps, memory_order_acquire);
+}
+
+void heap_lock_all(void)
+{
+    lock_take(&heaps_lock); /* no heap comes or goes from here on */
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        lock_take(&heap->lock);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        lock_take(&orphans[class].lock);
+}
+
+void heap_unlock_all(void)
+{
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        lock_drop(&orphans[class].lock);
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        lock_drop(&heap->lock);
+    lock_drop(&heaps_lock);
+}
+
+/* --- check ------------------------------------------------------------------------------------------------------- */
+
+static void check_list(struct heap *heap, uint32_t first, enum remote_state state)
+{
+    uint32_t before = 0;
+    for (uint32_t index = first; index != 0; index = slab_at(index)->next) {
+        struct slab *slab = slab_at(index);
+        CHECK_THAT(atomic_load(&slab->owner) == heap);
+        CHECK_THAT(remote_state(slab) == state);
+        CHECK_THAT(slab->prev == before);
+        slab_check(slab);
+        before = index;
+    }
+}
+
+void heap_check(struct heap *heap)
+{
+    lock_take(&heap->lock);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
+        struct slab *slab = heap->current[class];
+        CHECK_THAT(slab != NULL || heap->list[class] == NULL);
+        if (slab != NULL) {
+            CHECK_THAT(slab->class == class && remote_state(slab) == REMOTE_CURRENT);
+            CHECK_THAT(atomic_load(&slab->owner) == heap);
+            slab_check(slab);
+            for (struct block *block = heap->list[class]; block != NULL; block = block->next)
+                CHECK_THAT(slab_has_block(slab, block));
+        }
+        check_list(heap, heap->partial[class], REMOTE_PARKED);
+    }
+    check_list(heap, heap->full, REMOTE_FULL);
+    lock_drop(&heap->lock);
+}

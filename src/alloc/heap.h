@@ -1,0 +1,67 @@
+/* heap.h - which slab serves a class next; one heap per thread, and what threads leave behind.
+ *
+ * A heap's thread allocates from it without a lock; `lock` guards what others may change: its lists of slabs, and the
+ * states and owner of the slabs on them. Heaps are never unmapped, so that whoever read an owner may take its lock, and
+ * then look whether it still is the owner. Between calls, always:
+ *
+ *     list[c] holds blocks of current[c] alone, which count as live there
+ *     a slab of the heap is current[c] (CURRENT), on partial[c] (PARKED), or on `full` (FULL)
+ *     at most one slab of a class that is PARKED has no live block: the bit of `empty`
+ *
+ * Slabs of threads that have ended are on a list per class with a lock of its own, whose lock is taken after a heap's,
+ * never before; the page heap's comes after both.
+ */
+#ifndef CAIRN_ALLOC_HEAP_H
+#define CAIRN_ALLOC_HEAP_H
+
+#include "alloc/remote.h"
+#include "os/lock.h"
+
+struct heap_statistics {
+    uint64_t refills; /* times that a list was empty */
+    uint64_t slabs_made;
+    uint64_t slabs_adopted;
+    uint64_t wakes;  /* full slabs to which other threads' frees gave room */
+    uint64_t claims; /* slabs whose last block came from another thread */
+};
+
+struct heap {
+    struct block *list[SIZE_CLASS_COUNT]; /* what malloc pops */
+    struct slab *current[SIZE_CLASS_COUNT];
+    struct lock lock;
+    uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
+    uint32_t full;
+    uint64_t empty;         /* a bit per class */
+    struct heap *next;      /* among all heaps that there ever were */
+    struct heap *next_idle; /* among those without a thread */
+    bool has_thread;
+    struct heap_statistics statistics; /* own */
+};
+
+/* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
+void *heap_refill(struct heap *heap, unsigned class);
+
+/* What is to be done when slab->until has come down to 0. (own) */
+void heap_event(struct heap *heap, struct slab *slab);
+
+/* Gives back a block of a slab whose owner is not the caller, or nobody. By any thread. */
+void heap_post(struct slab *slab, struct block *block);
+
+/* A heap for a thread: one whose thread has ended, or a new one. NULL when the machine refuses. */
+struct heap *heap_acquire(void);
+
+/* The heap's thread ends: its slabs become orphans, or go back. */
+void heap_release(struct heap *heap);
+
+/* The first of all heaps; their `next` leads to the others. */
+struct heap *heap_first(void);
+
+/* For fork: all locks of this module, in order; in the child the heaps of other threads keep what they have, for ever,
+ * until every block of a slab has come back from outside. */
+void heap_lock_all(void);
+void heap_unlock_all(void);
+
+/* Asserts the contract of one heap; by its thread, or while that cannot run. */
+void heap_check(struct heap *heap);
+
+#endif

@@ -1,0 +1,47 @@
+#include "alloc/large.h"
+
+#include "alloc/page_heap.h"
+
+static size_t slices_for(size_t size)
+{
+    return (size + SLICE_BYTES - 1) >> SLICE_SHIFT;
+}
+
+void *large_allocate(size_t size, size_t alignment, bool *zero)
+{
+    if (size > (size_t)REGION_SLICES_MAX << SLICE_SHIFT || alignment > (size_t)REGION_SLICES_MAX
+                                                                           << SLICE_SHIFT)
+        return NULL;
+    size_t slices = size == 0 ? 1 : slices_for(size);
+    size_t index = alignment <= SLICE_BYTES ? page_heap_allocate(slices, zero)
+                                            : page_heap_allocate_aligned(slices, alignment, zero);
+    if (index == 0)
+        return NULL;
+    struct slab *slab = slab_at(index);
+    slab->slices = (uint32_t)slices;
+    slab->kind = RUN_LARGE;
+    return region_address(index);
+}
+
+void large_free(struct slab *slab)
+{
+    size_t slices = slab->slices;
+    slab->kind = RUN_NONE;
+    page_heap_free(slab_index(slab), slices);
+}
+
+bool large_resize(struct slab *slab, size_t size)
+{
+    size_t index = slab_index(slab);
+    size_t have = slab->slices;
+    size_t want = slices_for(size);
+    if (want == 0 || want > REGION_SLICES_MAX)
+        return false;
+    bool zero;
+    if (want > have && !page_heap_extend(index, have, want - have, &zero))
+        return false;
+    slab->slices = (uint32_t)want;
+    if (want < have)
+        page_heap_free(index + want, have - want);
+    return true;
+}

@@ -1,0 +1,26 @@
+/* large.h - blocks that are a run of slices each: above SIZE_CLASS_BYTES_MAX, or aligned to more than a slab can.
+ *
+ * The record of the first slice says RUN_LARGE and how many there are. Its owner is NULL, so that the fast path of free
+ * leaves through its cold door. Any thread may give any back.
+ */
+#ifndef CAIRN_ALLOC_LARGE_H
+#define CAIRN_ALLOC_LARGE_H
+
+#include "alloc/slab.h"
+
+/* At least `size` bytes at a multiple of `alignment`, a power of two. `*zero`: all of it reads as zero. NULL when the
+ * machine refuses, or the sum overflows. */
+void *large_allocate(size_t size, size_t alignment, bool *zero);
+
+/* `slab` is the record of the block's first slice. */
+void large_free(struct slab *slab);
+
+/* Makes the block hold `size` bytes without moving it; false: it stays as it is. */
+bool large_resize(struct slab *slab, size_t size);
+
+static inline size_t large_bytes(const struct slab *slab)
+{
+    return (size_t)slab->slices << SLICE_SHIFT;
+}
+
+#endif

@@ -1,0 +1,476 @@
+#include "alloc/page_heap.h"
+
+#include "alloc/broken.h"
+#include "base/bits.h"
+#include "os/lock.h"
+#include "os/os.h"
+
+enum state {
+    FOREIGN = 0, /* also what region_grow() skipped: its record was never written */
+    EMPTY,       /* no slice used: in a span, whose first and last chunk know its length */
+    PARTIAL,     /* on the list for its longest free run */
+    FULL,
+};
+
+struct chunk {
+    _Alignas(RECORD_BYTES) struct bits used;
+    struct bits dirty; /* touched, as far as we know, since it was mapped or given back */
+    uint32_t next;     /* on the list of its kind; 0: none, since chunk 0 is never on top of one alone */
+    uint32_t prev;
+    uint32_t span; /* EMPTY: chunks in this span, at its first and last */
+    uint16_t list; /* PARTIAL */
+    uint8_t state;
+};
+_Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
+
+enum {
+    NONE = UINT32_MAX,
+    DENSITIES = 4,
+    PARTIAL_LISTS = (CHUNK_SLICES - 1) * DENSITIES,
+    PARTIAL_WORDS = (PARTIAL_LISTS + 63) / 64,
+    SPAN_LISTS = 32, /* spans of 1 to 31 chunks; the last list holds all longer ones */
+};
+
+static struct lock lock;
+static uint32_t partial[PARTIAL_LISTS]; /* first chunk; NONE: empty. Valid where the bit is set */
+static uint64_t partial_filled[PARTIAL_WORDS];
+static uint32_t spans[SPAN_LISTS + 1]; /* [n]: of n chunks */
+static uint32_t spans_filled;
+static struct page_heap_statistics statistics;
+
+static struct chunk *chunk_of(size_t number)
+{
+    return region_chunk_record(number);
+}
+
+static size_t chunk_end(void)
+{
+    return atomic_load_explicit(&region.slices, memory_order_relaxed) / CHUNK_SLICES;
+}
+
+/* --- lists: a first chunk and a bit that says whether it counts ------------------------------------------------- */
+
+static void push(uint32_t *first, bool filled, size_t number)
+{
+    struct chunk *chunk = chunk_of(number);
+    chunk->prev = NONE;
+    chunk->next = filled ? *first : NONE;
+    if (chunk->next != NONE)
+        chunk_of(chunk->next)->prev = (uint32_t)number;
+    *first = (uint32_t)number;
+}
+
+/* Returns whether the list is still filled. */
+static bool unlink_from(uint32_t *first, size_t number)
+{
+    struct chunk *chunk = chunk_of(number);
+    if (chunk->next != NONE)
+        chunk_of(chunk->next)->prev = chunk->prev;
+    if (chunk->prev != NONE)
+        chunk_of(chunk->prev)->next = chunk->next;
+    else
+        *first = chunk->next;
+    return *first != NONE;
+}
+
+static unsigned span_list(size_t chunks)
+{
+    return chunks < SPAN_LISTS ? (unsigned)chunks - 1 : SPAN_LISTS - 1;
+}
+
+static void span_insert(size_t number, size_t chunks)
+{
+    unsigned list = span_list(chunks);
+    chunk_of(number)->span = chunk_of(number + chunks - 1)->span = (uint32_t)chunks;
+    push(&spans[list], spans_filled >> list & 1, number);
+    spans_filled |= UINT32_C(1) << list;
+}
+
+static void span_remove(size_t number)
+{
+    unsigned list = span_list(chunk_of(number)->span);
+    if (!unlink_from(&spans[list], number))
+        spans_filled &= ~(UINT32_C(1) << list);
+}
+
+/* The chunks, all EMPTY and on no list, become a span together with their neighbours. */
+static void span_join(size_t number, size_t chunks)
+{
+    if (number > 0 && chunk_of(number - 1)->state == EMPTY) {
+        size_t before = chunk_of(number - 1)->span;
+        span_remove(number - before);
+        number -= before;
+        chunks += before;
+    }
+    if (number + chunks < chunk_end() && chunk_of(number + chunks)->state == EMPTY) {
+        size_t after = chunk_of(number + chunks)->span;
+        span_remove(number + chunks);
+        chunks += after;
+    }
+    span_insert(number, chunks);
+}
+
+static void partial_remove(size_t number)
+{
+    unsigned list = chunk_of(number)->list;
+    if (!unlink_from(&partial[list], number))
+        partial_filled[list / 64] &= ~(UINT64_C(1) << list % 64);
+}
+
+/* Puts a chunk that is on no list where its map says. */
+static void settle(size_t number)
+{
+    struct chunk *chunk = chunk_of(number);
+    bits_wide used = bits_load(&chunk->used);
+    if (used == 0) {
+        chunk->state = EMPTY;
+        span_join(number, 1);
+        return;
+    }
+    unsigned longest = bits_longest(~used);
+    if (longest == 0) {
+        chunk->state = FULL;
+        return;
+    }
+    chunk->state = PARTIAL;
+    chunk->list =
+        (uint16_t)((longest - 1) * DENSITIES + (DENSITIES - 1 - bits_count(used) * DENSITIES / (BITS + 1)));
+    push(&partial[chunk->list], partial_filled[chunk->list / 64] >> chunk->list % 64 & 1, number);
+    partial_filled[chunk->list / 64] |= UINT64_C(1) << chunk->list % 64;
+}
+
+/* --- marking ----------------------------------------------------------------------------------------------------- */
+
+/* Marks `count` free slices of one chunk as used; returns whether all of them read as zero. */
+static bool take(size_t number, unsigned first, unsigned count)
+{
+    struct chunk *chunk = chunk_of(number);
+    bits_wide run = bits_run(first, count);
+    bits_wide dirty = bits_load(&chunk->dirty);
+    bits_store(&chunk->used, bits_load(&chunk->used) | run);
+    bits_store(&chunk->dirty, dirty | run);
+    statistics.used_slices += count;
+    statistics.idle_slices -= bits_count(dirty & run);
+    if (statistics.used_slices > statistics.used_most)
+        statistics.used_most = statistics.used_slices;
+    return (dirty & run) == 0;
+}
+
+/* `slices` from `index` on, over as many chunks as they reach; the chunks are on no list and get none. */
+static bool take_all(size_t index, size_t slices)
+{
+    bool zero = true;
+    while (slices > 0) {
+        unsigned first = (unsigned)(index % CHUNK_SLICES);
+        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
+        zero &= take(index / CHUNK_SLICES, first, count);
+        index += count;
+        slices -= count;
+    }
+    return zero;
+}
+
+/* --- allocating -------------------------------------------------------------------------------------------------- */
+
+/* The first list of at least `from` that is not empty, or PARTIAL_LISTS. */
+static unsigned partial_from(unsigned from)
+{
+    for (unsigned word = from / 64; word < PARTIAL_WORDS; word++) {
+        uint64_t filled = partial_filled[word];
+        if (word == from / 64)
+            filled &= ~UINT64_C(0) << from % 64;
+        if (filled != 0)
+            return word * 64 + (unsigned)__builtin_ctzll(filled);
+    }
+    return PARTIAL_LISTS;
+}
+
+/* A span of at least `chunks`, the shortest there is; taken off its list. NONE: there is none. */
+static size_t span_find(size_t chunks)
+{
+    uint32_t filled = spans_filled & (UINT32_MAX << span_list(chunks));
+    if (filled == 0)
+        return NONE;
+    unsigned list = (unsigned)__builtin_ctz(filled);
+    uint32_t best = NONE;
+    for (uint32_t number = spans[list]; number != NONE; number = chunk_of(number)->next) {
+        if (chunk_of(number)->span < chunks)
+            continue;
+        if (best == NONE || chunk_of(number)->span < chunk_of(best)->span)
+            best = number;
+        if (list < SPAN_LISTS - 1)
+            break; /* all are equally long */
+    }
+    if (best != NONE)
+        span_remove(best);
+    return best;
+}
+
+/* New chunks become a span, or lengthen one; true when there are new ones. */
+static bool grow(size_t chunks)
+{
+    size_t got;
+    size_t first = region_grow(chunks, &got);
+    if (got == 0)
+        return false;
+    statistics.grown++;
+    statistics.mapped_slices += got * CHUNK_SLICES;
+    for (size_t i = 0; i < got; i++)
+        chunk_of(first + i)->state = EMPTY;
+    if (first == 0) { /* slice 0 belongs to nobody, and is never touched */
+        bits_store(&chunk_of(0)->used, bits_run(0, 1));
+        settle(0);
+        first++;
+        got--;
+    }
+    if (got > 0)
+        span_join(first, got);
+    return true;
+}
+
+/* Takes the first `chunks` of a span off every list; the rest is a span again. NONE: the machine refuses. */
+static size_t take_span(size_t chunks)
+{
+    size_t number = span_find(chunks);
+    while (number == NONE) {
+        if (!grow(chunks))
+            return NONE;
+        number = span_find(chunks);
+    }
+    size_t rest = chunk_of(number)->span - chunks;
+    if (rest > 0)
+        span_insert(number + chunks, rest);
+    return number;
+}
+
+static size_t allocate(size_t slices, bool *zero)
+{
+    if (slices < CHUNK_SLICES) {
+        unsigned list = partial_from((unsigned)(slices - 1) * DENSITIES);
+        if (list < PARTIAL_LISTS) {
+            size_t number = partial[list];
+            unsigned first = bits_lowest(bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)slices));
+            partial_remove(number);
+            *zero = take(number, first, (unsigned)slices);
+            settle(number);
+            return number * CHUNK_SLICES + first;
+        }
+    }
+    size_t chunks = (slices + CHUNK_SLICES - 1) / CHUNK_SLICES;
+    size_t number = take_span(chunks);
+    if (number == NONE)
+        return 0;
+    *zero = take_all(number * CHUNK_SLICES, slices);
+    for (size_t i = 0; i < chunks - 1; i++)
+        chunk_of(number + i)->state = FULL;
+    settle(number + chunks - 1);
+    return number * CHUNK_SLICES;
+}
+
+static void release(size_t index, size_t slices)
+{
+    statistics.used_slices -= slices;
+    while (slices > 0) {
+        size_t number = index / CHUNK_SLICES;
+        unsigned first = (unsigned)(index % CHUNK_SLICES);
+        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
+        struct chunk *chunk = chunk_of(number);
+        bits_wide run = bits_run(first, count);
+        if ((bits_load(&chunk->used) & run) != run)
+            broken("a run of slices is freed that is not in use", region_address(index));
+        statistics.idle_slices += bits_count(bits_load(&chunk->dirty) & run);
+        if (chunk->state == PARTIAL)
+            partial_remove(number);
+        bits_store(&chunk->used, bits_load(&chunk->used) & ~run);
+        settle(number);
+        index += count;
+        slices -= count;
+    }
+}
+
+size_t page_heap_allocate(size_t slices, bool *zero)
+{
+    if (slices == 0 || slices >= REGION_SLICES_MAX)
+        return 0;
+    lock_take(&lock);
+    size_t index = allocate(slices, zero);
+    lock_drop(&lock);
+    return index;
+}
+
+size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
+{
+    size_t unit = alignment >> SLICE_SHIFT;
+    if (slices == 0 || unit >= REGION_SLICES_MAX || slices >= REGION_SLICES_MAX - unit)
+        return 0;
+    lock_take(&lock);
+    size_t index = allocate(slices + unit - 1, zero);
+    if (index != 0) {
+        size_t misses = (region.base >> SLICE_SHIFT) + index;
+        size_t head = (unit - misses % unit) % unit;
+        if (head > 0)
+            release(index, head);
+        if (unit - 1 - head > 0)
+            release(index + head + slices, unit - 1 - head);
+        index += head;
+    }
+    lock_drop(&lock);
+    return index;
+}
+
+void page_heap_free(size_t index, size_t slices)
+{
+    lock_take(&lock);
+    release(index, slices);
+    lock_drop(&lock);
+}
+
+/* Whether `slices` from `index` on are free and ours. */
+static bool free_at(size_t index, size_t slices)
+{
+    while (slices > 0) {
+        size_t number = index / CHUNK_SLICES;
+        unsigned first = (unsigned)(index % CHUNK_SLICES);
+        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
+        if (number >= chunk_end() || chunk_of(number)->state == FOREIGN ||
+            (bits_load(&chunk_of(number)->used) & bits_run(first, count)) != 0)
+            return false;
+        index += count;
+        slices -= count;
+    }
+    return true;
+}
+
+bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
+{
+    lock_take(&lock);
+    size_t from = index + slices;
+    bool fits = more > 0 && more < REGION_SLICES_MAX && free_at(from, more);
+    if (fits) {
+        size_t last = (from + more - 1) / CHUNK_SLICES;
+        size_t first_empty = 0;
+        for (size_t number = from / CHUNK_SLICES; number <= last; number++) {
+            struct chunk *chunk = chunk_of(number);
+            if (chunk->state == PARTIAL)
+                partial_remove(number);
+            else if (chunk->state == EMPTY && first_empty == 0)
+                first_empty = number;
+        }
+        if (first_empty != 0) { /* it and all chunks after it are one span, which begins there */
+            size_t end = first_empty + chunk_of(first_empty)->span;
+            span_remove(first_empty);
+            if (end > last + 1)
+                span_insert(last + 1, end - (last + 1));
+        }
+        *zero = take_all(from, more);
+        for (size_t number = from / CHUNK_SLICES; number <= last; number++)
+            settle(number);
+    }
+    lock_drop(&lock);
+    return fits;
+}
+
+/* --- giving back ------------------------------------------------------------------------------------------------- */
+
+static bool give_back(size_t index, size_t slices)
+{
+    bool done = os_give_back(region_address(index), slices << SLICE_SHIFT);
+    statistics.purges++;
+    if (done)
+        statistics.purged_bytes += slices << SLICE_SHIFT;
+    return done;
+}
+
+/* All free resident slices of a chunk, run by run; false when the machine refuses. */
+static bool purge_chunk(size_t number)
+{
+    struct chunk *chunk = chunk_of(number);
+    for (;;) {
+        bits_wide idle = bits_load(&chunk->dirty) & ~bits_load(&chunk->used);
+        if (idle == 0)
+            return true;
+        unsigned first = bits_lowest(idle);
+        bits_wide behind = ~(idle >> first);
+        unsigned count = behind == 0 ? BITS : bits_lowest(behind);
+        if (count > BITS - first)
+            count = BITS - first;
+        if (!give_back(number * CHUNK_SLICES + first, count))
+            return false;
+        bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
+        statistics.idle_slices -= count;
+    }
+}
+
+size_t page_heap_purge(size_t keep_bytes)
+{
+    lock_take(&lock);
+    size_t keep = keep_bytes >> SLICE_SHIFT;
+    size_t before = statistics.purged_bytes;
+    for (int round = 0; round < 2; round++) /* empty chunks, then what is free in others */
+        for (size_t number = 0; number < chunk_end() && statistics.idle_slices > keep; number++)
+            if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL) && !purge_chunk(number))
+                break;
+    size_t purged = statistics.purged_bytes - before;
+    lock_drop(&lock);
+    return purged;
+}
+
+bool page_heap_purge_used(size_t index, size_t slices)
+{
+    lock_take(&lock);
+    bool done = give_back(index, slices);
+    lock_drop(&lock);
+    return done;
+}
+
+struct page_heap_statistics page_heap_statistics(void)
+{
+    lock_take(&lock);
+    struct page_heap_statistics copy = statistics;
+    lock_drop(&lock);
+    return copy;
+}
+
+void page_heap_lock(void)
+{
+    lock_take(&lock);
+}
+
+void page_heap_unlock(void)
+{
+    lock_drop(&lock);
+}
+
+void page_heap_check(void)
+{
+    lock_take(&lock);
+    region_check();
+    size_t used = 0;
+    size_t idle = 0;
+    for (size_t number = 0; number < chunk_end(); number++) {
+        struct chunk *chunk = chunk_of(number);
+        bits_wide map = bits_load(&chunk->used);
+        used += bits_count(map);
+        idle += bits_count(bits_load(&chunk->dirty) & ~map);
+        CHECK_THAT((chunk->state == FULL) == (map == ~(bits_wide)0));
+        CHECK_THAT(chunk->state == PARTIAL || chunk->state == FULL || map == 0);
+        if (chunk->state == PARTIAL)
+            CHECK_THAT(chunk->list / DENSITIES + 1u == bits_longest(~map));
+        if (chunk->state == EMPTY) {
+            size_t span = chunk->span;
+            CHECK_THAT(span > 0 && number + span <= chunk_end());
+            for (size_t i = 0; i < span; i++) {
+                CHECK_THAT(chunk_of(number + i)->state == EMPTY &&
+                           bits_load(&chunk_of(number + i)->used) == 0);
+                idle += i > 0 ? bits_count(bits_load(&chunk_of(number + i)->dirty)) : 0;
+            }
+            CHECK_THAT(chunk_of(number + span - 1)->span == span);
+            number += span - 1;
+            CHECK_THAT(number + 1 >= chunk_end() || chunk_of(number + 1)->state != EMPTY);
+        }
+    }
+    size_t never = atomic_load_explicit(&region.slices, memory_order_relaxed) > 0; /* slice 0 */
+    CHECK_THAT(used == statistics.used_slices + never);
+    CHECK_THAT(idle == statistics.idle_slices);
+    lock_drop(&lock);
+}

@@ -1,0 +1,60 @@
+/* page_heap.h - runs of slices: hands them out, takes them back, and knows which are resident.
+ *
+ * Within a chunk of 128 slices a map has a bit per slice. A run that fits into a chunk goes to the one whose longest
+ * free run is the shortest that holds it, and of these to one that is densely used, so that sparse chunks empty and can
+ * be given back whole (the filler of Temeraire: Hunter et al., OSDI 2021). A longer run takes whole chunks, and what it
+ * leaves of its last one is filled like any other. Chunks without a used slice lie in spans of as many neighbours as
+ * there are.
+ *
+ * Always true, between calls:
+ *
+ *     a slice of ours is used or free, as its chunk's map says; slice 0 is used
+ *     a slice that is not dirty reads as zero and is not resident
+ *     a chunk with a free and a used slice is on the list for its longest free run; a full one on none
+ *     no two spans of empty chunks are neighbours
+ *
+ * Every function takes the page heap's lock itself, but for those that say so. Runs are 1 to REGION_SLICES_MAX slices.
+ */
+#ifndef CAIRN_ALLOC_PAGE_HEAP_H
+#define CAIRN_ALLOC_PAGE_HEAP_H
+
+#include "alloc/region.h"
+
+/* A run of `slices`, or 0 when the machine refuses. `*zero` tells whether all of it reads as zero. */
+size_t page_heap_allocate(size_t slices, bool *zero);
+
+/* The same with its address a multiple of `alignment` bytes, a power of two above SLICE_BYTES. */
+size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero);
+
+/* Takes back any part of what was handed out. */
+void page_heap_free(size_t index, size_t slices);
+
+/* Lengthens a run at its end where that is free; `*zero` tells of what was added. */
+bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
+
+/* Gives free resident slices back to the machine until at most `keep_bytes` of them are left; empty chunks first.
+ * Returns the bytes given back. */
+size_t page_heap_purge(size_t keep_bytes);
+
+/* What was of a used run is given back: it reads as zero. Returns false, and nothing changed, on locked memory. */
+bool page_heap_purge_used(size_t index, size_t slices);
+
+struct page_heap_statistics {
+    size_t mapped_slices;
+    size_t used_slices;
+    size_t idle_slices;  /* free and resident */
+    size_t purged_bytes; /* given back, ever */
+    size_t purges;       /* kernel calls for it */
+    size_t grown;        /* kernel calls that mapped */
+    size_t used_most;    /* most that used_slices was */
+};
+struct page_heap_statistics page_heap_statistics(void);
+
+/* For fork: nothing moves between the two. */
+void page_heap_lock(void);
+void page_heap_unlock(void);
+
+/* Asserts the contract. Takes the lock. */
+void page_heap_check(void);
+
+#endif

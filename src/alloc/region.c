@@ -1,0 +1,123 @@
+#include "alloc/region.h"
+
+#include "alloc/broken.h"
+#include "base/random.h"
+#include "os/os.h"
+
+enum {
+    PLACES_TRIED = 64,           /* random bases before giving up: one is free unless the window is crowded */
+    SKIPS_MAX = 1024,            /* occupied chunks passed over by one growth: 2 GiB */
+    PIECE_CHUNKS_MAX = 32,       /* 64 MiB */
+    RECORD_STEP_BYTES = 1 << 16, /* a multiple of every page size there is */
+};
+
+struct region region;
+
+static size_t slices_max;
+static uintptr_t slice_records_end; /* mapped from base - REGION_SLICE_SPAN up to here */
+static uintptr_t chunk_records_end;
+
+/* Windows for the base, by bits of a user address: far above what brk reaches from a position-independent program, far
+ * below where the kernel puts mappings. Records lie up to REGION_SLICE_SPAN + REGION_CHUNK_SPAN below the base. */
+static const struct window {
+    uintptr_t from;
+    uintptr_t to;
+    size_t slices;
+} windows[] = {
+    {UINT64_C(0x080000000000), UINT64_C(0x400000000000), REGION_SLICES_MAX}, /* 47 bits: 8 to 64 TiB */
+    {UINT64_C(0x000800000000), UINT64_C(0x003000000000), 1 << 20}, /* 39 bits: 32 to 192 GiB, of which 16 */
+};
+
+/* Extends the mapped records to cover `slices`. What was mapped stays so when it fails. */
+static bool map_records(uintptr_t *end, uintptr_t wanted)
+{
+    while (*end < wanted) {
+        if (os_claim((void *)*end, RECORD_STEP_BYTES) != OS_CLAIMED)
+            return false;
+        *end += RECORD_STEP_BYTES;
+    }
+    return true;
+}
+
+static bool records_up_to(size_t slices)
+{
+    uintptr_t slice_records = region.base - REGION_SLICE_SPAN;
+    uintptr_t chunk_records = slice_records - REGION_CHUNK_SPAN;
+    return map_records(&slice_records_end, slice_records + slices * RECORD_BYTES) &&
+           map_records(&chunk_records_end, chunk_records + slices / CHUNK_SLICES * RECORD_BYTES);
+}
+
+/* Draws a place whose first records and first chunk are free. */
+static bool place(void)
+{
+    struct random random = random_of(os_random());
+    for (size_t w = 0; w < COUNT_OF(windows); w++) {
+        uint64_t places = (windows[w].to - windows[w].from) / CHUNK_BYTES;
+        for (int i = 0; i < PLACES_TRIED; i++) {
+            uintptr_t base = windows[w].from + random_below(&random, places) * CHUNK_BYTES;
+            enum os_claim claimed = os_claim((void *)(base - REGION_SLICE_SPAN), RECORD_STEP_BYTES);
+            if (claimed == OS_REFUSED)
+                break; /* no such addresses here, or no memory */
+            if (claimed != OS_CLAIMED)
+                continue;
+            region.base = base;
+            slice_records_end = base - REGION_SLICE_SPAN + RECORD_STEP_BYTES;
+            chunk_records_end = base - REGION_SLICE_SPAN - REGION_CHUNK_SPAN;
+            slices_max = windows[w].slices;
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t region_grow(size_t chunks, size_t *got)
+{
+    *got = 0;
+    if (region.base == 0 && !place())
+        return 0;
+    size_t end = atomic_load_explicit(&region.slices, memory_order_relaxed);
+    size_t piece = end / CHUNK_SLICES; /* as much again: 2, 2, 4, 8 … 64 MiB */
+    if (piece > PIECE_CHUNKS_MAX)
+        piece = PIECE_CHUNKS_MAX;
+    if (piece < chunks)
+        piece = chunks;
+    for (int skipped = 0; skipped <= SKIPS_MAX;) {
+        if (chunks > (slices_max - end) / CHUNK_SLICES)
+            return 0;
+        if (piece > (slices_max - end) / CHUNK_SLICES)
+            piece = chunks;
+        if (!records_up_to(end + piece * CHUNK_SLICES)) {
+            if (piece == chunks)
+                return 0;
+            piece = chunks;
+            continue;
+        }
+        enum os_claim claimed = os_claim(region_address(end), piece * CHUNK_BYTES);
+        if (claimed == OS_CLAIMED) {
+            *got = piece;
+            atomic_store_explicit(&region.slices, end + piece * CHUNK_SLICES, memory_order_relaxed);
+            return end / CHUNK_SLICES;
+        }
+        if (piece > chunks) {
+            piece = chunks + (piece - chunks) / 2; /* less may be had, whatever the reason */
+            if (piece - chunks < 1 || claimed == OS_OCCUPIED)
+                piece = chunks;
+        } else if (claimed == OS_OCCUPIED) {
+            end +=
+                CHUNK_SLICES; /* for ever somebody else's: its records stay zero, so nothing in it is ours */
+            atomic_store_explicit(&region.slices, end, memory_order_relaxed);
+            skipped++;
+        } else {
+            return 0;
+        }
+    }
+    return 0;
+}
+
+void region_check(void)
+{
+    size_t slices = atomic_load_explicit(&region.slices, memory_order_relaxed);
+    CHECK_THAT(slices % CHUNK_SLICES == 0 && slices <= slices_max);
+    CHECK_THAT(region.base % CHUNK_BYTES == 0);
+    CHECK_THAT(slice_records_end >= region.base - REGION_SLICE_SPAN + slices * RECORD_BYTES || slices == 0);
+}

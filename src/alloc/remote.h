@@ -1,0 +1,77 @@
+/* remote.h - blocks that other threads than the owner's give back: one atomic word per slab.
+ *
+ * The word holds the first posted block, how many there are, and the state of the slab:
+ *
+ *     CURRENT   the owner's heap allocates from it; on no list
+ *     PARKED    on the owner's list for its class: there may be room in it
+ *     FULL      on the owner's list of full slabs: nobody looks at it until something comes back
+ *     ORPHAN    its thread has ended; on the list of orphans of its class
+ *     CLAIMED   on its way back to the page heap
+ *
+ * States change under the lock of the list that the slab is on, or comes to: the owner's heap lock, or the class lock
+ * of the orphans (heap.h). A post is one compare-and-swap without a lock, but for two that find something to do:
+ *
+ *     an eighth of a FULL slab is posted: it is PARKED, so that the owner's next refill finds it
+ *     the last live block of a slab that is not CURRENT is posted: nobody else can touch the slab any more. It is
+ *     CLAIMED, taken off its list, and its run goes back, however long the owner sleeps
+ *
+ * For these the poster takes the lock, and looks at owner and word again, since both may have changed.
+ *
+ * What is claimed is decided by slab_live() == posted. A local free at the same moment may make both miss it; the slab
+ * then stays on its list until the owner's next refill, or a sweep (heap.h), finds it.
+ */
+#ifndef CAIRN_ALLOC_REMOTE_H
+#define CAIRN_ALLOC_REMOTE_H
+
+#include "alloc/slab.h"
+
+enum remote_state { REMOTE_CURRENT, REMOTE_PARKED, REMOTE_FULL, REMOTE_ORPHAN, REMOTE_CLAIMED };
+
+/* The word. `first` is the offset of a block from the slab's start in 16 bytes, plus 1; 0: none. */
+enum { REMOTE_FIRST_BITS = 20, REMOTE_COUNT_BITS = 20 };
+
+static inline enum remote_state remote_state_of(uint64_t word)
+{
+    return (enum remote_state)(word >> (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS));
+}
+
+static inline uint32_t remote_count_of(uint64_t word)
+{
+    return (uint32_t)(word >> REMOTE_FIRST_BITS) & ((1u << REMOTE_COUNT_BITS) - 1);
+}
+
+static inline uint64_t remote_word(uint32_t first, uint32_t count, enum remote_state state)
+{
+    return (uint64_t)state << (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS) | (uint64_t)count << REMOTE_FIRST_BITS |
+           first;
+}
+
+/* What a post came to. */
+enum remote_post {
+    REMOTE_POSTED,
+    REMOTE_WAKES, /* not posted: a FULL slab has room again; post it under the lock with remote_post_locked() */
+    REMOTE_LAST, /* not posted: it may be the last live block; likewise */
+};
+
+/* Posts a block, whose contents are then the list's, unless that asks for the lock. */
+enum remote_post remote_post(struct slab *slab, struct block *block);
+
+/* The same under the lock of the list that the slab is on: posts in any case, and tells what is to be done now. */
+enum remote_post remote_post_locked(struct slab *slab, struct block *block);
+
+/* (own, or under the lock with nobody else allocating) Takes all posted blocks: the list, and how many. They count as
+ * live, and belong to the caller. */
+struct block *remote_collect(struct slab *slab, uint32_t *count);
+
+/* Under the lock: sets the state, whatever is posted meanwhile. */
+void remote_set_state(struct slab *slab, enum remote_state state);
+
+static inline enum remote_state remote_state(struct slab *slab)
+{
+    return remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
+}
+
+/* Under the lock: whether every live block is posted, so that nobody can touch the slab but who holds the lock. */
+bool remote_has_all(struct slab *slab);
+
+#endif

@@ -1,0 +1,110 @@
+#include "alloc/slab.h"
+
+#include "alloc/broken.h"
+#include "os/os.h"
+
+uintptr_t slab_secret;
+
+struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool zero)
+{
+    struct slab *slab = slab_at(index);
+    size_t slices = slab_slices(class);
+    slab->free = NULL;
+    atomic_store_explicit(&slab->until, 0, memory_order_relaxed);
+    atomic_store_explicit(&slab->rest, 0, memory_order_relaxed);
+    atomic_store_explicit(&slab->posted, 0, memory_order_relaxed);
+    slab->next = slab->prev = 0;
+    slab->slices = (uint32_t)slices;
+    slab->capacity = (uint16_t)(slices * SLICE_BYTES / size_class_bytes(class));
+    slab->carved = 0;
+    slab->class = (uint8_t)class;
+    slab->zero = zero;
+    slab->kind = RUN_SLAB;
+    for (size_t i = 1; i < slices; i++) {
+        struct slab *tail = slab_at(index + i);
+        tail->back = (uint32_t)i;
+        tail->kind = RUN_TAIL;
+    }
+    atomic_store_explicit(&slab->owner, owner, memory_order_release);
+    return slab;
+}
+
+void slab_destroy(struct slab *slab)
+{
+    size_t index = slab_index(slab);
+    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+    for (size_t i = 0; i < slab->slices; i++)
+        slab_at(index + i)->kind = RUN_NONE;
+}
+
+static void count_live(struct slab *slab, uint32_t more)
+{
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);
+    atomic_store_explicit(&slab->until, until + more, memory_order_relaxed);
+}
+
+struct block *slab_steal(struct slab *slab, uint32_t *count)
+{
+    struct block *first = slab->free;
+    *count = slab->carved - slab_live(slab);
+    slab->free = NULL;
+    count_live(slab, *count);
+    return first;
+}
+
+struct block *slab_carve(struct slab *slab, uint32_t *count)
+{
+    size_t bytes = size_class_bytes(slab->class);
+    char *next = slab_start(slab) + slab->carved * bytes;
+    size_t page = os_page_bytes();
+    char *page_end =
+        (char *)(((uintptr_t)next + bytes + page - 1) & ~(page - 1)); /* of the page it ends in */
+    uint32_t most = (uint32_t)((size_t)(page_end - next) / bytes);
+    if (most > (uint32_t)(slab->capacity - slab->carved))
+        most = (uint32_t)(slab->capacity - slab->carved);
+    *count = most;
+    if (most == 0)
+        return NULL;
+    struct block *first = (struct block *)next;
+    for (uint32_t i = 1; i < most; i++, next += bytes) {
+        ((struct block *)next)->next = (struct block *)(next + bytes);
+        ((struct block *)next)->key = slab_key((struct block *)next);
+    }
+    ((struct block *)next)->next = NULL;
+    ((struct block *)next)->key = slab_key((struct block *)next);
+    slab->carved = (uint16_t)(slab->carved + most);
+    count_live(slab, most);
+    return first;
+}
+
+void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count)
+{
+    last->next = slab->free;
+    slab->free = first;
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);
+    uint32_t rest = atomic_load_explicit(&slab->rest, memory_order_relaxed);
+    atomic_store_explicit(&slab->rest, 0, memory_order_relaxed);
+    atomic_store_explicit(&slab->until, until + rest - count, memory_order_release);
+}
+
+bool slab_has_block(const struct slab *slab, const void *p)
+{
+    size_t offset = (size_t)((const char *)p - slab_start(slab));
+    size_t bytes = size_class_bytes(slab->class);
+    return offset % bytes == 0 && offset / bytes < slab->carved;
+}
+
+void slab_check(struct slab *slab)
+{
+    CHECK_THAT(slab->kind == RUN_SLAB);
+    CHECK_THAT(slab->slices == slab_slices(slab->class));
+    CHECK_THAT(slab->carved <= slab->capacity);
+    CHECK_THAT(slab_live(slab) <= slab->carved);
+    uint32_t free = 0;
+    for (struct block *block = slab->free; block != NULL; block = block->next) {
+        CHECK_THAT(slab_has_block(slab, block));
+        CHECK_THAT(block->key == slab_key(block));
+        CHECK_THAT(++free <= slab->carved);
+    }
+    CHECK_THAT(free == slab->carved - slab_live(slab));
+}

@@ -1,0 +1,119 @@
+/* slab.h - equal blocks in a run of slices: hands them out, takes them back.
+ *
+ * The record of a run's first slice is its slab; the records of the slices behind it hold only the distance back. One
+ * heap owns a slab, and its thread alone uses what is marked (own) here; any thread may post blocks to it, by remote.h.
+ *
+ * A block is in exactly one place: out, on the list of the owner's heap, on `free`, among the posted ones, or not yet
+ * carved. Between calls, always:
+ *
+ *     until + rest                 blocks that are out, on the heap's list, or posted: slab_live()
+ *     carved - slab_live()         blocks on `free`
+ *     carved <= capacity           those behind have never been touched, if the run was zero
+ *     rest is 0 unless the state is FULL or a poster has just made it PARKED
+ *
+ * Local free touches `free` first and counts down `until` last: whoever reads slab_live() from outside sees too many
+ * rather than too few. It counts down one field whatever the state: of a slab that nobody allocates from, the event at
+ * 0 comes after an eighth of it, and puts it back to use; of others when all blocks are back.
+ *
+ * A free block holds the next one, and a key that says that it is free.
+ */
+#ifndef CAIRN_ALLOC_SLAB_H
+#define CAIRN_ALLOC_SLAB_H
+
+#include "alloc/region.h"
+#include "alloc/size_class.h"
+
+struct heap;
+
+struct block {
+    struct block *next;
+    uintptr_t key; /* slab_key() while the block is free */
+};
+
+enum run_kind {
+    RUN_NONE = 0, /* no run begins here */
+    RUN_TAIL,     /* one of the slices behind the first */
+    RUN_SLAB,
+    RUN_LARGE, /* large.h: one block */
+    RUN_OWN,   /* the allocator's own: heaps */
+};
+
+struct slab {
+    _Alignas(RECORD_BYTES) _Atomic(struct heap *)
+        owner;               /* NULL: no slab of small blocks, or an orphan. Written under the owner's lock */
+    struct block *free;      /* (own) blocks that came back, newest first */
+    _Atomic uint32_t until;  /* (own) local frees until the next event */
+    _Atomic uint32_t rest;   /* (own) */
+    _Atomic uint64_t posted; /* remote.h */
+    uint32_t next;           /* on the list that its state says, by slice index; under that list's lock */
+    uint32_t prev;
+    uint32_t slices;   /* of the run */
+    uint32_t back;     /* RUN_TAIL: so many slices before this one the run begins */
+    uint16_t capacity; /* blocks that fit */
+    uint16_t carved;   /* (own) blocks that were ever handed out or linked */
+    uint8_t class;
+    uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
+    uint8_t zero; /* what is not carved reads as zero */
+};
+_Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
+
+/* Slices of a slab of this class: eight blocks or more. */
+static inline size_t slab_slices(unsigned class)
+{
+    return (8 * size_class_bytes(class) + SLICE_BYTES - 1) / SLICE_BYTES;
+}
+
+static inline struct slab *slab_at(size_t index)
+{
+    return region_record(index);
+}
+
+static inline size_t slab_index(const struct slab *slab)
+{
+    return region_record_index(slab);
+}
+
+static inline char *slab_start(const struct slab *slab)
+{
+    return region_address(slab_index(slab));
+}
+
+/* Makes a run of slab_slices(class) slices an empty slab of `owner`, with nothing carved. */
+struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool zero);
+
+/* The run is nobody's slab any more; the caller gives it back. All blocks are back. */
+void slab_destroy(struct slab *slab);
+
+static inline uint32_t slab_live(struct slab *slab)
+{
+    return atomic_load_explicit(&slab->until,
+                                memory_order_acquire) + /* what was freed before is seen by the claimer */
+           atomic_load_explicit(&slab->rest, memory_order_relaxed);
+}
+
+/* (own) Takes all of `free`: the list, and how many there are. They count as live from now on. */
+struct block *slab_steal(struct slab *slab, uint32_t *count);
+
+/* (own) Links up to `most` blocks that were never carved, in address order; they count as live. NULL: all are carved.
+ * Carves at least one block and then no further than the OS page that it ends in, so that pages are touched as late as
+ * can be. */
+struct block *slab_carve(struct slab *slab, uint32_t *count);
+
+/* (own) Takes back `count` blocks that count as live, linked from `first` to `last`. */
+void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count);
+
+/* Written into free blocks, to tell a double free from a first one. Secret, different in every process. */
+extern uintptr_t slab_secret __attribute__((visibility("hidden")));
+
+static inline uintptr_t slab_key(const struct block *block)
+{
+    return slab_secret ^ (uintptr_t)block;
+}
+
+/* Whether `p` is the start of a carved block of the slab. */
+bool slab_has_block(const struct slab *slab, const void *p);
+
+/* Asserts the contract as far as the owner can; called by the owner's thread, or when it cannot run. */
+void slab_check(struct slab *slab);
+
+#endif

@@ -1,0 +1,64 @@
+/* bits.h - runs of bits in a map of 128, held as two words; bit 0 is the lowest of word 0. */
+#ifndef CAIRN_BITS_H
+#define CAIRN_BITS_H
+
+#include "base/base.h"
+
+enum { BITS = 128 };
+
+struct bits {
+    uint64_t word[2];
+};
+
+typedef unsigned __int128 bits_wide; /* the map as one number: gcc and clang have it wherever this is built */
+
+static inline bits_wide bits_load(const struct bits *bits)
+{
+    return (bits_wide)bits->word[1] << 64 | bits->word[0];
+}
+
+static inline void bits_store(struct bits *bits, bits_wide wide)
+{
+    bits->word[0] = (uint64_t)wide;
+    bits->word[1] = (uint64_t)(wide >> 64);
+}
+
+/* `count` bits from `first` on; count is 1 to 128 - first. */
+static inline bits_wide bits_run(unsigned first, unsigned count)
+{
+    return (~(bits_wide)0 >> (BITS - count)) << first;
+}
+
+/* The place of the lowest bit set; `wide` is not 0. */
+static inline unsigned bits_lowest(bits_wide wide)
+{
+    uint64_t low = (uint64_t)wide;
+    return low != 0 ? (unsigned)__builtin_ctzll(low) : 64 + (unsigned)__builtin_ctzll((uint64_t)(wide >> 64));
+}
+
+static inline unsigned bits_count(bits_wide wide)
+{
+    return (unsigned)(__builtin_popcountll((uint64_t)wide) + __builtin_popcountll((uint64_t)(wide >> 64)));
+}
+
+/* The bits at which `count` (1 to 128) bits in a row begin. Halving: a run of 13 is one of 8 and another 5 further. */
+static inline bits_wide bits_starts(bits_wide wide, unsigned count)
+{
+    unsigned have = 1;
+    while (have * 2 <= count) {
+        wide &= wide >> have;
+        have *= 2;
+    }
+    return have < count ? wide & wide >> (count - have) : wide;
+}
+
+/* The length of the longest run of set bits. */
+static inline unsigned bits_longest(bits_wide wide)
+{
+    unsigned longest = 0;
+    for (; wide != 0; wide &= wide >> 1)
+        longest++;
+    return longest;
+}
+
+#endif
