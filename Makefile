@@ -60,8 +60,8 @@ check-long: all .venv/tested ## the tests that take longer: A/A comparisons, pla
 bench: all ## what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
 
-man: all ## write man/ anew from the help texts
-	$(PY) -m cairn.manual man
+man: all ## write man/ and the table of workloads anew
+	$(PY) -m cairn.manual man docs/workloads.md
 
 format: .venv/tested ## bring every file into its form
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .

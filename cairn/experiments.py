@@ -1,4 +1,8 @@
-"""The built-in experiments: what each runs, and how its material is had. A run of one is a run like any other."""
+"""The built-in experiments: what each runs, and how its material is had. A run of one is a run like any other.
+
+An experiment runs built-in workloads at sizes of its own (`variants`), the catalog as it is (`suite`), or what its
+`prepare` fetches (`build`).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from cairn.discover import cache_folder
 from cairn.download import NotObtained, obtain_archive, unpack
 from cairn.errors import CairnError
-from cairn.model import Settings, Workload
+from cairn.model import Settings, StopRule, Workload
 from cairn.sources import Source
 from cairn.tools import Progress, build_environment, find_tool, packages_of
 
@@ -42,18 +47,52 @@ _OPTIONS = (
 )  # fmt: skip
 
 
+Report = Literal["comparison", "standings", "scenarios"]
+"""What a run is about: each workload by itself, means over all of them, or ns per operation with a ranking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A built-in workload at the size of an experiment; seconds and bytes are those of one run under glibc."""
+
+    name: str
+    program: str
+    arguments: str
+    seconds: float
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of an experiment is run."""
+
+    rule: StopRule
+    contenders: tuple[str, ...] = ()
+    """What -a takes; what is not here is left out, and said. None at all: every allocator here that is not hardened."""
+    replaceable: bool = False
+    """Whether others of the catalog take the places of those that are not here."""
+    beside: tuple[str, ...] = ()
+    """Contenders that come after these and need nothing to be here."""
+    variants: tuple[Variant, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """An experiment by name."""
 
     name: str
     title: str
-    contenders: tuple[str, ...]
-    """Those of the full experiment; what is not here is left out, and said."""
-    quick: tuple[str, ...]
-    cpu_s: float
-    """Processor seconds of one run on the machine of docs/results, for the expected duration."""
-    prepare: Callable[[Progress], Settings]
+    full: Size
+    quick: Size
+    report: Report = "comparison"
+    cpu_s: float | None = None
+    """Processor seconds of one run that keeps every processor busy; None where the variants tell."""
+    prepare: Callable[[Progress], Settings] | None = None
+
+
+def blocks(number: int) -> StopRule:
+    """A fixed number of blocks: one look, and a duration that is known."""
+    return StopRule(precision=None, min_blocks=number, max_blocks=number)
 
 
 def _prepare_build(progress: Progress) -> Settings:
@@ -108,26 +147,118 @@ def _unpack_whole(archive: Path, folder: Path) -> None:
         os.replace(fresh, folder)
 
 
+_QUICK_FEW = ("system", "mimalloc", "jemalloc", "tcmalloc")
+_ARENAS = tuple(f"{name}=system:MALLOCTEST_WITH={name}" for name in ("arena", "arena-huge", "bump", "bump-huge"))
+"""The same program with its own bulk allocators in malloc's place."""
+_GIB = 1 << 30
+
+
+def _malloctest(repeats: int) -> tuple[Variant, ...]:
+    """The reference repeats 500 times, which takes minutes; the time of one repetition does not depend on that."""
+    return tuple(
+        Variant(
+            f"malloctest-{said}", "malloctest", f"1 {repeats} 1000000 10 1000 --touch {touch}", seconds * repeats,
+            700 << 20,
+        )
+        for said, touch, seconds in (("untouched", "none", 0.3), ("headers", "header", 0.3), ("touched", "all", 0.5))
+    )  # fmt: skip
+
+
+def _fill(gib: float) -> tuple[Variant, ...]:
+    """By one thread and by as many as there are processors."""
+    size = round(gib * _GIB)
+    return tuple(
+        Variant(
+            f"fill-{threads}-{said}", "fill", f"--bytes {size} --threads {number} --touch {touch}", seconds * gib,
+            round(1.4 * size),
+        )
+        for threads, number, factor in (("1", "1", 1.0), ("n", "{threads}", 0.7))
+        for said, touch, seconds in (("untouched", "none", 1.2 * factor), ("touched", "all", 1.4 * factor))
+    )  # fmt: skip
+
+
+def _mixed(mib: int, live: int, seconds: float) -> tuple[Variant, ...]:
+    return (Variant("mixed", "mixed", f"--bytes {mib}M --live {live}M", seconds, 2 * live << 20),)
+
+
+def _scenarios() -> tuple[Variant, ...]:
+    """Only the first bytes of a buffer are written: filling 2 MiB costs ten times what the allocator does."""
+    return tuple(
+        Variant(which.upper(), "scenario", f"--which {which} --touch header --operations {number}", 0.4, 64 << 20)
+        for which, number in (("json", "1M"), ("mir", "400K"), ("vm", "100K"), ("mixed", "300K"))
+    )
+
+
 EXPERIMENTS = (
     Experiment(
         name="build",
         title="a ninja build of libgit2, some 200 C files",
-        contenders=(
-            "system", "mimalloc", "mimalloc3", "rpmalloc", "jemalloc", "snmalloc", "tcmalloc", "google-tcmalloc",
-            "google-tcmalloc-rseq", "tbbmalloc", "hoard", "scudo",
+        full=Size(
+            blocks(12),
+            (
+                "system", "mimalloc", "mimalloc3", "rpmalloc", "jemalloc", "snmalloc", "tcmalloc", "google-tcmalloc",
+                "google-tcmalloc-rseq", "tbbmalloc", "hoard", "scudo",
+            ),
         ),
-        quick=("system", "mimalloc", "jemalloc", "tcmalloc"),
+        quick=Size(blocks(8), _QUICK_FEW),
         cpu_s=18.0,
         prepare=_prepare_build,
     ),
+    Experiment(
+        name="malloctest",
+        title="a million objects of 10 to 1000 bytes, then all released, again and again: malloc against arenas",
+        full=Size(blocks(12), beside=_ARENAS, variants=_malloctest(3)),
+        quick=Size(blocks(6), ("system", "mimalloc", "jemalloc"), beside=_ARENAS, variants=_malloctest(1)),
+    ),
+    Experiment(
+        name="fill",
+        title="3 GiB of small blocks one after the other, by one thread and by several, untouched and touched",
+        full=Size(blocks(12), variants=_fill(3.0)),
+        quick=Size(blocks(6), _QUICK_FEW, variants=_fill(0.25)),
+    ),
+    Experiment(
+        name="mixed",
+        title="3 GiB of allocations and frees with 760 MiB alive",
+        full=Size(blocks(12), variants=_mixed(3072, 760, 4.0)),
+        quick=Size(blocks(6), _QUICK_FEW, variants=_mixed(256, 64, 0.4)),
+    ),
+    Experiment(
+        name="scenarios",
+        title="JSON, MIR, VM and MIXED: ns per operation, page faults, and a ranking by points; 50 runs each",
+        full=Size(
+            blocks(50), ("system", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
+            variants=_scenarios(),
+        ),
+        quick=Size(blocks(10), ("system", "jemalloc", "mimalloc"), variants=_scenarios()),
+        report="scenarios",
+    ),
+    Experiment(
+        name="suite",
+        title="the suite of workloads: geometric means of time and memory",
+        full=Size(StopRule(precision=0.03, min_blocks=4, max_blocks=12, budget_s=55 * 60, judged="active")),
+        quick=Size(
+            replace(blocks(4), judged="active"), ("system", "mimalloc", "jemalloc", "tcmalloc", "snmalloc"),
+            replaceable=True,
+        ),
+        report="standings",
+    ),
 )  # fmt: skip
+
+SUITE = "suite"
+"""The experiment whose variants are the catalog of workloads."""
+
+SINGLE = Experiment(
+    name="workloads",
+    title="workloads by name",
+    full=Size(StopRule(precision=0.01, min_blocks=10, max_blocks=40, budget_s=10 * 60)),
+    quick=Size(blocks(6), _QUICK_FEW),
+)
+"""One workload of the catalog, asked for by its name."""
+
+SEVERAL = replace(SINGLE, full=EXPERIMENTS[-1].full, report="standings")
+"""More than one."""
 
 
 def find(name: str) -> Experiment | None:
     """The experiment of that name."""
     return next((experiment for experiment in EXPERIMENTS if experiment.name == name), None)
-
-
-def expected_s(experiment: Experiment, contenders: int, blocks: int, warmup: int, cpus: int) -> float:
-    """Seconds that the whole run will take, from the processor time of one trial; machines differ by two and more."""
-    return experiment.cpu_s / cpus * 1.1 * contenders * (blocks + warmup)

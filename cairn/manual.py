@@ -1,4 +1,7 @@
-"""The man page, from the help texts: `python -m cairn.manual FOLDER`. One page, so that one search finds all."""
+"""What is written from the program itself, `python -m cairn.manual`: the man page, and the table of workloads.
+
+One page, so that one search finds all.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 import click
 
 import cairn
+from cairn import workloads
 from cairn.cli import cli
 
 _EXITS = (
@@ -94,9 +98,35 @@ def _escape(text: str) -> str:
     return "\\&" + escaped if escaped.startswith((".", "'")) else escaped
 
 
+TABLE = "<!-- the catalog: {} -->"
+"""Before and behind the table in docs/workloads.md."""
+
+
+def catalog() -> str:
+    """The workloads as a Markdown table, a part per group."""
+    lines = []
+    for group in workloads.GROUPS:
+        lines += ["", f"**{group}**", "", "| name | what it does | what it puts to the test | as run in the suite |"]
+        lines += ["|---|---|---|---|"]
+        for entry in workloads.load():
+            if entry.group == group:
+                command = f"{entry.program} {entry.suite}".strip()
+                lines.append(f"| `{entry.name}` | {entry.title} | {entry.stresses} | `{command}` |")
+    return "\n".join(lines) + "\n\n"
+
+
+def with_catalog(text: str) -> str:
+    """The document with the table as it is now."""
+    before, begin, rest = text.partition(TABLE.format("begin") + "\n")
+    _, end, after = rest.partition(TABLE.format("end"))
+    return before + begin + catalog() + end + after
+
+
 def main() -> None:
-    """Writes FOLDER/cairn.1."""
+    """Writes FOLDER/cairn.1, and the table into a document: `python -m cairn.manual man docs/workloads.md`."""
     (Path(sys.argv[1]) / "cairn.1").write_text(page(), encoding="utf-8")
+    document = Path(sys.argv[2])
+    document.write_text(with_catalog(document.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -202,8 +202,8 @@ BUILT_IN = (WALL, CPU_TIME, USER, SYSTEM, CPU, PEAK, PEAK_LESS_LAZY, LAZY, LARGE
 def value(sample: Sample, key: str) -> float | None:
     """The number that `key` (a metric, a counter or a user's metric) has in this sample; None if not measured.
 
-    A user's metric is written "metric:NAME", a counter "counter:NAME" and a workload's own figure "figure:NAME", so that
-    none can hide a built-in column.
+    A user's metric is written "metric:NAME", a counter "counter:NAME" and a workload's own figure "figure:NAME", so
+    that none can hide a built-in column.
     """
     own = sample.reported
     match key:
@@ -321,8 +321,8 @@ class StopRule:
     """Changes within ± this much count as equivalent."""
     budget_s: float | None = None
     judged: Literal["wall", "active"] = "wall"
-    """"wall": each comparison is a question of its own, and stops on wall time when it can be answered. "active": a suite
-    of many workloads, of which each stops on its wall time less deliberate sleep when every interval is that narrow."""
+    """"wall": each comparison is a question of its own, and stops on wall time when it can be answered. "active": a
+    suite of many workloads, of which each stops once it is known precisely by its wall time less deliberate sleep."""
 
 
 @dataclass(frozen=True, slots=True)

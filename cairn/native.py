@@ -24,3 +24,8 @@ def launcher() -> Path:
 def witness() -> Path:
     """The library that tells, in every process, who owns malloc."""
     return _part("libcairn-witness.so")
+
+
+def workload(program: str) -> Path:
+    """A program of the built-in workloads."""
+    return _part(f"workloads/{program}")

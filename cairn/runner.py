@@ -18,16 +18,21 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import native
+from cairn import instructions, native, workloads
 from cairn.contenders import carryable
 from cairn.errors import CairnError, ContenderFailed, UsageError
-from cairn.model import Contender, Memory, Sample, Settings, Trial
+from cairn.model import Contender, Memory, Reported, Sample, Settings, Trial
 from cairn.proof import judge, lost_preload
 
 _TAIL_BYTES = 4096
 _POLL_S = 0.05
 _GRACE_S = 1.0
 _LAST_GRACE_S = 12.0
+
+_VALGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+"""Callgrind replaces no malloc, so the preloaded allocator is what runs, and the witness proves it as ever."""
+_VALGRIND_BYTES = 256 * 1024
+"""What it says of a crash, a line of which may be a kilobyte of C++ names, comes after what the program said."""
 
 
 class LaunchMemory(msgspec.Struct):
@@ -142,7 +147,7 @@ class Runner:
         report.write_bytes(b"")
         stdout = Path(settings.stdout) if settings.stdout else self._scratch / "stdout"
         stderr = self._scratch / "stderr"
-        keep_output = bool(settings.stdout or settings.patterns or settings.verify_output)
+        keep_output = bool(settings.stdout or settings.patterns or settings.verify_output or settings.reports)
         environment = preload_environment(contender, self._witness, report, os.environ)
         options = [
             *("--memory", settings.memory),
@@ -160,14 +165,19 @@ class Runner:
 
         witness = report.read_bytes()
         errors = _tail(stderr)
+        counted = None
+        if settings.instructions:
+            counted, errors = _counted(_tail(stderr, _VALGRIND_BYTES))
         proof = judge(witness, contender, launched.pid, real_path)
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
-        digest = None
+        digest, reported = None, None
         failure = self._failure(launched, trial, lost or proof.problem, errors)
         if failure is None and output is not None:
             metrics, failure = self._search((output, stderr))
             digest = _digest(output) if settings.verify_output else None
+        if failure is None and settings.reports:
+            reported, digest, failure = _reported(stdout)
         if settings.conclude is not None:
             self.hook("conclude", settings.conclude)
         counters = {
@@ -175,6 +185,9 @@ class Runner:
             for name, number in (launched.counters or {}).items()
             if not isinstance(number, bool)
         }
+        if failure is None and settings.instructions:
+            counters[instructions.COUNTER] = counted
+            failure = None if counted is not None else "ended without valgrind's count of its instructions"
         return Sample(
             trial=trial,
             started_at=started_at,
@@ -199,6 +212,7 @@ class Runner:
             left_behind=launched.left_behind,
             counters=counters,
             metrics=metrics,
+            reported=reported,
             output_digest=digest,
             failure=failure,
         ), Trace(witness=witness, stderr_tail=errors)
@@ -272,7 +286,7 @@ class Runner:
         if launched.wall_ns is None:
             return "ended before it began"
         if launched.timed_out:
-            return f"did not end within {settings.timeout_s:g} s (--timeout)"
+            return f"did not end within {settings.timeout_s:g} s" + ("" if settings.reports else " (--timeout)")
         if launched.signal is not None:
             return f"was {ending(-launched.signal)}{why}"
         if launched.exit_code not in settings.ok_exit:
@@ -304,6 +318,8 @@ class Runner:
 def command_line(settings: Settings, workload: int) -> list[str]:
     """What the launcher executes."""
     command = settings.workloads[workload].command
+    if settings.instructions:
+        return [*_VALGRIND, *command]
     return ["/bin/sh", "-c", " ".join(command)] if settings.shell else list(command)
 
 
@@ -336,14 +352,35 @@ def carried_witness(scratch: Path) -> Path:
     return Path(path)
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, limit: int = _TAIL_BYTES) -> str:
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            file.seek(max(0, file.tell() - limit))
             return file.read().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def _reported(path: Path) -> tuple[Reported | None, str | None, str | None]:
+    """A workload's report, what of it must be the same under every contender, and why there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - workloads.LINE_MAX_BYTES))
+            found = workloads.reported(file.read())
+    except OSError as error:
+        return None, None, f"left no report that could be read: {error.strerror}"
+    except workloads.NotReported as error:
+        return None, None, str(error)
+    return found, workloads.digest(found), None
+
+
+def _counted(errors: str) -> tuple[float | None, str]:
+    """What callgrind counted in the command itself, all its threads together, and what the command said beside."""
+    counts = re.findall(r"^==\d+== Collected : (\d+)$", errors, re.MULTILINE)
+    said = re.sub(r"^==\d+==.*\n?", "", errors, flags=re.MULTILINE)
+    return (float(counts[-1]) if counts else None), said[-_TAIL_BYTES:]
 
 
 def _digest(path: Path) -> str:

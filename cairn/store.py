@@ -215,7 +215,7 @@ def _check_run(run: Run, path: Path) -> None:
 def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     """Numbers that no trial can have: a damaged file must not become a strange result."""
     limit = 1 << 62
-    numbers = (
+    numbers: tuple[float, ...] = (
         sample.trial.block, sample.trial.position, sample.user_ns, sample.system_ns, sample.minor_faults,
         sample.major_faults, sample.voluntary_switches, sample.involuntary_switches, sample.wall_ns,
         sample.left_behind, sample.proof.loaded, sample.proof.processes, sample.largest_process_bytes or 0,
@@ -225,7 +225,17 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
         contender.name != sample.trial.contender for contender in run.contenders
     ):
         raise CairnError(f"{path}, line {line} is damaged: it belongs to no contender or no workload of this run")
-    found = (*sample.metrics.values(), *(number for number in sample.counters.values() if number is not None))
+    told = sample.reported
+    if told is not None:
+        numbers += (
+            told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults, told.live_peak_bytes,
+            told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
+        )  # fmt: skip
+    found = (
+        *sample.metrics.values(),
+        *(number for number in sample.counters.values() if number is not None),
+        *(told.figures.values() if told is not None else ()),
+    )
     if any(abs(number) >= _LARGEST_NUMBER for number in found):
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
     if any(not 0 <= number < limit for number in numbers) or (sample.failure is None and sample.wall_ns == 0):

@@ -123,9 +123,8 @@ static void work(struct worker *worker)
         for (uint64_t i = 0; i < count; i++) {
             struct block block = {NULL, (uint32_t)size_uniform(&worker->random, least, most),
                                   worker->serial++};
-            addresses[i] = block.start = allocate(&means, block.size);
-            if (block.start == NULL)
-                workload_fail("there is no memory for %u bytes", block.size);
+            addresses[i] = block.start =
+                block_checked(allocate(&means, block.size), "an allocation", block.size);
             live += block.size;
             if (touch != TOUCH_NONE)
                 contents_write(block.start, 0, touch_bytes(touch, block.size), block_key(&block));

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import rich_click as click
 
-from cairn.cli import keeping, measuring, running
+from cairn.cli import benching, keeping, measuring, running
 from cairn.cli.group import cli
 from cairn.cli.talking import fail
 from cairn.errors import CairnError, Interrupted, UsageError
 
-__all__ = ["cli", "keeping", "main", "measuring", "running"]
+__all__ = ["benching", "cli", "keeping", "main", "measuring", "running"]
 
 
 @contextlib.contextmanager
@@ -39,6 +39,10 @@ def _sentences() -> Iterator[None]:
     except UnicodeEncodeError:
         fail(UsageError("an argument is not valid UTF-8; give the file another name"), UsageError.exit_code)
     except OSError as error:
+        try:
+            sys.stdout.flush()
+        except OSError:  # a full disk under stdout: what is buffered goes nowhere, and must not be tried again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         name = f" {error.filename}" if error.filename else ""
         fail(CairnError(f"the system refused{name}: {error.strerror or error}"), CairnError.exit_code)
 

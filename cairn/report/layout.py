@@ -25,6 +25,8 @@ class Table:
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    tight: bool = False
+    """Many narrow columns: one space between them."""
 
 
 _GROUPS = (

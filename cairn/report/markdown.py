@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from cairn.model import Comparison, Run
-from cairn.report import layout, words
+from cairn.report import boards, layout, words
+from cairn.report.boards import Board
+from cairn.scenario import Matrix, Ranking
+from cairn.standings import Standings
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@])")
 
@@ -21,13 +24,36 @@ def render(run: Run, comparisons: Sequence[Comparison], *, full: bool) -> str:
     parts = ["# Allocators compared"]
     for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
         parts += ["", f"## {escape(workload.name)}", "", *_section(run, comparison, full)]
-    host = run.host
-    parts += [
-        "",
-        escape(f"{host.system}, {host.kernel}, {host.architecture}, {host.cpus} CPUs, {host.libc}; cairn {run.cairn}, "
-               f"run {run.id}, seed {run.seed}"),
-    ]  # fmt: skip
+    parts += ["", _origin(run)]
     return "\n".join(parts) + "\n"
+
+
+def standings(run: Run, found: Standings) -> str:
+    """The same content as on the terminal, with the contenders' full names."""
+    return _board(run, boards.standings(run, found))
+
+
+def scenarios(run: Run, found: Ranking, *, matrices: Sequence[Matrix] = ()) -> str:
+    """The same content as on the terminal."""
+    return _board(run, boards.scenarios(run, found, matrices=matrices))
+
+
+def _board(run: Run, board: Board) -> str:
+    parts = [f"# {escape(board.title)}", ""]
+    parts += [escape(sentence) if place else f"**{escape(sentence)}**  " for place, sentence in enumerate(board.says)]
+    for table in board.tables:
+        parts += ["", *_drawn(table)]
+    parts += ["", *(f"- {escape(line)}" for line in (*board.footer, *run.notes, *board.failures))]
+    parts += ["", _origin(run)]
+    return "\n".join(parts) + "\n"
+
+
+def _origin(run: Run) -> str:
+    host = run.host
+    return escape(
+        f"{host.system}, {host.kernel}, {host.architecture}, {host.cpus} CPUs, {host.libc}; cairn {run.cairn}, "
+        f"run {run.id}, seed {run.seed}"
+    )
 
 
 def _section(run: Run, comparison: Comparison, full: bool) -> Iterator[str]:

@@ -16,6 +16,12 @@ _COLUMNS = (
     "left_behind",
 )  # fmt: skip
 
+_REPORTED = (
+    "active_ns", "operations", "batches", "operation_mean_ns", "operation_median_ns", "operation_p95_ns",
+    "operation_p99_ns", "busy_ns", "idle_ns", "workload_minor_faults", "checksum", "live_peak_bytes",
+)  # fmt: skip
+"""Of built-in workloads; there only when a sample has them."""
+
 
 def render(run: Run, samples: Sequence[Sample]) -> str:
     """All trials in the order they ran, warm-up (block 0) included; an empty field was not measured."""
@@ -23,9 +29,13 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     workloads = [workload.name for workload in run.settings.workloads]
     metrics = sorted({name for sample in samples for name in sample.metrics})
     counters = sorted({name for sample in samples for name in sample.counters})
+    reports = [sample.reported for sample in samples if sample.reported is not None]
+    figures = sorted({name for report in reports for name in report.figures})
+    reported = _REPORTED if reports else ()
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*_COLUMNS, *(f"metric:{name}" for name in metrics), *(f"counter:{name}" for name in counters)])
+    named = (("metric", metrics), ("counter", counters), ("figure", figures))
+    writer.writerow([*_COLUMNS, *reported, *(f"{kind}:{name}" for kind, names in named for name in names)])
     for sample in samples:
         cpu = value(sample, "cpu")
         row: list[object] = [
@@ -38,10 +48,23 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
             sample.memory.method, sample.proof.processes, sample.proof.loaded,
             len(sample.proof.unreached), sample.proof.owner, sample.left_behind,
         ]  # fmt: skip
+        row += _reported(sample) if reported else []
         row += [sample.metrics.get(name) for name in metrics]
         row += [sample.counters.get(name) for name in counters]
+        row += [value(sample, f"figure:{name}") for name in figures]
         writer.writerow([_inert(cell) for cell in row])
     return file.getvalue()
+
+
+def _reported(sample: Sample) -> list[object]:
+    """What the workload says of itself, in the order of the columns; nothing when it ended without a word."""
+    own = sample.reported
+    if own is None:
+        return [None] * len(_REPORTED)
+    return [
+        sample.wall_ns - own.idle_ns, own.operations, own.batches, own.mean_ns, own.median_ns, own.p95_ns,
+        own.p99_ns, own.busy_ns, own.idle_ns, own.minor_faults, own.checksum, own.live_peak_bytes,
+    ]  # fmt: skip
 
 
 def _inert(cell: object) -> object:

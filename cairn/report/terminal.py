@@ -12,7 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cairn.model import Comparison, Run
-from cairn.report import layout, words
+from cairn.report import boards, layout, words
+from cairn.report.boards import Board
+from cairn.scenario import Matrix, Ranking
+from cairn.standings import Standings
 
 WIDTH = 110
 """Columns when the output is not a terminal; a table of two metrics with intervals fits."""
@@ -20,16 +23,50 @@ WIDTH = 110
 
 def render(run: Run, comparisons: Sequence[Comparison], *, full: bool, color: bool, width: int = WIDTH) -> str:
     """Per workload: tables, how they were made, the verdict, its limits and the next command."""
-    file = StringIO()
-    console = Console(
-        file=file, width=width, force_terminal=color, color_system="standard" if color else None, no_color=not color,
-        highlight=False, markup=False, emoji=False, legacy_windows=False,
-    )  # fmt: skip
+    console, file = _console(color, width)
     for index, comparison in enumerate(comparisons):
         if len(comparisons) > 1:
             title = words.printable(run.settings.workloads[index].name)
             console.print(Text(f"\n{title}" if index else title, "bold"))
         _show(console, run if index == 0 else replace(run, notes=()), comparison, full)
+    return _text(file)
+
+
+def standings(run: Run, found: Standings, *, color: bool, width: int = WIDTH) -> str:
+    """Who is how far behind the best, over all workloads and on each."""
+    return _board(run, boards.standings(run, found, width=width), color, width)
+
+
+def scenarios(run: Run, found: Ranking, *, color: bool, matrices: Sequence[Matrix] = (), width: int = WIDTH) -> str:
+    """The ranking by points, its ratios, and what an operation costs in each scenario."""
+    return _board(run, boards.scenarios(run, found, matrices=matrices, width=width), color, width)
+
+
+def _board(run: Run, board: Board, color: bool, width: int) -> str:
+    console, file = _console(color, width)
+    for table in board.tables:
+        console.print(_drawn(table))
+        console.print()
+    for line in (*board.footer, *(words.printable(note) for note in run.notes)):
+        console.print(_hanging(line, "dim"))
+    for line in board.failures:
+        console.print(_hanging(f"✘ {line}", "red"))
+    console.print()
+    for place, sentence in enumerate(board.says):
+        console.print(Text(sentence, style="bold" if place == 0 else ""))
+    return _text(file)
+
+
+def _console(color: bool, width: int) -> tuple[Console, StringIO]:
+    file = StringIO()
+    console = Console(
+        file=file, width=width, force_terminal=color, color_system="standard" if color else None, no_color=not color,
+        highlight=False, markup=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    return console, file
+
+
+def _text(file: StringIO) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
@@ -56,7 +93,9 @@ def _hanging(text: str, style: str) -> Padding:
 
 
 def _drawn(table: layout.Table) -> Table:
-    drawn = Table(box=None, padding=(0, 1), pad_edge=False, show_edge=False, header_style="bold")
+    drawn = Table(
+        box=None, padding=(0, 1), collapse_padding=table.tight, pad_edge=False, show_edge=False, header_style="bold"
+    )
     for place, head in enumerate(table.heads):
         drawn.add_column(head, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place > 0)
     for row in table.rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn import units
-from cairn.model import Change, Direction, Finding, Metric, Summary
+from cairn.model import Change, Direction, Finding, Interval, Metric, Summary
 
 NOT_MEASURED = "not measured"
 
@@ -24,7 +24,24 @@ def quantity(value: float, metric: Metric) -> str:
             return units.count(value)
         case "percent":
             return f"{value:.0f} %"
+        case "ratio":
+            return share(value)
     return f"{value:,.6g}"
+
+
+def share(value: float) -> str:
+    """So many of one thing for each of another, with three significant digits: faults per operation."""
+    return units.count(value) if value >= 1000 else f"{value:.3g}"
+
+
+def times(ratio: float) -> str:
+    """A multiple of the best: 1.07, 12.3, 145."""
+    return f"{ratio:.{2 if ratio < 9.995 else 1 if ratio < 99.95 else 0}f}"
+
+
+def times_interval(interval: Interval | None) -> str:
+    """The interval of a multiple, in brackets."""
+    return f"[{times(interval.low)}, {times(interval.high)}]" if interval else "[one block]"
 
 
 def median(summary: Summary | None, metric: Metric) -> str:

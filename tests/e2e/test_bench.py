@@ -3,23 +3,200 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from support.processes import running
+
+from cairn import native, workloads
+from cairn.experiments import EXPERIMENTS
+
+ALIKE = ("-a", "system", "-a", "again=system")
+WITH_VALGRIND = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
 
 
-def test_experiments_are_listed_and_planned_without_running_anything(cairn) -> None:
-    assert cairn("bench").out.startswith("build")
+def test_everything_is_listed_with_what_it_takes(cairn) -> None:
+    listed = cairn("bench")
+    assert listed.code == 0 and listed.out == cairn("bench", "list").out
+    first = [line.split()[0] for line in listed.out.splitlines() if line.startswith("  ")]
+    assert first == [*(experiment.name for experiment in EXPERIMENTS), *(entry.name for entry in workloads.load())]
+    assert "min" in listed.out and "ms a run" in listed.out
+    assert not cairn.results.exists()
+
+
+def test_experiments_are_planned_without_running_anything(cairn) -> None:
     plan = cairn("bench", "build", "--plan")
     assert plan.code == 0, plan.err
     assert "12 blocks" in plan.out and "min" in plan.out
     assert "cairn allocators get" in plan.err, "what is not here is said, with how to get it"
+    both = cairn("bench", "suite", "larson", "--quick", "--plan", "-a", "system,system@2")
+    assert both.code == 0 and both.out.count("2 contenders") == 2
+    assert "4 blocks" in both.out and "larson" in both.out
     assert not cairn.results.exists()
 
 
-def test_an_unknown_experiment_names_those_there_are(cairn) -> None:
-    result = cairn("bench", "biuld")
+def test_an_unknown_experiment_names_the_closest(cairn) -> None:
+    for wrong, right in (("biuld", "build"), ("lru_cahce", "lru-cache")):
+        result = cairn("bench", wrong)
+        assert result.code == 2 and right in result.sentence
+
+
+def test_a_workload_by_name_is_measured_and_shown_again(cairn) -> None:
+    result = cairn("bench", "scenario-json", "-r", 2, *ALIKE)
+    assert result.code == 0, result.err
+    assert "median of an operation" in result.out and "wall" in result.out
+    (folder,) = cairn.results.iterdir()
+    assert (folder / "scenario-json.png").read_bytes().startswith(b"\x89PNG")
+    assert cairn("report").out == result.out
+    samples = cairn("report", "--json").json["samples"]
+    assert len(samples) == 2 * 3
+    assert len({sample["output_digest"] for sample in samples}) == 1
+    assert all(sample["reported"]["operations"] >= 1_000_000 for sample in samples)
+    assert len(cairn("report", "--csv").out.splitlines()) == 7
+
+
+def test_several_workloads_are_one_run_that_ends_in_means(cairn) -> None:
+    result = cairn("bench", "scenario-json", "scenario-mir", "-r", 2, *ALIKE)
+    assert result.code == 0, result.err
+    assert "geometric mean of 2 workloads" in result.out
+    assert "scenario-json" in result.out and "scenario-mir" in result.out
+    (folder,) = cairn.results.iterdir()
+    assert {"time.png", "time.svg", "memory.svg"} <= {file.name for file in folder.iterdir()}
+    assert cairn("report").out == result.out
+    assert "wall" in cairn("report", "--full").out, "each workload by itself"
+    for form in ("--md", "--json", "--csv"):
+        again = cairn("report", form)
+        assert again.code == 0 and "scenario-mir" in again.out
+    shown = cairn("report", "--json").json
+    assert shown["run"]["experiment"] == "workloads"
+    assert {place["contender"] for place in shown["standings"]["places"]} == {"system", "again"}
+
+
+def test_who_fails_decides_the_exit_code(cairn) -> None:
+    """MALLOCTEST_WITH is a knob of that workload alone, and it refuses what it does not know."""
+    names = ("bulk-release", "scenario-json", "-r", 1)
+    result = cairn("bench", *names, *ALIKE, "-a", "bad=system:MALLOCTEST_WITH=nonsense")
+    assert result.code == 4, result.err
+    assert "bad" in result.sentence and "MALLOCTEST_WITH is malloc, arena" in result.err
+    assert "geometric mean of 2 workloads" in result.out, "the others are ranked all the same"
+    assert cairn("report").code == 0
+    result = cairn("bench", *names, "-a", "base=system:MALLOCTEST_WITH=nonsense", "-a", "x=system:A=1")
+    assert result.code == 3, result.err
+    assert "base failed" in result.sentence and "on bulk-release" in result.sentence
+    assert "scenario-json" in result.out, "the other workload was measured"
+
+
+def test_the_arena_competes_in_malloctest(cairn) -> None:
+    arena = ("-a", "system", "-a", "arena=system:MALLOCTEST_WITH=arena")
+    result = cairn("bench", "malloctest", "--quick", "-r", 1, *arena, "--json")
+    assert result.code == 0, result.err
+    for comparison in result.json["comparisons"]:
+        assert comparison["rows"][0]["contender"] == "arena", "releasing all at once is what it is for"
+    for text in ("user time", "system time", "largest process", "peak (tree)"):
+        assert text in cairn("report").out
+
+
+def test_scenarios_end_in_a_ranking_by_points(cairn) -> None:
+    result = cairn("bench", "scenarios", "--quick", "-r", 2, *ALIKE)
+    assert result.code == 0, result.err
+    assert "points" in result.out and "P95" in result.out and "faults" in result.out
+    (folder,) = cairn.results.iterdir()
+    assert (folder / "percentiles.svg").exists()
+    assert len(cairn("report", "--json").json["scenarios"]["scenarios"]) == 4
+
+
+def test_several_runs_do_not_fit_into_one_document(cairn) -> None:
+    result = cairn("bench", "fill", "larson", "--json", *ALIKE)
+    assert result.code == 2 and "one by one" in result.sentence
+
+
+def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(cairn) -> None:
+    process = subprocess.Popen(
+        [*cairn.argv, "bench", "scenario-json", "scenario-mir", "-r", "3", *ALIKE],
+        env=cairn.env, cwd=cairn.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not any(path.read_text().count("\n") >= 5 for path in cairn.results.glob("*/samples.jsonl")):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "--resume" in err and not running(str(native.workload("scenario")))
+    assert cairn("report").code == 0, "what was measured is shown"
+    other = cairn("bench", "suite", "--resume", "last")
+    assert other.code == 2 and "not of suite" in other.sentence
+    assert cairn("bench", "--resume", "last", "--quick").code == 2
+    resumed = cairn("bench", "--resume", "last", "--json")
+    assert resumed.code == 0, resumed.err
+    assert [comparison["blocks"] >= 2 for comparison in resumed.json["comparisons"]] == [True, True]
+
+
+def test_a_comparison_of_ones_own_is_no_bench(cairn) -> None:
+    assert cairn("compare", "-r", 1, "-a", "system", "--", "true").code == 0
+    result = cairn("bench", "--resume", "last")
+    assert result.code == 2 and "cairn compare --resume" in result.sentence
+
+
+def test_results_that_cannot_be_written_are_one_sentence(cairn, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    result = cairn("bench", "scenario-json", "-r", 1, *ALIKE, "--results", file / "below")
+    assert result.code == 1 and "cannot write" in result.sentence
+    result = cairn("bench", "scenario-json", "-r", 1, *ALIKE, "-o", tmp_path / "gone" / "x.md")
+    assert result.code == 1 and "no folder" in result.sentence
+    assert not cairn.results.exists(), "nothing was measured in vain"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a disk")
+def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_there_is(cairn, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", small], check=True)
+    try:
+        result = cairn("bench", "scenario-json", "-r", 100, *ALIKE, "--results", small)
+        assert result.code == 1 and "No space left on device" in result.sentence
+        shown = cairn("report", "--results", small)
+        assert shown.code == 0 and "median of an operation" in shown.out
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_a_report_that_cannot_be_printed_is_a_failure(cairn) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*cairn.argv, "bench", "list"], env=cairn.env, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+
+
+@WITH_VALGRIND
+def test_instructions_are_counted_and_shown_again(cairn, forward: Path) -> None:
+    result = cairn("bench", "larson", "big-integers", "--instructions", "-a", "system", "-a", f"x={forward}")
+    assert result.code == 0, result.err
+    assert "instructions per operation" in result.out and "larson" in result.out
+    assert cairn("report").out == result.out
+    assert cairn("report", "--md").out.startswith("# instructions per operation")
+    counts = cairn("report", "--json").json["instructions"]
+    assert len(counts) == 4 and all(count["per_operation"] > 20 for count in counts)
+    exact = [count for count in counts if count["workload"] == "big-integers"]
+    assert all(count["spread"] < 0.001 for count in exact), "one thread counts the same twice"
+    assert exact[1]["per_operation"] > exact[0]["per_operation"], "what passes every call on takes more"
+    assert "counter:instructions" in cairn("report", "--csv").out
+
+
+def test_instructions_of_a_build_are_not_counted(cairn) -> None:
+    result = cairn("bench", "build", "--instructions")
     assert result.code == 2 and "build" in result.sentence
+
+
+def test_without_valgrind_the_next_step_is_said(cairn, tmp_path: Path) -> None:
+    result = cairn("bench", "larson", "--instructions", *ALIKE, PATH=str(tmp_path))
+    assert result.code == 1 and "apt-get install valgrind" in result.sentence
 
 
 @pytest.mark.long
@@ -33,3 +210,12 @@ def test_the_quick_build_ends_with_table_and_pictures(cairn) -> None:
     (folder,) = cairn.results.iterdir()
     assert (folder / "build.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "build.svg").read_text().count("<path") > 10
+
+
+@pytest.mark.long
+def test_the_quick_suite_ends_within_minutes(cairn) -> None:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    began = time.monotonic()
+    result = cairn("bench", "suite", "--quick", timeout=900, XDG_CACHE_HOME=str(home))
+    assert result.code == 0, result.err
+    assert time.monotonic() - began < 600, "five minutes on an idle machine; tests may share theirs"

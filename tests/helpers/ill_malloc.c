@@ -99,7 +99,12 @@ static size_t weighed(size_t size)
 
 void *malloc(size_t size)
 {
-    return figures() ? __libc_malloc(weighed(size)) : carve(16, size);
+    if (!figures())
+        return carve(16, size);
+    char *start = __libc_malloc(weighed(size));
+    if (start != NULL && what() == FAT)
+        memset(start + size, 1, size + 64); /* what is not touched is not resident */
+    return start;
 }
 
 void free(void *start)

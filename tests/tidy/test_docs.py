@@ -11,7 +11,7 @@ import click
 import pytest
 
 from cairn.cli import cli
-from cairn.manual import page
+from cairn.manual import page, with_catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -78,6 +78,11 @@ def check_cairn(words: list[str], where: str) -> None:
 
 def test_the_man_page_is_that_of_the_help_texts() -> None:
     assert (ROOT / "man" / "cairn.1").read_text() == page(), "run 'make man'"
+
+
+def test_the_table_of_workloads_is_that_of_the_catalog() -> None:
+    text = (ROOT / "docs" / "workloads.md").read_text()
+    assert with_catalog(text) == text, "run 'make man'"
 
 
 def test_every_header_opens_with_its_name_and_contract() -> None:

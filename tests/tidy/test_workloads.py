@@ -15,14 +15,17 @@ def sources() -> list[Path]:
 
 
 def frozen() -> str:
-    """Over what a workload does and how it is called: sources without comments and layout, sizes and weights."""
+    """Over what a workload does and how it is called: sources without comments and layout, sizes, the choice for --quick.
+
+    All workloads have the same weight.
+    """
     digest = hashlib.sha256()
     for file in sources():
         text = file.read_text()
         if file.suffix in (".c", ".h"):
             text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
         else:
-            text = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
+            text = "\n".join(re.findall(r"^(?:name|program|suite|smallest|larger|quick) = .*", text, re.MULTILINE))
         digest.update(f"{file.name}\n{' '.join(text.split())}\n".encode())
     return digest.hexdigest()
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.launching import Launch
 from support.working import CPUS, Outcome, Work, entry_of, names
 
-from cairn import workloads
+from cairn import native, workloads
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +30,23 @@ def test_an_allocator_that_never_reuses_memory_is_sound(work: Work, ill: str) ->
         assert not caught(wasteful, well), name
 
 
+UNNOTICED = {
+    ("bulk-release", "lost"): "everything is read before anything is freed",
+    ("false-sharing-passive", "lost"): "what is freed has no neighbour whose contents are read",
+    ("false-sharing-active", "misaligned"): "to 8 bytes malloc owes no more than what they get",
+    ("false-sharing-passive", "misaligned"): "to 8 bytes malloc owes no more than what they get",
+}
+
+
 @pytest.mark.parametrize("illness", ["overlap", "lost", "misaligned"])
 @pytest.mark.parametrize("name", names())
 def test_wrong_blocks_are_caught_by_every_workload(work: Work, ill: str, name: str, illness: str) -> None:
     """Those that free nothing before the end, or too little, cannot notice a wiped neighbour; larger inputs do."""
+    if (name, illness) in UNNOTICED:
+        pytest.skip(UNNOTICED[name, illness])
     entry = entry_of(name)
+    if "--touch none" in entry.suite and illness != "misaligned":
+        pytest.skip("nothing is written, so nothing can be found changed")
     for arguments in (entry.smallest, entry.larger, entry.suite):
         words = workloads.words(arguments, CPUS)
         well = work(entry.program, *words)
@@ -45,7 +56,7 @@ def test_wrong_blocks_are_caught_by_every_workload(work: Work, ill: str, name: s
     raise AssertionError(f"{name} does not notice {illness}")
 
 
-@pytest.mark.parametrize(("name", "illness"), [("realloc_growth", "cut"), ("calloc_sweep", "dirty")])
+@pytest.mark.parametrize(("name", "illness"), [("realloc-growth", "cut"), ("calloc-sweep", "dirty")])
 def test_the_rest_of_the_interface_is_watched_too(work: Work, ill: str, name: str, illness: str) -> None:
     sick = work.smallest(name, preload=ill, ILL=illness)
     assert sick.code == 1
@@ -60,18 +71,17 @@ def test_a_damaged_block_is_counted_and_fails_the_run(work: Work, ill: str) -> N
 
 
 def peak(work: Work, preload: str, illness: str, *command: str) -> int:
-    """Peak resident set in bytes."""
-    environment = {**os.environ, "LD_PRELOAD": preload, "ILL": illness}
-    process = subprocess.Popen([work.folder / command[0], *command[1:]], env=environment, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return usage.ru_maxrss * 1024
+    """Peak resident set in bytes; through the launcher, since a process inherits the peak of who started it."""
+    launch = Launch(native.launcher())
+    words = ["--setenv", f"LD_PRELOAD={preload}", "--setenv", f"ILL={illness}", "--stdout", "/dev/null"]
+    told = launch(*words, "--", str(work.folder / command[0]), *command[1:]).told
+    assert told["exit_code"] == 0
+    return int(told["largest_process_bytes"])
 
 
 @pytest.mark.parametrize(("illness", "factor"), [("leaking", 1.5), ("fat", 1.5)])
 def test_more_memory_shows_in_the_peak(work: Work, ill: str, illness: str, factor: float) -> None:
-    command = ("mixed", "--bytes", "128M", "--live", "16M")
+    command = ("mixed", "--bytes", "256M", "--live", "16M")
     healthy = peak(work, "", "", *command)
     assert peak(work, ill, illness, *command) > factor * healthy
 

@@ -61,12 +61,13 @@ def test_a_time_ends_it_too(work: Work, name: str) -> None:
     assert done.line["operations"] > 0
 
 
-def peers() -> list[tuple[str, str]]:
-    """Every allocator that is here, by the first copy found, and what to preload."""
-    found: dict[str, str] = {}
+def peers() -> list[tuple[str, dict[str, str]]]:
+    """Every allocator that is here, by the first copy found, and the environment that preloads it."""
+    found: dict[str, dict[str, str]] = {}
     for item in discover.discover():
-        if item.problem is None and item.allocator.name != "system" and item.preload:
-            found.setdefault(item.allocator.name, ":".join(item.preload))
+        if item.problem is None and item.path is not None:
+            folders = {"LD_LIBRARY_PATH": ":".join(item.library_path)} if item.library_path else {}
+            found.setdefault(item.allocator.name, {"LD_PRELOAD": item.path, **folders})
     return sorted(found.items())
 
 
@@ -76,8 +77,8 @@ def test_the_checksum_is_the_same_under_every_allocator_that_is_here(work: Work,
     if not here:
         pytest.skip("no other allocator is here")
     base = work.smallest(name)
-    for allocator, preload in here:
-        done = work.smallest(name, preload=preload)
+    for allocator, environment in here:
+        done = work.smallest(name, **environment)
         assert done.code == 0, f"{allocator}: {done.err}"
         assert done.line["checksum"] == base.line["checksum"], allocator
         assert done.line["operations"] == base.line["operations"], allocator

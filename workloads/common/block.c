@@ -30,6 +30,11 @@ static void *checked(void *start, const char *call, size_t size, size_t alignmen
     return start;
 }
 
+void *block_checked(void *start, const char *call, size_t size)
+{
+    return checked(start, call, size, owed_alignment(size));
+}
+
 static struct block born(struct worker *worker, void *start, size_t size)
 {
     struct block block = {start, (uint32_t)size, worker->serial++};
@@ -42,12 +47,12 @@ static struct block born(struct worker *worker, void *start, size_t size)
 
 struct block block_new(struct worker *worker, size_t size)
 {
-    return born(worker, checked(malloc(size), "malloc", size, owed_alignment(size)), size);
+    return born(worker, block_checked(malloc(size), "malloc", size), size);
 }
 
 struct block block_new_zeroed(struct worker *worker, size_t size)
 {
-    void *start = checked(calloc(1, size), "calloc", size, owed_alignment(size));
+    void *start = block_checked(calloc(1, size), "calloc", size);
     if (!contents_are_zero(start, touch_bytes(settings.touch, size)))
         workload_fail("calloc of %zu bytes gave memory that is not zero", size);
     return born(worker, start, size);
@@ -63,7 +68,7 @@ void block_resize(struct worker *worker, struct block *block, size_t size)
     size_t before = touch_bytes(settings.touch, block->size);
     size_t now = touch_bytes(settings.touch, size);
     worker_account(worker, (int64_t)size - (int64_t)block->size);
-    block->start = checked(realloc(block->start, size), "realloc", size, owed_alignment(size));
+    block->start = block_checked(realloc(block->start, size), "realloc", size);
     block->size = (uint32_t)size;
     if (now >
         0) /* what was kept is read when the block is dropped: reading it here would be most of the work */
@@ -92,13 +97,13 @@ void block_drop(struct worker *worker, struct block *block)
 void *worker_malloc(struct worker *worker, size_t size)
 {
     worker_account(worker, (int64_t)size);
-    return checked(malloc(size), "malloc", size, owed_alignment(size));
+    return block_checked(malloc(size), "malloc", size);
 }
 
 void *worker_realloc(struct worker *worker, void *start, size_t old_size, size_t size)
 {
     worker_account(worker, (int64_t)size - (int64_t)old_size);
-    return checked(realloc(start, size), "realloc", size, owed_alignment(size));
+    return block_checked(realloc(start, size), "realloc", size);
 }
 
 void worker_free(struct worker *worker, void *start, size_t size)

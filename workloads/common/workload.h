@@ -161,6 +161,9 @@ void *worker_realloc(struct worker *worker, void *start, size_t old_size, size_t
 void worker_free(struct worker *worker, void *start, size_t size);
 void worker_sum(struct worker *worker, uint64_t value);
 
+/* Gives `start` back, or exits with a sentence where it is NULL or less aligned than malloc owes to `size` bytes. */
+void *block_checked(void *start, const char *call, size_t size);
+
 /* For what is allocated by other means: so many bytes more are live, or fewer. */
 void worker_account(struct worker *worker, int64_t bytes);
 

@@ -1,0 +1,323 @@
+"""What every command that makes or shows a run does alike: begin or resume it, announce it, carry it out, render it."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import rich_click as click
+from click.core import ParameterSource
+from rich.console import Console
+
+import cairn
+from cairn import store, units
+from cairn.cli.talking import emit, end_like_ctrl_c, say, wants_color
+from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
+from cairn.model import (
+    ACTIVE,
+    OPERATION_MEDIAN,
+    OPERATION_P99,
+    SCHEMA,
+    Comparison,
+    Direction,
+    Metric,
+    Run,
+    Sample,
+    Settings,
+    StopRule,
+)
+
+_NAMED_ALONE = 4
+"""More programs than these are announced on one line."""
+
+_OURS = "cairn"
+"""Contenders of this name, or that begin with it and a dash, are compared with each other one, scenario by scenario."""
+
+_BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", "name", "names"}
+
+
+def refuse_beside_resume() -> None:
+    """A run goes on as it began: an option that would change it is refused, not ignored."""
+    context = click.get_current_context()
+    assert context is not None
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if (
+            given
+            and parameter.name not in _BESIDE_RESUME
+            and (context.params.get(parameter.name or "") not in ((), None))
+        ):
+            name = parameter.opts[0] if isinstance(parameter, click.Option) else "a command"
+            raise UsageError(f"--resume goes on with a run as it was; leave {name} away, or begin a new run")
+
+
+def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
+    """What the exit code says, after everything was shown: a baseline that fails weighs most.
+
+    A contender that cannot run under valgrind is no failure: it was not measured, and that is told.
+    """
+    if run.settings.instructions:
+        if all(row.failures for comparison in comparisons for row in comparison.rows):
+            raise CairnError("no instruction was counted; the sentences above say why")
+        return
+    several = len(comparisons) > 1
+    for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
+        where = f" on {workload.name}" if several else ""
+        for row in comparison.rows:
+            if row.contender == run.baseline and row.failures:
+                raise ProgramFailed(f"{run.baseline} {row.failures[0]}{where}, so there is nothing to compare with")
+    rows = [row for comparison in comparisons for row in comparison.rows]
+    failed = dict.fromkeys(row.contender for row in rows if row.failures)
+    if failed:
+        raise ContenderFailed(f"no result for {', '.join(failed)}; the sentences above say why")
+
+
+def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple[Run, store.Folder]:
+    """A run that was interrupted, ready to go on; one of 'cairn bench', and of `bench` if that names an experiment."""
+    folder = store.find(where, name)
+    run = folder.run()
+    if bench is not None and run.experiment is None:
+        raise UsageError(f"{name} is no run of 'cairn bench'; 'cairn compare --resume' goes on with it")
+    if bench and [run.experiment] != list(bench):
+        raise UsageError(f"{name} is a run of {run.experiment}, not of {' '.join(bench)}; leave the name away")
+    if not Path(run.settings.folder).is_dir():
+        raise UsageError(f"the run was made in {run.settings.folder}, which is gone")
+    folder.mark_resumed()
+    return run, folder
+
+
+def new_run(
+    console: Console,
+    settings: Settings,
+    specs: Sequence[str],
+    baseline: str | None,
+    rule: StopRule,
+    seed: int | None,
+    experiment: str | None = None,
+) -> Run:
+    """What was asked, once doctor has nothing against it and every contender is found."""
+    from cairn import machine, preflight
+
+    ready = preflight.prepare(specs, settings, baseline)
+    if ready.program:
+        say(console, "doctor", f"{ready.program}  ✔")
+    contenders = ready.contenders
+    now = time.time()
+    return Run(
+        schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__, settings=settings,
+        contenders=contenders, baseline=ready.baseline, rule=rule,
+        seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(), notes=ready.notes,
+        experiment=experiment,
+    )  # fmt: skip
+
+
+def announce(console: Console, run: Run, folder: store.Folder) -> None:
+    """Before anything runs: where, with whom, how long, and what a reader should beware of."""
+    from cairn import preflight
+
+    rule = run.rule
+    limits = (
+        f"{rule.max_blocks} random block{'s' * (rule.max_blocks > 1)}" if rule.precision is None else
+        f"{rule.min_blocks}–{rule.max_blocks} random blocks, stop at ±{units.percent(rule.precision, signed=False)}"
+    ) + (f" or {units.duration(rule.budget_s)}" if rule.budget_s is not None else "")  # fmt: skip
+    count = len(run.contenders)
+    host = run.host
+    said = [note for note in run.notes if note.startswith(preflight.MARK)]
+    for note in said:
+        say(console, "doctor", "▲ " + note.removeprefix(preflight.MARK))
+    kind = "virtual" if host.virtual else "physical"
+    names = [workload.name for workload in run.settings.workloads]
+    if len(names) > _NAMED_ALONE:
+        say(console, "program", f"{len(names)} workloads: {', '.join(names)}")
+    else:
+        for name in names:
+            say(console, "program", name)
+    say(
+        console,
+        "host",
+        f"{host.cpus} CPUs ({kind}), load {host.load}, {host.libc}, huge pages {host.transparent_huge_pages}"
+        + "".join(f" ▲ {phrase}" for phrase in preflight.host_warnings(host)),
+    )
+    say(console, "plan", f"{count} contender{'s' * (count > 1)} × {limits} · seed {run.seed} · {folder.path.name}")
+    for note in run.notes:
+        if note not in said:
+            say(console, "note", note)
+
+
+def carry_out(console: Console, run: Run, folder: store.Folder, command: str) -> None:
+    """Measures until the rule says stop; an interruption tells how to go on."""
+    from cairn.measure import Measurement
+    from cairn.progress import Bar, Lines
+    from cairn.runner import private_folder
+
+    per_block = len(run.contenders) * len(run.settings.workloads)
+    observer = Bar(console, run.rule, per_block) if console.is_terminal else Lines(console)
+    end_like_ctrl_c()
+    try:
+        with private_folder() as scratch, observer:
+            Measurement(run, folder, scratch, observer).measure()
+    except Interrupted as stopped:
+        name = folder.path.name if folder.path.parent == store.root() else shlex.quote(str(folder.path.absolute()))
+        raise Interrupted(f"{stopped}; go on with: {command} --resume {name}") from None
+    except CairnError:
+        say(console, "results", str(folder.path))
+        raise
+
+
+def conduct(
+    console: Console, run: Run, folder: store.Folder, command: str, form: str, full: bool, color: str,
+    out: Path | None, force: bool,
+) -> None:  # fmt: skip
+    """From the announcement to the exit code; whatever was measured is shown even if some of it failed."""
+    announce(console, run, folder)
+    carry_out(console, run, folder, command)
+    comparisons = compared(run, folder)
+    if run.experiment is not None:
+        from cairn import bench
+
+        drawn = bench.pictures(run, comparisons, folder)
+        if len(drawn) > _NAMED_ALONE:
+            say(console, "pictures", f"{len(drawn)} in {folder.path}")
+        else:
+            for picture in drawn:
+                say(console, "picture", str(picture))
+    emit(rendered(run, comparisons, folder, form, full, color, out is not None), out, force)
+    say(console, "results", str(folder.path))
+    raise_failures(run, comparisons)
+
+
+def compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
+    """One comparison per workload."""
+    from cairn import compare as comparing
+
+    samples = folder.samples()
+    own = [Metric(f"metric:{p.name}", p.name, "", Direction.UNKNOWN) for p in run.settings.patterns]
+    if run.settings.reports:
+        own += _reported(samples)
+    reasons = folder.stopped()
+    return tuple(
+        comparing.compare(
+            [sample for sample in samples if sample.trial.workload == index],
+            run.contenders,
+            run.baseline,
+            run.rule,
+            stopped_because=reasons[min(index, len(reasons) - 1)] if reasons else "not finished",
+            user_metrics=own,
+            run_name=folder.path.name,
+        )
+        for index in range(len(run.settings.workloads))
+    )
+
+
+def _reported(samples: Sequence[Sample]) -> list[Metric]:
+    """What built-in workloads told of themselves, as columns."""
+    reports = [sample.reported for sample in samples if sample.reported is not None]
+    figures = sorted({name for report in reports for name in report.figures})
+    units_of = {"bytes": "bytes", "ns": "ns"}
+    own = [
+        Metric(f"figure:{name}", name.replace("_", " "), units_of.get(name.rpartition("_")[2], ""), Direction.UNKNOWN)
+        for name in figures
+    ]
+    slept = any(report.idle_ns for report in reports)
+    return [OPERATION_MEDIAN, OPERATION_P99, *([ACTIVE] if slept else []), *own]
+
+
+def rendered(
+    run: Run, comparisons: Sequence[Comparison], folder: store.Folder, form: str, full: bool, color: str, to_file: bool
+) -> str:
+    """The report of any run: what is shown after it was measured is what 'cairn report' shows later."""
+    from cairn.report import terminal
+
+    tty = sys.stdout.isatty() and not to_file
+    width = max(80, shutil.get_terminal_size().columns) if tty else terminal.WIDTH
+    colored = wants_color(color, sys.stdout) and not (to_file and color == "auto")
+    samples = folder.samples()
+    if form == "csv":
+        from cairn.report import rows
+
+        return rows.render(run, samples)
+    if run.settings.instructions:
+        return _counted(run, samples, form, width)
+    kind = _kind(run)
+    if kind == "standings":
+        return _standings(run, comparisons, samples, form, full, colored, width)
+    if kind == "scenarios":
+        return _scenarios(run, comparisons, samples, form, full, colored, width)
+    if form == "json":
+        from cairn.report import document
+
+        return document.render(run, comparisons, samples)
+    return _by_workload(run, comparisons, form, full, colored, width)
+
+
+def _kind(run: Run) -> str:
+    """What a run is about; one of the user's own programs is a comparison."""
+    if run.experiment is None:
+        return "comparison"
+    from cairn import bench
+
+    return bench.report_of(run)
+
+
+def _by_workload(run: Run, comparisons: Sequence[Comparison], form: str, full: bool, colored: bool, width: int) -> str:
+    from cairn.report import markdown, terminal
+
+    if form == "md":
+        return markdown.render(run, comparisons, full=full)
+    return terminal.render(run, comparisons, full=full, color=colored, width=width)
+
+
+def _counted(run: Run, samples: Sequence[Sample], form: str, width: int) -> str:
+    from cairn.report import counted
+
+    match form:
+        case "json":
+            return counted.document(run, samples)
+        case "md":
+            return counted.as_markdown(run, samples)
+    return counted.render(run, samples, width=width)
+
+
+def _standings(
+    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], form: str, full: bool, colored: bool,
+    width: int,
+) -> str:  # fmt: skip
+    """Means over all workloads; with --full also each workload by itself."""
+    from cairn import standings
+    from cairn.report import document, markdown, terminal
+
+    found = standings.standings(run, samples)
+    match form:
+        case "json":
+            return document.render(run, comparisons, samples, standings=found)
+        case "md":
+            text = markdown.standings(run, found)
+        case _:
+            text = terminal.standings(run, found, color=colored, width=width)
+    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text
+
+
+def _scenarios(
+    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], form: str, full: bool, colored: bool,
+    width: int,
+) -> str:  # fmt: skip
+    """The ranking by points; with --full also each scenario's wall time and memory."""
+    from cairn import scenario
+    from cairn.report import document, markdown, terminal
+
+    found = scenario.ranking(run, samples)
+    ours = [contender.name for contender in run.contenders if contender.name.partition("-")[0] == _OURS]
+    matrices = [scenario.matrix(run, samples, name) for name in ours]
+    match form:
+        case "json":
+            return document.render(run, comparisons, samples, scenarios=found, matrices=matrices)
+        case "md":
+            text = markdown.scenarios(run, found, matrices=matrices)
+        case _:
+            text = terminal.scenarios(run, found, matrices=matrices, color=colored, width=width)
+    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text

@@ -1,0 +1,205 @@
+"""What built-in workloads can do wrong, played by a stand-in: a cell is lost, the run goes on, the sentence tells."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cairn import experiments, machine, measure, preflight
+from cairn.errors import CairnError, Interrupted
+from cairn.model import SCHEMA, Run, Sample, Settings, StopRule, Trial, Workload
+from cairn.runner import Runner, private_folder
+from cairn.store import Folder
+
+ALIKE = ("system", "again=system")
+
+
+class Watcher:
+    """An observer that remembers, and may interrupt."""
+
+    def __init__(self, interrupt_after: int | None = None) -> None:
+        self.failed: list[tuple[str, str]] = []
+        self.said: list[str] = []
+        self.trials = 0
+        self._interrupt_after = interrupt_after
+
+    def trial_begins(self, _: Trial) -> None:
+        self.trials += 1
+        if self._interrupt_after is not None and self.trials > self._interrupt_after:
+            raise KeyboardInterrupt
+
+    def trial_ended(self, sample: Sample) -> None:
+        pass
+
+    def contender_failed(self, name: str, why: str) -> None:
+        self.failed.append((name, why))
+
+    def told(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+    def warmed(self, size: int) -> None:
+        pass
+
+    def block_ended(self, progress: measure.Progress) -> None:
+        pass
+
+
+@pytest.fixture
+def standin(compiled: Callable[..., Path]) -> Path:
+    return compiled("standin.c")
+
+
+def begun(standin: Path, folder: Path, *specs: str, rule: StopRule | None = None, sizes: tuple[int, ...] = (100, 200),
+          **more: object) -> Run:  # fmt: skip
+    """A bench run of the stand-in at these numbers of operations."""
+    settings = Settings(
+        workloads=tuple(Workload(f"standin-{size}", (str(standin), str(size))) for size in sizes),
+        folder="/", reports=True, **more,
+    )  # fmt: skip
+    ready = preflight.prepare(specs, settings, None)
+    return Run(
+        schema=SCHEMA, id="20260101-000000-abcd", created_at=time.time(), cairn="0", settings=settings,
+        contenders=ready.contenders, baseline=ready.baseline, rule=rule or experiments.blocks(2), seed=1,
+        host=replace(machine.host(), virtual=False), experiment="workloads",
+    )  # fmt: skip
+
+
+def measured(run: Run, results: Path) -> tuple[list[Sample], Watcher, Folder]:
+    watcher = Watcher()
+    folder = Folder.create(results, run)
+    with private_folder() as scratch:
+        measure.Measurement(run, folder, scratch, watcher).measure()
+    return list(folder.samples()), watcher, folder
+
+
+def test_a_report_is_stored_and_read_again(standin: Path, tmp_path: Path) -> None:
+    samples, watcher, _ = measured(begun(standin, tmp_path, *ALIKE), tmp_path)
+    assert len(samples) == 2 * 2 * 3 and not watcher.failed
+    assert all(s.reported is not None and s.reported.median_ns == 12.0 for s in samples)
+    assert {s.reported.operations for s in samples if s.trial.workload == 1} == {200}
+    assert all(s.output_digest is not None for s in samples)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("checksum", "computed another checksum than under system"),
+        ("silent", "printed nothing"),
+        ("torn", "printed a last line that is no report"),
+        ("crash", "was killed by signal 6 (SIGABRT)"),
+        ("damaged", "failed with exit code 1: standin: 3 blocks did not hold"),
+    ],
+)
+def test_a_contender_that_fails_on_one_workload_loses_that_cell_alone(
+    how: str, says: str, standin: Path, tmp_path: Path
+) -> None:
+    bad = f"bad=system:STANDIN={how};STANDIN_ONLY=200"
+    samples, watcher, folder = measured(begun(standin, tmp_path, *ALIKE, bad), tmp_path)
+    assert watcher.failed == [("bad on standin-200", watcher.failed[0][1])]
+    assert watcher.failed[0][1].startswith(says)
+    ran = [(s.trial.workload, s.trial.contender) for s in samples]
+    assert ran.count((0, "bad")) == 3 and ran.count((1, "bad")) == 1 and ran.count((1, "again")) == 3
+    assert folder.stopped() == ("2 blocks", "2 blocks")
+
+
+def test_a_baseline_that_fails_costs_the_workload_and_not_the_run(standin: Path, tmp_path: Path) -> None:
+    specs = ("system:STANDIN=crash;STANDIN_ONLY=100", "again=system:X=1")
+    samples, watcher, folder = measured(begun(standin, tmp_path, *specs), tmp_path)
+    assert [name for name, _ in watcher.failed] == [f"{specs[0]} on standin-100"]
+    ran = [(s.trial.workload, s.trial.contender) for s in samples]
+    assert ran.count((1, "again")) == 3
+    assert folder.stopped() == (f"fails under {specs[0]}", "2 blocks")
+
+
+def test_everything_may_fail_and_it_still_ends(standin: Path, tmp_path: Path) -> None:
+    specs = ("system", "bad=system:STANDIN=crash", "worse=system:STANDIN=silent")
+    _, watcher, folder = measured(begun(standin, tmp_path, *specs), tmp_path)
+    assert len(watcher.failed) == 4
+    assert folder.stopped() == ("nothing left to compare",) * 2
+
+
+def test_a_workload_that_a_time_ends_has_no_checksum_and_that_is_said_once(standin: Path, tmp_path: Path) -> None:
+    knobs = "STANDIN=timed;STANDIN_ONLY=200"
+    run = begun(standin, tmp_path, f"system:{knobs}", f"again=system:{knobs}")
+    samples, watcher, _ = measured(run, tmp_path)
+    assert not watcher.failed
+    (said,) = watcher.said
+    assert "standin-200" in said and "standin-100" not in said and "checksum" in said
+    assert all((s.output_digest is None) == (s.trial.workload == 1) for s in samples)
+
+
+def test_an_interrupted_suite_goes_on_where_it_was(standin: Path, tmp_path: Path) -> None:
+    run = begun(standin, tmp_path, *ALIKE, "bad=system:STANDIN=crash;STANDIN_ONLY=200")
+    folder = Folder.create(tmp_path, run)
+    with private_folder() as scratch, pytest.raises(Interrupted):
+        measure.Measurement(run, folder, scratch, Watcher(interrupt_after=9)).measure()
+    assert folder.stopped() == (measure.INTERRUPTED,)
+    before = len(folder.samples())
+    watcher = Watcher()
+    with private_folder() as scratch:
+        measure.Measurement(run, folder, scratch, watcher).measure()
+    samples = folder.samples()
+    assert len(samples) > before and not watcher.failed, "what failed before is not tried again"
+    for workload in (0, 1):
+        counted = [s for s in samples if s.counts and (s.trial.workload, s.trial.contender) == (workload, "again")]
+        assert len(counted) >= 2
+
+
+def test_a_baseline_that_failed_before_the_interruption_is_not_tried_again(standin: Path, tmp_path: Path) -> None:
+    run = begun(standin, tmp_path, "system:STANDIN=crash;STANDIN_ONLY=100", "again=system:X=1")
+    folder = Folder.create(tmp_path, run)
+    with private_folder() as scratch, pytest.raises(Interrupted):
+        measure.Measurement(run, folder, scratch, Watcher(interrupt_after=3)).measure()
+    with private_folder() as scratch:
+        measure.Measurement(run, folder, scratch, Watcher()).measure()
+    assert folder.stopped()[0].startswith("fails under")
+
+
+def test_a_suite_stops_on_active_time(standin: Path, tmp_path: Path) -> None:
+    """Deliberate sleep is no work: what is judged is the rest, and it is noisier than the whole."""
+    rule = StopRule(precision=0.9, min_blocks=4, max_blocks=6, judged="active")
+    settings_run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(1000,))
+    command = (str(standin), "1000", "30")
+    workloads = (Workload("sleeper", command),)
+    run = replace(settings_run, settings=replace(settings_run.settings, workloads=workloads))
+    samples, _, folder = measured(run, tmp_path)
+    assert all(s.reported is not None and s.reported.idle_ns == 30_000_000 for s in samples)
+    assert all(s.wall_ns > 30_000_000 for s in samples)
+    assert folder.stopped()[0] in ("precision reached", "6 blocks")
+
+
+def test_an_old_run_without_reports_still_loads(standin: Path, tmp_path: Path) -> None:
+    _, _, folder = measured(begun(standin, tmp_path, *ALIKE), tmp_path)
+    path = folder.path / "samples.jsonl"
+    lines = path.read_text().splitlines()
+    assert all('"reported":{' in line for line in lines)
+    old = [{k: v for k, v in json.loads(line).items() if k != "reported"} for line in lines]
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in old))
+    assert all(sample.reported is None for sample in folder.samples())
+
+
+def test_a_report_with_numbers_that_none_can_have_is_damage(standin: Path, tmp_path: Path) -> None:
+    _, _, folder = measured(begun(standin, tmp_path, *ALIKE), tmp_path)
+    path = folder.path / "samples.jsonl"
+    whole = path.read_text()
+    for right, wrong in (('"operations":100', '"operations":-1'), ('"median_ns":12.0', '"median_ns":1e300')):
+        assert right in whole
+        path.write_text(whole.replace(right, wrong, 1))
+        with pytest.raises(CairnError, match="damaged"):
+            folder.samples()
+
+
+def test_instructions_are_counted_under_the_contender(standin: Path, tmp_path: Path, forward: Path) -> None:
+    run = begun(standin, tmp_path, "system", f"x={forward}", rule=experiments.blocks(1), instructions=True)
+    with private_folder() as scratch:
+        sample, _ = Runner(run.settings, run.contenders, scratch).trial(Trial(1, 0, "x", 0))
+    if sample.failure is not None and "valgrind" in sample.failure:
+        pytest.skip("valgrind is not here")
+    assert sample.failure is None
+    assert sample.proof.problem is None and sample.proof.owner == str(forward)
+    assert (sample.counters["instructions"] or 0) > 50_000

@@ -1,0 +1,250 @@
+"""What the reports say of standings and scenarios, from made-up runs; nothing is run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from support.comparisons import EVIL, a_run, a_sample
+from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact, lively, reported
+
+from cairn.model import Memory, Run, Sample
+from cairn.report import boards, document, markdown, rows, terminal
+from cairn.scenario import matrix, ranking
+from cairn.standings import standings
+
+
+def full() -> tuple[Run, list[Sample]]:
+    """13 allocators on 26 workloads, with slow cells and two failures."""
+    run = a_suite(WORKLOADS, ALLOCATORS)
+    return run, lively(run)
+
+
+def two() -> tuple[Run, list[Sample]]:
+    """`fast` is twice as fast as `system` on both workloads, and both take the same memory."""
+    run = a_suite(("w0", "w1"), ("system", "fast"))
+    return run, exact(run, {(w, name): ms for w in (0, 1) for name, ms in (("system", 100.0), ("fast", 50.0))})
+
+
+def shown(run: Run, samples: Sequence[Sample], width: int = terminal.WIDTH, *, color: bool = False) -> str:
+    return terminal.standings(run, standings(run, samples), color=color, width=width)
+
+
+def scenarios(run: Run, samples: Sequence[Sample], **more: object) -> str:
+    return terminal.scenarios(run, ranking(run, samples), color=False, **more)  # type: ignore[arg-type]
+
+
+class TestStandings:
+    @pytest.mark.parametrize("width", [80, 110, 160])
+    def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(self, width: int) -> None:
+        text = shown(*full(), width)
+        assert max(map(len, text.splitlines())) <= width
+        assert "…" not in text
+        for name in ALLOCATORS:
+            assert re.search(rf"(\d\.|  ) {name} 1\.0|(\d\.|  ) {name}\b", text), name
+        for name in WORKLOADS:
+            assert len(re.findall(rf"^{name} ", text, re.MULTILINE)) >= 3, "time, memory, noise"
+
+    def test_a_table_of_13_allocators_fits_in_one_piece(self) -> None:
+        text = shown(*full())
+        assert len(re.findall(r"^time ÷ best ", text, re.MULTILINE)) == 1
+        assert len(re.findall(r"^time ÷ best ", shown(*full(), 80), re.MULTILINE)) == 2
+
+    def test_the_best_of_each_workload_is_marked_and_so_is_who_may_be(self) -> None:
+        (line,) = [line for line in shown(*two()).splitlines() if line.startswith("w0 ") and "▸" in line][:1]
+        assert line.split()[1:] == ["▸1.00", "2.00"]
+
+    def test_means_come_with_intervals_in_the_order_of_time(self) -> None:
+        text = shown(*two())
+        assert "1. fast 1.0" in text
+        assert "1.00 [1.00, 1.00]" in text
+        assert "2.00 [2.00, 2.00]" in text
+        assert "▲ +100 % [+100, +100]" in text
+        assert "Fastest over 2 workloads: fast, with 1.00 times [1.00, 1.00] the time of each one's best." in text
+
+    def test_an_order_by_chance_is_said_so(self) -> None:
+        run = a_suite(("w",), ("a", "b"))
+        walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
+        of = [a_run_of(0, name, block, wall) for name, series in walls.items() for block, wall in enumerate(series, 1)]
+        text = shown(run, of)
+        assert "≈ not told apart" in text
+        assert "Not shown to be slower over all: " in text
+        assert "≈1.0" in text
+
+    def test_a_failure_is_a_sign_a_sentence_and_no_mean(self) -> None:
+        text = shown(*full())
+        assert "✘ scudo was killed by signal 11 (SIGSEGV) on fill-threads" in text
+        (line,) = [line for line in text.splitlines() if line.startswith("    scudo 1.0")]
+        assert line.split(maxsplit=2)[2].strip() == "not measured: failed"
+        assert "Without a place, since a workload failed: scudo, hardened-light." in text
+
+    def test_one_block_has_no_interval_and_says_so(self) -> None:
+        run, samples = two()
+        text = shown(run, [s for s in samples if s.trial.block == 1])
+        assert "2.00 [one block]" in text
+        assert "one block: not told apart" in text
+        assert "(one block: no interval)" in text
+
+    def test_memory_that_was_not_measured_is_no_table_and_a_sentence(self) -> None:
+        run, samples = two()
+        text = shown(run, [replace(s, memory=Memory("not measured", None, None, None)) for s in samples])
+        assert "peak memory" not in text
+        assert "no ratios in memory on w0, w1: not measured" in text
+        assert "–" in text
+
+    def test_large_and_small_programs_are_apart_where_there_are_both(self) -> None:
+        run, samples = two()
+        assert "≥ 20 MiB" not in shown(run, samples)
+        mixed = [
+            replace(s, memory=replace(s.memory, peak_bytes=5 * MIB)) if s.trial.workload == 0 else s for s in samples
+        ]
+        assert "≥ 20 MiB (1)" in shown(run, mixed)
+        assert "< 20 MiB (1)" in shown(run, mixed)
+
+    def test_how_it_was_made_and_what_it_does_not_show_is_told(self) -> None:
+        text = " ".join(shown(*full()).split())
+        for word in ("3 to 9 blocks", "Hodges–Lehmann", "95 %", "cgroup v2", "not shown:", "without deliberate sleep"):
+            assert word in text
+
+    def test_nothing_measured_is_said_and_no_table_of_numbers(self) -> None:
+        run, _ = two()
+        text = shown(run, [])
+        assert "No complete block." in text
+        assert "No allocator has a mean" in text
+
+    def test_without_colour_there_is_none(self) -> None:
+        assert "\x1b" not in shown(*two())
+        assert "\x1b[32m" in shown(*two(), color=True)
+
+    def test_markdown_says_the_same_with_full_names(self) -> None:
+        run, samples = full()
+        page = markdown.standings(run, standings(run, samples))
+        assert page.startswith("# 13 allocators on 26 workloads\n")
+        assert "google-tcmalloc-rseq" in page.split("time ÷ best")[1].splitlines()[0]
+        tables = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
+        assert len(tables) == 5
+        for table in tables:
+            assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+class TestHeads:
+    def test_names_become_short_heads_that_people_know(self) -> None:
+        heads = boards.short_heads(["jemalloc", "mimalloc3", "google-tcmalloc-rseq", "system", "hardened-light"])
+        assert heads == ["je", "mi3", "google\ntc\nrseq", "system", "harden\nlight"]
+
+    def test_heads_that_are_alike_are_numbered(self) -> None:
+        assert boards.short_heads(["verylong-1a", "verylong-1b", "verylonger-1a"]) == [
+            "verylo\n1a\n#1", "verylo\n1b", "verylo\n1a\n#3",
+        ]  # fmt: skip
+
+    def test_no_name_is_an_empty_head(self) -> None:
+        assert boards.short_heads(["-", "malloc", "我"]) == ["?", "malloc", "我"]
+
+
+class TestScenarios:
+    def test_points_stand_next_to_ratios_with_intervals(self) -> None:
+        text = scenarios(*two())
+        assert re.search(r" 1\. fast 1\.0 +4 +1\.00 \[1\.00, 1\.00\]", text)
+        assert re.search(r" 2\. system 1\.0 +2 +2\.00 \[2\.00, 2\.00\] +▲ \+100 %", text)
+        assert "believe the ratios" in text
+
+    def test_each_scenario_has_its_figures(self) -> None:
+        text = scenarios(*two())
+        assert re.search(r"^w0 +median +÷ best \[95 %\] +P95 +P99 +faults/operation +points$", text, re.MULTILINE)
+        assert re.search(r"▸ fast +650 ns +1\.00 \[1\.00, 1\.00\] +1\.04 µs +1\.95 µs +0\.025 +2$", text, re.MULTILINE)
+
+    def test_who_failed_has_no_points(self) -> None:
+        run, samples = two()
+        broken = [
+            replace(s, failure="printed another checksum")
+            if (s.trial.workload, s.trial.contender) == (1, "fast")
+            else s
+            for s in samples
+        ]
+        text = scenarios(run, broken)
+        assert re.search(r"^    fast 1\.0 +not measured: failed$", text, re.MULTILINE)
+        assert "✘ fast printed another checksum in w1" in text
+
+    def test_the_matrix_has_a_line_per_scenario_and_the_mean(self) -> None:
+        run, samples = two()
+        text = scenarios(run, samples, matrices=[matrix(run, samples, "fast")])
+        assert re.search(r"^fast ÷ +system$", text, re.MULTILINE)
+        assert re.search(r"^geometric mean +▼ 0\.50 \[0\.50, 0\.50\]$", text, re.MULTILINE)
+
+    def test_markdown_has_all_tables(self) -> None:
+        run, samples = two()
+        page = markdown.scenarios(run, ranking(run, samples), matrices=[matrix(run, samples, "fast")])
+        assert page.startswith("# 2 allocators in 2 scenarios\n")
+        assert len(re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)) == 4
+
+
+def test_hostile_names_are_inert_everywhere() -> None:
+    run, samples = two()
+    contenders = (run.contenders[0], replace(run.contenders[1], name=EVIL, title=EVIL))
+    named = tuple(replace(workload, name=EVIL) for workload in run.settings.workloads)
+    run = replace(run, contenders=contenders, settings=replace(run.settings, workloads=named), notes=(EVIL,))
+    of = [
+        replace(
+            s,
+            trial=replace(s.trial, contender=EVIL if s.trial.contender == "fast" else "system"),
+            memory=replace(s.memory, method=EVIL),
+            failure=EVIL if (s.trial.workload, s.trial.contender) == (1, "fast") else None,
+        )
+        for s in samples
+    ]
+    found, ranked, others = standings(run, of), ranking(run, of), [matrix(run, of, EVIL)]
+    page = markdown.standings(run, found) + markdown.scenarios(run, ranked, matrices=others)
+    made = document.render(run, [], of, standings=found, scenarios=ranked, matrices=others)
+    for text in (shown(run, of), scenarios(run, of, matrices=others), page, made):
+        for character in "\x1b\u009b\u202e":
+            assert character not in text
+    assert "<script>" not in page
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+class TestDocument:
+    def test_standings_and_scenarios_are_keys_only_when_given(self) -> None:
+        run, samples = two()
+        plain = json.loads(document.render(run, [], samples))
+        assert "standings" not in plain
+        assert "scenarios" not in plain
+        made = json.loads(
+            document.render(
+                run, [], samples, standings=standings(run, samples), scenarios=ranking(run, samples),
+                matrices=[matrix(run, samples, "fast")],
+            )
+        )  # fmt: skip
+        assert [place["contender"] for place in made["standings"]["places"]] == ["fast", "system"]
+        cells = {(cell["workload"], cell["contender"]): cell for cell in made["standings"]["cells"]}
+        assert cells[1, "system"]["time"]["estimate"] == pytest.approx(2.0)
+        assert cells[1, "system"]["time"]["interval"]["level"] == pytest.approx(0.95)
+        assert made["standings"]["contests"][0]["large"] is True
+        assert made["scenarios"]["ranks"][0]["points"] == 4
+        (one,) = made["scenarios"]["matrices"]
+        assert one["cells"][0]["over"]["estimate"] == pytest.approx(0.5)
+
+
+class TestRows:
+    def test_what_a_workload_reports_is_columns(self) -> None:
+        run = a_suite(("w",), ("system",))
+        told = replace(
+            a_run_of(0, "system", 1, 100.0),
+            reported=reported(12.5, idle_ns=40_000_000, figures={"rss_after_idle": 7.0}, checksum="=1+1"),
+        )
+        silent = replace(told, reported=None, failure="ended without its report")
+        first, second = csv.DictReader(io.StringIO(rows.render(run, [told, silent])))
+        assert (first["active_ns"], first["idle_ns"]) == ("60000000", "40000000")
+        assert (first["operation_median_ns"], first["operation_p99_ns"]) == ("12.5", "37.5")
+        assert (first["figure:rss_after_idle"], first["checksum"]) == ("7.0", "'=1+1")
+        assert (second["active_ns"], second["operations"], second["figure:rss_after_idle"]) == ("", "", "")
+
+    def test_runs_of_other_programs_keep_their_columns(self) -> None:
+        (row,) = csv.DictReader(io.StringIO(rows.render(a_run(), [a_sample(1, "system", 1)])))
+        assert "active_ns" not in row
+        assert "operations" not in row

@@ -1,0 +1,111 @@
+"""Pictures of standings and scenarios."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from support.comparisons import EVIL
+from support.suites import ALLOCATORS, WORKLOADS, a_suite, exact, lively
+
+from cairn.model import Memory, Run, Sample
+from cairn.report import charts
+from cairn.scenario import ranking
+from cairn.standings import standings
+
+Draw = Callable[[Run, Sequence[Sample], str], bytes]
+
+
+def times(run: Run, samples: Sequence[Sample], form: str) -> bytes:
+    return charts.ratios(run, standings(run, samples), title="a suite", form=form)
+
+
+def memories(run: Run, samples: Sequence[Sample], form: str) -> bytes:
+    return charts.ratios(run, standings(run, samples), title="a suite", form=form, memory=True)
+
+
+def both(run: Run, samples: Sequence[Sample], form: str) -> bytes:
+    return charts.time_against_memory(run, standings(run, samples), title="a suite", form=form)
+
+
+def operations(run: Run, samples: Sequence[Sample], form: str) -> bytes:
+    return charts.percentiles(run, ranking(run, samples), title="scenarios", form=form)
+
+
+ALL = pytest.mark.parametrize("draw", [times, memories, both, operations])
+
+
+def small() -> tuple[Run, list[Sample]]:
+    run = a_suite(("w0", "w1", "w2"), ("system", "fast"))
+    return run, exact(run, {(w, name): ms for w in (0, 1, 2) for name, ms in (("system", 100.0), ("fast", 50.0))})
+
+
+@ALL
+@pytest.mark.parametrize(("form", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG\r\n\x1a\n")])
+def test_a_picture_is_made_in_either_form(draw: Draw, form: str, head: bytes) -> None:
+    made = draw(*small(), form)
+    assert made.startswith(head)
+    assert len(made) > 5_000
+
+
+@pytest.mark.parametrize("draw", [times, both])
+def test_a_whole_suite_can_be_drawn(draw: Draw) -> None:
+    run = a_suite(WORKLOADS, ALLOCATORS)
+    assert len(draw(run, lively(run), "svg")) > 20_000
+
+
+@ALL
+def test_the_same_data_give_the_same_bytes(draw: Draw) -> None:
+    run = a_suite(WORKLOADS[:3], ALLOCATORS[:4])
+    samples = lively(run)
+    assert draw(run, samples, "svg") == draw(run, samples, "svg")
+
+
+@ALL
+def test_names_are_no_markup(draw: Draw) -> None:
+    run, samples = small()
+    evil = f"$x^2$ {EVIL}"
+    contenders = (run.contenders[0], replace(run.contenders[1], name=evil, title=evil))
+    named = tuple(replace(workload, name=evil) for workload in run.settings.workloads)
+    run = replace(run, contenders=contenders, settings=replace(run.settings, workloads=named))
+    of = [
+        replace(s, trial=replace(s.trial, contender=evil if s.trial.contender == "fast" else "system")) for s in samples
+    ]
+    made = draw(run, of, "svg")
+    root = ET.fromstring(made)
+    assert not [element for element in root.iter() if element.tag.endswith("script")]
+    assert b"\x1b" not in made
+
+
+@ALL
+@pytest.mark.parametrize("without", ["everything", "intervals", "memory", "reports", "one contender"])
+def test_what_is_missing_is_no_error(draw: Draw, without: str) -> None:
+    run, samples = small()
+    unknown = Memory("not measured", None, None, None)
+    match without:
+        case "everything":
+            samples = []
+        case "intervals":
+            samples = [s for s in samples if s.trial.block == 1]
+        case "memory":
+            samples = [replace(s, memory=unknown) for s in samples]
+        case "reports":
+            samples = [replace(s, reported=None) for s in samples]
+        case "one contender":
+            samples = [replace(s, failure="died") if s.trial.contender == "fast" else s for s in samples]
+    assert draw(run, samples, "svg").startswith(b"<?xml")
+
+
+def test_what_lies_far_off_is_cut_and_the_rest_stays_readable() -> None:
+    assert charts._cut([1.0, 1.1, 1.2, 1.3] * 10 + [60.0]) == 1.5
+    assert charts._cut([1.0, 8.0, 9.0, 1.3]) == 10.0
+    assert charts._cut([50.0, 60.0]) == 30.0
+    assert charts._cut([]) == 1.5
+
+
+def test_ticks_are_thinned_evenly_and_keep_the_first() -> None:
+    assert charts._thinned([1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3], 4)[0] == 1
+    assert len(charts._thinned(list(range(1, 30)), 4)) == 4
+    assert charts._thinned([1, 2], 4) == [1, 2]

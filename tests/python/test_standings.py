@@ -1,0 +1,254 @@
+"""Ratios to the best of each workload and their means: who is compared with whom, and what is not claimed."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact, lively
+
+from cairn import ratios
+from cairn.model import Memory, Run, Sample, StopRule
+from cairn.standings import Place, Standings, standings
+
+THREE = ("system", "fast", "slow")
+
+
+def named(found: Standings, name: str) -> Place:
+    return next(place for place in found.places if place.contender == name)
+
+
+def simple() -> tuple[Run, list[Sample]]:
+    """Two workloads; `fast` is best on the first, `system` on the second."""
+    run = a_suite(("w0", "w1"), THREE)
+    times = {(0, "system"): 100.0, (0, "fast"): 50.0, (0, "slow"): 200.0}
+    times |= {(1, "system"): 100.0, (1, "fast"): 200.0, (1, "slow"): 300.0}
+    return run, exact(run, times)
+
+
+def fail(sample: Sample, sentence: str = "was killed by signal 11") -> Sample:
+    return replace(sample, failure=sentence)
+
+
+class TestCells:
+    def test_a_cell_is_the_ratio_to_the_best_of_its_workload(self) -> None:
+        found = standings(*simple())
+        estimates = {key: cell.time.estimate for key, cell in found.cells.items() if cell.time}
+        assert estimates[0, "slow"] == pytest.approx(4.0)
+        assert estimates[0, "system"] == pytest.approx(2.0)
+        assert estimates[1, "fast"] == pytest.approx(2.0)
+        assert (estimates[0, "fast"], estimates[1, "system"]) == (1.0, 1.0)
+        assert [contest.best_time for contest in found.contests] == ["fast", "system"]
+
+    def test_the_pace_of_a_block_is_no_noise(self) -> None:
+        found = standings(*simple())
+        interval = found.cells[0, "slow"].time.interval  # type: ignore[union-attr]
+        assert interval is not None
+        assert (interval.low, interval.high) == pytest.approx((4.0, 4.0))
+        assert found.contests[0].half_width == pytest.approx(0.0, abs=1e-9)
+
+    def test_one_wild_run_hardly_moves_a_cell(self) -> None:
+        run, samples = simple()
+        calm = standings(run, samples).cells[0, "slow"].time
+        wild = [replace(s, wall_ns=30 * s.wall_ns) if s.trial.block == 4 and s.trial.contender == "slow" else s
+                for s in samples]  # fmt: skip
+        moved = standings(run, wild).cells[0, "slow"].time
+        assert calm is not None
+        assert moved is not None
+        assert moved.estimate == pytest.approx(calm.estimate, rel=0.001)
+
+    def test_deliberate_sleep_is_no_time(self) -> None:
+        run, samples = simple()
+        slept = [replace(s, wall_ns=s.wall_ns + 10**9, reported=replace(s.reported, idle_ns=10**9)) for s in samples]  # type: ignore[type-var]
+        assert standings(run, slept).cells[0, "slow"].time == standings(run, samples).cells[0, "slow"].time
+
+    def test_one_block_gives_estimates_without_intervals(self) -> None:
+        run, samples = simple()
+        found = standings(run, [s for s in samples if s.trial.block == 1])
+        assert found.cells[0, "slow"].time == ratios.Ratio(pytest.approx(4.0), None, best=False)
+        place = named(found, "slow")
+        assert place.time is not None
+        assert place.time.interval is None
+        assert place.over_above is not None
+        assert not place.over_above.more
+        assert found.contests[0].half_width is None
+
+    def test_the_best_may_not_be_the_best_when_another_is_close(self) -> None:
+        run = a_suite(("w",), ("a", "b"))
+        walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
+        samples = [a_run_of(0, name, block, wall) for name, of in walls.items() for block, wall in enumerate(of, 1)]
+        found = standings(run, samples)
+        for name in ("a", "b"):
+            ratio = found.cells[0, name].time
+            assert ratio is not None
+            assert ratio.interval is not None
+            assert ratio.interval.low == 1.0
+            assert ratio.interval.high > 1.001
+
+    def test_nobody_is_better_than_the_best(self) -> None:
+        run = a_suite(WORKLOADS, ALLOCATORS)
+        found = standings(run, lively(run))
+        all_ratios = [ratio for cell in found.cells.values() for ratio in (cell.time, cell.memory) if ratio]
+        all_ratios += [r for p in found.places for r in (p.time, p.memory, p.memory_large, p.memory_small) if r]
+        for ratio in all_ratios:
+            assert ratio.interval is not None
+            assert 1 <= ratio.interval.low <= ratio.estimate <= ratio.interval.high
+
+    def test_blocks_that_are_not_complete_do_not_count(self) -> None:
+        run, samples = simple()
+        extra = [a_run_of(0, "system", 7, 1.0)]
+        assert standings(run, [*samples, *extra]) == standings(run, samples)
+
+
+class TestMeans:
+    def test_the_mean_is_geometric_over_all_workloads(self) -> None:
+        found = standings(*simple())
+        assert named(found, "slow").time.estimate == pytest.approx(math.sqrt(4 * 3))  # type: ignore[union-attr]
+        assert named(found, "system").time.estimate == pytest.approx(math.sqrt(2))  # type: ignore[union-attr]
+        assert found.time_over == (0, 1)
+        assert [place.contender for place in found.places][-1] == "slow"
+
+    def test_the_order_is_shown_or_said_to_be_chance(self) -> None:
+        run = a_suite(("w",), ("a", "b", "c"))
+        walls = {
+            "a": (100, 104, 98, 101, 99, 103),
+            "b": (101, 102, 99, 102, 98, 104),
+            "c": (150, 151, 149, 155, 152, 150),
+        }
+        samples = [a_run_of(0, name, block, wall) for name, of in walls.items() for block, wall in enumerate(of, 1)]
+        places = standings(run, samples).places
+        assert places[0].over_above is None
+        assert places[1].over_above is not None
+        assert not places[1].over_above.more
+        assert places[2].over_above is not None
+        assert places[2].over_above.more
+
+    def test_who_failed_somewhere_has_no_mean_and_costs_the_others_nothing(self) -> None:
+        run, samples = simple()
+        broken = [
+            fail(s) if (s.trial.workload, s.trial.contender) == (1, "slow") and s.trial.block == 1 else s
+            for s in samples
+            if (s.trial.workload, s.trial.contender) != (1, "slow") or s.trial.block == 1
+        ]
+        before, found = standings(run, samples), standings(run, broken)
+        slow = found.places[-1]
+        assert (slow.contender, slow.time, slow.memory, slow.failed_on) == ("slow", None, None, ("w1",))
+        assert found.cells[1, "slow"].failure == "was killed by signal 11"
+        assert found.cells[1, "slow"].time is None
+        assert found.cells[0, "slow"].time == before.cells[0, "slow"].time
+        assert named(found, "fast").time == named(before, "fast").time
+        assert found.contests[1].blocks == 6
+
+    def test_a_failure_while_warming_up_is_a_failure(self) -> None:
+        run, samples = simple()
+        cold = replace(fail(samples[0]), trial=replace(samples[0].trial, block=0, contender="slow"))
+        assert named(standings(run, [*samples, cold]), "slow").failed_on == ("w0",)
+
+    def test_the_best_can_be_one_that_has_no_mean(self) -> None:
+        run, samples = simple()
+        broken = [fail(s) if (s.trial.workload, s.trial.contender) == (1, "fast") else s for s in samples]
+        found = standings(run, broken)
+        assert found.contests[0].best_time == "fast"
+        assert named(found, "system").time.estimate == pytest.approx(math.sqrt(2))  # type: ignore[union-attr]
+
+    def test_where_one_alone_ran_well_there_is_nobody_to_be_behind(self) -> None:
+        run, samples = simple()
+        broken = [fail(s) if s.trial.workload == 1 and s.trial.contender != "system" else s for s in samples]
+        found = standings(run, broken)
+        assert found.time_over == (0,)
+        assert found.cells[1, "system"].time is None
+        assert found.cells[1, "system"].time_ns == pytest.approx(130e6)
+        assert found.contests[1].memory_missing == "fewer than two contenders ran well"
+
+    def test_workloads_weigh_the_same_whatever_their_blocks(self) -> None:
+        run, samples = simple()
+        found = standings(run, [s for s in samples if s.trial.workload == 0 or s.trial.block <= 3])
+        assert [contest.blocks for contest in found.contests] == [6, 3]
+        assert named(found, "slow").time.estimate == pytest.approx(math.sqrt(4 * 3))  # type: ignore[union-attr]
+
+    def test_nothing_measured_is_nothing_said(self) -> None:
+        run, _ = simple()
+        found = standings(run, [])
+        assert {place.time for place in found.places} == {None}
+        assert {contest.memory_missing for contest in found.contests} == {"no complete block"}
+        assert found.time_over == ()
+
+    def test_an_early_stop_is_paid_for(self) -> None:
+        run, samples = simple()
+        assert standings(run, samples).level == pytest.approx(0.95)
+        assert standings(replace(run, rule=StopRule()), samples).level == pytest.approx(0.96)
+
+
+class TestMemory:
+    def test_large_programs_are_apart_by_the_leanest(self) -> None:
+        run = a_suite(("large", "small"), ("lean", "fat"))
+        peaks = {(0, "lean"): 30 * MIB, (0, "fat"): 60 * MIB, (1, "lean"): 15 * MIB, (1, "fat"): 60 * MIB}
+        samples = [
+            a_run_of(workload, name, block, 100.0, peak)
+            for (workload, name), peak in peaks.items()
+            for block in range(1, 5)
+        ]
+        found = standings(run, samples)
+        fat = named(found, "fat")
+        assert [contest.large for contest in found.contests] == [True, False]
+        assert fat.memory_large.estimate == pytest.approx(2.0)  # type: ignore[union-attr]
+        assert fat.memory_small.estimate == pytest.approx(4.0)  # type: ignore[union-attr]
+        assert fat.memory.estimate == pytest.approx(math.sqrt(8))  # type: ignore[union-attr]
+
+    def test_two_ways_of_measuring_are_not_compared(self) -> None:
+        run, samples = simple()
+        mixed = [
+            replace(s, memory=replace(s.memory, method="sampled"))
+            if (s.trial.workload, s.trial.contender) == (0, "fast")
+            else s
+            for s in samples
+        ]
+        found = standings(run, mixed)
+        assert found.cells[0, "slow"].memory is None
+        assert found.memory_over == (1,)
+        assert found.contests[0].memory_missing == "measured in different ways (cgroup v2, sampled)"
+        assert found.contests[0].large is None
+
+    def test_the_best_may_be_the_one_that_was_not_measured(self) -> None:
+        run, samples = simple()
+        unknown = Memory("not measured", None, None, None)
+        short = [replace(s, memory=unknown) if s.trial.contender == "fast" else s for s in samples]
+        found = standings(run, short)
+        assert found.cells[0, "slow"].memory is None
+        assert found.cells[0, "slow"].memory_bytes == 100 * MIB
+        assert found.contests[0].memory_missing == "not measured of fast"
+        assert {place.memory for place in found.places} == {None}
+        assert found.cells[0, "slow"].time is not None
+
+
+class TestStudent:
+    @pytest.mark.parametrize("alpha", [0.2, 0.05, 0.04, 0.003])
+    def test_it_is_that_of_scipy(self, alpha: float) -> None:
+        for freedom in (*range(1, 40), 101, 1000):
+            assert ratios.student(freedom, alpha) == pytest.approx(scipy.stats.t.ppf(1 - alpha / 2, freedom))
+
+    def test_broken_degrees_of_freedom_go_to_the_safe_side(self) -> None:
+        assert ratios.student(3.9, 0.05) == ratios.student(3, 0.05)
+        assert ratios.student(0.5, 0.05) == ratios.student(1, 0.05)
+
+
+def test_of_two_and_three_blocks_the_error_is_the_textbook_one() -> None:
+    for values in ([1.0, 3.0], [1.0, 3.0, 4.0]):
+        x = np.array(values)[:, None]
+        assert ratios._error(x)[0] == pytest.approx(np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+def test_the_same_samples_give_the_same_standings() -> None:
+    run = a_suite(WORKLOADS[:4], ALLOCATORS[:5])
+    samples = lively(run)
+    assert standings(run, samples) == standings(run, list(reversed(samples)))
+
+
+def test_numpy_is_not_imported_before_it_is_needed() -> None:
+    code = "import sys, cairn.standings, cairn.scenario; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
