@@ -33,7 +33,7 @@ static void prepare(void)
     size_t least = parameter("least");
     size_t most = parameter("most");
     if (most < least)
-        workload_fail("--most %zu is less than --least %zu", most, least);
+        workload_refuse("--most %zu is less than --least %zu", most, least);
     sizes = doublings_of(least, most);
 }
 

@@ -1,13 +1,13 @@
 /* Sequential fill: blocks are allocated one after the other until there are --bytes of them, then all are freed in the
  * order of birth. The founding experiment fills 3 GB. It shows what a fresh page costs, and what a block costs beyond
- * its bytes; nothing is ever reused. Blocks are found again through a list in their own first bytes would mean touching
- * them, so their addresses lie in a table beside. */
+ * its bytes; nothing is ever reused. A list through the blocks themselves would
+ * touch them, so their addresses lie in a table beside. */
 #include "common/workload.h"
 
 #include <stdlib.h>
 
 static struct parameter own[] = {
-    {.name = "bytes", .help = "to allocate in all", .value = 3 * GIB, .least = 1},
+    {.name = "bytes", .help = "to allocate in all", .value = 3 * GIB, .least = 1, .most = UINT64_C(1) << 40},
     {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = MIB},
     {.name = "most", .help = "bytes of the largest block", .value = 128, .least = 1, .most = MIB},
     {0},

@@ -26,7 +26,7 @@ static void prepare(void)
     least = parameter("least");
     most = parameter("most");
     if (most < least)
-        workload_fail("--most %zu is less than --least %zu", most, least);
+        workload_refuse("--most %zu is less than --least %zu", most, least);
 }
 
 /* What a thread leaves to its successor. */

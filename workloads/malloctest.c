@@ -15,7 +15,11 @@
 #include <sys/mman.h>
 
 static struct parameter own[] = {
-    {.name = "repeats", .help = "times that all is allocated and released", .value = 10, .least = 1},
+    {.name = "repeats",
+     .help = "times that all is allocated and released",
+     .value = 10,
+     .least = 1,
+     .most = 1000000},
     {.name = "objects",
      .help = "blocks a time, per thread",
      .value = 1000000,
@@ -39,7 +43,7 @@ static void prepare(void)
     with_arena = strncmp(with, "arena", 5) == 0;
     with_bump = strncmp(with, "bump", 4) == 0;
     if (!huge && strcmp(with, "malloc") != 0 && strcmp(with, "arena") != 0 && strcmp(with, "bump") != 0)
-        workload_fail("MALLOCTEST_WITH is malloc, arena, arena-huge, bump or bump-huge, not '%s'", with);
+        workload_refuse("MALLOCTEST_WITH is malloc, arena, arena-huge, bump or bump-huge, not '%s'", with);
     if (parameter("max") < parameter("min"))
         workload_refuse("--max is less than --min");
     if (settings.operations == 0 && settings.seconds_ns == 0)

@@ -51,22 +51,22 @@ static void prepare(void)
     size_t least = parameter("least");
     size_t most = parameter("most");
     if (most < least)
-        workload_fail("--most %zu is less than --least %zu", most, least);
+        workload_refuse("--most %zu is less than --least %zu", most, least);
     sizes = doublings_of(least, most);
     depth = parameter("depth");
     unsigned consumers = (unsigned)parameter("consumers");
     if (consumers == 0)
         consumers = settings.threads / 2;
     if (consumers >= settings.threads)
-        workload_fail("--consumers %u of %u threads leave no producer", consumers, settings.threads);
+        workload_refuse("--consumers %u of %u threads leave no producer", consumers, settings.threads);
     producers = settings.threads - consumers;
     unsigned pairs = producers < consumers ? producers : consumers;
     queue_count = (unsigned)parameter("queues");
     if (queue_count == 0)
         queue_count = pairs;
     if (queue_count > pairs)
-        workload_fail("--queues %u are more than %u producers or %u consumers can serve", queue_count,
-                      producers, consumers);
+        workload_refuse("--queues %u are more than %u producers or %u consumers can serve", queue_count,
+                        producers, consumers);
     for (unsigned i = 0; i < queue_count; i++) {
         queues[i] = table_new(queue_bytes());
         pthread_mutex_init(&queues[i]->lock, NULL);

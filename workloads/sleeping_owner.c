@@ -38,8 +38,8 @@ static void prepare(void)
     own_frees_one_in = parameter("own-frees");
     owner_kind = (enum owner)parameter("owner");
     if (settings.operations >> OPERATIONS_MOST_LOG2 != 0)
-        workload_fail("--operations %" PRIu64 " are more than 2^%d", settings.operations,
-                      OPERATIONS_MOST_LOG2);
+        workload_refuse("--operations %" PRIu64 " are more than 2^%d", settings.operations,
+                        OPERATIONS_MOST_LOG2);
 }
 
 /* Blocks of one size, all from one stretch of serial numbers, so that only their addresses need be kept. */

@@ -77,7 +77,7 @@ static double read_seconds(const char *text)
 {
     char *end;
     double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value > 0) || value > 1e6)
+    if (end == text || *end != '\0' || !(value >= 1e-6) || value > 1e6)
         workload_refuse("--seconds takes a time such as 0.5 or 10, not '%s'", text);
     return value;
 }
@@ -213,7 +213,9 @@ void workload_fail(const char *format, ...)
     va_end(arguments);
     strcat(text, "\n");
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&said)) /* one sentence, however many threads find something */
-        (void)!write(STDERR_FILENO, text, strlen(text));
+    while (atomic_flag_test_and_set(
+        &said)) /* one sentence, however many threads find something; the first ends all */
+        pause();
+    (void)!write(STDERR_FILENO, text, strlen(text));
     _exit(1); /* other threads are at work, and a broken malloc may not survive exit handlers */
 }

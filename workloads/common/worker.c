@@ -87,13 +87,19 @@ uint64_t worker_next(struct worker *worker)
     return worker->lap_operations;
 }
 
+/* Time that is not the subject, whether slept or spent on looking. */
+static void set_apart(uint64_t began)
+{
+    atomic_fetch_add_explicit(&idle_ns, clock_ns() - began, memory_order_relaxed);
+}
+
 void workload_sleep(uint64_t ns)
 {
     uint64_t began = clock_ns();
     struct timespec left = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
     while (nanosleep(&left, &left) != 0) {
     }
-    atomic_fetch_add_explicit(&idle_ns, clock_ns() - began, memory_order_relaxed);
+    set_apart(began);
 }
 
 void workers_meet(void)
@@ -200,7 +206,8 @@ static uint64_t figure_of(const char *text, const char *name)
 
 uint64_t resident_bytes(uint64_t *lazy_bytes)
 {
-    char text[4096]; /* no stdio: it would allocate, and wake an allocator that is idle */
+    uint64_t began = clock_ns(); /* the kernel walks all page tables for it */
+    char text[4096];             /* no stdio: it would allocate, and wake an allocator that is idle */
     *lazy_bytes = 0;
     int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
     if (file < 0)
@@ -208,6 +215,7 @@ uint64_t resident_bytes(uint64_t *lazy_bytes)
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     text[length > 0 ? length : 0] = '\0';
+    set_apart(began);
     *lazy_bytes = figure_of(text, "LazyFree:");
     return figure_of(text, "Rss:");
 }

@@ -179,7 +179,8 @@ void workload_figure(const char *name, double value);
 /* The value of an own parameter; of words its place in the list. */
 uint64_t parameter(const char *name);
 
-/* Resident bytes of this process now, of which lazily freed ones (MADV_FREE) apart. 0 where it cannot be read. */
+/* Resident bytes of this process now, of which lazily freed ones (MADV_FREE) apart. 0 where it cannot be read. The time
+ * that this takes, in proportion to what is resident, counts as idle: call it where nothing else runs. */
 uint64_t resident_bytes(uint64_t *lazy_bytes);
 
 uint64_t clock_ns(void);
