@@ -55,7 +55,7 @@ struct cairn_arena {
  * they are used. */
 enum cairn_arena_huge {
     CAIRN_ARENA_HUGE_AUTO,  /* chunks of 32 MiB and more ask for them */
-    CAIRN_ARENA_HUGE_ON,    /* every chunk does, and has room for 2 MiB or a multiple */
+    CAIRN_ARENA_HUGE_ON,    /* every chunk does; room for 2 MiB or a multiple, where the limit allows */
     CAIRN_ARENA_HUGE_NEVER, /* none does; a machine that gives them unasked still does */
 };
 
@@ -178,7 +178,7 @@ void cairn_arena_check(const struct cairn_arena *arena);
                   ? cairn_arena_alloc((arena), sizeof(type))                                                 \
                   : cairn_arena_alloc_aligned((arena), sizeof(type), __alignof__(type))))
 
-/* An object that was given back; its first word is the pool's. */
+/* An object that was given back; its first word is the pool's, unless that is checked. */
 struct cairn_pool_slot {
     struct cairn_pool_slot *next;
 };
@@ -254,7 +254,8 @@ struct cairn_pool_stats {
 
 struct cairn_pool_stats cairn_pool_statistics(struct cairn_pool *pool);
 
-/* Holds the pool against what is said of it here. Walks all objects that were given back. */
+/* Holds the pool against what is said of it here, and a checked one's idle memory against its pattern. Walks all
+ * objects that were given back. */
 void cairn_pool_check(struct cairn_pool *pool);
 
 #pragma GCC visibility pop

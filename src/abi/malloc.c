@@ -1,20 +1,16 @@
-/* The names that C programs expect; argument rules and errno only. What they do is alloc/alloc.h's. */
-#include "alloc/alloc.h"
+/* The names of ISO C and POSIX, and the older ones of their kind: argument rules and errno only. */
+#include "abi/abi.h"
+#include "os/os.h"
 
-#include <errno.h>
-
-#define EXPORT __attribute__((visibility("default")))
-
-static void *or_enomem(void *p)
+void *names_malloc_slow(size_t size)
 {
-    if (UNLIKELY(p == NULL))
-        errno = ENOMEM;
-    return p;
+    return or_enomem(alloc_malloc_slow(size));
 }
 
 EXPORT void *malloc(size_t size)
 {
-    return or_enomem(alloc_malloc(size));
+    void *p = alloc_malloc_quick(size);
+    return LIKELY(p != NULL) ? p : names_malloc_slow(size);
 }
 
 EXPORT void free(void *p)
@@ -29,11 +25,7 @@ EXPORT void *calloc(size_t count, size_t size)
 
 EXPORT void *realloc(void *p, size_t size)
 {
-    if (p != NULL && size == 0) { /* as glibc: freed, and NULL without an error */
-        alloc_free(p);
-        return NULL;
-    }
-    return or_enomem(alloc_realloc(p, size));
+    return resized(p, size);
 }
 
 EXPORT void *reallocarray(void *p, size_t count, size_t size)
@@ -41,26 +33,12 @@ EXPORT void *reallocarray(void *p, size_t count, size_t size)
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
         return or_enomem(NULL);
-    return realloc(p, bytes);
-}
-
-static bool power_of_two(size_t x)
-{
-    return x != 0 && (x & (x - 1)) == 0;
+    return resized(p, bytes);
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size)
 {
-    if (!power_of_two(alignment)) {
-        errno = EINVAL;
-        return NULL;
-    }
-    return or_enomem(alloc_aligned(alignment, size));
-}
-
-EXPORT void *memalign(size_t alignment, size_t size)
-{
-    return aligned_alloc(alignment, size);
+    return aligned(alignment, size);
 }
 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
@@ -77,4 +55,62 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 EXPORT size_t malloc_usable_size(void *p)
 {
     return alloc_usable_size(p);
+}
+
+/* C23: the caller says what it asked for. It need not be looked up, and a wrong answer does no harm. */
+EXPORT void free_sized(void *p, size_t size)
+{
+    (void)size;
+    alloc_free(p);
+}
+
+EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size)
+{
+    (void)alignment, (void)size;
+    alloc_free(p);
+}
+
+/* --- before posix_memalign() -------------------------------------------------------------------------------------- */
+
+/* As glibc: an alignment that is no power of two is one of the next. */
+void *names_memalign(size_t alignment, size_t size)
+{
+    if (alignment > SIZE_MAX / 2 + 1) {
+        errno = EINVAL;
+        return NULL;
+    }
+    size_t power = 16;
+    while (power < alignment)
+        power *= 2;
+    return or_enomem(alloc_aligned(power, size));
+}
+
+void *names_valloc(size_t size)
+{
+    return or_enomem(alloc_aligned(os_page_bytes(), size));
+}
+
+/* Whole OS pages. */
+void *names_pvalloc(size_t size)
+{
+    size_t page = os_page_bytes();
+    size_t bytes;
+    if (__builtin_add_overflow(size, page - 1, &bytes))
+        return or_enomem(NULL);
+    return names_valloc(bytes & ~(page - 1));
+}
+
+EXPORT void *memalign(size_t alignment, size_t size)
+{
+    return names_memalign(alignment, size);
+}
+
+EXPORT void *valloc(size_t size)
+{
+    return names_valloc(size);
+}
+
+EXPORT void *pvalloc(size_t size)
+{
+    return names_pvalloc(size);
 }

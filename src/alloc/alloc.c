@@ -2,7 +2,6 @@
 
 #include "alloc/broken.h"
 #include "alloc/large.h"
-#include "alloc/thread.h"
 
 #include <string.h>
 
@@ -10,25 +9,9 @@ enum { SLAB_ALIGNMENT_MAX = 4096 }; /* larger ones: a run begins at a multiple o
 
 /* --- allocating -------------------------------------------------------------------------------------------------- */
 
-static void *allocate_cold(struct heap *heap, size_t size) __attribute__((cold, noinline));
-
-void *alloc_malloc(size_t size)
+void *alloc_malloc_slow(size_t size)
 {
     struct heap *heap = thread_heap;
-    if (LIKELY(size <= SIZE_CLASS_BYTES_MAX)) {
-        struct block **list = &heap->list[size_class(size)];
-        struct block *block = *list;
-        if (LIKELY(block != NULL && block->key == slab_key(block))) {
-            *list = block->next;
-            block->key = 0;
-            return block;
-        }
-    }
-    return allocate_cold(heap, size);
-}
-
-static void *allocate_cold(struct heap *heap, size_t size)
-{
     if (size > SIZE_CLASS_BYTES_MAX) {
         bool zero;
         return large_allocate(size, 1, &zero);
@@ -84,33 +67,6 @@ void *alloc_aligned(size_t alignment, size_t size)
 
 /* --- freeing ----------------------------------------------------------------------------------------------------- */
 
-static void free_cold(void *p) __attribute__((cold, noinline));
-
-void alloc_free(void *p)
-{
-    size_t index = region_index(p);
-    if (UNLIKELY(!region_has(index))) {
-        free_cold(p);
-        return;
-    }
-    struct slab *slab = slab_at(index);
-    struct block *block = p;
-    uintptr_t key = slab_key(block);
-    if (UNLIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) != thread_heap ||
-                 block->key == key)) {
-        free_cold(p);
-        return;
-    }
-    block->next = slab->free;
-    block->key = key;
-    slab->free = block;
-    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
-    atomic_store_explicit(&slab->until, until,
-                          memory_order_release); /* after `free`: slab_live() sees rather too many */
-    if (UNLIKELY(until == 0))
-        heap_event(thread_heap, slab);
-}
-
 /* The record of the run that `p` lies in, which is in use; anything else is the end of the program. */
 static struct slab *run_of(const void *p)
 {
@@ -131,7 +87,7 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
-static void free_cold(void *p)
+void alloc_free_slow(void *p)
 {
     if (p == NULL)
         return;
@@ -179,12 +135,17 @@ void *alloc_realloc(void *p, size_t size)
     if (slab->kind == RUN_LARGE) {
         if (size > SIZE_CLASS_BYTES_MAX && large_resize(slab, size))
             return p;
-    } else if (size <= have && (size > have / 2 || have <= 32)) {
-        return p;
+    } else {
+        const struct block *block = p;
+        if (UNLIKELY(block->key == slab_key(block)))
+            broken("a block is resized that was freed before", p);
+        if (size <= have && (size > have / 2 || have <= 32))
+            return p;
     }
-    void *moved = alloc_malloc(size);
+    bool grows = slab->kind == RUN_LARGE && size > have;
+    void *moved = grows ? large_allocate_to_grow(size) : alloc_malloc(size);
     if (moved == NULL)
-        return NULL;
+        return size <= have ? p : NULL; /* what shrinks need not fail */
     memcpy(moved, p, size < have ? size : have);
     alloc_free(p);
     return moved;

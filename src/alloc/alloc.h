@@ -1,15 +1,68 @@
 /* alloc.h - allocate, free, resize: what the names that the world expects come down to.
  *
- * The fast paths read straight down; all that is rare leaves through one cold door. NULL is the answer to a size that
- * overflows or that the machine refuses, and errno is not touched here: abi/ knows what the standards ask for. Any
- * thread may call anything, also with blocks of another. Every block is aligned to 16 bytes.
+ * The fast paths stand here, so that every name of abi/ is one without a further call; they read straight down, and all
+ * that is rare leaves through a cold door. NULL is the answer to a size that overflows or that the machine refuses, and
+ * errno is not touched here: abi/ knows what the standards ask for. Any thread may call anything, also with blocks of
+ * another. Every block is aligned to 16 bytes.
  */
 #ifndef CAIRN_ALLOC_ALLOC_H
 #define CAIRN_ALLOC_ALLOC_H
 
-#include "base/base.h"
+#include "alloc/thread.h"
 
-void *alloc_malloc(size_t size);
+/* What is not done at once: large sizes, and a list that is empty or was written to. */
+void *alloc_malloc_slow(size_t size) __attribute__((cold, noinline));
+
+/* NULL, large blocks, other threads' blocks, and what is no block at all. */
+void alloc_free_slow(void *p) __attribute__((cold, noinline));
+
+/* NULL: ask alloc_malloc_slow(). Two steps, so that a name of abi/ can end in its own cold door, by a jump. */
+static inline void *alloc_malloc_quick(size_t size)
+{
+    if (LIKELY(size <= SIZE_CLASS_BYTES_MAX)) {
+        struct block **list = &thread_heap->list[size_class(size)];
+        struct block *block = *list;
+        if (LIKELY(block != NULL && block->key == slab_key(block))) {
+            *list = block->next;
+            block->key = 0;
+            return block;
+        }
+    }
+    return NULL;
+}
+
+/* A size of 0 is one of 1. */
+static inline void *alloc_malloc(size_t size)
+{
+    void *p = alloc_malloc_quick(size);
+    return LIKELY(p != NULL) ? p : alloc_malloc_slow(size);
+}
+
+/* `p` is NULL, or came from here. Wrong use is one line on stderr and abort(). */
+static inline void alloc_free(void *p)
+{
+    size_t index = region_index(p);
+    if (UNLIKELY(!region_has(index))) {
+        alloc_free_slow(p);
+        return;
+    }
+    struct slab *slab = slab_at(index);
+    struct block *block = p;
+    uintptr_t key = slab_key(block);
+    if (UNLIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) != thread_heap ||
+                 block->key == key || !slab_begins(slab, (uint32_t)(uintptr_t)p & (SLICE_BYTES - 1)))) {
+        alloc_free_slow(p);
+        return;
+    }
+    block->next = slab->free;
+    block->key = key;
+    slab->free = block;
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
+    atomic_store_explicit(&slab->until, until,
+                          memory_order_release); /* after `free`: slab_live() sees rather too many */
+    if (UNLIKELY(until == 0))
+        heap_event(thread_heap, slab);
+}
 
 /* count × size bytes, all zero. */
 void *alloc_calloc(size_t count, size_t size);
@@ -17,10 +70,7 @@ void *alloc_calloc(size_t count, size_t size);
 /* `alignment` is a power of two. */
 void *alloc_aligned(size_t alignment, size_t size);
 
-/* `p` is NULL, or came from here. Wrong use is one line on stderr and abort(). */
-void alloc_free(void *p);
-
-/* Like ISO C's; a size of 0 is one of 1. */
+/* Like ISO C's; a size of 0 is one of 1. What fails leaves `p` as it was. */
 void *alloc_realloc(void *p, size_t size);
 
 /* Bytes that may be used; stable as long as the block lives. 0 for NULL. */

@@ -55,7 +55,7 @@ static void give_back(struct slab *slab)
 
 /* --- the owner's side -------------------------------------------------------------------------------------------- */
 
-/* `until` counts all that is live again. Too many may be seen for a moment, never too few. */
+/* `until` counts all that is live again. Under the lock: no claim sees one of the two stores without the other. */
 static uint32_t fold(struct slab *slab)
 {
     uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed) +
@@ -121,7 +121,7 @@ static struct slab *adopt(struct heap *heap, unsigned class)
 static struct slab *make(struct heap *heap, unsigned class)
 {
     bool zero;
-    size_t index = page_heap_allocate(slab_slices(class), &zero);
+    size_t index = page_heap_allocate(slab_slices(class), 0, &zero);
     if (index == 0)
         return NULL;
     heap->statistics.slabs_made++;
@@ -228,7 +228,7 @@ static struct heap *cut(void)
     size_t stride = (sizeof(struct heap) + 63) & ~(size_t)63;
     if (heaps_fresh == 0 || (heaps_cut + 1) * stride > SLICE_BYTES) {
         bool zero;
-        size_t index = page_heap_allocate(1, &zero);
+        size_t index = page_heap_allocate(1, 0, &zero);
         if (index == 0)
             return NULL;
         if (!zero)
@@ -345,8 +345,10 @@ void heap_unlock_all(void)
 
 /* --- check ------------------------------------------------------------------------------------------------------- */
 
-static void check_list(struct heap *heap, uint32_t first, enum remote_state state)
+/* Returns how many of the list have no live block. */
+static uint32_t check_list(struct heap *heap, uint32_t first, enum remote_state state)
 {
+    uint32_t empty = 0;
     uint32_t before = 0;
     for (uint32_t index = first; index != 0; index = slab_at(index)->next) {
         struct slab *slab = slab_at(index);
@@ -354,8 +356,10 @@ static void check_list(struct heap *heap, uint32_t first, enum remote_state stat
         CHECK_THAT(remote_state(slab) == state);
         CHECK_THAT(slab->prev == before);
         slab_check(slab);
+        empty += slab_live(slab) == 0;
         before = index;
     }
+    return empty;
 }
 
 void heap_check(struct heap *heap)
@@ -371,8 +375,8 @@ void heap_check(struct heap *heap)
             for (struct block *block = heap->list[class]; block != NULL; block = block->next)
                 CHECK_THAT(slab_has_block(slab, block));
         }
-        check_list(heap, heap->partial[class], REMOTE_PARKED);
+        CHECK_THAT(check_list(heap, heap->partial[class], REMOTE_PARKED) == (heap->empty >> class & 1));
     }
-    check_list(heap, heap->full, REMOTE_FULL);
+    CHECK_THAT(check_list(heap, heap->full, REMOTE_FULL) == 0);
     lock_drop(&heap->lock);
 }

@@ -1,20 +1,14 @@
 #include "alloc/large.h"
 
-#include "alloc/page_heap.h"
+#include "alloc/purge.h"
 
 static size_t slices_for(size_t size)
 {
     return (size + SLICE_BYTES - 1) >> SLICE_SHIFT;
 }
 
-void *large_allocate(size_t size, size_t alignment, bool *zero)
+static void *made(size_t index, size_t slices)
 {
-    if (size > (size_t)REGION_SLICES_MAX << SLICE_SHIFT || alignment > (size_t)REGION_SLICES_MAX
-                                                                           << SLICE_SHIFT)
-        return NULL;
-    size_t slices = size == 0 ? 1 : slices_for(size);
-    size_t index = alignment <= SLICE_BYTES ? page_heap_allocate(slices, zero)
-                                            : page_heap_allocate_aligned(slices, alignment, zero);
     if (index == 0)
         return NULL;
     struct slab *slab = slab_at(index);
@@ -23,11 +17,35 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
     return region_address(index);
 }
 
+static bool too_large(size_t bytes)
+{
+    return bytes > (size_t)REGION_SLICES_MAX << SLICE_SHIFT;
+}
+
+void *large_allocate(size_t size, size_t alignment, bool *zero)
+{
+    if (too_large(size) || too_large(alignment))
+        return NULL;
+    size_t slices = size == 0 ? 1 : slices_for(size);
+    return made(alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
+                                         : page_heap_allocate_aligned(slices, alignment, zero),
+                slices);
+}
+
+void *large_allocate_to_grow(size_t size)
+{
+    if (too_large(size))
+        return NULL;
+    bool zero;
+    size_t slices = slices_for(size);
+    return made(page_heap_allocate(slices, slices, &zero), slices);
+}
+
 void large_free(struct slab *slab)
 {
     size_t slices = slab->slices;
     slab->kind = RUN_NONE;
-    page_heap_free(slab_index(slab), slices);
+    purge_free(slab_index(slab), slices);
 }
 
 bool large_resize(struct slab *slab, size_t size)
@@ -42,6 +60,6 @@ bool large_resize(struct slab *slab, size_t size)
         return false;
     slab->slices = (uint32_t)want;
     if (want < have)
-        page_heap_free(index + want, have - want);
+        purge_free(index + want, have - want);
     return true;
 }

@@ -12,6 +12,10 @@
  * machine refuses, or the sum overflows. */
 void *large_allocate(size_t size, size_t alignment, bool *zero);
 
+/* At least `size` bytes, above SIZE_CLASS_BYTES_MAX, that will be asked to grow: where it can be, as much again is free
+ * behind them, so that a block that grows step by step is moved once per doubling. */
+void *large_allocate_to_grow(size_t size);
+
 /* `slab` is the record of the block's first slice. */
 void large_free(struct slab *slab);
 

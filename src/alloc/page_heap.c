@@ -37,6 +37,7 @@ static uint64_t partial_filled[PARTIAL_WORDS];
 static uint32_t spans[SPAN_LISTS + 1]; /* [n]: of n chunks */
 static uint32_t spans_filled;
 static struct page_heap_statistics statistics;
+static size_t idle_least;
 
 static struct chunk *chunk_of(size_t number)
 {
@@ -151,6 +152,8 @@ static bool take(size_t number, unsigned first, unsigned count)
     bits_store(&chunk->dirty, dirty | run);
     statistics.used_slices += count;
     statistics.idle_slices -= bits_count(dirty & run);
+    if (statistics.idle_slices < idle_least)
+        idle_least = statistics.idle_slices;
     if (statistics.used_slices > statistics.used_most)
         statistics.used_most = statistics.used_slices;
     return (dirty & run) == 0;
@@ -243,13 +246,18 @@ static size_t take_span(size_t chunks)
     return number;
 }
 
-static size_t allocate(size_t slices, bool *zero)
+/* Room behind the run is only looked for: it stays free. */
+static size_t allocate(size_t slices, size_t room, bool *zero)
 {
-    if (slices < CHUNK_SLICES) {
-        unsigned list = partial_from((unsigned)(slices - 1) * DENSITIES);
+    size_t total = slices + room;
+    if (chunk_end() == 0 &&
+        !grow(1)) /* chunk 0 is never empty: take_span() would pass it by, and map another */
+        return 0;
+    if (total < CHUNK_SLICES) {
+        unsigned list = partial_from((unsigned)(total - 1) * DENSITIES);
         if (list < PARTIAL_LISTS) {
             size_t number = partial[list];
-            unsigned first = bits_lowest(bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)slices));
+            unsigned first = bits_lowest(bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)total));
             partial_remove(number);
             *zero = take(number, first, (unsigned)slices);
             settle(number);
@@ -257,13 +265,16 @@ static size_t allocate(size_t slices, bool *zero)
         }
     }
     size_t chunks = (slices + CHUNK_SLICES - 1) / CHUNK_SLICES;
-    size_t number = take_span(chunks);
+    size_t looked_for = (total + CHUNK_SLICES - 1) / CHUNK_SLICES;
+    size_t number = take_span(looked_for);
     if (number == NONE)
         return 0;
     *zero = take_all(number * CHUNK_SLICES, slices);
     for (size_t i = 0; i < chunks - 1; i++)
         chunk_of(number + i)->state = FULL;
     settle(number + chunks - 1);
+    if (looked_for > chunks)
+        span_join(number + chunks, looked_for - chunks);
     return number * CHUNK_SLICES;
 }
 
@@ -288,12 +299,14 @@ static void release(size_t index, size_t slices)
     }
 }
 
-size_t page_heap_allocate(size_t slices, bool *zero)
+size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
 {
-    if (slices == 0 || slices >= REGION_SLICES_MAX)
+    if (slices == 0 || slices >= REGION_SLICES_MAX || room >= REGION_SLICES_MAX)
         return 0;
     lock_take(&lock);
-    size_t index = allocate(slices, zero);
+    size_t index = allocate(slices, room, zero);
+    if (index == 0 && room > 0)
+        index = allocate(slices, 0, zero);
     lock_drop(&lock);
     return index;
 }
@@ -304,7 +317,7 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     if (slices == 0 || unit >= REGION_SLICES_MAX || slices >= REGION_SLICES_MAX - unit)
         return 0;
     lock_take(&lock);
-    size_t index = allocate(slices + unit - 1, zero);
+    size_t index = allocate(slices + unit - 1, 0, zero);
     if (index != 0) {
         size_t misses = (region.base >> SLICE_SHIFT) + index;
         size_t head = (unit - misses % unit) % unit;
@@ -318,11 +331,13 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     return index;
 }
 
-void page_heap_free(size_t index, size_t slices)
+struct page_heap_level page_heap_free(size_t index, size_t slices)
 {
     lock_take(&lock);
     release(index, slices);
+    struct page_heap_level level = {statistics.used_slices, statistics.idle_slices, idle_least};
     lock_drop(&lock);
+    return level;
 }
 
 /* Whether `slices` from `index` on are free and ours. */
@@ -411,6 +426,7 @@ size_t page_heap_purge(size_t keep_bytes)
             if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL) && !purge_chunk(number))
                 break;
     size_t purged = statistics.purged_bytes - before;
+    idle_least = statistics.idle_slices;
     lock_drop(&lock);
     return purged;
 }

@@ -20,14 +20,22 @@
 
 #include "alloc/region.h"
 
-/* A run of `slices`, or 0 when the machine refuses. `*zero` tells whether all of it reads as zero. */
-size_t page_heap_allocate(size_t slices, bool *zero);
+/* A run of `slices`, or 0 when the machine refuses. `*zero` tells whether all of it reads as zero. If it can be, there
+ * are `room` free slices behind it, for a run that will be extended; they are anybody's. */
+size_t page_heap_allocate(size_t slices, size_t room, bool *zero);
 
 /* The same with its address a multiple of `alignment` bytes, a power of two above SLICE_BYTES. */
 size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero);
 
-/* Takes back any part of what was handed out. */
-void page_heap_free(size_t index, size_t slices);
+/* How much is in use, and how much is free and resident, in slices. */
+struct page_heap_level {
+    size_t used;
+    size_t idle;
+    size_t idle_least; /* since page_heap_purge() was called last: so much nobody needed meanwhile */
+};
+
+/* Takes back any part of what was handed out. Returns what that came to. */
+struct page_heap_level page_heap_free(size_t index, size_t slices);
 
 /* Lengthens a run at its end where that is free; `*zero` tells of what was added. */
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);

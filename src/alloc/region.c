@@ -1,6 +1,7 @@
 #include "alloc/region.h"
 
 #include "alloc/broken.h"
+#include "base/clock.h"
 #include "base/random.h"
 #include "os/os.h"
 
@@ -17,14 +18,17 @@ static size_t slices_max;
 static uintptr_t slice_records_end; /* mapped from base - REGION_SLICE_SPAN up to here */
 static uintptr_t chunk_records_end;
 
-/* Windows for the base, by bits of a user address: far above what brk reaches from a position-independent program, far
- * below where the kernel puts mappings. Records lie up to REGION_SLICE_SPAN + REGION_CHUNK_SPAN below the base. */
-static const struct window {
+/* A window for the base. Records lie up to REGION_SLICE_SPAN + REGION_CHUNK_SPAN below the base. */
+struct window {
     uintptr_t from;
     uintptr_t to;
     size_t slices;
-} windows[] = {
-    {UINT64_C(0x080000000000), UINT64_C(0x400000000000), REGION_SLICES_MAX}, /* 47 bits: 8 to 64 TiB */
+};
+
+/* By bits of a user address: far above what brk reaches from a position-independent program, far below where the kernel
+ * puts mappings, and within the 16 TiB that valgrind has. */
+static const struct window windows[] = {
+    {UINT64_C(0x080000000000), UINT64_C(0x0f0000000000), REGION_SLICES_MAX}, /* 47 bits: 8 to 15 TiB */
     {UINT64_C(0x000800000000), UINT64_C(0x003000000000), 1 << 20}, /* 39 bits: 32 to 192 GiB, of which 16 */
 };
 
@@ -47,27 +51,46 @@ static bool records_up_to(size_t slices)
            map_records(&chunk_records_end, chunk_records + slices / CHUNK_SLICES * RECORD_BYTES);
 }
 
-/* Draws a place whose first records and first chunk are free. */
+/* Draws a place in the window whose first records are free. */
+static bool place_in(const struct window *window, struct random *random)
+{
+    uint64_t places = (window->to - window->from) / CHUNK_BYTES;
+    for (int i = 0; i < PLACES_TRIED; i++) {
+        uintptr_t base = (window->from / CHUNK_BYTES + random_below(random, places)) * CHUNK_BYTES;
+        enum os_claimed claimed = os_claim((void *)(base - REGION_SLICE_SPAN), RECORD_STEP_BYTES);
+        if (claimed == OS_REFUSED)
+            return false; /* no such addresses here, or no memory */
+        uintptr_t chunk_records = base - REGION_SLICE_SPAN - REGION_CHUNK_SPAN;
+        bool both = claimed == OS_CLAIMED && os_claim((void *)chunk_records, RECORD_STEP_BYTES) == OS_CLAIMED;
+        if (!both) {
+            if (claimed == OS_CLAIMED)
+                os_unmap((void *)(base - REGION_SLICE_SPAN), RECORD_STEP_BYTES);
+            random->state ^= clock_now_ns(); /* another of us in this process drew the same places */
+            continue;
+        }
+        region.base = base;
+        slice_records_end = base - REGION_SLICE_SPAN + RECORD_STEP_BYTES;
+        chunk_records_end = chunk_records + RECORD_STEP_BYTES;
+        slices_max = window->slices;
+        return true;
+    }
+    return false;
+}
+
+/* In one of the windows; else, as in emulators with addresses of their own, below where the kernel puts a mapping. */
 static bool place(void)
 {
     struct random random = random_of(os_random());
-    for (size_t w = 0; w < COUNT_OF(windows); w++) {
-        uint64_t places = (windows[w].to - windows[w].from) / CHUNK_BYTES;
-        for (int i = 0; i < PLACES_TRIED; i++) {
-            uintptr_t base = windows[w].from + random_below(&random, places) * CHUNK_BYTES;
-            enum os_claim claimed = os_claim((void *)(base - REGION_SLICE_SPAN), RECORD_STEP_BYTES);
-            if (claimed == OS_REFUSED)
-                break; /* no such addresses here, or no memory */
-            if (claimed != OS_CLAIMED)
-                continue;
-            region.base = base;
-            slice_records_end = base - REGION_SLICE_SPAN + RECORD_STEP_BYTES;
-            chunk_records_end = base - REGION_SLICE_SPAN - REGION_CHUNK_SPAN;
-            slices_max = windows[w].slices;
+    for (size_t w = 0; w < COUNT_OF(windows); w++)
+        if (place_in(&windows[w], &random))
             return true;
-        }
-    }
-    return false;
+    void *probe = os_map(os_page_bytes(), 1, 0);
+    if (probe == NULL)
+        return false;
+    os_unmap(probe, os_page_bytes());
+    uintptr_t top = (uintptr_t)probe;
+    struct window below = {top / 2, top - top / 4, 1 << 18}; /* 4 GiB */
+    return place_in(&below, &random);
 }
 
 size_t region_grow(size_t chunks, size_t *got)
@@ -92,7 +115,7 @@ size_t region_grow(size_t chunks, size_t *got)
             piece = chunks;
             continue;
         }
-        enum os_claim claimed = os_claim(region_address(end), piece * CHUNK_BYTES);
+        enum os_claimed claimed = os_claim(region_address(end), piece * CHUNK_BYTES);
         if (claimed == OS_CLAIMED) {
             *got = piece;
             atomic_store_explicit(&region.slices, end + piece * CHUNK_SLICES, memory_order_relaxed);

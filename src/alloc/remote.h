@@ -17,8 +17,10 @@
  *
  * For these the poster takes the lock, and looks at owner and word again, since both may have changed.
  *
- * What is claimed is decided by slab_live() == posted. A local free at the same moment may make both miss it; the slab
- * then stays on its list until the owner's next refill, or a sweep (heap.h), finds it.
+ * What is claimed is decided by slab_live() == posted, under the lock, and while `until` is not 0: at 0 the owner is on
+ * its way to heap_event(), and the claim is its own. A local free does not look at what is posted, so that one which
+ * comes last, or at the same moment as the last post, leaves the slab on its list until the owner's next refill or exit,
+ * or a sweep (heap.h), finds it.
  */
 #ifndef CAIRN_ALLOC_REMOTE_H
 #define CAIRN_ALLOC_REMOTE_H
@@ -71,7 +73,8 @@ static inline enum remote_state remote_state(struct slab *slab)
     return remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
 }
 
-/* Under the lock: whether every live block is posted, so that nobody can touch the slab but who holds the lock. */
+/* Under the lock: whether every live block is posted and the owner is not on its way to heap_event(), so that nobody
+ * can touch the slab but who holds the lock. */
 bool remote_has_all(struct slab *slab);
 
 #endif

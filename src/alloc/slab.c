@@ -17,6 +17,7 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     slab->slices = (uint32_t)slices;
     slab->capacity = (uint16_t)(slices * SLICE_BYTES / size_class_bytes(class));
     slab->carved = 0;
+    slab->inverse = UINT32_MAX / (uint32_t)size_class_bytes(class) + 1;
     slab->class = (uint8_t)class;
     slab->zero = zero;
     slab->kind = RUN_SLAB;
@@ -47,6 +48,18 @@ struct block *slab_steal(struct slab *slab, uint32_t *count)
 {
     struct block *first = slab->free;
     *count = slab->carved - slab_live(slab);
+    uintptr_t start = (uintptr_t)slab_start(slab);
+    size_t carved_bytes = slab->carved * size_class_bytes(slab->class);
+    struct block *block = first;
+    for (uint32_t left = *count; left > 0; left--) {
+        size_t offset = (uintptr_t)block - start; /* NULL is far behind the end */
+        if (UNLIKELY(offset >= carved_bytes || !slab_begins(slab, (uint32_t)offset) ||
+                     block->key != slab_key(block)))
+            broken("a freed block was written to, or was none", block);
+        block = block->next;
+    }
+    if (UNLIKELY(block != NULL))
+        broken("a list of freed blocks was written to", block);
     slab->free = NULL;
     count_live(slab, *count);
     return first;
@@ -90,8 +103,7 @@ void slab_unsteal(struct slab *slab, struct block *first, struct block *last, ui
 bool slab_has_block(const struct slab *slab, const void *p)
 {
     size_t offset = (size_t)((const char *)p - slab_start(slab));
-    size_t bytes = size_class_bytes(slab->class);
-    return offset % bytes == 0 && offset / bytes < slab->carved;
+    return offset < slab->carved * size_class_bytes(slab->class) && slab_begins(slab, (uint32_t)offset);
 }
 
 void slab_check(struct slab *slab)

@@ -11,9 +11,12 @@
  *     carved <= capacity           those behind have never been touched, if the run was zero
  *     rest is 0 unless the state is FULL or a poster has just made it PARKED
  *
- * Local free touches `free` first and counts down `until` last: whoever reads slab_live() from outside sees too many
- * rather than too few. It counts down one field whatever the state: of a slab that nobody allocates from, the event at
- * 0 comes after an eighth of it, and puts it back to use; of others when all blocks are back.
+ * Local free touches `free` first and counts down `until` last: whoever reads slab_live() under the lock of a slab that
+ * nobody allocates from sees too many rather than too few. Without the lock the two fields may be read from different
+ * moments, and their sum is a hint.
+ *
+ * Local free counts down one field whatever the state: of a slab that nobody allocates from, the event at 0 comes after
+ * an eighth of it, and puts it back to use; of others when all blocks are back.
  *
  * A free block holds the next one, and a key that says that it is free.
  */
@@ -51,6 +54,7 @@ struct slab {
     uint32_t back;     /* RUN_TAIL: so many slices before this one the run begins */
     uint16_t capacity; /* blocks that fit */
     uint16_t carved;   /* (own) blocks that were ever handed out or linked */
+    uint32_t inverse;  /* of the class: slab_begins() */
     uint8_t class;
     uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
     uint8_t zero; /* what is not carved reads as zero */
@@ -91,7 +95,9 @@ static inline uint32_t slab_live(struct slab *slab)
            atomic_load_explicit(&slab->rest, memory_order_relaxed);
 }
 
-/* (own) Takes all of `free`: the list, and how many there are. They count as live from now on. */
+/* (own) Takes all of `free`: the list, and how many there are. They count as live from now on. Every one of them is
+ * looked at: a list that was written to, or into which something came that is no block, is the end of the program, before
+ * malloc hands it out. */
 struct block *slab_steal(struct slab *slab, uint32_t *count);
 
 /* (own) Links up to `most` blocks that were never carved, in address order; they count as live. NULL: all are carved.
@@ -108,6 +114,14 @@ extern uintptr_t slab_secret __attribute__((visibility("hidden")));
 static inline uintptr_t slab_key(const struct block *block)
 {
     return slab_secret ^ (uintptr_t)block;
+}
+
+/* Whether a block begins `offset` bytes behind the slab's start: whether the class divides it. One multiplication: the
+ * inverse is 2^32 / bytes, rounded up, and a multiple of `bytes` comes out below it (Lemire, Kaser and Kurz, "Faster
+ * remainder by direct computation", Software: Practice and Experience 2019). Exact for all offsets in a slab. */
+static inline bool slab_begins(const struct slab *slab, uint32_t offset)
+{
+    return offset * slab->inverse < slab->inverse;
 }
 
 /* Whether `p` is the start of a carved block of the slab. */

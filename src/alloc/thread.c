@@ -3,6 +3,7 @@
 #include "alloc/page_heap.h"
 #include "os/os.h"
 
+#include <limits.h>
 #include <pthread.h>
 
 const struct heap heap_none;
@@ -17,10 +18,18 @@ static pthread_key_t key;
 static struct lock late_lock;
 static struct heap *late_heap;
 
-static void on_exit_of_thread(void *heap)
+/* How often a thread's destructors have been run so far stands in the low bits of what the key holds. */
+enum { ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS };
+_Static_assert((ROUNDS & (ROUNDS - 1)) == 0 && ROUNDS <= 16, "heaps are aligned to more");
+
+/* Others' destructors may follow, and allocate: the heap stays until the last round there is. */
+static void on_exit_of_thread(void *value)
 {
+    uintptr_t round = (uintptr_t)value & (ROUNDS - 1);
+    if (round < ROUNDS - 1 && pthread_setspecific(key, (char *)value + 1) == 0)
+        return;
     thread_heap = (struct heap *)&heap_gone;
-    heap_release(heap);
+    heap_release((struct heap *)((uintptr_t)value - round));
 }
 
 static void before_fork(void)
@@ -39,8 +48,17 @@ static void after_fork(void)
     lock_drop(&setup_lock);
 }
 
-/* Once in a process. What is called here may allocate: this thread already has its heap, and no lock is held. */
-static void set_up_process(void)
+/* The other threads are not here; what their heaps hold stays there. */
+static void after_fork_in_child(void)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        heap->has_thread = heap == thread_heap;
+    after_fork();
+}
+
+/* Once in a process: when the library is initialised, or with its first heap, if that is earlier. Large blocks need no
+ * heap, and yet a fork must find their lock open. What is called here may allocate; no lock is held. */
+__attribute__((constructor)) static void set_up_process(void)
 {
     lock_take(&setup_lock);
     bool first = !set_up;
@@ -49,7 +67,15 @@ static void set_up_process(void)
     if (!first)
         return;
     has_key = pthread_key_create(&key, on_exit_of_thread) == 0;
-    pthread_atfork(before_fork, after_fork, after_fork);
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+/* A library that has us within itself is closed: no thread's end comes back any more. */
+__attribute__((destructor)) static void tear_down_process(void)
+{
+    if (has_key)
+        pthread_key_delete(key);
+    has_key = false;
 }
 
 struct heap *thread_birth(void)
@@ -72,8 +98,8 @@ struct heap *thread_birth(void)
 void *thread_late(unsigned class)
 {
     lock_take(&late_lock);
-    if (late_heap == NULL)
-        late_heap = heap_acquire();
+    if (late_heap == NULL && (late_heap = heap_acquire()) != NULL)
+        late_heap->has_thread = false;
     struct block *block = NULL;
     if (late_heap != NULL) {
         block = late_heap->list[class];

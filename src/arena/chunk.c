@@ -88,5 +88,6 @@ size_t chunk_touched_bytes(const struct chunk *chunk, const char *filled)
 {
     const char *touched = filled > chunk->touched ? filled : chunk->touched;
     size_t bytes = chunk_round_up((size_t)(touched - (const char *)chunk), os_page_bytes());
-    return bytes;
+    size_t whole = (size_t)(chunk->end - (const char *)chunk); /* the caller's may end within an OS page */
+    return bytes < whole ? bytes : whole;
 }

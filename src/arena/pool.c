@@ -1,9 +1,10 @@
 /* Objects of one size are cut from slabs, which come from an arena. They are made ready some at a time, in the order
  * of their addresses, and given back onto a list that is threaded through them.
  *
- * Where idle memory is watched (guard.h), every object is followed by a tag that tells whether somebody has it, they
- * are made ready one by one, and the one that was given back first is handed out first: the longer it lies idle, the
- * more of those who still write to it are found. */
+ * Where idle memory is watched (guard.h), every object is followed by a tag that tells whether somebody has it and
+ * leads to the next idle one, so that nothing of ours is where a user may still write. They are made ready one by one,
+ * and the one that was given back first is handed out first: the longer it lies idle, the more of those who still write
+ * to it are found. */
 #include "arena/chunk.h"
 #include "arena/guard.h"
 #include "cairn/arena.h"
@@ -30,8 +31,9 @@ struct pool {
     size_t object_bytes; /* as asked for */
     size_t stride_bytes;
     size_t alignment;
-    struct cairn_pool_slot *idle;  /* as face.free, where that is not used */
-    struct cairn_pool_slot **last; /* where the next is hung on, if the oldest goes first */
+    struct cairn_pool_slot *idle; /* as face.free, where that is not used */
+    char *oldest; /* of the watched ones that are idle, each of which leads to the next; or NULL */
+    char *newest;
     struct slab *first;
     struct slab *current; /* objects are cut from here; slabs after it are unused since a reset */
     char *next;           /* the next object to be cut from `current` */
@@ -43,11 +45,13 @@ struct pool {
 
 /* Behind a watched object. */
 struct tag {
-    uintptr_t state;
-    uintptr_t unused; /* the size stays a multiple of the usual alignment */
+    uintptr_t seal; /* of its state and `later`; first, as most who write past an end write few bytes */
+    char *later;    /* given back next after this one, or NULL */
 };
 
-enum { IN_USE = 0x5A, IDLE = 0xA5 };
+enum state { IN_USE = 0x5A, IDLE = 0xA5 };
+
+static_assert(sizeof(struct tag) % CHUNK_ALIGNMENT == 0, "a tag changes no usual alignment");
 
 _Noreturn static void complain(const struct pool *pool, const char *what, const void *where)
 {
@@ -90,6 +94,7 @@ static struct slab *slab_of(struct pool *pool, size_t object_count)
         return NULL;
     struct slab *slab = (struct slab *)memory;
     *slab = (struct slab){.start = memory + offset, .end = memory + bytes};
+    guard_cover(pool->guard, slab->start, bytes - offset);
     pool->reserved_bytes += bytes;
     return slab;
 }
@@ -109,7 +114,6 @@ static bool next_slab(struct pool *pool)
     }
     pool->current = *link;
     pool->next = pool->current->start;
-    guard_cover(pool->guard, pool->next, (size_t)(pool->current->end - pool->next));
     return true;
 }
 
@@ -174,59 +178,100 @@ static struct tag *tag_of(const struct pool *pool, char *object)
     return (struct tag *)(object + pool->stride_bytes) - 1;
 }
 
-static uintptr_t state_of(const struct pool *pool, const void *object, uintptr_t state)
+static uintptr_t seal_of(const struct pool *pool, const char *object, const char *later, enum state state)
 {
-    return ((uintptr_t)pool ^ (uintptr_t)object) * (uintptr_t)UINT64_C(0x9E3779B97F4A7C15) + state;
+    uintptr_t mixed = (uintptr_t)pool ^ (uintptr_t)object ^ (uintptr_t)later;
+    return mixed * (uintptr_t)UINT64_C(0x9E3779B97F4A7C15) + state;
 }
 
-/* Nobody wrote behind its link, nor between its end and its tag. */
-static void verify_idle(const struct pool *pool, const char *object)
+GUARD_MAY_LOOK static void tag_write(const struct pool *pool, char *object, char *later, enum state state)
 {
-    const char *from = object + sizeof(struct cairn_pool_slot);
-    const char *end = object + pool->stride_bytes - sizeof(struct tag);
+    struct tag *tag = tag_of(pool, object);
+    tag->seal = seal_of(pool, object, later, state);
+    tag->later = later;
+}
+
+GUARD_MAY_LOOK static bool tag_says(const struct pool *pool, char *object, enum state state)
+{
+    const struct tag *tag = tag_of(pool, object);
+    return tag->seal == seal_of(pool, object, tag->later, state);
+}
+
+/* Of one whose tag says that it is idle. */
+GUARD_MAY_LOOK static char *idle_after(const struct pool *pool, char *object)
+{
+    return tag_of(pool, object)->later;
+}
+
+static void verify_untouched(const struct pool *pool, const char *from, const char *end)
+{
     const void *disturbed = guard_disturbed(pool->guard, from, (size_t)(end - from));
     if (disturbed != NULL)
         complain(pool, "an object was written to after it was given back,", disturbed);
 }
 
-GUARD_MAY_LOOK static void *take_watched(struct pool *pool)
+/* Nobody wrote to its tag: what it leads to is an idle object, and can be followed. */
+static void verify_tag(const struct pool *pool, char *object)
 {
-    char *object = (char *)pool->idle;
+    if (!tag_says(pool, object, IDLE))
+        complain(pool, "an object was written to after it was given back,", tag_of(pool, object));
+}
+
+static void verify_idle(const struct pool *pool, char *object)
+{
+    verify_untouched(pool, object, (const char *)tag_of(pool, object));
+    verify_tag(pool, object);
+}
+
+/* What no object was cut from since the beginning, or since a reset. */
+static void verify_uncut(const struct pool *pool)
+{
+    if (pool->current != NULL)
+        verify_untouched(pool, pool->next, pool->current->end);
+    const struct slab *slab = pool->current == NULL ? pool->first : pool->current->later;
+    for (; slab != NULL; slab = slab->later)
+        verify_untouched(pool, slab->start, slab->end);
+}
+
+static void *take_watched(struct pool *pool)
+{
+    char *object = pool->oldest;
     if (object != NULL) {
-        if (tag_of(pool, object)->state != state_of(pool, object, IDLE))
-            complain(pool, "an object was written to after it was given back,", object);
         verify_idle(pool, object);
-        pool->idle = pool->idle->next;
-        if (pool->idle == NULL)
-            pool->last = &pool->idle;
+        pool->oldest = idle_after(pool, object);
+        if (pool->oldest == NULL)
+            pool->newest = NULL;
     } else {
         size_t count = 1;
         object = cut(pool, &count);
         if (object == NULL)
             return NULL;
+        verify_untouched(pool, object, object + pool->stride_bytes);
     }
     guard_cover(pool->guard, object, pool->stride_bytes);
     guard_uncover(pool->guard, object, pool->object_bytes);
-    tag_of(pool, object)->state = state_of(pool, object, IN_USE);
+    tag_write(pool, object, NULL, IN_USE);
     return object;
 }
 
-GUARD_MAY_LOOK static void put_watched(struct pool *pool, char *object)
+static void put_watched(struct pool *pool, char *object)
 {
-    struct tag *tag = tag_of(pool, object);
-    if (tag->state == state_of(pool, object, IDLE))
+    if (tag_says(pool, object, IDLE))
         complain(pool, "an object was given back twice,", object);
-    if (tag->state != state_of(pool, object, IN_USE))
+    if (!tag_says(pool, object, IN_USE))
         complain(pool, "what was given back is not of this pool, or was written past its end,", object);
     const char *end = object + pool->object_bytes;
-    if (guard_disturbed(pool->guard, end, (size_t)((const char *)tag - end)) != NULL)
+    if (guard_disturbed(pool->guard, end, (size_t)((const char *)tag_of(pool, object) - end)) != NULL)
         complain(pool, "an object was written past its end,", object);
     guard_cover(pool->guard, object, pool->stride_bytes);
-    struct cairn_pool_slot *slot = (struct cairn_pool_slot *)object;
-    slot->next = NULL;
-    *pool->last = slot;
-    pool->last = &slot->next;
-    tag->state = state_of(pool, object, IDLE);
+    tag_write(pool, object, NULL, IDLE);
+    if (pool->newest == NULL) {
+        pool->oldest = object;
+    } else {
+        verify_tag(pool, pool->newest); /* it is sealed anew, which must not hide what was done to it */
+        tag_write(pool, pool->newest, object, IDLE);
+    }
+    pool->newest = object;
 }
 
 /* The interface. */
@@ -266,7 +311,7 @@ void cairn_pool_reset(struct cairn_pool *face)
         cairn_pool_check(face);
     enter(pool);
     *idle_list(pool) = NULL;
-    pool->last = &pool->idle;
+    pool->oldest = pool->newest = NULL;
     pool->current = NULL; /* the slabs are gone through anew, from the first */
     for (struct slab *slab = pool->first; slab != NULL; slab = slab->later)
         guard_cover(pool->guard, slab->start, (size_t)(slab->end - slab->start));
@@ -309,7 +354,6 @@ struct cairn_pool *cairn_pool_create_with(const struct cairn_pool_options *optio
         return NULL;
     }
     *pool = draft;
-    pool->last = &pool->idle;
     pthread_mutex_init(&pool->lock, NULL); /* cannot fail: it asks for nothing */
     return &pool->face;
 }
@@ -357,7 +401,19 @@ static bool is_cut_object(const struct pool *pool, const char *object)
     return object >= slab->start && object < end && (size_t)(object - slab->start) % pool->stride_bytes == 0;
 }
 
-GUARD_MAY_LOOK void cairn_pool_check(struct cairn_pool *face)
+/* The idle objects in their order, whoever keeps it. */
+static char *first_idle(struct pool *pool)
+{
+    return pool->guard == GUARD_NONE ? (char *)*idle_list(pool) : pool->oldest;
+}
+
+static char *next_idle(const struct pool *pool, char *object)
+{
+    return pool->guard == GUARD_NONE ? (char *)((struct cairn_pool_slot *)object)->next
+                                     : idle_after(pool, object);
+}
+
+void cairn_pool_check(struct cairn_pool *face)
 {
 #define HOLDS(condition)                                                                                     \
     do {                                                                                                     \
@@ -369,14 +425,15 @@ GUARD_MAY_LOOK void cairn_pool_check(struct cairn_pool *face)
     HOLDS(pool->face.direct == (!pool->shared && pool->guard == GUARD_NONE));
     HOLDS(pool->face.direct || pool->face.free == NULL);
     size_t idle_count = 0;
-    for (struct cairn_pool_slot *slot = *idle_list(pool); slot != NULL; slot = slot->next) {
-        HOLDS(is_cut_object(pool, (const char *)slot));
+    for (char *object = first_idle(pool); object != NULL; object = next_idle(pool, object)) {
+        HOLDS(is_cut_object(pool, object));
         HOLDS(++idle_count <= pool->cut_count);
         if (pool->guard != GUARD_NONE) {
-            HOLDS(tag_of(pool, (char *)slot)->state == state_of(pool, slot, IDLE));
-            verify_idle(pool, (const char *)slot);
+            verify_idle(pool, object);
+            HOLDS((object == pool->newest) == (idle_after(pool, object) == NULL));
         }
     }
+    verify_uncut(pool);
     HOLDS(idle_count + pool->face.used_count == pool->cut_count);
     HOLDS(pool->cut_count <= pool->high_water_count);
     leave(pool);

@@ -52,13 +52,28 @@ static inline bits_wide bits_starts(bits_wide wide, unsigned count)
     return have < count ? wide & wide >> (count - have) : wide;
 }
 
-/* The length of the longest run of set bits. */
+/* The length of the longest run of set bits: the longest power of two first, then what can be added to it. */
 static inline unsigned bits_longest(bits_wide wide)
 {
-    unsigned longest = 0;
-    for (; wide != 0; wide &= wide >> 1)
-        longest++;
-    return longest;
+    bits_wide starts[8]; /* [i]: of runs of 2^i */
+    if (wide == 0)
+        return 0;
+    unsigned i = 0;
+    starts[0] = wide;
+    while (i < 7 && (starts[i + 1] = starts[i] & starts[i] >> (1u << i)) != 0)
+        i++;
+    if (i == 7)
+        return BITS;
+    unsigned length = 1u << i;
+    bits_wide longest = starts[i];
+    while (i-- > 0) {
+        bits_wide longer = longest & starts[i] >> length;
+        if (longer != 0) {
+            longest = longer;
+            length += 1u << i;
+        }
+    }
+    return length;
 }
 
 #endif

@@ -24,12 +24,12 @@ size_t os_page_bytes(void);
 void *os_map(size_t bytes, size_t alignment, size_t offset_bytes);
 
 /* `bytes` of private memory that reads as zero at exactly `start`, where nothing may lie yet. */
-enum os_claim {
+enum os_claimed {
     OS_CLAIMED,
     OS_OCCUPIED, /* somebody else's is there */
     OS_REFUSED,  /* no such address, or no memory */
 };
-enum os_claim os_claim(void *start, size_t bytes);
+enum os_claimed os_claim(void *start, size_t bytes);
 
 /* Any part of what os_map() or os_claim() gave. Refused where the kernel would have to split a mapping and may have no more of
  * them. */

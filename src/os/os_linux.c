@@ -35,14 +35,14 @@ static char *map(size_t bytes)
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-enum os_claim os_claim(void *start, size_t bytes)
+enum os_claimed os_claim(void *start, size_t bytes)
 {
     int saved = errno;
     void *got =
         mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    enum os_claim claim = got == start                           ? OS_CLAIMED
-                          : got != MAP_FAILED || errno == EEXIST ? OS_OCCUPIED
-                                                                 : OS_REFUSED;
+    enum os_claimed claim = got == start                           ? OS_CLAIMED
+                            : got != MAP_FAILED || errno == EEXIST ? OS_OCCUPIED
+                                                                   : OS_REFUSED;
     if (got != MAP_FAILED && got != start)
         munmap(got, bytes);
     errno = saved;

@@ -34,6 +34,10 @@ int main(int argc, char **argv)
     } else if (strcmp(mistake, "write-after-giving-back-to-a-shared-pool") == 0) {
         cairn_pool_free(shared, (void *)common);
         common[20] = 'y';
+    } else if (strcmp(mistake, "write-the-first-word-after-giving-back") == 0) {
+        cairn_pool_free(pool, (void *)object);
+        *(void *volatile *)object = NULL;
+        cairn_pool_alloc(pool);
     } else if (strcmp(mistake, "rewind-twice") == 0) {
         cairn_arena_rewind(arena, early);
         cairn_arena_alloc(arena, 5000);

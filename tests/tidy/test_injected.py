@@ -9,7 +9,13 @@ from elftools.elf.elffile import ELFFile
 
 from cairn import native
 
-INJECTED = [native.witness]
+
+def allocator() -> Path:
+    """The library that is preloaded in place of libc's malloc."""
+    return Path(native.__file__).parent / "native" / "lib" / "libcairn.so.0"
+
+
+INJECTED = [native.witness, allocator]
 
 
 def dynamic(path: Path, tag: str) -> list[str]:
@@ -44,7 +50,8 @@ def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
         assert any(value & 0x10 for value in dynamic(library(), "DT_FLAGS")), "DF_STATIC_TLS is missing"
 
 
-def test_everything_injected_is_built_as_initial_exec() -> None:
+@pytest.mark.parametrize("folder", ["witness", "alloc"])
+def test_everything_injected_is_built_as_initial_exec(folder: str) -> None:
     root = Path(__file__).resolve().parents[2]
-    text = (root / "src" / "witness" / "CMakeLists.txt").read_text()
+    text = (root / "src" / folder / "CMakeLists.txt").read_text()
     assert "-ftls-model=initial-exec" in text

@@ -16,7 +16,7 @@ C_MAY_SEE: dict[str, set[str]] = {
     "os": {"base", "os"},
     "arena": {"base", "os", "cairn", "arena"},
     "alloc": {"base", "os", "cairn", "alloc"},
-    "abi": {"base", "alloc"},
+    "abi": {"base", "os", "cairn", "alloc", "abi"},
     "launch": {"base", "launch"},
     "witness": {"base", "witness"},
 }
@@ -24,8 +24,10 @@ C_MAY_SEE: dict[str, set[str]] = {
 C_ORDER: dict[str, list[str]] = {
     "os": ["os", "os_linux", "lock"],
     "alloc": [
-        *("broken", "size_class", "region", "page_heap", "slab", "remote", "large", "heap", "thread", "alloc"),
+        *("broken", "size_class", "region", "page_heap", "slab", "remote", "purge", "large", "heap", "thread", "alloc"),
+        *("options", "stats"),
     ],
+    "abi": ["abi", "cxx", "cxx_forms", "malloc", "glibc", "cairn", "dlopen", "cxx_shared", "cxx_archive"],
     "arena": ["chunk", "guard", "arena", "pool"],
     "launch": [
         *("complaint", "file", "options", "signals", "pace", "processes", "peak", "cgroup", "memory", "sampler"),

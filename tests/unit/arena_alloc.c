@@ -5,6 +5,8 @@
 
 #include <cairn/arena.h>
 
+#include <inttypes.h>
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
@@ -432,6 +434,61 @@ TEST(large_chunks_ask_for_huge_pages_and_small_ones_do_not)
     CHECK(nothing_is_mapped());
 }
 
+/* What the kernel noted of the mapping that `address` lies in. */
+static bool has_flag(const void *address, const char *flag)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    bool within = false;
+    bool found = false;
+    static char line[4096];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        uintptr_t from;
+        uintptr_t to;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+            within = from <= (uintptr_t)address && (uintptr_t)address < to;
+        else if (within && strncmp(line, "VmFlags:", 8) == 0)
+            found = strstr(line, flag) != NULL;
+    }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+/* Measured: a million blocks of 10 to 1000 bytes cost less than half as much with them. */
+TEST(a_hint_of_32_mib_and_more_gets_huge_pages_unasked)
+{
+    bool kernel_has_them = access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0;
+    for (size_t hint = 16 * MIB; hint <= GIB; hint *= 2) {
+        unsigned asked = fake_os.huge_count;
+        struct cairn_arena *arena = cairn_arena_create(hint);
+        char *block = cairn_arena_alloc(arena, hint / 2);
+        REQUIRE(block != NULL);
+        CHECK(fake_os.huge_count == asked + (hint >= 32 * MIB));
+        CHECK(hint < 32 * MIB || (uintptr_t)block % (2 * MIB) == 0);
+        CHECK(!kernel_has_them || has_flag(block, " hg") == (hint >= 32 * MIB));
+        cairn_arena_destroy(arena);
+    }
+    CHECK(nothing_is_mapped());
+}
+
+TEST(a_chunk_for_huge_pages_has_room_for_whole_ones_where_the_limit_allows)
+{
+    for (size_t hint = 1; hint < 40 * MIB; hint = hint * 3 + 1) {
+        struct cairn_arena *arena =
+            with((struct cairn_arena_options){.huge = CAIRN_ARENA_HUGE_ON, .size_hint = hint});
+        size_t room = cairn_arena_statistics(arena).reserved_bytes - real_page_bytes();
+        CHECK(room >= hint && room % (2 * MIB) == 0);
+        cairn_arena_destroy(arena);
+    }
+    struct cairn_arena *arena =
+        with((struct cairn_arena_options){.huge = CAIRN_ARENA_HUGE_ON, .limit_bytes = MIB});
+    REQUIRE(arena != NULL);
+    CHECK(cairn_arena_statistics(arena).mapped_bytes == MIB);
+    CHECK(cairn_arena_alloc(arena, MIB / 2) != NULL && cairn_arena_alloc(arena, MIB) == NULL);
+    cairn_arena_destroy(arena);
+    CHECK(nothing_is_mapped());
+}
+
 /* Its record lies on an OS page of its own: an arena that reserves much and uses little stays small. */
 TEST(what_is_reserved_for_huge_pages_is_not_touched)
 {
@@ -462,6 +519,22 @@ TEST(statistics_add_up)
     CHECK(cairn_arena_statistics(arena).high_water_bytes == stats.high_water_bytes);
     CHECK(cairn_arena_statistics(arena).touched_bytes == stats.touched_bytes);
     cairn_arena_destroy(arena);
+}
+
+/* Of 1000 bytes, 992 were reserved and a whole OS page of 4096 touched. */
+TEST(no_more_is_touched_than_is_reserved)
+{
+    static char memory[3 * 4096];
+    for (size_t bytes = CAIRN_ARENA_OWN_BYTES; bytes <= sizeof memory; bytes += 61) {
+        struct cairn_arena *arena =
+            with((struct cairn_arena_options){.memory = memory + bytes % 16, .memory_bytes = bytes - 16});
+        for (unsigned i = 0; arena != NULL && i < 40; i++) {
+            struct cairn_arena_stats stats = cairn_arena_statistics(arena);
+            CHECK(stats.touched_bytes <= stats.reserved_bytes);
+            cairn_arena_alloc(arena, 1000);
+        }
+        cairn_arena_destroy(arena);
+    }
 }
 
 struct wide {

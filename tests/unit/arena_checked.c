@@ -231,6 +231,38 @@ static void write_past_the_end_of_an_object(void)
     cairn_pool_free(pool, object);
 }
 
+static void write_past_the_end_of_an_idle_object(void)
+{
+    struct cairn_pool *pool = checked_pool(shared);
+    char *object = cairn_pool_alloc(pool);
+    void *other = cairn_pool_alloc(pool);
+    cairn_pool_free(pool, object);
+    write_to(object + 40 + overrun);
+    cairn_pool_free(pool, other);
+    cairn_pool_alloc(pool);
+}
+
+static void write_after_resetting_the_pool_then_allocate(void)
+{
+    struct cairn_pool *pool = checked_pool(shared);
+    char *object = cairn_pool_alloc(pool);
+    cairn_pool_reset(pool);
+    write_to(object);
+    cairn_pool_alloc(pool);
+}
+
+static void write_after_resetting_the_pool_then_destroy(void)
+{
+    struct cairn_pool *pool = checked_pool(shared);
+    char *object = NULL;
+    for (unsigned i = 0; i < 1000; i++)
+        object = cairn_pool_alloc(pool);
+    cairn_pool_reset(pool);
+    cairn_pool_alloc(pool);
+    write_to(object);
+    cairn_pool_destroy(pool);
+}
+
 TEST(mistakes_with_a_pool_are_found)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -242,7 +274,82 @@ TEST(mistakes_with_a_pool_are_found)
         CHECK(dies(write_after_giving_back, "written to after it was given back"));
         CHECK(dies(write_after_giving_back_then_destroy, "written to after it was given back"));
         CHECK(dies(write_past_the_end_of_an_object, "written past its end"));
+        for (overrun = 0; overrun < 16; overrun++)
+            CHECK(dies(write_past_the_end_of_an_idle_object, "written to after it was given back"));
+        CHECK(dies(write_after_resetting_the_pool_then_allocate, "written to after it was given back"));
+        CHECK(dies(write_after_resetting_the_pool_then_destroy, "written to after it was given back"));
     }
+}
+
+static size_t late_word;
+static bool late_zero;
+static enum { THEN_ALLOCATE, THEN_GIVE_BACK, THEN_CHECK, THEN_DESTROY } late_look;
+
+static void write_a_word_after_giving_back(void)
+{
+    struct cairn_pool *pool = checked_pool(shared);
+    volatile uintptr_t *object = cairn_pool_alloc(pool);
+    void *second = cairn_pool_alloc(pool);
+    void *third = cairn_pool_alloc(pool);
+    cairn_pool_free(pool, (void *)object);
+    cairn_pool_free(pool, second);
+    object[late_word] = late_zero ? 0 : (uintptr_t)0x4141414141414141;
+    switch (late_look) {
+    case THEN_ALLOCATE:
+        for (unsigned i = 0; i < 3; i++)
+            cairn_pool_alloc(pool);
+        break;
+    case THEN_GIVE_BACK:
+        cairn_pool_free(pool, third);
+        cairn_pool_reset(pool);
+        break;
+    case THEN_CHECK:
+        cairn_pool_check(pool);
+        break;
+    case THEN_DESTROY:
+        cairn_pool_destroy(pool);
+        break;
+    }
+}
+
+/* The list of idle objects once went through their first words, which nobody verified: a write to the first member of
+ * an object that was given back, the most common mistake of all, was followed into SIGBUS, and a zero there lost all
+ * objects behind it without a word. */
+TEST(a_write_to_any_word_of_an_object_that_was_given_back_is_found)
+{
+    for (unsigned i = 0; i < 2 * 5 * 2 * 4; i++) {
+        shared = i % 2 == 1;
+        late_word = i / 2 % 5;
+        late_zero = i / 10 % 2 == 1;
+        late_look = i / 20;
+        CHECK(dies(write_a_word_after_giving_back, "written to after it was given back"));
+    }
+}
+
+/* All that were given back are handed out again, the oldest first, before others are made ready. */
+TEST(a_checked_pool_loses_no_object)
+{
+    struct cairn_pool *pool = checked_pool(false);
+    void *objects[300];
+    for (size_t i = 0; i < COUNT_OF(objects); i++)
+        objects[i] = cairn_pool_alloc(pool);
+    for (unsigned round = 0; round < 3; round++) {
+        for (size_t i = 0; i < COUNT_OF(objects); i++) {
+            memset(objects[i], (int)i, 40);
+            cairn_pool_free(pool, objects[i]);
+        }
+        cairn_pool_check(pool);
+        for (size_t i = 0; i < COUNT_OF(objects); i++)
+            CHECK(cairn_pool_alloc(pool) == objects[i]);
+        cairn_pool_check(pool);
+        CHECK(cairn_pool_statistics(pool).high_water_count == COUNT_OF(objects));
+    }
+    cairn_pool_reset(pool);
+    for (size_t i = 0; i < COUNT_OF(objects); i++)
+        memset(cairn_pool_alloc(pool), 1, 40);
+    cairn_pool_check(pool);
+    cairn_pool_destroy(pool);
+    CHECK(fake_os.mapped_bytes == 0);
 }
 
 static void read_after_reset(void)

@@ -187,10 +187,13 @@ static void *work(void *argument)
 
 TEST(a_shared_pool_serves_any_threads_at_once)
 {
-    for (unsigned own = 0; own < 2; own++) {
-        struct cairn_arena *arena = own ? NULL : cairn_arena_create(0);
-        struct common common = {
-            .pool = with((struct cairn_pool_options){.object_bytes = 24, .arena = arena, .shared = true})};
+    for (unsigned kind = 0; kind < 4; kind++) {
+        struct cairn_arena *arena = kind % 2 == 0 ? cairn_arena_create(0) : NULL;
+        struct common common = {.pool = with((struct cairn_pool_options){
+                                    .object_bytes = 24,
+                                    .arena = arena,
+                                    .shared = true,
+                                    .checked = kind < 2 ? CAIRN_ARENA_CHECKED_OFF : CAIRN_ARENA_CHECKED_ON})};
         struct worker workers[THREADS] = {0};
         for (unsigned i = 0; i < THREADS; i++) {
             workers[i].common = &common;

@@ -1,0 +1,42 @@
+/* The operators in libcairn.a: an object of its own, which needs the C++ runtime and nothing of ours but cairn.h.
+ *
+ * The forms with std::nothrow are the runtime's own: they call these and catch what they throw, which C cannot.
+ */
+#include <cairn/cairn.h>
+
+#include <stddef.h>
+
+static inline void *cxx_quick(size_t size)
+{
+    return cairn_malloc(size);
+}
+
+static inline void *cxx_allocate(size_t size)
+{
+    return cairn_malloc(size);
+}
+
+static inline void *cxx_allocate_aligned(size_t alignment, size_t size)
+{
+    return cairn_aligned_alloc(alignment, size);
+}
+
+static inline void cxx_release(void *p)
+{
+    cairn_free(p);
+}
+
+#include "abi/cxx_forms.h"
+
+extern cxx_handler _ZSt15get_new_handlerv(void);      /* std::get_new_handler() */
+extern _Noreturn void _ZSt17__throw_bad_allocv(void); /* std::__throw_bad_alloc(), in libstdc++ and libc++ */
+
+cxx_handler cxx_new_handler(void)
+{
+    return _ZSt15get_new_handlerv();
+}
+
+_Noreturn void cxx_throw(void)
+{
+    _ZSt17__throw_bad_allocv();
+}

@@ -1,0 +1,134 @@
+/* cxx_forms.h - C++'s operators, in terms of four functions that the including file has:
+ *
+ *     void *cxx_quick(size_t size);                                  NULL: ask cxx_allocate()
+ *     void *cxx_allocate(size_t size);                               NULL: no memory
+ *     void *cxx_allocate_aligned(size_t alignment, size_t size);     a power of two
+ *     void cxx_release(void *p);
+ *
+ * The names are those of the Itanium C++ ABI where size_t is unsigned long. Which form calls which is the standard's
+ * ([new.delete]): a program that replaces `operator new(size_t)` and `operator delete(void *)` alone then has replaced
+ * all but the aligned ones. So the calls between them go by their names, which the program may own, and as the last act
+ * of a function: the return address stays that of the caller. Weak, so that in an archive a program's own come first.
+ */
+#include "abi/abi.h"
+#include "abi/cxx.h"
+
+_Static_assert(sizeof(size_t) == sizeof(unsigned long), "m in the names below is unsigned long");
+
+#define OPERATOR EXPORT __attribute__((weak))
+
+static void *new_slow(size_t alignment, size_t size) __attribute__((cold, noinline));
+
+static void *new_slow(size_t alignment, size_t size)
+{
+    if (!power_of_two(alignment))
+        cxx_throw();
+    for (;;) {
+        void *p = alignment <= 16 ? cxx_allocate(size) : cxx_allocate_aligned(alignment, size);
+        if (p != NULL)
+            return p;
+        cxx_handler handler = cxx_new_handler();
+        if (handler == NULL)
+            cxx_throw();
+        handler(); /* frees something, throws, or ends the program */
+    }
+}
+
+/* operator new(size_t), new[](size_t) */
+OPERATOR void *_Znwm(size_t size)
+{
+    void *p = cxx_quick(size);
+    return LIKELY(p != NULL) ? p : new_slow(16, size);
+}
+
+OPERATOR void *_Znam(size_t size)
+{
+    return _Znwm(size);
+}
+
+/* (size_t, align_val_t) */
+OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t alignment)
+{
+    void *p = power_of_two(alignment) ? cxx_allocate_aligned(alignment, size) : NULL;
+    return LIKELY(p != NULL) ? p : new_slow(alignment, size);
+}
+
+OPERATOR void *_ZnamSt11align_val_t(size_t size, size_t alignment)
+{
+    return _ZnwmSt11align_val_t(size, alignment);
+}
+
+/* operator delete(void *), delete[](void *) */
+OPERATOR void _ZdlPv(void *p)
+{
+    cxx_release(p);
+}
+
+OPERATOR void _ZdaPv(void *p)
+{
+    _ZdlPv(p);
+}
+
+/* (void *, size_t) */
+OPERATOR void _ZdlPvm(void *p, size_t size)
+{
+    (void)size;
+    _ZdlPv(p);
+}
+
+OPERATOR void _ZdaPvm(void *p, size_t size)
+{
+    (void)size;
+    _ZdaPv(p);
+}
+
+/* (void *, nothrow_t const &) */
+OPERATOR void _ZdlPvRKSt9nothrow_t(void *p, const void *nothrow)
+{
+    (void)nothrow;
+    _ZdlPv(p);
+}
+
+OPERATOR void _ZdaPvRKSt9nothrow_t(void *p, const void *nothrow)
+{
+    (void)nothrow;
+    _ZdaPv(p);
+}
+
+/* (void *, align_val_t) */
+OPERATOR void _ZdlPvSt11align_val_t(void *p, size_t alignment)
+{
+    (void)alignment;
+    cxx_release(p);
+}
+
+OPERATOR void _ZdaPvSt11align_val_t(void *p, size_t alignment)
+{
+    _ZdlPvSt11align_val_t(p, alignment);
+}
+
+/* (void *, size_t, align_val_t) */
+OPERATOR void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment)
+{
+    (void)size;
+    _ZdlPvSt11align_val_t(p, alignment);
+}
+
+OPERATOR void _ZdaPvmSt11align_val_t(void *p, size_t size, size_t alignment)
+{
+    (void)size;
+    _ZdaPvSt11align_val_t(p, alignment);
+}
+
+/* (void *, align_val_t, nothrow_t const &) */
+OPERATOR void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *nothrow)
+{
+    (void)nothrow;
+    _ZdlPvSt11align_val_t(p, alignment);
+}
+
+OPERATOR void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *nothrow)
+{
+    (void)nothrow;
+    _ZdaPvSt11align_val_t(p, alignment);
+}

@@ -1,0 +1,39 @@
+/* dlopen() and dlmopen() without RTLD_DEEPBIND.
+ *
+ * With that flag a plugin looks for free() in its own libraries first, and there in libc, while the memory that the
+ * program gives it is ours: Debian's php ends at its start under every other allocator. A plugin that needs the flag for
+ * names of its own gets it with CAIRN_KEEP_DEEPBIND=1.
+ *
+ * The loader looks at the return address to see who asks, and searches that object's RUNPATH. So its function is the
+ * last thing called here, by a jump; the build asks for that (CMakeLists.txt), and a test looks for it.
+ */
+#include "abi/abi.h"
+#include "alloc/options.h"
+
+#include <dlfcn.h>
+
+static int masked(int flags) __attribute__((noinline));
+static void *next(const char *name) __attribute__((noinline));
+
+static int masked(int flags)
+{
+    return (flags & RTLD_DEEPBIND) == 0 || options_keep_deepbind() ? flags : flags & ~RTLD_DEEPBIND;
+}
+
+/* Every time anew: it costs nothing beside what follows, and another interposer may have come between. */
+static void *next(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+EXPORT void *dlopen(const char *path, int flags)
+{
+    void *(*real)(const char *, int) = (void *(*)(const char *, int))next("dlopen");
+    return real != NULL ? real(path, masked(flags)) : NULL;
+}
+
+EXPORT void *dlmopen(Lmid_t space, const char *path, int flags)
+{
+    void *(*real)(Lmid_t, const char *, int) = (void *(*)(Lmid_t, const char *, int))next("dlmopen");
+    return real != NULL ? real(space, path, masked(flags)) : NULL;
+}

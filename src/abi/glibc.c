@@ -1,0 +1,213 @@
+/* The names that glibc adds. What they say about the heap is said of ours, as near as their words allow. */
+#include "abi/abi.h"
+#include "alloc/page_heap.h"
+#include "alloc/stats.h"
+
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+
+enum { MXFAST_MOST = 160 }; /* beyond this glibc refuses M_MXFAST */
+
+/* There is nothing here that these could set: what they tune does not exist, or sets itself. Answers as glibc does, so
+ * that a program that looks at the answer goes on. */
+EXPORT int mallopt(int parameter, int value)
+{
+    return parameter != M_MXFAST || (value >= 0 && value <= MXFAST_MOST);
+}
+
+/* "Arena" is what small blocks lie in, "hblk" are blocks with a run of their own, which glibc would have mapped. What
+ * is neither used nor with the machine again is the rest of the arena. */
+static struct mallinfo2 info(void)
+{
+    struct cairn_stats stats;
+    stats_gather(&stats);
+    size_t arena = stats.resident_bytes - stats.large_bytes;
+    size_t small = stats.live_bytes - stats.large_bytes;
+    if (small > arena) /* somebody allocated between the one and the other */
+        arena = small;
+    size_t free_blocks = 0;
+    for (size_t i = 0; i < CAIRN_CLASS_COUNT; i++)
+        free_blocks += stats.classes[i].block_count - stats.classes[i].live_count;
+    return (struct mallinfo2){
+        .arena = arena,
+        .ordblks = free_blocks,
+        .hblks = stats.large_count,
+        .hblkhd = stats.large_bytes,
+        .uordblks = small,
+        .fordblks = arena - small,
+        .keepcost = stats.idle_bytes, /* what malloc_trim() would give back */
+    };
+}
+
+EXPORT struct mallinfo2 mallinfo2(void)
+{
+    return info();
+}
+
+static int at_most_int(size_t value)
+{
+    return value > INT_MAX ? INT_MAX : (int)value;
+}
+
+static struct mallinfo old_info(void)
+{
+    struct mallinfo2 now = info();
+    return (struct mallinfo){
+        .arena = at_most_int(now.arena),
+        .ordblks = at_most_int(now.ordblks),
+        .hblks = at_most_int(now.hblks),
+        .hblkhd = at_most_int(now.hblkhd),
+        .uordblks = at_most_int(now.uordblks),
+        .fordblks = at_most_int(now.fordblks),
+        .keepcost = at_most_int(now.keepcost),
+    };
+}
+
+EXPORT struct mallinfo mallinfo(void)
+{
+    return old_info();
+}
+
+EXPORT int malloc_trim(size_t pad)
+{
+    return page_heap_purge(pad) > 0;
+}
+
+EXPORT void malloc_stats(void)
+{
+    names_tell(false);
+}
+
+/* --- malloc_info(): glibc's document, of one heap ----------------------------------------------------------------- */
+
+static void attribute(struct text *text, const char *name, uint64_t value)
+{
+    text_add_char(text, ' ');
+    text_add(text, name);
+    text_add(text, "=\"");
+    text_add_unsigned(text, value);
+    text_add_char(text, '"');
+}
+
+static void sizes(struct text *text, const struct cairn_stats *stats)
+{
+    text_add(text, "<sizes>\n");
+    size_t smaller = 0; /* the largest block of the class before */
+    for (size_t i = 0; i < CAIRN_CLASS_COUNT; i++) {
+        const struct cairn_class_stats *class = &stats->classes[i];
+        size_t free_blocks = class->block_count - class->live_count;
+        if (free_blocks > 0) {
+            text_add(text, "  <size");
+            attribute(text, "from", smaller + 1);
+            attribute(text, "to", class->block_bytes);
+            attribute(text, "total", free_blocks * class->block_bytes);
+            attribute(text, "count", free_blocks);
+            text_add(text, "/>\n");
+        }
+        smaller = class->block_bytes;
+    }
+    text_add(text, "</sizes>\n");
+}
+
+static void total(struct text *text, const char *element, const char *type, uint64_t count, uint64_t bytes)
+{
+    text_add_char(text, '<');
+    text_add(text, element);
+    text_add(text, " type=\"");
+    text_add(text, type);
+    text_add_char(text, '"');
+    if (count != UINT64_MAX)
+        attribute(text, "count", count);
+    attribute(text, "size", bytes);
+    text_add(text, "/>\n");
+}
+
+static void totals(struct text *text, const struct cairn_stats *stats)
+{
+    size_t free_blocks = 0;
+    size_t free_bytes = 0;
+    for (size_t i = 0; i < CAIRN_CLASS_COUNT; i++) {
+        size_t count = stats->classes[i].block_count - stats->classes[i].live_count;
+        free_blocks += count;
+        free_bytes += count * stats->classes[i].block_bytes;
+    }
+    total(text, "total", "fast", 0, 0);
+    total(text, "total", "rest", free_blocks, free_bytes);
+    total(text, "system", "current", UINT64_MAX, stats->resident_bytes);
+    bool now = stats->resident_bytes > stats->used_most_bytes;
+    total(text, "system", "max", UINT64_MAX, now ? stats->resident_bytes : stats->used_most_bytes);
+    total(text, "aspace", "total", UINT64_MAX, stats->mapped_bytes);
+    total(text, "aspace", "mprotect", UINT64_MAX, stats->mapped_bytes);
+}
+
+EXPORT int malloc_info(int options, FILE *stream)
+{
+    if (options != 0)
+        return EINVAL;
+    struct cairn_stats stats;
+    stats_gather(&stats);
+    char memory[CAIRN_JSON_BYTES];
+    struct text text = text_over(memory, sizeof memory);
+    text_add(&text, "<malloc version=\"1\">\n<heap nr=\"0\">\n");
+    sizes(&text, &stats);
+    totals(&text, &stats);
+    text_add(&text, "</heap>\n");
+    totals(&text, &stats);
+    total(&text, "total", "mmap", stats.large_count, stats.large_bytes);
+    text_add(&text, "</malloc>\n");
+    return fwrite(text.data, 1, text.length, stream) == text.length ? 0 : -1;
+}
+
+/* --- the same functions by other names, which other allocators' wrappers call ------------------------------------- */
+
+EXPORT void cfree(void *p)
+{
+    alloc_free(p);
+}
+
+EXPORT void *__libc_malloc(size_t size)
+{
+    void *p = alloc_malloc_quick(size);
+    return LIKELY(p != NULL) ? p : names_malloc_slow(size);
+}
+
+EXPORT void __libc_free(void *p)
+{
+    alloc_free(p);
+}
+
+EXPORT void *__libc_calloc(size_t count, size_t size)
+{
+    return or_enomem(alloc_calloc(count, size));
+}
+
+EXPORT void *__libc_realloc(void *p, size_t size)
+{
+    return resized(p, size);
+}
+
+EXPORT void *__libc_memalign(size_t alignment, size_t size)
+{
+    return names_memalign(alignment, size);
+}
+
+EXPORT void *__libc_valloc(size_t size)
+{
+    return names_valloc(size);
+}
+
+EXPORT void *__libc_pvalloc(size_t size)
+{
+    return names_pvalloc(size);
+}
+
+EXPORT int __libc_mallopt(int parameter, int value)
+{
+    return mallopt(parameter, value);
+}
+
+EXPORT struct mallinfo __libc_mallinfo(void)
+{
+    return old_info();
+}

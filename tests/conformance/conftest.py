@@ -1,0 +1,148 @@
+"""libcairn under test: preloaded into programs that know nothing of it, and linked into them from the archive.
+
+It is the installed one, or that of the folder $CAIRN_MALLOC, such as build/gcc/src/alloc.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.compiling import ROOT
+
+from cairn import native
+
+HERE = Path(__file__).parent
+MODES = ("preloaded", "archive")
+WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Werror"]
+MISUSE_IS_MEANT = ["-Wno-use-after-free", "-Wno-alloc-size-larger-than", "-Wno-free-nonheap-object"]
+STANDARD = {".c": "-std=gnu11", ".cpp": "-std=c++17"}
+COMPILER = {".c": "gcc", ".cpp": "g++"}
+
+
+@dataclass(frozen=True)
+class Library:
+    """The two forms of it."""
+
+    folder: Path
+
+    @property
+    def shared(self) -> Path:
+        """What is preloaded."""
+        return self.folder / "libcairn.so.0"
+
+    @property
+    def archive(self) -> Path:
+        """What is linked."""
+        return self.folder / "libcairn.a"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program with the allocator in it."""
+
+    path: Path
+    preload: Path | None
+
+    def __call__(
+        self,
+        *arguments: object,
+        under: Sequence[str] = (),
+        limits: dict[int, int] | None = None,
+        timeout: float = 120,
+        **environment: str,
+    ) -> Ended:
+        """Runs it to its end, with resource limits of its own."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")} | environment
+        if self.preload is not None:
+            env["LD_PRELOAD"] = str(self.preload)
+
+        def confine() -> None:
+            for limit, value in (limits or {}).items():
+                resource.setrlimit(limit, (value, value))
+
+        done = subprocess.run(
+            [*under, str(self.path), *map(str, arguments)],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            preexec_fn=confine if limits else None,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def succeed(
+        self,
+        *arguments: object,
+        under: Sequence[str] = (),
+        limits: dict[int, int] | None = None,
+        timeout: float = 120,
+        **environment: str,
+    ) -> str:
+        """Its output, where it must work and complain of nothing."""
+        ended = self(*arguments, under=under, limits=limits, timeout=timeout, **environment)
+        assert ended.code == 0 and not ended.err, f"ended with {ended.code}\n{ended.out}{ended.err}"
+        return ended.out
+
+
+@pytest.fixture(scope="session")
+def library() -> Library:
+    """Where the build or the installation put it."""
+    folder = Path(os.environ.get("CAIRN_MALLOC") or Path(native.__file__).parent / "native" / "lib").resolve()
+    found = Library(folder)
+    assert found.shared.is_file() and found.archive.is_file(), f"no libcairn in {folder}; run 'make'"
+    return found
+
+
+@pytest.fixture(scope="session")
+def compiled_here(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """compiled_here(source, *flags, name=…) → what gcc or g++ made of it, once a session."""
+    folder = tmp_path_factory.mktemp("conformance")
+
+    def build(source: str, *flags: str | Path, name: str = "") -> Path:
+        path = HERE / source
+        words = [str(flag) for flag in flags]
+        label = "".join(Path(word).name if word.startswith("/") else word for word in words)
+        target = folder / (name or f"{path.stem}{label}".replace("/", "_").replace("$", "_"))
+        if not target.exists():
+            command = [
+                *(COMPILER[path.suffix], STANDARD[path.suffix], "-O1", "-g", *WARNINGS),
+                *(*MISUSE_IS_MEANT, "-fno-builtin"),
+                *("-D_GNU_SOURCE", f"-I{ROOT / 'tests' / 'unit'}", f"-I{ROOT / 'include'}", "-pthread"),
+                *(str(path), *words, "-o", str(target)),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+        return target
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def program(library: Library, compiled_here: Callable[..., Path]) -> Callable[..., Program]:
+    """program(source, mode, *flags) → a program of the source, with the allocator in it in one of MODES, or "linked"."""
+
+    def build(source: str, mode: str, *flags: str | Path) -> Program:
+        if mode == "preloaded":
+            return Program(compiled_here(source, *flags, "-rdynamic"), library.shared)
+        if mode == "linked":
+            return Program(compiled_here(source, *flags, library.shared, f"-Wl,-rpath,{library.folder}"), None)
+        return Program(compiled_here(source, *flags, library.archive, "-rdynamic"), None)
+
+    return build

@@ -1,0 +1,22 @@
+/* A library whose constructor comes before the first allocation, and registers handlers for fork that allocate: its
+ * handlers are the innermost there are, and run while those of the allocator might hold locks. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void allocate_much(void)
+{
+    static void *kept[300];
+    for (size_t i = 0; i < 300; i++) {
+        free(kept[i]);
+        kept[i] = calloc(1, i * i);
+        if (kept[i] == NULL)
+            abort();
+        memset(kept[i], 1, i * i);
+    }
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    pthread_atfork(allocate_much, allocate_much, allocate_much);
+}

@@ -1,0 +1,32 @@
+/* A library as a program opens it: allocates, frees what the program gives it, and leaves something in every thread. */
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WITH_CAIRN_ITSELF /* has the allocator within, and calls it by its own names */
+#include <cairn/cairn.h>
+#define malloc cairn_malloc
+#define free   cairn_free
+#endif
+
+static _Thread_local void *of_thread;
+
+__attribute__((visibility("default"))) void *plugin_allocate(size_t size)
+{
+    free(of_thread);
+    of_thread = malloc(size / 2);
+    void *p = malloc(size);
+    if (p != NULL)
+        memset(p, 1, size);
+    return p;
+}
+
+__attribute__((visibility("default"))) void plugin_free(void *p)
+{
+    free(p);
+}
+
+__attribute__((visibility("default"))) void plugin_leave(void)
+{
+    free(of_thread);
+    of_thread = NULL;
+}

@@ -1,0 +1,86 @@
+/* After start only mmap, munmap, mprotect, madvise, mremap, brk and futex are allowed to the allocator; anything else
+ * ends the process. Allocates, frees, resizes and trims in the main thread and in threads that began before. */
+#include "conformance.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+enum { THREADS = 4 };
+
+static pthread_barrier_t begun;
+static pthread_barrier_t confined;
+static pthread_barrier_t done;
+static pthread_barrier_t never; /* a thread's end is system calls of libc's */
+static void *handed[THREADS][100];
+
+static void work(uint64_t state)
+{
+    for (int i = 0; i < 20000; i++) {
+        size_t size = draw_below(&state, i % 50 == 0 ? 3000000 : 3000);
+        char *p = i % 3 == 0 ? calloc(1, size) : malloc(size);
+        p = realloc(p, size + size / 2 + 1);
+        if (p == NULL)
+            abort();
+        *p = 1;
+        free(p);
+    }
+    malloc_trim(0);
+}
+
+static void *run(void *argument)
+{
+    size_t self = (uintptr_t)argument;
+    for (size_t i = 0; i < COUNT(handed[self]); i++)
+        handed[self][i] = malloc(i * 50);
+    pthread_barrier_wait(&begun);
+    pthread_barrier_wait(&confined);
+    for (size_t i = 0; i < COUNT(handed[self]); i++)
+        free(handed[(self + 1) % THREADS][i]);
+    work(self + 5);
+    pthread_barrier_wait(&done);
+    pthread_barrier_wait(&never);
+    return NULL;
+}
+
+int main(void)
+{
+    static const unsigned allowed[] = {
+        SYS_mmap,   SYS_munmap, SYS_mprotect,   SYS_madvise,
+        SYS_mremap, SYS_brk,    SYS_futex,      /* the allocator's */
+        SYS_write,  SYS_exit,   SYS_exit_group, /* the program's: to say something, and to end */
+    };
+    struct sock_filter code[2 * COUNT(allowed) + 2];
+    size_t length = 0;
+    code[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
+    for (size_t i = 0; i < COUNT(allowed); i++) {
+        code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
+        code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    struct sock_fprog filter = {.len = (unsigned short)length, .filter = code};
+
+    require_cairn();
+    pthread_barrier_init(&begun, NULL, THREADS + 1);
+    pthread_barrier_init(&confined, NULL, THREADS + 1);
+    pthread_barrier_init(&never, NULL, THREADS + 1);
+    pthread_barrier_init(&done, NULL, THREADS + 1);
+    pthread_t ids[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        if (pthread_create(&ids[i], NULL, run, (void *)i) != 0)
+            return 2;
+    pthread_barrier_wait(&begun);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) != 0) {
+        puts("not allowed");
+        return 0;
+    }
+    pthread_barrier_wait(&confined);
+    work(1);
+    pthread_barrier_wait(&done);
+    if (write(STDOUT_FILENO, "confined\n", 9) != 9)
+        _exit(1);
+    _exit(0);
+}

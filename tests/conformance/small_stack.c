@@ -1,0 +1,40 @@
+/* Everything that allocates, in threads with the smallest stack there is. */
+#include "conformance.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+static void *everything(void *argument)
+{
+    for (size_t size = 1; size < 3000000; size = size * 3 / 2 + 7) {
+        void *p = malloc(size);
+        void *q = calloc(3, size);
+        void *r = aligned_alloc(4096, size);
+        p = realloc(p, size * 2);
+        if (p == NULL || q == NULL || r == NULL)
+            abort();
+        free(p);
+        free(q);
+        free(r);
+    }
+    malloc_trim(0);
+    if (mallinfo2().arena == 0)
+        abort();
+    return argument;
+}
+
+int main(void)
+{
+    require_cairn();
+    size_t stacks[] = {(size_t)sysconf(_SC_THREAD_STACK_MIN), 65536};
+    for (size_t i = 0; i < COUNT(stacks); i++) {
+        pthread_attr_t attributes;
+        pthread_t id;
+        pthread_attr_init(&attributes);
+        if (pthread_attr_setstacksize(&attributes, stacks[i]) != 0 ||
+            pthread_create(&id, &attributes, everything, NULL) != 0 || pthread_join(id, NULL) != 0)
+            return 1;
+        pthread_attr_destroy(&attributes);
+    }
+    return 0;
+}

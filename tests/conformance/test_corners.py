@@ -1,0 +1,83 @@
+"""What every function returns, and what it leaves alone; what is told of the heap."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import MODES, Program
+
+in_both = pytest.mark.parametrize("mode", MODES)
+
+
+@in_both
+def test_every_corner_case_holds(program: Callable[..., Program], mode: str) -> None:
+    assert program("corners.c", mode).succeed().endswith("passed, 0 failed\n")
+
+
+@in_both
+def test_every_alignment_holds_with_every_size(program: Callable[..., Program], mode: str) -> None:
+    """22 alignments with more than 200 sizes each: an allocator once misaligned a ninth of them."""
+    said = program("alignment.c", mode).succeed()
+    assert int(said.split()[0]) > 22 * 200 and said.endswith("passed, 0 failed\n")
+
+
+@in_both
+def test_mallopt_answers_as_the_c_library_s_own(program: Callable[..., Program], mode: str) -> None:
+    """Known parameters are taken and do nothing; a program that looks at the answer goes on."""
+    theirs = Program(program("mallopt.c", "preloaded").path, None)
+    assert program("mallopt.c", mode).succeed() == theirs.succeed()
+
+
+@pytest.mark.parametrize("mode", ["linked", "archive"])
+def test_the_header_counts_what_is_so(program: Callable[..., Program], mode: str) -> None:
+    lines = program("api.c", mode).succeed().splitlines()
+    assert lines[-1].endswith("passed, 0 failed")
+    stats = json.loads(lines[0])
+    assert stats["resident_bytes"] == stats["used_bytes"] + stats["idle_bytes"]
+    assert sum(entry["live_count"] for entry in stats["classes"]) + stats["large_count"] == stats["live_count"]
+    assert sum(entry["slab_count"] for entry in stats["classes"]) == stats["slab_count"]
+
+
+@in_both
+def test_malloc_info_writes_a_document_with_real_numbers(program: Callable[..., Program], mode: str) -> None:
+    document = ET.fromstring(program("inform.c", mode).succeed("info"))
+    assert document.tag == "malloc" and document.get("version") == "1"
+    heap = document.find("heap")
+    assert heap is not None
+    free = sum(int(size.get("total", 0)) for size in heap.iter("size"))
+    rest = next(total for total in heap.iter("total") if total.get("type") == "rest")
+    assert free == int(rest.get("size", 0)) > 0
+    large = next(total for total in document.iter("total") if total.get("type") == "mmap")
+    assert int(large.get("count", 0)) > 50 and int(large.get("size", 0)) > 50 * 32768
+
+
+@in_both
+def test_malloc_stats_writes_lines_on_stderr(program: Callable[..., Program], mode: str) -> None:
+    ended = program("inform.c", mode)("stats")
+    assert ended.code == 0 and not ended.out
+    assert all(line.startswith("cairn: ") for line in ended.err.splitlines())
+    assert "live" in ended.err and "of 208 bytes: 1 live of" in ended.err
+
+
+@in_both
+def test_statistics_at_exit_are_one_json_line_or_lines_or_nothing(program: Callable[..., Program], mode: str) -> None:
+    run = program("inform.c", mode)
+    stats = json.loads(run(CAIRN_STATS="json").err)
+    assert stats["live_count"] >= 200 and stats["thread_count"] == 1
+    assert run(CAIRN_STATS="1").err.startswith("cairn: live ")
+    for value in ("", "0", "yes"):
+        run.succeed(CAIRN_STATS=value)
+
+
+@in_both
+def test_it_can_be_called_before_anything_is_initialised(program: Callable[..., Program], mode: str) -> None:
+    assert program("early.c", mode).succeed() == "ended\n"
+
+
+@in_both
+def test_the_smallest_stack_is_enough(program: Callable[..., Program], mode: str) -> None:
+    program("small_stack.c", mode).succeed()

@@ -1,0 +1,126 @@
+"""Threads, processes and libraries that come and go."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import MODES, Library, Program
+
+in_both = pytest.mark.parametrize("mode", MODES)
+SHARED = ("-shared", "-fPIC")
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+@in_both
+@pytest.mark.parametrize("forkers", [1, 4], ids=["one thread forks", "four fork at once"])
+def test_children_of_a_process_with_busy_threads_end(program: Callable[..., Program], mode: str, forkers: int) -> None:
+    assert program("fork.c", mode).succeed(600, forkers) == "0 children failed\n"
+
+
+@pytest.mark.long
+@in_both
+@pytest.mark.parametrize("forkers", [1, 8])
+def test_ten_thousand_children_end(program: Callable[..., Program], mode: str, forkers: int) -> None:
+    assert program("fork.c", mode).succeed(10_000, forkers, timeout=1200) == "0 children failed\n"
+
+
+def test_handlers_of_fork_that_came_before_ours_may_allocate(
+    program: Callable[..., Program], compiled_here: Callable[..., Path], library: Library
+) -> None:
+    """They run innermost, beside those of the allocator, whose locks must be open then."""
+    handlers = compiled_here("handlers.c", *SHARED)
+    run = program("fork.c", "preloaded")
+    for both in (f"{library.shared} {handlers}", f"{handlers} {library.shared}"):
+        under = ["env", f"LD_PRELOAD={both}"]
+        assert Program(run.path, None).succeed(40, 1, under=under) == "0 children failed\n"
+
+
+@in_both
+def test_programs_are_started_in_every_way_beside_busy_threads(program: Callable[..., Program], mode: str) -> None:
+    assert program("spawn.c", mode).succeed(25) == "0 failed\n"
+
+
+@pytest.mark.skipif(not shutil.which("php"), reason="php is not here")
+def test_php_starts_and_works(library: Library) -> None:
+    """It opens its extensions with RTLD_DEEPBIND."""
+    php = Program(Path(shutil.which("php") or ""), library.shared)
+    said = php.succeed(
+        "-r", "$a = []; for ($i = 0; $i < 100000; $i++) $a[] = str_repeat('x', $i % 99); echo count($a);"
+    )
+    assert said == "100000"
+
+
+def test_an_auditor_does_no_harm(program: Callable[..., Program], compiled_here: Callable[..., Path]) -> None:
+    """It has a libc of its own, which comes before ours."""
+    program("early.c", "preloaded").succeed(LD_AUDIT=str(compiled_here("auditor.c", *SHARED)))
+
+
+# --- threads --------------------------------------------------------------------------------------------------------
+
+
+@in_both
+@pytest.mark.parametrize("count", [8_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_memory_stays_flat_over_many_short_threads(program: Callable[..., Program], mode: str, count: int) -> None:
+    """They return, exit or are cancelled; destructors allocate in every round; blocks outlive their threads."""
+    early, late = map(int, program("threads.c", mode).succeed(count, timeout=900).split())
+    assert late <= early + 2048, f"{early} KB resident after a fifth of the threads, {late} after all"
+
+
+# --- libraries ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deep", [(), ("deep",)], ids=["plain", "RTLD_DEEPBIND"])
+def test_a_plugin_comes_and_goes(
+    program: Callable[..., Program], compiled_here: Callable[..., Path], deep: tuple[str, ...]
+) -> None:
+    """With RTLD_DEEPBIND it would free in libc what was allocated here: Debian's php ends so."""
+    plugin = compiled_here("plugin.c", *SHARED)
+    host = program("host.c", "preloaded")
+    assert host.succeed(*deep, 60, plugin, "shared") == "closed\n"
+
+
+def test_deepbind_is_kept_where_the_user_asks(
+    program: Callable[..., Program], compiled_here: Callable[..., Path]
+) -> None:
+    plugin = compiled_here("plugin.c", *SHARED)
+    ended = program("host.c", "preloaded")("deep", 1, plugin, "shared", CAIRN_KEEP_DEEPBIND="1")
+    assert ended.code < 0, "libc was given blocks of ours, and did not mind"
+
+
+@pytest.mark.parametrize("flags", [("-DWITH_CAIRN_ITSELF",), ("-Wl,-Bsymbolic",)], ids=["own names", "own malloc"])
+@pytest.mark.parametrize("preloaded", [False, True], ids=["beside libc", "beside the preloaded one"])
+def test_two_libraries_with_the_archive_within_live_in_one_process(
+    library: Library, compiled_here: Callable[..., Path], tmp_path: Path, flags: tuple[str, ...], preloaded: bool
+) -> None:
+    """Threads that used one end after it was closed, and forks follow."""
+    first = compiled_here("plugin.c", *flags, library.archive, *SHARED)
+    second = tmp_path / "second.so"
+    shutil.copy(first, second)
+    host = Program(compiled_here("host.c"), library.shared if preloaded else None)
+    assert host.succeed(40, first, second) == "closed\n"
+
+
+def test_the_caller_s_runpath_holds_through_our_dlopen(
+    library: Library, compiled_here: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The loader looks at the return address to see who asks."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    inner = compiled_here("plugin.c", *SHARED)
+    shutil.copy(inner, shelf / "libinner.so")
+    opener = compiled_here(
+        "opener.c", *SHARED, "-Wl,-rpath,$ORIGIN/shelf", "-Wl,-soname,libopener.so", name="libopener.so"
+    )
+    shutil.copy(opener, tmp_path / "libopener.so")
+    caller = compiled_here("calls_opener.c", opener, "-Wl,-rpath,$ORIGIN")
+    shutil.copy(caller, tmp_path / "caller")
+    for preload in (None, library.shared):
+        run = Program(tmp_path / "caller", preload)
+        run.succeed("libinner.so")
+        assert run("libelsewhere.so").code == 1

@@ -1,0 +1,91 @@
+"""Little memory, locked memory, few system calls: NULL where there is no more, and service afterwards."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import MODES, Library, Program
+
+in_both = pytest.mark.parametrize("mode", MODES)
+MIB = 1 << 20
+GIB = 1 << 30
+OWN_CALLS_MAX = 3  # two kinds of records, one piece of memory
+OWN_RSS_KB_MAX = 300
+
+
+@in_both
+@pytest.mark.parametrize("limit", [256 * MIB, GIB, 4 * GIB], ids=["256 MiB", "1 GiB", "4 GiB"])
+def test_a_limit_on_addresses_does_no_harm_below_it(program: Callable[..., Program], mode: str, limit: int) -> None:
+    program("shadow.c", mode, "-O2").succeed(7, 100_000, 2, limits={resource.RLIMIT_AS: limit})
+
+
+@in_both
+@pytest.mark.parametrize("size", [16, 100, 1000, 40_000, 1_000_000])
+@pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA], ids=["address space", "data"])
+def test_memory_ends_with_null_and_service_resumes(
+    program: Callable[..., Program], mode: str, size: int, kind: int
+) -> None:
+    limit = 256 * MIB
+    first, second = map(int, program("exhausted.c", mode).succeed(size, limits={kind: limit}).split())
+    assert first > 0.75 * limit, f"only {first:,} bytes of {limit:,} could be used"
+    assert second > 0.98 * first
+
+
+@in_both
+def test_locked_memory_stays_near_what_is_used(program: Callable[..., Program], mode: str) -> None:
+    said = program("locked.c", mode).succeed().strip()
+    if said == "not allowed":
+        pytest.skip("mlockall is not allowed here")
+    assert int(said) < 48_000
+
+
+@in_both
+def test_after_the_start_a_sandbox_need_allow_seven_calls(program: Callable[..., Program], mode: str) -> None:
+    said = program("sandbox.c", mode).succeed().strip()
+    if said == "not allowed":
+        pytest.skip("a filter is not allowed here")
+    assert said == "confined"
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not here")
+def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_path: Path) -> None:
+    run = program("one_block.c", "preloaded")
+    trace = tmp_path / "trace"
+    command = ["strace", "-o", str(trace), "-E", f"LD_PRELOAD={run.preload}", str(run.path), "quiet"]
+    if subprocess.run(command, check=False).returncode != 0:
+        pytest.skip("strace is not allowed here")
+    lines = trace.read_text().splitlines()
+    first = next(i for i, line in enumerate(lines) if "MAP_FIXED_NOREPLACE" in line)
+    last = next(i for i, line in enumerate(lines) if line.startswith("exit_group"))
+    assert last - first <= OWN_CALLS_MAX, "\n".join(lines[first:last])
+
+
+def resident_kb(path: Path, preload: Path | None) -> float:
+    """Of a program that ends in a moment, the median of many starts; from a shell, which is small itself."""
+    environment = {"LD_PRELOAD": str(preload)} if preload else {}
+    return statistics.median(
+        int(subprocess.run([path], env=environment, capture_output=True, check=True, text=True).stdout)
+        for _ in range(25)
+    )
+
+
+def test_one_block_costs_little_memory(compiled_here: Callable[..., Path], library: Library) -> None:
+    path = compiled_here("one_block.c")
+    own = resident_kb(path, library.shared) - resident_kb(path, None)
+    assert own <= OWN_RSS_KB_MAX, f"{own} KB over no allocator"
+
+
+def test_the_table_of_options_says_what_is_read() -> None:
+    """Every name that options.h explains is looked up in options.c, and no other."""
+    folder = Path(__file__).resolve().parents[2] / "src" / "alloc"
+    names = r"CAIRN_[A-Z_]*[A-Z]"
+    explained = set(re.findall(rf"^ \*     ({names})=", (folder / "options.h").read_text(), re.MULTILINE))
+    assert explained == set(re.findall(rf'"({names})"', (folder / "options.c").read_text()))

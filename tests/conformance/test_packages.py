@@ -1,0 +1,193 @@
+"""What is installed is found by pkg-config and by CMake, wherever it was moved to, and shows what it promises."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from support.compiling import ROOT
+
+from cairn import __version__
+
+from .conftest import HERE, WARNINGS
+
+MAP = (ROOT / "src" / "abi" / "exports.map").read_text()
+HEADER = ROOT / "include" / "cairn" / "cairn.h"
+FOR_THE_LOADER = {"dlopen", "dlmopen"}
+"""What only a library that comes before libc can do."""
+
+FAST_PATHS = {"malloc": 24, "free": 26, "cairn_malloc": 24, "_Znwm": 24, "_ZdlPv": 26}
+"""Instructions that may stand before the first return: a step on the way to the budget of 34 for a pair."""
+
+
+def call(*command: object, **environment: str) -> str:
+    done = subprocess.run(
+        list(map(str, command)),
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `cmake --install` put the allocator, and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    build = folder / "build"
+    call("cmake", "-S", ROOT, "-B", build)
+    call("cmake", "--build", build, "--target", "cairn-malloc", "cairn-malloc-static")
+    call("cmake", "--install", build, "--component", "malloc", "--prefix", folder / "prefix")
+    return folder / "prefix"
+
+
+@pytest.fixture(scope="session")
+def moved(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The installed tree at another place than it was installed to, with a blank in its name."""
+    target = tmp_path_factory.mktemp("moved") / "a place"
+    shutil.copytree(prefix, target, symlinks=True)
+    return target
+
+
+def promised() -> set[str]:
+    """Every name of the map."""
+    inside = re.sub(r"/\*.*?\*/", "", MAP, flags=re.DOTALL).split("global:")[1].split("local:")[0]
+    return {name.strip() for name in inside.split(";") if name.strip()}
+
+
+def shown(library: Path) -> set[str]:
+    with library.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+        return {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
+
+
+def test_the_tree_has_what_it_should_and_nothing_else(prefix: Path) -> None:
+    files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
+    assert files == {
+        "include/cairn/cairn.h",
+        "lib/libcairn.a",
+        "lib/libcairn.so",
+        "lib/libcairn.so.0",
+        "lib/pkgconfig/cairn.pc",
+        "lib/cmake/cairn/cairn-config.cmake",
+        "lib/cmake/cairn/cairn-config-release.cmake",
+        "lib/cmake/cairn/cairn-config-version.cmake",
+    }
+
+
+def test_no_file_remembers_where_it_was_built(prefix: Path) -> None:
+    for path in (*prefix.rglob("*.pc"), *prefix.rglob("*.cmake")):
+        assert str(ROOT) not in path.read_text() and str(prefix) not in path.read_text(), path.name
+
+
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is not here")
+def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.symlink_to(moved)  # a blank would need the shell's quotes
+    known = {"PKG_CONFIG_PATH": str(tree / "lib" / "pkgconfig")}
+    assert call("pkg-config", "--modversion", "cairn", **known).strip() == __version__
+    flags = call("pkg-config", "--cflags", "--libs", "cairn", **known).split()
+    program = tmp_path / "api"
+    call("gcc", "-D_GNU_SOURCE", "-pthread", HERE / "api.c", "-I", ROOT / "tests" / "unit", *flags, "-o", program)
+    assert "0 failed" in call(program, LD_LIBRARY_PATH=str(moved / "lib"))
+
+
+@pytest.mark.parametrize("target", ["malloc", "malloc-static"])
+def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(f"""
+        cmake_minimum_required(VERSION 3.20)
+        project(user LANGUAGES C CXX)
+        find_package(cairn {__version__} REQUIRED)
+        set(CMAKE_CXX_STANDARD 17)
+        foreach(source api.c operators.cpp)
+          string(REGEX REPLACE "[.].*" "" name ${{source}})
+          add_executable(${{name}} {HERE}/${{source}})
+          target_include_directories(${{name}} PRIVATE {ROOT}/tests/unit)
+          target_compile_definitions(${{name}} PRIVATE _GNU_SOURCE)
+          target_link_libraries(${{name}} PRIVATE cairn::{target})
+        endforeach()
+    """)
+    build = tmp_path / "build"
+    call("cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={moved}")
+    call("cmake", "--build", build)
+    for program in ("api", "operators"):
+        assert "0 failed" in call(build / program)
+
+
+def test_it_shows_the_names_of_its_map_and_nothing_else(prefix: Path) -> None:
+    assert shown(prefix / "lib" / "libcairn.so") == promised()
+
+
+def test_every_function_of_the_header_is_shown(prefix: Path) -> None:
+    declared = set(re.findall(r"^[a-z].*?\b\*?(cairn_\w+)\(", HEADER.read_text(), re.MULTILINE))
+    assert len(declared) >= 10
+    assert declared == {name for name in promised() if name.startswith("cairn_")}
+
+
+def test_the_archive_takes_no_other_name_from_its_user(prefix: Path) -> None:
+    """Without the loader's names, and without C++'s nothrow forms, which are the runtime's."""
+    lines = call("nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a").splitlines()
+    names = {line.split()[2] for line in lines if len(line.split()) == 3}
+    nothrow = {name for name in promised() if name.startswith("_Zn") and name.endswith("nothrow_t")}
+    assert len(nothrow) == 4
+    assert names == promised() - FOR_THE_LOADER - nothrow
+
+
+def test_the_library_needs_libc_alone_and_stays(prefix: Path) -> None:
+    with (prefix / "lib" / "libcairn.so").open("rb") as file:
+        elf = ELFFile(file)
+        dynamic = elf.get_section_by_name(".dynamic")
+        tags = {tag.entry.d_tag: tag for tag in dynamic.iter_tags()}
+        assert [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] == ["libc.so.6"]
+        assert tags["DT_SONAME"].soname == "libcairn.so.0"
+        assert "DT_RUNPATH" not in tags and "DT_RPATH" not in tags
+        never_unloaded, before_all_others, bound_at_once = 0x8, 0x20, 0x1
+        flags = tags["DT_FLAGS_1"].entry.d_val
+        assert flags & never_unloaded and flags & before_all_others and flags & bound_at_once
+        storage = [segment["p_memsz"] for segment in elf.iter_segments() if segment["p_type"] == "PT_TLS"]
+        assert storage == [8], "one pointer"
+
+
+def test_the_fast_paths_are_short_and_call_nothing(prefix: Path) -> None:
+    listing = call("objdump", "-d", "--no-show-raw-insn", prefix / "lib" / "libcairn.so")
+    if "x86-64" not in listing:
+        pytest.skip("counted on x86-64 alone")
+    for function, most in FAST_PATHS.items():
+        body = re.split(r"\bret", listing.split(f"<{function}>:\n")[1])[0]
+        assert body.count("\n") <= most, body
+        assert not re.search(r"\b(call|push)\b", body), body
+
+
+def test_the_loader_s_functions_end_in_a_jump(prefix: Path) -> None:
+    listing = call("objdump", "-d", "--no-show-raw-insn", prefix / "lib" / "libcairn.so")
+    if "x86-64" not in listing:
+        pytest.skip("looked for on x86-64 alone")
+    for function in FOR_THE_LOADER:
+        body = listing.split(f"<{function}>:\n")[1].split("\n\n")[0]
+        assert re.search(r"\bjmp\s+\*", body), body
+
+
+@pytest.mark.parametrize(
+    ("compiler", "standard"), [("gcc", "-std=c11"), ("gcc", "-std=gnu17"), ("g++", "-std=c++11"), ("g++", "-std=c++20")]
+)
+def test_the_header_compiles_by_itself(tmp_path: Path, compiler: str, standard: str) -> None:
+    source = tmp_path / ("alone.c" if compiler == "gcc" else "alone.cpp")
+    source.write_text("#include <cairn/cairn.h>\n#include <cairn/cairn.h>\nint main(void) { return 0; }\n")
+    call(compiler, standard, *WARNINGS, "-pedantic", "-I", ROOT / "include", "-c", source, "-o", tmp_path / "alone.o")
+
+
+def test_programs_in_c_need_no_c_plus_plus(compiled_here: Callable[..., Path], prefix: Path) -> None:
+    """Also with the archive: C++'s operators are an object of their own there."""
+    program = compiled_here("one_block.c", prefix / "lib" / "libcairn.a")
+    with program.open("rb") as file:
+        needed = [tag.needed for tag in ELFFile(file).get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
+    assert needed == ["libc.so.6"]

@@ -1,0 +1,507 @@
+/* Threads that free, refill, end, adopt and fork around one slab, in every order.
+ *
+ * A row below is a slab and what up to four threads do about it. A is its owner. A script is a list of
+ *
+ *     f0 … f7   frees that block of the slab; g0 … of the second one, where there are two
+ *     m         allocates a block of the class, and keeps it
+ *     x         ends the thread
+ *     n         goes on as a new thread, with the heap of one that ended, if there is any
+ *     F         forks: goes on as the child, in which no other thread exists
+ *
+ * After every execution each block is in exactly one place, each slab on the list that its state says, and nothing is
+ * stranded: see check().
+ */
+#include "memory.h"
+#include "world.h"
+
+#include "../unit/test.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum start {
+    CURRENT,        /* with `live` blocks out; the others on its `free` */
+    PARKED,         /* after local frees; the current slab has nothing left */
+    PARKED_BY_POST, /* the same after remote frees: `until` and `rest` are still those of a full slab */
+    FULL,           /* all blocks out, but for what may be posted without waking it */
+    ORPHAN,         /* like PARKED, and then the owner ended; likewise */
+    ORPHAN_FULL,
+    TWO_PARKED, /* slabs, each with `live` blocks out */
+    CURRENT_16, /* of a class whose slabs have sixteen blocks: an eighth is the second free, not the first */
+    FULL_16,
+};
+static const char *const start_names[] = {
+    "CURRENT",      "PARKED",     "PARKED by a post", "FULL",       "ORPHAN",
+    "ORPHAN, FULL", "two PARKED", "CURRENT of 16",    "FULL of 16",
+};
+
+enum {
+    SECOND = 8, /* where the second slab's blocks begin in `block` */
+    BLOCKS = 16,
+    STALE_EXECUTIONS = 10 * 1000, /* of a row with stale loads, unless --long */
+};
+
+struct row {
+    enum start start;
+    unsigned live;
+    const char *scripts[MODEL_THREADS_MAX];
+};
+
+static const struct row *row;
+static unsigned row_threads;
+static void *block[BLOCKS];
+static struct world saved;
+static bool forked;
+static unsigned forker;
+
+/* --- options ----------------------------------------------------------------------------------------------------- */
+
+static bool is_long;
+static unsigned stale_most = 1; /* beside the executions without */
+static bool must_fail;          /* a bug was put in: the first row that finds it is enough */
+static bool found;
+static const char *only;   /* the one scenario to run */
+static const char *replay; /* and its schedule */
+static uint64_t all_executions;
+
+/* --- a row ------------------------------------------------------------------------------------------------------- */
+
+static size_t row_size(void)
+{
+    return row->start >= CURRENT_16 ? 1024 : 32768;
+}
+
+static unsigned row_capacity(void)
+{
+    return row->start >= CURRENT_16 ? 16 : 8;
+}
+
+static void setup(void)
+{
+    world_begin(row_threads);
+    world_as(0);
+    unsigned capacity = row_capacity();
+    for (unsigned i = 0; i < capacity; i++)
+        block[i] = world_malloc(row_size());
+    if (row->start == TWO_PARKED)
+        for (unsigned i = 0; i < capacity; i++)
+            block[SECOND + i] = world_malloc(row_size());
+    if (row->start != CURRENT && row->start != CURRENT_16) /* the slab of these is then the current one */
+        for (unsigned i = 0; i < capacity; i++)
+            world_malloc(row_size());
+    if (row->start == PARKED_BY_POST)
+        world_as_nobody();
+    for (unsigned i = row->live; i < capacity; i++) {
+        world_free(block[i]);
+        if (row->start == TWO_PARKED)
+            world_free(block[SECOND + i]);
+    }
+    if (row->start == ORPHAN || row->start == ORPHAN_FULL) {
+        world_as(0);
+        world_end_thread();
+    }
+    saved = world;
+}
+
+static void begin(void)
+{
+    world = saved;
+    forked = false;
+}
+
+static void fork_thread(unsigned self)
+{
+    heap_lock_all();
+    model_stop_others();
+    heap_unlock_all();
+    forked = true;
+    forker = self;
+}
+
+static void body(unsigned self)
+{
+    for (const char *script = row->scripts[self]; *script != '\0'; script++) {
+        switch (*script) {
+        case 'f':
+            world_free(block[*++script - '0']);
+            break;
+        case 'g':
+            world_free(block[SECOND + *++script - '0']);
+            break;
+        case 'm':
+            world_malloc(row_size());
+            break;
+        case 'n':
+            world_begin_thread();
+            break;
+        case 'x':
+            world_end_thread();
+            break;
+        case 'F':
+            fork_thread(self);
+            break;
+        default:
+            model_fail("no such script: %s", row->scripts[self]);
+        }
+    }
+}
+
+/* --- where everything is ------------------------------------------------------------------------------------------ */
+
+#define SHOULD(condition, ...)                                                                               \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            model_fail(__VA_ARGS__);                                                                         \
+    } while (0)
+
+static bool is_on(uint32_t first, const struct slab *slab)
+{
+    unsigned on = 0;
+    for (uint32_t index = first, length = 0; index != 0; index = slab_at(index)->next) {
+        SHOULD(++length <= WORLD_RUNS, "a list is a circle");
+        on += slab_at(index) == slab;
+    }
+    SHOULD(on <= 1, "a slab is twice on a list");
+    return on == 1;
+}
+
+/* Counts a list of blocks of the slab, each of which is nowhere else. */
+static unsigned count(struct slab *slab, const struct block *first, bool *met)
+{
+    unsigned blocks = 0;
+    for (; first != NULL; first = first->next, blocks++) {
+        SHOULD(slab_has_block(slab, first), "a block is on a list of another slab");
+        size_t number = (size_t)((const char *)first - slab_start(slab)) / size_class_bytes(slab->class);
+        SHOULD(!met[number], "a block is in two places");
+        met[number] = true;
+    }
+    return blocks;
+}
+
+/* Whether the owner itself frees blocks of the slab, so that it and another thread may each leave the claim to the
+ * other. */
+static bool owner_frees(void)
+{
+    return strchr(row->scripts[0], 'f') != NULL;
+}
+
+static void check_slab(struct slab *slab)
+{
+    slab_check(slab);
+    struct heap *owner = atomic_load(&slab->owner);
+    uint64_t word = atomic_load(&slab->posted);
+    enum remote_state state = remote_state_of(word);
+    unsigned class = slab->class;
+    unsigned places = 0;
+    unsigned on_list = 0;
+    bool met[BLOCKS] = {false};
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
+        if (heap->current[class] == slab) {
+            SHOULD(owner == heap && state == REMOTE_CURRENT, "a heap's current slab is not CURRENT");
+            on_list = count(slab, heap->list[class], met);
+            places++;
+        }
+        if (is_on(heap->partial[class], slab)) {
+            SHOULD(owner == heap && state == REMOTE_PARKED, "a slab on `partial` is not PARKED");
+            places++;
+        }
+        if (is_on(heap->full, slab)) {
+            SHOULD(owner == heap && state == REMOTE_FULL, "a slab on `full` is not FULL");
+            places++;
+        }
+    }
+    if (is_on(subject_orphans(class), slab)) {
+        SHOULD(owner == NULL && state == REMOTE_ORPHAN, "a slab among the orphans is not an ORPHAN");
+        places++;
+    }
+    SHOULD(places > 0, "a slab is on no list");
+    SHOULD(places == 1, "a slab is on two lists");
+
+    unsigned out = 0;
+    for (unsigned i = 0; i < world.block_count; i++)
+        if (world.blocks[i].out && world_slab(world.blocks[i].p) == slab)
+            out++;
+    uint32_t place = (uint32_t)word & ((1u << REMOTE_FIRST_BITS) - 1);
+    char *posted_first = place == 0 ? NULL : slab_start(slab) + (size_t)(place - 1) * 16;
+    unsigned posted = count(slab, (struct block *)posted_first, met);
+    unsigned free = count(slab, slab->free, met);
+    unsigned live = slab_live(slab);
+    SHOULD(posted == remote_count_of(word), "%u blocks are posted, and the word says %u", posted,
+           remote_count_of(word));
+    SHOULD(live == out + on_list + posted,
+           "%u blocks count as live, of %u out, %u on the heap's list, %u posted", live, out, on_list,
+           posted);
+    SHOULD(slab->carved == live + free, "of %u blocks %u are live and %u are free", slab->carved, live, free);
+
+    unsigned eighth = slab->capacity / 8;
+    SHOULD(state != REMOTE_FULL || posted < eighth, "a FULL slab with %u posted blocks was not woken",
+           posted);
+    SHOULD(state != REMOTE_FULL || free < eighth, "a FULL slab with %u free blocks was not woken", free);
+    SHOULD(state != REMOTE_ORPHAN || live > posted, "an orphan without a block was not claimed");
+    SHOULD(state != REMOTE_PARKED || live != posted || live == 0 || owner_frees(),
+           "nobody claimed the last block");
+    SHOULD(state != REMOTE_PARKED || live > 0 || (owner->empty >> class & 1) != 0,
+           "an empty slab is kept, and its heap does not know");
+}
+
+static void check_places(void)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        heap_check(heap);
+    for (unsigned i = 0; i < world.run_count; i++)
+        if (!world.runs[i].returned && slab_at(world.runs[i].first)->kind == RUN_SLAB)
+            check_slab(slab_at(world.runs[i].first));
+}
+
+static void free_all(void)
+{
+    for (unsigned i = 0; i < world.block_count; i++)
+        if (world.blocks[i].out)
+            world_free(world.blocks[i].p);
+}
+
+static void end_all(void)
+{
+    for (unsigned i = 0; i < row_threads; i++) {
+        if (world_has_thread(i)) {
+            world_as(i);
+            world_end_thread();
+        }
+    }
+    world_as_nobody();
+}
+
+static void check_nothing_is_left(void)
+{
+    for (unsigned i = 0; i < world.run_count; i++)
+        SHOULD(world.runs[i].returned || slab_at(world.runs[i].first)->kind != RUN_SLAB,
+               "all blocks are free, all threads have ended, and a slab is left");
+}
+
+/* What is free in the slabs that the thread allocates from, or would look at next, comes before a new slab. */
+static void check_refills_find(unsigned thread)
+{
+    struct heap *heap = world.now[thread];
+    unsigned room = 0;
+    for (unsigned i = 0; i < world.run_count; i++) {
+        struct slab *slab = slab_at(world.runs[i].first);
+        if (!world.runs[i].returned && slab->kind == RUN_SLAB && atomic_load(&slab->owner) == heap &&
+            remote_state(slab) != REMOTE_FULL)
+            room += slab->capacity;
+    }
+    for (unsigned i = 0; i < world.block_count; i++) {
+        struct slab *slab = world_slab(world.blocks[i].p);
+        if (world.blocks[i].out && atomic_load(&slab->owner) == heap && remote_state(slab) != REMOTE_FULL)
+            room--;
+    }
+    unsigned runs = world.run_count;
+    world_as(thread);
+    while (room-- > 0)
+        world_malloc(row_size());
+    SHOULD(world.run_count == runs, "a slab was made while there was room in another");
+}
+
+/* In the child: the forker alone goes on, and frees and allocates whatever it can. */
+static void check_child(void)
+{
+    world_as(forker);
+    if (!world_has_thread(forker))
+        world_begin_thread();
+    heap_check(thread_heap);
+    free_all();
+    for (unsigned i = 0; i < 2 * row_capacity(); i++)
+        world_malloc(row_size());
+    free_all();
+    heap_check(thread_heap);
+    world_end_thread();
+}
+
+static void check(void)
+{
+    if (forked) {
+        check_child();
+        return;
+    }
+    world_as_nobody();
+    check_places();
+    static struct world ended;
+    ended = world;
+    size_t mark = memory_mark();
+
+    free_all();
+    check_places();
+    end_all();
+    check_nothing_is_left();
+
+    memory_undo(mark);
+    world = ended;
+    end_all();
+    check_places();
+    free_all();
+    check_nothing_is_left();
+
+    memory_undo(mark);
+    world = ended;
+    if (world_has_thread(0))
+        check_refills_find(0);
+}
+
+/* --- exploring ---------------------------------------------------------------------------------------------------- */
+
+static bool explore(const struct row *what, unsigned stale)
+{
+    row = what;
+    char name[128];
+    int length = snprintf(name, sizeof name, "%s, %u:", start_names[row->start], row->live);
+    row_threads = 0;
+    while (row_threads < MODEL_THREADS_MAX && row->scripts[row_threads] != NULL) {
+        const char *script = row->scripts[row_threads];
+        length += snprintf(name + length, sizeof name - (size_t)length, "%s %s", row_threads > 0 ? " |" : "",
+                           *script == '\0' ? "-" : script);
+        row_threads++;
+    }
+    if (found || (only != NULL && strcmp(only, name) != 0))
+        return true;
+    struct model_plan plan = {
+        .name = name,
+        .threads = row_threads,
+        .setup = setup,
+        .begin = begin,
+        .body = body,
+        .enter = world_enter,
+        .leave = world_leave,
+        .check = check,
+        .stale_most = stale,
+        .executions_most = is_long || stale == 0 ? UINT64_MAX : STALE_EXECUTIONS,
+        .replay = replay,
+    };
+    struct timespec begun, ended;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    struct model_result result = model_explore(&plan);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    double seconds = (double)(ended.tv_sec - begun.tv_sec) + (double)(ended.tv_nsec - begun.tv_nsec) / 1e9;
+    printf("  %-38s %u stale: %9llu executions, %7llu cut, %3u steps, %6.2f s%s\n", name, stale,
+           (unsigned long long)result.executions, (unsigned long long)result.cut, result.longest, seconds,
+           result.failed || result.exhausted || replay != NULL ? "" : ", not all");
+    fflush(stdout);
+    all_executions += result.executions;
+    found = must_fail && result.failed;
+    return !result.failed;
+}
+
+static bool explore_all(const struct row *rows, size_t row_count)
+{
+    for (size_t i = 0; i < row_count; i++) {
+        if (!explore(&rows[i], 0))
+            return false;
+        if (stale_most > 0 && !must_fail && !explore(&rows[i], stale_most))
+            return false;
+    }
+    return true;
+}
+
+#define EXPLORE(...)                                                                                         \
+    do {                                                                                                     \
+        static const struct row rows[] = {__VA_ARGS__};                                                      \
+        CHECK(explore_all(rows, COUNT_OF(rows)));                                                            \
+    } while (0)
+
+TEST(a_local_free_beside_a_remote_one)
+{
+    EXPLORE({CURRENT, 2, {"f0", "f1"}}, {PARKED, 2, {"f0", "f1"}}, {PARKED_BY_POST, 2, {"f0", "f1"}},
+            {FULL, 8, {"f0", "f1"}}, {PARKED, 3, {"f0f1", "f2"}}, {PARKED_BY_POST, 3, {"f0f1", "f2"}},
+            {PARKED_BY_POST, 3, {"f0", "f1", "f2"}});
+}
+
+TEST(the_last_two_blocks_freed_by_two_threads)
+{
+    EXPLORE({CURRENT, 2, {"", "f0", "f1"}}, {PARKED, 2, {"", "f0", "f1"}},
+            {PARKED_BY_POST, 2, {"", "f0", "f1"}}, {FULL, 8, {"", "f0", "f1"}}, {ORPHAN, 2, {"", "f0", "f1"}},
+            {ORPHAN_FULL, 8, {"", "f0", "f1"}});
+}
+
+TEST(three_frees)
+{
+    EXPLORE({CURRENT, 3, {"f0", "f1", "f2"}}, {PARKED, 3, {"f0", "f1", "f2"}}, {FULL, 8, {"f0", "f1", "f2"}},
+            {ORPHAN, 3, {"f0", "f1", "f2"}});
+}
+
+TEST(two_heaps_adopt)
+{
+    EXPLORE({ORPHAN, 1, {"", "m", "m"}}, {ORPHAN, 1, {"f0", "m", "m"}});
+}
+
+TEST(a_remote_free_beside_an_adoption)
+{
+    EXPLORE({ORPHAN, 1, {"", "f0", "m"}}, {ORPHAN, 2, {"", "f0", "mf1"}}, {ORPHAN, 2, {"f0", "f1", "m"}},
+            {ORPHAN_FULL, 8, {"", "f0", "m"}});
+}
+
+TEST(a_remote_free_beside_an_exit_and_an_adoption)
+{
+    EXPLORE({CURRENT, 1, {"x", "f0", "m"}}, {PARKED, 1, {"x", "f0", "m"}},
+            {PARKED_BY_POST, 1, {"x", "f0", "m"}}, {FULL, 8, {"x", "f0", "m"}},
+            {PARKED, 1, {"x", "f0", "nm"}}, {ORPHAN, 1, {"", "f0", "nmx"}}, {PARKED, 1, {"x", "nm", "nm"}});
+}
+
+TEST(two_slabs_of_one_heap)
+{
+    EXPLORE({TWO_PARKED, 1, {"f0g0"}}, {TWO_PARKED, 1, {"", "f0", "g0"}}, {TWO_PARKED, 1, {"m", "f0", "g0"}},
+            {TWO_PARKED, 1, {"x", "f0", "g0"}}, {TWO_PARKED, 2, {"f0g0", "f1", "g1"}});
+}
+
+TEST(a_fork_beside_everything)
+{
+    EXPLORE({PARKED, 2, {"f0", "Ff1"}}, {CURRENT, 8, {"m", "Ff1"}}, {PARKED, 2, {"x", "Ff1"}},
+            {ORPHAN, 2, {"f0", "Ff1"}}, {ORPHAN, 2, {"", "m", "Ff0"}}, {PARKED_BY_POST, 2, {"f0", "Ff1"}},
+            {FULL, 8, {"f0", "Ff1"}}, {PARKED, 2, {"Ff1", "f0"}}, {PARKED_BY_POST, 3, {"f0", "f1", "Ff2"}},
+            {CURRENT, 8, {"m", "f0", "Ff1"}}, {PARKED, 2, {"x", "f0", "Ff1"}},
+            {ORPHAN, 2, {"Ff0", "f1", "m"}});
+}
+
+TEST(remote_frees_cross_an_eighth_beside_the_owners_event)
+{
+    EXPLORE({FULL, 8, {"f0f1", "f2"}}, {FULL, 8, {"f0", "f1", "f2"}}, {FULL_16, 15, {"f0f1", "f2"}},
+            {FULL_16, 15, {"f0", "f1", "f2"}}, {FULL_16, 16, {"f0f1", "f2f3"}});
+}
+
+TEST(remote_frees_beside_the_owners_refill)
+{
+    EXPLORE({CURRENT, 8, {"m", "f0"}}, {CURRENT, 7, {"mm", "f0"}}, {CURRENT, 8, {"m", "f0f1"}},
+            {CURRENT_16, 16, {"m", "f0f1"}}, {PARKED, 1, {"m", "f0"}}, {PARKED_BY_POST, 1, {"m", "f0"}},
+            {PARKED_BY_POST, 2, {"f0m", "f1"}}, {FULL, 8, {"m", "f0"}}, {FULL, 8, {"f0m", "f1"}},
+            {FULL, 8, {"m", "f0", "f1"}}, {PARKED, 2, {"m", "f0", "f1"}},
+            {PARKED_BY_POST, 2, {"m", "f0", "f1"}}, {CURRENT, 8, {"m", "f0", "f1"}});
+}
+
+TEST(remote_frees_beside_the_owners_exit)
+{
+    EXPLORE({CURRENT, 1, {"x", "f0"}}, {PARKED, 1, {"x", "f0"}}, {PARKED_BY_POST, 1, {"x", "f0"}},
+            {PARKED_BY_POST, 2, {"f0x", "f1"}}, {FULL, 8, {"x", "f0"}}, {CURRENT, 2, {"x", "f0", "f1"}},
+            {PARKED, 2, {"x", "f0", "f1"}}, {FULL, 8, {"x", "f0", "f1"}},
+            {PARKED_BY_POST, 2, {"x", "f0", "f1"}});
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--long") == 0)
+            is_long = true, stale_most = 2;
+        else if (strcmp(argv[i], "--must-fail") == 0)
+            must_fail = true;
+        else if (strcmp(argv[i], "--stale") == 0 && i + 1 < argc)
+            stale_most = (unsigned)atoi(argv[++i]);
+        else if (strcmp(argv[i], "--scenario") == 0 && i + 1 < argc)
+            only = argv[++i];
+        else if (strcmp(argv[i], "--replay") == 0 && i + 1 < argc)
+            replay = argv[++i];
+        else
+            name = argv[i];
+    }
+    world_make();
+    char *arguments[] = {argv[0], (char *)name, NULL};
+    int failed = test_main(name == NULL ? 1 : 2, arguments);
+    printf("%llu executions\n", (unsigned long long)all_executions);
+    return must_fail ? !failed : failed;
+}

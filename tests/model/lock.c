@@ -1,0 +1,148 @@
+/* The lock of src/os, with the kernel's part played here: it excludes, and nobody sleeps for ever. */
+#include "explore.h"
+
+#include "../unit/test.h"
+
+#include "base/cpu.h"
+#define cpu_relax()                                                                                          \
+    break /* lock_wait() looks once before it waits: more often makes a difference in time alone */
+#include "os/lock.c"
+
+/* What the threads share; all that the model looks at. */
+static struct {
+    _Alignas(64) struct lock lock;
+    uint64_t count;
+} shared;
+
+static uint32_t sleeps[MODEL_THREADS_MAX]; /* 1: until somebody wakes the thread. The kernel's own */
+
+static unsigned rounds;
+static bool wakes_are_lost;
+
+/* The kernel sees what is there, and nothing of it is a step. */
+__attribute__((no_sanitize("thread"), noinline)) static uint32_t look_at(_Atomic uint32_t *word)
+{
+    return *(volatile uint32_t *)word;
+}
+
+void os_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    int self = model_self();
+    explore_step(EXPLORE_CHANGE, memory_object((const void *)word, sizeof *word, false));
+    uint32_t now = look_at(word);
+    explore_came_to(now);
+    if (now != value)
+        return;
+    model_note("falls asleep", NULL);
+    sleeps[self] = 1;
+    explore_step(EXPLORE_TAKE, memory_object(&sleeps[self], sizeof sleeps[self], true));
+}
+
+void os_wake(_Atomic uint32_t *word)
+{
+    explore_step(EXPLORE_CHANGE, memory_object((const void *)word, sizeof *word, false));
+    explore_came_to(look_at(word));
+    if (wakes_are_lost)
+        return;
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        if (sleeps[i] != 0) {
+            sleeps[i] = 0;
+            explore_dropped(memory_object(&sleeps[i], sizeof sleeps[i], true));
+            return;
+        }
+    }
+}
+
+static void nothing(void)
+{
+}
+
+static void begin(void)
+{
+    memset(sleeps, 0, sizeof sleeps);
+}
+
+static void nothing_of(unsigned thread)
+{
+    (void)thread;
+}
+
+static void count(unsigned self)
+{
+    (void)self;
+    for (unsigned i = 0; i < rounds; i++) {
+        lock_take(&shared.lock);
+        shared.count++;
+        lock_drop(&shared.lock);
+    }
+}
+
+static unsigned expected;
+
+static void check(void)
+{
+    if (shared.count != expected)
+        model_fail("%llu times the lock was taken, not %u", (unsigned long long)shared.count, expected);
+    if (shared.lock.state != 0)
+        model_fail("nobody has the lock, and its state is %u", shared.lock.state);
+}
+
+static struct model_result explore(unsigned threads, unsigned times, unsigned stale_most)
+{
+    rounds = times;
+    expected = threads * times;
+    struct model_plan plan = {
+        .name = "lock",
+        .threads = threads,
+        .setup = nothing,
+        .begin = begin,
+        .body = count,
+        .enter = nothing_of,
+        .leave = nothing_of,
+        .check = check,
+        .stale_most = stale_most,
+        .executions_most = UINT64_MAX,
+        .quiet = wakes_are_lost,
+    };
+    struct model_result result = model_explore(&plan);
+    printf("  %u threads, %u times each, %u stale: %llu executions, %llu cut\n", threads, times, stale_most,
+           (unsigned long long)result.executions, (unsigned long long)result.cut);
+    return result;
+}
+
+TEST(the_lock_excludes_and_wakes_who_waits)
+{
+    CHECK(!explore(2, 2, 2).failed);
+    CHECK(!explore(3, 1, 1).failed);
+}
+
+TEST(a_lost_wake_is_found)
+{
+    wakes_are_lost = true;
+    CHECK(explore(2, 1, 0).failed);
+    wakes_are_lost = false;
+}
+
+void world_describe(const void *address, char *name, size_t bytes)
+{
+    bool lock = address == &shared.lock;
+    snprintf(name, bytes, "%s", lock ? "the lock" : address == &shared.count ? "the count" : "its sleep");
+}
+
+void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
+{
+    (void)address;
+    snprintf(text, bytes, "%llu", (unsigned long long)value);
+}
+
+const char *world_thread_name(unsigned thread)
+{
+    static const char *const names[] = {"A", "B", "C", "D"};
+    return names[thread];
+}
+
+int main(int argc, char **argv)
+{
+    memory_track(&shared, sizeof shared);
+    return test_main(argc, argv);
+}

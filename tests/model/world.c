@@ -1,0 +1,341 @@
+#include "world.h"
+
+#include "alloc/broken.h"
+#include "alloc/large.h"
+#include "alloc/page_heap.h"
+#include "memory.h"
+#include "os/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { SLICES_EACH = 128, SLICES = SLICES_EACH * (MODEL_THREADS_MAX + 1) };
+
+struct world world;
+
+struct region region;
+const struct heap heap_none;
+const struct heap heap_gone;
+_Thread_local struct heap *thread_heap = (struct heap *)&heap_none;
+
+/* From the linker: where the variables of the program lie. */
+extern char __data_start[], _end[];
+
+void world_make(void)
+{
+    size_t content_bytes = (size_t)SLICES * SLICE_BYTES;
+    char *start = mmap(NULL, REGION_SLICE_SPAN + content_bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED || mprotect(start, SLICES * RECORD_BYTES, PROT_READ | PROT_WRITE) != 0 ||
+        mprotect(start + REGION_SLICE_SPAN, content_bytes, PROT_READ | PROT_WRITE) != 0) {
+        perror("no memory for a model");
+        exit(2);
+    }
+    region.base = (uintptr_t)start + REGION_SLICE_SPAN;
+    atomic_store_explicit(&region.slices, SLICES, memory_order_relaxed);
+    memory_track(start, SLICES * RECORD_BYTES);
+    memory_track(start + REGION_SLICE_SPAN, content_bytes);
+    char *constant = (char *)&region; /* from here on; to load it is no step */
+    memory_track(__data_start, (size_t)(constant - __data_start));
+    memory_track(constant + sizeof region, (size_t)(_end - constant) - sizeof region);
+    slab_secret = 0x5ec2e7;
+}
+
+/* --- who runs ---------------------------------------------------------------------------------------------------- */
+
+void world_begin(unsigned threads)
+{
+    world = (struct world){0};
+    for (unsigned i = 0; i < threads; i++)
+        world.now[i] = world.heaps[i] = heap_acquire();
+}
+
+void world_enter(unsigned thread)
+{
+    thread_heap = world.now[thread];
+}
+
+void world_leave(unsigned thread)
+{
+    world.now[thread] = thread_heap;
+}
+
+void world_as(unsigned thread)
+{
+    thread_heap = world.now[thread];
+}
+
+void world_as_nobody(void)
+{
+    thread_heap = (struct heap *)&heap_gone;
+}
+
+void world_end_thread(void)
+{
+    struct heap *heap = thread_heap;
+    model_note("its heap is released", NULL);
+    thread_heap = (struct heap *)&heap_gone;
+    heap_release(heap);
+    if (model_self() < 0)
+        for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)
+            if (world.now[i] == heap)
+                world.now[i] = thread_heap;
+}
+
+void world_begin_thread(void)
+{
+    thread_heap = heap_acquire();
+    model_note("is a new thread", NULL);
+}
+
+bool world_has_thread(unsigned thread)
+{
+    return world.now[thread] != &heap_gone;
+}
+
+struct heap *thread_birth(void)
+{
+    model_fail("a thread of a model has no heap, and allocates");
+}
+
+void *thread_late(unsigned class)
+{
+    (void)class;
+    model_fail("a thread of a model has ended, and allocates");
+}
+
+/* --- who has which block ----------------------------------------------------------------------------------------- */
+
+static unsigned number_of(const void *p)
+{
+    for (unsigned i = 0; i < world.block_count; i++)
+        if (world.blocks[i].p == p)
+            return i;
+    if (world.block_count == WORLD_BLOCKS)
+        model_fail("more blocks than the book has lines: raise WORLD_BLOCKS");
+    world.blocks[world.block_count].p = (void *)p;
+    world.blocks[world.block_count].out = false;
+    return world.block_count++;
+}
+
+bool world_is_out(const void *p)
+{
+    return world.blocks[number_of(p)].out;
+}
+
+struct slab *world_slab(const void *p)
+{
+    for (unsigned i = 0; i < world.run_count; i++)
+        if (region_index(p) - world.runs[i].first < world.runs[i].slices)
+            return slab_at(world.runs[i].first);
+    model_fail("a block outside of every run: %p", p);
+}
+
+void *world_malloc(size_t size)
+{
+    model_note("malloc", NULL);
+    void *p = subject_malloc(size);
+    if (p == NULL)
+        model_fail("malloc failed");
+    model_note("malloc gave", p);
+    unsigned number = number_of(p);
+    if (world.blocks[number].out)
+        model_fail("a block is handed out twice");
+    world.blocks[number].out = true;
+    memory_touch(p, sizeof(struct block), true);
+    return p;
+}
+
+void world_free(void *p)
+{
+    model_note("free of", p);
+    unsigned number = number_of(p);
+    if (!world.blocks[number].out)
+        model_fail("the test frees what it does not have");
+    world.blocks[number].out = false; /* from here on anybody may get it */
+    memory_touch(p, sizeof(struct block), true);
+    subject_free(p);
+}
+
+/* --- the page heap ------------------------------------------------------------------------------------------------ */
+
+size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
+{
+    int self = model_self();
+    unsigned part = self < 0 ? MODEL_THREADS_MAX : (unsigned)self;
+    if (world.slices_used[part] + slices >= SLICES_EACH || world.run_count == WORLD_RUNS)
+        model_fail("more slices than a thread of a model has");
+    size_t index = part * SLICES_EACH + 1 + world.slices_used[part];
+    world.slices_used[part] += slices;
+    world.runs[world.run_count++] = (struct run){.first = (uint32_t)index, .slices = (uint32_t)slices};
+    *zero = true;
+    return index;
+}
+
+struct page_heap_level page_heap_free(size_t index, size_t slices)
+{
+    struct run *run = NULL;
+    for (unsigned i = 0; i < world.run_count; i++)
+        if (world.runs[i].first == index && world.runs[i].slices == slices)
+            run = &world.runs[i];
+    if (run == NULL)
+        model_fail("what comes back is no run: %zu slices from %zu on", slices, index);
+    model_note("gives back the run of", region_address(index));
+    if (run->returned)
+        model_fail("a run comes back twice");
+    run->returned = true;
+    for (unsigned i = 0; i < world.block_count; i++)
+        if (world.blocks[i].out && region_index(world.blocks[i].p) - index < slices)
+            model_fail("a run comes back while somebody has a block of it");
+    const struct slab *slab = slab_at(index);
+    memory_touch(slab, RECORD_BYTES, true);
+    for (size_t i = 1; i < slices; i++) {
+        memory_touch(&slab_at(index + i)->owner, sizeof slab->owner, true);
+        memory_touch(&slab_at(index + i)->back, sizeof slab->back, true);
+        memory_touch(&slab_at(index + i)->kind, sizeof slab->kind, true);
+    }
+    for (size_t i = 0; i < slab->carved; i++)
+        memory_touch(slab_start(slab) + i * size_class_bytes(slab->class), sizeof(struct block), true);
+    memory_forbid(slab_at(index), slices * RECORD_BYTES);
+    memory_forbid(region_address(index), slices * SLICE_BYTES);
+    return (struct page_heap_level){0};
+}
+
+/* --- what is not in a model --------------------------------------------------------------------------------------- */
+
+size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
+{
+    (void)alignment;
+    return page_heap_allocate(slices, 0, zero);
+}
+
+size_t page_heap_purge(size_t keep_bytes)
+{
+    (void)keep_bytes;
+    return 0;
+}
+
+bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
+{
+    (void)index, (void)slices, (void)more, (void)zero;
+    return false;
+}
+
+void *large_allocate(size_t size, size_t alignment, bool *zero)
+{
+    (void)size, (void)alignment, (void)zero;
+    return NULL;
+}
+
+void large_free(struct slab *slab)
+{
+    (void)slab;
+}
+
+bool large_resize(struct slab *slab, size_t size)
+{
+    (void)slab, (void)size;
+    return false;
+}
+
+size_t os_page_bytes(void)
+{
+    return 4096;
+}
+
+void broken(const char *what, const void *pointer)
+{
+    (void)pointer;
+    model_fail("%s", what);
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+const char *world_thread_name(unsigned thread)
+{
+    static const char *const names[] = {"A", "B", "C", "D"};
+    return names[thread];
+}
+
+static unsigned run_number(size_t index)
+{
+    unsigned i = 0;
+    while (i < world.run_count && index - world.runs[i].first >= world.runs[i].slices)
+        i++;
+    return i;
+}
+
+static const char *field_name(size_t offset)
+{
+    static const struct {
+        size_t offset;
+        const char *name;
+    } fields[] = {
+        {offsetof(struct slab, owner), "owner"},   {offsetof(struct slab, free), "free"},
+        {offsetof(struct slab, until), "until"},   {offsetof(struct slab, rest), "rest"},
+        {offsetof(struct slab, posted), "posted"}, {offsetof(struct slab, next), "next"},
+        {offsetof(struct slab, prev), "prev"},     {offsetof(struct slab, carved), "carved"},
+        {offsetof(struct slab, class), "class"},   {offsetof(struct slab, kind), "kind"},
+    };
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        if (fields[i].offset == offset)
+            return fields[i].name;
+    return "record";
+}
+
+void world_describe(const void *address, char *name, size_t bytes)
+{
+    uintptr_t at = (uintptr_t)address;
+    if (at - (region.base - REGION_SLICE_SPAN) < SLICES * RECORD_BYTES) {
+        size_t index = region_record_index(address);
+        snprintf(name, bytes, "slab %u's %s", run_number(index), field_name(at % RECORD_BYTES));
+        return;
+    }
+    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+        const struct heap *heap = world.heaps[i];
+        if (heap != NULL && at - (uintptr_t)heap < sizeof *heap) {
+            bool lock = at - (uintptr_t)&heap->lock < sizeof heap->lock;
+            if (lock)
+                snprintf(name, bytes, "the lock of %s's heap", world_thread_name(i));
+            else
+                snprintf(name, bytes, "%s's heap, byte %zu", world_thread_name(i), at - (uintptr_t)heap);
+            return;
+        }
+    }
+    if (region_index(address) < SLICES) {
+        size_t index = region_index(address);
+        unsigned number = run_number(index);
+        if (number < world.run_count) {
+            size_t offset = at - (uintptr_t)region_address(world.runs[number].first);
+            size_t block_bytes = size_class_bytes(slab_at(world.runs[number].first)->class);
+            snprintf(name, bytes, "block %zu of slab %u", offset / block_bytes, number);
+            return;
+        }
+    }
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
+        uintptr_t offset = at - (uintptr_t)subject_orphans_lock(class);
+        if (offset < sizeof(struct lock) + sizeof(uint32_t)) {
+            snprintf(name, bytes, "the %s of orphans of class %u", offset == 0 ? "lock" : "list", class);
+            return;
+        }
+    }
+    snprintf(name, bytes, "%p", address);
+}
+
+void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
+{
+    static const char *const states[] = {"CURRENT", "PARKED", "FULL", "ORPHAN", "CLAIMED"};
+    uintptr_t at = (uintptr_t)address;
+    snprintf(text, bytes, "%llu", (unsigned long long)value);
+    if (at - (region.base - REGION_SLICE_SPAN) >= SLICES * RECORD_BYTES)
+        return;
+    if (at % RECORD_BYTES == offsetof(struct slab, posted) && remote_state_of(value) < COUNT_OF(states)) {
+        snprintf(text, bytes, "%s, %u posted", states[remote_state_of(value)], remote_count_of(value));
+    } else if (at % RECORD_BYTES == offsetof(struct slab, owner)) {
+        snprintf(text, bytes, "%s", value == 0 ? "nobody" : "somebody");
+        for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)
+            if (value == (uintptr_t)world.heaps[i] && value != 0)
+                snprintf(text, bytes, "%s", world_thread_name(i));
+    }
+}

@@ -1,0 +1,222 @@
+/* alloc_page_heap.c - runs against a shadow: who has which slice, what is in it, and whether "zero" was true. */
+#include "alloc/page_heap.h"
+
+#include "alloc_os.h"
+#include "base/bits.h"
+#include "base/random.h"
+#include "test.h"
+
+#include <stdlib.h>
+
+enum { RUNS = 400 };
+
+static struct run {
+    size_t index; /* 0: none */
+    size_t slices;
+    uint64_t mark;
+} runs[RUNS];
+
+static uint64_t marks;
+
+static uint64_t *word_of(size_t index)
+{
+    return region_address(index);
+}
+
+/* Marks the first and last word of every slice; a run that reads as zero must do so there. */
+static void mark(struct run *run, size_t from, bool zero)
+{
+    run->mark = ++marks;
+    for (size_t i = from; i < run->slices; i++) {
+        uint64_t *first = word_of(run->index + i);
+        uint64_t *last = first + SLICE_BYTES / sizeof *first - 1;
+        CHECK(!zero || (*first == 0 && *last == 0));
+    }
+    for (size_t i = 0; i < run->slices; i++)
+        *word_of(run->index + i) = word_of(run->index + i)[SLICE_BYTES / 8 - 1] = run->mark;
+}
+
+static void verify(const struct run *run)
+{
+    for (size_t i = 0; i < run->slices; i++) {
+        CHECK(*word_of(run->index + i) == run->mark);
+        CHECK(word_of(run->index + i)[SLICE_BYTES / 8 - 1] == run->mark);
+    }
+}
+
+static void drop(struct run *run)
+{
+    verify(run);
+    page_heap_free(run->index, run->slices);
+    run->index = 0;
+}
+
+static size_t some_slices(struct random *random)
+{
+    uint64_t kind = random_below(random, 100);
+    return 1 + (size_t)random_below(random, kind < 70 ? 16 : kind < 97 ? 140 : 900);
+}
+
+static void one_operation(struct random *random)
+{
+    struct run *run = &runs[random_below(random, RUNS)];
+    uint64_t what = random_below(random, 100);
+    bool zero = false;
+    if (run->index != 0 && what < 15) {
+        size_t more = some_slices(random);
+        if (page_heap_extend(run->index, run->slices, more, &zero)) {
+            size_t before = run->slices;
+            run->slices += more;
+            mark(run, before, zero);
+        }
+    } else if (run->index != 0 && what < 25 && run->slices > 1) {
+        size_t keep = 1 + (size_t)random_below(random, run->slices - 1);
+        page_heap_free(run->index + keep, run->slices - keep);
+        run->slices = keep;
+    } else if (run->index != 0) {
+        drop(run);
+    } else if (what < 10) {
+        size_t alignment = (size_t)SLICE_BYTES << (1 + random_below(random, 9));
+        run->slices = some_slices(random);
+        run->index = page_heap_allocate_aligned(run->slices, alignment, &zero);
+        if (run->index != 0) {
+            CHECK((uintptr_t)region_address(run->index) % alignment == 0);
+            mark(run, 0, zero);
+        }
+    } else {
+        run->slices = some_slices(random);
+        run->index = page_heap_allocate(run->slices, 0, &zero);
+        if (run->index != 0)
+            mark(run, 0, zero);
+    }
+    if (what == 99)
+        page_heap_purge(random_below(random, 64) << 20);
+}
+
+static void drop_all(void)
+{
+    for (int i = 0; i < RUNS; i++)
+        if (runs[i].index != 0)
+            drop(&runs[i]);
+}
+
+static uint64_t seed = 1;
+
+TEST(runs_never_overlap_and_keep_what_is_in_them)
+{
+    struct random random = random_of(seed);
+    for (int i = 0; i < 30000 && !test_failed; i++) {
+        one_operation(&random);
+        if (i % 500 == 0)
+            page_heap_check();
+    }
+    drop_all();
+    page_heap_check();
+    CHECK(page_heap_statistics().used_slices == 0);
+}
+
+TEST(all_that_is_free_can_be_given_back_and_reads_as_zero_again)
+{
+    page_heap_purge(0);
+    CHECK(page_heap_statistics().idle_slices == 0);
+    page_heap_check();
+    bool zero;
+    size_t index = page_heap_allocate(300, 0, &zero);
+    REQUIRE(index != 0);
+    CHECK(zero);
+    page_heap_free(index, 300);
+}
+
+TEST(a_refused_call_changes_nothing_and_service_resumes)
+{
+    struct random random = random_of(seed + 1);
+    for (unsigned n = 1; n <= 60; n++) {
+        fake_os.call_count = 0;
+        fake_os.refuse_call = n;
+        for (int i = 0; i < 200; i++)
+            one_operation(&random);
+        fake_os.refuse_call = 0;
+        page_heap_check();
+        page_heap_purge(0);
+    }
+    fake_os.call_count = 0;
+    fake_os.refuse_after = 1;
+    for (int i = 0; i < 2000; i++)
+        one_operation(&random);
+    fake_os.refuse_after = 0;
+    drop_all();
+    page_heap_check();
+}
+
+TEST(an_occupied_place_is_skipped_for_ever)
+{
+    size_t before = atomic_load(&region.slices);
+    bool zero;
+    fake_os.occupied_once = true;
+    size_t index = page_heap_allocate(before + 4096, 0, &zero); /* more than is there: it must grow */
+    REQUIRE(index != 0);
+    CHECK(!fake_os.occupied_once);
+    page_heap_check();
+    page_heap_free(index, before + 4096);
+    page_heap_check();
+}
+
+TEST(a_limit_is_no_crash)
+{
+    fake_os.limit_bytes = fake_os.claimed_bytes + (32 << 20);
+    bool zero;
+    CHECK(page_heap_allocate(atomic_load(&region.slices) + (1 << 14), 0, &zero) == 0);
+    size_t index = page_heap_allocate(10, 0, &zero);
+    CHECK(index != 0);
+    page_heap_free(index, 10);
+    fake_os.limit_bytes = 0;
+    CHECK(page_heap_allocate(REGION_SLICES_MAX, 0, &zero) == 0);
+    CHECK(page_heap_allocate(0, 0, &zero) == 0);
+    page_heap_check();
+}
+
+TEST(small_runs_fill_the_densest_chunk_that_holds_them)
+{
+    page_heap_purge(0);
+    bool zero;
+    size_t dense = page_heap_allocate(100, 0, &zero);
+    size_t sparse = page_heap_allocate(100, 0, &zero);
+    REQUIRE(dense / CHUNK_SLICES != sparse / CHUNK_SLICES);
+    page_heap_free(sparse + 10, 90);
+    size_t next = page_heap_allocate(20, 0, &zero);
+    CHECK(next / CHUNK_SLICES == dense / CHUNK_SLICES);
+    page_heap_free(next, 20);
+    page_heap_free(dense, 100);
+    page_heap_free(sparse, 10);
+}
+
+TEST(bits_find_runs)
+{
+    struct random random = random_of(seed + 2);
+    for (int i = 0; i < 20000; i++) {
+        bits_wide map = (bits_wide)(random_next(&random) & random_next(&random)) << 64 | random_next(&random);
+        if (i % 3 == 0)
+            map |= bits_run((unsigned)random_below(&random, 64), 1 + (unsigned)random_below(&random, 64));
+        unsigned longest = 0;
+        unsigned run = 0;
+        for (unsigned bit = 0; bit < BITS; bit++) {
+            run = map >> bit & 1 ? run + 1 : 0;
+            longest = run > longest ? run : longest;
+        }
+        CHECK(bits_longest(map) == longest);
+        for (unsigned count = 1; count <= BITS; count += 1 + count / 4) {
+            bits_wide starts = bits_starts(map, count);
+            CHECK((starts != 0) == (count <= longest));
+            if (starts != 0)
+                CHECK((map & bits_run(bits_lowest(starts), count)) == bits_run(bits_lowest(starts), count));
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (getenv("SEED") != NULL)
+        seed = strtoull(getenv("SEED"), NULL, 10);
+    printf("seed %llu; SEED=… repeats another\n", (unsigned long long)seed);
+    return test_main(argc, argv);
+}
