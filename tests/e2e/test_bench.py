@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -124,14 +125,16 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(cairn) -> None:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
+    if json.loads(cairn("report", "--json").out)["comparisons"][0]["blocks"]:
+        assert "interrupted: " in out, "what was measured is shown at once, and that it is not all"
     assert "--resume" in err and not running(str(native.workload("scenario")))
     assert cairn("report").code == 0, "what was measured is shown"
     other = cairn("bench", "suite", "--resume", "last")
     assert other.code == 2 and "not of suite" in other.sentence
     assert cairn("bench", "--resume", "last", "--quick").code == 2
-    resumed = cairn("bench", "--resume", "last", "--json")
+    resumed = cairn("bench", "scenario-mir", "scenario-json", "--resume", "last", "--json")
     assert resumed.code == 0, resumed.err
     assert [comparison["blocks"] >= 2 for comparison in resumed.json["comparisons"]] == [True, True]
 
@@ -219,3 +222,43 @@ def test_the_quick_suite_ends_within_minutes(cairn) -> None:
     result = cairn("bench", "suite", "--quick", timeout=900, XDG_CACHE_HOME=str(home))
     assert result.code == 0, result.err
     assert time.monotonic() - began < 600, "five minutes on an idle machine; tests may share theirs"
+
+
+def test_a_plan_fails_where_the_run_would(cairn) -> None:
+    for spec in ("nonsense", "jemalloc@0.1", "x="):
+        run = cairn("bench", "scenario-json", "-r", 1, "-a", spec)
+        plan = cairn("bench", "scenario-json", "-r", 1, "--plan", "-a", spec)
+        assert (plan.code, plan.sentence) == (run.code, run.sentence)
+        assert plan.code in (2, 4), spec
+    assert cairn("bench", "larson", "--plan", "--json").code == 2
+    assert cairn("bench", "larson", "--plan", "-o", "x.md").code == 2
+
+
+def test_a_plan_of_counting_tells_of_counting(cairn) -> None:
+    plan = cairn("bench", "fill", "--instructions", "--plan", *ALIKE)
+    assert plan.code == 0, plan.err
+    assert "instructions" in plan.out and "3 GiB" not in plan.out and "fill-threads" in plan.out
+
+
+def test_an_experiment_that_cannot_begin_does_not_stop_the_others(cairn) -> None:
+    """No cmake on the PATH: the build cannot be made, the workload can."""
+    result = cairn("bench", "build", "scenario-json", "-r", 1, *ALIKE, PATH="/nowhere")
+    assert "median of an operation" in result.out, result.err
+    assert result.code == 1 and "missing for this experiment" in result.sentence
+
+
+def test_a_picture_that_cannot_be_drawn_takes_nothing_away(cairn, tmp_path: Path) -> None:
+    broken = tmp_path / "broken" / "matplotlib"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('no fonts here')\n")
+    result = cairn("bench", "scenario-json", "-r", 1, *ALIKE, PYTHONPATH=str(broken.parent))
+    assert result.code == 0, result.err
+    assert "median of an operation" in result.out
+    assert "no picture of this run: no fonts here" in result.err
+
+
+def test_a_workload_by_name_goes_on_by_name(cairn) -> None:
+    assert cairn("bench", "scenario-json", "-r", 1, *ALIKE).code == 0
+    assert cairn("bench", "scenario-json", "--resume", "last").code == 0
+    other = cairn("bench", "larson", "--resume", "last")
+    assert other.code == 2 and "is a run of scenario-json, not of larson" in other.sentence

@@ -12,7 +12,7 @@ import pytest
 
 from cairn import experiments, machine, measure, preflight
 from cairn.errors import CairnError, Interrupted
-from cairn.model import SCHEMA, Run, Sample, Settings, StopRule, Trial, Workload
+from cairn.model import INTERRUPTED, SCHEMA, Memory, Run, Sample, Settings, StopRule, Trial, Workload
 from cairn.runner import Runner, private_folder
 from cairn.store import Folder
 
@@ -138,7 +138,7 @@ def test_an_interrupted_suite_goes_on_where_it_was(standin: Path, tmp_path: Path
     folder = Folder.create(tmp_path, run)
     with private_folder() as scratch, pytest.raises(Interrupted):
         measure.Measurement(run, folder, scratch, Watcher(interrupt_after=9)).measure()
-    assert folder.stopped() == (measure.INTERRUPTED,)
+    assert folder.stopped() == (INTERRUPTED,)
     before = len(folder.samples())
     watcher = Watcher()
     with private_folder() as scratch:
@@ -203,3 +203,50 @@ def test_instructions_are_counted_under_the_contender(standin: Path, tmp_path: P
     assert sample.failure is None
     assert sample.proof.problem is None and sample.proof.owner == str(forward)
     assert (sample.counters["instructions"] or 0) > 50_000
+
+
+def test_what_is_settled_is_not_warmed_again_and_nothing_runs_for_it(standin: Path, tmp_path: Path) -> None:
+    run = begun(standin, tmp_path, *ALIKE)
+    _, _, folder = measured(run, tmp_path)
+    watcher = Watcher()
+    with private_folder() as scratch:
+        measure.Measurement(run, folder, scratch, watcher).measure()
+    assert watcher.trials == 0
+    assert folder.stopped() == ("2 blocks", "2 blocks")
+
+
+def test_going_on_warms_nothing_that_ran_since_the_machine_started(standin: Path, tmp_path: Path) -> None:
+    run = begun(standin, tmp_path, *ALIKE)
+    folder = Folder.create(tmp_path, run)
+    with private_folder() as scratch, pytest.raises(Interrupted):
+        measure.Measurement(run, folder, scratch, Watcher(interrupt_after=3)).measure()
+    with private_folder() as scratch:
+        measure.Measurement(run, folder, scratch, Watcher()).measure()
+    warmed = [(s.trial.workload, s.trial.contender) for s in folder.samples() if s.trial.block == 0]
+    assert len(warmed) == len(set(warmed)) == 4, "one of each, before or after"
+
+
+def test_the_budget_is_that_of_the_whole_run(standin: Path, tmp_path: Path) -> None:
+    rule = StopRule(precision=0.001, min_blocks=4, max_blocks=50, budget_s=5.0, judged="active")
+    run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(100,))
+    folder = Folder.create(tmp_path, run)
+    with private_folder() as scratch, pytest.raises(Interrupted):
+        measure.Measurement(run, folder, scratch, Watcher(interrupt_after=4)).measure()
+    path = folder.path / "samples.jsonl"
+    lines = [json.loads(line) | {"wall_ns": 3_000_000_000} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    watcher = Watcher()
+    with private_folder() as scratch:
+        measure.Measurement(run, folder, scratch, watcher).measure()
+    assert watcher.trials == 0 and folder.stopped() == ("time budget",)
+
+
+def test_a_failed_trial_does_not_decide_how_much_memory_is_warmed(standin: Path, tmp_path: Path) -> None:
+    samples, _, folder = measured(begun(standin, tmp_path, *ALIKE), tmp_path)
+    run = replace(folder.run(), host=replace(machine.host(), virtual=True))
+    wild = replace(samples[0], memory=Memory("cgroup v1", 1 << 40, 1 << 40, 0), failure="was killed by signal 9")
+    with private_folder() as scratch:
+        measuring = measure.Measurement(run, folder, scratch, Watcher())
+        measuring._note(wild)
+        measuring._decide_warm_memory()
+        assert measuring._warm_bytes == 0

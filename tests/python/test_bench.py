@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from support.comparisons import a_run, a_sample
 
-from cairn import bench, discover, experiments, instructions, machine, measure, native, workloads
+from cairn import bench, compare, discover, experiments, instructions, machine, measure, native, workloads
 from cairn.catalog import Found, load_catalog
 from cairn.errors import CairnError, ContenderFailed, UsageError
-from cairn.model import Contender, Reported, Sample, Settings, StopRule, Trial, Workload
+from cairn.model import ACTIVE, Contender, Reported, Sample, Settings, StopRule, Trial, Workload
+from cairn.report import terminal
 
 GIB = 1 << 30
 SUITE_RULE = experiments.EXPERIMENTS[-1].full.rule
@@ -192,3 +193,78 @@ def test_an_interrupted_count_is_not_measured_and_no_number() -> None:
     run = replace(a_run(), settings=Settings(workloads=commands, folder="/", reports=True, instructions=True))
     found = instructions.counts(run, [counted(0, "system", 100, 5.0)])
     assert [count.per_operation for count in found] == [None, None]
+
+
+def test_an_entry_that_says_what_it_touches_keeps_that_when_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_memory(monkeypatch, GIB)
+    monkeypatch.setattr(bench.shutil, "which", lambda _: "/usr/bin/valgrind")
+    (choice,) = bench.counted(bench.chosen(["large-churn-untouched", "larson"], quick=True))
+    for workload in bench.settings(choice, quiet, instructions=True).workloads:
+        assert workload.command.count("--touch") == 1
+        assert workload.command[-1] == ("none" if workload.group == "large-churn-untouched" else "header")
+
+
+def test_an_allocator_that_works_wrongly_under_valgrind_is_no_limit_of_valgrind() -> None:
+    for wrong in (
+        "computed another checksum than under system",
+        "failed with exit code 1: larson: 3 blocks did not hold what was written into them",
+        "found 2 damaged blocks, and yet ended as if all were well",
+        "was killed by signal 11 (SIGSEGV)",
+    ):
+        assert instructions.works_wrongly(wrong), wrong
+    for limit in (
+        "was killed by signal 4 (SIGILL)",
+        "was killed by signal 6 (SIGABRT): cannot reserve",
+        "printed nothing",
+    ):
+        assert not instructions.works_wrongly(limit), limit
+
+
+def test_malloctest_repeats_often_enough_for_the_first_time_to_be_one_of_many() -> None:
+    experiment = experiments.find("malloctest")
+    assert experiment is not None
+    repeats = [int(variant.arguments.split()[1]) for variant in experiment.full.variants]
+    assert min(repeats) >= 20
+    assert {name for pair in experiment.compared for name in pair} >= {"arena", "bump", "arena-huge", "bump-huge"}
+
+
+def test_the_arena_is_compared_with_the_bare_pointer_too() -> None:
+    names = ("system", "arena", "bump")
+    run = a_run(*(Contender(name, name, name) for name in names))
+    cost = {"system": 100.0, "arena": 22.0, "bump": 20.0}
+    samples = [
+        a_sample(block, name, cost[name] + block % 3 * cost[name] / 50) for block in range(1, 13) for name in names
+    ]
+    pairs = (("arena", "system"), ("arena", "bump"), ("arena-huge", "bump-huge"))
+    found = compare.compare(samples, run.contenders, "system", run.rule, beside=pairs)
+    assert [(pair.contender, pair.other) for pair in found.against] == list(pairs[:2])
+    text = terminal.render(run, [found], full=False, color=False)
+    assert "CPU time: user + system" in text
+    assert "÷ system 0.22 [0.22, 0.22]" in text and "÷ bump 1.10 [1.10, 1.10]" in text
+
+
+def sleeping(block: int, name: str, wall_ms: float, idle_ms: float) -> Sample:
+    report = Reported(10, 1, 1.0, 1.0, 1.0, 1.0, 1, int(idle_ms * 1e6), 0, "ff", 1)
+    return replace(a_sample(block, name, wall_ms), reported=report)
+
+
+def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
+    """900 of 1000 ms are sleep: half the work in half the time was called 5 % less."""
+    run = a_run()
+    samples = [
+        sleeping(block, name, 900 + work + block % 3, 900)
+        for block in range(1, 13) for name, work in (("system", 100), ("fast", 50))
+    ]  # fmt: skip
+    found = compare.compare(samples, run.contenders, "system", run.rule, time=ACTIVE)
+    assert found.time is ACTIVE
+    assert found.verdict[0].startswith("Use fast: 4") or found.verdict[0].startswith("Use fast: 5"), found.verdict
+    text = terminal.render(run, [found], full=False, color=False)
+    assert text.index("wall − sleep") < text.index("peak (tree)")
+
+
+def test_the_next_step_of_a_bench_run_is_a_bench_run() -> None:
+    run = a_run()
+    samples = [a_sample(b, name, 100 + (b * 7 + len(name)) % 5) for b in range(1, 13) for name in ("system", "fast")]
+    found = compare.compare(samples, run.contenders, "system", run.rule, bench="fill")
+    assert "cairn bench fill -r 24" in found.next_steps
+    assert not any("cairn compare" in step for step in found.next_steps)

@@ -42,3 +42,9 @@ def test_memory_that_was_not_measured_is_no_panel() -> None:
         return float(ET.fromstring(picture).attrib["width"].removesuffix("pt"))
 
     assert width(without) < width(with_memory)
+
+
+def test_a_letter_that_the_font_lacks_is_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    run = a_run()
+    pictures.render(run, compared(run, samples()), title="漢字 \U0001f600", form="png")
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]

@@ -6,6 +6,8 @@ import hashlib
 import re
 from pathlib import Path
 
+from cairn import experiments
+
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOADS = ROOT / "workloads"
 
@@ -15,18 +17,24 @@ def sources() -> list[Path]:
 
 
 def frozen() -> str:
-    """Over what a workload does and how it is called: sources without comments and layout, sizes, the choice for --quick.
+    """Over what a workload does, how it is compiled and how it is called.
 
-    All workloads have the same weight.
+    Sources and build rules without comments and layout, sizes in the catalog and in the experiments, the choice for
+    --quick. All workloads have the same weight.
     """
     digest = hashlib.sha256()
     for file in sources():
         text = file.read_text()
         if file.suffix in (".c", ".h"):
             text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+        elif file.name == "CMakeLists.txt":
+            text = re.sub(r"#.*", "", text)
         else:
             text = "\n".join(re.findall(r"^(?:name|program|suite|smallest|larger|quick) = .*", text, re.MULTILINE))
         digest.update(f"{file.name}\n{' '.join(text.split())}\n".encode())
+    for experiment in experiments.EXPERIMENTS:
+        for variant in (*experiment.full.variants, *experiment.quick.variants):
+            digest.update(f"{experiment.name} {variant.name} {variant.program} {variant.arguments}\n".encode())
     return digest.hexdigest()
 
 

@@ -1,0 +1,54 @@
+"""What the runner makes of the launcher's account."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from cairn.model import Proof, Unreached
+from cairn.runner import Launched, memory_of
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+ONE = Proof(1, 1, "/lib/libc.so.6")
+
+
+def launched(peak: int, largest: int, left_behind: int = 0) -> Launched:
+    memory = {"method": "cgroup v1", "peak_bytes": peak, "peak_less_lazy_bytes": peak, "lazy_peak_bytes": 0}
+    numbers = dict.fromkeys(
+        ("user_ns", "system_ns", "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches"), 0
+    )
+    return msgspec.convert(
+        {
+            "schema": 1, "pid": 2, "exit_code": 0, "signal": None, "core_dumped": False, "timed_out": False,
+            "interrupted_by": None, "exec_errno": None, "exec_error": None, "wall_ns": 5, **numbers,
+            "left_behind": left_behind, "largest_process_bytes": largest, "memory": memory, "counters": None,
+        },
+        type=Launched,
+    )  # fmt: skip
+
+
+def test_a_workload_never_held_more_than_its_process() -> None:
+    """On cgroup v1 the peak counter closed a gap with 40 MiB of page cache that was charged meanwhile."""
+    memory = memory_of(launched(140 * MIB, 100 * MIB), ONE, workload=True)
+    assert memory.peak_bytes == memory.peak_less_lazy_bytes == 100 * MIB
+    assert memory_of(launched(90 * MIB, 100 * MIB), ONE, workload=True).peak_bytes == 90 * MIB
+
+
+def test_a_tree_of_several_may_hold_more_than_its_largest_process() -> None:
+    unreached = replace(ONE, unreached=(Unreached("static", "/bin/x"),))
+    for proof, left in ((replace(ONE, processes=2, loaded=2), 0), (unreached, 0), (ONE, 1)):
+        assert memory_of(launched(421 * MIB, 103 * MIB, left), proof, workload=True).peak_bytes == 421 * MIB
+    forked = memory_of(launched(421 * MIB, 103 * MIB), ONE, workload=False)
+    assert forked.peak_bytes == 421 * MIB, "a fork executes nothing, so that the proof knows one process"
+
+
+def test_no_workload_makes_processes_or_memory_outside_its_own() -> None:
+    """What memory_of relies on."""
+    for file in (ROOT / "workloads").rglob("*.[ch]"):
+        assert not re.search(
+            r"\b(fork|vfork|clone|posix_spawnp?|system|popen|memfd_create|shm_open)\s*\(", file.read_text()
+        )
