@@ -22,7 +22,18 @@ from cairn.report import pictures as drawing
 from cairn.store import Folder
 from cairn.tools import Progress
 
-__all__ = ["EXPERIMENTS", "Chosen", "chosen", "contenders", "counted", "named", "pictures", "report_of", "settings"]
+__all__ = [
+    "EXPERIMENTS",
+    "Chosen",
+    "chosen",
+    "contenders",
+    "counted",
+    "fitting",
+    "named",
+    "pictures",
+    "report_of",
+    "settings",
+]
 
 _MEMORY_SHARE = 0.9
 """Of the available memory: what else runs here needs some, and the kernel's estimate is one."""
@@ -45,6 +56,12 @@ class Chosen:
     size: Size
     workloads: tuple[workloads.BuiltIn, ...] = ()
     """Of the catalog; the size's own variants where there are none."""
+
+    def of(self, variants: Sequence[Variant]) -> Chosen:
+        """The same with these of its workloads alone."""
+        names = {variant.name for variant in variants}
+        size = replace(self.size, variants=tuple(variant for variant in self.size.variants if variant.name in names))
+        return replace(self, size=size, workloads=tuple(entry for entry in self.workloads if entry.name in names))
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -154,30 +171,31 @@ def settings(choice: Chosen, say: Progress, *, instructions: bool = False) -> Se
         return _counted(choice)
     if choice.experiment.prepare is not None:
         return choice.experiment.prepare(say)
-    fitting = _fitting(choice.variants, say)
+    variants = fitting(choice.variants, say)
     groups = {entry.name: entry.group for entry in choice.workloads}
     return Settings(
         workloads=tuple(
             Workload(v.name, (str(native.workload(v.program)), *workloads.words(v.arguments, _cpus())),
                      groups.get(v.name, ""))
-            for v in fitting
+            for v in variants
         ),
         folder="/",
         reports=True,
-        timeout_s=max(_PATIENCE_LEAST_S, _PATIENCE * max(variant.seconds for variant in fitting)),
+        timeout_s=max(_PATIENCE_LEAST_S, _PATIENCE * max(variant.seconds for variant in variants)),
     )  # fmt: skip
 
 
 def _counted(choice: Chosen) -> Settings:
     """Each workload at two small sizes: what starting costs is the same in both, and goes when one is taken away.
 
-    Only the heads of blocks are written, since to fill them takes more instructions than to allocate them.
+    Only the heads of blocks are written, since to fill them takes more instructions than to allocate them; an entry
+    that says itself what it writes keeps that.
     """
     if shutil.which("valgrind") is None:
         raise CairnError("valgrind is not here, which counts the instructions; Debian: apt-get install valgrind")
     return Settings(
         workloads=tuple(
-            entry.workload(f"{arguments} --touch header", _cpus(), name=f"{entry.name} ({size})", group=entry.name)
+            entry.workload(_touching(arguments), _cpus(), name=f"{entry.name} ({size})", group=entry.name)
             for entry in choice.workloads
             for size, arguments in (("smallest", entry.smallest), ("larger", entry.larger))
         ),
@@ -190,21 +208,25 @@ def _counted(choice: Chosen) -> Settings:
     )
 
 
-def _fitting(variants: Sequence[Variant], say: Progress) -> tuple[Variant, ...]:
+def _touching(arguments: str) -> str:
+    return arguments if "--touch" in arguments.split() else f"{arguments} --touch header"
+
+
+def fitting(variants: Sequence[Variant], say: Progress) -> tuple[Variant, ...]:
     """Those that the available memory holds; the others would measure the disk, or end somebody else's program."""
     available = machine.available_memory()
     if available is None:
         return tuple(variants)
-    fitting = tuple(variant for variant in variants if variant.memory <= _MEMORY_SHARE * available)
+    fits = tuple(variant for variant in variants if variant.memory <= _MEMORY_SHARE * available)
     for variant in variants:
-        if variant not in fitting:
+        if variant not in fits:
             needs = f"{variant.name} needs about {units.size(variant.memory)} of memory"
-            if not fitting and len(variants) == 1:
+            if not fits and len(variants) == 1:
                 raise CairnError(f"{needs}, and {units.size(available)} are available; --quick takes less")
             say(f"{needs}, and {units.size(available)} are available: left out")
-    if not fitting:
+    if not fits:
         raise CairnError("no workload fits into the memory that is available; --quick takes less")
-    return fitting
+    return fits
 
 
 def _cpus() -> int:

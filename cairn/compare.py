@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from cairn import stats, units
 from cairn.model import (
     BUILT_IN,
+    CPU_TIME,
     LAZY,
     PEAK,
     PEAK_LESS_LAZY,
     WALL,
+    Against,
     Change,
     Comparison,
     Contender,
@@ -54,23 +56,28 @@ def compare(
     stopped_because: str | None = None,
     user_metrics: Sequence[Metric] = (),
     run_name: str = "last",
+    time: Metric = WALL,
+    beside: Sequence[tuple[str, str]] = (),
+    bench: str | None = None,
 ) -> Comparison:
-    """Compare every contender with `baseline` on the samples so far.
+    """Compare every contender with `baseline` on the samples so far, by `time`.
 
     `user_metrics` are columns besides the built-in ones, with keys "metric:NAME"; performance counters that the samples
     hold become columns by themselves. A metric without a direction gets summaries but no changes: a higher CPU
-    percentage is neither better nor worse. `run_name` is how 'cairn report' finds the run again.
+    percentage is neither better nor worse. `run_name` is how 'cairn report' finds the run again. `beside` are pairs
+    whose CPU times are compared as well, and `bench` is what 'cairn bench' takes to run the same again.
     """
     names = [contender.name for contender in contenders]
-    table = _table(samples, names, (*BUILT_IN, *_counters(samples), *user_metrics))
+    more = (time,) if time not in (*BUILT_IN, *user_metrics) else ()
+    table = _table(samples, names, (*BUILT_IN, *more, *_counters(samples), *user_metrics))
     changes: dict[str, dict[str, Change]] = {}
     if baseline in table.survivors:
         for metric in table.metrics:
             if metric.direction is not Direction.NEITHER:
                 changes[metric.key] = table.changes(metric.key, table.survivors, baseline, rule)
-    rows = [_row(name, samples, table, changes) for name in names]
-    rows.sort(key=lambda row: _rank(row, baseline, changes))
-    judge = _Judge(table, {row.contender: row for row in rows}, baseline, rule)
+    rows = [_row(name, samples, table, changes, time) for name in names]
+    rows.sort(key=lambda row: _rank(row, baseline, changes, time))
+    judge = _Judge(table, {row.contender: row for row in rows}, baseline, rule, time)
     return Comparison(
         baseline=baseline,
         rows=tuple(rows),
@@ -80,9 +87,16 @@ def compare(
         stopped_because=stopped_because,
         verdict=tuple(judge.verdict()),
         not_tested=tuple(_not_tested(table, samples)),
-        next_steps=tuple(judge.next_steps(contenders, run_name)),
+        next_steps=tuple(judge.next_steps(contenders, run_name, bench)),
         memory_method=table.memory_method,
         notes=tuple(_notes(table, rows, contenders, samples)),
+        time=time,
+        against=tuple(
+            Against(name, other, change)
+            for name, other in beside
+            if name in table.survivors and other in table.survivors
+            for change in table.changes(CPU_TIME.key, (name,), other, rule).values()
+        ),
     )
 
 
@@ -161,7 +175,9 @@ def _counters(samples: Sequence[Sample]) -> list[Metric]:
     return [Metric(f"counter:{name}", name, "count") for name in names]
 
 
-def _row(name: str, samples: Sequence[Sample], table: _Table, changes: Mapping[str, Mapping[str, Change]]) -> Row:
+def _row(
+    name: str, samples: Sequence[Sample], table: _Table, changes: Mapping[str, Mapping[str, Change]], time: Metric
+) -> Row:
     own = [sample for sample in samples if sample.trial.contender == name]
     proofs = [(sample.proof.loaded, sample.proof.processes) for sample in own]
     numbers = {metric.key: table.numbers(metric.key, name) for metric in table.metrics}
@@ -171,32 +187,32 @@ def _row(name: str, samples: Sequence[Sample], table: _Table, changes: Mapping[s
         changes={key: of[name] for key, of in changes.items() if name in of},
         proof=min(proofs, key=lambda proof: proof[0] / proof[1] if proof[1] else 1.0, default=(0, 0)),
         failures=tuple(dict.fromkeys(sample.failure for sample in own if sample.failure is not None)),
-        outliers=_outliers(name, table),
+        outliers=_outliers(name, table, time),
     )
 
 
-def _outliers(name: str, table: _Table) -> tuple[int, ...]:
+def _outliers(name: str, table: _Table, time: Metric) -> tuple[int, ...]:
     """Blocks in which this contender was slow, beyond what the block did to the others.
 
-    Each contender's log wall times are first taken relative to its own median. The others' median in a block is then
+    Each contender's log times are first taken relative to its own median. The others' median in a block is then
     the block's pace; were this contender part of it, it would often be that median itself, and look calmer than it is.
     """
-    walls = {other: table.numbers(WALL.key, other) for other in table.survivors}
-    if name not in walls or not table.blocks or any(min(of, default=0) <= 0 for of in walls.values()):
+    times = {other: table.numbers(time.key, other) for other in table.survivors}
+    if name not in times or not table.blocks or any(min(of, default=0) <= 0 for of in times.values()):
         return ()
-    logs = {other: [math.log(wall / statistics.median(of)) for wall in of] for other, of in walls.items()}
+    logs = {other: [math.log(taken / statistics.median(of)) for taken in of] for other, of in times.items()}
     own = logs.pop(name)
     pace = [statistics.median(of) for of in zip(*logs.values(), strict=True)] if logs else [0.0] * len(own)
     return tuple(table.blocks[i] for i in stats.outliers([x - y for x, y in zip(own, pace, strict=True)]))
 
 
-def _rank(row: Row, baseline: str, changes: Mapping[str, Mapping[str, Change]]) -> tuple[bool, float]:
-    """Failed ones last; then by paired change in wall time, or by median wall time where there is none."""
-    if WALL.key in row.changes:
-        return False, row.changes[WALL.key].estimate
-    if row.contender == baseline and changes.get(WALL.key):
+def _rank(row: Row, baseline: str, changes: Mapping[str, Mapping[str, Change]], time: Metric) -> tuple[bool, float]:
+    """Failed ones last; then by paired change in time, or by median time where there is none."""
+    if time.key in row.changes:
+        return False, row.changes[time.key].estimate
+    if row.contender == baseline and changes.get(time.key):
         return False, 0.0
-    return bool(row.failures), row.summaries[WALL.key].median if WALL.key in row.summaries else math.inf
+    return bool(row.failures), row.summaries[time.key].median if time.key in row.summaries else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,22 +228,25 @@ class _Judge:
     """By name, best first."""
     baseline: str
     rule: StopRule
+    time: Metric
 
     def verdict(self) -> list[str]:
         """The sentence to act on first; what failed, last."""
         failed = [row for row in self.rows.values() if row.failures and row.contender != self.baseline]
         return [*self._main(), *(f"{row.contender} is out: {row.failures[0]}" for row in failed)]
 
-    def next_steps(self, contenders: Sequence[Contender], run_name: str) -> list[str]:
+    def next_steps(self, contenders: Sequence[Contender], run_name: str, bench: str | None) -> list[str]:
         """Commands that help now."""
         steps = [f"cairn report {run_name} --md"]
         if self._those(Finding.LESS):
             pick, _ = self._pick()
             steps += [f"cairn run -a {shlex.quote(c.spec or c.name)} -- PROG…" for c in contenders if c.name == pick]
         elif self._those(Finding.NOT_SHOWN):
-            if len(self.table.blocks) >= self.rule.max_blocks:
+            if bench is not None and len(self.table.blocks) >= self.rule.min_blocks:
+                steps.append(f"cairn bench {bench} -r {2 * len(self.table.blocks)}")
+            elif bench is None and len(self.table.blocks) >= self.rule.max_blocks:
                 steps.append(f"cairn compare --max-blocks {2 * self.rule.max_blocks} …")
-            elif self.rule.precision is not None and self._all_narrow():
+            elif bench is None and self.rule.precision is not None and self._all_narrow():
                 steps.append(f"cairn compare --precision {50 * self.rule.precision:g}% …")
         return steps
 
@@ -240,14 +259,14 @@ class _Judge:
         if not others:
             why = "every other contender failed" if len(self.rows) > 1 else "nothing else was run"
             return [f"Keep {self.baseline}: {why}."]
-        if any(self._change(WALL, name) is None for name in others):
+        if any(self._change(self.time, name) is None for name in others):
             return ["No verdict yet: there is no complete block to compare."]
         return self._use() if self._those(Finding.LESS) else self._keep()
 
     def _use(self) -> list[str]:
         fastest = self._fastest()
         pick, why = self._pick()
-        gain = f"{self._span(WALL, pick)} than {self.baseline}, {self._price(pick)}."
+        gain = f"{self._span(self.time, pick)} than {self.baseline}, {self._price(pick)}."
         if len(fastest) == 1:
             sentences = [f"Use {pick}: {gain}"]
         else:
@@ -269,7 +288,7 @@ class _Judge:
             ]
         else:
             sentences = [self._unclear(unclear, alone=not slower and not same)] if unclear else []
-            known = [f"{name} takes {self._span(WALL, name)}" for name in slower]
+            known = [f"{name} takes {self._span(self.time, name)}" for name in slower]
             known += [f"{name} is equivalent within {self._margin()}" for name in same]
             if known:
                 sentences.append(f"{'' if unclear else f'Keep {self.baseline}: '}{'; '.join(known)}.")
@@ -280,7 +299,7 @@ class _Judge:
 
     def _unclear(self, names: Sequence[str], *, alone: bool) -> str:
         whom = "" if alone else f" for {_listed(names, 'and')}"
-        reaches = [_reach(change.interval) for name in names if (change := self._change(WALL, name))]
+        reaches = [_reach(change.interval) for name in names if (change := self._change(self.time, name))]
         if math.inf in reaches:
             return f"No difference shown{whom}: {self._blocks()} are too few for an interval."
         reach = f"±{_percent(max(reaches))} %"
@@ -292,7 +311,7 @@ class _Judge:
     def _fastest(self) -> list[str]:
         """The fastest winner, and those that are not shown to be slower when paired with it."""
         winners = self._those(Finding.LESS)
-        against = self.table.changes(WALL.key, winners, winners[0], self.rule)
+        against = self.table.changes(self.time.key, winners, winners[0], self.rule)
         return [name for name in winners if name not in against or against[name].finding is not Finding.MORE]
 
     def _pick(self) -> tuple[str, str]:
@@ -312,7 +331,7 @@ class _Judge:
         against = self.table.changes(PEAK.key, self._those(Finding.LESS), pick, self.rule)
         for name in self._those(Finding.LESS):
             if name in against and against[name].finding is Finding.LESS:
-                return f"{name}: {self._span(WALL, name)}, {self._price(name)}"
+                return f"{name}: {self._span(self.time, name)}, {self._price(name)}"
         return self._saver() or f"keep {self.baseline}"
 
     def _saver(self) -> str | None:
@@ -322,7 +341,7 @@ class _Judge:
         if not savers:
             return None
         best = min(savers, key=lambda name: self.rows[name].changes[PEAK.key].estimate)
-        same = self._shows(WALL, best) is Finding.EQUIVALENT
+        same = self._shows(self.time, best) is Finding.EQUIVALENT
         cost = f"time within {self._margin()}" if same else "no proven cost in time"
         return f"{best}: {self._span(PEAK, best)}, {cost}"
 
@@ -344,8 +363,8 @@ class _Judge:
                 return "no proven cost in memory"
 
     def _those(self, finding: Finding) -> list[str]:
-        """Contenders whose wall time shows this, fastest first."""
-        return [name for name in self.rows if self._shows(WALL, name) is finding]
+        """Contenders whose time shows this, fastest first."""
+        return [name for name in self.rows if self._shows(self.time, name) is finding]
 
     def _shows(self, metric: Metric, name: str) -> Finding | None:
         """What the change shows, for a person who does not care about less than the margin; None without a change."""
@@ -362,7 +381,7 @@ class _Judge:
 
     def _all_narrow(self) -> bool:
         """Whether those without a finding have intervals at which the stopping rule lets that stand."""
-        widths = [stats.half_width(self.rows[name].changes[WALL.key]) for name in self._those(Finding.NOT_SHOWN)]
+        widths = [stats.half_width(self.rows[name].changes[self.time.key]) for name in self._those(Finding.NOT_SHOWN)]
         enough = (self.rule.precision or 0) / 2
         return all(width is not None and width <= enough for width in widths)
 
@@ -372,7 +391,7 @@ class _Judge:
         assert interval is not None, "a difference is only shown by an interval"
         low, high = (_percent(x) for x in sorted((abs(interval.low), abs(interval.high))))
         span = low if low == high else f"{low} to {high}"
-        return f"{span} % {'less' if interval.high < 0 else 'more'} {'time' if metric is WALL else 'memory'}"
+        return f"{span} % {'less' if interval.high < 0 else 'more'} {'time' if metric is self.time else 'memory'}"
 
     def _margin(self) -> str:
         return f"±{100 * self.rule.margin:g} %"

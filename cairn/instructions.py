@@ -83,6 +83,16 @@ def said(count: Count) -> str:
     return f"{'≈ ' if count.spread > EXACT else ''}{count.per_operation:,.{digits}f}"
 
 
+def works_wrongly(failure: str) -> bool:
+    """Whether a run failed in a way that is the allocator's fault, and not that of valgrind's limits.
+
+    Under valgrind, allocators that reserve terabytes or use instructions it does not know end by SIGABRT or SIGILL, or
+    say that there is no memory: such a contender is not measured. Lost contents and stray writes are another matter.
+    """
+    signs = ("computed another checksum", "did not hold what was written", "damaged blocks", "(SIGSEGV)", "(SIGBUS)")
+    return any(sign in failure for sign in signs)
+
+
 def remarks(run: Run, found: Sequence[Count]) -> list[str]:
     """What was not measured and why, a sentence for each reason; and what ≈ means, where it occurs."""
     reasons: dict[tuple[str, str], list[str]] = {}

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from cairn import compare, machine, plan, stats
 from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
-from cairn.model import Run, Sample, StopRule, Trial, value
+from cairn.model import INTERRUPTED, TIME_BUDGET, Run, Sample, StopRule, Trial, value
 from cairn.runner import Runner
 from cairn.store import Folder
 
@@ -21,8 +21,6 @@ WARM_FROM_BYTES = 256 << 20
 _WARM_SHARE = 1.2
 _WARM_LIMIT = 0.7
 """Never touch more than this share of the memory that is available."""
-
-INTERRUPTED = "interrupted"
 
 _T_95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201}
 """Student's t for 95 % and so many degrees of freedom; beyond, 2.2 is a little wide and never narrow."""
@@ -78,12 +76,21 @@ class Measurement:
         self._failed: set[tuple[int, str]] = set()
         self._settled: dict[int, str] = {}
         """Workloads that need no more blocks, and why."""
-        self._began = time.monotonic()
         self._stretch_s = [0.0] * len(run.settings.workloads)
         """How long the contenders took on each workload in its last block."""
         self._warm_bytes = run.settings.warm_memory or 0
-        for sample in folder.samples():
+        before = folder.samples()
+        for sample in before:
             self._note(sample)
+        for workload, of in enumerate(self._of):
+            last = max((sample.trial.block for sample in of), default=0)
+            self._stretch_s[workload] = sum(s.wall_ns / 1e9 for s in before if _place(s) == (workload, last))
+        self._began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
+        """As if all that was measured before a resume had just been: its runs are off the budget, what lay between is
+        not known."""
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._warm = {_cell(sample) for sample in before if sample.started_at > booted}
+        """Of a run that goes on: what ran since this machine was started, and need not be warmed again."""
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -128,22 +135,27 @@ class Measurement:
         names = [contender.name for contender in run.contenders]
         baseline_first = [run.baseline, *(name for name in names if name != run.baseline)]
         workloads = range(len(run.settings.workloads))
-        self._carry_out(plan.warm_up(baseline_first, run.settings.warmup, workloads), watch=True)
+        if self._settle():
+            return
+        warming = plan.warm_up(baseline_first, run.settings.warmup, workloads)
+        self._carry_out((t for t in warming if (t.workload, t.contender) not in self._warm), watch=True)
         self._tell_unchecked()
         self._decide_warm_memory()
         number = max((sample.trial.block for sample in self._samples), default=0)
-        while True:
-            for workload in workloads:
-                because = None if workload in self._settled else self._enough(workload)
-                if because is not None:
-                    self._settled[workload] = because
-            if len(self._settled) == len(workloads):
-                return
+        while not self._settle():
             number += 1
             if self._warm_bytes:
                 self._runner.touch(self._warm_bytes)
             self._carry_out(plan.block(number, names, run.seed, workloads))
             self._observer.block_ended(self._progress())
+
+    def _settle(self) -> bool:
+        """Notes which workloads need no more blocks; whether that is all of them."""
+        for workload in range(len(self._of)):
+            because = None if workload in self._settled else self._enough(workload)
+            if because is not None:
+                self._settled[workload] = because
+        return len(self._settled) == len(self._of)
 
     def _carry_out(self, trials: Iterable[Trial], *, watch: bool = False) -> None:
         """Runs those of them that still take part, and notes how long each workload took."""
@@ -182,9 +194,9 @@ class Measurement:
             self._failed.add(_cell(sample))
 
     def _judged(self, sample: Sample) -> Sample:
-        """The sample as the rule looks at it: with its active time for its wall time where that is judged."""
+        """The sample as the rule looks at it: with its active time for its wall time, which differs where it slept."""
         active = value(sample, "active")
-        return sample if self._run.rule.judged == "wall" or not active else replace(sample, wall_ns=round(active))
+        return sample if not active or active < 0 else replace(sample, wall_ns=round(active))
 
     def _check_environment(self, sample: Sample) -> None:
         """A run that goes on in another shell must not mix two environments: what an allocator reads stays the same."""
@@ -252,7 +264,7 @@ class Measurement:
         if rule.budget_s is not None and done >= 1:
             expected = sum(self._stretch_s[w] for w in range(len(self._of)) if w not in self._settled)
             if time.monotonic() - self._began + expected > rule.budget_s:
-                return "time budget"
+                return TIME_BUDGET
         return None
 
     def _look(self, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
@@ -305,12 +317,17 @@ class Measurement:
     def _decide_warm_memory(self) -> None:
         """In a virtual machine, a first touch of memory that the host has not backed costs up to 30 times more."""
         if self._run.settings.warm_memory is None and self._run.host.virtual:
-            peak = max((sample.memory.peak_bytes or 0 for sample in self._samples), default=0)
+            well = [sample for sample in self._samples if sample.failure is None]
+            peak = max((sample.memory.peak_bytes or 0 for sample in well), default=0)
             if peak >= WARM_FROM_BYTES:
                 available = machine.available_memory() or 0
                 self._warm_bytes = min(int(peak * _WARM_SHARE), int(available * _WARM_LIMIT))
         if self._warm_bytes:
             self._observer.warmed(self._warm_bytes)
+
+
+def _place(sample: Sample) -> tuple[int, int]:
+    return sample.trial.workload, sample.trial.block
 
 
 def _cell(sample: Sample) -> tuple[int, str]:

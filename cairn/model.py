@@ -15,6 +15,10 @@ from typing import Literal
 SCHEMA = 1
 """Version of every document that cairn writes; a reader refuses a newer one."""
 
+INTERRUPTED = "interrupted"
+TIME_BUDGET = "time budget"
+"""Two of the phrases that say why measuring ended: with these, there is less than was asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Contender:
@@ -321,8 +325,8 @@ class StopRule:
     """Changes within ± this much count as equivalent."""
     budget_s: float | None = None
     judged: Literal["wall", "active"] = "wall"
-    """"wall": each comparison is a question of its own, and stops on wall time when it can be answered. "active": a
-    suite of many workloads, of which each stops once it is known precisely by its wall time less deliberate sleep."""
+    """"wall": each comparison is a question of its own, and stops when it can be answered. "active": a suite of many
+    workloads, of which each stops once it is known precisely. Either way, deliberate sleep is no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,12 +447,21 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Against:
+    """A contender's CPU time against one that is not the baseline, paired within blocks; the interval stands alone."""
+
+    contender: str
+    other: str
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Everything a report needs; made from stored samples alone."""
 
     baseline: str
     rows: tuple[Row, ...]
-    """Ranked by wall time, best first; contenders that failed come last."""
+    """Ranked by `time`, best first; contenders that failed come last."""
     metrics: tuple[Metric, ...]
     """Columns with at least one number, in the order to print."""
     blocks: int
@@ -462,3 +475,7 @@ class Comparison:
     next_steps: tuple[str, ...]
     memory_method: str | None
     notes: tuple[str, ...] = ()
+    time: Metric = WALL
+    """What verdict and ranking are about: wall time, or for a workload that sleeps on purpose what is left of it."""
+    against: tuple[Against, ...] = ()
+    """What an experiment compares beside."""

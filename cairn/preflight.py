@@ -73,6 +73,15 @@ def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> P
     return Preflight(contenders=contenders, baseline=chosen, notes=(*warnings, *notes), program=fine)
 
 
+def named(specs: Sequence[str]) -> tuple[str, ...]:
+    """The names of the contenders that a run of these would have; raises what that run would, before any program."""
+    found = discover.discover()
+    parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
+    _baseline(parsed, "system" if len(parsed) == 1 else None)
+    refuse_duplicates(parsed)
+    return tuple(resolve(spec, found).name for spec in parsed)
+
+
 def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
     """The baseline's name; one that does not compete yet is added. Without a wish: the system's, else the first."""
     if wanted is None:

@@ -28,7 +28,7 @@ def _standing(now: Standing) -> str:
 class Bar:
     """A live bar: blocks done of those expected, time left, who leads, how wide the widest interval is."""
 
-    def __init__(self, console: Console, rule: StopRule, trials_per_block: int) -> None:
+    def __init__(self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int) -> None:
         self._console = console
         self._per_block = trials_per_block
         self._bar = Progress(
@@ -42,7 +42,7 @@ class Bar:
         )
         first = rule.max_blocks if rule.precision is None else rule.min_blocks
         self._expected = first
-        self._task: TaskID = self._bar.add_task("", total=trials_per_block, phase="warm-up", place="", now="")
+        self._task: TaskID = self._bar.add_task("", total=warm_up, phase="warm-up", place="", now="")
         self._standing = ""
 
     def __enter__(self) -> Bar:
@@ -94,11 +94,16 @@ class Bar:
 
 
 class Lines:
-    """For logs: failures at once, the standing every half minute."""
+    """For logs: failures at once, and how far it is every half minute; a single run may take longer than that."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int) -> None:
         self._console = console
+        self._per_block = trials_per_block
+        self._warm_up = warm_up
+        self._blocks = rule.max_blocks if rule.precision is None else rule.min_blocks
         self._last = time.monotonic()
+        self._standing = ""
+        self._trial: Trial | None = None
 
     def __enter__(self) -> Lines:
         """Nothing to prepare."""
@@ -111,10 +116,22 @@ class Lines:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def trial_begins(self, trial: Trial) -> None:
-        """Not told."""
+        """Remembers which one it is."""
+        self._trial = trial
 
     def trial_ended(self, _: Sample) -> None:
-        """Not told."""
+        """Told every half minute: runs done of those expected."""
+        trial = self._trial
+        if trial is None or time.monotonic() - self._last < _QUIET_EVERY_S:
+            return
+        self._last = time.monotonic()
+        if trial.block == WARM_UP:
+            self._say(f"warm-up  {trial.position + 1} of {self._warm_up} runs")
+            return
+        done = (trial.block - 1) * self._per_block + trial.position + 1
+        expected = max(self._blocks, trial.block) * self._per_block
+        said = f"{done} of {expected} runs, in block {trial.block}"
+        self._say(f"blocks   {' · '.join(filter(None, [said, self._standing]))}")
 
     def contender_failed(self, name: str, why: str) -> None:
         """Told at once."""
@@ -129,7 +146,6 @@ class Lines:
         self._say(f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages")
 
     def block_ended(self, progress: Standing) -> None:
-        """Told every half minute."""
-        if time.monotonic() - self._last >= _QUIET_EVERY_S:
-            self._last = time.monotonic()
-            self._say(f"blocks   {progress.blocks}/{progress.blocks_expected} · {_standing(progress)}")
+        """Kept for the next time that something is told."""
+        self._blocks = progress.blocks_expected
+        self._standing = _standing(progress)

@@ -95,10 +95,6 @@ class Place:
     over_above: Difference | None
     """Time over that of the one in the place above, paired; None for the first. Unless it is shown to be more, the
     order of the two may be chance."""
-    over_first: Difference | None
-    """Time over that of the first."""
-    memory_over_leanest: Difference | None
-    """Peak memory over that of the contender with the least mean; None for that one itself."""
     failed_on: tuple[str, ...] = ()
     """Names of the workloads it failed on; then there are no means."""
 
@@ -120,6 +116,8 @@ class Standings:
     small_over: tuple[int, ...]
     level: float
     """Of the intervals, nominally."""
+    leanest: str | None
+    """The contender with the least mean in memory; None where nobody has one."""
 
 
 def standings(run: Run, samples: Sequence[Sample]) -> Standings:
@@ -151,10 +149,10 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
     leanest = min(names, key=lambda name: _rank(means["memory", name], columns["memory"], name))
     titles = {contender.name: contender.title for contender in run.contenders}
 
-    def over(group: str, name: str, other: str | None) -> Difference | None:
-        if other is None or other == name or means[group, name] is None or means[group, other] is None:
+    def over(name: str, other: str | None) -> Difference | None:
+        if other is None or means["time", name] is None or means["time", other] is None:
             return None
-        return ratios.mean_difference(columns[group], name, other)
+        return ratios.mean_difference(columns["time"], name, other)
 
     places = tuple(
         Place(
@@ -164,9 +162,7 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
             memory=means["memory", name],
             memory_large=means["large", name],
             memory_small=means["small", name],
-            over_above=over("time", name, above),
-            over_first=over("time", name, ordered[0]),
-            memory_over_leanest=over("memory", name, leanest),
+            over_above=over(name, above),
             failed_on=failed[name],
         )
         for above, name in zip([None, *ordered], ordered, strict=False)
@@ -181,6 +177,7 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
         large_over=counted["large"],
         small_over=counted["small"],
         level=1 - alpha,
+        leanest=leanest if means["memory", leanest] is not None else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from cairn import options, store, units
 from cairn.cli import runs as making
 from cairn.cli.group import cli
 from cairn.cli.talking import check_out, form_of, say, stderr
-from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
+from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import StopRule
 from cairn.report.words import printable
 
@@ -88,28 +88,34 @@ def bench(
     choices = benching.chosen(names, quick)
     if instructions:
         choices = benching.counted(choices)
-    if len(choices) > 1 and not plan and (out is not None or form != "text"):
+    if plan and (out is not None or form != "text"):
+        raise UsageError(
+            "--plan measures nothing, so there is nothing for a document or a file; leave one of them away"
+        )
+    if len(choices) > 1 and (out is not None or form != "text"):
         raise UsageError(f"these are {len(choices)} runs, and a file or document holds one; name them one by one")
     failures: list[CairnError] = []
     for place, choice in enumerate(choices):
         rule = benching.rule(choice.size, runs)
-        chosen = _split(specs) or benching.contenders(choice.size, lambda text: say(console, "note", text))
-        if plan:
-            _plan(choice, chosen, rule, instructions)
-            continue
-        settings = benching.settings(choice, lambda text: say(console, "prepare", text), instructions=instructions)
-        run = making.new_run(console, settings, chosen, None, rule, seed, choice.experiment.name)
-        folder = store.Folder.create(where, run)
-        if place:
-            click.echo()
         try:
+            chosen = _split(specs) or benching.contenders(choice.size, lambda text: say(console, "note", text))
+            if plan:
+                _plan(choice, chosen, rule, instructions, lambda text: say(console, "note", text))
+                continue
+            settings = benching.settings(choice, lambda text: say(console, "prepare", text), instructions=instructions)
+            run = making.new_run(console, settings, chosen, None, rule, seed, choice.experiment.name)
+            folder = store.Folder.create(where, run)
+            if place:
+                click.echo()
             making.conduct(console, run, folder, "cairn bench", form, full, color, out, force)
-        except (ContenderFailed, ProgramFailed) as error:  # the next experiment does not depend on this one
+        except (Interrupted, UsageError):
+            raise
+        except CairnError as error:  # the next experiment does not depend on this one
             failures.append(error)
             if place + 1 < len(choices):
                 say(console, "✘", str(error))
     if failures:
-        raise next((error for error in failures if isinstance(error, ProgramFailed)), failures[-1])
+        raise min(failures, key=lambda error: error.exit_code)  # 1: not even tried; 3: nothing to compare with; 4
 
 
 def _list(beside: Sequence[str]) -> None:
@@ -146,14 +152,26 @@ def _split(specs: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for spec in specs for part in split_contenders(spec))
 
 
-def _plan(choice: Chosen, contenders: Sequence[str], rule: StopRule, instructions: bool) -> None:
-    """What would run, and how long it would take."""
-    seconds = choice.expected_s(len(contenders), rule, instructions=instructions)
+def _plan(
+    choice: Chosen, contenders: Sequence[str], rule: StopRule, instructions: bool, note: Callable[[str], None]
+) -> None:
+    """What would run, and how long it would take. Fails where the run would."""
+    from cairn import bench as benching
+    from cairn import preflight
+
+    named = preflight.named(contenders)
+    if not instructions and choice.variants:
+        choice = choice.of(benching.fitting(choice.variants, note))
+    seconds = choice.expected_s(len(named), rule, instructions=instructions)
     names = [variant.name for variant in choice.variants]
-    count = len(contenders)
-    click.echo(f"{choice.experiment.title}: {count} contenders ({', '.join(map(printable, contenders))})")
+    count = len(named)
+    title = "instructions per operation, counted by valgrind" if instructions else choice.experiment.title
+    click.echo(f"{title}: {count} contender{'s' * (count > 1)} ({', '.join(map(printable, named))})")
     if names:
         click.echo(f"{len(names)} workload{'s' * (len(names) > 1)}: {', '.join(names)}")
+    if instructions:
+        click.echo(f"about {units.duration(seconds)} for both sizes of each, counted {rule.min_blocks + 1} times")
+        return
     blocks = f"{rule.min_blocks} block{'s' * (rule.min_blocks > 1)}"
     if rule.precision is not None:
         blocks = f"{rule.min_blocks}–{rule.max_blocks} blocks"

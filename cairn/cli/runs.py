@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 import cairn
-from cairn import store, units
+from cairn import instructions, store, units
 from cairn.cli.talking import emit, end_like_ctrl_c, say, wants_color
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
@@ -23,9 +23,11 @@ from cairn.model import (
     OPERATION_MEDIAN,
     OPERATION_P99,
     SCHEMA,
+    WALL,
     Comparison,
     Direction,
     Metric,
+    Row,
     Run,
     Sample,
     Settings,
@@ -59,22 +61,27 @@ def refuse_beside_resume() -> None:
 def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
     """What the exit code says, after everything was shown: a baseline that fails weighs most.
 
-    A contender that cannot run under valgrind is no failure: it was not measured, and that is told.
+    A contender that cannot run under valgrind is no failure: it was not measured, and that is told. One that works
+    wrongly under it is.
     """
-    if run.settings.instructions:
-        if all(row.failures for comparison in comparisons for row in comparison.rows):
-            raise CairnError("no instruction was counted; the sentences above say why")
-        return
+    counting = run.settings.instructions
     several = len(comparisons) > 1
     for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
         where = f" on {workload.name}" if several else ""
         for row in comparison.rows:
-            if row.contender == run.baseline and row.failures:
-                raise ProgramFailed(f"{run.baseline} {row.failures[0]}{where}, so there is nothing to compare with")
+            if row.contender == run.baseline and (bad := _failures(row, counting)):
+                raise ProgramFailed(f"{run.baseline} {bad[0]}{where}, so there is nothing to compare with")
     rows = [row for comparison in comparisons for row in comparison.rows]
-    failed = dict.fromkeys(row.contender for row in rows if row.failures)
+    failed = dict.fromkeys(row.contender for row in rows if _failures(row, counting))
     if failed:
         raise ContenderFailed(f"no result for {', '.join(failed)}; the sentences above say why")
+    if counting and all(row.failures for row in rows):
+        raise CairnError("no instruction was counted; the sentences above say why")
+
+
+def _failures(row: Row, counting: bool) -> list[str]:
+    """Of the contender; what only valgrind could not do is none."""
+    return [failure for failure in row.failures if not counting or instructions.works_wrongly(failure)]
 
 
 def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple[Run, store.Folder]:
@@ -83,12 +90,23 @@ def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple
     run = folder.run()
     if bench is not None and run.experiment is None:
         raise UsageError(f"{name} is no run of 'cairn bench'; 'cairn compare --resume' goes on with it")
-    if bench and [run.experiment] != list(bench):
-        raise UsageError(f"{name} is a run of {run.experiment}, not of {' '.join(bench)}; leave the name away")
+    if bench and set(bench) != {run.experiment} and set(bench) != set(_named(run)):
+        told = ", ".join(_named(run)) or run.experiment
+        raise UsageError(f"{name} is a run of {told}, not of {' '.join(bench)}; leave the name away")
     if not Path(run.settings.folder).is_dir():
         raise UsageError(f"the run was made in {run.settings.folder}, which is gone")
     folder.mark_resumed()
     return run, folder
+
+
+def _named(run: Run) -> tuple[str, ...]:
+    """What 'cairn bench' takes to make such a run: the experiment's name, or those of its workloads."""
+    from cairn import experiments
+
+    if run.experiment is None or experiments.find(run.experiment) is not None:
+        return (run.experiment,) if run.experiment else ()
+    counting = run.settings.instructions
+    return tuple(dict.fromkeys(w.group if counting else w.name for w in run.settings.workloads))
 
 
 def new_run(
@@ -156,7 +174,8 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     from cairn.runner import private_folder
 
     per_block = len(run.contenders) * len(run.settings.workloads)
-    observer = Bar(console, run.rule, per_block) if console.is_terminal else Lines(console)
+    sizes = (console, run.rule, per_block, per_block * run.settings.warmup)
+    observer = Bar(*sizes) if console.is_terminal else Lines(*sizes)
     end_like_ctrl_c()
     try:
         with private_folder() as scratch, observer:
@@ -175,43 +194,69 @@ def conduct(
 ) -> None:  # fmt: skip
     """From the announcement to the exit code; whatever was measured is shown even if some of it failed."""
     announce(console, run, folder)
-    carry_out(console, run, folder, command)
+    stopped: Interrupted | None = None
+    try:
+        carry_out(console, run, folder, command)
+    except Interrupted as interrupted:
+        stopped = interrupted
     comparisons = compared(run, folder)
-    if run.experiment is not None:
-        from cairn import bench
-
-        drawn = bench.pictures(run, comparisons, folder)
-        if len(drawn) > _NAMED_ALONE:
-            say(console, "pictures", f"{len(drawn)} in {folder.path}")
-        else:
-            for picture in drawn:
-                say(console, "picture", str(picture))
-    emit(rendered(run, comparisons, folder, form, full, color, out is not None), out, force)
+    if stopped is None or any(sample.counts for sample in folder.samples()):
+        emit(rendered(run, comparisons, folder, form, full, color, out is not None), out, force)
+    if stopped is None and run.experiment is not None:
+        _draw(console, run, comparisons, folder)
     say(console, "results", str(folder.path))
+    if stopped is not None:
+        raise stopped
     raise_failures(run, comparisons)
+
+
+def _draw(console: Console, run: Run, comparisons: Sequence[Comparison], folder: store.Folder) -> None:
+    """Pictures come after the report: one that cannot be drawn takes nothing away."""
+    from cairn import bench
+
+    try:
+        drawn = bench.pictures(run, comparisons, folder)
+    except Exception as error:  # whatever a library for pictures comes upon: the figures are there
+        why = str(error) or type(error).__name__
+        say(console, "▲", f"no picture of this run: {why}; nothing else is missing")
+        return
+    if len(drawn) > _NAMED_ALONE:
+        say(console, "pictures", f"{len(drawn)} in {folder.path}")
+    else:
+        for picture in drawn:
+            say(console, "picture", str(picture))
 
 
 def compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
     """One comparison per workload."""
     from cairn import compare as comparing
+    from cairn import experiments
 
     samples = folder.samples()
     own = [Metric(f"metric:{p.name}", p.name, "", Direction.UNKNOWN) for p in run.settings.patterns]
     if run.settings.reports:
         own += _reported(samples)
     reasons = folder.stopped()
-    return tuple(
-        comparing.compare(
-            [sample for sample in samples if sample.trial.workload == index],
-            run.contenders,
-            run.baseline,
-            run.rule,
-            stopped_because=reasons[min(index, len(reasons) - 1)] if reasons else "not finished",
-            user_metrics=own,
-            run_name=folder.path.name,
+    experiment = experiments.find(run.experiment or "")
+    found = []
+    for index in range(len(run.settings.workloads)):
+        its = [sample for sample in samples if sample.trial.workload == index]
+        slept = any(sample.reported is not None and sample.reported.idle_ns for sample in its)
+        found.append(
+            comparing.compare(
+                its,
+                run.contenders,
+                run.baseline,
+                run.rule,
+                stopped_because=reasons[min(index, len(reasons) - 1)] if reasons else "not finished",
+                user_metrics=own,
+                run_name=folder.path.name,
+                time=ACTIVE if slept else WALL,
+                beside=experiment.compared if experiment is not None else (),
+                bench=" ".join(_named(run)) or None,
+            )
         )
-        for index in range(len(run.settings.workloads))
-    )
+    return tuple(found)
 
 
 def _reported(samples: Sequence[Sample]) -> list[Metric]:
@@ -223,8 +268,7 @@ def _reported(samples: Sequence[Sample]) -> list[Metric]:
         Metric(f"figure:{name}", name.replace("_", " "), units_of.get(name.rpartition("_")[2], ""), Direction.UNKNOWN)
         for name in figures
     ]
-    slept = any(report.idle_ns for report in reports)
-    return [OPERATION_MEDIAN, OPERATION_P99, *([ACTIVE] if slept else []), *own]
+    return [OPERATION_MEDIAN, OPERATION_P99, *own]
 
 
 def rendered(
@@ -245,9 +289,9 @@ def rendered(
         return _counted(run, samples, form, width)
     kind = _kind(run)
     if kind == "standings":
-        return _standings(run, comparisons, samples, form, full, colored, width)
+        return _standings(run, comparisons, samples, folder.stopped(), form, full, colored, width)
     if kind == "scenarios":
-        return _scenarios(run, comparisons, samples, form, full, colored, width)
+        return _scenarios(run, comparisons, samples, folder.stopped(), form, full, colored, width)
     if form == "json":
         from cairn.report import document
 
@@ -284,8 +328,8 @@ def _counted(run: Run, samples: Sequence[Sample], form: str, width: int) -> str:
 
 
 def _standings(
-    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], form: str, full: bool, colored: bool,
-    width: int,
+    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], stopped: Sequence[str], form: str,
+    full: bool, colored: bool, width: int,
 ) -> str:  # fmt: skip
     """Means over all workloads; with --full also each workload by itself."""
     from cairn import standings
@@ -296,15 +340,15 @@ def _standings(
         case "json":
             return document.render(run, comparisons, samples, standings=found)
         case "md":
-            text = markdown.standings(run, found)
+            text = markdown.standings(run, found, stopped=stopped)
         case _:
-            text = terminal.standings(run, found, color=colored, width=width)
+            text = terminal.standings(run, found, color=colored, stopped=stopped, width=width)
     return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text
 
 
 def _scenarios(
-    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], form: str, full: bool, colored: bool,
-    width: int,
+    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], stopped: Sequence[str], form: str,
+    full: bool, colored: bool, width: int,
 ) -> str:  # fmt: skip
     """The ranking by points; with --full also each scenario's wall time and memory."""
     from cairn import scenario
@@ -317,7 +361,7 @@ def _scenarios(
         case "json":
             return document.render(run, comparisons, samples, scenarios=found, matrices=matrices)
         case "md":
-            text = markdown.scenarios(run, found, matrices=matrices)
+            text = markdown.scenarios(run, found, matrices=matrices, stopped=stopped)
         case _:
-            text = terminal.scenarios(run, found, matrices=matrices, color=colored, width=width)
+            text = terminal.scenarios(run, found, matrices=matrices, color=colored, stopped=stopped, width=width)
     return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cairn import units
-from cairn.model import Run
+from cairn.model import INTERRUPTED, TIME_BUDGET, Run
 from cairn.ratios import Difference, Ratio
 from cairn.report import words
 from cairn.report.layout import Cell, Table, name_of
@@ -34,8 +34,11 @@ class Board:
     failures: tuple[str, ...]
 
 
-def standings(run: Run, found: Standings, *, width: int | None = None) -> Board:
-    """All that standings hold; with a width, matrices are cut so that each part fits, and their heads are short."""
+def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = None, width: int | None = None) -> Board:
+    """All that standings hold; with a width, matrices are cut so that each part fits, and their heads are short.
+
+    `stopped` is why measuring ended (`store.Folder.stopped`): a run that was cut short must not look like a whole one.
+    """
     tables = [_times(found), _memories(found)]
     for head, of in (("time ÷ best", _time), ("peak memory ÷ best", _memory)):
         if any(of(cell) for cell in found.cells.values()):
@@ -46,7 +49,7 @@ def standings(run: Run, found: Standings, *, width: int | None = None) -> Board:
         title=f"{_count(len(found.places), 'allocator')} on {_count(count, 'workload')}",
         says=tuple(_standings_say(found)),
         tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
-        footer=tuple(_standings_footer(run, found)),
+        footer=(*_cut_short(stopped, [c.blocks for c in found.contests], "workload"), *_standings_footer(run, found)),
         failures=tuple(_standings_failures(found)),
     )
 
@@ -59,19 +62,28 @@ def _standings_say(found: Standings) -> Iterator[str]:
         return
     over = _count(len(found.time_over), "workload")
     yield f"Fastest over {over}: {_named(first)}, with {_mean(first.time)} the time of each one's best."
-    same = [place for place in found.places if place.over_first is not None and not place.over_first.more]
+    same = [place for place in found.places[1:] if _may_be_best(place.time)]
     if same:
         yield f"Not shown to be slower over all: {', '.join(map(_named, same))}."
-    lean = next((place for place in found.places if place.memory and place.memory_over_leanest is None), None)
+    lean = next((place for place in found.places if place.contender == found.leanest), None)
     if lean is not None and lean.memory is not None:
         over = _count(len(found.memory_over), "workload")
         yield f"Leanest over {over}: {_named(lean)}, with {_mean(lean.memory)} the peak memory of each one's best."
-        even = [place for place in found.places if place.memory_over_leanest and not place.memory_over_leanest.more]
+        even = [place for place in found.places if place is not lean and _may_be_best(place.memory)]
         if even:
             yield f"Not shown to be fatter over all: {', '.join(map(_named, even))}."
     failed = [place for place in found.places if place.failed_on]
     if failed:
         yield f"Without a place, since a workload failed: {', '.join(map(_named, failed))}."
+
+
+def _may_be_best(mean: Ratio | None) -> bool:
+    """Whether nothing shows that it is behind the best everywhere.
+
+    Not by pairing it with the first in the table: who that is was chosen in the same data, and of contenders that are
+    all alike, some would be called slower in most runs. The intervals of means pay for not knowing who is the best.
+    """
+    return mean is not None and (mean.interval is None or mean.interval.low <= 1)
 
 
 def _named(place: Place) -> str:
@@ -286,7 +298,24 @@ def _standings_failures(found: Standings) -> Iterator[str]:
         yield words.printable(f"no ratios in memory on {', '.join(names)}: {reason}")
 
 
-def scenarios(run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (), width: int | None = None) -> Board:
+def _cut_short(stopped: Sequence[str] | None, blocks: Sequence[int], noun: str) -> Iterator[str]:
+    """That there is less than was asked for: interrupted, not finished, or out of time."""
+    if stopped is None:
+        return
+    if not stopped or set(stopped) == {INTERRUPTED}:
+        complete = sum(number > 0 for number in blocks)
+        head = INTERRUPTED if stopped else "not finished"
+        yield f"{head}: {complete} of {_count(len(blocks), noun)} {'has' if complete == 1 else 'have'} complete blocks"
+        return
+    out = sum(reason == TIME_BUDGET for reason in stopped)
+    if out:
+        yield f"{TIME_BUDGET}: it ended {out} of {_count(len(blocks), noun)} before precision was reached"
+
+
+def scenarios(
+    run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (), stopped: Sequence[str] | None = None,
+    width: int | None = None,
+) -> Board:  # fmt: skip
     """A ranking by points with its ratios, a table per scenario, and one contender against the others where given."""
     tables = [_ranks(found), *(_scenario(scenario, found.level) for scenario in found.scenarios)]
     tables += [_against_all(found, matrix) for matrix in matrices]
@@ -294,7 +323,7 @@ def scenarios(run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (), widt
         title=f"{_count(len(found.ranks), 'allocator')} in {_count(len(found.scenarios), 'scenario')}",
         says=tuple(_scenarios_say(found)),
         tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
-        footer=tuple(_scenarios_footer(run, found)),
+        footer=(*_cut_short(stopped, [s.blocks for s in found.scenarios], "scenario"), *_scenarios_footer(run, found)),
         failures=tuple(
             words.printable(f"{entry.contender} {entry.failure} in {scenario.name}")
             for scenario in found.scenarios

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cairn.model import Run
 from cairn.ratios import Ratio
+from cairn.report.pictures import without_glyph_warnings
 from cairn.report.words import printable, times
 from cairn.scenario import Entry, Ranking
 from cairn.standings import Cell, Place, Standings
@@ -180,6 +181,7 @@ def _ticks(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
     axes.minorticks_off()
 
 
+@without_glyph_warnings()
 def _label(figure: Figure, axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
     """Writes names beside their points so that they cover neither each other nor a point.
 
@@ -312,6 +314,7 @@ def _framed(figure: Figure, run: Run, title: str, says: str) -> None:
     figure.supxlabel(footer, fontsize=7, parse_math=False)
 
 
+@without_glyph_warnings()
 def _drawn(figure: Figure, form: str) -> bytes:
     """The picture's bytes; names inside an SVG are made from a fixed salt instead of at random."""
     import matplotlib

@@ -30,7 +30,6 @@ class Table:
 
 
 _GROUPS = (
-    (model.WALL, model.PEAK),
     (model.USER, model.SYSTEM, model.CPU),
     (model.FAULTS, model.LARGEST),
     (model.PEAK_LESS_LAZY, model.LAZY),
@@ -42,15 +41,18 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
     """Medians with paired changes; `full` adds spread, range and number of runs of every metric."""
     measured = {metric.key: metric for metric in comparison.metrics}
     titles = {contender.name: contender for contender in run.contenders}
-    built_in = {metric.key for metric in model.BUILT_IN}
+    built_in = {metric.key for metric in (*model.BUILT_IN, comparison.time)}
     own = tuple(metric for metric in comparison.metrics if metric.key not in built_in)
-    groups = [*_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
+    first = ((comparison.time, model.PEAK), *(((model.WALL,),) if comparison.time != model.WALL else ()))
+    groups = [*first, *_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
     names = {row.contender: name_of(titles[row.contender].title, row.contender) for row in comparison.rows}
     result = [
         _changes(comparison, present, names)
         for group in groups
         if (present := tuple(metric for metric in group if metric.key in measured and _interesting(metric, comparison)))
     ]
+    if comparison.against:
+        result.append(_against(comparison))
     if full:
         result += [_spread(comparison, metric, names) for metric in comparison.metrics]
     return tuple(result)
@@ -99,6 +101,28 @@ def _changes(comparison: Comparison, metrics: Sequence[Metric], names: dict[str,
                 cells += [Cell(words.change(change), good), Cell(words.interval(change), good)]
         rows.append(tuple(cells))
     return Table(title="", heads=tuple(heads), rows=tuple(rows))
+
+
+def _against(comparison: Comparison) -> Table:
+    """CPU time over that of others than the baseline alone, as ratios: what is near 1 reads better so."""
+    rows: dict[str, list[Cell]] = {}
+    for pair in comparison.against:
+        change = pair.change
+        ends = "too few blocks"
+        if change.interval is not None:
+            ends = f"[{words.times(1 + change.interval.low)}, {words.times(1 + change.interval.high)}]"
+        text = f"÷ {words.printable(pair.other)} {words.times(1 + change.estimate)} {ends}"
+        rows.setdefault(pair.contender, []).append(Cell(text, words.good(change, model.CPU_TIME)))
+    most = max(len(cells) for cells in rows.values())
+    heads = ("CPU time: user + system", "[95 %], each pair by itself", *[""] * (most - 1))
+    return Table(
+        title="",
+        heads=heads,
+        rows=tuple(
+            (Cell("  " + words.printable(name)), *cells, *[Cell("")] * (most - len(cells)))
+            for name, cells in rows.items()
+        ),
+    )
 
 
 def _spread(comparison: Comparison, metric: Metric, names: dict[str, str]) -> Table:

@@ -28,14 +28,16 @@ def render(run: Run, comparisons: Sequence[Comparison], *, full: bool) -> str:
     return "\n".join(parts) + "\n"
 
 
-def standings(run: Run, found: Standings) -> str:
+def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = None) -> str:
     """The same content as on the terminal, with the contenders' full names."""
-    return _board(run, boards.standings(run, found))
+    return _board(run, boards.standings(run, found, stopped=stopped))
 
 
-def scenarios(run: Run, found: Ranking, *, matrices: Sequence[Matrix] = ()) -> str:
+def scenarios(
+    run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (), stopped: Sequence[str] | None = None
+) -> str:
     """The same content as on the terminal."""
-    return _board(run, boards.scenarios(run, found, matrices=matrices))
+    return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped))
 
 
 def _board(run: Run, board: Board) -> str:

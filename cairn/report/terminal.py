@@ -32,14 +32,19 @@ def render(run: Run, comparisons: Sequence[Comparison], *, full: bool, color: bo
     return _text(file)
 
 
-def standings(run: Run, found: Standings, *, color: bool, width: int = WIDTH) -> str:
+def standings(
+    run: Run, found: Standings, *, color: bool, stopped: Sequence[str] | None = None, width: int = WIDTH
+) -> str:
     """Who is how far behind the best, over all workloads and on each."""
-    return _board(run, boards.standings(run, found, width=width), color, width)
+    return _board(run, boards.standings(run, found, stopped=stopped, width=width), color, width)
 
 
-def scenarios(run: Run, found: Ranking, *, color: bool, matrices: Sequence[Matrix] = (), width: int = WIDTH) -> str:
+def scenarios(
+    run: Run, found: Ranking, *, color: bool, matrices: Sequence[Matrix] = (), stopped: Sequence[str] | None = None,
+    width: int = WIDTH,
+) -> str:  # fmt: skip
     """The ranking by points, its ratios, and what an operation costs in each scenario."""
-    return _board(run, boards.scenarios(run, found, matrices=matrices, width=width), color, width)
+    return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped, width=width), color, width)
 
 
 def _board(run: Run, board: Board, color: bool, width: int) -> str:

@@ -266,7 +266,7 @@ def test_who_is_not_shown_to_be_slower_does_not_depend_on_who_is_first_by_luck()
         for head in ("Not shown to be slower over all: ", "Not shown to be fatter over all: "):
             line = next((line for line in says if line.startswith(head)), head)
             wrong += len(line.removeprefix(head).rstrip(".").split(", ")) < 3
-    assert wrong <= 16, f"{wrong} of 80 lists leave somebody out"
+    assert wrong <= 4, f"{wrong} of 80 lists leave somebody out; paired with the first it was 7"
 
 
 @pytest.mark.parametrize(
