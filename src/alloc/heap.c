@@ -6,6 +6,7 @@
 static struct {
     struct lock lock;
     uint32_t first;
+    uint64_t claims;
 } orphans[SIZE_CLASS_COUNT];
 
 static struct lock heaps_lock;
@@ -209,11 +210,13 @@ void heap_post(struct slab *slab, struct block *block)
     if (came == REMOTE_LAST && remote_has_all(slab)) {
         unlink_slab(list_of(owner, slab), slab);
         remote_set_state(slab, REMOTE_CLAIMED);
+        ++*(owner != NULL ? &owner->statistics.claims : &orphans[slab->class].claims);
         claimed = true;
     } else if (came != REMOTE_POSTED && remote_state(slab) == REMOTE_FULL) {
         unlink_slab(&owner->full, slab);
         remote_set_state(slab, REMOTE_PARKED);
         link(&owner->partial[slab->class], slab);
+        owner->statistics.wakes++;
     }
     lock_drop(lock);
     if (claimed)
@@ -318,6 +321,14 @@ void heap_release(struct heap *heap)
     heap->next_idle = heaps_idle;
     heaps_idle = heap;
     lock_drop(&heaps_lock);
+}
+
+uint64_t heap_orphan_claims(void)
+{
+    uint64_t claims = 0;
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        claims += orphans[class].claims;
+    return claims;
 }
 
 struct heap *heap_first(void)

@@ -17,8 +17,8 @@
 #include "alloc/remote.h"
 #include "os/lock.h"
 
-struct heap_statistics {
-    uint64_t refills; /* times that a list was empty */
+struct heap_statistics { /* the first three are the owner's, the others under the heap's lock */
+    uint64_t refills;    /* times that a list was empty */
     uint64_t slabs_made;
     uint64_t slabs_adopted;
     uint64_t wakes;  /* full slabs to which other threads' frees gave room */
@@ -35,7 +35,7 @@ struct heap {
     struct heap *next;      /* among all heaps that there ever were */
     struct heap *next_idle; /* among those without a thread */
     bool has_thread;
-    struct heap_statistics statistics; /* own */
+    struct heap_statistics statistics;
 };
 
 /* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
@@ -55,6 +55,9 @@ void heap_release(struct heap *heap);
 
 /* The first of all heaps; their `next` leads to the others. */
 struct heap *heap_first(void);
+
+/* Orphans whose last block came back; with all locks held. */
+uint64_t heap_orphan_claims(void);
 
 /* For fork: all locks of this module, in order; in the child the heaps of other threads keep what they have, for ever,
  * until every block of a slab has come back from outside. */

@@ -72,6 +72,7 @@ static void add_heaps(struct cairn_stats *stats)
         stats->wakes += own->wakes;
         stats->claims += own->claims;
     }
+    stats->claims += heap_orphan_claims();
 }
 
 void stats_gather(struct cairn_stats *stats)

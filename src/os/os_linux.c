@@ -16,7 +16,7 @@ size_t os_page_bytes(void)
     static _Atomic size_t known; /* relaxed: every thread would store the same */
     size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
     if (UNLIKELY(bytes == 0)) {
-        bytes = (size_t)sysconf(_SC_PAGESIZE);
+        bytes = (size_t)getauxval(AT_PAGESZ); /* sysconf() brings in pages of libc that nobody else needs */
         atomic_store_explicit(&known, bytes, memory_order_relaxed);
     }
     return bytes;
