@@ -252,7 +252,7 @@ def percentiles(run: Run, found: Ranking, *, title: str, form: str) -> bytes:
         handles = [
             panels[0][0].plot([], [], linestyle="", marker=m, color=c, label=text)[0] for text, m, c in _QUANTILES
         ]
-        figure.legend(handles=handles, loc="outside upper right", ncols=3, fontsize=8, frameon=False)
+        figure.legend(handles=handles, loc="outside right upper", ncols=1, fontsize=8, frameon=False)
     blocks = sorted({scenario.blocks for scenario in shown})
     runs = (
         f"medians over {blocks[0]} runs" if len(blocks) == 1 else "medians over runs" if blocks else "nothing measured"
