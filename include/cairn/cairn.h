@@ -9,6 +9,10 @@
  *     printf("%zu bytes in %zu blocks\n", stats.live_bytes, stats.live_count);
  *     cairn_purge(0);                              what is idle goes back to the machine
  *
+ *     struct cairn_heap *heap = cairn_heap_create();
+ *     build_tree(heap);                            calls cairn_heap_malloc(heap, …) a million times
+ *     cairn_heap_destroy(heap);                    all of it is free, at once
+ *
  * Any thread may call anything at any time, but not a signal handler. Sizes are in bytes. A free, a resize and a check
  * that finds misuse is one line on stderr and abort().
  */
@@ -65,6 +69,7 @@ struct cairn_stats {
     size_t used_most_bytes; /* the most that used_bytes ever was */
     size_t idle_bytes;      /* free, and still resident: what cairn_purge(0) gives back */
     size_t resident_bytes;  /* used and idle: no more of it than this can be resident */
+    size_t limit_bytes;     /* cairn_limit(); 0: none */
     size_t purged_bytes;    /* given back, ever; the same byte may be so more than once */
 
     uint64_t map_calls; /* of the kernel, for more memory */
@@ -72,6 +77,7 @@ struct cairn_stats {
 
     size_t slab_count;
     size_t thread_count;    /* that have allocated and live */
+    size_t heap_count;      /* of cairn_heap_create(), and one for threads that are ending */
     uint64_t refills;       /* times that a thread had to look for more blocks of a class */
     uint64_t slabs_made;    /* from fresh memory */
     uint64_t slabs_adopted; /* from threads that have ended */
@@ -91,12 +97,62 @@ enum { CAIRN_JSON_BYTES = 16384 }; /* enough for the document */
  * the final NUL, or 0 where it did not fit into `capacity` bytes. */
 size_t cairn_statistics_json(char *text, size_t capacity);
 
+/* Called for a live block: where it begins, and how much of it may be used. False ends the walk. It may allocate and
+ * free. */
+typedef bool (*cairn_visitor)(void *block, size_t usable_bytes, void *context);
+
+/* Calls `visit` for every live block of the process, in the order of addresses. What is allocated or freed meanwhile, by
+ * the visitor or by other threads, may be seen or not. Returns false where the visitor did. */
+bool cairn_walk(cairn_visitor visit, void *context);
+
+/* --- heaps: blocks that can be freed all at once ------------------------------------------------------------------ */
+
+/* Any thread may allocate in a heap, one at a time, and any thread may free, resize or measure its blocks by the functions
+ * above or those of C. A heap holds at least a slab of each size that it was asked for, so that it is a place for many
+ * blocks; arena.h is cheaper still where no block is freed by itself. Use of a heap that was given up is one line on
+ * stderr and abort(), until its memory serves another. */
+struct cairn_heap;
+
+/* NULL and ENOMEM where there is no memory. */
+struct cairn_heap *cairn_heap_create(void) __attribute__((warn_unused_result));
+
+/* Gives the heap up and frees all blocks that are still in it; nobody may use them any more. NULL is no heap, and fine. */
+void cairn_heap_destroy(struct cairn_heap *heap);
+
+/* Gives the heap up, but not its blocks: each lives until it is freed. NULL is no heap, and fine. */
+void cairn_heap_release(struct cairn_heap *heap);
+
+void *cairn_heap_malloc(struct cairn_heap *heap, size_t size)
+    __attribute__((malloc, warn_unused_result, alloc_size(2)));
+void *cairn_heap_calloc(struct cairn_heap *heap, size_t count, size_t size)
+    __attribute__((malloc, warn_unused_result, alloc_size(2, 3)));
+void *cairn_heap_aligned_alloc(struct cairn_heap *heap, size_t alignment, size_t size)
+    __attribute__((malloc, warn_unused_result, alloc_align(2), alloc_size(3)));
+
+/* The block, wherever it came from, in this heap if it had to move. realloc() moves a block out of its heap: it is then
+ * not freed with the others. */
+void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t size)
+    __attribute__((warn_unused_result, alloc_size(3)));
+
+/* As cairn_walk(), the blocks of one heap alone. */
+bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context);
+
 /* --- memory and the machine --------------------------------------------------------------------------------------- */
+
+/* Puts what this thread holds ready back to where others find it, and looks in all heaps for memory that only waits for
+ * its owner. Nothing goes back to the machine: that is cairn_purge(). */
+void cairn_collect(void);
 
 /* Gives free resident memory back until at most `keep_bytes` of it are left. Returns how many bytes went back. */
 size_t cairn_purge(size_t keep_bytes);
 
-/* Holds what can be looked at from this thread against what must be true of it: its own blocks, and all slices. */
+/* From now on at most so many bytes are handed out, slabs and what threads hold ready included: what would be more is
+ * refused, as if the machine had no more. Memory that is free is given back in time. 0: no limit. What is handed out
+ * already stays. Returns the limit there was. CAIRN_LIMIT in the environment sets one from the start. */
+size_t cairn_limit(size_t bytes);
+
+/* Holds what can be looked at from this thread against what must be true of it: its own blocks, heaps that are no
+ * thread's, what threads left, the lists of all others, and all slices. */
 void cairn_check(void);
 
 #pragma GCC visibility pop

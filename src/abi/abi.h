@@ -49,6 +49,15 @@ void *names_memalign(size_t alignment, size_t size);
 void *names_valloc(size_t size);
 void *names_pvalloc(size_t size);
 
+/* Whether the calling thread has a heap of its own. */
+static inline bool names_has_heap(void)
+{
+    return thread_heap != &heap_none && thread_heap != &heap_gone;
+}
+
+/* What this thread holds ready, and what only waits for its owner, in any heap, is free. */
+void names_collect(void);
+
 /* Statistics on stderr: one line of JSON, or lines for a person. */
 void names_tell(bool as_json);
 

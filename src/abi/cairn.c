@@ -4,8 +4,11 @@
 #include "abi/abi.h"
 #include "alloc/options.h"
 #include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
 #include "alloc/stats.h"
+#include "alloc/walk.h"
 
+#include <string.h>
 #include <unistd.h>
 
 EXPORT void cairn_free(void *block)
@@ -55,19 +58,130 @@ EXPORT size_t cairn_statistics_json(char *text, size_t capacity)
     return json.truncated ? 0 : json.length;
 }
 
+EXPORT bool cairn_walk(cairn_visitor visit, void *context)
+{
+    return walk_blocks(NULL, visit, context);
+}
+
+EXPORT void cairn_collect(void)
+{
+    names_collect();
+}
+
 EXPORT size_t cairn_purge(size_t keep_bytes)
 {
     return page_heap_purge(keep_bytes);
 }
 
+EXPORT size_t cairn_limit(size_t bytes)
+{
+    return page_heap_limit(bytes);
+}
+
 EXPORT void cairn_check(void)
 {
-    if (thread_heap != &heap_none && thread_heap != &heap_gone)
+    if (names_has_heap())
         heap_check(thread_heap);
+    shared_heap_check_all();
+    heap_check_lists();
     page_heap_check();
 }
 
+/* --- heaps -------------------------------------------------------------------------------------------------------- */
+
+/* cairn.h's name for them, which says nothing of what they are. */
+static struct heap *within(struct cairn_heap *heap)
+{
+    return (struct heap *)heap;
+}
+
+EXPORT struct cairn_heap *cairn_heap_create(void)
+{
+    return or_enomem(shared_heap_create());
+}
+
+EXPORT void cairn_heap_destroy(struct cairn_heap *heap)
+{
+    if (heap != NULL)
+        shared_heap_destroy(within(heap));
+}
+
+EXPORT void cairn_heap_release(struct cairn_heap *heap)
+{
+    if (heap != NULL)
+        shared_heap_release(within(heap));
+}
+
+EXPORT void *cairn_heap_malloc(struct cairn_heap *heap, size_t size)
+{
+    bool zero;
+    return or_enomem(shared_heap_allocate(within(heap), size, 1, &zero));
+}
+
+EXPORT void *cairn_heap_calloc(struct cairn_heap *heap, size_t count, size_t size)
+{
+    size_t bytes;
+    bool zero = false;
+    void *p = NULL;
+    if (!__builtin_mul_overflow(count, size, &bytes))
+        p = shared_heap_allocate(within(heap), bytes, 1, &zero);
+    if (p != NULL && !zero)
+        memset(p, 0, bytes);
+    return or_enomem(p);
+}
+
+EXPORT void *cairn_heap_aligned_alloc(struct cairn_heap *heap, size_t alignment, size_t size)
+{
+    if (!power_of_two(alignment)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    bool zero;
+    return or_enomem(shared_heap_allocate(within(heap), size, alignment, &zero));
+}
+
+EXPORT void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t size)
+{
+    if (block == NULL)
+        return cairn_heap_malloc(heap, size);
+    if (size == 0) {
+        alloc_free(block);
+        return NULL;
+    }
+    if (alloc_resize(block, size))
+        return block;
+    void *moved = cairn_heap_malloc(heap, size);
+    if (moved != NULL) {
+        size_t have = alloc_usable_size(block);
+        memcpy(moved, block, size < have ? size : have);
+        alloc_free(block);
+    }
+    return moved;
+}
+
+EXPORT bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context)
+{
+    return walk_blocks(within(heap), visit, context);
+}
+
+void names_collect(void)
+{
+    if (names_has_heap())
+        heap_collect(thread_heap);
+    heap_sweep();
+}
+
 /* --- on stderr ---------------------------------------------------------------------------------------------------- */
+
+static void say(const struct text *text)
+{
+    for (size_t done = 0; done < text->length;) {
+        ssize_t written = write(STDERR_FILENO, text->data + done, text->length - done);
+        if (written <= 0)
+            break;
+        done += (size_t)written;
+    }
+}
 
 void names_tell(bool as_json)
 {
@@ -82,13 +196,24 @@ void names_tell(bool as_json)
     } else {
         stats_write_lines(&text, &stats);
     }
-    for (size_t done = 0; done < text.length;) {
-        ssize_t written = write(STDERR_FILENO, text.data + done, text.length - done);
-        if (written <= 0)
-            break;
-        done += (size_t)written;
-    }
+    say(&text);
     errno = saved;
+}
+
+/* The C library may not have its environment yet, and another than glibc gives constructors none. */
+__attribute__((constructor)) static void limit_at_start(int argc, char **argv, char **environment)
+{
+    (void)argc, (void)argv;
+    size_t bytes;
+    enum options_limit given = options_limit(environ != NULL ? environ : environment, &bytes);
+    if (given == OPTIONS_LIMIT_GIVEN)
+        page_heap_limit(bytes);
+    if (given != OPTIONS_LIMIT_WRONG)
+        return;
+    static const char line[] =
+        "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no limit to what is allocated\n";
+    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written;
 }
 
 __attribute__((destructor)) static void tell_at_exit(void)

@@ -71,6 +71,7 @@ EXPORT struct mallinfo mallinfo(void)
 
 EXPORT int malloc_trim(size_t pad)
 {
+    names_collect();
     return page_heap_purge(pad) > 0;
 }
 

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { SLAB_ALIGNMENT_MAX = 4096 }; /* larger ones: a run begins at a multiple of a slice */
-
 /* --- allocating -------------------------------------------------------------------------------------------------- */
 
 void *alloc_malloc_slow(size_t size)
@@ -22,7 +20,7 @@ void *alloc_malloc_slow(size_t size)
     if (heap == &heap_none || heap == &heap_gone) {
         heap = thread_birth();
         if (heap == NULL)
-            return thread_late(class);
+            return thread_late(size);
         struct block *block = heap->list[class]; /* thread_birth() may have allocated */
         if (block != NULL) {
             heap->list[class] = block->next;
@@ -55,12 +53,9 @@ void *alloc_aligned(size_t alignment, size_t size)
 {
     if (alignment <= 16)
         return alloc_malloc(size);
-    if (alignment <= SLAB_ALIGNMENT_MAX && size <= SIZE_CLASS_BYTES_MAX) {
-        for (unsigned class = size_class(size < alignment ? alignment : size); class < SIZE_CLASS_COUNT;
-             class++)
-            if (size_class_bytes(class) % alignment == 0)
-                return alloc_malloc(size_class_bytes(class));
-    }
+    unsigned class = size_class_aligned(size, alignment);
+    if (class < SIZE_CLASS_COUNT)
+        return alloc_malloc(size_class_bytes(class));
     bool zero;
     return large_allocate(size, alignment, &zero);
 }
@@ -93,6 +88,9 @@ void alloc_free_slow(void *p)
         return;
     struct slab *slab = run_of(p);
     if (slab->kind == RUN_LARGE) {
+        struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
+        if (keeper != NULL)
+            heap_drop_large(keeper, slab);
         large_free(slab);
         return;
     }
@@ -126,22 +124,30 @@ size_t alloc_usable_size(const void *p)
     return p == NULL ? 0 : usable(run_of(p));
 }
 
+static bool resize(struct slab *slab, void *p, size_t size)
+{
+    if (slab->kind == RUN_LARGE)
+        return size > SIZE_CLASS_BYTES_MAX && large_resize(slab, size);
+    const struct block *block = p;
+    if (UNLIKELY(block->key == slab_key(block)))
+        broken("a block is resized that was freed before", p);
+    size_t have = usable(slab);
+    return size <= have && (size > have / 2 || have <= 32);
+}
+
+bool alloc_resize(void *p, size_t size)
+{
+    return resize(run_of(p), p, size);
+}
+
 void *alloc_realloc(void *p, size_t size)
 {
     if (p == NULL)
         return alloc_malloc(size);
     struct slab *slab = run_of(p);
+    if (resize(slab, p, size))
+        return p;
     size_t have = usable(slab);
-    if (slab->kind == RUN_LARGE) {
-        if (size > SIZE_CLASS_BYTES_MAX && large_resize(slab, size))
-            return p;
-    } else {
-        const struct block *block = p;
-        if (UNLIKELY(block->key == slab_key(block)))
-            broken("a block is resized that was freed before", p);
-        if (size <= have && (size > have / 2 || have <= 32))
-            return p;
-    }
     bool grows = slab->kind == RUN_LARGE && size > have;
     void *moved = grows ? large_allocate_to_grow(size) : alloc_malloc(size);
     if (moved == NULL)

@@ -73,6 +73,9 @@ void *alloc_aligned(size_t alignment, size_t size);
 /* Like ISO C's; a size of 0 is one of 1. What fails leaves `p` as it was. */
 void *alloc_realloc(void *p, size_t size);
 
+/* Makes a block hold `size` bytes where it is; false: it stays as it was. */
+bool alloc_resize(void *p, size_t size);
+
 /* Bytes that may be used; stable as long as the block lives. 0 for NULL. */
 size_t alloc_usable_size(const void *p);
 

@@ -1,6 +1,7 @@
 #include "alloc/heap.h"
 
 #include "alloc/broken.h"
+#include "alloc/large.h"
 #include "alloc/page_heap.h"
 
 static struct {
@@ -123,6 +124,8 @@ static struct slab *make(struct heap *heap, unsigned class)
 {
     bool zero;
     size_t index = page_heap_allocate(slab_slices(class), 0, &zero);
+    if (UNLIKELY(index == 0) && heap_sweep() > 0)
+        index = page_heap_allocate(slab_slices(class), 0, &zero);
     if (index == 0)
         return NULL;
     heap->statistics.slabs_made++;
@@ -246,6 +249,8 @@ static struct heap *cut(void)
 struct heap *heap_acquire(void)
 {
     lock_take(&heaps_lock);
+    if (slab_secret == 0) /* nobody has a block who has no heap */
+        slab_secret = (os_random() & ~(uintptr_t)15) | 8;
     struct heap *heap = heaps_idle;
     if (heap != NULL) {
         heaps_idle = heap->next_idle;
@@ -259,18 +264,42 @@ struct heap *heap_acquire(void)
     return heap;
 }
 
-/* Under the heap's lock, off every list: an orphan, or nothing that anybody needs. */
-static void abandon(struct slab *slab)
+/* (own) A list of blocks of the slab, which count as live, is its own again. */
+static void take_back(struct slab *slab, struct block *first)
+{
+    if (first == NULL)
+        return;
+    uint32_t count = 1;
+    struct block *last = first;
+    for (; last->next != NULL; last = last->next)
+        count++;
+    slab_unsteal(slab, first, last, count);
+}
+
+/* (own) What the heap holds of its current slab goes back to it; the heap has none then. */
+static struct slab *take_current(struct heap *heap, unsigned class)
+{
+    struct slab *slab = heap->current[class];
+    struct block *first = heap->list[class];
+    heap->current[class] = NULL;
+    heap->list[class] = NULL;
+    if (slab != NULL)
+        take_back(slab, first);
+    return slab;
+}
+
+/* Under the lock of the list that the slab is on or was on: what others posted is on `free`. */
+static void take_posted(struct slab *slab)
 {
     fold(slab);
     uint32_t count;
-    struct block *first = remote_collect(slab, &count);
-    if (first != NULL) {
-        struct block *last = first;
-        while (last->next != NULL)
-            last = last->next;
-        slab_unsteal(slab, first, last, count);
-    }
+    take_back(slab, remote_collect(slab, &count));
+}
+
+/* Under the heap's lock, off every list: an orphan, or nothing that anybody needs. */
+static void abandon(struct slab *slab)
+{
+    take_posted(slab);
     unsigned class = slab->class;
     lock_take(&orphans[class].lock);
     remote_set_state(slab, REMOTE_ORPHAN);
@@ -286,42 +315,148 @@ static void abandon(struct slab *slab)
         give_back(slab);
 }
 
-void heap_release(struct heap *heap)
+/* Takes a slab of the heap off its list, until there is none; `current` ones first. Under the heap's lock. */
+static struct slab *take_any(struct heap *heap)
 {
-    lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
-        struct slab *slab = heap->current[class];
-        struct block *first = heap->list[class];
-        heap->current[class] = NULL;
-        heap->list[class] = NULL;
-        if (first != NULL) {
-            uint32_t count = 1;
-            struct block *last = first;
-            for (; last->next != NULL; last = last->next)
-                count++;
-            slab_unsteal(slab, first, last, count);
-        }
-        if (slab != NULL)
-            abandon(slab);
-        while (heap->partial[class] != 0) {
-            slab = slab_at(heap->partial[class]);
-            unlink_slab(&heap->partial[class], slab);
-            abandon(slab);
+        if (heap->current[class] != NULL)
+            return take_current(heap, class);
+        uint32_t *lists[] = {&heap->partial[class], &heap->full};
+        for (size_t i = 0; i < COUNT_OF(lists); i++) {
+            if (*lists[i] != 0) {
+                struct slab *slab = slab_at(*lists[i]);
+                unlink_slab(lists[i], slab);
+                return slab;
+            }
         }
     }
-    while (heap->full != 0) {
-        struct slab *slab = slab_at(heap->full);
-        unlink_slab(&heap->full, slab);
-        abandon(slab);
-    }
-    heap->empty = 0;
-    lock_drop(&heap->lock);
+    return NULL;
+}
+
+/* The heap is empty, and waits for another thread. */
+static void retire(struct heap *heap)
+{
     lock_take(&heaps_lock);
-    heap->has_thread = false;
+    heap->has_thread = heap->shared = false;
     heap->next_idle = heaps_idle;
     heaps_idle = heap;
     lock_drop(&heaps_lock);
 }
+
+void heap_release(struct heap *heap)
+{
+    lock_take(&heap->lock);
+    struct slab *slab;
+    while ((slab = take_any(heap)) != NULL)
+        abandon(slab);
+    heap->empty = 0;
+    while (heap->large != 0) {
+        slab = slab_at(heap->large);
+        unlink_slab(&heap->large, slab);
+        atomic_store_explicit(&slab->owner, NULL, memory_order_release);
+    }
+    lock_drop(&heap->lock);
+    retire(heap);
+}
+
+void heap_destroy(struct heap *heap)
+{
+    lock_take(&heap->lock);
+    struct slab *slab;
+    while ((slab = take_any(heap)) != NULL) {
+        remote_set_state(slab, REMOTE_CLAIMED);
+        give_back(slab);
+    }
+    heap->empty = 0;
+    while (heap->large != 0) {
+        slab = slab_at(heap->large);
+        unlink_slab(&heap->large, slab);
+        large_free(slab);
+    }
+    lock_drop(&heap->lock);
+    retire(heap);
+}
+
+/* --- looking for what nobody needs ------------------------------------------------------------------------------- */
+
+/* Under the lock of the list that the slab is on: claims it where nothing in it is live; true when it has gone back. */
+static bool claim(uint32_t *list, struct slab *slab, bool is_over)
+{
+    if (!is_over)
+        return false;
+    unlink_slab(list, slab);
+    remote_set_state(slab, REMOTE_CLAIMED);
+    give_back(slab);
+    return true;
+}
+
+void heap_collect(struct heap *heap)
+{
+    lock_take(&heap->lock);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
+        struct slab *slab = take_current(heap, class);
+        if (slab != NULL) {
+            remote_set_state(slab, REMOTE_PARKED);
+            link(&heap->partial[class], slab);
+        }
+        for (uint32_t index = heap->partial[class], next; index != 0; index = next) {
+            slab = slab_at(index);
+            next = slab->next;
+            take_posted(slab);
+            claim(&heap->partial[class], slab, slab_live(slab) == 0 || remote_has_all(slab));
+        }
+    }
+    heap->empty = 0;
+    lock_drop(&heap->lock);
+}
+
+static size_t sweep_list(uint32_t *list)
+{
+    size_t claims = 0;
+    for (uint32_t index = *list, next; index != 0; index = next) {
+        struct slab *slab = slab_at(index);
+        next = slab->next;
+        claims += claim(list, slab, remote_has_all(slab));
+    }
+    return claims;
+}
+
+size_t heap_sweep(void)
+{
+    size_t all = 0;
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
+        lock_take(&heap->lock);
+        size_t claims = sweep_list(&heap->full);
+        for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+            claims += sweep_list(&heap->partial[class]);
+        heap->statistics.claims += claims;
+        lock_drop(&heap->lock);
+        all += claims;
+    }
+    return all;
+}
+
+/* --- large blocks of a heap -------------------------------------------------------------------------------------- */
+
+void heap_keep_large(struct heap *heap, struct slab *slab)
+{
+    lock_take(&heap->lock);
+    link(&heap->large, slab);
+    atomic_store_explicit(&slab->owner, heap, memory_order_release);
+    lock_drop(&heap->lock);
+}
+
+void heap_drop_large(struct heap *heap, struct slab *slab)
+{
+    lock_take(&heap->lock);
+    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap) {
+        unlink_slab(&heap->large, slab);
+        atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+    }
+    lock_drop(&heap->lock);
+}
+
+/* --- for statistics and fork -------------------------------------------------------------------------------------- */
 
 uint64_t heap_orphan_claims(void)
 {
@@ -340,6 +475,8 @@ void heap_lock_all(void)
 {
     lock_take(&heaps_lock); /* no heap comes or goes from here on */
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        lock_take(&heap->turn);
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
         lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
         lock_take(&orphans[class].lock);
@@ -349,33 +486,54 @@ void heap_unlock_all(void)
 {
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
         lock_drop(&orphans[class].lock);
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
         lock_drop(&heap->lock);
+        lock_drop(&heap->turn);
+    }
     lock_drop(&heaps_lock);
 }
 
 /* --- check ------------------------------------------------------------------------------------------------------- */
 
-/* Returns how many of the list have no live block. */
-static uint32_t check_list(struct heap *heap, uint32_t first, enum remote_state state)
+/* What is true of a list while its lock is held, whoever runs. */
+static void check_links(const struct heap *owner, uint32_t first, enum remote_state state)
 {
-    uint32_t empty = 0;
     uint32_t before = 0;
     for (uint32_t index = first; index != 0; index = slab_at(index)->next) {
         struct slab *slab = slab_at(index);
-        CHECK_THAT(atomic_load(&slab->owner) == heap);
+        CHECK_THAT(slab->kind == RUN_SLAB && slab->slices == slab_slices(slab->class));
+        CHECK_THAT(atomic_load(&slab->owner) == owner);
         CHECK_THAT(remote_state(slab) == state);
         CHECK_THAT(slab->prev == before);
-        slab_check(slab);
-        empty += slab_live(slab) == 0;
         before = index;
     }
+}
+
+/* Returns how many of the list have no live block. */
+static uint32_t check_slabs(uint32_t first)
+{
+    uint32_t empty = 0;
+    for (uint32_t index = first; index != 0; index = slab_at(index)->next) {
+        slab_check(slab_at(index));
+        empty += slab_live(slab_at(index)) == 0;
+    }
     return empty;
+}
+
+/* Under the heap's lock. */
+static void check_links_of_heap(const struct heap *heap)
+{
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        check_links(heap, heap->partial[class], REMOTE_PARKED);
+    check_links(heap, heap->full, REMOTE_FULL);
+    for (uint32_t index = heap->large; index != 0; index = slab_at(index)->next)
+        CHECK_THAT(slab_at(index)->kind == RUN_LARGE && atomic_load(&slab_at(index)->owner) == heap);
 }
 
 void heap_check(struct heap *heap)
 {
     lock_take(&heap->lock);
+    check_links_of_heap(heap);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = heap->current[class];
         CHECK_THAT(slab != NULL || heap->list[class] == NULL);
@@ -384,10 +542,26 @@ void heap_check(struct heap *heap)
             CHECK_THAT(atomic_load(&slab->owner) == heap);
             slab_check(slab);
             for (struct block *block = heap->list[class]; block != NULL; block = block->next)
-                CHECK_THAT(slab_has_block(slab, block));
+                CHECK_THAT(slab_has_block(slab, block) && block->key == slab_key(block));
         }
-        CHECK_THAT(check_list(heap, heap->partial[class], REMOTE_PARKED) == (heap->empty >> class & 1));
+        CHECK_THAT(check_slabs(heap->partial[class]) == (heap->empty >> class & 1));
     }
-    CHECK_THAT(check_list(heap, heap->full, REMOTE_FULL) == 0);
+    CHECK_THAT(check_slabs(heap->full) == 0);
     lock_drop(&heap->lock);
+}
+
+void heap_check_lists(void)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
+        lock_take(&heap->lock);
+        check_links_of_heap(heap);
+        lock_drop(&heap->lock);
+    }
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT;
+         class++) { /* nobody allocates from these, or frees to them */
+        lock_take(&orphans[class].lock);
+        check_links(NULL, orphans[class].first, REMOTE_ORPHAN);
+        CHECK_THAT(check_slabs(orphans[class].first) == 0);
+        lock_drop(&orphans[class].lock);
+    }
 }

@@ -8,8 +8,8 @@
  *     a slab of the heap is current[c] (CURRENT), on partial[c] (PARKED), or on `full` (FULL)
  *     at most one slab of a class that is PARKED has no live block: the bit of `empty`
  *
- * Slabs of threads that have ended are on a list per class with a lock of its own, whose lock is taken after a heap's,
- * never before; the page heap's comes after both.
+ * Slabs of threads that have ended are on a list per class with a lock of its own. The order of locks: a heap's `turn`,
+ * its `lock`, a list of orphans, the page heap.
  */
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
@@ -31,10 +31,13 @@ struct heap {
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
     uint32_t full;
+    uint32_t large;         /* large blocks that go when the heap goes: shared_heap.h alone has any */
     uint64_t empty;         /* a bit per class */
+    struct lock turn;       /* of a heap that is no thread's: whoever holds it is its owner */
     struct heap *next;      /* among all heaps that there ever were */
     struct heap *next_idle; /* among those without a thread */
     bool has_thread;
+    bool shared; /* in use, and no thread's */
     struct heap_statistics statistics;
 };
 
@@ -50,8 +53,22 @@ void heap_post(struct slab *slab, struct block *block);
 /* A heap for a thread: one whose thread has ended, or a new one. NULL when the machine refuses. */
 struct heap *heap_acquire(void);
 
-/* The heap's thread ends: its slabs become orphans, or go back. */
+/* The heap's thread ends: its slabs become orphans, or go back; its large blocks are nobody's. */
 void heap_release(struct heap *heap);
+
+/* The heap is given up, and all of its blocks are, also those that are out. (own) */
+void heap_destroy(struct heap *heap);
+
+/* What the heap holds ready goes back to its slabs, what others posted too, and slabs without a live block go back. (own) */
+void heap_collect(struct heap *heap);
+
+/* Claims the slabs of all heaps of which every live block is posted: posters and owners leave some, see remote.h. Returns
+ * how many. By any thread that holds no lock but a turn. */
+size_t heap_sweep(void);
+
+/* Puts a large block on the heap's list, or takes it off. By any thread. */
+void heap_keep_large(struct heap *heap, struct slab *slab);
+void heap_drop_large(struct heap *heap, struct slab *slab);
 
 /* The first of all heaps; their `next` leads to the others. */
 struct heap *heap_first(void);
@@ -66,5 +83,8 @@ void heap_unlock_all(void);
 
 /* Asserts the contract of one heap; by its thread, or while that cannot run. */
 void heap_check(struct heap *heap);
+
+/* Asserts what can be looked at while other threads run: the lists of every heap, and of what threads left. */
+void heap_check_lists(void);
 
 #endif

@@ -45,6 +45,7 @@ void large_free(struct slab *slab)
 {
     size_t slices = slab->slices;
     slab->kind = RUN_NONE;
+    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     purge_free(slab_index(slab), slices);
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 static bool is(const char *name, const char *value)
 {
@@ -14,6 +15,46 @@ enum options_statistics options_statistics(void)
     return is("CAIRN_STATS", "1")      ? OPTIONS_STATISTICS_LINES
            : is("CAIRN_STATS", "json") ? OPTIONS_STATISTICS_JSON
                                        : OPTIONS_STATISTICS_NONE;
+}
+
+/* What the unit multiplies by, in bits; -1: there is no such unit. */
+static int unit_shift(const char *unit)
+{
+    static const char units[] = "KMGT";
+    if (*unit == '\0')
+        return 0;
+    const char *found = strchr(units, *unit);
+    return found == NULL || unit[1] != '\0' ? -1 : 10 * (int)(found - units + 1);
+}
+
+/* What stands behind "CAIRN_LIMIT=". */
+static const char *limit_in(char **environment)
+{
+    static const char name[] = "CAIRN_LIMIT=";
+    if (getauxval(AT_SECURE) != 0)
+        return NULL;
+    for (; environment != NULL && *environment != NULL; environment++)
+        if (strncmp(*environment, name, sizeof name - 1) == 0)
+            return *environment + sizeof name - 1;
+    return NULL;
+}
+
+enum options_limit options_limit(char **environment, size_t *bytes)
+{
+    const char *given = limit_in(environment);
+    if (given == NULL || *given == '\0')
+        return OPTIONS_LIMIT_NONE;
+    size_t number = 0;
+    const char *at = given;
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (__builtin_mul_overflow(number, (size_t)10, &number) ||
+            __builtin_add_overflow(number, (size_t)(*at - '0'), &number))
+            return OPTIONS_LIMIT_WRONG;
+    int shift = unit_shift(at);
+    if (number == 0 || shift < 0 || number > SIZE_MAX >> shift)
+        return OPTIONS_LIMIT_WRONG;
+    *bytes = number << shift;
+    return OPTIONS_LIMIT_GIVEN;
 }
 
 bool options_keep_deepbind(void)

@@ -2,6 +2,7 @@
  *
  *     CAIRN_STATS=1              statistics in lines on stderr when the process ends
  *     CAIRN_STATS=json           as one JSON object in one line
+ *     CAIRN_LIMIT=SIZE           no more memory than that is handed out: bytes, or with K, M, G or T times 1024 …
  *     CAIRN_KEEP_DEEPBIND=1      dlopen() passes RTLD_DEEPBIND on (abi/dlopen.c)
  *
  * A program that runs with other rights than its caller's (set-uid, capabilities) is asked nothing.
@@ -14,6 +15,12 @@
 enum options_statistics { OPTIONS_STATISTICS_NONE, OPTIONS_STATISTICS_LINES, OPTIONS_STATISTICS_JSON };
 
 enum options_statistics options_statistics(void);
+
+enum options_limit { OPTIONS_LIMIT_NONE, OPTIONS_LIMIT_GIVEN, OPTIONS_LIMIT_WRONG };
+
+/* The limit in bytes, where one is given; wrong is what is no size, 0, or more than memory can be. `environment` is what a
+ * constructor gets: ours come before the C library has its own. */
+enum options_limit options_limit(char **environment, size_t *bytes);
 
 bool options_keep_deepbind(void);
 

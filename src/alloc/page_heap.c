@@ -36,7 +36,7 @@ static uint32_t partial[PARTIAL_LISTS]; /* first chunk; NONE: empty. Valid where
 static uint64_t partial_filled[PARTIAL_WORDS];
 static uint32_t spans[SPAN_LISTS + 1]; /* [n]: of n chunks */
 static uint32_t spans_filled;
-static struct page_heap_statistics statistics;
+static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
 static size_t idle_least;
 
 static struct chunk *chunk_of(size_t number)
@@ -299,14 +299,35 @@ static void release(size_t index, size_t slices)
     }
 }
 
+static void purge_to(size_t keep_slices);
+
+static bool within_limit(size_t more_slices)
+{
+    return more_slices <= statistics.limit_slices &&
+           statistics.used_slices <= statistics.limit_slices - more_slices;
+}
+
+/* After something was handed out: what is idle makes room for it. */
+static void keep_limit(void)
+{
+    if (UNLIKELY(statistics.used_slices + statistics.idle_slices > statistics.limit_slices))
+        purge_to(statistics.limit_slices > statistics.used_slices
+                     ? statistics.limit_slices - statistics.used_slices
+                     : 0);
+}
+
 size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
 {
     if (slices == 0 || slices >= REGION_SLICES_MAX || room >= REGION_SLICES_MAX)
         return 0;
     lock_take(&lock);
-    size_t index = allocate(slices, room, zero);
-    if (index == 0 && room > 0)
-        index = allocate(slices, 0, zero);
+    size_t index = 0;
+    if (within_limit(slices)) {
+        index = allocate(slices, room, zero);
+        if (index == 0 && room > 0)
+            index = allocate(slices, 0, zero);
+        keep_limit();
+    }
     lock_drop(&lock);
     return index;
 }
@@ -317,7 +338,7 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     if (slices == 0 || unit >= REGION_SLICES_MAX || slices >= REGION_SLICES_MAX - unit)
         return 0;
     lock_take(&lock);
-    size_t index = allocate(slices + unit - 1, 0, zero);
+    size_t index = within_limit(slices) ? allocate(slices + unit - 1, 0, zero) : 0;
     if (index != 0) {
         size_t misses = (region.base >> SLICE_SHIFT) + index;
         size_t head = (unit - misses % unit) % unit;
@@ -326,6 +347,7 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
         if (unit - 1 - head > 0)
             release(index + head + slices, unit - 1 - head);
         index += head;
+        keep_limit();
     }
     lock_drop(&lock);
     return index;
@@ -360,7 +382,7 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
 {
     lock_take(&lock);
     size_t from = index + slices;
-    bool fits = more > 0 && more < REGION_SLICES_MAX && free_at(from, more);
+    bool fits = more > 0 && more < REGION_SLICES_MAX && within_limit(more) && free_at(from, more);
     if (fits) {
         size_t last = (from + more - 1) / CHUNK_SLICES;
         size_t first_empty = 0;
@@ -380,6 +402,7 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
         *zero = take_all(from, more);
         for (size_t number = from / CHUNK_SLICES; number <= last; number++)
             settle(number);
+        keep_limit();
     }
     lock_drop(&lock);
     return fits;
@@ -416,19 +439,34 @@ static bool purge_chunk(size_t number)
     }
 }
 
+static void purge_to(size_t keep_slices)
+{
+    for (int round = 0; round < 2; round++) /* empty chunks, then what is free in others */
+        for (size_t number = 0; number < chunk_end() && statistics.idle_slices > keep_slices; number++)
+            if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL) && !purge_chunk(number))
+                break;
+    idle_least = statistics.idle_slices;
+}
+
 size_t page_heap_purge(size_t keep_bytes)
 {
     lock_take(&lock);
-    size_t keep = keep_bytes >> SLICE_SHIFT;
     size_t before = statistics.purged_bytes;
-    for (int round = 0; round < 2; round++) /* empty chunks, then what is free in others */
-        for (size_t number = 0; number < chunk_end() && statistics.idle_slices > keep; number++)
-            if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL) && !purge_chunk(number))
-                break;
+    purge_to(keep_bytes >> SLICE_SHIFT);
     size_t purged = statistics.purged_bytes - before;
-    idle_least = statistics.idle_slices;
     lock_drop(&lock);
     return purged;
+}
+
+size_t page_heap_limit(size_t bytes)
+{
+    lock_take(&lock);
+    size_t before = statistics.limit_slices < REGION_SLICES_MAX ? statistics.limit_slices << SLICE_SHIFT : 0;
+    bool none = bytes == 0 || bytes >> SLICE_SHIFT >= REGION_SLICES_MAX;
+    statistics.limit_slices = none ? REGION_SLICES_MAX : bytes >> SLICE_SHIFT;
+    keep_limit();
+    lock_drop(&lock);
+    return before;
 }
 
 bool page_heap_purge_used(size_t index, size_t slices)

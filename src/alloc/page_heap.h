@@ -47,6 +47,10 @@ size_t page_heap_purge(size_t keep_bytes);
 /* What was of a used run is given back: it reads as zero. Returns false, and nothing changed, on locked memory. */
 bool page_heap_purge_used(size_t index, size_t slices);
 
+/* From now on no more than this is handed out, and what is idle goes back where both together would be more. 0: all that
+ * there is. Returns what it was before. What is handed out already stays so. */
+size_t page_heap_limit(size_t bytes);
+
 struct page_heap_statistics {
     size_t mapped_slices;
     size_t used_slices;
@@ -55,6 +59,7 @@ struct page_heap_statistics {
     size_t purges;       /* kernel calls for it */
     size_t grown;        /* kernel calls that mapped */
     size_t used_most;    /* most that used_slices was */
+    size_t limit_slices; /* REGION_SLICES_MAX: none */
 };
 struct page_heap_statistics page_heap_statistics(void);
 

@@ -82,8 +82,9 @@ void remote_set_state(struct slab *slab, enum remote_state state)
 bool remote_has_all(struct slab *slab)
 {
     uint32_t count = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_acquire));
-    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);
+    uint32_t until = atomic_load_explicit(
+        &slab->until, memory_order_acquire); /* read once: what was freed before is seen by the claimer */
     if (until == 0)
         return false; /* nothing is live, or the owner is between its local free and heap_event() */
-    return count > 0 && count == slab_live(slab);
+    return count > 0 && count == until + atomic_load_explicit(&slab->rest, memory_order_relaxed);
 }

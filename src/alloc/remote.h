@@ -73,6 +73,15 @@ static inline enum remote_state remote_state(struct slab *slab)
     return remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
 }
 
+/* Whether the record is that of a slab just now; what is on its way to or from the page heap is none. With all locks held
+ * it stays one. */
+static inline bool remote_is_slab(struct slab *slab)
+{
+    bool owned = atomic_load_explicit(&slab->owner, memory_order_acquire) != NULL; /* sees slab_create() */
+    enum remote_state state = remote_state(slab);
+    return slab->kind == RUN_SLAB && state != REMOTE_CLAIMED && (owned || state == REMOTE_ORPHAN);
+}
+
 /* Under the lock: whether every live block is posted and the owner is not on its way to heap_event(), so that nobody
  * can touch the slab but who holds the lock. */
 bool remote_has_all(struct slab *slab);

@@ -18,6 +18,7 @@ enum {
     SIZE_CLASS_COUNT = 64,
     SIZE_CLASS_BYTES_MAX = 32768,
     SIZE_CLASS_TABLE_MAX = 1024, /* up to here by table */
+    SIZE_CLASS_ALIGNMENT_MAX = 4096,
 };
 
 extern const uint8_t size_class_table[SIZE_CLASS_TABLE_MAX / 16 + 1];
@@ -44,6 +45,18 @@ static inline unsigned size_class(size_t size)
 static inline size_t size_class_bytes(unsigned class)
 {
     return (size_t)size_class_units[class] * 16;
+}
+
+/* The smallest class that holds `size` and whose blocks all begin at a multiple of `alignment`, a power of two.
+ * SIZE_CLASS_COUNT: there is none. */
+static inline unsigned size_class_aligned(size_t size, size_t alignment)
+{
+    if (size > SIZE_CLASS_BYTES_MAX || alignment > SIZE_CLASS_ALIGNMENT_MAX)
+        return SIZE_CLASS_COUNT;
+    unsigned class = size_class(size < alignment ? alignment : size);
+    while (class < SIZE_CLASS_COUNT && size_class_bytes(class) % alignment != 0)
+        class ++;
+    return class;
 }
 
 #endif

@@ -43,7 +43,7 @@ enum run_kind {
 
 struct slab {
     _Alignas(RECORD_BYTES) _Atomic(struct heap *)
-        owner;               /* NULL: no slab of small blocks, or an orphan. Written under the owner's lock */
+        owner; /* NULL: an orphan, a large block of no heap's, or no run. Written under the owner's lock */
     struct block *free;      /* (own) blocks that came back, newest first */
     _Atomic uint32_t until;  /* (own) local frees until the next event */
     _Atomic uint32_t rest;   /* (own) */
@@ -90,8 +90,7 @@ void slab_destroy(struct slab *slab);
 
 static inline uint32_t slab_live(struct slab *slab)
 {
-    return atomic_load_explicit(&slab->until,
-                                memory_order_acquire) + /* what was freed before is seen by the claimer */
+    return atomic_load_explicit(&slab->until, memory_order_acquire) +
            atomic_load_explicit(&slab->rest, memory_order_relaxed);
 }
 

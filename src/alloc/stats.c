@@ -8,14 +8,6 @@ _Static_assert((int)CAIRN_CLASS_COUNT == (int)SIZE_CLASS_COUNT, "the header says
 
 /* --- gathering --------------------------------------------------------------------------------------------------- */
 
-/* Whether the record is that of a slab just now; what is on its way to or from the page heap is none. */
-static bool is_slab(struct slab *slab)
-{
-    bool owned = atomic_load_explicit(&slab->owner, memory_order_acquire) != NULL; /* sees slab_create() */
-    enum remote_state state = remote_state(slab);
-    return slab->kind == RUN_SLAB && state != REMOTE_CLAIMED && (owned || state == REMOTE_ORPHAN);
-}
-
 static void add_slab(struct cairn_stats *stats, struct slab *slab)
 {
     struct cairn_class_stats *class = &stats->classes[slab->class];
@@ -36,7 +28,7 @@ static void walk(struct cairn_stats *stats)
     for (size_t index = 1; index < end; index += step) {
         struct slab *slab = slab_at(index);
         step = 1;
-        if (is_slab(slab)) {
+        if (remote_is_slab(slab)) {
             add_slab(stats, slab);
             step = slab_slices(slab->class);
         } else if (slab->kind == RUN_LARGE) {
@@ -66,6 +58,7 @@ static void add_heaps(struct cairn_stats *stats)
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
         const struct heap_statistics *own = &heap->statistics;
         stats->thread_count += heap->has_thread;
+        stats->heap_count += heap->shared;
         stats->refills += own->refills;
         stats->slabs_made += own->slabs_made;
         stats->slabs_adopted += own->slabs_adopted;
@@ -101,6 +94,7 @@ void stats_gather(struct cairn_stats *stats)
     stats->used_most_bytes = pages.used_most << SLICE_SHIFT;
     stats->idle_bytes = pages.idle_slices << SLICE_SHIFT;
     stats->resident_bytes = stats->used_bytes + stats->idle_bytes;
+    stats->limit_bytes = pages.limit_slices < REGION_SLICES_MAX ? pages.limit_slices << SLICE_SHIFT : 0;
     stats->purged_bytes = pages.purged_bytes;
     stats->map_calls = pages.grown;
     stats->purge_calls = pages.purges;
@@ -124,11 +118,13 @@ void stats_write_json(struct text *text, const struct cairn_stats *stats)
         {"used_most_bytes", stats->used_most_bytes},
         {"idle_bytes", stats->idle_bytes},
         {"resident_bytes", stats->resident_bytes},
+        {"limit_bytes", stats->limit_bytes},
         {"purged_bytes", stats->purged_bytes},
         {"map_calls", stats->map_calls},
         {"purge_calls", stats->purge_calls},
         {"slab_count", stats->slab_count},
         {"thread_count", stats->thread_count},
+        {"heap_count", stats->heap_count},
         {"refills", stats->refills},
         {"slabs_made", stats->slabs_made},
         {"slabs_adopted", stats->slabs_adopted},

@@ -1,6 +1,7 @@
 #include "alloc/thread.h"
 
 #include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
 #include "os/os.h"
 
 #include <limits.h>
@@ -15,7 +16,7 @@ static bool set_up;
 static bool has_key;
 static pthread_key_t key;
 
-static struct lock late_lock;
+static struct lock late_lock; /* for making the heap */
 static struct heap *late_heap;
 
 /* How often a thread's destructors have been run so far stands in the low bits of what the key holds. */
@@ -82,9 +83,6 @@ struct heap *thread_birth(void)
 {
     if (thread_heap != &heap_none)
         return NULL;
-    if (UNLIKELY(slab_secret == 0))
-        slab_secret =
-            (os_random() & ~(uintptr_t)15) | 8; /* any thread would set it before it has a block; see below */
     struct heap *heap = heap_acquire();
     if (heap == NULL)
         return NULL;
@@ -95,21 +93,13 @@ struct heap *thread_birth(void)
     return heap;
 }
 
-void *thread_late(unsigned class)
+void *thread_late(size_t size)
 {
     lock_take(&late_lock);
-    if (late_heap == NULL && (late_heap = heap_acquire()) != NULL)
-        late_heap->has_thread = false;
-    struct block *block = NULL;
-    if (late_heap != NULL) {
-        block = late_heap->list[class];
-        if (block != NULL) {
-            late_heap->list[class] = block->next;
-            block->key = 0;
-        } else {
-            block = heap_refill(late_heap, class);
-        }
-    }
+    if (late_heap == NULL)
+        late_heap = shared_heap_create();
+    struct heap *heap = late_heap;
     lock_drop(&late_lock);
-    return block;
+    bool zero;
+    return heap == NULL ? NULL : shared_heap_allocate(heap, size, 1, &zero);
 }

@@ -3,7 +3,7 @@
  * It begins as heap_none, whose lists are all empty, so that the fast paths need no question whether a thread has been
  * here before: its first call finds an empty list, and the cold door lets thread_birth() look. After the thread's last
  * destructor it is heap_gone, empty as well; what is then still allocated comes from one heap for all such threads,
- * under a lock (thread_late()).
+ * by turns (thread_late()).
  *
  * Static thread-local storage is this one pointer, so that a library that links us can be opened late.
  */
@@ -21,7 +21,7 @@ extern _Thread_local struct heap *thread_heap
  * thread is ending or the machine refuses; the caller uses thread_late(). */
 struct heap *thread_birth(void) __attribute__((cold));
 
-/* A block from the heap of those without one. */
-void *thread_late(unsigned class) __attribute__((cold));
+/* A small block from the heap of those without one. */
+void *thread_late(size_t size) __attribute__((cold));
 
 #endif

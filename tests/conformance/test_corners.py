@@ -42,6 +42,25 @@ def test_the_header_counts_what_is_so(program: Callable[..., Program], mode: str
     assert sum(entry["slab_count"] for entry in stats["classes"]) == stats["slab_count"]
 
 
+@pytest.mark.parametrize("mode", ["linked", "archive"])
+def test_heaps_and_walks_and_limits_are_as_the_header_says(program: Callable[..., Program], mode: str) -> None:
+    assert program("heaps.c", mode).succeed().splitlines()[-1].endswith("passed, 0 failed")
+
+
+@in_both
+def test_a_limit_in_the_environment_is_one(program: Callable[..., Program], mode: str) -> None:
+    """Less, if anything, than what it says: small blocks have a part in it."""
+    run = program("limited.c", mode)
+    assert run.succeed(100).split() == ["100", "100"]
+    for size in ("60M", str(60 << 20), "61440K"):
+        assert run.succeed(100, CAIRN_LIMIT=size).split() in (["59", "0"], ["60", "0"])
+    assert run.succeed(100, CAIRN_LIMIT="1T").split() == ["100", "100"]
+    for wrong in ("60 M", "much", "-1", "0", "M", "1Gi", "99999999999999999999", "99999999999T"):
+        ended = run(100, CAIRN_LIMIT=wrong)
+        assert ended.code == 0 and ended.out.split() == ["100", "100"]
+        assert ended.err == "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no limit to what is allocated\n"
+
+
 @in_both
 def test_malloc_info_writes_a_document_with_real_numbers(program: Callable[..., Program], mode: str) -> None:
     document = ET.fromstring(program("inform.c", mode).succeed("info"))

@@ -6,6 +6,8 @@
  *     m         allocates a block of the class, and keeps it
  *     x         ends the thread
  *     n         goes on as a new thread, with the heap of one that ended, if there is any
+ *     c         collects what the thread holds ready
+ *     s         sweeps all heaps
  *     F         forks: goes on as the child, in which no other thread exists
  *
  * After every execution each block is in exactly one place, each slab on the list that its state says, and nothing is
@@ -137,6 +139,12 @@ static void body(unsigned self)
         case 'x':
             world_end_thread();
             break;
+        case 'c':
+            heap_collect(thread_heap);
+            break;
+        case 's':
+            heap_sweep();
+            break;
         case 'F':
             fork_thread(self);
             break;
@@ -178,11 +186,11 @@ static unsigned count(struct slab *slab, const struct block *first, bool *met)
     return blocks;
 }
 
-/* Whether the owner itself frees blocks of the slab, so that it and another thread may each leave the claim to the
- * other. */
+/* Whether the owner itself frees blocks of the slab, or takes them back, so that it and another thread may each leave the
+ * claim to the other. */
 static bool owner_frees(void)
 {
-    return strchr(row->scripts[0], 'f') != NULL;
+    return strpbrk(row->scripts[0], "fc") != NULL;
 }
 
 static void check_slab(struct slab *slab)
@@ -251,6 +259,20 @@ static void check_places(void)
     for (unsigned i = 0; i < world.run_count; i++)
         if (!world.runs[i].returned && slab_at(world.runs[i].first)->kind == RUN_SLAB)
             check_slab(slab_at(world.runs[i].first));
+}
+
+/* Whoever left the claim of a slab to another: a sweep repairs it. */
+static void check_sweep_claims_the_rest(void)
+{
+    heap_sweep();
+    for (unsigned i = 0; i < world.run_count; i++) {
+        struct slab *slab = slab_at(world.runs[i].first);
+        if (world.runs[i].returned || slab->kind != RUN_SLAB || remote_state(slab) == REMOTE_CURRENT)
+            continue;
+        unsigned live = slab_live(slab);
+        SHOULD(live == 0 || live > remote_count_of(atomic_load(&slab->posted)),
+               "a sweep passed by a slab that nobody needs");
+    }
 }
 
 static void free_all(void)
@@ -327,6 +349,10 @@ static void check(void)
     static struct world ended;
     ended = world;
     size_t mark = memory_mark();
+
+    check_sweep_claims_the_rest();
+    memory_undo(mark);
+    world = ended;
 
     free_all();
     check_places();
@@ -406,6 +432,16 @@ static bool explore_all(const struct row *rows, size_t row_count)
         CHECK(explore_all(rows, COUNT_OF(rows)));                                                            \
     } while (0)
 
+TEST(a_sweep_beside_frees)
+{
+    EXPLORE({PARKED, 2, {"f0", "f1", "s"}}, {PARKED_BY_POST, 2, {"f0", "f1", "s"}},
+            {FULL, 8, {"f0", "f1", "s"}}, {PARKED, 2, {"sf0", "f1"}}, {PARKED, 2, {"f0s", "f1"}},
+            {PARKED_BY_POST, 2, {"f0s", "f1"}}, {PARKED, 2, {"", "f0f1", "s"}},
+            {PARKED, 2, {"x", "f0f1", "s"}}, {PARKED, 2, {"m", "f0f1", "s"}},
+            {PARKED_BY_POST, 3, {"f0f1", "f2", "s"}}, {PARKED, 2, {"f0", "f1s", "s"}},
+            {TWO_PARKED, 1, {"f0", "g0", "s"}});
+}
+
 TEST(a_local_free_beside_a_remote_one)
 {
     EXPLORE({CURRENT, 2, {"f0", "f1"}}, {PARKED, 2, {"f0", "f1"}}, {PARKED_BY_POST, 2, {"f0", "f1"}},
@@ -480,6 +516,15 @@ TEST(remote_frees_beside_the_owners_exit)
             {PARKED_BY_POST, 2, {"f0x", "f1"}}, {FULL, 8, {"x", "f0"}}, {CURRENT, 2, {"x", "f0", "f1"}},
             {PARKED, 2, {"x", "f0", "f1"}}, {FULL, 8, {"x", "f0", "f1"}},
             {PARKED_BY_POST, 2, {"x", "f0", "f1"}});
+}
+
+TEST(an_owner_collects_beside_frees)
+{
+    EXPLORE({CURRENT, 2, {"c", "f0", "f1"}}, {CURRENT, 2, {"cf0", "f1"}}, {CURRENT, 1, {"cm", "f0"}},
+            {PARKED, 2, {"c", "f0", "f1"}}, {PARKED_BY_POST, 2, {"c", "f0", "f1"}},
+            {FULL, 8, {"c", "f0", "f1"}}, {PARKED, 2, {"f0c", "f1"}}, {PARKED_BY_POST, 2, {"f0c", "f1"}},
+            {FULL, 8, {"f0cf1", "f2"}}, {PARKED, 1, {"cx", "f0", "s"}}, {TWO_PARKED, 1, {"c", "f0", "g0"}},
+            {PARKED, 1, {"c", "f0", "s"}}, {CURRENT, 2, {"cf0m", "f1", "s"}});
 }
 
 int main(int argc, char **argv)

@@ -99,9 +99,9 @@ struct heap *thread_birth(void)
     model_fail("a thread of a model has no heap, and allocates");
 }
 
-void *thread_late(unsigned class)
+void *thread_late(size_t size)
 {
-    (void)class;
+    (void)size;
     model_fail("a thread of a model has ended, and allocates");
 }
 
@@ -249,6 +249,11 @@ bool large_resize(struct slab *slab, size_t size)
 size_t os_page_bytes(void)
 {
     return 4096;
+}
+
+uint64_t os_random(void)
+{
+    model_fail("the secret is there from the start");
 }
 
 void broken(const char *what, const void *pointer)

@@ -1,0 +1,80 @@
+#include "alloc/shared_heap.h"
+
+#include "alloc/broken.h"
+#include "alloc/large.h"
+
+struct heap *shared_heap_create(void)
+{
+    struct heap *heap = heap_acquire();
+    if (heap != NULL) {
+        heap->has_thread = false;
+        heap->shared = true;
+    }
+    return heap;
+}
+
+static void take_turn(struct heap *heap)
+{
+    lock_take(&heap->turn);
+    if (UNLIKELY(!heap->shared))
+        broken("a heap is used that was given up", heap);
+}
+
+static void *allocate_small(struct heap *heap, unsigned class)
+{
+    take_turn(heap);
+    struct block *block = heap->list[class];
+    if (block == NULL) {
+        block = heap_refill(heap, class);
+    } else {
+        if (UNLIKELY(block->key != slab_key(block)))
+            broken("a free block was written to", block);
+        heap->list[class] = block->next;
+        block->key = 0;
+    }
+    lock_drop(&heap->turn);
+    return block;
+}
+
+static void *allocate_large(struct heap *heap, size_t size, size_t alignment, bool *zero)
+{
+    void *p = large_allocate(size, alignment, zero);
+    if (p == NULL)
+        return NULL;
+    take_turn(heap);
+    heap_keep_large(heap, slab_at(region_index(p)));
+    lock_drop(&heap->turn);
+    return p;
+}
+
+void *shared_heap_allocate(struct heap *heap, size_t size, size_t alignment, bool *zero)
+{
+    *zero = false;
+    unsigned class = size_class_aligned(size, alignment);
+    return class < SIZE_CLASS_COUNT ? allocate_small(heap, class)
+                                    : allocate_large(heap, size, alignment, zero);
+}
+
+void shared_heap_destroy(struct heap *heap)
+{
+    take_turn(heap);
+    heap_destroy(heap);
+    lock_drop(&heap->turn);
+}
+
+void shared_heap_release(struct heap *heap)
+{
+    take_turn(heap);
+    heap_release(heap);
+    lock_drop(&heap->turn);
+}
+
+void shared_heap_check_all(void)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
+        lock_take(&heap->turn);
+        if (heap->shared)
+            heap_check(heap);
+        lock_drop(&heap->turn);
+    }
+}

@@ -1,0 +1,83 @@
+#include "alloc/walk.h"
+
+#include "alloc/heap.h"
+#include "alloc/large.h"
+
+enum {
+    BLOCKS_MAX = SLICE_BYTES / 16, /* of a slab; slabs of more slices have fewer */
+    WORDS = BLOCKS_MAX / 64,
+};
+
+/* What begins at a slice, as it was while all locks were held. */
+struct seen {
+    size_t slices; /* to go on behind */
+    char *start;
+    size_t block_bytes;
+    size_t blocks;
+    const struct heap *owner;
+    uint64_t live[WORDS]; /* a bit per block */
+};
+
+/* A block's key is read while a thread may write to it: what it then says is "live", now or in a moment. */
+__attribute__((no_sanitize("thread"))) static bool is_live(const struct block *block)
+{
+    return *(const volatile uintptr_t *)&block->key != slab_key(block);
+}
+
+static void look_at_slab(struct slab *slab, struct seen *seen)
+{
+    seen->slices = slab->slices;
+    seen->start = slab_start(slab);
+    seen->block_bytes = size_class_bytes(slab->class);
+    seen->blocks = slab->carved < BLOCKS_MAX ? slab->carved : BLOCKS_MAX;
+    for (size_t i = 0; i < seen->blocks; i++)
+        if (is_live((const struct block *)(seen->start + i * seen->block_bytes)))
+            seen->live[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+/* False: nothing of anybody's begins there. */
+static bool look(size_t index, size_t end, struct seen *seen)
+{
+    *seen = (struct seen){.slices = 1};
+    struct slab *slab = slab_at(index);
+    seen->owner = atomic_load_explicit(&slab->owner, memory_order_acquire); /* sees slab_create() */
+    if (slab->kind == RUN_LARGE) {
+        size_t slices = slab->slices;
+        if (slices == 0 || slices > end - index) /* just made, or just freed */
+            return false;
+        seen->slices = slices;
+        seen->start = slab_start(slab);
+        seen->block_bytes = slices << SLICE_SHIFT;
+        seen->blocks = 1;
+        seen->live[0] = 1;
+        return true;
+    }
+    if (remote_is_slab(slab)) {
+        look_at_slab(slab, seen);
+        return true;
+    }
+    return false;
+}
+
+static bool tell(const struct seen *seen, cairn_visitor visit, void *context)
+{
+    for (size_t i = 0; i < seen->blocks; i++)
+        if ((seen->live[i / 64] >> i % 64 & 1) != 0 &&
+            !visit(seen->start + i * seen->block_bytes, seen->block_bytes, context))
+            return false;
+    return true;
+}
+
+bool walk_blocks(const struct heap *only, cairn_visitor visit, void *context)
+{
+    size_t end = atomic_load_explicit(&region.slices, memory_order_acquire);
+    struct seen seen;
+    for (size_t index = 1; index < end; index += seen.slices) {
+        heap_lock_all();
+        bool is_any = look(index, end, &seen);
+        heap_unlock_all();
+        if (is_any && (only == NULL || seen.owner == only) && !tell(&seen, visit, context))
+            return false;
+    }
+    return true;
+}

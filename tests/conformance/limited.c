@@ -1,0 +1,21 @@
+/* limited COUNT: how many blocks of a mebibyte malloc gives, and whether it gives COUNT in one. */
+#include "conformance.h"
+
+int main(int argc, char **argv)
+{
+    size_t wanted = argc > 1 ? (size_t)atoi(argv[1]) : 0;
+    size_t mib = (size_t)1 << 20;
+    static char *blocks[1000];
+    size_t count = 0;
+    while (count < wanted && count < COUNT(blocks) && (blocks[count] = malloc(mib - 100)) != NULL)
+        memset(blocks[count++], 1, mib - 100);
+    size_t given = count;
+    while (count > 0)
+        free(blocks[--count]);
+    char *all = malloc(wanted * mib);
+    if (all == NULL && errno != ENOMEM)
+        return 1;
+    printf("%zu %zu\n", given, all == NULL ? 0 : wanted);
+    free(all);
+    return 0;
+}
