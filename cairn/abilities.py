@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from cairn import native
+from cairn.errors import CairnError
 
 TIMEOUT_S = 10.0
 """The launcher answers in milliseconds; a machine that needs seconds for `true` is told as one that gave no answer."""
@@ -38,6 +39,8 @@ class Abilities:
     rseq_registered: bool | None = None
     """Whether glibc registers restartable sequences for every thread, which leaves none to an allocator."""
     reserved_huge_pages: int | None = None
+    allocator_problem: str | None = None
+    """Why our own allocator cannot compete."""
 
 
 class _Memory(msgspec.Struct):
@@ -63,7 +66,16 @@ def abilities() -> Abilities:
         dispatch=_can_dispatch(),
         rseq_registered=_rseq_registered(),
         reserved_huge_pages=_number("/proc/sys/vm/nr_hugepages"),
+        allocator_problem=_allocator_problem(),
     )
+
+
+def _allocator_problem() -> str | None:
+    try:
+        native.allocator()
+    except CairnError as error:
+        return str(error)
+    return None
 
 
 def _launch_true() -> tuple[_Line | None, str | None]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import discover, experiments, machine, native, scenario, standings, units, workloads
-from cairn.contenders import default_contenders
+from cairn.contenders import default_contenders, left_out
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.experiments import EXPERIMENTS, SUITE, Experiment, Report, Size, Variant
 from cairn.model import Comparison, Run, Settings, StopRule, Workload
@@ -145,13 +145,16 @@ def contenders(size: Size, say: Callable[[str], None]) -> tuple[str, ...]:
     here = [spec.name for spec in default_contenders(found)]
     usable = {item.allocator.name for item in found if item.problem is None}
     known = discover.known_catalog().allocators
+    along = {entry.name for entry in known if entry.comes_along}
+    for sentence in left_out(found):
+        say(sentence)
     if size.contenders:
-        missing = [name for name in size.contenders if name not in usable]
+        missing = [name for name in size.contenders if name not in usable and name not in along]
         taken = [name for name in size.contenders if name in usable]
         instead = [name for name in here if name not in taken][: len(missing)] if size.replaceable else []
         taken += instead
     else:
-        missing = [entry.name for entry in known if entry.name not in usable and not entry.hardened]
+        missing = [e.name for e in known if e.name not in usable and e.name not in along and not e.hardened]
         taken = here
         hardened = [entry.name for entry in known if entry.name in usable and entry.hardened]
         if hardened:

@@ -36,6 +36,7 @@ class Allocator:
     caveats: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     large_pages: str | None = None
+    ours: bool = False
     library_of: str | None = None
     sets: tuple[str, ...] = ()
 
@@ -43,6 +44,11 @@ class Allocator:
     def is_system(self) -> bool:
         """The allocator that a program has without any preload."""
         return self.name == "system"
+
+    @property
+    def comes_along(self) -> bool:
+        """Here without anybody fetching it, and in no cache: the system's, and ours."""
+        return self.is_system or self.ours
 
     @property
     def own_knobs(self) -> tuple[tuple[str, str], ...]:
@@ -76,7 +82,7 @@ class Found:
 
     allocator: Allocator
     path: str | None
-    """The library to preload; None for the system's own allocator."""
+    """The library to preload; None for the system's own allocator, and for one of ours that cannot be used."""
     library_path: tuple[str, ...] = ()
     version: str | None = None
     """Upstream's version, without the distribution's revision."""
@@ -121,7 +127,7 @@ _LISTS = (
 _TEXTS = ("name", "title", "licence", "layout", "metadata", "large_pages", "library_of")
 
 
-_FLAGS = ("hardened", "operators")
+_FLAGS = ("hardened", "operators", "ours")
 
 
 @functools.cache

@@ -157,6 +157,11 @@ def default_contenders(found: Sequence[Found], catalog: Catalog | None = None) -
     return tuple(ContenderSpec(name=name, allocator=name) for name in sorted(names, key=lambda name: name != "system"))
 
 
+def left_out(found: Sequence[Found]) -> tuple[str, ...]:
+    """Why our own allocator does not compete: a damaged installation must not pass unseen."""
+    return tuple(f"{i.allocator.name} is left out: {i.problem}" for i in found if i.allocator.ours and i.problem)
+
+
 def resolve(
     spec: ContenderSpec, found: Sequence[Found], program: Program | None = None, catalog: Catalog | None = None
 ) -> Contender:
@@ -178,9 +183,9 @@ def resolve(
     owners: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
     build_id = None
+    if chosen.problem is not None:
+        raise ContenderFailed(chosen.problem)
     if chosen.path is not None:
-        if chosen.problem is not None:
-            raise ContenderFailed(chosen.problem)
         library = inspect_library(chosen.path)
         refuse_library(library, program, chosen.library_path)
         owners, preload, build_id = (library.realpath,), (library.path,), library.build_id
@@ -236,7 +241,7 @@ def _unavailable(spec: ContenderSpec, copies: Sequence[Found], catalog: Catalog)
         return f"no {spec.allocator} {spec.version} here, only {here}; 'cairn allocators' lists what is installed."
     entry = catalog.find(spec.allocator)
     how = ""
-    if entry is not None and not entry.is_system:
+    if entry is not None and not entry.comes_along:
         how = f", and 'cairn allocators get {entry.name}' brings one"
         if entry.packages:
             how += f" (Debian: apt-get install {entry.packages[-1]})"

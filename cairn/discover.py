@@ -1,7 +1,8 @@
 """Which allocators of the catalog are here. Looks at this machine and never executes what it finds.
 
-Places: the loader's cache, the library folders, and the user's cache of what was fetched, built or added. The
-distribution's package database tells versions, since most of these libraries do not carry theirs in their file name.
+Places: the loader's cache, the library folders, and the user's cache of what was fetched, built or added; our own
+allocator lies with us. The distribution's package database tells versions, since most of these libraries do not carry
+theirs in their file name.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import cairn
+from cairn import native
 from cairn.catalog import Allocator, Catalog, Found, is_typable, load_catalog
-from cairn.errors import ContenderFailed
+from cairn.errors import CairnError, ContenderFailed
 from cairn.library import Library, absolute, inspect_library, is_native, loader_problem, refuse_library
 
 TOOL_TIMEOUT_S = 5.0
@@ -63,9 +66,12 @@ def discover(
     wanted = None if names is None else set(names)
     entries = [entry for entry in catalog.allocators if wanted is None or entry.name in wanted]
     listed = _loader_cache() if any(entry.libraries for entry in entries) else ()
+    ours: list[Found] = []
     installed: list[Found] = []
     for entry in _with_libraries(entries, catalog):
-        if not entry.is_system:
+        if entry.ours:
+            ours.append(own_allocator(entry))
+        elif not entry.is_system:
             installed += _find_installed(entry, listed)
     installed = list(_with_packages(installed))
     cached = find_cached(catalog, cache)
@@ -74,7 +80,8 @@ def discover(
         if entry.is_system:
             result.append(system_allocator(entry))
         library_of = entry.library_of or entry.name
-        copies = [replace(item, allocator=entry) for item in (*installed, *cached) if item.allocator.name == library_of]
+        everywhere = (*ours, *installed, *cached)
+        copies = [replace(item, allocator=entry) for item in everywhere if item.allocator.name == library_of]
         result += sorted(copies, key=lambda item: version_key(item.version), reverse=True)
     return tuple(result)
 
@@ -124,6 +131,17 @@ def system_allocator(entry: Allocator) -> Found:
     if name != "glibc":
         entry = replace(entry, title="system")
     return Found(allocator=entry, path=None, version=version or None, origin="the program's own")
+
+
+def own_allocator(entry: Allocator) -> Found:
+    """What comes with cairn, from its own folder alone: a file of that name elsewhere may be any other build."""
+    found = Found(allocator=entry, path=None, version=cairn.__version__, origin="comes with cairn")
+    try:
+        library = inspect_library(str(native.allocator()))
+        refuse_library(library)
+    except CairnError as error:
+        return replace(found, problem=str(error))
+    return replace(found, path=library.path, build_id=library.build_id)
 
 
 def version_key(version: str | None) -> tuple[tuple[int, int | str], ...]:
@@ -256,7 +274,7 @@ def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
         entry = catalog.find(values.get("allocator", ""))
         folder = os.path.dirname(record)
         path = values.get("path") or os.path.normpath(os.path.join(folder, values.get("library", "")))
-        if entry is None or entry.is_system or not (path.startswith(folder + os.sep) or _may_add(values, folder)):
+        if entry is None or entry.comes_along or not (path.startswith(folder + os.sep) or _may_add(values, folder)):
             continue
         item = _inspect(entry, path)
         if item is not None:

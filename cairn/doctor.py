@@ -370,7 +370,8 @@ def _plugins(facts: ProgramFacts) -> list[Check]:
     what = "it loads" if _is_php(base) else "mod_php, if there, loads"
     return [Check(
         "plugins", "warning",
-        f"{what} extensions with RTLD_DEEPBIND: they call glibc's free on memory of the preloaded allocator, and crash",
+        f"{what} extensions with RTLD_DEEPBIND: they call glibc's free on memory of the preloaded allocator, and "
+        "crash; cairn's own takes that flag away",
         "Run it without shared extensions: php -n, or extensions built into it.",
     )]  # fmt: skip
 
@@ -577,7 +578,7 @@ def judge_abilities(can: Abilities, here: Host) -> tuple[Check, ...]:
         ))  # fmt: skip
     else:
         checks += [_peak(can), *_counters(can, here)]
-    return (*checks, _dispatch(can, here), *_rseq(can), *_reserved(can))
+    return (*checks, _dispatch(can, here), *_rseq(can), *_reserved(can), *_own_allocator(can))
 
 
 def _peak(can: Abilities) -> Check:
@@ -652,6 +653,13 @@ def _reserved(can: Abilities) -> list[Check]:
     if can.reserved_huge_pages:
         return [Check("reserved huge pages", "fine", f"{can.reserved_huge_pages:,}")]
     return [Check("reserved huge pages", "fine", "none: allocators that want them take ordinary pages")]
+
+
+def _own_allocator(can: Abilities) -> list[Check]:
+    if can.allocator_problem is None:
+        return []
+    says, _, step = can.allocator_problem.rpartition("; ")
+    return [Check("own allocator", "warning", f"{says}: comparisons go without it", f"{step.capitalize()}.")]
 
 
 def examined(diagnosis: Diagnosis | None, now: Conditions, can: Abilities, here: Host) -> tuple[Examined, ...]:

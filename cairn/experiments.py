@@ -149,7 +149,7 @@ def _unpack_whole(archive: Path, folder: Path) -> None:
         os.replace(fresh, folder)
 
 
-_QUICK_FEW = ("system", "mimalloc", "jemalloc", "tcmalloc")
+_QUICK_FEW = ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc")
 _ARENAS = tuple(f"{name}=system:MALLOCTEST_WITH={name}" for name in ("arena", "arena-huge", "bump", "bump-huge"))
 """The same program with its own bulk allocators in malloc's place."""
 _GIB = 1 << 30
@@ -201,8 +201,8 @@ EXPERIMENTS = (
         full=Size(
             blocks(12),
             (
-                "system", "mimalloc", "mimalloc3", "rpmalloc", "jemalloc", "snmalloc", "tcmalloc", "google-tcmalloc",
-                "google-tcmalloc-rseq", "tbbmalloc", "hoard", "scudo",
+                "system", "cairn", "mimalloc", "mimalloc3", "rpmalloc", "jemalloc", "snmalloc", "tcmalloc",
+                "google-tcmalloc", "google-tcmalloc-rseq", "tbbmalloc", "hoard", "scudo",
             ),
         ),
         quick=Size(blocks(8), _QUICK_FEW),
@@ -213,7 +213,7 @@ EXPERIMENTS = (
         name="malloctest",
         title="a million objects of 10 to 1000 bytes, then all released, again and again: malloc against arenas",
         full=Size(blocks(12), beside=_ARENAS, variants=_malloctest(20)),
-        quick=Size(blocks(6), ("system", "mimalloc", "jemalloc"), beside=_ARENAS, variants=_malloctest(3)),
+        quick=Size(blocks(6), ("system", "cairn", "mimalloc", "jemalloc"), beside=_ARENAS, variants=_malloctest(3)),
         compared=(("arena", "system"), ("arena", "bump"), ("arena-huge", "system"), ("arena-huge", "bump-huge")),
     ),
     Experiment(
@@ -232,10 +232,10 @@ EXPERIMENTS = (
         name="scenarios",
         title="JSON, MIR, VM and MIXED: ns per operation, page faults, and a ranking by points; 50 runs each",
         full=Size(
-            blocks(50), ("system", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
+            blocks(50), ("system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
             variants=_scenarios(),
         ),
-        quick=Size(blocks(10), ("system", "jemalloc", "mimalloc"), variants=_scenarios()),
+        quick=Size(blocks(10), ("system", "cairn", "jemalloc", "mimalloc"), variants=_scenarios()),
         report="scenarios",
     ),
     Experiment(
@@ -243,7 +243,7 @@ EXPERIMENTS = (
         title="the suite of workloads: geometric means of time and memory",
         full=Size(StopRule(precision=0.03, min_blocks=4, max_blocks=12, budget_s=55 * 60, judged="active")),
         quick=Size(
-            replace(blocks(4), judged="active"), ("system", "mimalloc", "jemalloc", "tcmalloc", "snmalloc"),
+            replace(blocks(4), judged="active"), ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc", "snmalloc"),
             replaceable=True,
         ),
         report="standings",

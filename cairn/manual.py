@@ -28,6 +28,9 @@ _ENVIRONMENT = (
     ("CAIRN_RESULTS", "folder that keeps the runs"),
     ("XDG_DATA_HOME, XDG_CACHE_HOME", "where runs and unpacked allocators are kept otherwise"),
     ("NO_COLOR", "no colour"),
+    ("CAIRN_STATS", "1 or json: the allocator cairn tells on standard error what it did when a program ends"),
+    ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
+    ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
 )
 
 

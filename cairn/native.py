@@ -26,6 +26,11 @@ def witness() -> Path:
     return _part("libcairn-witness.so")
 
 
+def allocator() -> Path:
+    """Our allocator, as it is preloaded."""
+    return _part("lib/libcairn.so.0")
+
+
 def workload(program: str) -> Path:
     """A program of the built-in workloads."""
     return _part(f"workloads/{program}")

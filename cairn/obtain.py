@@ -66,6 +66,8 @@ def obtain(
     assert base is not None
     if base.is_system:
         raise CairnError("the system allocator is part of every system and is never fetched; name another allocator.")
+    if base.ours:
+        raise CairnError("cairn's own allocator comes with it and is never fetched; 'cairn allocators' shows it.")
     pinned = [source for source in sources.sources_of(base.name) if is_version(source.version, version)]
     source = pinned[0] if pinned and origin != "distribution" else None
     if source is not None and (ready := _ready(base, source, cache)) is not None:

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cairn import discover
+from cairn.catalog import Found
 from cairn.contenders import (
     ContenderSpec,
     default_contenders,
+    left_out,
     parse_contender,
     refuse_duplicates,
     resolve,
@@ -59,8 +61,7 @@ def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> P
             parsed = with_and_without(here, diagnosis.knob)
             inside = ", ".join(spec.name for spec in here)
             notes.append(f"{MARK}contenders: system · {'='.join(diagnosis.knob)} × {{{inside}}}")
-        if len(here) == 1:
-            notes.append("only the system's allocator is here; 'cairn allocators get jemalloc' brings another")
+        notes += _few(here, found)
         chosen = _baseline(parsed, baseline)
     refuse_duplicates(parsed)
     _refuse_system(parsed, diagnosis)
@@ -71,6 +72,16 @@ def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> P
     warnings = [MARK + (check.says if check.subject in followed else sentence(check)) for check in diagnosis.warnings]
     fine = "" if warnings else " · ".join(check.says for check in diagnosis.checks)
     return Preflight(contenders=contenders, baseline=chosen, notes=(*warnings, *notes), program=fine)
+
+
+def _few(here: Sequence[ContenderSpec], found: Sequence[Found]) -> list[str]:
+    """Why there are fewer contenders than one would expect, and what brings more."""
+    notes = list(left_out(found))
+    along = {entry.name for entry in discover.known_catalog().allocators if entry.comes_along}
+    if all(spec.allocator in along for spec in here):
+        own = "the system's allocator is" if len(here) == 1 else "the system's allocator and cairn's own are"
+        notes.append(f"only {own} here; 'cairn allocators get jemalloc mimalloc' brings others")
+    return notes
 
 
 def named(specs: Sequence[str]) -> tuple[str, ...]:

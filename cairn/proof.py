@@ -18,7 +18,8 @@ import msgspec
 from cairn.model import Contender, Proof, Unreached
 
 _NAMED_AT_MOST = 50
-_OUR_OWN = ("CAIRN_", "LD_PRELOAD", "LD_LIBRARY_PATH")
+_OUR_OWN = ("CAIRN_WITNESS", "CAIRN_LAUNCH", "CAIRN_PROBE", "CAIRN_RESULTS", "LD_PRELOAD", "LD_LIBRARY_PATH")
+"""Beginnings of names. What else begins with CAIRN_ is for our allocator, and a knob like any other."""
 
 
 class _Owner(msgspec.Struct):

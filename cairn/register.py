@@ -69,6 +69,8 @@ def remove(entry: Allocator, version: str | None, progress: Progress, cache: Pat
     cache = cache or discover.cache_folder()
     if entry.library_of is not None:
         raise UsageError(f"{entry.name} is {entry.library_of} with a knob set; remove {entry.library_of}.")
+    if entry.ours:
+        raise UsageError("cairn's own allocator is part of it and not in the cache; -a names contenders without it.")
     copies = [item for item in _copies(entry, cache) if is_version(item.version, version)]
     wanted = f"{entry.name} {version}" if version else entry.name
     if not copies:

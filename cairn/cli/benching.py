@@ -63,7 +63,7 @@ def bench(
     its own. Pictures (SVG and PNG) lie in the results folder, and 'cairn report' shows a run again.
 
     \b
-      cairn bench suite --quick          a dozen workloads, five allocators
+      cairn bench suite --quick          a dozen workloads, six allocators
       cairn bench suite                  all of both, in an hour
       cairn bench larson -a system,jemalloc
       cairn bench suite --instructions   what an operation takes of them

@@ -23,7 +23,7 @@ from cairn.model import Pattern, Settings, StopRule, Workload
     multiple=True,
     metavar="[NAME=]LIB[@VERSION][:KEY=VAL;…]",
     help="A contender: a name from 'cairn allocators' or a path, with environment knobs behind ':'. Repeatable; "
-    "a,b,c gives several without knobs. Default: every allocator that is here and not hardened.",
+    "a,b,c gives several without knobs. Default: the system's, cairn's own, and all others here that are not hardened.",
 )
 @click.option("--baseline", metavar="NAME", help="What the others are compared with. Default: system, else the first.")
 @click.option(

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc"),
 ]
 
-PEERS = [entry.name for entry in catalog.load_catalog().allocators if not entry.is_system]
+PEERS = [entry.name for entry in catalog.load_catalog().allocators if not entry.comes_along]
 
 PROGRAM = """
 #include <stdio.h>

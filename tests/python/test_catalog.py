@@ -62,7 +62,7 @@ def nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_catalog_holds_every_peer_and_no_name_twice() -> None:
     known = catalog.load_catalog()
     peers = {
-        "system", "jemalloc", "mimalloc", "mimalloc3", "snmalloc", "rpmalloc", "tcmalloc", "google-tcmalloc",
+        "system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "snmalloc", "rpmalloc", "tcmalloc", "google-tcmalloc",
         "hardened", "scudo", "tbbmalloc", "hoard",
     }  # fmt: skip
     assert peers <= {entry.name for entry in known.allocators}
@@ -95,6 +95,7 @@ def test_no_library_pattern_fits_two_allocators() -> None:
         "[[allocator]]\nname = 'system'\ntitle = 'x'\nlayout = 'round'",
         "[[allocator]]\nname = 'system'\ntitle = 1",
         "[[allocator]]\nname = 'system'\ntitle = 'x'\nhardened = 'no'",
+        "[[allocator]]\nname = 'system'\ntitle = 'x'\nours = 'lib.so'",
         "[[allocator]]\nname = 'system'\ntitle = 'x'\naliases = ['system']",
         "[[allocator]]\nname = 'a b'\ntitle = 'x'",
         "[[allocator]]\nname = 'custom'\ntitle = 'x'",

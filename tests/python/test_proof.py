@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cairn.catalog import load_catalog
 from cairn.model import Contender, Unreached
 from cairn.proof import judge, lost_preload
 
@@ -125,6 +126,14 @@ def test_only_knobs_of_others_are_told() -> None:
     contender = Contender(name="o", allocator="custom", title="o", owners=(LIB,), knobs=(("MALLOC_CONF", "x:1"),))
     knobs = {"MALLOC_CONF": "x:1", "MALLOC_ARENA_MAX": "2", "LD_PRELOAD": "/x", "CAIRN_WITNESS": "/y"}
     assert proof(start(10, knobs=knobs), contender=contender).knobs == {"MALLOC_ARENA_MAX": "2"}
+
+
+def test_what_our_allocator_reads_is_a_knob_and_what_the_command_reads_is_none() -> None:
+    read = load_catalog().find("cairn")
+    assert read is not None
+    knobs = dict.fromkeys(read.knobs, "1")
+    commands = dict.fromkeys(("CAIRN_RESULTS", "CAIRN_WITNESS", "CAIRN_WITNESS_KNOBS"), "x")
+    assert proof(start(10, knobs=knobs | commands)).knobs == knobs
 
 
 @given(st.binary(max_size=300))

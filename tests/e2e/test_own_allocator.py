@@ -1,0 +1,132 @@
+"""Our own allocator as a contender: in every comparison unless the user names others, with proof like any other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from cairn import __version__, discover, native
+
+LIBRARY = str(native.allocator().resolve())
+
+
+@pytest.fixture
+def jemalloc(cairn, forward: Path) -> None:
+    """A contender of that name wherever the tests run: glibc's malloc, passed on."""
+    folder = cairn.home / ".cache" / "cairn" / "allocators" / "jemalloc" / "99"
+    folder.mkdir(parents=True)
+    shutil.copy(forward, folder / "lib.so")
+    record = {"schema": discover.RECORD_SCHEMA, "allocator": "jemalloc", "library": "lib.so", "version": "99"}
+    (folder / discover.RECORD).write_text(json.dumps(record))
+
+
+def contenders(document: dict[str, dict[str, list[dict[str, str]]]]) -> list[str]:
+    return [contender["name"] for contender in document["run"]["contenders"]]
+
+
+def test_it_is_listed_like_the_others(cairn) -> None:
+    first, second, third = cairn("allocators").out.splitlines()[:3]
+    assert (first.split()[0], second.split()[0]) == ("name", "system")
+    digest = discover.file_sha256(LIBRARY)
+    assert third.split()[:6] == ["cairn", __version__, "size-segregated", "no", "MIT", digest[:12]]
+    assert third.endswith("comes with cairn")
+    item = cairn("allocators", "--json").json["found"][1]
+    assert (item["allocator"], item["path"], item["sha256"]) == ("cairn", str(native.allocator()), digest)
+
+
+def test_it_competes_by_default_and_every_process_proves_it(cairn, churn: Path) -> None:
+    result = cairn("compare", "-r", 2, "--json", "--", "sh", "-c", f"{churn} 100; {churn} 200")
+    assert result.code == 0, result.err
+    assert contenders(result.json)[:2] == ["system", "cairn"]
+    own = [sample["proof"] for sample in result.json["samples"] if sample["trial"]["contender"] == "cairn"]
+    assert len(own) == 3
+    assert all((proof["owner"], proof["loaded"], proof["processes"]) == (LIBRARY, 3, 3) for proof in own)
+    shown = cairn("report", "--full").out
+    assert f"cairn {__version__}" in shown
+    for form in ("--md", "--csv"):
+        assert "cairn" in cairn("report", form).out
+
+
+@pytest.mark.usefixtures("jemalloc")
+def test_it_is_left_out_by_naming_others(cairn, churn: Path) -> None:
+    result = cairn("compare", "-r", 1, "-a", "system,jemalloc", "--json", "--", churn, 10)
+    assert result.code == 0, result.err
+    assert contenders(result.json) == ["system", "jemalloc"]
+    result = cairn("bench", "larson", "--plan", "-a", "system,jemalloc")
+    assert "2 contenders (system, jemalloc)" in result.out
+
+
+@pytest.mark.usefixtures("jemalloc")
+def test_the_default_of_every_experiment_holds_it(cairn) -> None:
+    plan = cairn("bench", "build", "malloctest", "fill", "mixed", "scenarios", "suite", "larson", "--quick", "--plan")
+    assert plan.code == 0, plan.err
+    assert plan.out.count("contenders (system, cairn, ") == 7
+
+
+def test_a_workload_arrives_at_the_same_checksum_under_it(cairn) -> None:
+    result = cairn("bench", "scenario-json", "--quick", "-r", 1, "--json")
+    assert result.code == 0, result.err
+    assert contenders(result.json)[:2] == ["system", "cairn"]
+    assert len({sample["output_digest"] for sample in result.json["samples"]}) == 1
+
+
+@pytest.mark.usefixtures("jemalloc")
+def test_the_scenarios_rank_it_and_set_it_against_each_other_one(cairn) -> None:
+    result = cairn("bench", "scenarios", "--quick", "-r", 2)
+    assert result.code == 0, result.err
+    count = len(contenders(cairn("report", "--json").json))
+    assert f"points: {count} for the least median of a scenario" in result.out
+    assert f"cairn {__version__}" in result.out
+    assert "cairn ÷" in result.out
+
+
+def test_its_knobs_are_knobs(cairn, churn: Path) -> None:
+    told = cairn("run", "-a", "cairn:CAIRN_STATS=1", "--", churn, 10)
+    assert told.code == 0
+    assert "cairn: live " in told.err
+    assert not cairn("run", "-a", "cairn", "--", churn, 10).err
+    for_all = cairn("compare", "-r", 1, "-a", "system,cairn", "--", churn, 10, CAIRN_STATS="1")
+    assert "The environment sets CAIRN_STATS=1 for every contender" in for_all.out
+    assert "CAIRN_RESULTS" not in for_all.out
+
+
+def test_there_is_nothing_to_get_or_to_remove(cairn) -> None:
+    got = cairn("allocators", "get", "cairn")
+    assert (got.code, got.out) == (1, "")
+    assert "never fetched" in got.sentence
+    removed = cairn("allocators", "remove", "cairn")
+    assert (removed.code, removed.out) == (2, "")
+    assert Path(LIBRARY).is_file()
+    other = cairn("compare", "-a", "cairn@0.0.1", "--", "true")
+    assert other.code == 4
+    assert f"only {__version__}" in other.sentence
+
+
+@pytest.fixture
+def without_it(cairn, tmp_path: Path):
+    """The command of a package from which somebody deleted the library."""
+    package = tmp_path / "package"
+    gone = shutil.ignore_patterns("libcairn.so*", "__pycache__")
+    shutil.copytree(Path(native.__file__).parent, package / "cairn", ignore=gone)
+    copied = type("Copied", (type(cairn),), {"argv": [sys.executable, "-m", "cairn"]})
+    return copied(cairn.home, {"PYTHONPATH": str(package)})
+
+
+def test_a_missing_library_is_one_sentence_with_the_next_step(without_it, churn: Path) -> None:
+    lacks = "this installation of cairn lacks lib/libcairn.so.0; install it again with 'make install' or pip"
+    for code, command in ((4, "compare"), (126, "run")):
+        result = without_it(command, "-a", "cairn", "--", churn, 10)
+        assert (result.code, result.sentence) == (code, f"✘ {lacks}")
+        assert not without_it.results.exists()
+    assert f"✘ cairn: {lacks}" in without_it("allocators").out
+    warned = without_it("doctor")
+    assert warned.code == 0
+    assert "own allocator" in warned.out
+    result = without_it("compare", "-r", 1, "--json", "--", churn, 10)
+    assert result.code == 0, result.err
+    assert f"cairn is left out: {lacks}" in result.err
+    assert "cairn" not in contenders(result.json)
