@@ -60,12 +60,12 @@ check-long: all .venv/tested ## the tests that take longer: A/A comparisons, pla
 bench: all ## what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
 
-man: all ## write man/ and the table of workloads anew
-	$(PY) -m cairn.manual man docs/workloads.md
+man: all ## write man/ and the tables of workloads and size classes anew
+	$(PY) -m cairn.manual man docs/workloads.md docs/allocator.md
 
 format: .venv/tested ## bring every file into its form
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
-	.venv/bin/clang-format -i include/cairn/* examples/arena/* tests/arena/*.cpp src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tests/*/*.[ch]
+	.venv/bin/clang-format -i include/cairn/* examples/arena/* examples/heap/* tests/arena/*.cpp src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tests/*/*.[ch]
 
 install: build/installed ## install for this user, or under PREFIX=…
 	"$(PYTHON)" -m venv "$(PREFIX)/lib/cairn"

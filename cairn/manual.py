@@ -1,19 +1,22 @@
-"""What is written from the program itself, `python -m cairn.manual`: the man page, and the table of workloads.
+"""What is written from the program itself, `python -m cairn.manual`: the man page, and the tables of two documents.
 
-One page, so that one search finds all.
+One man page, so that one search finds all.
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 import cairn
-from cairn import workloads
+from cairn import native, workloads
 from cairn.cli import cli
 
 _EXITS = (
@@ -101,8 +104,9 @@ def _escape(text: str) -> str:
     return "\\&" + escaped if escaped.startswith((".", "'")) else escaped
 
 
-TABLE = "<!-- the catalog: {} -->"
-"""Before and behind the table in docs/workloads.md."""
+CATALOG = "the catalog"
+SIZE_CLASSES = "the size classes"
+"""What the comments before and behind a table are called: in docs/workloads.md, in docs/allocator.md."""
 
 
 def catalog() -> str:
@@ -118,18 +122,104 @@ def catalog() -> str:
     return "\n".join(lines) + "\n\n"
 
 
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """Small blocks of one size, as the library cuts them."""
+
+    block_bytes: int
+    smallest: int
+    """Request that gets such a block."""
+    slab_bytes: int
+    slab_blocks: int
+
+
+class _Heap:
+    """A heap of the library in this process, beside whichever malloc there is: nobody else allocates in it."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+        for name, result, *arguments in (
+            ("cairn_heap_create", ctypes.c_void_p),
+            ("cairn_heap_destroy", None, ctypes.c_void_p),
+            ("cairn_heap_malloc", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t),
+            ("cairn_usable_size", ctypes.c_size_t, ctypes.c_void_p),
+            ("cairn_statistics_json", ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t),
+        ):
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = result, arguments
+        self._text = ctypes.create_string_buffer(1 << 16)
+        self._heap = self._library.cairn_heap_create()
+
+    def close(self) -> None:
+        self._library.cairn_heap_destroy(self._heap)
+
+    def room(self, size: int) -> int:
+        """Usable bytes of a new block that was asked for with this size."""
+        return int(self._library.cairn_usable_size(self._library.cairn_heap_malloc(self._heap, size)))
+
+    def held(self) -> tuple[int, dict[int, int]]:
+        """Bytes that are in use, and how many slabs there are by the size of their blocks."""
+        self._library.cairn_statistics_json(self._text, len(self._text))
+        figures = json.loads(self._text.value)
+        return figures["used_bytes"], {of["block_bytes"]: of["slab_count"] for of in figures["classes"]}
+
+
+def size_classes(library: Path) -> Iterator[SizeClass]:
+    """What the library itself shows of its classes: no second formula, which could be another."""
+    smallest = 1
+    while True:
+        heap = _Heap(library)
+        before, _ = heap.held()
+        block_bytes = heap.room(smallest)
+        after, slabs = heap.held()
+        if block_bytes not in slabs:
+            heap.close()
+            return  # a block with a run of its own: small ones end here
+        blocks = 0
+        while heap.held()[1][block_bytes] == slabs[block_bytes]:
+            heap.room(block_bytes)
+            blocks += 1
+        heap.close()
+        yield SizeClass(block_bytes, smallest, after - before, blocks)
+        smallest = block_bytes + 1
+
+
+def size_class_table(library: Path) -> str:
+    """A row per class; all sizes that get a block of it are taken for equally frequent."""
+    lines = ["", "| block | for sizes | unused, at worst | on average | slab | blocks in it | left over |"]
+    lines.append("|--:|--:|--:|--:|--:|--:|--:|")
+    for of in size_classes(library):
+        worst = (of.block_bytes - of.smallest) / of.block_bytes
+        left = of.slab_bytes - of.slab_blocks * of.block_bytes
+        lines.append(
+            f"| {of.block_bytes:,} | {of.smallest:,} – {of.block_bytes:,} | {worst:.1%} | {worst / 2:.1%} "
+            f"| {of.slab_bytes >> 10} KiB | {of.slab_blocks:,} | {left:,} ({left / of.slab_bytes:.1%}) |"
+        )
+    return "\n".join(lines).replace("%", " %") + "\n\n"
+
+
 def with_catalog(text: str) -> str:
-    """The document with the table as it is now."""
-    before, begin, rest = text.partition(TABLE.format("begin") + "\n")
-    _, end, after = rest.partition(TABLE.format("end"))
-    return before + begin + catalog() + end + after
+    """The document with the table of workloads as it is now."""
+    return _with_table(text, CATALOG, catalog())
+
+
+def with_size_classes(text: str) -> str:
+    """The document with the table of the installed allocator's size classes."""
+    return _with_table(text, SIZE_CLASSES, size_class_table(native.allocator()))
+
+
+def _with_table(text: str, name: str, table: str) -> str:
+    before, begin, rest = text.partition(f"<!-- {name}: begin -->\n")
+    _, end, after = rest.partition(f"<!-- {name}: end -->")
+    return before + begin + table + end + after
 
 
 def main() -> None:
-    """Writes FOLDER/cairn.1, and the table into a document: `python -m cairn.manual man docs/workloads.md`."""
+    """Writes the man page and two tables: `python -m cairn.manual man docs/workloads.md docs/allocator.md`."""
     (Path(sys.argv[1]) / "cairn.1").write_text(page(), encoding="utf-8")
-    document = Path(sys.argv[2])
-    document.write_text(with_catalog(document.read_text(encoding="utf-8")), encoding="utf-8")
+    for argument, with_table in zip(sys.argv[2:], (with_catalog, with_size_classes), strict=True):
+        document = Path(argument)
+        document.write_text(with_table(document.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

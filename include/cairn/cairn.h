@@ -81,6 +81,7 @@ struct cairn_stats {
     uint64_t refills;       /* times that a thread had to look for more blocks of a class */
     uint64_t slabs_made;    /* from fresh memory */
     uint64_t slabs_adopted; /* from threads that have ended */
+    uint64_t remote_frees;  /* of blocks in slabs that are not of the thread that frees */
     uint64_t wakes;         /* full slabs that other threads' frees put back to use */
     uint64_t claims;        /* slabs that other threads' frees gave back whole */
 

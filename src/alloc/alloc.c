@@ -109,7 +109,8 @@ void alloc_free_slow(void *p)
         return;
     }
     block->key = slab_key(block);
-    heap_post(slab, block);
+    bool has_heap = thread_heap != &heap_none && thread_heap != &heap_gone;
+    heap_post(has_heap ? thread_heap : NULL, slab, block);
 }
 
 /* --- resizing ---------------------------------------------------------------------------------------------------- */

@@ -16,6 +16,8 @@ static struct heap *heaps_idle;
 static size_t heaps_fresh; /* slice from which heaps are cut; 0: none */
 static size_t heaps_cut;
 
+static _Atomic uint64_t posts_of_nobody;
+
 /* --- lists of slabs; under their lock --------------------------------------------------------------------------- */
 
 static void link(uint32_t *first, struct slab *slab)
@@ -114,7 +116,7 @@ static struct slab *adopt(struct heap *heap, unsigned class)
         unlink_slab(&orphans[class].first, slab);
         remote_set_state(slab, REMOTE_CURRENT);
         atomic_store_explicit(&slab->owner, heap, memory_order_release);
-        heap->statistics.slabs_adopted++;
+        heap_count(&heap->statistics.slabs_adopted);
     }
     lock_drop(&orphans[class].lock);
     return slab;
@@ -128,13 +130,13 @@ static struct slab *make(struct heap *heap, unsigned class)
         index = page_heap_allocate(slab_slices(class), 0, &zero);
     if (index == 0)
         return NULL;
-    heap->statistics.slabs_made++;
+    heap_count(&heap->statistics.slabs_made);
     return slab_create(index, class, heap, zero);
 }
 
 void *heap_refill(struct heap *heap, unsigned class)
 {
-    heap->statistics.refills++;
+    heap_count(&heap->statistics.refills);
     for (;;) {
         struct slab *slab = heap->current[class];
         if (slab != NULL) {
@@ -153,7 +155,7 @@ void *heap_refill(struct heap *heap, unsigned class)
                 continue;
         }
         slab = take_parked(heap, class);
-        if (slab == NULL)
+        if (slab == NULL && !heap->shared) /* what it has goes with it when it is destroyed */
             slab = adopt(heap, class);
         if (slab == NULL)
             slab = make(heap, class);
@@ -202,8 +204,17 @@ static struct heap *lock_list(struct slab *slab)
     }
 }
 
-void heap_post(struct slab *slab, struct block *block)
+static void count_post(struct heap *poster)
 {
+    if (LIKELY(poster != NULL))
+        heap_count(&poster->statistics.posts);
+    else
+        atomic_fetch_add_explicit(&posts_of_nobody, 1, memory_order_relaxed);
+}
+
+void heap_post(struct heap *poster, struct slab *slab, struct block *block)
+{
+    count_post(poster);
     if (LIKELY(remote_post(slab, block) == REMOTE_POSTED))
         return;
     struct heap *owner = lock_list(slab);
@@ -239,7 +250,7 @@ static struct heap *cut(void)
             return NULL;
         if (!zero)
             __builtin_memset(region_address(index), 0, SLICE_BYTES);
-        slab_at(index)->kind = RUN_OWN;
+        atomic_store_explicit(&slab_at(index)->kind, RUN_OWN, memory_order_relaxed);
         heaps_fresh = index;
         heaps_cut = 0;
     }
@@ -337,7 +348,7 @@ static struct slab *take_any(struct heap *heap)
 static void retire(struct heap *heap)
 {
     lock_take(&heaps_lock);
-    heap->has_thread = heap->shared = false;
+    heap->has_thread = false;
     heap->next_idle = heaps_idle;
     heaps_idle = heap;
     lock_drop(&heaps_lock);
@@ -464,6 +475,11 @@ uint64_t heap_orphan_claims(void)
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
         claims += orphans[class].claims;
     return claims;
+}
+
+uint64_t heap_posts_of_nobody(void)
+{
+    return atomic_load_explicit(&posts_of_nobody, memory_order_relaxed);
 }
 
 struct heap *heap_first(void)

@@ -17,12 +17,13 @@
 #include "alloc/remote.h"
 #include "os/lock.h"
 
-struct heap_statistics { /* the first three are the owner's, the others under the heap's lock */
-    uint64_t refills;    /* times that a list was empty */
-    uint64_t slabs_made;
-    uint64_t slabs_adopted;
-    uint64_t wakes;  /* full slabs to which other threads' frees gave room */
-    uint64_t claims; /* slabs whose last block came from another thread */
+struct heap_statistics {      /* the first four are the owner's, the others under the heap's lock */
+    _Atomic uint64_t refills; /* times that a list was empty */
+    _Atomic uint64_t slabs_made;
+    _Atomic uint64_t slabs_adopted;
+    _Atomic uint64_t posts; /* blocks that its thread gave back to slabs of others */
+    uint64_t wakes;         /* full slabs to which other threads' frees gave room */
+    uint64_t claims;        /* slabs whose last block came from another thread */
 };
 
 struct heap {
@@ -41,14 +42,22 @@ struct heap {
     struct heap_statistics statistics;
 };
 
+/* (own) Others read the counter meanwhile. */
+static inline void heap_count(_Atomic uint64_t *counter)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
 /* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
 void *heap_refill(struct heap *heap, unsigned class);
 
 /* What is to be done when slab->until has come down to 0. (own) */
 void heap_event(struct heap *heap, struct slab *slab);
 
-/* Gives back a block of a slab whose owner is not the caller, or nobody. By any thread. */
-void heap_post(struct slab *slab, struct block *block);
+/* Gives back a block of a slab whose owner is not the caller, or nobody. By any thread; `poster` is its heap, NULL: it has
+ * none. */
+void heap_post(struct heap *poster, struct slab *slab, struct block *block);
 
 /* A heap for a thread: one whose thread has ended, or a new one. NULL when the machine refuses. */
 struct heap *heap_acquire(void);
@@ -75,6 +84,9 @@ struct heap *heap_first(void);
 
 /* Orphans whose last block came back; with all locks held. */
 uint64_t heap_orphan_claims(void);
+
+/* What threads without a heap have posted. */
+uint64_t heap_posts_of_nobody(void);
 
 /* For fork: all locks of this module, in order; in the child the heaps of other threads keep what they have, for ever,
  * until every block of a slab has come back from outside. */

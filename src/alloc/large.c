@@ -12,8 +12,8 @@ static void *made(size_t index, size_t slices)
     if (index == 0)
         return NULL;
     struct slab *slab = slab_at(index);
-    slab->slices = (uint32_t)slices;
-    slab->kind = RUN_LARGE;
+    atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
+    atomic_store_explicit(&slab->kind, RUN_LARGE, memory_order_release); /* publishes `slices` to a walk */
     return region_address(index);
 }
 
@@ -44,7 +44,7 @@ void *large_allocate_to_grow(size_t size)
 void large_free(struct slab *slab)
 {
     size_t slices = slab->slices;
-    slab->kind = RUN_NONE;
+    atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     purge_free(slab_index(slab), slices);
 }
@@ -59,7 +59,7 @@ bool large_resize(struct slab *slab, size_t size)
     bool zero;
     if (want > have && !page_heap_extend(index, have, want - have, &zero))
         return false;
-    slab->slices = (uint32_t)want;
+    atomic_store_explicit(&slab->slices, (uint32_t)want, memory_order_relaxed);
     if (want < have)
         purge_free(index + want, have - want);
     return true;

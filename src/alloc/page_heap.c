@@ -419,12 +419,24 @@ static bool give_back(size_t index, size_t slices)
     return done;
 }
 
+/* Of these slices, those that make up whole OS pages. Where pages are larger than slices, the kernel takes all of the
+ * page that the last byte lies in, whoever uses the rest. */
+static bits_wide whole_pages(bits_wide slices)
+{
+    if (LIKELY(os_page_bytes() <= SLICE_BYTES))
+        return slices;
+    unsigned count = (unsigned)(os_page_bytes() / SLICE_BYTES);
+    uint64_t page = (UINT64_C(1) << count) - 1;
+    uint64_t every = UINT64_MAX / page; /* the lowest bit of each page */
+    return (bits_starts(slices, count) & ((bits_wide)every << 64 | every)) * page;
+}
+
 /* All free resident slices of a chunk, run by run; false when the machine refuses. */
 static bool purge_chunk(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
     for (;;) {
-        bits_wide idle = bits_load(&chunk->dirty) & ~bits_load(&chunk->used);
+        bits_wide idle = whole_pages(bits_load(&chunk->dirty) & ~bits_load(&chunk->used));
         if (idle == 0)
             return true;
         unsigned first = bits_lowest(idle);

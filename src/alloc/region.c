@@ -26,9 +26,10 @@ struct window {
 };
 
 /* By bits of a user address: far above what brk reaches from a position-independent program, far below where the kernel
- * puts mappings, and within the 16 TiB that valgrind has. */
+ * puts mappings, and within the 16 TiB that valgrind has. Java's ZGC has the first part of 4, 8 and 16 TiB for a heap of up
+ * to 256 GiB, and lays it close around what it finds there, which then cannot grow. */
 static const struct window windows[] = {
-    {UINT64_C(0x080000000000), UINT64_C(0x0f0000000000), REGION_SLICES_MAX}, /* 47 bits: 8 to 15 TiB */
+    {UINT64_C(0x0c0000000000), UINT64_C(0x0f0000000000), REGION_SLICES_MAX}, /* 47 bits: 12 to 15 TiB */
     {UINT64_C(0x000800000000), UINT64_C(0x003000000000), 1 << 20}, /* 39 bits: 32 to 192 GiB, of which 16 */
 };
 

@@ -7,8 +7,10 @@ struct heap *shared_heap_create(void)
 {
     struct heap *heap = heap_acquire();
     if (heap != NULL) {
+        lock_take(&heap->turn);
         heap->has_thread = false;
         heap->shared = true;
+        lock_drop(&heap->turn);
     }
     return heap;
 }
@@ -55,18 +57,25 @@ void *shared_heap_allocate(struct heap *heap, size_t size, size_t alignment, boo
                                     : allocate_large(heap, size, alignment, zero);
 }
 
-void shared_heap_destroy(struct heap *heap)
+/* Nobody's turn comes any more. It is dropped first: to wait for another thread the heap goes onto a list whose lock is
+ * taken before any turn. */
+static void give_up(struct heap *heap)
 {
     take_turn(heap);
-    heap_destroy(heap);
+    heap->shared = false;
     lock_drop(&heap->turn);
+}
+
+void shared_heap_destroy(struct heap *heap)
+{
+    give_up(heap);
+    heap_destroy(heap);
 }
 
 void shared_heap_release(struct heap *heap)
 {
-    take_turn(heap);
+    give_up(heap);
     heap_release(heap);
-    lock_drop(&heap->turn);
 }
 
 void shared_heap_check_all(void)

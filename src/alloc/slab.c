@@ -14,17 +14,17 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     atomic_store_explicit(&slab->rest, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->posted, 0, memory_order_relaxed);
     slab->next = slab->prev = 0;
-    slab->slices = (uint32_t)slices;
+    atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
     slab->capacity = (uint16_t)(slices * SLICE_BYTES / size_class_bytes(class));
-    slab->carved = 0;
+    atomic_store_explicit(&slab->carved, 0, memory_order_relaxed);
     slab->inverse = UINT32_MAX / (uint32_t)size_class_bytes(class) + 1;
     slab->class = (uint8_t)class;
     slab->zero = zero;
-    slab->kind = RUN_SLAB;
+    atomic_store_explicit(&slab->kind, RUN_SLAB, memory_order_relaxed);
     for (size_t i = 1; i < slices; i++) {
         struct slab *tail = slab_at(index + i);
         tail->back = (uint32_t)i;
-        tail->kind = RUN_TAIL;
+        atomic_store_explicit(&tail->kind, RUN_TAIL, memory_order_relaxed);
     }
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
     return slab;
@@ -35,7 +35,7 @@ void slab_destroy(struct slab *slab)
     size_t index = slab_index(slab);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     for (size_t i = 0; i < slab->slices; i++)
-        slab_at(index + i)->kind = RUN_NONE;
+        atomic_store_explicit(&slab_at(index + i)->kind, RUN_NONE, memory_order_relaxed);
 }
 
 static void count_live(struct slab *slab, uint32_t more)
@@ -85,7 +85,7 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     }
     ((struct block *)next)->next = NULL;
     ((struct block *)next)->key = slab_key((struct block *)next);
-    slab->carved = (uint16_t)(slab->carved + most);
+    atomic_store_explicit(&slab->carved, (uint16_t)(slab->carved + most), memory_order_relaxed);
     count_live(slab, most);
     return first;
 }

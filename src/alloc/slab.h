@@ -50,14 +50,14 @@ struct slab {
     _Atomic uint64_t posted; /* remote.h */
     uint32_t next;           /* on the list that its state says, by slice index; under that list's lock */
     uint32_t prev;
-    uint32_t slices;   /* of the run */
-    uint32_t back;     /* RUN_TAIL: so many slices before this one the run begins */
-    uint16_t capacity; /* blocks that fit */
-    uint16_t carved;   /* (own) blocks that were ever handed out or linked */
-    uint32_t inverse;  /* of the class: slab_begins() */
+    _Atomic uint32_t slices; /* of the run */
+    uint32_t back;           /* RUN_TAIL: so many slices before this one the run begins */
+    uint16_t capacity;       /* blocks that fit */
+    _Atomic uint16_t carved; /* (own) blocks that were ever handed out or linked */
+    uint32_t inverse;        /* of the class: slab_begins() */
     uint8_t class;
-    uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
-    uint8_t zero; /* what is not carved reads as zero */
+    _Atomic uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
+    uint8_t zero;         /* what is not carved reads as zero */
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
 

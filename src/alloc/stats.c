@@ -62,9 +62,11 @@ static void add_heaps(struct cairn_stats *stats)
         stats->refills += own->refills;
         stats->slabs_made += own->slabs_made;
         stats->slabs_adopted += own->slabs_adopted;
+        stats->remote_frees += own->posts;
         stats->wakes += own->wakes;
         stats->claims += own->claims;
     }
+    stats->remote_frees += heap_posts_of_nobody();
     stats->claims += heap_orphan_claims();
 }
 
@@ -128,6 +130,7 @@ void stats_write_json(struct text *text, const struct cairn_stats *stats)
         {"refills", stats->refills},
         {"slabs_made", stats->slabs_made},
         {"slabs_adopted", stats->slabs_adopted},
+        {"remote_frees", stats->remote_frees},
         {"wakes", stats->wakes},
         {"claims", stats->claims},
     };
@@ -185,6 +188,8 @@ void stats_write_lines(struct text *text, const struct cairn_stats *stats)
     text_add_unsigned(text, stats->slab_count);
     text_add(text, ", refills ");
     text_add_unsigned(text, stats->refills);
+    text_add(text, ", frees by other threads ");
+    text_add_unsigned(text, stats->remote_frees);
     text_add(text, "\n");
     for (unsigned i = 0; i < SIZE_CLASS_COUNT; i++) {
         const struct cairn_class_stats *class = &stats->classes[i];

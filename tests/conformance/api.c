@@ -86,6 +86,43 @@ TEST(blocks_of_threads_that_ended_are_live_until_they_are_freed)
     CHECK(now().live_count == full.live_count - COUNT(blocks_of_thread));
 }
 
+static void *free_what_is_not_its_own(void *argument)
+{
+    size_t half = COUNT(blocks_of_thread) / 2;
+    uint64_t before = now().remote_frees;
+    for (size_t i = 0; i < half; i++) /* so far it has no heap of its own */
+        cairn_free(blocks_of_thread[i]);
+    CHECK(now().remote_frees == before + half);
+    void *own = cairn_malloc(700);
+    for (size_t i = half; i < COUNT(blocks_of_thread); i++)
+        cairn_free(blocks_of_thread[i]);
+    cairn_free(own);
+    cairn_free(NULL);
+    cairn_free(cairn_malloc(1000000));
+    CHECK(now().remote_frees == before + COUNT(blocks_of_thread));
+    return argument;
+}
+
+TEST(frees_by_other_threads_are_counted)
+{
+    pthread_t id;
+    for (size_t i = 0; i < COUNT(blocks_of_thread); i++)
+        blocks_of_thread[i] = cairn_malloc(700);
+    uint64_t before = now().remote_frees;
+    cairn_free(cairn_malloc(700));
+    CHECK(now().remote_frees == before);
+    REQUIRE(pthread_create(&id, NULL, free_what_is_not_its_own, NULL) == 0);
+    REQUIRE(pthread_join(id, NULL) == 0);
+    uint64_t all = now().remote_frees; /* also when the thread has ended */
+    CHECK(all >= before + COUNT(blocks_of_thread));
+    REQUIRE(pthread_create(&id, NULL, allocate_and_end, NULL) == 0);
+    REQUIRE(pthread_join(id, NULL) == 0);
+    all = now().remote_frees;
+    for (size_t i = 0; i < COUNT(blocks_of_thread); i++) /* nobody's by now */
+        cairn_free(blocks_of_thread[i]);
+    CHECK(now().remote_frees == all + COUNT(blocks_of_thread));
+}
+
 TEST(purged_memory_is_not_resident_any_more)
 {
     size_t size = (size_t)20 << 20;

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from cairn.cli import cli
-from cairn.manual import page, with_catalog
+from cairn.manual import page, with_catalog, with_size_classes
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -83,6 +83,12 @@ def test_the_man_page_is_that_of_the_help_texts() -> None:
 def test_the_table_of_workloads_is_that_of_the_catalog() -> None:
     text = (ROOT / "docs" / "workloads.md").read_text()
     assert with_catalog(text) == text, "run 'make man'"
+
+
+def test_the_table_of_size_classes_is_that_of_the_library() -> None:
+    text = (ROOT / "docs" / "allocator.md").read_text()
+    assert text.count("<!-- the size classes: ") == 2
+    assert with_size_classes(text) == text, "run 'make man'"
 
 
 def test_every_header_opens_with_its_name_and_contract() -> None:

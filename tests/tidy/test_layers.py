@@ -84,7 +84,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
         *("workloads", "experiments", "standings", "scenario", "store", "report"),
     },
     "inventory": {"model", "catalog", "discover", "obtain", "report"},
-    "manual": {"__init__", "cli", "workloads"},
+    "manual": {"__init__", "cli", "native", "workloads"},
     "__main__": {"cli"},
 }
 """`cli` sees everything and is seen by `__main__` and `manual` alone."""

@@ -1,0 +1,56 @@
+/* Counts the words of its input. What is needed for it lies in a heap of its own, and goes at once. */
+#include <cairn/cairn.h>
+#include <stdio.h>
+#include <string.h>
+
+struct word {
+    struct word *next;
+    unsigned count;
+    char text[];
+};
+
+/* The word with this text, made if it is not there. NULL: no memory. */
+static struct word *find(struct cairn_heap *heap, struct word **words, const char *text)
+{
+    for (struct word *word = *words; word != NULL; word = word->next)
+        if (strcmp(word->text, text) == 0)
+            return word;
+    struct word *word = cairn_heap_malloc(heap, sizeof *word + strlen(text) + 1);
+    if (word == NULL)
+        return NULL;
+    word->next = *words;
+    word->count = 0;
+    strcpy(word->text, text);
+    return *words = word;
+}
+
+static bool add(void *block, size_t usable_bytes, void *sum)
+{
+    (void)block;
+    *(size_t *)sum += usable_bytes;
+    return true;
+}
+
+int main(void)
+{
+    struct cairn_heap *heap = cairn_heap_create();
+    if (heap == NULL)
+        return 1;
+    struct word *words = NULL;
+    const struct word *most = NULL;
+    unsigned different = 0;
+    char text[100];
+    while (scanf("%99s", text) == 1) {
+        struct word *word = find(heap, &words, text);
+        if (word == NULL)
+            return 1;
+        different += word->count++ == 0;
+        if (most == NULL || word->count > most->count)
+            most = word;
+    }
+    size_t bytes = 0;
+    cairn_heap_walk(heap, add, &bytes); /* every block that is live in it */
+    if (most != NULL)
+        printf("%u words in %zu bytes; most often: %s\n", different, bytes, most->text);
+    cairn_heap_destroy(heap);
+}
