@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.allocator import Library, under_test
 from support.compiling import ROOT
-
-from cairn import native
 
 HERE = Path(__file__).parent
 MODES = ("preloaded", "archive")
@@ -23,23 +22,6 @@ WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Werror"
 MISUSE_IS_MEANT = ["-Wno-use-after-free", "-Wno-alloc-size-larger-than", "-Wno-free-nonheap-object"]
 STANDARD = {".c": "-std=gnu11", ".cpp": "-std=c++17"}
 COMPILER = {".c": "gcc", ".cpp": "g++"}
-
-
-@dataclass(frozen=True)
-class Library:
-    """The two forms of it."""
-
-    folder: Path
-
-    @property
-    def shared(self) -> Path:
-        """What is preloaded."""
-        return self.folder / "libcairn.so.0"
-
-    @property
-    def archive(self) -> Path:
-        """What is linked."""
-        return self.folder / "libcairn.a"
 
 
 @dataclass(frozen=True)
@@ -102,12 +84,9 @@ class Program:
 
 
 @pytest.fixture(scope="session")
-def library() -> Library:
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     """Where the build or the installation put it."""
-    folder = Path(os.environ.get("CAIRN_MALLOC") or Path(native.__file__).parent / "native" / "lib").resolve()
-    found = Library(folder)
-    assert found.shared.is_file() and found.archive.is_file(), f"no libcairn in {folder}; run 'make'"
-    return found
+    return under_test(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="session")

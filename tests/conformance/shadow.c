@@ -1,27 +1,43 @@
 /* Random calls held against a shadow: contents, overlap, alignment, usable size, errno.
  *
- *     shadow SEED OPERATIONS THREADS
+ *     shadow SEED OPERATIONS THREADS [fork] [limit]
  *
  * Each thread has blocks of its own and now and then swaps some for those of others, so that blocks are freed and
  * resized where they were not allocated; threads end and others go on with what they left. The first difference is one
- * line with the seed, and abort(). With one thread a seed gives the same calls every time.
+ * line with the seed, and abort(). With one thread a seed gives the same calls every time, unless it is limited.
+ *
+ *     fork     now and then a thread forks; the child looks at every block of every thread, goes on with them, with two
+ *              threads, may fork itself, frees all and ends
+ *     limit    now and then no more address space is to be had: a call may then fail, with NULL, ENOMEM and what was
+ *              there untouched, but only then
  *
  * Overlap is seen by a map of all 16 bytes that belong to a live block, contents by a pattern of the block's own.
+ * Operations of children and those that use a limit up are not counted.
  */
 #include "conformance.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 enum {
-    SLOTS = 1024, /* of a thread */
-    SHARED = 512,
+    SLOTS = 512, /* of a thread */
+    SHARED = 256,
     LIVES = 8,       /* threads that follow one another on the same blocks */
-    EDGE = 2048,     /* of larger blocks only the ends are filled */
+    EDGE = 1024,     /* of larger blocks only the ends are filled */
     CHUNK = 1 << 16, /* bytes that one entry of the map knows of */
     CHUNKS = 1 << 16,
     WORDS = CHUNK / 16 / 64,
+    CHECK_EVERY = 50000,
+    FORK_EVERY = 20000,
+    LIMIT_EVERY = 20000,
+    CHILD_CALLS = 1000, /* of each of its threads */
+    LIMITED_CALLS = 500,
+    GREEDY = 400, /* blocks of 1 to 4 MiB: more than lies idle, whatever it was */
+    HANGS_AFTER_S = 100,
 };
 
 struct slot {
@@ -39,12 +55,20 @@ struct shared {
 
 struct lane {
     uint64_t state;
-    uint64_t calls; /* that one life makes */
+    uint64_t calls;            /* that one life makes */
+    struct slot *_Atomic busy; /* in an operation just now: what a child makes nothing of */
     struct slot slots[SLOTS];
 };
 
 static uint64_t seed;
+static size_t threads;
+static struct lane *lanes;
 static struct shared shared[SHARED];
+static bool forks;
+static bool limits;
+static unsigned generation; /* 0: the first process */
+static _Atomic unsigned long children;
+static _Atomic unsigned long refused;
 static void (*check)(void);
 
 #define EXPECT(condition)                                                                                    \
@@ -56,31 +80,31 @@ static void (*check)(void);
         }                                                                                                    \
     } while (0)
 
+/* Reserved at once: no limit may stand in our own way. */
+static void *reserve(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT(p != MAP_FAILED);
+    return p;
+}
+
 /* --- the map: open addressing from a chunk's address to bits, of which entries are never taken out --------------- */
 
-static struct {
-    _Atomic uintptr_t address; /* of the chunk, plus 1 */
-    _Atomic(_Atomic uint64_t *) bits;
+static struct entry {
+    _Atomic uintptr_t chunk; /* its number plus 1 */
+    _Atomic uint64_t bits[WORDS];
 } *map;
 
 static _Atomic uint64_t *bits_of(uintptr_t chunk)
 {
-    for (size_t i = chunk / CHUNK * UINT64_C(0x9e3779b97f4a7c15) >> 48;; i = (i + 1) % CHUNKS) {
-        uintptr_t there = 0;
-        if (!atomic_compare_exchange_strong(&map[i].address, &there, chunk + 1) && there != chunk + 1)
-            continue;
-        _Atomic uint64_t *bits = atomic_load(&map[i].bits);
-        if (bits == NULL) {
-            size_t bytes = WORDS * sizeof *bits;
-            _Atomic uint64_t *fresh =
-                mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            EXPECT(fresh != MAP_FAILED);
-            if (atomic_compare_exchange_strong(&map[i].bits, &bits, fresh))
-                bits = fresh;
-            else
-                munmap(fresh, bytes);
-        }
-        return bits;
+    for (size_t i = chunk * UINT64_C(0x9e3779b97f4a7c15) >> 48;; i = (i + 1) % CHUNKS) {
+        uintptr_t there = atomic_load_explicit(&map[i].chunk, memory_order_relaxed);
+        if (there == chunk + 1)
+            return map[i].bits;
+        if (there == 0 && atomic_compare_exchange_strong(&map[i].chunk, &there, chunk + 1))
+            return map[i].bits;
+        if (there == chunk + 1)
+            return map[i].bits;
     }
 }
 
@@ -88,7 +112,7 @@ static _Atomic uint64_t *bits_of(uintptr_t chunk)
 static void turn(uintptr_t from, size_t bytes, bool to)
 {
     for (uintptr_t end = from + bytes; from < end;) {
-        _Atomic uint64_t *bits = bits_of(from / CHUNK * CHUNK);
+        _Atomic uint64_t *bits = bits_of(from / CHUNK);
         do {
             unsigned first = (unsigned)(from / 16 % 64);
             uint64_t count = (end - from + 15) / 16;
@@ -106,25 +130,27 @@ static void turn(uintptr_t from, size_t bytes, bool to)
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
-/* `from` is a multiple of 8, and so is the block's address. */
+typedef uint64_t __attribute__((may_alias)) word;
+
+/* From a word's beginning up to byte `to`; the block's last word is written no further than its end. */
 static void fill_range(unsigned char *p, size_t from, size_t to, uint64_t pattern)
 {
-    size_t at = from;
-    for (; at + 8 <= to; at += 8)
-        memcpy(p + at, &pattern, 8);
-    memcpy(p + at, &pattern, to - at);
+    word *words = (word *)p;
+    for (size_t i = from / 8; i < to / 8; i++)
+        words[i] = pattern;
+    for (size_t at = to & ~(size_t)7; at < to; at++)
+        p[at] = (unsigned char)(pattern >> at % 8 * 8);
 }
 
 static bool has_range(const unsigned char *p, size_t from, size_t to, uint64_t pattern)
 {
+    const word *words = (const word *)p;
     uint64_t differs = 0;
-    size_t at = from;
-    for (; at + 8 <= to; at += 8) {
-        uint64_t word;
-        memcpy(&word, p + at, 8);
-        differs |= word ^ pattern;
-    }
-    return differs == 0 && memcmp(p + at, &pattern, to - at) == 0;
+    for (size_t i = from / 8; i < to / 8; i++)
+        differs |= words[i] ^ pattern;
+    for (size_t at = to & ~(size_t)7; at < to; at++)
+        differs |= p[at] ^ (unsigned char)(pattern >> at % 8 * 8);
+    return differs == 0;
 }
 
 static void fill(const struct slot *slot)
@@ -148,7 +174,6 @@ static bool has(const unsigned char *p, size_t filled, size_t size, uint64_t pat
 
 static void accept(struct slot *slot, uint64_t *state)
 {
-    EXPECT(slot->p != NULL);
     EXPECT((uintptr_t)slot->p % slot->alignment == 0 && (uintptr_t)slot->p % 16 == 0);
     slot->usable = malloc_usable_size(slot->p);
     EXPECT(slot->usable >= slot->size);
@@ -163,60 +188,85 @@ static void inspect(const struct slot *slot)
     EXPECT(has(slot->p, slot->size, slot->size, slot->pattern));
 }
 
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
+
+static _Atomic unsigned long limited; /* odd while there is a limit */
+
+/* Around a call that may fail: `before` is limited as it was then. */
+static bool may_fail(unsigned long before)
+{
+    return before % 2 == 1 || atomic_load(&limited) != before;
+}
+
+/* What a call returned, of which errno was 0 before. */
+static bool was_given(const void *p, unsigned long before)
+{
+    if (p != NULL) {
+        EXPECT(errno == 0);
+        return true;
+    }
+    EXPECT(may_fail(before) && errno == ENOMEM);
+    atomic_fetch_add_explicit(&refused, 1, memory_order_relaxed);
+    errno = 0;
+    return false;
+}
+
+/* --- operations --------------------------------------------------------------------------------------------------- */
+
 /* Mostly small, now and then up to 4 MiB. */
 static size_t any_size(uint64_t *state)
 {
-    uint64_t kind = draw(state) >> 56;
-    if (kind < 180)
+    uint64_t kind = draw(state) >> 54;
+    if (kind < 740)
         return draw_below(state, 512);
-    if (kind < 235)
-        return draw_below(state, 8192);
-    if (kind < 252)
-        return draw_below(state, 1 << 17);
-    return kind == 255 ? draw_below(state, 1 << 22) : draw_below(state, 1 << 19);
+    if (kind < 960)
+        return draw_below(state, 4096);
+    if (kind < 1012)
+        return draw_below(state, 1 << 16);
+    return draw_below(state, kind == 1023 ? 1 << 22 : 1 << 18);
 }
 
 static void allocate(struct slot *slot, uint64_t *state)
 {
     *slot = (struct slot){.size = any_size(state), .alignment = 16};
     void *p = NULL;
-    int before = errno;
+    unsigned long before = atomic_load(&limited);
     switch (draw(state) >> 60) {
     default:
-        slot->p = malloc(slot->size);
+        p = malloc(slot->size);
         break;
     case 1:
     case 2:
-        slot->p = calloc(1, slot->size);
-        EXPECT(slot->p != NULL && has(slot->p, slot->size, slot->size, 0));
+        p = calloc(1, slot->size);
+        EXPECT(p == NULL || has(p, slot->size, slot->size, 0));
         break;
     case 3:
-        slot->p = realloc(NULL, slot->size);
+        p = realloc(NULL, slot->size);
         break;
     case 4:
         slot->alignment = (size_t)16 << draw_below(state, 9);
-        slot->p = aligned_alloc(slot->alignment, slot->size);
+        p = aligned_alloc(slot->alignment, slot->size);
         break;
     case 5:
         slot->alignment = (size_t)8 << draw_below(state, draw(state) >> 60 == 0 ? 16 : 10);
-        EXPECT(posix_memalign(&p, slot->alignment, slot->size) == 0);
-        slot->p = p;
+        errno = posix_memalign(&p, slot->alignment, slot->size);
         break;
     case 6:
-        slot->p = reallocarray(NULL, slot->size, 1);
+        p = reallocarray(NULL, slot->size, 1);
         break;
     }
-    EXPECT(errno == before);
-    accept(slot, state);
+    if (was_given(p, before)) {
+        slot->p = p;
+        accept(slot, state);
+    }
 }
 
 static void release(struct slot *slot)
 {
     inspect(slot);
     turn((uintptr_t)slot->p, slot->usable, false);
-    int before = errno;
     free(slot->p);
-    EXPECT(errno == before);
+    EXPECT(errno == 0);
     slot->p = NULL;
 }
 
@@ -227,30 +277,29 @@ static void resize(struct slot *slot, uint64_t *state)
     if (draw(state) >> 63)
         size = slot->size + draw_below(state, slot->size / 4 + 64);
     turn((uintptr_t)slot->p, slot->usable, false);
-    int before = errno;
+    unsigned long before = atomic_load(&limited);
     void *p = realloc(slot->p, size);
-    EXPECT(errno == before);
     if (size == 0) {
-        EXPECT(p == NULL);
+        EXPECT(p == NULL && errno == 0);
         slot->p = NULL;
-        return;
+    } else if (was_given(p, before)) {
+        EXPECT(has(p, slot->size, size, slot->pattern));
+        *slot = (struct slot){.p = p, .size = size, .alignment = 16};
+        accept(slot, state);
+    } else {
+        turn((uintptr_t)slot->p, slot->usable, true);
+        inspect(slot);
     }
-    EXPECT(p != NULL && has(p, slot->size, size, slot->pattern));
-    slot->p = p;
-    slot->size = size;
-    slot->alignment = 16;
-    accept(slot, state);
 }
 
 static void refuse(struct slot *slot, uint64_t *state)
 {
     size_t huge = PTRDIFF_MAX - draw_below(state, 4096);
-    int before = errno;
-    errno = 0;
     EXPECT(malloc(huge) == NULL && errno == ENOMEM);
     errno = 0;
     EXPECT(realloc(slot->p, huge) == NULL && errno == ENOMEM);
-    errno = before;
+    errno = 0;
+    inspect(slot);
 }
 
 static void swap(struct slot *slot, uint64_t *state)
@@ -264,24 +313,168 @@ static void swap(struct slot *slot, uint64_t *state)
     atomic_flag_clear_explicit(&other->taken, memory_order_release);
 }
 
-static void *live(void *argument)
+static void operate(struct lane *lane, uint64_t calls)
 {
-    struct lane *lane = argument;
-    for (uint64_t call = 0; call < lane->calls; call++) {
+    for (uint64_t call = 0; call < calls; call++) {
         struct slot *slot = &lane->slots[draw_below(&lane->state, SLOTS)];
-        unsigned kind = (unsigned)(draw(&lane->state) >> 58);
+        unsigned kind = (unsigned)(draw(&lane->state) >> 57);
+        /* Of one thread alone: seen in a child as they were when it forked. */
+        atomic_store_explicit(&lane->busy, slot, memory_order_release);
         if (slot->p == NULL)
             allocate(slot, &lane->state);
-        else if (kind < 8)
+        else if (kind < 16)
             resize(slot, &lane->state);
-        else if (kind == 8)
+        else if (kind == 16)
             refuse(slot, &lane->state);
-        else if (kind < 12)
+        else if (kind < 24)
             swap(slot, &lane->state);
         else
             release(slot);
-        if (check != NULL && call % 50000 == 0)
+        atomic_store_explicit(&lane->busy, NULL, memory_order_release);
+    }
+}
+
+/* --- limits ------------------------------------------------------------------------------------------------------- */
+
+/* So much more address space may be had. */
+static void limit_address_space(size_t more)
+{
+    char text[64] = "";
+    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    EXPECT(file >= 0 && read(file, text, sizeof text - 1) > 0 && close(file) == 0);
+    struct rlimit limit;
+    EXPECT(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE) + more;
+    atomic_fetch_add(&limited, 1);
+    EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+static void lift_limit(void)
+{
+    struct rlimit limit;
+    EXPECT(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max;
+    EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
+    if (atomic_load(&limited) % 2 == 1)
+        atomic_fetch_add(&limited, 1);
+}
+
+/* Takes all that is left, goes on with less, and has as much as before when that is over. */
+static void exhaust(struct lane *lane)
+{
+    static atomic_flag taken = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&taken))
+        return;
+    static struct slot greedy[GREEDY];
+    limit_address_space(draw_below(&lane->state, 1 << 22));
+    size_t count = 0;
+    for (; count < GREEDY; count++) {
+        struct slot *slot = &greedy[count];
+        *slot = (struct slot){.size = ((size_t)1 << 20) + draw_below(&lane->state, 3 << 20), .alignment = 16};
+        unsigned long before = atomic_load(&limited);
+        slot->p = malloc(slot->size);
+        if (!was_given(slot->p, before))
+            break;
+        accept(slot, &lane->state);
+    }
+    EXPECT(count < GREEDY);
+    operate(lane, LIMITED_CALLS);
+    if (count > 0 && threads == 1) { /* what comes back can be had again */
+        release(&greedy[--count]);
+        void *p = malloc(1 << 20);
+        EXPECT(p != NULL && errno == 0);
+        free(p);
+    }
+    while (count > 0)
+        release(&greedy[--count]);
+    lift_limit();
+    void *more = calloc(16, 1 << 20);
+    EXPECT(more != NULL && errno == 0);
+    free(more);
+    atomic_flag_clear(&taken);
+}
+
+/* --- children ----------------------------------------------------------------------------------------------------- */
+
+static void fork_from(struct lane *lane);
+
+static void *live_in_child(void *argument)
+{
+    operate(argument, CHILD_CALLS);
+    return NULL;
+}
+
+/* The other threads are not here: what they did just then stays as it is, for ever. */
+static _Noreturn void go_on_in_child(struct lane *lane)
+{
+    alarm(HANGS_AFTER_S); /* a lock that nobody will ever drop */
+    lift_limit();
+    generation++;
+    for (size_t i = 0; i < threads; i++)
+        for (size_t k = 0; k < SLOTS; k++) {
+            struct slot *slot = &lanes[i].slots[k];
+            if (slot == atomic_load_explicit(&lanes[i].busy, memory_order_acquire))
+                slot->p = NULL;
+            else if (slot->p != NULL)
+                inspect(slot);
+        }
+    for (size_t i = 0; i < SHARED; i++) {
+        if (atomic_flag_test_and_set(&shared[i].taken))
+            shared[i].slot.p = NULL;
+        else if (shared[i].slot.p != NULL)
+            inspect(&shared[i].slot);
+        atomic_flag_clear(&shared[i].taken);
+    }
+    struct lane *other = &lanes[draw_below(&lane->state, threads)];
+    pthread_t id;
+    if (other != lane)
+        EXPECT(pthread_create(&id, NULL, live_in_child, other) == 0);
+    operate(lane, CHILD_CALLS);
+    if (generation == 1 && draw(&lane->state) >> 62 == 0)
+        fork_from(lane);
+    if (other != lane)
+        EXPECT(pthread_join(id, NULL) == 0);
+    for (size_t k = 0; k < SLOTS; k++) {
+        if (lane->slots[k].p != NULL)
+            release(&lane->slots[k]);
+        if (other->slots[k].p != NULL)
+            release(&other->slots[k]);
+    }
+    for (size_t i = 0; i < SHARED; i++)
+        if (shared[i].slot.p != NULL)
+            release(&shared[i].slot);
+    if (check != NULL)
+        check();
+    _exit(0);
+}
+
+static void fork_from(struct lane *lane)
+{
+    pid_t pid = fork();
+    EXPECT(pid >= 0);
+    if (pid == 0)
+        go_on_in_child(lane);
+    int status = 1;
+    EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+    atomic_fetch_add(&children, 1);
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+static void *live(void *argument)
+{
+    struct lane *lane = argument;
+    errno = 0;
+    for (uint64_t left = lane->calls; left > 0;) {
+        uint64_t calls = left < CHECK_EVERY ? left : draw_below(&lane->state, CHECK_EVERY);
+        operate(lane, calls);
+        left -= calls;
+        if (check != NULL)
             check();
+        if (forks && draw_below(&lane->state, FORK_EVERY) < calls / 2)
+            fork_from(lane);
+        if (limits && draw_below(&lane->state, LIMIT_EVERY) < calls / 2)
+            exhaust(lane);
     }
     return NULL;
 }
@@ -289,18 +482,20 @@ static void *live(void *argument)
 int main(int argc, char **argv)
 {
     require_cairn();
-    if (argc != 4)
+    if (argc < 4)
         return 2;
     seed = strtoull(argv[1], NULL, 10);
     uint64_t operations = strtoull(argv[2], NULL, 10);
-    size_t threads = strtoull(argv[3], NULL, 10);
+    threads = strtoull(argv[3], NULL, 10);
+    for (int i = 4; i < argc; i++) {
+        forks |= strcmp(argv[i], "fork") == 0;
+        limits |= strcmp(argv[i], "limit") == 0;
+    }
     check = (void (*)(void))dlsym(RTLD_DEFAULT, "cairn_check");
     printf("seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
-    map = mmap(NULL, CHUNKS * sizeof *map, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct lane *lanes =
-        mmap(NULL, threads * sizeof *lanes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    EXPECT(map != MAP_FAILED && lanes != MAP_FAILED);
+    map = reserve(CHUNKS * sizeof *map);
+    lanes = reserve(threads * sizeof *lanes);
     for (size_t i = 0; i < threads; i++) {
         lanes[i].state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + i + 1;
         lanes[i].calls = operations / threads / LIVES;
@@ -320,5 +515,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < SHARED; i++)
         if (shared[i].slot.p != NULL)
             release(&shared[i].slot);
+    printf("%llu operations, %lu children, %lu refusals, ended with %016llx\n",
+           (unsigned long long)(operations / threads / LIVES * threads * LIVES), children, refused,
+           (unsigned long long)lanes[0].state);
     return 0;
 }

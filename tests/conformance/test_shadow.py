@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
 from .conftest import MODES, Program
 
-QUICK = [*((seed, 300_000, 1) for seed in range(20)), *((seed, 400_000, 4) for seed in range(20, 28))]
-LONG = [*((seed, 2_000_000, 1) for seed in range(100, 120)), *((seed, 2_000_000, 8) for seed in range(120, 140))]
+KINDS = list(product((1, 4), ((), ("fork",), ("limit",), ("fork", "limit"))))
+"""Threads, and what is mixed in: children that go on with what they inherit, times without more address space."""
+
+QUICK = [(seed, 2_200_000, *KINDS[seed % len(KINDS)]) for seed in range(24)]
+LONG = [(seed, 20_000_000, MODES[seed // len(KINDS) % 2], *KINDS[seed % len(KINDS)]) for seed in range(100, 150)]
 
 
-def hold(run: Program, seed: int, operations: int, threads: int) -> None:
-    assert run.succeed(seed, operations, threads, timeout=600) == f"seed {seed}\n"
+def hold(run: Program, seed: int, operations: int, threads: int, words: tuple[str, ...]) -> int:
+    """Returns how many operations there were."""
+    said = run.succeed(seed, operations, threads, *words, timeout=600)
+    ended = re.fullmatch(
+        rf"seed {seed}\n(\d+) operations, (\d+) children, (\d+) refusals, ended with [0-9a-f]+\n", said
+    )
+    assert ended, said
+    done, children, refusals = map(int, ended.groups())
+    assert (children > 0) == ("fork" in words) and (refusals > 0) == ("limit" in words), said
+    return done
 
 
 def test_random_calls_do_what_the_shadow_says(program: Callable[..., Program]) -> None:
     run = program("shadow.c", "preloaded", "-O2")
-    for seed, operations, threads in QUICK:
-        hold(run, seed, operations, threads)
+    assert sum(hold(run, *arguments) for arguments in QUICK) >= 50_000_000
 
 
 @pytest.mark.parametrize("flags", [(), ("-static",)], ids=["dynamic", "static"])
@@ -27,14 +39,18 @@ def test_random_calls_do_so_in_a_program_that_has_the_allocator_within(
     program: Callable[..., Program], flags: tuple[str, ...]
 ) -> None:
     run = program("shadow.c", "archive", "-O2", *flags)
-    hold(run, 50, 300_000, 1)
-    hold(run, 51, 300_000, 4)
+    hold(run, 50, 1_000_000, 1, ("fork", "limit"))
+    hold(run, 51, 1_000_000, 4, ("fork", "limit"))
+
+
+def test_the_same_seed_makes_the_same_calls(program: Callable[..., Program]) -> None:
+    run = program("shadow.c", "preloaded", "-O2")
+    assert len({run.succeed(52, 100_000, 1, "fork") for _ in range(2)}) == 1
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("seed", "operations", "threads"), LONG)
-def test_many_random_calls_do_so(
-    program: Callable[..., Program], mode: str, seed: int, operations: int, threads: int
+@pytest.mark.parametrize(("seed", "operations", "mode", "threads", "words"), LONG)
+def test_a_billion_random_calls_do_so(
+    program: Callable[..., Program], seed: int, operations: int, mode: str, threads: int, words: tuple[str, ...]
 ) -> None:
-    hold(program("shadow.c", mode, "-O2"), seed, operations, threads)
+    hold(program("shadow.c", mode, "-O2"), seed, operations, threads, words)

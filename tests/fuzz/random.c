@@ -1,5 +1,5 @@
-/* Runs a fuzz target on random input: `target [--seed N] [--runs N]`, or on given files. The seed is printed; with it,
- * the same inputs come again. `--seed N --runs 1` is the one that failed. */
+/* Runs a fuzz target on random input: `target [--seed N] [--runs N | --seconds N]`, or on given files. The seed is printed;
+ * with it, the same inputs come again. `--seed N --runs 1` is the one that failed. */
 #define _GNU_SOURCE 1
 
 #include "fuzz.h"
@@ -47,6 +47,7 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_REALTIME, &now);
     uint64_t seed = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
     unsigned long runs = 300;
+    time_t end = 0;
     int failed = 0;
     unsigned files = 0;
     for (int i = 1; i < argc; i++) {
@@ -54,14 +55,17 @@ int main(int argc, char **argv)
             seed = strtoull(argv[++i], NULL, 0);
         else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
             runs = strtoul(argv[++i], NULL, 0);
+        else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
+            end = now.tv_sec + strtol(argv[++i], NULL, 0);
         else if (++files)
             failed |= run_file(argv[i]);
     }
-    for (unsigned long i = 0; files == 0 && i < runs; i++) {
-        printf("\r--seed %llu", (unsigned long long)(seed + i)); /* the last one stands when it aborts */
+    unsigned long ran = files;
+    for (; files == 0 && (end > 0 ? time(NULL) < end : ran < runs); ran++) {
+        printf("\r--seed %llu", (unsigned long long)(seed + ran)); /* the last one stands when it aborts */
         fflush(stdout);
-        run_one(seed + i);
+        run_one(seed + ran);
     }
-    printf("\n%lu inputs from --seed %llu\n", files == 0 ? runs : files, (unsigned long long)seed);
+    printf("\n%lu inputs from --seed %llu\n", ran, (unsigned long long)seed);
     return failed;
 }

@@ -21,8 +21,8 @@
 #include "model.h"
 
 enum {
-    MEMORY_ATOMICS = 64,  /* in one execution */
-    MEMORY_OBJECTS = 192, /* with the locks */
+    MEMORY_ATOMICS = 128, /* in one execution */
+    MEMORY_OBJECTS = 256, /* with the locks */
     MEMORY_MESSAGES = 16, /* a power of two */
 };
 

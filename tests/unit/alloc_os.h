@@ -1,60 +1,162 @@
-/* alloc_os.h - the real os.h beneath the allocator's layers under test: any call can be refused, and all are counted.
+/* alloc_os.h - an os.h for the allocator's layers under test: the real one, of which any call can be refused.
  *
- * Included by the one file of a program that is linked with src/alloc alone.
+ * Included by the one file of a program that is linked with src/alloc alone. Beyond refusing, it can be
+ *
+ *     a machine with less memory        limit_bytes: an address-space limit, or overcommit 2
+ *     a machine with larger OS pages    page_bytes: a multiple of the real ones; as there, part of a page that is given
+ *                                       back takes the rest with it
+ *     a trap for who uses what is not in use    trapping: what was given back ends the program when it is touched
+ *                                       before a run lies there again; then it reads as zero, as it must
+ *
+ * Always: the start of what is given back is that of an OS page, and all of it is ours, or the program aborts.
  */
 #ifndef CAIRN_ALLOC_OS_H
 #define CAIRN_ALLOC_OS_H
 
-#define os_claim     real_claim
-#define os_give_back real_give_back
-#include "../../src/os/lock.c"
+#include "alloc/slab.h"
+
+#define os_page_bytes real_page_bytes
+#define os_map        real_map
+#define os_unmap      real_unmap
+#define os_claim      real_claim
+#define os_give_back  real_give_back
 #include "../../src/os/os_linux.c"
+#undef os_page_bytes
+#undef os_map
+#undef os_unmap
 #undef os_claim
 #undef os_give_back
+#include "../../src/os/lock.c"
+
+#include <signal.h>
+#include <stdio.h>
 
 static struct {
-    size_t claimed_bytes;
-    size_t
-        limit_bytes; /* as an address-space limit, or overcommit 2: no more than this is mapped; 0: no limit */
-    unsigned claim_count;
-    unsigned give_back_count;
-    unsigned call_count;   /* of the two above */
-    unsigned refuse_call;  /* the so-manieth call is refused; 0: none */
-    unsigned refuse_after; /* as are all calls after so many; 0: none */
-    bool occupied_once;    /* the next claim of a chunk finds somebody else there */
+    _Atomic size_t claimed_bytes;
+    size_t limit_bytes; /* no more than this is mapped; 0: no limit */
+    size_t page_bytes;  /* 0: the machine's */
+    _Atomic unsigned claim_count;
+    _Atomic unsigned give_back_count;
+    _Atomic unsigned call_count;    /* of all that can be refused */
+    _Atomic unsigned refused_count; /* by us, for whatever reason */
+    unsigned refuse_call;           /* the so-manieth call is refused; 0: none */
+    unsigned refuse_more;           /* as are so many behind it */
+    unsigned refuse_after;          /* as are all calls after so many; 0: none */
+    bool occupied_once;             /* the next claim of a chunk finds somebody else there */
+    bool trapping;
 } fake_os;
 
+size_t os_page_bytes(void);
+void *os_map(size_t bytes, size_t alignment, size_t offset_bytes);
+bool os_unmap(void *start, size_t bytes);
 enum os_claimed os_claim(void *start, size_t bytes);
 bool os_give_back(void *start, size_t bytes);
 
 static bool fake_refuses(void)
 {
-    fake_os.call_count++;
-    bool all = fake_os.refuse_after > 0 && fake_os.call_count > fake_os.refuse_after;
-    return all || fake_os.call_count == fake_os.refuse_call;
+    unsigned call = atomic_fetch_add(&fake_os.call_count, 1) + 1;
+    bool refused = (fake_os.refuse_after > 0 && call > fake_os.refuse_after) ||
+                   (fake_os.refuse_call > 0 && call >= fake_os.refuse_call &&
+                    call - fake_os.refuse_call <= fake_os.refuse_more);
+    atomic_fetch_add(&fake_os.refused_count, refused);
+    return refused;
+}
+
+size_t os_page_bytes(void)
+{
+    return fake_os.page_bytes > 0 ? fake_os.page_bytes : real_page_bytes();
+}
+
+void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
+{
+    return fake_refuses() ? NULL : real_map(bytes, alignment, offset_bytes);
+}
+
+bool os_unmap(void *start, size_t bytes)
+{
+    return !fake_refuses() && real_unmap(start, bytes);
+}
+
+/* The thread sanitizer takes an address of its own for any address, and root may then have 0. */
+static bool fake_has_itself(const void *start)
+{
+#ifdef __SANITIZE_THREAD__
+    return (uintptr_t)start >> 39 != 0;
+#else
+    return start == NULL;
+#endif
 }
 
 enum os_claimed os_claim(void *start, size_t bytes)
 {
-    fake_os.claim_count++;
+    atomic_fetch_add(&fake_os.claim_count, 1);
     if (fake_refuses())
-        return OS_REFUSED;
-    if (fake_os.limit_bytes > 0 && fake_os.claimed_bytes + bytes > fake_os.limit_bytes)
         return OS_REFUSED;
     if (fake_os.occupied_once && bytes >= (1 << 21)) {
         fake_os.occupied_once = false;
         return OS_OCCUPIED;
     }
-    enum os_claimed claim = real_claim(start, bytes);
+    if (fake_os.limit_bytes > 0 && fake_os.claimed_bytes + bytes > fake_os.limit_bytes) {
+        atomic_fetch_add(&fake_os.refused_count, 1);
+        return OS_REFUSED;
+    }
+    enum os_claimed claim = fake_has_itself(start) ? OS_OCCUPIED : real_claim(start, bytes);
     if (claim == OS_CLAIMED)
-        fake_os.claimed_bytes += bytes;
+        atomic_fetch_add(&fake_os.claimed_bytes, bytes);
     return claim;
+}
+
+static void fake_expect(bool right, const char *otherwise)
+{
+    if (!right) {
+        fprintf(stderr, "os: %s\n", otherwise);
+        abort();
+    }
 }
 
 bool os_give_back(void *start, size_t bytes)
 {
-    fake_os.give_back_count++;
-    return !fake_refuses() && real_give_back(start, bytes);
+    atomic_fetch_add(&fake_os.give_back_count, 1);
+    size_t page = os_page_bytes();
+    fake_expect((uintptr_t)start % page == 0 && bytes > 0, "what is given back begins within an OS page");
+    bytes = (bytes + page - 1) & ~(page - 1);
+    size_t last = region_index((char *)start + bytes - 1);
+    fake_expect(region_has(region_index(start)) && region_has(last), "what is given back is not ours");
+    if (fake_refuses() || !real_give_back(start, bytes))
+        return false;
+    if (fake_os.trapping)
+        fake_expect(mprotect(start, bytes, PROT_NONE) == 0, "more is given back than a trap can hold");
+    return true;
+}
+
+/* --- the trap ----------------------------------------------------------------------------------------------------- */
+
+/* Whether a run lies there. Of a large block only the first record says so. */
+static bool fake_in_use(size_t index)
+{
+    size_t first = index;
+    while (first > 0 && slab_at(first)->kind == RUN_NONE)
+        first--;
+    return first > 0 &&
+           (slab_at(first)->kind == RUN_LARGE ? index - first < slab_at(first)->slices : first == index);
+}
+
+static void fake_touched(int number, siginfo_t *information, void *context)
+{
+    (void)number, (void)context;
+    char *address = information->si_addr;
+    size_t index = region_index(address);
+    fake_expect(region_has(index), "a crash outside of what was given back");
+    fake_expect(fake_in_use(index), "memory that is not in use is touched after it was given back");
+    fake_expect(mprotect(region_address(index), SLICE_BYTES, PROT_READ | PROT_WRITE) == 0,
+                "a trap stays shut");
+}
+
+static inline void fake_set_trap(void)
+{
+    struct sigaction action = {.sa_sigaction = fake_touched, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    fake_expect(sigaction(SIGSEGV, &action, NULL) == 0, "no handler can be set");
+    fake_os.trapping = true;
 }
 
 #endif

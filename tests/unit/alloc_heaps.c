@@ -1,0 +1,83 @@
+/* alloc_heaps.c - heaps that are no thread's, beside threads: what they take with them when they go, and whom they may
+ * wait for. */
+#include "alloc/alloc.h"
+
+#include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
+#include "alloc/stats.h"
+#include "alloc_os.h"
+#include "test.h"
+
+#include <pthread.h>
+
+enum { MANY = 40, BYTES = 100, FILL = 0x5a, ROUNDS = 20000 };
+
+static unsigned char *left[MANY];
+
+static void *leave_blocks(void *argument)
+{
+    for (unsigned i = 0; i < MANY; i++) {
+        left[i] = alloc_malloc(BYTES);
+        memset(left[i], FILL, BYTES);
+    }
+    return argument;
+}
+
+/* The heap was given the slab that an ended thread left, and took all blocks in it for its own. */
+TEST(a_heap_that_is_destroyed_takes_no_block_of_an_ended_thread_with_it)
+{
+    pthread_t id;
+    REQUIRE(pthread_create(&id, NULL, leave_blocks, NULL) == 0 && pthread_join(id, NULL) == 0);
+    struct heap *heap = shared_heap_create();
+    REQUIRE(heap != NULL);
+    bool zero;
+    for (unsigned i = 0; i < 10 * MANY; i++)
+        CHECK(shared_heap_allocate(heap, BYTES, 1, &zero) != NULL);
+    shared_heap_destroy(heap);
+    for (unsigned i = 0; i < 10 * MANY; i++)
+        memset(alloc_malloc(BYTES), 0, BYTES);
+    for (unsigned i = 0; i < MANY; i++) {
+        REQUIRE(alloc_usable_size(left[i]) >= BYTES);
+        CHECK(left[i][0] == FILL && left[i][BYTES - 1] == FILL);
+        alloc_free(left[i]);
+    }
+    page_heap_check();
+}
+
+static _Atomic unsigned locked; /* so often, by the other side */
+
+static void *come_and_go(void *argument)
+{
+    for (unsigned i = 0; locked < ROUNDS; i++) {
+        struct heap *heap = shared_heap_create();
+        bool zero;
+        if (heap == NULL || shared_heap_allocate(heap, i % 3000, 1, &zero) == NULL)
+            abort();
+        if (i % 2 == 0)
+            shared_heap_destroy(heap);
+        else
+            shared_heap_release(heap);
+    }
+    return argument;
+}
+
+/* Each once took the lock first that the other took last, and both waited for ever. */
+TEST(heaps_go_while_all_heaps_are_locked_by_others)
+{
+    pthread_t id;
+    alarm(60);
+    REQUIRE(pthread_create(&id, NULL, come_and_go, NULL) == 0);
+    for (; locked < ROUNDS; locked++) {
+        heap_lock_all();
+        heap_unlock_all();
+        shared_heap_check_all();
+    }
+    CHECK(pthread_join(id, NULL) == 0);
+    alarm(0);
+    page_heap_check();
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}

@@ -1,0 +1,420 @@
+/* alloc_refused.c - the kernel refuses: each call of a scenario once, several in a row, and all beyond an amount of
+ * memory. NULL where something was refused, nothing that was there is lost, and service resumes.
+ *
+ * Every scenario runs in a process of its own, so that it begins with nothing. The seed is printed; SEED=… repeats it.
+ */
+#include "alloc/alloc.h"
+
+#include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
+#include "alloc_os.h"
+#include "base/random.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+enum {
+    CALLS_AT_LEAST = 2000, /* of the kernel, in one scenario */
+    SLOTS = 160,
+    EDGE = 64, /* of a block that is filled, at both ends */
+    THREADS = 20,
+    AT_ONCE = 3,
+    ENDED_WELL = 17,
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    EVERY = 40, /* so-manieth call: a process with a sanitizer takes long to fork */
+#else
+    EVERY = 1,
+#endif
+};
+
+static uint64_t seed = 1;
+
+/* What a process of a scenario finds wrong is its end. */
+#define EXPECT(condition) fake_expect(condition, "not true: " #condition)
+
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
+
+struct slot {
+    unsigned char *p;
+    size_t size;
+    unsigned char fill;
+};
+
+/* How much of the block's end is filled as well: of a large one a page must be had for it, which takes time. */
+static size_t end_of(const struct slot *slot)
+{
+    return slot->size < EDGE ? 0 : slot->size < 32 * KIB || slot->fill % 4 == 0 ? EDGE : 0;
+}
+
+static size_t begin_of(const struct slot *slot)
+{
+    return slot->size < EDGE ? slot->size : EDGE;
+}
+
+static void fill(struct slot *slot, struct random *random)
+{
+    slot->fill = (unsigned char)random_next(random);
+    memset(slot->p, slot->fill, begin_of(slot));
+    memset(slot->p + slot->size - end_of(slot), slot->fill, end_of(slot));
+}
+
+static bool holds(const unsigned char *p, size_t size, unsigned char value)
+{
+    return size == 0 || (p[0] == value && memcmp(p, p + 1, size - 1) == 0);
+}
+
+static void verify(const struct slot *slot)
+{
+    EXPECT(holds(slot->p, begin_of(slot), slot->fill));
+    EXPECT(holds(slot->p + slot->size - end_of(slot), end_of(slot), slot->fill));
+    EXPECT(alloc_usable_size(slot->p) >= slot->size);
+}
+
+static void release(struct slot *slot)
+{
+    verify(slot);
+    alloc_free(slot->p);
+    slot->p = NULL;
+}
+
+static size_t any_size(struct random *random)
+{
+    uint64_t kind = random_below(random, 100);
+    return (size_t)random_below(random, kind < 30   ? 600
+                                        : kind < 45 ? 20 * KIB
+                                        : kind < 98 ? 200 * KIB
+                                                    : 24 * MIB);
+}
+
+static void allocate(struct slot *slot, struct random *random)
+{
+    unsigned before = fake_os.refused_count;
+    uint64_t kind = random_below(random, 10);
+    size_t alignment = 16;
+    slot->size = any_size(random);
+    if (kind == 0) {
+        alignment = (size_t)16 << random_below(random, 17);
+        slot->p = alloc_aligned(alignment, slot->size);
+    } else if (kind < 3 && slot->size < 50 * KIB) { /* to clear more takes long */
+        slot->p = alloc_calloc(1, slot->size);
+        size_t end = slot->size < 32 * KIB ? slot->size : EDGE; /* to look at all of it likewise */
+        EXPECT(slot->p == NULL || (holds(slot->p, end, 0) && holds(slot->p + slot->size - end, end, 0)));
+    } else {
+        slot->p = alloc_malloc(slot->size);
+    }
+    EXPECT(slot->p != NULL || fake_os.refused_count != before);
+    EXPECT((uintptr_t)slot->p % alignment == 0);
+    if (slot->p != NULL)
+        fill(slot, random);
+}
+
+static void resize(struct slot *slot, struct random *random)
+{
+    verify(slot);
+    unsigned before = fake_os.refused_count;
+    size_t size = slot->size / 2; /* where it is: to copy takes long, too */
+    if (slot->size < 16 * KIB)
+        size = any_size(random) % (50 * KIB);
+    else if (slot->size < 50 * KIB && random_below(random, 2) == 0)
+        size = slot->size + slot->size / 4;
+    unsigned char *p = alloc_realloc(slot->p, size);
+    EXPECT(p != NULL || fake_os.refused_count != before);
+    if (p == NULL)
+        return;
+    EXPECT(holds(p, begin_of(slot) < size ? begin_of(slot) : size, slot->fill));
+    slot->p = p;
+    slot->size = size;
+    fill(slot, random);
+}
+
+static void operate(struct slot *slots, unsigned count, struct random *random)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct slot *slot = &slots[random_below(random, SLOTS)];
+        uint64_t kind = random_below(random, 8);
+        if (slot->p == NULL)
+            allocate(slot, random);
+        else if (kind < 2)
+            resize(slot, random);
+        else
+            release(slot);
+    }
+}
+
+/* --- a scenario --------------------------------------------------------------------------------------------------- */
+
+static struct slot blocks[SLOTS];
+static struct slot much[THREADS];
+
+struct worker {
+    struct random random;
+    struct slot slots[SLOTS];
+};
+
+/* Goes on with some blocks of the main thread, ends, and leaves it some of its own. */
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    operate(worker->slots, 40, &worker->random);
+    return NULL;
+}
+
+static void take_turns(struct worker *workers, unsigned count, struct random *random)
+{
+    pthread_t ids[AT_ONCE];
+    for (unsigned i = 0; i < count; i++) {
+        workers[i].random = random_of(random_next(random));
+        for (unsigned k = i; k < SLOTS; k += count) {
+            workers[i].slots[k] = blocks[k];
+            blocks[k].p = NULL;
+        }
+        EXPECT(pthread_create(&ids[i], NULL, work, &workers[i]) == 0);
+    }
+    for (unsigned i = 0; i < count; i++)
+        EXPECT(pthread_join(ids[i], NULL) == 0);
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned k = 0; k < SLOTS; k++) {
+            struct slot *slot = &workers[i].slots[k];
+            if (slot->p != NULL && blocks[k].p != NULL)
+                release(slot);
+            else if (slot->p != NULL)
+                blocks[k] = *slot;
+            slot->p = NULL;
+        }
+}
+
+/* A heap of its own for some blocks; some of them outlive it, unless they go with it. */
+static void use_heap(bool destroyed, struct random *random)
+{
+    unsigned before = fake_os.refused_count;
+    struct heap *heap = shared_heap_create();
+    EXPECT(heap != NULL || fake_os.refused_count != before);
+    if (heap == NULL)
+        return;
+    for (unsigned i = 0; i < SLOTS / 4; i++) {
+        struct slot *slot = &blocks[random_below(random, SLOTS)];
+        if (slot->p != NULL)
+            release(slot);
+        slot->size = any_size(random);
+        before = fake_os.refused_count;
+        bool zero;
+        slot->p = shared_heap_allocate(heap, slot->size, 1, &zero);
+        EXPECT(slot->p != NULL || fake_os.refused_count != before);
+        if (slot->p == NULL)
+            continue;
+        fill(slot, random);
+        if (random_below(random, 2) == 0)
+            release(slot);
+        else if (destroyed)
+            slot->p = NULL;
+    }
+    if (destroyed)
+        shared_heap_destroy(heap);
+    else
+        shared_heap_release(heap);
+}
+
+static void check(void)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (blocks[i].p != NULL)
+            verify(&blocks[i]);
+    if (thread_heap != &heap_none)
+        heap_check(thread_heap);
+    shared_heap_check_all();
+    heap_check_lists();
+    page_heap_check();
+}
+
+/* More than there ever was; only its ends are touched. */
+static void grow(struct slot *slot)
+{
+    unsigned before = fake_os.refused_count;
+    slot->size = 60 * MIB;
+    slot->p = alloc_malloc(slot->size);
+    EXPECT(slot->p != NULL || fake_os.refused_count != before);
+    if (slot->p != NULL)
+        fill(slot, &(struct random){seed});
+}
+
+/* Threads are born and end, blocks of all sizes come, grow and go, what is idle is given back again and again. */
+static void live(void)
+{
+    static struct worker workers[AT_ONCE];
+    struct random random = random_of(seed);
+    operate(blocks, 2 * SLOTS, &random);
+    for (unsigned i = 0; i < THREADS; i++) {
+        grow(&much[i]);
+        use_heap(i % 2 == 0, &random);
+        take_turns(workers, i % 4 == 3 ? AT_ONCE : 1, &random);
+        for (unsigned k = 0; k < 20; k++) {
+            operate(blocks, 12, &random);
+            page_heap_purge(k == 19 ? 64 * MIB : 0);
+        }
+        if (thread_heap != &heap_none)
+            heap_collect(thread_heap);
+        heap_sweep();
+        check();
+    }
+}
+
+/* All that is idle can be given back, every class is served, and a block larger than all that there was. */
+static void resume(void)
+{
+    fake_os.refuse_call = fake_os.refuse_after = 0;
+    fake_os.limit_bytes = 0;
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (blocks[i].p != NULL)
+            release(&blocks[i]);
+    for (unsigned i = 0; i < THREADS; i++)
+        if (much[i].p != NULL)
+            release(&much[i]);
+    page_heap_purge(0);
+    EXPECT(page_heap_statistics().idle_slices == 0 || os_page_bytes() > SLICE_BYTES);
+    struct random random = random_of(seed);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
+        blocks[class].size = size_class_bytes(class);
+        blocks[class].p = alloc_malloc(blocks[class].size);
+        EXPECT(blocks[class].p != NULL);
+        fill(&blocks[class], &random);
+    }
+    struct slot large = {.size = 200 * MIB};
+    large.p = alloc_calloc(1, large.size);
+    EXPECT(large.p != NULL && holds(large.p, MIB, 0) && holds(large.p + large.size - MIB, MIB, 0));
+    fill(&large, &random);
+    check();
+    release(&large);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        release(&blocks[class]);
+    check();
+}
+
+/* --- processes ---------------------------------------------------------------------------------------------------- */
+
+/* A life in another process, which inherits how os.h is to behave. Tells how often it called the kernel and was refused. */
+struct told {
+    unsigned calls;
+    unsigned claims;
+    unsigned refused;
+};
+
+static bool lives(struct told *told)
+{
+    int ends[2];
+    *told = (struct told){0};
+    fflush(stdout);
+    if (pipe(ends) != 0)
+        return false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(100);
+        if (fake_os.trapping)
+            fake_set_trap();
+        live();
+        struct told here = {fake_os.call_count, fake_os.claim_count, fake_os.refused_count};
+        EXPECT(write(ends[1], &here, sizeof here) == sizeof here);
+        resume();
+        _exit(ENDED_WELL);
+    }
+    int status = 0;
+    bool ended = pid > 0 && waitpid(pid, &status, 0) == pid;
+    close(ends[1]);
+    bool said = read(ends[0], told, sizeof *told) == sizeof *told;
+    close(ends[0]);
+    return ended && said && WIFEXITED(status) && WEXITSTATUS(status) == ENDED_WELL;
+}
+
+static void again(void)
+{
+    memset(&fake_os, 0, sizeof fake_os);
+}
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+TEST(a_life_without_refusals_is_one_of_many_calls)
+{
+    struct told told;
+    again();
+    CHECK(lives(&told));
+    CHECK(told.calls >= CALLS_AT_LEAST);
+    CHECK(told.refused == 0);
+    printf("%u calls of the kernel, %u of them for more memory\n", told.calls, told.claims);
+}
+
+static void refuse_each(unsigned every, unsigned more)
+{
+    for (unsigned call = 1 + (unsigned)seed % every; call <= CALLS_AT_LEAST; call += every) {
+        struct told told;
+        again();
+        fake_os.refuse_call = call;
+        fake_os.refuse_more = more;
+        bool right = lives(&told) && told.refused > 0;
+        if (!right)
+            fprintf(stderr, "call %u, and %u more\n", call, more);
+        REQUIRE(right);
+    }
+}
+
+TEST(any_one_call_can_be_refused)
+{
+    refuse_each(EVERY, 0);
+}
+
+TEST(calls_in_a_row_can_be_refused)
+{
+    refuse_each(EVERY * 16, 3);
+    refuse_each(EVERY * 16, 40);
+    refuse_each(EVERY * 64, CALLS_AT_LEAST);
+}
+
+/* As under an address-space limit, or where the kernel commits to no more than it has. */
+TEST(memory_can_end_anywhere)
+{
+    for (size_t limit = 64 * KIB; limit < 64 * MIB; limit += (EVERY > 1 ? 9 : 1) * (MIB + 64 * KIB)) {
+        struct told told;
+        again();
+        fake_os.limit_bytes = limit;
+        bool right = lives(&told) && told.refused > 0;
+        if (!right)
+            fprintf(stderr, "limit %zu\n", limit);
+        REQUIRE(right);
+    }
+}
+
+TEST(what_was_given_back_is_touched_by_nobody_but_its_next_user)
+{
+    struct told told;
+    again();
+    fake_os.trapping = true;
+    REQUIRE(lives(&told));
+    CHECK(told.calls >= CALLS_AT_LEAST);
+    fake_os.refuse_call = 100;
+    fake_os.refuse_more = 300;
+    CHECK(lives(&told) && told.refused > 0);
+}
+
+/* Other machines have larger ones than ours; of one that is used in part, nothing may be given back. */
+TEST(an_os_page_may_be_as_large_as_a_slice_and_larger)
+{
+    for (size_t bytes = 16 * KIB; bytes <= 64 * KIB; bytes *= 4) {
+        struct told told;
+        again();
+        fake_os.page_bytes = bytes;
+        bool right = lives(&told) && told.calls > 200;
+        if (!right)
+            fprintf(stderr, "OS pages of %zu bytes\n", bytes);
+        CHECK(right);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (getenv("SEED") != NULL)
+        seed = strtoull(getenv("SEED"), NULL, 10);
+    printf("seed %llu; SEED=… repeats another\n", (unsigned long long)seed);
+    return test_main(argc, argv);
+}

@@ -1,0 +1,237 @@
+/* alloc_threads.c - threads that hand blocks to each other, are born and end, beside others that look at all of it. By the
+ * names of cairn.h, so that the thread sanitizer can look on. The seed is printed; SEED=… repeats it. */
+#include <cairn/cairn.h>
+
+#include "alloc_names.h"
+
+#include "alloc_os.h"
+#include "base/random.h"
+#include "test.h"
+
+#include "../../src/abi/cairn.c"
+#include "../../src/abi/glibc.c"
+#include "../../src/abi/malloc.c"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum {
+    BUSY = 4,
+    LIVES = 25,
+    SLOTS = 300,
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    CALLS = 2500, /* of a life */
+#else
+    CALLS = 25000,
+#endif
+    HANGS_AFTER_S = 200,
+};
+
+static uint64_t seed = 1;
+
+#define EXPECT(condition) fake_expect(condition, "not true: " #condition)
+
+/* What a block begins with; the rest of it is the pattern's lowest byte. */
+struct head {
+    size_t size;
+    uint64_t pattern;
+};
+
+static _Atomic(struct head *) slots[SLOTS]; /* whoever takes one out owns it */
+
+static size_t any_size(struct random *random)
+{
+    uint64_t kind = random_below(random, 100);
+    return sizeof(struct head) + (size_t)random_below(random, kind < 80 ? 300 : kind < 97 ? 4000 : 100000);
+}
+
+static struct head *filled(struct head *block, size_t size, struct random *random)
+{
+    block->size = size;
+    block->pattern = random_next(random);
+    memset(block + 1, (int)(block->pattern & 255), size - sizeof *block);
+    return block;
+}
+
+static void verify(const struct head *block)
+{
+    const unsigned char *rest = (const unsigned char *)(block + 1);
+    size_t size = block->size - sizeof *block;
+    EXPECT(cairn_usable_size(block) >= block->size);
+    EXPECT(size == 0 || (rest[0] == (block->pattern & 255) && memcmp(rest, rest + 1, size - 1) == 0));
+}
+
+static struct head *allocate(struct cairn_heap *heap, struct random *random)
+{
+    size_t size = any_size(random);
+    struct head *block;
+    switch (random_below(random, 8)) {
+    default:
+        block = cairn_malloc(size);
+        break;
+    case 0:
+        block = cairn_calloc(1, size);
+        EXPECT(block->size == 0 && block->pattern == 0);
+        break;
+    case 1:
+        block = cairn_aligned_alloc((size_t)16 << random_below(random, 10), size);
+        break;
+    case 2:
+        block = heap != NULL ? cairn_heap_malloc(heap, size) : cairn_malloc(size);
+        break;
+    }
+    EXPECT(block != NULL);
+    return filled(block, size, random);
+}
+
+static struct head *resize(struct head *block, struct random *random)
+{
+    verify(block);
+    size_t size = any_size(random);
+    struct head was = *block;
+    block = cairn_realloc(block, size);
+    EXPECT(block != NULL && block->size == was.size && block->pattern == was.pattern);
+    return filled(block, size, random);
+}
+
+static void operate(struct random *random)
+{
+    _Atomic(struct head *) *slot = &slots[random_below(random, SLOTS)];
+    struct head *block = atomic_exchange_explicit(slot, NULL, memory_order_acquire);
+    if (block == NULL) {
+        block = allocate(NULL, random);
+    } else if (random_below(random, 4) == 0) {
+        block = resize(block, random);
+    } else {
+        verify(block);
+        cairn_free(block);
+        block = NULL;
+    }
+    struct head *before = atomic_exchange_explicit(slot, block, memory_order_acq_rel);
+    if (before != NULL) {
+        verify(before);
+        cairn_free(before);
+    }
+}
+
+static void *live(void *argument)
+{
+    struct random random = random_of(*(uint64_t *)argument);
+    struct cairn_heap *heap = cairn_heap_create();
+    for (unsigned i = 0; i < CALLS; i++) {
+        operate(&random);
+        if (i % 64 == 0) { /* blocks that outlive their heap */
+            _Atomic(struct head *) *slot = &slots[random_below(&random, SLOTS)];
+            struct head *before = atomic_exchange(slot, allocate(heap, &random));
+            if (before != NULL)
+                cairn_free(before);
+        }
+    }
+    if (random_below(&random, 2) == 0)
+        cairn_collect();
+    cairn_heap_release(heap);
+    return NULL;
+}
+
+static void *live_again_and_again(void *argument)
+{
+    struct random random = random_of(*(uint64_t *)argument);
+    for (unsigned i = 0; i < LIVES; i++) {
+        uint64_t of_life = random_next(&random);
+        pthread_t id;
+        EXPECT(pthread_create(&id, NULL, live, &of_life) == 0 && pthread_join(id, NULL) == 0);
+    }
+    return NULL;
+}
+
+static _Atomic unsigned busy;
+
+static void *be_busy(void *argument)
+{
+    live_again_and_again(argument);
+    atomic_fetch_sub(&busy, 1);
+    return NULL;
+}
+
+static void among_busy_threads(void (*look)(struct random *random))
+{
+    alarm(HANGS_AFTER_S);
+    pthread_t ids[BUSY];
+    uint64_t seeds[BUSY];
+    atomic_store(&busy, BUSY);
+    for (unsigned i = 0; i < BUSY; i++) {
+        seeds[i] = seed * BUSY + i;
+        REQUIRE(pthread_create(&ids[i], NULL, be_busy, &seeds[i]) == 0);
+    }
+    struct random random = random_of(~seed);
+    while (atomic_load(&busy) > 0)
+        look(&random);
+    for (unsigned i = 0; i < BUSY; i++)
+        CHECK(pthread_join(ids[i], NULL) == 0);
+    for (unsigned i = 0; i < SLOTS; i++) {
+        struct head *block = atomic_exchange(&slots[i], NULL);
+        if (block != NULL)
+            verify(block);
+        cairn_free(block);
+    }
+    cairn_collect();
+    cairn_check();
+    struct cairn_stats stats;
+    cairn_statistics(&stats);
+    CHECK(stats.live_count == 0 && stats.large_count == 0);
+    alarm(0);
+}
+
+static void operate_as_well(struct random *random)
+{
+    operate(random);
+}
+
+TEST(blocks_go_from_thread_to_thread_and_none_is_lost)
+{
+    among_busy_threads(operate_as_well);
+}
+
+static void give_back(struct random *random)
+{
+    cairn_purge((size_t)random_below(random, 64) << 16);
+    cairn_collect();
+    cairn_limit((size_t)1 << 32);
+    cairn_limit(0);
+    usleep(200);
+}
+
+TEST(memory_goes_back_beside_busy_threads)
+{
+    among_busy_threads(give_back);
+}
+
+static bool is_aligned(void *block, size_t usable_bytes, void *context)
+{
+    (void)context;
+    return (uintptr_t)block % 16 == 0 && usable_bytes % 16 == 0;
+}
+
+static void look(struct random *random)
+{
+    static char text[CAIRN_JSON_BYTES];
+    EXPECT(cairn_statistics_json(text, sizeof text) > 0);
+    struct mallinfo2 info = mallinfo2();
+    EXPECT(info.arena == info.uordblks + info.fordblks);
+    EXPECT(cairn_walk(is_aligned, NULL));
+    cairn_check();
+    usleep((unsigned)random_below(random, 500));
+}
+
+TEST(statistics_a_walk_and_the_check_do_no_harm_beside_busy_threads)
+{
+    among_busy_threads(look);
+}
+
+int main(int argc, char **argv)
+{
+    if (getenv("SEED") != NULL)
+        seed = strtoull(getenv("SEED"), NULL, 10);
+    printf("seed %llu; SEED=… repeats another\n", (unsigned long long)seed);
+    return test_main(argc, argv);
+}
