@@ -7,12 +7,27 @@
 
 /* --- allocating -------------------------------------------------------------------------------------------------- */
 
+/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept, or one of the page heap's. */
+static void *malloc_large(size_t size, bool *zero)
+{
+    size_t slices = large_slices(size);
+    if (LIKELY(slices <= RUN_CACHE_RUN_MAX && size <= (size_t)RUN_CACHE_RUN_MAX << SLICE_SHIFT)) {
+        struct slab *run = run_cache_take(&thread_heap->runs, slices); /* of those without a thread it is empty */
+        if (LIKELY(run != NULL)) {
+            run->kind = RUN_LARGE;
+            *zero = false;
+            return slab_start(run);
+        }
+    }
+    return large_allocate(size, 1, zero);
+}
+
 void *alloc_malloc_slow(size_t size)
 {
     struct heap *heap = thread_heap;
     if (size > SIZE_CLASS_BYTES_MAX) {
         bool zero;
-        return large_allocate(size, 1, &zero);
+        return malloc_large(size, &zero);
     }
     unsigned class = size_class(size);
     if (heap->list[class] != NULL)
@@ -38,7 +53,7 @@ void *alloc_calloc(size_t count, size_t size)
         return NULL;
     if (bytes > SIZE_CLASS_BYTES_MAX) {
         bool zero;
-        void *p = large_allocate(bytes, 1, &zero);
+        void *p = malloc_large(bytes, &zero);
         if (p != NULL && !zero)
             memset(p, 0, bytes);
         return p;
@@ -82,16 +97,29 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
+static bool has_heap(void)
+{
+    return thread_heap != &heap_none && thread_heap != &heap_gone;
+}
+
+static void free_large(struct slab *slab)
+{
+    struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
+    if (UNLIKELY(keeper != NULL))
+        heap_drop_large(keeper, slab);
+    if (LIKELY(has_heap()) || thread_birth() != NULL)
+        heap_free_large(thread_heap, slab);
+    else
+        large_free(slab);
+}
+
 void alloc_free_slow(void *p)
 {
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
     if (slab->kind == RUN_LARGE) {
-        struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
-        if (keeper != NULL)
-            heap_drop_large(keeper, slab);
-        large_free(slab);
+        free_large(slab);
         return;
     }
     struct block *block = p;

@@ -226,6 +226,27 @@ void heap_post(struct slab *slab, struct block *block)
         give_back(slab);
 }
 
+/* --- runs that the thread keeps ---------------------------------------------------------------------------------- */
+
+static void drain_runs(struct heap *heap)
+{
+    struct slab *run;
+    while ((run = run_cache_drain(&heap->runs)) != NULL)
+        large_free(run);
+}
+
+void heap_free_large(struct heap *heap, struct slab *slab)
+{
+    if (LIKELY(run_cache_put(&heap->runs, slab)))
+        return;
+    if (slab->slices <= RUN_CACHE_RUN_MAX) {
+        drain_runs(heap);
+        run_cache_put(&heap->runs, slab);
+    } else {
+        large_free(slab);
+    }
+}
+
 /* --- birth and death --------------------------------------------------------------------------------------------- */
 
 /* A heap that never was; its slice is never given back. */
@@ -345,6 +366,7 @@ static void retire(struct heap *heap)
 
 void heap_release(struct heap *heap)
 {
+    drain_runs(heap);
     lock_take(&heap->lock);
     struct slab *slab;
     while ((slab = take_any(heap)) != NULL)
@@ -392,6 +414,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_over)
 
 void heap_collect(struct heap *heap)
 {
+    drain_runs(heap);
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -532,6 +555,7 @@ static void check_links_of_heap(const struct heap *heap)
 
 void heap_check(struct heap *heap)
 {
+    run_cache_check(&heap->runs);
     lock_take(&heap->lock);
     check_links_of_heap(heap);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {

@@ -15,6 +15,7 @@
 #define CAIRN_ALLOC_HEAP_H
 
 #include "alloc/remote.h"
+#include "alloc/run_cache.h"
 #include "os/lock.h"
 
 struct heap_statistics { /* the first three are the owner's, the others under the heap's lock */
@@ -28,6 +29,7 @@ struct heap_statistics { /* the first three are the owner's, the others under th
 struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* what malloc pops */
     struct slab *current[SIZE_CLASS_COUNT];
+    struct run_cache runs; /* (own) */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
     uint32_t full;
@@ -65,6 +67,9 @@ void heap_collect(struct heap *heap);
 /* Claims the slabs of all heaps of which every live block is posted: posters and owners leave some, see remote.h. Returns
  * how many. By any thread that holds no lock but a turn. */
 size_t heap_sweep(void);
+
+/* Gives back a large block: the heap keeps its run, or does not. (own) */
+void heap_free_large(struct heap *heap, struct slab *slab);
 
 /* Puts a large block on the heap's list, or takes it off. By any thread. */
 void heap_keep_large(struct heap *heap, struct slab *slab);

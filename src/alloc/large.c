@@ -2,11 +2,6 @@
 
 #include "alloc/purge.h"
 
-static size_t slices_for(size_t size)
-{
-    return (size + SLICE_BYTES - 1) >> SLICE_SHIFT;
-}
-
 static void *made(size_t index, size_t slices)
 {
     if (index == 0)
@@ -26,7 +21,7 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
 {
     if (too_large(size) || too_large(alignment))
         return NULL;
-    size_t slices = size == 0 ? 1 : slices_for(size);
+    size_t slices = size == 0 ? 1 : large_slices(size);
     return made(alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
                                          : page_heap_allocate_aligned(slices, alignment, zero),
                 slices);
@@ -37,7 +32,7 @@ void *large_allocate_to_grow(size_t size)
     if (too_large(size))
         return NULL;
     bool zero;
-    size_t slices = slices_for(size);
+    size_t slices = large_slices(size);
     return made(page_heap_allocate(slices, slices, &zero), slices);
 }
 
@@ -53,7 +48,7 @@ bool large_resize(struct slab *slab, size_t size)
 {
     size_t index = slab_index(slab);
     size_t have = slab->slices;
-    size_t want = slices_for(size);
+    size_t want = large_slices(size);
     if (want == 0 || want > REGION_SLICES_MAX)
         return false;
     bool zero;

@@ -38,6 +38,7 @@ enum run_kind {
     RUN_TAIL,     /* one of the slices behind the first */
     RUN_SLAB,
     RUN_LARGE, /* large.h: one block */
+    RUN_CACHED, /* run_cache.h: a thread keeps it, and it is no block */
     RUN_OWN,   /* the allocator's own: heaps */
 };
 
