@@ -177,6 +177,11 @@ void *alloc_realloc(void *p, size_t size)
         return p;
     size_t have = usable(slab);
     bool grows = slab->kind == RUN_LARGE && size > have;
+    if (grows && atomic_load_explicit(&slab->owner, memory_order_relaxed) == NULL) {
+        void *there = large_move(slab, size);
+        if (there != NULL)
+            return there;
+    }
     void *moved = grows ? large_allocate_to_grow(size) : alloc_malloc(size);
     if (moved == NULL)
         return size <= have ? p : NULL; /* what shrinks need not fail */

@@ -58,7 +58,8 @@ struct slab {
     uint32_t inverse;  /* of the class: slab_begins() */
     uint8_t class;
     uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
-    uint8_t zero; /* what is not carved reads as zero */
+    uint8_t zero;  /* what is not carved reads as zero */
+    uint8_t moved; /* RUN_LARGE: its pages came from elsewhere, and are a mapping of their own */
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
 
