@@ -12,7 +12,8 @@ static void *malloc_large(size_t size, bool *zero)
 {
     size_t slices = large_slices(size);
     if (LIKELY(slices <= RUN_CACHE_RUN_MAX && size <= (size_t)RUN_CACHE_RUN_MAX << SLICE_SHIFT)) {
-        struct slab *run = run_cache_take(&thread_heap->runs, slices); /* of those without a thread it is empty */
+        struct slab *run =
+            run_cache_take(&thread_heap->runs, slices); /* of those without a thread it is empty */
         if (LIKELY(run != NULL)) {
             run->kind = RUN_LARGE;
             *zero = false;
@@ -22,26 +23,33 @@ static void *malloc_large(size_t size, bool *zero)
     return large_allocate(size, 1, zero);
 }
 
+/* What the list of the class begins with, which is not empty. */
+static void *pop(struct heap *heap, unsigned class)
+{
+    struct block *block = heap->list[class];
+    if (UNLIKELY(!slab_is_marked(block)))
+        broken("a free block was written to", block);
+    heap->list[class] = block->next;
+    block->key = 0;
+    return block;
+}
+
 void *alloc_malloc_slow(size_t size)
 {
-    struct heap *heap = thread_heap;
     if (size > SIZE_CLASS_BYTES_MAX) {
         bool zero;
         return malloc_large(size, &zero);
     }
+    struct heap *heap = thread_heap;
     unsigned class = size_class(size);
-    if (heap->list[class] != NULL)
-        broken("a free block was written to", heap->list[class]);
-    if (heap == &heap_none || heap == &heap_gone) {
+    if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class)))
+        return pop(heap, class);
+    if (UNLIKELY(heap == &heap_none || heap == &heap_gone)) {
         heap = thread_birth();
         if (heap == NULL)
             return thread_late(size);
-        struct block *block = heap->list[class]; /* thread_birth() may have allocated */
-        if (block != NULL) {
-            heap->list[class] = block->next;
-            block->key = 0;
-            return block;
-        }
+        if (heap->list[class] != NULL) /* thread_birth() may have allocated */
+            return pop(heap, class);
     }
     return heap_refill(heap, class);
 }
@@ -123,12 +131,11 @@ void alloc_free_slow(void *p)
         return;
     }
     struct block *block = p;
-    if (block->key == slab_key(block))
+    if (slab_is_marked(block))
         broken("a block is freed twice", p);
     if (atomic_load_explicit(&slab->owner, memory_order_relaxed) ==
         thread_heap) { /* from behind the first slice */
-        block->next = slab->free;
-        block->key = slab_key(block);
+        slab_mark(block, slab->free);
         slab->free = block;
         uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
         atomic_store_explicit(&slab->until, until, memory_order_release);
@@ -136,7 +143,6 @@ void alloc_free_slow(void *p)
             heap_event(thread_heap, slab);
         return;
     }
-    block->key = slab_key(block);
     heap_post(slab, block);
 }
 
@@ -157,7 +163,7 @@ static bool resize(struct slab *slab, void *p, size_t size)
     if (slab->kind == RUN_LARGE)
         return size > SIZE_CLASS_BYTES_MAX && large_resize(slab, size);
     const struct block *block = p;
-    if (UNLIKELY(block->key == slab_key(block)))
+    if (UNLIKELY(slab_is_marked(block)))
         broken("a block is resized that was freed before", p);
     size_t have = usable(slab);
     return size <= have && (size > have / 2 || have <= 32);

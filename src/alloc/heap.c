@@ -47,12 +47,19 @@ static uint32_t *list_of(struct heap *owner, struct slab *slab)
     return remote_state(slab) == REMOTE_FULL ? &owner->full : &owner->partial[slab->class];
 }
 
-static void give_back(struct slab *slab)
+static void discard(struct slab *slab)
 {
     size_t index = slab_index(slab);
     size_t slices = slab->slices;
     slab_destroy(slab);
     page_heap_free(index, slices);
+}
+
+/* Nothing in it is live. */
+static void give_back(struct slab *slab)
+{
+    slab_is_free(slab);
+    discard(slab);
 }
 
 /* --- the owner's side -------------------------------------------------------------------------------------------- */
@@ -139,12 +146,14 @@ void *heap_refill(struct heap *heap, unsigned class)
         struct slab *slab = heap->current[class];
         if (slab != NULL) {
             uint32_t count;
-            struct block *first = slab_steal(slab, &count);
+            struct block *first = slab_steal(slab);
             if (first == NULL)
                 first = remote_collect(slab, &count);
             if (first == NULL)
                 first = slab_carve(slab, &count);
             if (first != NULL) {
+                if (UNLIKELY(!slab_is_marked(first)))
+                    broken("a free block was written to", first);
                 heap->list[class] = first->next;
                 first->key = 0;
                 return first;
@@ -387,7 +396,7 @@ void heap_destroy(struct heap *heap)
     struct slab *slab;
     while ((slab = take_any(heap)) != NULL) {
         remote_set_state(slab, REMOTE_CLAIMED);
-        give_back(slab);
+        discard(slab);
     }
     heap->empty = 0;
     while (heap->large != 0) {
@@ -566,7 +575,7 @@ void heap_check(struct heap *heap)
             CHECK_THAT(atomic_load(&slab->owner) == heap);
             slab_check(slab);
             for (struct block *block = heap->list[class]; block != NULL; block = block->next)
-                CHECK_THAT(slab_has_block(slab, block) && block->key == slab_key(block));
+                CHECK_THAT(slab_has_block(slab, block) && slab_is_marked(block));
         }
         CHECK_THAT(check_slabs(heap->partial[class]) == (heap->empty >> class & 1));
     }

@@ -43,6 +43,16 @@ struct heap {
     struct heap_statistics statistics;
 };
 
+/* What came back to the current slab of the class is the heap's list, which was empty; false: nothing did. (own) */
+static inline bool heap_steal(struct heap *heap, unsigned class)
+{
+    struct slab *slab = heap->current[class];
+    if (slab == NULL || slab->free == NULL)
+        return false;
+    heap->list[class] = slab_steal(slab);
+    return true;
+}
+
 /* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
 void *heap_refill(struct heap *heap, unsigned class);
 

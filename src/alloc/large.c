@@ -70,9 +70,9 @@ void *large_move(struct slab *slab, size_t size)
     if (have < MOVE_SLICES_MIN || too_large(size) || !may_move())
         return NULL;
     size_t to = page_heap_allocate(want, want, &zero);
-    enum os_moved moved = to == 0 ? OS_NOT_MOVED_TO_LOST
-                                  : os_move(region_address(from), have << SLICE_SHIFT, region_address(to),
-                                            want << SLICE_SHIFT);
+    enum os_moved moved =
+        to == 0 ? OS_NOT_MOVED_TO_LOST
+                : os_move(region_address(from), have << SLICE_SHIFT, region_address(to), want << SLICE_SHIFT);
     if (moved == OS_NOT_MOVED || moved == OS_NOT_MOVED_TO_LOST) {
         atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
         if (moved == OS_NOT_MOVED)

@@ -43,8 +43,8 @@ bool os_give_back(void *start, size_t bytes);
  * mapping: as os_claim() or os_move() made it, and at most lengthened by os_lengthen(). */
 enum os_moved {
     OS_MOVED,
-    OS_NOT_MOVED, /* refused: what was at `to` is gone, and nothing else */
-    OS_MOVED_FROM_LOST, /* moved; `from` is no memory any more */
+    OS_NOT_MOVED,         /* refused: what was at `to` is gone, and nothing else */
+    OS_MOVED_FROM_LOST,   /* moved; `from` is no memory any more */
     OS_NOT_MOVED_TO_LOST, /* refused; `to` is no memory any more */
 };
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes);
