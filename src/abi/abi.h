@@ -42,7 +42,7 @@ static inline void *aligned(size_t alignment, size_t size)
 }
 
 /* After alloc_malloc_quick(). */
-void *names_malloc_slow(size_t size) __attribute__((cold, noinline));
+void *names_malloc_slow(size_t size) __attribute__((noinline));
 
 /* memalign(), valloc() and pvalloc(), which the C library has by other names as well. */
 void *names_memalign(size_t alignment, size_t size);

@@ -7,26 +7,49 @@
 
 /* --- allocating -------------------------------------------------------------------------------------------------- */
 
+/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept, or one of the page heap's. */
+static void *malloc_large(size_t size, bool *zero)
+{
+    size_t slices = large_slices(size);
+    if (LIKELY(slices <= RUN_CACHE_RUN_MAX && size <= (size_t)RUN_CACHE_RUN_MAX << SLICE_SHIFT)) {
+        struct slab *run =
+            run_cache_take(&thread_heap->runs, slices); /* of those without a thread it is empty */
+        if (LIKELY(run != NULL)) {
+            atomic_store_explicit(&run->kind, RUN_LARGE, memory_order_release);
+            *zero = false;
+            return slab_start(run);
+        }
+    }
+    return large_allocate(size, 1, zero);
+}
+
+/* What the list of the class begins with, which is not empty. */
+static void *pop(struct heap *heap, unsigned class)
+{
+    struct block *block = heap->list[class];
+    if (UNLIKELY(!slab_is_marked(block)))
+        broken("a free block was written to", block);
+    heap->list[class] = block->next;
+    block->key = 0;
+    return block;
+}
+
 void *alloc_malloc_slow(size_t size)
 {
-    struct heap *heap = thread_heap;
     if (size > SIZE_CLASS_BYTES_MAX) {
         bool zero;
-        return large_allocate(size, 1, &zero);
+        return malloc_large(size, &zero);
     }
+    struct heap *heap = thread_heap;
     unsigned class = size_class(size);
-    if (heap->list[class] != NULL)
-        broken("a free block was written to", heap->list[class]);
-    if (heap == &heap_none || heap == &heap_gone) {
+    if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class)))
+        return pop(heap, class);
+    if (UNLIKELY(heap == &heap_none || heap == &heap_gone)) {
         heap = thread_birth();
         if (heap == NULL)
             return thread_late(size);
-        struct block *block = heap->list[class]; /* thread_birth() may have allocated */
-        if (block != NULL) {
-            heap->list[class] = block->next;
-            block->key = 0;
-            return block;
-        }
+        if (heap->list[class] != NULL) /* thread_birth() may have allocated */
+            return pop(heap, class);
     }
     return heap_refill(heap, class);
 }
@@ -38,7 +61,7 @@ void *alloc_calloc(size_t count, size_t size)
         return NULL;
     if (bytes > SIZE_CLASS_BYTES_MAX) {
         bool zero;
-        void *p = large_allocate(bytes, 1, &zero);
+        void *p = malloc_large(bytes, &zero);
         if (p != NULL && !zero)
             memset(p, 0, bytes);
         return p;
@@ -82,25 +105,37 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
+static bool has_heap(void)
+{
+    return thread_heap != &heap_none && thread_heap != &heap_gone;
+}
+
+static void free_large(struct slab *slab)
+{
+    struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
+    if (UNLIKELY(keeper != NULL))
+        heap_drop_large(keeper, slab);
+    if (LIKELY(has_heap()) || thread_birth() != NULL)
+        heap_free_large(thread_heap, slab);
+    else
+        large_free(slab);
+}
+
 void alloc_free_slow(void *p)
 {
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
     if (slab->kind == RUN_LARGE) {
-        struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
-        if (keeper != NULL)
-            heap_drop_large(keeper, slab);
-        large_free(slab);
+        free_large(slab);
         return;
     }
     struct block *block = p;
-    if (block->key == slab_key(block))
+    if (slab_is_marked(block))
         broken("a block is freed twice", p);
     if (atomic_load_explicit(&slab->owner, memory_order_relaxed) ==
         thread_heap) { /* from behind the first slice */
-        block->next = slab->free;
-        block->key = slab_key(block);
+        slab_mark(block, slab->free);
         slab->free = block;
         uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
         atomic_store_explicit(&slab->until, until, memory_order_release);
@@ -108,9 +143,7 @@ void alloc_free_slow(void *p)
             heap_event(thread_heap, slab);
         return;
     }
-    block->key = slab_key(block);
-    bool has_heap = thread_heap != &heap_none && thread_heap != &heap_gone;
-    heap_post(has_heap ? thread_heap : NULL, slab, block);
+    heap_post(has_heap() ? thread_heap : NULL, slab, block);
 }
 
 /* --- resizing ---------------------------------------------------------------------------------------------------- */
@@ -130,7 +163,7 @@ static bool resize(struct slab *slab, void *p, size_t size)
     if (slab->kind == RUN_LARGE)
         return size > SIZE_CLASS_BYTES_MAX && large_resize(slab, size);
     const struct block *block = p;
-    if (UNLIKELY(block->key == slab_key(block)))
+    if (UNLIKELY(slab_is_marked(block)))
         broken("a block is resized that was freed before", p);
     size_t have = usable(slab);
     return size <= have && (size > have / 2 || have <= 32);
@@ -150,6 +183,11 @@ void *alloc_realloc(void *p, size_t size)
         return p;
     size_t have = usable(slab);
     bool grows = slab->kind == RUN_LARGE && size > have;
+    if (grows && atomic_load_explicit(&slab->owner, memory_order_relaxed) == NULL) {
+        void *there = large_move(slab, size);
+        if (there != NULL)
+            return there;
+    }
     void *moved = grows ? large_allocate_to_grow(size) : alloc_malloc(size);
     if (moved == NULL)
         return size <= have ? p : NULL; /* what shrinks need not fail */

@@ -11,10 +11,10 @@
 #include "alloc/thread.h"
 
 /* What is not done at once: large sizes, and a list that is empty or was written to. */
-void *alloc_malloc_slow(size_t size) __attribute__((cold, noinline));
+void *alloc_malloc_slow(size_t size) __attribute__((noinline));
 
 /* NULL, large blocks, other threads' blocks, and what is no block at all. */
-void alloc_free_slow(void *p) __attribute__((cold, noinline));
+void alloc_free_slow(void *p) __attribute__((noinline));
 
 /* NULL: ask alloc_malloc_slow(). Two steps, so that a name of abi/ can end in its own cold door, by a jump. */
 static inline void *alloc_malloc_quick(size_t size)
@@ -22,7 +22,7 @@ static inline void *alloc_malloc_quick(size_t size)
     if (LIKELY(size <= SIZE_CLASS_BYTES_MAX)) {
         struct block **list = &thread_heap->list[size_class(size)];
         struct block *block = *list;
-        if (LIKELY(block != NULL && block->key == slab_key(block))) {
+        if (LIKELY(block != NULL && slab_is_marked(block))) {
             *list = block->next;
             block->key = 0;
             return block;
@@ -47,15 +47,18 @@ static inline void alloc_free(void *p)
         return;
     }
     struct slab *slab = slab_at(index);
-    struct block *block = p;
-    uintptr_t key = slab_key(block);
+    struct block *block =
+        p; /* not looked into before it is certain that it is small: a large one may be untouched */
+    uintptr_t last = slab_key(block, NULL); /* its key if there is no next */
     if (UNLIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) != thread_heap ||
-                 block->key == key || !slab_begins(slab, (uint32_t)(uintptr_t)p & (SLICE_BYTES - 1)))) {
+                 !slab_begins(slab, (uint32_t)(uintptr_t)p & (SLICE_BYTES - 1)) ||
+                 block->key == (last ^ (uintptr_t)block->next))) {
         alloc_free_slow(p);
         return;
     }
-    block->next = slab->free;
-    block->key = key;
+    struct block *next = slab->free;
+    block->next = next;
+    block->key = last ^ (uintptr_t)next;
     slab->free = block;
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
     atomic_store_explicit(&slab->until, until,

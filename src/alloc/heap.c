@@ -3,6 +3,7 @@
 #include "alloc/broken.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
+#include "alloc/purge.h"
 
 static struct {
     struct lock lock;
@@ -49,12 +50,19 @@ static uint32_t *list_of(struct heap *owner, struct slab *slab)
     return remote_state(slab) == REMOTE_FULL ? &owner->full : &owner->partial[slab->class];
 }
 
-static void give_back(struct slab *slab)
+static void discard(struct slab *slab)
 {
     size_t index = slab_index(slab);
     size_t slices = slab->slices;
     slab_destroy(slab);
-    page_heap_free(index, slices);
+    purge_free(index, slices);
+}
+
+/* Nothing in it is live. */
+static void give_back(struct slab *slab)
+{
+    slab_is_free(slab);
+    discard(slab);
 }
 
 /* --- the owner's side -------------------------------------------------------------------------------------------- */
@@ -141,12 +149,14 @@ void *heap_refill(struct heap *heap, unsigned class)
         struct slab *slab = heap->current[class];
         if (slab != NULL) {
             uint32_t count;
-            struct block *first = slab_steal(slab, &count);
+            struct block *first = slab_steal(slab);
             if (first == NULL)
                 first = remote_collect(slab, &count);
             if (first == NULL)
                 first = slab_carve(slab, &count);
             if (first != NULL) {
+                if (UNLIKELY(!slab_is_marked(first)))
+                    broken("a free block was written to", first);
                 heap->list[class] = first->next;
                 first->key = 0;
                 return first;
@@ -235,6 +245,27 @@ void heap_post(struct heap *poster, struct slab *slab, struct block *block)
     lock_drop(lock);
     if (claimed)
         give_back(slab);
+}
+
+/* --- runs that the thread keeps ---------------------------------------------------------------------------------- */
+
+static void drain_runs(struct heap *heap)
+{
+    struct slab *run;
+    while ((run = run_cache_drain(&heap->runs)) != NULL)
+        large_free(run);
+}
+
+void heap_free_large(struct heap *heap, struct slab *slab)
+{
+    if (LIKELY(run_cache_put(&heap->runs, slab)))
+        return;
+    if (slab->slices <= RUN_CACHE_RUN_MAX) {
+        drain_runs(heap);
+        run_cache_put(&heap->runs, slab);
+    } else {
+        large_free(slab);
+    }
 }
 
 /* --- birth and death --------------------------------------------------------------------------------------------- */
@@ -356,6 +387,7 @@ static void retire(struct heap *heap)
 
 void heap_release(struct heap *heap)
 {
+    drain_runs(heap);
     lock_take(&heap->lock);
     struct slab *slab;
     while ((slab = take_any(heap)) != NULL)
@@ -376,7 +408,7 @@ void heap_destroy(struct heap *heap)
     struct slab *slab;
     while ((slab = take_any(heap)) != NULL) {
         remote_set_state(slab, REMOTE_CLAIMED);
-        give_back(slab);
+        discard(slab);
     }
     heap->empty = 0;
     while (heap->large != 0) {
@@ -403,6 +435,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_over)
 
 void heap_collect(struct heap *heap)
 {
+    drain_runs(heap);
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -548,6 +581,7 @@ static void check_links_of_heap(const struct heap *heap)
 
 void heap_check(struct heap *heap)
 {
+    run_cache_check(&heap->runs);
     lock_take(&heap->lock);
     check_links_of_heap(heap);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
@@ -558,7 +592,7 @@ void heap_check(struct heap *heap)
             CHECK_THAT(atomic_load(&slab->owner) == heap);
             slab_check(slab);
             for (struct block *block = heap->list[class]; block != NULL; block = block->next)
-                CHECK_THAT(slab_has_block(slab, block) && block->key == slab_key(block));
+                CHECK_THAT(slab_has_block(slab, block) && slab_is_marked(block));
         }
         CHECK_THAT(check_slabs(heap->partial[class]) == (heap->empty >> class & 1));
     }

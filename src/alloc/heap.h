@@ -15,6 +15,7 @@
 #define CAIRN_ALLOC_HEAP_H
 
 #include "alloc/remote.h"
+#include "alloc/run_cache.h"
 #include "os/lock.h"
 
 struct heap_statistics {      /* the first four are the owner's, the others under the heap's lock */
@@ -29,6 +30,7 @@ struct heap_statistics {      /* the first four are the owner's, the others unde
 struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* what malloc pops */
     struct slab *current[SIZE_CLASS_COUNT];
+    struct run_cache runs; /* (own) */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
     uint32_t full;
@@ -47,6 +49,16 @@ static inline void heap_count(_Atomic uint64_t *counter)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
                           memory_order_relaxed);
+}
+
+/* What came back to the current slab of the class is the heap's list, which was empty; false: nothing did. (own) */
+static inline bool heap_steal(struct heap *heap, unsigned class)
+{
+    struct slab *slab = heap->current[class];
+    if (slab == NULL || slab->free == NULL)
+        return false;
+    heap->list[class] = slab_steal(slab);
+    return true;
 }
 
 /* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
@@ -74,6 +86,9 @@ void heap_collect(struct heap *heap);
 /* Claims the slabs of all heaps of which every live block is posted: posters and owners leave some, see remote.h. Returns
  * how many. By any thread that holds no lock but a turn. */
 size_t heap_sweep(void);
+
+/* Gives back a large block: the heap keeps its run, or does not. (own) */
+void heap_free_large(struct heap *heap, struct slab *slab);
 
 /* Puts a large block on the heap's list, or takes it off. By any thread. */
 void heap_keep_large(struct heap *heap, struct slab *slab);

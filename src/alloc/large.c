@@ -1,11 +1,7 @@
 #include "alloc/large.h"
 
 #include "alloc/purge.h"
-
-static size_t slices_for(size_t size)
-{
-    return (size + SLICE_BYTES - 1) >> SLICE_SHIFT;
-}
+#include "os/os.h"
 
 static void *made(size_t index, size_t slices)
 {
@@ -26,7 +22,7 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
 {
     if (too_large(size) || too_large(alignment))
         return NULL;
-    size_t slices = size == 0 ? 1 : slices_for(size);
+    size_t slices = size == 0 ? 1 : large_slices(size);
     return made(alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
                                          : page_heap_allocate_aligned(slices, alignment, zero),
                 slices);
@@ -37,30 +33,102 @@ void *large_allocate_to_grow(size_t size)
     if (too_large(size))
         return NULL;
     bool zero;
-    size_t slices = slices_for(size);
+    size_t slices = large_slices(size);
     return made(page_heap_allocate(slices, slices, &zero), slices);
+}
+
+/* --- moved blocks ------------------------------------------------------------------------------------------------- */
+
+enum {
+    MOVE_SLICES_MIN = 64, /* below 1 MiB bytes are moved as fast as pages */
+    MOVED_MAX = 1000,     /* at once: each is a mapping of its own, and a process may have 65,530 */
+};
+
+static _Atomic uint32_t moved_count;
+
+static bool may_move(void)
+{
+    if (atomic_fetch_add_explicit(&moved_count, 1, memory_order_relaxed) < MOVED_MAX)
+        return true;
+    atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
+    return false;
+}
+
+static void has_moved_back(struct slab *slab)
+{
+    if (slab->moved)
+        atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
+    slab->moved = false;
+}
+
+void *large_move(struct slab *slab, size_t size)
+{
+    size_t from = slab_index(slab);
+    size_t have = slab->slices;
+    size_t want = large_slices(size);
+    bool zero;
+    if (have < MOVE_SLICES_MIN || too_large(size) || !may_move())
+        return NULL;
+    size_t to = page_heap_allocate(want, want, &zero);
+    enum os_moved moved =
+        to == 0 ? OS_NOT_MOVED_TO_LOST
+                : os_move(region_address(from), have << SLICE_SHIFT, region_address(to), want << SLICE_SHIFT);
+    if (moved == OS_NOT_MOVED || moved == OS_NOT_MOVED_TO_LOST) {
+        atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
+        if (moved == OS_NOT_MOVED)
+            page_heap_free_clean(to, want);
+        return NULL;
+    }
+    has_moved_back(slab);
+    atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
+    if (moved == OS_MOVED) /* else nobody may ever use it again */
+        page_heap_free_clean(from, have);
+    slab_at(to)->moved = true;
+    return made(to, want);
+}
+
+/* --- giving back, and resizing in place --------------------------------------------------------------------------- */
+
+/* What is a mapping of its own becomes part of the one around it. */
+static void release(struct slab *slab, size_t index, size_t slices)
+{
+    if (slab->moved && os_renew(region_address(index), slices << SLICE_SHIFT))
+        page_heap_free_clean(index, slices);
+    else
+        purge_free(index, slices);
 }
 
 void large_free(struct slab *slab)
 {
-    size_t slices = slab->slices;
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    purge_free(slab_index(slab), slices);
+    release(slab, slab_index(slab), slab->slices);
+    has_moved_back(slab);
+}
+
+static bool extend(struct slab *slab, size_t index, size_t more)
+{
+    bool zero;
+    size_t have = slab->slices;
+    if (!page_heap_extend(index, have, more, &zero))
+        return false;
+    if (!slab->moved || os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT))
+        return true;
+    page_heap_free_clean(index + have, more);
+    return false;
 }
 
 bool large_resize(struct slab *slab, size_t size)
 {
     size_t index = slab_index(slab);
     size_t have = slab->slices;
-    size_t want = slices_for(size);
+    size_t want = large_slices(size);
     if (want == 0 || want > REGION_SLICES_MAX)
         return false;
-    bool zero;
-    if (want > have && !page_heap_extend(index, have, want - have, &zero))
+    if (want > have && !extend(slab, index, want - have))
         return false;
     atomic_store_explicit(&slab->slices, (uint32_t)want, memory_order_relaxed);
     if (want < have)
-        purge_free(index + want, have - want);
+        release(slab, index + want, have - want);
     return true;
 }

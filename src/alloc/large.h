@@ -16,8 +16,17 @@ void *large_allocate(size_t size, size_t alignment, bool *zero);
  * behind them, so that a block that grows step by step is moved once per doubling. */
 void *large_allocate_to_grow(size_t size);
 
-/* `slab` is the record of the block's first slice. */
+/* Moves the pages of a block to where `size` bytes fit, more than it has, and to where it can be asked to grow again. It must
+ * belong to no heap. NULL: nothing changed, and copying may do. */
+void *large_move(struct slab *slab, size_t size);
+
+/* `slab` is the record of the block's first slice, or of a run that run_cache.h kept. */
 void large_free(struct slab *slab);
+
+static inline size_t large_slices(size_t size)
+{
+    return (size + SLICE_BYTES - 1) >> SLICE_SHIFT;
+}
 
 /* Makes the block hold `size` bytes without moving it; false: it stays as it is. */
 bool large_resize(struct slab *slab, size_t size);

@@ -362,6 +362,26 @@ struct page_heap_level page_heap_free(size_t index, size_t slices)
     return level;
 }
 
+static void clean(size_t index, size_t slices)
+{
+    while (slices > 0) {
+        struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
+        unsigned first = (unsigned)(index % CHUNK_SLICES);
+        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
+        bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
+        index += count;
+        slices -= count;
+    }
+}
+
+void page_heap_free_clean(size_t index, size_t slices)
+{
+    lock_take(&lock);
+    clean(index, slices);
+    release(index, slices);
+    lock_drop(&lock);
+}
+
 /* Whether `slices` from `index` on are free and ours. */
 static bool free_at(size_t index, size_t slices)
 {

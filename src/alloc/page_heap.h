@@ -37,6 +37,9 @@ struct page_heap_level {
 /* Takes back any part of what was handed out. Returns what that came to. */
 struct page_heap_level page_heap_free(size_t index, size_t slices);
 
+/* The same of what reads as zero and is not resident, because its pages went elsewhere. */
+void page_heap_free_clean(size_t index, size_t slices);
+
 /* Lengthens a run at its end where that is free; `*zero` tells of what was added. */
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
 

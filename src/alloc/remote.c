@@ -29,7 +29,7 @@ static enum remote_post wants(struct slab *slab, uint64_t word)
 
 static bool push(struct slab *slab, struct block *block, uint64_t *word)
 {
-    block->next = block_at(slab, (uint32_t)*word & ((1u << REMOTE_FIRST_BITS) - 1));
+    slab_mark(block, block_at(slab, (uint32_t)*word & ((1u << REMOTE_FIRST_BITS) - 1)));
     uint64_t posted = remote_word(place_of(slab, block), remote_count_of(*word) + 1, remote_state_of(*word));
     return atomic_compare_exchange_weak_explicit(
         &slab->posted, word, posted, memory_order_acq_rel, /* publishes block->next to remote_collect() */

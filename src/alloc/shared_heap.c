@@ -29,7 +29,7 @@ static void *allocate_small(struct heap *heap, unsigned class)
     if (block == NULL) {
         block = heap_refill(heap, class);
     } else {
-        if (UNLIKELY(block->key != slab_key(block)))
+        if (UNLIKELY(!slab_is_marked(block)))
             broken("a free block was written to", block);
         heap->list[class] = block->next;
         block->key = 0;

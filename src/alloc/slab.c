@@ -17,6 +17,7 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
     slab->capacity = (uint16_t)(slices * SLICE_BYTES / size_class_bytes(class));
     atomic_store_explicit(&slab->carved, 0, memory_order_relaxed);
+    atomic_store_explicit(&slab->end, 0, memory_order_relaxed);
     slab->inverse = UINT32_MAX / (uint32_t)size_class_bytes(class) + 1;
     slab->class = (uint8_t)class;
     slab->zero = zero;
@@ -28,6 +29,15 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     }
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
     return slab;
+}
+
+void slab_is_free(const struct slab *slab)
+{
+    size_t bytes = size_class_bytes(slab->class);
+    const char *end = slab_start(slab) + slab->end;
+    for (const char *at = slab_start(slab); at < end; at += bytes)
+        if (UNLIKELY(!slab_is_marked((const struct block *)at)))
+            broken("a free block was written to, or one was freed twice", at);
 }
 
 void slab_destroy(struct slab *slab)
@@ -44,31 +54,10 @@ static void count_live(struct slab *slab, uint32_t more)
     atomic_store_explicit(&slab->until, until + more, memory_order_relaxed);
 }
 
-struct block *slab_steal(struct slab *slab, uint32_t *count)
-{
-    struct block *first = slab->free;
-    *count = slab->carved - slab_live(slab);
-    uintptr_t start = (uintptr_t)slab_start(slab);
-    size_t carved_bytes = slab->carved * size_class_bytes(slab->class);
-    struct block *block = first;
-    for (uint32_t left = *count; left > 0; left--) {
-        size_t offset = (uintptr_t)block - start; /* NULL is far behind the end */
-        if (UNLIKELY(offset >= carved_bytes || !slab_begins(slab, (uint32_t)offset) ||
-                     block->key != slab_key(block)))
-            broken("a freed block was written to, or was none", block);
-        block = block->next;
-    }
-    if (UNLIKELY(block != NULL))
-        broken("a list of freed blocks was written to", block);
-    slab->free = NULL;
-    count_live(slab, *count);
-    return first;
-}
-
 struct block *slab_carve(struct slab *slab, uint32_t *count)
 {
     size_t bytes = size_class_bytes(slab->class);
-    char *next = slab_start(slab) + slab->carved * bytes;
+    char *next = slab_start(slab) + slab->end;
     size_t page = os_page_bytes();
     char *page_end =
         (char *)(((uintptr_t)next + bytes + page - 1) & ~(page - 1)); /* of the page it ends in */
@@ -79,20 +68,18 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     if (most == 0)
         return NULL;
     struct block *first = (struct block *)next;
-    for (uint32_t i = 1; i < most; i++, next += bytes) {
-        ((struct block *)next)->next = (struct block *)(next + bytes);
-        ((struct block *)next)->key = slab_key((struct block *)next);
-    }
-    ((struct block *)next)->next = NULL;
-    ((struct block *)next)->key = slab_key((struct block *)next);
+    for (uint32_t i = 1; i < most; i++, next += bytes)
+        slab_mark((struct block *)next, (struct block *)(next + bytes));
+    slab_mark((struct block *)next, NULL);
     atomic_store_explicit(&slab->carved, (uint16_t)(slab->carved + most), memory_order_relaxed);
+    atomic_store_explicit(&slab->end, slab->end + most * (uint32_t)bytes, memory_order_relaxed);
     count_live(slab, most);
     return first;
 }
 
 void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count)
 {
-    last->next = slab->free;
+    slab_mark(last, slab->free);
     slab->free = first;
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);
     uint32_t rest = atomic_load_explicit(&slab->rest, memory_order_relaxed);
@@ -100,22 +87,17 @@ void slab_unsteal(struct slab *slab, struct block *first, struct block *last, ui
     atomic_store_explicit(&slab->until, until + rest - count, memory_order_release);
 }
 
-bool slab_has_block(const struct slab *slab, const void *p)
-{
-    size_t offset = (size_t)((const char *)p - slab_start(slab));
-    return offset < slab->carved * size_class_bytes(slab->class) && slab_begins(slab, (uint32_t)offset);
-}
-
 void slab_check(struct slab *slab)
 {
     CHECK_THAT(slab->kind == RUN_SLAB);
     CHECK_THAT(slab->slices == slab_slices(slab->class));
     CHECK_THAT(slab->carved <= slab->capacity);
+    CHECK_THAT(slab->end == slab->carved * size_class_bytes(slab->class));
     CHECK_THAT(slab_live(slab) <= slab->carved);
     uint32_t free = 0;
     for (struct block *block = slab->free; block != NULL; block = block->next) {
         CHECK_THAT(slab_has_block(slab, block));
-        CHECK_THAT(block->key == slab_key(block));
+        CHECK_THAT(slab_is_marked(block));
         CHECK_THAT(++free <= slab->carved);
     }
     CHECK_THAT(free == slab->carved - slab_live(slab));

@@ -8,6 +8,7 @@
  *
  *     until + rest                 blocks that are out, on the heap's list, or posted: slab_live()
  *     carved - slab_live()         blocks on `free`
+ *     end                          carved blocks' bytes
  *     carved <= capacity           those behind have never been touched, if the run was zero
  *     rest is 0 unless the state is FULL or a poster has just made it PARKED
  *
@@ -30,15 +31,16 @@ struct heap;
 
 struct block {
     struct block *next;
-    uintptr_t key; /* slab_key() while the block is free */
+    uintptr_t key; /* slab_key() while the block is free; anything else while it is out */
 };
 
 enum run_kind {
     RUN_NONE = 0, /* no run begins here */
     RUN_TAIL,     /* one of the slices behind the first */
     RUN_SLAB,
-    RUN_LARGE, /* large.h: one block */
-    RUN_OWN,   /* the allocator's own: heaps */
+    RUN_LARGE,  /* large.h: one block */
+    RUN_CACHED, /* run_cache.h: a thread keeps it, and it is no block */
+    RUN_OWN,    /* the allocator's own: heaps */
 };
 
 struct slab {
@@ -55,9 +57,11 @@ struct slab {
     uint16_t capacity;       /* blocks that fit */
     _Atomic uint16_t carved; /* (own) blocks that were ever handed out or linked */
     uint32_t inverse;        /* of the class: slab_begins() */
+    _Atomic uint32_t end;    /* (own) bytes from the start to behind the last carved block */
     uint8_t class;
     _Atomic uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
     uint8_t zero;         /* what is not carved reads as zero */
+    uint8_t moved;        /* RUN_LARGE: its pages came from elsewhere, and are a mapping of their own */
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
 
@@ -85,6 +89,10 @@ static inline char *slab_start(const struct slab *slab)
 /* Makes a run of slab_slices(class) slices an empty slab of `owner`, with nothing carved. */
 struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool zero);
 
+/* Of a slab that counts no live block: looks whether every block says that it is free. Counts can be wrong once a free
+ * block was written to, and a run that is given back must have no block that somebody uses. */
+void slab_is_free(const struct slab *slab);
+
 /* The run is nobody's slab any more; the caller gives it back. All blocks are back. */
 void slab_destroy(struct slab *slab);
 
@@ -94,10 +102,15 @@ static inline uint32_t slab_live(struct slab *slab)
            atomic_load_explicit(&slab->rest, memory_order_relaxed);
 }
 
-/* (own) Takes all of `free`: the list, and how many there are. They count as live from now on. Every one of them is
- * looked at: a list that was written to, or into which something came that is no block, is the end of the program, before
- * malloc hands it out. */
-struct block *slab_steal(struct slab *slab, uint32_t *count);
+/* (own) Takes all of `free` of a CURRENT slab, so that all that is carved counts as live. Nothing is looked at: whoever
+ * hands out a block looks at its key first. */
+static inline struct block *slab_steal(struct slab *slab)
+{
+    struct block *first = slab->free;
+    slab->free = NULL;
+    atomic_store_explicit(&slab->until, slab->carved, memory_order_relaxed);
+    return first;
+}
 
 /* (own) Links up to `most` blocks that were never carved, in address order; they count as live. NULL: all are carved.
  * Carves at least one block and then no further than the OS page that it ends in, so that pages are touched as late as
@@ -107,24 +120,45 @@ struct block *slab_carve(struct slab *slab, uint32_t *count);
 /* (own) Takes back `count` blocks that count as live, linked from `first` to `last`. */
 void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count);
 
-/* Written into free blocks, to tell a double free from a first one. Secret, different in every process. */
+/* Of the keys of free blocks; different in every process. */
 extern uintptr_t slab_secret __attribute__((visibility("hidden")));
 
-static inline uintptr_t slab_key(const struct block *block)
+/* A free block's key stands for its own address and for that of the next: who writes over the link, over the key, or over
+ * both without knowing the secret, is noticed before the link is followed. */
+static inline uintptr_t slab_key(const struct block *block, const struct block *next)
 {
-    return slab_secret ^ (uintptr_t)block;
+    return slab_secret ^ (uintptr_t)block ^ (uintptr_t)next;
 }
 
-/* Whether a block begins `offset` bytes behind the slab's start: whether the class divides it. One multiplication: the
+/* Whether a block says that it is free. */
+static inline bool slab_is_marked(const struct block *block)
+{
+    return block->key == slab_key(block, block->next);
+}
+
+/* Makes it say so, and `next` the one behind it. */
+static inline void slab_mark(struct block *block, struct block *next)
+{
+    block->next = next;
+    block->key = slab_key(block, next);
+}
+
+/* Whether a carved block begins `offset` bytes behind the slab's start: whether the class divides it. One multiplication: the
  * inverse is 2^32 / bytes, rounded up, and a multiple of `bytes` comes out below it (Lemire, Kaser and Kurz, "Faster
  * remainder by direct computation", Software: Practice and Experience 2019). Exact for all offsets in a slab. */
 static inline bool slab_begins(const struct slab *slab, uint32_t offset)
 {
-    return offset * slab->inverse < slab->inverse;
+    return offset * slab->inverse < slab->inverse &&
+           offset <
+               atomic_load_explicit(&slab->end, memory_order_relaxed); /* of what was handed out it tells */
 }
 
 /* Whether `p` is the start of a carved block of the slab. */
-bool slab_has_block(const struct slab *slab, const void *p);
+static inline bool slab_has_block(const struct slab *slab, const void *p)
+{
+    size_t offset = (size_t)((const char *)p - slab_start(slab));
+    return offset <= UINT32_MAX && slab_begins(slab, (uint32_t)offset);
+}
 
 /* Asserts the contract as far as the owner can; called by the owner's thread, or when it cannot run. */
 void slab_check(struct slab *slab);

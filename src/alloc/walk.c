@@ -21,7 +21,8 @@ struct seen {
 /* A block's key is read while a thread may write to it: what it then says is "live", now or in a moment. */
 __attribute__((no_sanitize("thread"))) static bool is_live(const struct block *block)
 {
-    return *(const volatile uintptr_t *)&block->key != slab_key(block);
+    const volatile struct block *now = block;
+    return now->key != slab_key(block, now->next);
 }
 
 static void look_at_slab(struct slab *slab, struct seen *seen)

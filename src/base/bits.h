@@ -52,12 +52,10 @@ static inline bits_wide bits_starts(bits_wide wide, unsigned count)
     return have < count ? wide & wide >> (count - have) : wide;
 }
 
-/* The length of the longest run of set bits: the longest power of two first, then what can be added to it. */
-static inline unsigned bits_longest(bits_wide wide)
+/* The same as bits_longest(), in equal time whatever the map: the longest power of two first, then what can be added. */
+static inline unsigned bits_longest_of_many(bits_wide wide)
 {
     bits_wide starts[8]; /* [i]: of runs of 2^i */
-    if (wide == 0)
-        return 0;
     unsigned i = 0;
     starts[0] = wide;
     while (i < 7 && (starts[i + 1] = starts[i] & starts[i] >> (1u << i)) != 0)
@@ -74,6 +72,26 @@ static inline unsigned bits_longest(bits_wide wide)
         }
     }
     return length;
+}
+
+/* The length of the longest run of set bits. Most maps have few runs: they are gone through. */
+static inline unsigned bits_longest(bits_wide wide)
+{
+    unsigned longest = 0;
+    for (int runs = 0; wide != 0; runs++) {
+        if (runs == 8) {
+            unsigned rest = bits_longest_of_many(wide);
+            return rest > longest ? rest : longest;
+        }
+        wide >>= bits_lowest(wide);
+        unsigned length = wide == ~(bits_wide)0 ? BITS : bits_lowest(~wide);
+        if (length > longest)
+            longest = length;
+        if (length == BITS)
+            break;
+        wide >>= length;
+    }
+    return longest;
 }
 
 #endif

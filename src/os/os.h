@@ -38,6 +38,24 @@ bool os_unmap(void *start, size_t bytes);
 /* The address space stays, its contents are gone: it reads as zero. Refused for locked memory, which is as it was. */
 bool os_give_back(void *start, size_t bytes);
 
+/* Moves pages instead of bytes: what was at `from` is then at `to`, where memory is mapped whose contents nobody needs,
+ * followed by zeroes up to `to_bytes`; `from` reads as zero and is not resident. Neither overlaps the other. `from` is one
+ * mapping: as os_claim() or os_move() made it, and at most lengthened by os_lengthen(). */
+enum os_moved {
+    OS_MOVED,
+    OS_NOT_MOVED,         /* refused: what was at `to` is gone, and nothing else */
+    OS_MOVED_FROM_LOST,   /* moved; `from` is no memory any more */
+    OS_NOT_MOVED_TO_LOST, /* refused; `to` is no memory any more */
+};
+enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes);
+
+/* Makes what os_move() made, `bytes` long, longer by `more`, where memory is mapped that nobody needs: it reads as zero, and
+ * the whole can be moved again. False: refused; it is as it was, and what is behind reads as zero. */
+bool os_lengthen(void *start, size_t bytes, size_t more);
+
+/* As os_give_back(), and makes one mapping again of what os_move() split. */
+bool os_renew(void *start, size_t bytes);
+
 /* Asks for huge pages on first touch in whole aligned ones within. True: the kernel will consider it. */
 bool os_want_huge_pages(void *start, size_t bytes);
 

@@ -70,6 +70,38 @@ bool os_give_back(void *start, size_t bytes)
     return advise(start, bytes, MADV_DONTNEED);
 }
 
+bool os_renew(void *start, size_t bytes)
+{
+    int saved = errno;
+    void *got = mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = saved;
+    return got != MAP_FAILED;
+}
+
+/* The kernel clears `to` before it looks whether it can move at all. The place that is left is mapped anew, so that it
+ * becomes one with what lies around it. */
+enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
+{
+    int saved = errno;
+    bool moved = mremap(from, from_bytes, to_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+    errno = saved;
+    if (moved)
+        return os_renew(from, from_bytes) ? OS_MOVED : OS_MOVED_FROM_LOST;
+    return os_renew(to, to_bytes) ? OS_NOT_MOVED : OS_NOT_MOVED_TO_LOST;
+}
+
+/* A mapping grows where nothing is mapped. */
+bool os_lengthen(void *start, size_t bytes, size_t more)
+{
+    int saved = errno;
+    char *end = (char *)start + bytes;
+    bool longer = munmap(end, more) == 0 && mremap(start, bytes, bytes + more, 0) == start;
+    errno = saved;
+    if (!longer)
+        os_renew(end, more);
+    return longer;
+}
+
 bool os_want_huge_pages(void *start, size_t bytes)
 {
     return advise(start, bytes, MADV_HUGEPAGE);

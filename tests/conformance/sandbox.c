@@ -1,5 +1,5 @@
-/* After start only the calls of docs/allocator.md are allowed to the allocator; anything else ends the process. With an
- * argument, madvise() is refused besides. Allocates, frees, resizes and trims in the main thread and in threads that
+/* After start only the calls of docs/allocator.md are allowed to the allocator; anything else ends the process. What the
+ * arguments name, madvise or mremap, is refused besides. Allocates, frees, resizes and trims in the main thread and in threads that
  * began before. */
 #include "conformance.h"
 
@@ -48,16 +48,16 @@ static void *run(void *argument)
 
 int main(int argc, char **argv)
 {
-    (void)argv;
     static const unsigned allowed[] = {
-        SYS_mmap,  SYS_munmap, SYS_madvise,    SYS_futex, /* the allocator's */
-        SYS_write, SYS_exit,   SYS_exit_group,            /* the program's: to say something, and to end */
+        SYS_mmap,  SYS_munmap, SYS_madvise,    SYS_mremap, SYS_futex, /* the allocator's */
+        SYS_write, SYS_exit,   SYS_exit_group, /* the program's: to say something, and to end */
     };
-    struct sock_filter code[2 * COUNT(allowed) + 4];
+    struct sock_filter code[2 * COUNT(allowed) + 8];
     size_t length = 0;
     code[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
-    if (argc > 1) {
-        code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1);
+    for (int i = 1; i < argc; i++) {
+        unsigned refused = strcmp(argv[i], "madvise") == 0 ? SYS_madvise : SYS_mremap;
+        code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refused, 0, 1);
         code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
     }
     for (size_t i = 0; i < COUNT(allowed); i++) {

@@ -21,8 +21,8 @@ HEADER = ROOT / "include" / "cairn" / "cairn.h"
 FOR_THE_LOADER = {"dlopen", "dlmopen"}
 """What only a library that comes before libc can do."""
 
-FAST_PATHS = {"malloc": 24, "free": 31, "cairn_malloc": 24, "_Znwm": 24, "_ZdlPv": 31}
-"""Instructions that may stand before the first return: a step on the way to the budget of 34 for a pair."""
+FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 22, "_ZdlPv": 41}
+"""Instructions that may stand before the first return; of free, cold doors included."""
 
 
 def call(*command: object, **environment: str) -> str:

@@ -240,6 +240,12 @@ void large_free(struct slab *slab)
     (void)slab;
 }
 
+void *large_move(struct slab *slab, size_t size)
+{
+    (void)slab, (void)size;
+    return NULL;
+}
+
 bool large_resize(struct slab *slab, size_t size)
 {
     (void)slab, (void)size;

@@ -1,0 +1,24 @@
+#include "alloc/run_cache.h"
+
+#include "alloc/broken.h"
+
+struct slab *run_cache_drain(struct run_cache *cache)
+{
+    if (cache->filled == 0)
+        return NULL;
+    return run_cache_take(cache, 1 + (size_t)__builtin_ctzll(cache->filled));
+}
+
+void run_cache_check(const struct run_cache *cache)
+{
+    uint32_t slices = 0;
+    for (unsigned count = 1; count <= RUN_CACHE_RUN_MAX; count++) {
+        CHECK_THAT((cache->filled >> (count - 1) & 1) == (cache->first[count] != 0));
+        for (uint32_t index = cache->first[count]; index != 0; index = slab_at(index)->next) {
+            CHECK_THAT(slab_at(index)->kind == RUN_CACHED && slab_at(index)->slices == count);
+            slices += count;
+            CHECK_THAT(slices <= cache->slices);
+        }
+    }
+    CHECK_THAT(slices == cache->slices && slices <= RUN_CACHE_SLICES);
+}

@@ -1,0 +1,68 @@
+/* run_cache.h - runs of slices that a thread keeps to hand out again, without the page heap and its lock.
+ *
+ * Runs of up to 64 slices, last in first out, on a list for each count of slices. A thread's heap has one, and its thread
+ * alone uses it. To the page heap what lies here is in use. Between calls, always:
+ *
+ *     `slices` is the sum over all lists, and at most RUN_CACHE_SLICES
+ *     a bit of `filled` is set where the list is not empty: bit 0 for runs of one slice
+ *     the record of every run says RUN_CACHED, so that freeing one again is noticed
+ *
+ * Of a full cache all goes back: sizes that are asked for no longer would stay for ever, and what is asked for comes back
+ * by itself.
+ */
+#ifndef CAIRN_ALLOC_RUN_CACHE_H
+#define CAIRN_ALLOC_RUN_CACHE_H
+
+#include "alloc/slab.h"
+
+enum {
+    RUN_CACHE_RUN_MAX = 64, /* slices of one run: 1 MiB */
+    RUN_CACHE_SLICES = 64,  /* of all: what a thread that sleeps can hold is as much */
+};
+
+struct run_cache {
+    uint64_t filled;
+    uint32_t slices;
+    uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
+};
+
+/* A run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and at most a quarter more: its record is RUN_CACHED, and says how
+ * many. NULL: there is none. */
+static inline struct slab *run_cache_take(struct run_cache *cache, size_t slices)
+{
+    uint64_t fits = cache->filled >> (slices - 1);
+    if (fits == 0)
+        return NULL;
+    unsigned more = (unsigned)__builtin_ctzll(fits);
+    if (more > slices / 4)
+        return NULL;
+    size_t count = slices + more;
+    struct slab *run = slab_at(cache->first[count]);
+    cache->first[count] = run->next;
+    if (run->next == 0)
+        cache->filled &= ~(UINT64_C(1) << (count - 1));
+    cache->slices -= (uint32_t)count;
+    return run;
+}
+
+/* Keeps a run that nobody uses; false: it is too large, or the cache is full. */
+static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
+{
+    uint32_t count = run->slices;
+    if (count > RUN_CACHE_RUN_MAX || cache->slices + count > RUN_CACHE_SLICES)
+        return false;
+    atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
+    run->next = cache->first[count];
+    cache->first[count] = (uint32_t)slab_index(run);
+    cache->filled |= UINT64_C(1) << (count - 1);
+    cache->slices += count;
+    return true;
+}
+
+/* Any run, taken out. NULL: there is none left. */
+struct slab *run_cache_drain(struct run_cache *cache);
+
+/* Asserts the contract. */
+void run_cache_check(const struct run_cache *cache);
+
+#endif

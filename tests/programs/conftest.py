@@ -1,0 +1,276 @@
+"""Programs of other people, each run twice: as it is, and with libcairn in it, which must make no difference to be seen.
+
+A test is a session: what it does with its programs, and what they answered. It is held on two stages in turn. On the one
+with libcairn the witness is preloaded too, so that every process says who owns malloc in it, and one that does not say so
+is a failure: a preload that went wrong is silent, and would leave glibc to pass these tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from support.allocator import under_test
+from support.launching import wait_until
+
+from cairn import native, proof
+from cairn.model import Contender
+
+HERE = Path(__file__).parent
+INPUTS = HERE / "inputs"
+NOBODY = 65534
+MIB = 1 << 20
+
+
+# --- which programs there are -------------------------------------------------------------------------------------
+
+
+def packages(when: str = "") -> dict[str, str]:
+    """Debian's package of each program, from packages.txt; all, or those wanted by "test" or "long"."""
+    lines = (HERE / "packages.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return {program: package for program, package, wanted in rows if when in ("", wanted)}
+
+
+def path_of(program: str) -> str:
+    """Debian's own first: before it there may be a script that chooses among several."""
+    servers = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))
+    path = os.pathsep.join([*servers, "/usr/bin", "/bin", "/usr/sbin", os.environ["PATH"]])
+    found = shutil.which(program, path=path)
+    if found is None:
+        pytest.skip(f"{program} is not here; on Debian: apt-get install {packages().get(program, program)}")
+    return found
+
+
+def image_of(program: str) -> str:
+    """The name of the file that runs, behind links: that by which the witness tells of it."""
+    return Path(path_of(program)).resolve().name
+
+
+# --- the stage ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Injected:
+    """Copies of what is preloaded, where every user can read them."""
+
+    witness: Path
+    library: Path
+
+    def environment(self, report: Path) -> dict[str, str]:
+        return {"LD_PRELOAD": f"{self.witness}:{self.library}", "CAIRN_WITNESS": str(report)}
+
+    def proven(self, report: Path, pid: int, own_malloc: Sequence[str]) -> Counter[str]:
+        """The programs that ran, each of which said that its malloc is ours, but for these, which bring one."""
+        written = report.read_bytes()
+        owners = (os.path.realpath(self.library), *own_malloc)
+        contender = Contender("cairn", "custom", "libcairn", preload=(str(self.library),), owners=owners)
+        judged = proof.judge(written, contender, pid, os.path.realpath)
+        assert judged.problem is None, judged.problem
+        assert not judged.unreached, f"libcairn is not in {judged.unreached}"
+        started = [record for record in map(json.loads, written.splitlines()) if record["event"] == "start"]
+        assert judged.loaded == len(started) > 0
+        return Counter(Path(record["exe"]).name for record in started)
+
+
+@dataclass
+class Started:
+    """A program that runs."""
+
+    stage: Stage
+    process: subprocess.Popen[bytes]
+    name: str
+
+    def _said(self, where: str) -> str:
+        return (self.stage.folder.parent / f"{self.name}.{where}").read_text()
+
+    def holds_the_library(self, pid: int | None = None) -> bool:
+        """Whether it, or a child of it, has libcairn mapped: where there is one to be."""
+        if self.stage.injected is None:
+            return True
+        with suppress(FileNotFoundError, ProcessLookupError):
+            return str(self.stage.injected.library) in Path(f"/proc/{pid or self.process.pid}/maps").read_text()
+        return False
+
+    def end(self, timeout: float = 300, talks: str | None = None) -> str:
+        """What it printed, when it has ended; it must have worked and complained of nothing.
+
+        talks: lines with this in them are what it always says on stderr.
+        """
+        pid = self.process.pid
+        status = 0
+        deadline = time.monotonic() + timeout
+        while True:
+            done, status, usage = os.wait4(pid, os.WNOHANG)
+            if done != 0:
+                break
+            if time.monotonic() > deadline:
+                self.kill()
+                pytest.fail(f"{self.name} did not end within {timeout} s\n{self._said('out')}{self._said('err')}")
+            time.sleep(0.003)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        out, err = self._said("out"), self._said("err")
+        assert self.process.returncode == 0, f"{self.name} ended with {self.process.returncode}\n{out}{err}"
+        complaints = [line for line in err.splitlines() if talks is None or not re.search(talks, line)]
+        assert not complaints, f"{self.name} complains\n{err}"
+        self.stage.peak_bytes = max(self.stage.peak_bytes, usage.ru_maxrss << 10)
+        if self.stage.injected is not None:
+            report = self.stage.folder.parent / f"{self.name}.witness"
+            self.stage.reached += self.stage.injected.proven(report, pid, self.stage.own_malloc)
+        return out
+
+    def kill(self) -> None:
+        """Ends it and what it started, without a word."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass
+class Stage:
+    """A folder and an environment for programs to run in, with libcairn in them or not."""
+
+    folder: Path
+    injected: Injected | None
+    user: int | None = None
+    own_malloc: Sequence[str] = ()
+    """Programs that bring an allocator, which no preloaded one can replace."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """Programs that were proven to use libcairn, and how often."""
+    peak_bytes: int = 0
+    """The most that any one process had resident."""
+    count: int = 0
+
+    def start(self, *command: str | Path, stdin: str | bytes = b"", **environment: str) -> Started:
+        self.count += 1
+        name = f"{'plain' if self.injected is None else 'cairn'}-{self.count}-{Path(command[0]).name}"
+        beside = self.folder.parent
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "TMPDIR": str(self.folder), "LANG": "C.UTF-8"}
+        if self.injected is not None:
+            report = beside / f"{name}.witness"
+            report.touch()
+            report.chmod(0o666)
+            env |= self.injected.environment(report)
+        given = beside / f"{name}.in"
+        given.write_bytes(stdin.encode() if isinstance(stdin, str) else stdin)
+        with (
+            given.open("rb") as source,
+            (beside / f"{name}.out").open("wb") as out,
+            (beside / f"{name}.err").open("wb") as err,
+        ):
+            process = subprocess.Popen(
+                [*map(str, command)],
+                cwd=self.folder,
+                env=env | environment,
+                stdin=source,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                user=self.user,
+                group=self.user,
+                extra_groups=None if self.user is None else [],
+            )
+        return Started(self, process, name)
+
+    def run(
+        self,
+        *command: str | Path,
+        stdin: str | bytes = b"",
+        timeout: float = 300,
+        talks: str | None = None,
+        **environment: str,
+    ) -> str:
+        """What the program printed; it must work and complain of nothing but what matches `talks`."""
+        return self.start(*command, stdin=stdin, **environment).end(timeout, talks)
+
+    @contextmanager
+    def serving(self, *command: str | Path, ready: Callable[[], bool], **environment: str) -> Iterator[Started]:
+        """A server, from when it is ready until the end of the block, which tells it to end."""
+        server = self.start(*command, **environment)
+        try:
+            assert wait_until(lambda: ready() or server.process.poll() is not None, 30), f"{server.name} is not ready"
+            assert server.process.returncode is None, f"{server.name} ended\n{server._said('out')}{server._said('err')}"
+            assert server.holds_the_library()
+            yield server
+            server.end()
+        finally:
+            if server.process.returncode is None:
+                server.kill()
+
+
+def connected(path: Path) -> socket.socket:
+    """A connection to a server's socket."""
+    stream = socket.socket(socket.AF_UNIX)
+    stream.settimeout(60)
+    stream.connect(str(path))
+    return stream
+
+
+def listens(path: Path) -> bool:
+    """Whether a server is there; before that, its socket may be."""
+    try:
+        connected(path).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    return True
+
+
+Session = Callable[[Stage], str]
+
+
+@pytest.fixture(scope="session")
+def injected() -> Iterator[Injected]:
+    """The library and the witness under test: the installed ones, or those of $CAIRN_MALLOC and $CAIRN_WITNESS_LIB."""
+    with tempfile.TemporaryDirectory(prefix="cairn-lib-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        witness = Path(os.environ.get("CAIRN_WITNESS_LIB") or native.witness())
+        library = under_test(folder).shared
+        yield Injected(Path(shutil.copy(witness, folder)), Path(shutil.copy(library, folder)))
+
+
+@pytest.fixture
+def both(injected: Injected) -> Callable[..., str]:
+    """both(session, *reached, user=…, own_malloc=…) → what the session gave, the same with libcairn as without.
+
+    reached: programs that must be among those that were proven.
+    """
+
+    def hold(session: Session, *reached: str, user: int | None = None, own_malloc: Sequence[str] = ()) -> str:
+        with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp") as name:  # short, for sockets
+            top = Path(name)
+            top.chmod(0o755)
+            own = user if os.getuid() == 0 else None
+            plain, ours = (Stage(top / "home", library, own, own_malloc) for library in (None, injected))
+            expected = play(session, plain)
+            (top / "home").rename(top / "plain")
+            assert play(session, ours) == expected
+        missing = set(reached) - set(ours.reached)
+        assert not missing, f"{missing} did not run, but {dict(ours.reached)}"
+        most = 2 * plain.peak_bytes + 64 * MIB
+        assert ours.peak_bytes <= most, (
+            f"{ours.peak_bytes >> 20} MiB resident, {plain.peak_bytes >> 20} without libcairn"
+        )
+        return expected
+
+    return hold
+
+
+def play(session: Session, stage: Stage) -> str:
+    """The session's answer; its folder has the same path on both stages, as some programs write it down."""
+    stage.folder.mkdir()
+    if stage.user is not None:
+        os.chown(stage.folder, stage.user, stage.user)
+    return session(stage)

@@ -1,0 +1,20 @@
+"""CPython, whose objects all come from malloc with PYTHONMALLOC=malloc."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from .conftest import INPUTS, Stage
+
+
+def test_objects_threads_and_processes(both: Callable[..., str]) -> None:
+    python = os.path.realpath(sys.executable)
+
+    def session(stage: Stage) -> str:
+        said = stage.run(python, INPUTS / "work.py", PYTHONMALLOC="malloc", PYTHONHASHSEED="0")
+        assert stage.injected is None or stage.reached.total() >= 6, "itself, two for the pool and its helper, two more"
+        return said
+
+    assert both(session, os.path.basename(python)).count("\n") == 7
