@@ -33,6 +33,7 @@ _ENVIRONMENT = (
     ("NO_COLOR", "no colour"),
     ("CAIRN_STATS", "1 or json: the allocator cairn tells on standard error what it did when a program ends"),
     ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
+    ("CAIRN_HUGE_PAGES", "0: the allocator cairn asks the kernel for no huge pages"),
     ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
 )
 

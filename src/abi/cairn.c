@@ -201,11 +201,14 @@ void names_tell(bool as_json)
 }
 
 /* The C library may not have its environment yet, and another than glibc gives constructors none. */
-__attribute__((constructor)) static void limit_at_start(int argc, char **argv, char **environment)
+__attribute__((constructor)) static void begin_with_options(int argc, char **argv, char **given_environment)
 {
     (void)argc, (void)argv;
+    char **environment = environ != NULL ? environ : given_environment;
+    if (options_no_huge_pages(environment))
+        page_heap_allow_huge(false);
     size_t bytes;
-    enum options_limit given = options_limit(environ != NULL ? environ : environment, &bytes);
+    enum options_limit given = options_limit(environment, &bytes);
     if (given == OPTIONS_LIMIT_GIVEN)
         page_heap_limit(bytes);
     if (given != OPTIONS_LIMIT_WRONG)

@@ -67,7 +67,7 @@ void *large_move(struct slab *slab, size_t size)
     size_t have = slab->slices;
     size_t want = large_slices(size);
     bool zero;
-    if (have < MOVE_SLICES_MIN || too_large(size) || !may_move())
+    if (have < MOVE_SLICES_MIN || too_large(size) || os_page_bytes() > SLICE_BYTES || !may_move())
         return NULL;
     size_t to = page_heap_allocate(want, want, &zero);
     enum os_moved moved =

@@ -27,21 +27,21 @@ static int unit_shift(const char *unit)
     return found == NULL || unit[1] != '\0' ? -1 : 10 * (int)(found - units + 1);
 }
 
-/* What stands behind "CAIRN_LIMIT=". */
-static const char *limit_in(char **environment)
+/* What stands behind `name`, which ends in '='. */
+static const char *given_in(char **environment, const char *name)
 {
-    static const char name[] = "CAIRN_LIMIT=";
+    size_t length = strlen(name);
     if (getauxval(AT_SECURE) != 0)
         return NULL;
     for (; environment != NULL && *environment != NULL; environment++)
-        if (strncmp(*environment, name, sizeof name - 1) == 0)
-            return *environment + sizeof name - 1;
+        if (strncmp(*environment, name, length) == 0)
+            return *environment + length;
     return NULL;
 }
 
 enum options_limit options_limit(char **environment, size_t *bytes)
 {
-    const char *given = limit_in(environment);
+    const char *given = given_in(environment, "CAIRN_LIMIT=");
     if (given == NULL || *given == '\0')
         return OPTIONS_LIMIT_NONE;
     size_t number = 0;
@@ -55,6 +55,12 @@ enum options_limit options_limit(char **environment, size_t *bytes)
         return OPTIONS_LIMIT_WRONG;
     *bytes = number << shift;
     return OPTIONS_LIMIT_GIVEN;
+}
+
+bool options_no_huge_pages(char **environment)
+{
+    const char *given = given_in(environment, "CAIRN_HUGE_PAGES=");
+    return given != NULL && strcmp(given, "0") == 0;
 }
 
 bool options_keep_deepbind(void)

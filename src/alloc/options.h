@@ -3,6 +3,7 @@
  *     CAIRN_STATS=1              statistics in lines on stderr when the process ends
  *     CAIRN_STATS=json           as one JSON object in one line
  *     CAIRN_LIMIT=SIZE           no more memory than that is handed out: bytes, or with K, M, G or T times 1024 …
+ *     CAIRN_HUGE_PAGES=0         no chunk asks for huge pages (page_heap.h)
  *     CAIRN_KEEP_DEEPBIND=1      dlopen() passes RTLD_DEEPBIND on (abi/dlopen.c)
  *
  * A program that runs with other rights than its caller's (set-uid, capabilities) is asked nothing.
@@ -21,6 +22,9 @@ enum options_limit { OPTIONS_LIMIT_NONE, OPTIONS_LIMIT_GIVEN, OPTIONS_LIMIT_WRON
 /* The limit in bytes, where one is given; wrong is what is no size, 0, or more than memory can be. `environment` is what a
  * constructor gets: ours come before the C library has its own. */
 enum options_limit options_limit(char **environment, size_t *bytes);
+
+/* Also for a constructor. */
+bool options_no_huge_pages(char **environment);
 
 bool options_keep_deepbind(void);
 

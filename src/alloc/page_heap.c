@@ -20,6 +20,7 @@ struct chunk {
     uint32_t span; /* EMPTY: chunks in this span, at its first and last */
     uint16_t list; /* PARTIAL */
     uint8_t state;
+    uint8_t huge; /* the kernel was asked for a huge page */
 };
 _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
 
@@ -246,6 +247,39 @@ static size_t take_span(size_t chunks)
     return number;
 }
 
+/* --- huge pages -------------------------------------------------------------------------------------------------- */
+
+enum {
+    HUGE_CHUNKS_LEAST = 20,                    /* in use: the open chunk is then at most a twentieth of all */
+    HUGE_GROWTH = (64 << 20) / SLICE_BYTES,    /* since something was given back */
+    HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES, /* larger runs leave gaps in the chunks before */
+};
+
+static bool huge_allowed = true;
+static size_t used_at_purge;
+
+/* Whether a chunk that is begun will soon be full: the program grows, and the chunks before are. */
+static bool is_growing(size_t slices)
+{
+    return huge_allowed && slices <= HUGE_RUN_MOST &&
+           statistics.used_slices >= (size_t)HUGE_CHUNKS_LEAST * CHUNK_SLICES &&
+           (statistics.purges == 0 || statistics.used_slices >= used_at_purge + HUGE_GROWTH);
+}
+
+/* A chunk that nobody has touched is begun: with one fault instead of 512, or without touching what nobody needs. */
+static void begin_chunk(size_t number, size_t slices)
+{
+    struct chunk *chunk = chunk_of(number);
+    bool huge = is_growing(slices);
+    if (huge == chunk->huge || bits_load(&chunk->dirty) != 0)
+        return;
+    void *start = region_address(number * CHUNK_SLICES);
+    if (huge ? os_want_huge_pages(start, CHUNK_BYTES) : os_want_small_pages(start, CHUNK_BYTES))
+        chunk->huge = huge;
+}
+
+/* --- allocating, further ------------------------------------------------------------------------------------------ */
+
 /* Room behind the run is only looked for: it stays free. */
 static size_t allocate(size_t slices, size_t room, bool *zero)
 {
@@ -269,6 +303,8 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     size_t number = take_span(looked_for);
     if (number == NONE)
         return 0;
+    if (chunks == 1)
+        begin_chunk(number, slices);
     *zero = take_all(number * CHUNK_SLICES, slices);
     for (size_t i = 0; i < chunks - 1; i++)
         chunk_of(number + i)->state = FULL;
@@ -434,6 +470,7 @@ static bool give_back(size_t index, size_t slices)
 {
     bool done = os_give_back(region_address(index), slices << SLICE_SHIFT);
     statistics.purges++;
+    used_at_purge = statistics.used_slices;
     if (done)
         statistics.purged_bytes += slices << SLICE_SHIFT;
     return done;
@@ -451,10 +488,23 @@ static bits_wide whole_pages(bits_wide slices)
     return (bits_starts(slices, count) & ((bits_wide)every << 64 | every)) * page;
 }
 
+/* An empty chunk with a huge page: all of it, since that is resident beyond what is dirty. */
+static bool purge_huge(size_t number)
+{
+    struct chunk *chunk = chunk_of(number);
+    if (!give_back(number * CHUNK_SLICES, CHUNK_SLICES))
+        return false;
+    statistics.idle_slices -= bits_count(bits_load(&chunk->dirty));
+    bits_store(&chunk->dirty, 0);
+    return true;
+}
+
 /* All free resident slices of a chunk, run by run; false when the machine refuses. */
 static bool purge_chunk(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
+    if (chunk->state == EMPTY && chunk->huge && bits_load(&chunk->dirty) != 0)
+        return purge_huge(number);
     for (;;) {
         bits_wide idle = whole_pages(bits_load(&chunk->dirty) & ~bits_load(&chunk->used));
         if (idle == 0)
@@ -507,6 +557,13 @@ bool page_heap_purge_used(size_t index, size_t slices)
     bool done = give_back(index, slices);
     lock_drop(&lock);
     return done;
+}
+
+void page_heap_allow_huge(bool allow)
+{
+    lock_take(&lock);
+    huge_allowed = allow;
+    lock_drop(&lock);
 }
 
 struct page_heap_statistics page_heap_statistics(void)

@@ -54,6 +54,9 @@ bool page_heap_purge_used(size_t index, size_t slices);
  * there is. Returns what it was before. What is handed out already stays so. */
 size_t page_heap_limit(size_t bytes);
 
+/* Whether chunks of a program that grows may ask for huge pages; at first they may. */
+void page_heap_allow_huge(bool allow);
+
 struct page_heap_statistics {
     size_t mapped_slices;
     size_t used_slices;

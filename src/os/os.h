@@ -59,6 +59,9 @@ bool os_renew(void *start, size_t bytes);
 /* Asks for huge pages on first touch in whole aligned ones within. True: the kernel will consider it. */
 bool os_want_huge_pages(void *start, size_t bytes);
 
+/* The opposite, for what is touched from now on. */
+bool os_want_small_pages(void *start, size_t bytes);
+
 /* 64 bits that differ from process to process, without a system call; the same every time in one process. */
 uint64_t os_random(void);
 

@@ -107,6 +107,11 @@ bool os_want_huge_pages(void *start, size_t bytes)
     return advise(start, bytes, MADV_HUGEPAGE);
 }
 
+bool os_want_small_pages(void *start, size_t bytes)
+{
+    return advise(start, bytes, MADV_NOHUGEPAGE);
+}
+
 void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
 {
     size_t page = os_page_bytes();

@@ -49,6 +49,25 @@ def test_locked_memory_stays_near_what_is_used(program: Callable[..., Program], 
 
 
 @in_both
+def test_a_program_that_grows_has_huge_pages_unless_it_is_told_not_to(
+    program: Callable[..., Program], mode: str
+) -> None:
+    """And what it frees then is no more resident than without."""
+    try:
+        enabled = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    except OSError:
+        enabled = "[never]"
+    if "[madvise]" not in enabled:
+        pytest.skip(f"huge pages are not asked for here: {enabled.strip()}")
+    run = program("growing.c", mode)
+    huge, full, huge_left, left = map(int, run.succeed(200).split())
+    none, full_without, none_left, left_without = map(int, run.succeed(200, CAIRN_HUGE_PAGES="0").split())
+    assert huge > 100_000 and none == none_left == 0
+    assert full <= 1.02 * full_without + 2048
+    assert left <= 1.02 * left_without + 2048, f"{huge_left} KB of it huge"
+
+
+@in_both
 @pytest.mark.parametrize(
     "refused", [(), ("madvise",), ("mremap",), ("madvise", "mremap")], ids=lambda names: f"refused: {' '.join(names)}"
 )

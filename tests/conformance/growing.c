@@ -1,0 +1,35 @@
+/* growing MIB: touches that much in blocks of 1,000 bytes; says how much is resident in huge pages, and in all, in
+ * kilobytes; then frees all but every sixteenth, trims, and says it again. */
+#include "conformance.h"
+
+enum { SIZE = 1000 };
+
+static void say(void)
+{
+    char line[256];
+    long huge = -1;
+    long resident = -1;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        sscanf(line, "AnonHugePages: %ld", &huge);
+        sscanf(line, "Rss: %ld", &resident);
+    }
+    if (file != NULL)
+        fclose(file);
+    printf("%ld %ld\n", huge, resident);
+}
+
+int main(int argc, char **argv)
+{
+    size_t count = (argc > 1 ? (size_t)atoi(argv[1]) : 1) * 1024 * 1024 / SIZE;
+    void **blocks = calloc(count, sizeof *blocks);
+    for (size_t i = 0; i < count; i++)
+        memset(blocks[i] = malloc(SIZE), 1, SIZE);
+    say();
+    for (size_t i = 0; i < count; i++)
+        if (i / 64 % 16 != 0)
+            free(blocks[i]);
+    malloc_trim(0);
+    say();
+    return 0;
+}
