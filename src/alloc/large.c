@@ -90,9 +90,9 @@ void *large_move(struct slab *slab, size_t size)
 /* --- giving back, and resizing in place --------------------------------------------------------------------------- */
 
 /* What is a mapping of its own becomes part of the one around it. */
-static void release(struct slab *slab, size_t index, size_t slices)
+static void release(bool moved, size_t index, size_t slices)
 {
-    if (slab->moved && os_renew(region_address(index), slices << SLICE_SHIFT))
+    if (moved && os_renew(region_address(index), slices << SLICE_SHIFT))
         page_heap_free_clean(index, slices);
     else
         purge_free(index, slices);
@@ -102,8 +102,9 @@ void large_free(struct slab *slab)
 {
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    release(slab, slab_index(slab), slab->slices);
-    has_moved_back(slab);
+    bool moved = slab->moved;
+    has_moved_back(slab); /* the record is another's as soon as the run is free */
+    release(moved, slab_index(slab), slab->slices);
 }
 
 static bool extend(struct slab *slab, size_t index, size_t more)
@@ -129,6 +130,6 @@ bool large_resize(struct slab *slab, size_t size)
         return false;
     atomic_store_explicit(&slab->slices, (uint32_t)want, memory_order_relaxed);
     if (want < have)
-        release(slab, index + want, have - want);
+        release(slab->moved, index + want, have - want);
     return true;
 }

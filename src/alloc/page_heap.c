@@ -39,6 +39,7 @@ static uint32_t spans[SPAN_LISTS + 1]; /* [n]: of n chunks */
 static uint32_t spans_filled;
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
 static size_t idle_least;
+static size_t fresh_slices; /* handed out that were not dirty, ever */
 
 static struct chunk *chunk_of(size_t number)
 {
@@ -152,7 +153,9 @@ static bool take(size_t number, unsigned first, unsigned count)
     bits_store(&chunk->used, bits_load(&chunk->used) | run);
     bits_store(&chunk->dirty, dirty | run);
     statistics.used_slices += count;
-    statistics.idle_slices -= bits_count(dirty & run);
+    unsigned resident = bits_count(dirty & run);
+    statistics.idle_slices -= resident;
+    fresh_slices += count - resident;
     if (statistics.idle_slices < idle_least)
         idle_least = statistics.idle_slices;
     if (statistics.used_slices > statistics.used_most)
@@ -258,24 +261,31 @@ enum {
 static bool huge_allowed = true;
 static size_t used_at_purge;
 
+static bool is_large_program(void)
+{
+    return statistics.used_slices >= (size_t)HUGE_CHUNKS_LEAST * CHUNK_SLICES;
+}
+
 /* Whether a chunk that is begun will soon be full: the program grows, and the chunks before are. */
 static bool is_growing(size_t slices)
 {
-    return huge_allowed && slices <= HUGE_RUN_MOST &&
-           statistics.used_slices >= (size_t)HUGE_CHUNKS_LEAST * CHUNK_SLICES &&
+    return slices <= HUGE_RUN_MOST &&
            (statistics.purges == 0 || statistics.used_slices >= used_at_purge + HUGE_GROWTH);
 }
 
-/* A chunk that nobody has touched is begun: with one fault instead of 512, or without touching what nobody needs. */
+/* A chunk that nobody has touched is begun: with one fault instead of 512, or without touching what nobody needs. What was
+ * asked for stays so as long as the program is large. */
 static void begin_chunk(size_t number, size_t slices)
 {
     struct chunk *chunk = chunk_of(number);
-    bool huge = is_growing(slices);
-    if (huge == chunk->huge || bits_load(&chunk->dirty) != 0)
+    if (bits_load(&chunk->dirty) != 0)
         return;
     void *start = region_address(number * CHUNK_SLICES);
-    if (huge ? os_want_huge_pages(start, CHUNK_BYTES) : os_want_small_pages(start, CHUNK_BYTES))
-        chunk->huge = huge;
+    bool is_large = huge_allowed && is_large_program();
+    if (chunk->huge && !is_large)
+        chunk->huge = !os_want_small_pages(start, CHUNK_BYTES);
+    else if (!chunk->huge && is_large && is_growing(slices))
+        chunk->huge = os_want_huge_pages(start, CHUNK_BYTES);
 }
 
 /* --- allocating, further ------------------------------------------------------------------------------------------ */
@@ -393,7 +403,14 @@ struct page_heap_level page_heap_free(size_t index, size_t slices)
 {
     lock_take(&lock);
     release(index, slices);
-    struct page_heap_level level = {statistics.used_slices, statistics.idle_slices, idle_least};
+    struct page_heap_level level = {
+        .used = statistics.used_slices,
+        .idle = statistics.idle_slices,
+        .idle_least = idle_least,
+        .used_most = statistics.used_most,
+        .fresh = fresh_slices,
+        .purged = statistics.purged_bytes >> SLICE_SHIFT,
+    };
     lock_drop(&lock);
     return level;
 }

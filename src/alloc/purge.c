@@ -20,13 +20,46 @@ static bool epoch_is_over(void)
                                                    memory_order_relaxed);
 }
 
+/* Slices that are kept beyond what is used; relaxed: who misses a change does what was right a moment ago. */
+static _Atomic size_t held = HELD_SLICES;
+static _Atomic size_t
+    purged_before; /* when the last purge at once began: page_heap_level.purged, and .fresh */
+static _Atomic size_t fresh_before;
+
+/* Whether most of what went the last time came back by page faults. */
+static bool was_in_vain(const struct page_heap_level *level)
+{
+    size_t went = level->purged - atomic_load_explicit(&purged_before, memory_order_relaxed);
+    size_t came = level->fresh - atomic_load_explicit(&fresh_before, memory_order_relaxed);
+    return went >= HELD_SLICES / 2 && came >= went / 2;
+}
+
+static void purge_at_once(const struct page_heap_level *level)
+{
+    if (was_in_vain(level)) {
+        atomic_store_explicit(&held, level->used_most, memory_order_relaxed);
+    } else {
+        page_heap_purge((level->used + HELD_SLICES) / 2 << SLICE_SHIFT);
+        if (level->fresh !=
+            atomic_load_explicit(&fresh_before, memory_order_relaxed)) /* the first of several */
+            atomic_store_explicit(&purged_before, level->purged, memory_order_relaxed);
+    }
+    atomic_store_explicit(&fresh_before, level->fresh, memory_order_relaxed);
+}
+
+static void purge_unneeded(const struct page_heap_level *level, size_t slack)
+{
+    size_t keep = level->idle_least > slack ? level->idle - level->idle_least + slack : level->idle;
+    if (page_heap_purge(keep << SLICE_SHIFT) > 0)
+        atomic_store_explicit(&held, HELD_SLICES, memory_order_relaxed);
+}
+
 void purge_free(size_t index, size_t slices)
 {
     struct page_heap_level level = page_heap_free(index, slices);
     size_t slack = level.used / 32 > SLACK_SLICES ? level.used / 32 : SLACK_SLICES;
-    if (UNLIKELY(level.idle > level.used + HELD_SLICES))
-        page_heap_purge((level.used + HELD_SLICES) / 2 << SLICE_SHIFT);
+    if (UNLIKELY(level.idle > level.used + atomic_load_explicit(&held, memory_order_relaxed)))
+        purge_at_once(&level);
     else if (level.idle > slack && epoch_is_over())
-        page_heap_purge((level.idle_least > slack ? level.idle - level.idle_least + slack : level.idle)
-                        << SLICE_SHIFT);
+        purge_unneeded(&level, slack);
 }

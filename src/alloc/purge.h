@@ -3,7 +3,11 @@
  * What was idle (free and resident) during a whole epoch of a quarter of a second, nobody needed: it is given back, but
  * for a slack of 1 MiB or a thirty-second of what is in use. So a program that shrinks does not keep what it had, and
  * one that swings faster than that makes no system call for it. There is no thread and no timer: whoever frees a run
- * looks at the clock. A program that frees much at once and then sleeps keeps at most as much as it uses, and 128 MiB.
+ * looks at the clock.
+ *
+ * Nobody looks while a program sleeps. So what is idle beyond what is used and 128 MiB goes at once; but where most of what
+ * went so was needed again before the next time, as in a program that fills and empties its memory in turns, as much is
+ * kept as was ever used, until an epoch shows that nobody needs it.
  */
 #ifndef CAIRN_ALLOC_PURGE_H
 #define CAIRN_ALLOC_PURGE_H

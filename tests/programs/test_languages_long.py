@@ -42,11 +42,13 @@ def test_java_compiles_and_runs(both: Callable[..., str], collector: str) -> Non
 
 def test_java_s_own_addresses_leave_room(both: Callable[..., str]) -> None:
     """ZGC puts a large heap at 4, 8 and 16 TiB: a region of ours among that could not grow, in a quarter of the runs."""
-    java = Path(path_of("javac")).resolve().with_name("java")
+    compiler = path_of("javac")
+    java = Path(compiler).resolve().with_name("java")
     options = ["-XX:+UseZGC", "-Xmx64g", "-Xms64m", "-XX:MaxDirectMemorySize=2g", "-Xlog:disable"]
 
     def session(stage: Stage) -> str:
-        return "".join(stage.run(java, *options, INPUTS / "Direct.java") for _ in range(10))
+        stage.run(compiler, "-d", ".", INPUTS / "Direct.java")
+        return "".join(stage.run(java, *options, "-cp", ".", "Direct") for _ in range(10))
 
     assert both(session, "java") == 10 * "800\n"
 

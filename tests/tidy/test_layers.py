@@ -24,8 +24,8 @@ C_MAY_SEE: dict[str, set[str]] = {
 C_ORDER: dict[str, list[str]] = {
     "os": ["os", "os_linux", "lock"],
     "alloc": [
-        *("broken", "size_class", "region", "page_heap", "slab", "remote", "purge", "large", "run_cache", "heap", "shared_heap"),
-        *("thread", "alloc", "options", "stats", "walk"),
+        *("broken", "size_class", "region", "page_heap", "slab", "remote", "purge", "large", "run_cache", "heap"),
+        *("shared_heap", "thread", "alloc", "options", "stats", "walk"),
     ],
     "abi": ["abi", "cxx", "cxx_forms", "malloc", "glibc", "cairn", "dlopen", "cxx_shared", "cxx_archive"],
     "arena": ["chunk", "guard", "arena", "pool"],

@@ -8,24 +8,34 @@
  *     a trap for who uses what is not in use    trapping: what was given back ends the program when it is touched
  *                                       before a run lies there again; then it reads as zero, as it must
  *
- * Always: the start of what is given back is that of an OS page, and all of it is ours, or the program aborts.
+ * Always: what is given back, moved or advised begins with an OS page, and all of it is ours, or the program aborts.
  */
 #ifndef CAIRN_ALLOC_OS_H
 #define CAIRN_ALLOC_OS_H
 
 #include "alloc/slab.h"
 
-#define os_page_bytes real_page_bytes
-#define os_map        real_map
-#define os_unmap      real_unmap
-#define os_claim      real_claim
-#define os_give_back  real_give_back
+#define os_page_bytes       real_page_bytes
+#define os_map              real_map
+#define os_unmap            real_unmap
+#define os_claim            real_claim
+#define os_give_back        real_give_back
+#define os_move             real_move
+#define os_lengthen         real_lengthen
+#define os_renew            real_renew
+#define os_want_huge_pages  real_want_huge_pages
+#define os_want_small_pages real_want_small_pages
 #include "../../src/os/os_linux.c"
 #undef os_page_bytes
 #undef os_map
 #undef os_unmap
 #undef os_claim
 #undef os_give_back
+#undef os_move
+#undef os_lengthen
+#undef os_renew
+#undef os_want_huge_pages
+#undef os_want_small_pages
 #include "../../src/os/lock.c"
 
 #include <signal.h>
@@ -42,7 +52,10 @@ static struct {
     unsigned refuse_call;           /* the so-manieth call is refused; 0: none */
     unsigned refuse_more;           /* as are so many behind it */
     unsigned refuse_after;          /* as are all calls after so many; 0: none */
-    bool occupied_once;             /* the next claim of a chunk finds somebody else there */
+    unsigned occupied_first;        /* claims from the so-manieth on find somebody else there; 0: none */
+    unsigned occupied_last;         /* up to this one */
+    unsigned occupied_chunks;       /* as do the next so many claims of chunks */
+    uintptr_t addresses_end;        /* there are none from here on; 0: the machine's */
     bool trapping;
 } fake_os;
 
@@ -51,6 +64,11 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes);
 bool os_unmap(void *start, size_t bytes);
 enum os_claimed os_claim(void *start, size_t bytes);
 bool os_give_back(void *start, size_t bytes);
+enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes);
+bool os_lengthen(void *start, size_t bytes, size_t more);
+bool os_renew(void *start, size_t bytes);
+bool os_want_huge_pages(void *start, size_t bytes);
+bool os_want_small_pages(void *start, size_t bytes);
 
 static bool fake_refuses(void)
 {
@@ -89,11 +107,16 @@ static bool fake_has_itself(const void *start)
 
 enum os_claimed os_claim(void *start, size_t bytes)
 {
-    atomic_fetch_add(&fake_os.claim_count, 1);
+    unsigned claim_number = atomic_fetch_add(&fake_os.claim_count, 1) + 1;
     if (fake_refuses())
         return OS_REFUSED;
-    if (fake_os.occupied_once && bytes >= (1 << 21)) {
-        fake_os.occupied_once = false;
+    if (fake_os.addresses_end > 0 && (uintptr_t)start + bytes > fake_os.addresses_end)
+        return OS_REFUSED;
+    if (fake_os.occupied_first > 0 && claim_number >= fake_os.occupied_first &&
+        claim_number <= fake_os.occupied_last)
+        return OS_OCCUPIED;
+    if (fake_os.occupied_chunks > 0 && bytes >= (1 << 21)) {
+        fake_os.occupied_chunks--;
         return OS_OCCUPIED;
     }
     if (fake_os.limit_bytes > 0 && fake_os.claimed_bytes + bytes > fake_os.limit_bytes) {
@@ -114,19 +137,74 @@ static void fake_expect(bool right, const char *otherwise)
     }
 }
 
+static void fake_expect_ours(const char *start, size_t bytes)
+{
+    fake_expect((uintptr_t)start % os_page_bytes() == 0 && bytes > 0, "a call begins within an OS page");
+    fake_expect(region_has(region_index(start)) && region_has(region_index(start + bytes - 1)),
+                "a call reaches beyond what is ours");
+}
+
 bool os_give_back(void *start, size_t bytes)
 {
     atomic_fetch_add(&fake_os.give_back_count, 1);
-    size_t page = os_page_bytes();
-    fake_expect((uintptr_t)start % page == 0 && bytes > 0, "what is given back begins within an OS page");
-    bytes = (bytes + page - 1) & ~(page - 1);
-    size_t last = region_index((char *)start + bytes - 1);
-    fake_expect(region_has(region_index(start)) && region_has(last), "what is given back is not ours");
+    bytes = (bytes + os_page_bytes() - 1) & ~(os_page_bytes() - 1);
+    fake_expect_ours(start, bytes);
     if (fake_refuses() || !real_give_back(start, bytes))
         return false;
     if (fake_os.trapping)
         fake_expect(mprotect(start, bytes, PROT_NONE) == 0, "more is given back than a trap can hold");
     return true;
+}
+
+/* Refused in one of the three ways that there are. */
+enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
+{
+    fake_expect_ours(from, from_bytes);
+    fake_expect_ours(to, to_bytes);
+    if (!fake_refuses())
+        return real_move(from, from_bytes, to, to_bytes);
+    switch (fake_os.refused_count % 3) {
+    case 0:
+        real_renew(to, to_bytes);
+        return OS_NOT_MOVED;
+    case 1:
+        real_unmap(to, to_bytes);
+        return OS_NOT_MOVED_TO_LOST;
+    default: {
+        enum os_moved moved = real_move(from, from_bytes, to, to_bytes);
+        if (moved != OS_MOVED)
+            return moved;
+        real_unmap(from, from_bytes);
+        return OS_MOVED_FROM_LOST;
+    }
+    }
+}
+
+bool os_lengthen(void *start, size_t bytes, size_t more)
+{
+    fake_expect_ours(start, bytes + more);
+    if (!fake_refuses())
+        return real_lengthen(start, bytes, more);
+    real_renew((char *)start + bytes, more);
+    return false;
+}
+
+bool os_renew(void *start, size_t bytes)
+{
+    fake_expect_ours(start, bytes);
+    return !fake_refuses() && real_renew(start, bytes);
+}
+
+bool os_want_huge_pages(void *start, size_t bytes)
+{
+    fake_expect_ours(start, bytes);
+    return !fake_refuses() && real_want_huge_pages(start, bytes);
+}
+
+bool os_want_small_pages(void *start, size_t bytes)
+{
+    fake_expect_ours(start, bytes);
+    return !fake_refuses() && real_want_small_pages(start, bytes);
 }
 
 /* --- the trap ----------------------------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ enum {
     CALLS_AT_LEAST = 2000, /* of the kernel, in one scenario */
     SLOTS = 160,
     EDGE = 64, /* of a block that is filled, at both ends */
-    THREADS = 20,
+    THREADS = 24,
     AT_ONCE = 3,
     ENDED_WELL = 17,
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -119,8 +119,8 @@ static void resize(struct slot *slot, struct random *random)
     size_t size = slot->size / 2; /* where it is: to copy takes long, too */
     if (slot->size < 16 * KIB)
         size = any_size(random) % (50 * KIB);
-    else if (slot->size < 50 * KIB && random_below(random, 2) == 0)
-        size = slot->size + slot->size / 4;
+    else if ((slot->size < 50 * KIB || slot->size >= MIB) && random_below(random, 2) == 0)
+        size = slot->size + slot->size / 4; /* pages of large ones move */
     unsigned char *p = alloc_realloc(slot->p, size);
     EXPECT(p != NULL || fake_os.refused_count != before);
     if (p == NULL)

@@ -31,7 +31,7 @@ static uint64_t seed = 1;
 
 #define EXPECT(condition) fake_expect(condition, "not true: " #condition)
 
-/* What a block begins with; the rest of it is the pattern's lowest byte. */
+/* What a block begins with; the rest of it is the pattern's lowest byte, as far as a page. */
 struct head {
     size_t size;
     uint64_t pattern;
@@ -41,22 +41,30 @@ static _Atomic(struct head *) slots[SLOTS]; /* whoever takes one out owns it */
 
 static size_t any_size(struct random *random)
 {
-    uint64_t kind = random_below(random, 100);
-    return sizeof(struct head) + (size_t)random_below(random, kind < 80 ? 300 : kind < 97 ? 4000 : 100000);
+    uint64_t kind = random_below(random, 1000);
+    return sizeof(struct head) + (size_t)random_below(random, kind < 800   ? 300
+                                                              : kind < 970 ? 4000
+                                                              : kind < 996 ? 100000
+                                                                           : 3 << 20);
+}
+
+static size_t rest_of(const struct head *block)
+{
+    return block->size - sizeof *block < 4096 ? block->size - sizeof *block : 4096;
 }
 
 static struct head *filled(struct head *block, size_t size, struct random *random)
 {
     block->size = size;
     block->pattern = random_next(random);
-    memset(block + 1, (int)(block->pattern & 255), size - sizeof *block);
+    memset(block + 1, (int)(block->pattern & 255), rest_of(block));
     return block;
 }
 
 static void verify(const struct head *block)
 {
     const unsigned char *rest = (const unsigned char *)(block + 1);
-    size_t size = block->size - sizeof *block;
+    size_t size = rest_of(block);
     EXPECT(cairn_usable_size(block) >= block->size);
     EXPECT(size == 0 || (rest[0] == (block->pattern & 255) && memcmp(rest, rest + 1, size - 1) == 0));
 }
@@ -88,6 +96,8 @@ static struct head *resize(struct head *block, struct random *random)
 {
     verify(block);
     size_t size = any_size(random);
+    if (block->size > 1 << 20 && block->size < 8 << 20)
+        size = block->size + block->size / 4; /* pages move */
     struct head was = *block;
     block = cairn_realloc(block, size);
     EXPECT(block != NULL && block->size == was.size && block->pattern == was.pattern);

@@ -1,0 +1,185 @@
+/* alloc_region.c - where the region comes to lie, on machines and in processes that are not like ours. Each place in a
+ * process of its own. */
+#include "alloc/region.h"
+
+#include "alloc/large.h"
+#include "alloc/page_heap.h"
+#include "alloc_os.h"
+#include "test.h"
+
+#include <limits.h>
+#include <sys/wait.h>
+
+#define GIB ((size_t)1 << 30)
+#define MIB ((size_t)1 << 20)
+
+/* What a sanitizer has for itself cannot be had. */
+#ifdef __SANITIZE_ADDRESS__
+enum { HAS_39_BITS = 0, HAS_ABOVE = 1, HAS_WINDOWS = 0 };
+#elif defined(__SANITIZE_THREAD__)
+enum { HAS_39_BITS = 1, HAS_ABOVE = 0, HAS_WINDOWS = 1 };
+#else
+enum { HAS_39_BITS = 1, HAS_ABOVE = 1, HAS_WINDOWS = 1 };
+#endif
+
+#define EXPECT(condition) fake_expect(condition, "not true: " #condition)
+
+static bool holds(void (*in_child)(void))
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        in_child();
+        exit(0);
+    }
+    int status = 1;
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* Blocks of `size` until there are no more; their sum. All are free again. */
+static size_t fill(size_t size)
+{
+    enum { MANY = 1 << 13 };
+    static char *blocks[MANY];
+    size_t count = 0;
+    bool zero;
+    while (count < MANY && (blocks[count] = large_allocate(size, 1, &zero)) != NULL) {
+        blocks[count][0] = blocks[count][size - 1] = 1;
+        count++;
+    }
+    page_heap_check();
+    for (size_t i = 0; i < count; i++)
+        large_free(slab_at(region_index(blocks[i])));
+    page_heap_check();
+    return count * size;
+}
+
+static void serve(void)
+{
+    bool zero;
+    char *p = large_allocate(100 * MIB, 1, &zero);
+    EXPECT(p != NULL && (!zero || (p[0] == 0 && p[100 * MIB - 1] == 0)));
+    EXPECT(region_has(region_index(p)) && !region_has(region_index(NULL)) &&
+           !region_has(region_index(&zero)));
+    p[0] = p[100 * MIB - 1] = 1;
+    large_free(slab_at(region_index(p)));
+    page_heap_check();
+}
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+static void some_are_occupied(void)
+{
+    fake_os.occupied_first = 1;
+    fake_os.occupied_last = 40;
+    serve();
+    EXPECT(fake_os.claim_count > 42);
+}
+
+static void half_of_one_is_occupied(void)
+{
+    fake_os.occupied_first = fake_os.occupied_last = 2;
+    serve();
+}
+
+TEST(a_place_that_is_occupied_is_left_for_another)
+{
+    CHECK(holds(some_are_occupied));
+    CHECK(holds(half_of_one_is_occupied));
+}
+
+static void in_39_bits(void)
+{
+    fake_os.addresses_end = (uintptr_t)1 << 38;
+    serve();
+    EXPECT(region.base < (uintptr_t)1 << 38);
+}
+
+TEST(there_is_a_place_where_addresses_have_39_bits)
+{
+    CHECK(!HAS_39_BITS || holds(in_39_bits));
+}
+
+/* As in an emulator: the two usual places are out of reach, and where the kernel maps is anywhere. */
+static void out_of_reach(void)
+{
+    fake_os.occupied_first = 1;
+    fake_os.occupied_last = 128;
+    serve();
+    size_t first = fill(64 * MIB);
+    EXPECT(first <= 4 * GIB && first >= 3 * GIB);
+    EXPECT(fill(64 * MIB) == first);
+    EXPECT(fill(17 * MIB) >= first - first / 16);
+    EXPECT(fill(5 * GIB) == 0);
+    serve();
+}
+
+TEST(elsewhere_it_lies_below_what_the_kernel_maps_and_can_be_full)
+{
+    CHECK(!HAS_ABOVE || holds(out_of_reach));
+}
+
+static void nowhere(void)
+{
+    bool zero;
+    fake_os.occupied_first = 1;
+    fake_os.occupied_last = UINT_MAX;
+    EXPECT(large_allocate(MIB, 1, &zero) == NULL);
+    unsigned calls = fake_os.call_count;
+    fake_os.refuse_after = calls + 128; /* nor does the kernel say where it would map something */
+    EXPECT(large_allocate(MIB, 1, &zero) == NULL);
+    fake_os.refuse_after = calls; /* nor is there any memory */
+    EXPECT(large_allocate(MIB, 1, &zero) == NULL);
+    fake_os.refuse_after = fake_os.occupied_first = 0;
+    serve();
+}
+
+TEST(no_place_at_all_is_null_and_service_comes_with_the_first)
+{
+    CHECK(holds(nowhere));
+}
+
+/* --- pieces ------------------------------------------------------------------------------------------------------- */
+
+static void behind_a_neighbour(void)
+{
+    serve();
+    size_t before = atomic_load(&region.slices);
+    fake_os.occupied_chunks = 3000;
+    bool zero;
+    EXPECT(large_allocate(2 * GIB, 1, &zero) ==
+           NULL); /* 2 GiB of somebody else's are too many to skip at once */
+    fake_os.occupied_chunks = 0;
+    EXPECT(atomic_load(&region.slices) > before);
+    char *p = large_allocate(2 * GIB, 1, &zero);
+    EXPECT(p != NULL && region_index(p) >= before);
+    large_free(slab_at(region_index(p)));
+    serve();
+}
+
+TEST(a_neighbour_of_gigabytes_is_passed_by_in_steps)
+{
+    CHECK(!HAS_WINDOWS || holds(behind_a_neighbour));
+}
+
+static void a_chunk_at_a_time(void)
+{
+    serve();
+    size_t all = atomic_load(&region.slices) << SLICE_SHIFT;
+    for (unsigned i = 0; i < 100; i++) { /* of each piece no more than is needed can be had */
+        fake_os.limit_bytes = fake_os.claimed_bytes + 3 * MIB;
+        EXPECT(fill(all + MIB) <= all + MIB);
+        fake_os.limit_bytes = 0;
+        serve();
+    }
+}
+
+TEST(where_less_can_be_had_less_is_taken)
+{
+    CHECK(holds(a_chunk_at_a_time));
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
