@@ -61,7 +61,7 @@ bench: all ## what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
 
 man: all ## write man/ and the tables of workloads and size classes anew
-	$(PY) -m cairn.manual man docs/workloads.md docs/allocator.md
+	$(PY) -P -m cairn.manual man docs/workloads.md docs/allocator.md
 
 format: .venv/tested ## bring every file into its form
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
