@@ -7,7 +7,25 @@
 
 /* --- allocating -------------------------------------------------------------------------------------------------- */
 
-/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept, or one of the page heap's. */
+static bool has_heap(void)
+{
+    return thread_heap != &heap_none && thread_heap != &heap_gone;
+}
+
+/* Of the page heap; where that has nothing more, what waits for somebody, here or elsewhere, may do. */
+static void *allocate_large(size_t size, size_t alignment, bool *zero)
+{
+    void *p = large_allocate(size, alignment, zero);
+    if (UNLIKELY(p == NULL)) {
+        if (has_heap())
+            heap_collect(thread_heap);
+        heap_sweep();
+        p = large_allocate(size, alignment, zero);
+    }
+    return p;
+}
+
+/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept, or a new one. */
 static void *malloc_large(size_t size, bool *zero)
 {
     size_t slices = large_slices(size);
@@ -20,7 +38,7 @@ static void *malloc_large(size_t size, bool *zero)
             return slab_start(run);
         }
     }
-    return large_allocate(size, 1, zero);
+    return allocate_large(size, 1, zero);
 }
 
 /* What the list of the class begins with, which is not empty. */
@@ -80,7 +98,7 @@ void *alloc_aligned(size_t alignment, size_t size)
     if (class < SIZE_CLASS_COUNT)
         return alloc_malloc(size_class_bytes(class));
     bool zero;
-    return large_allocate(size, alignment, &zero);
+    return allocate_large(size, alignment, &zero);
 }
 
 /* --- freeing ----------------------------------------------------------------------------------------------------- */
@@ -103,11 +121,6 @@ static struct slab *run_of(const void *p)
         broken("a pointer that is not the start of a block", p);
     }
     return slab;
-}
-
-static bool has_heap(void)
-{
-    return thread_heap != &heap_none && thread_heap != &heap_gone;
 }
 
 static void free_large(struct slab *slab)
@@ -188,7 +201,9 @@ void *alloc_realloc(void *p, size_t size)
         if (there != NULL)
             return there;
     }
-    void *moved = grows ? large_allocate_to_grow(size) : alloc_malloc(size);
+    void *moved = grows ? large_allocate_to_grow(size) : NULL;
+    if (moved == NULL)
+        moved = alloc_malloc(size);
     if (moved == NULL)
         return size <= have ? p : NULL; /* what shrinks need not fail */
     memcpy(moved, p, size < have ? size : have);

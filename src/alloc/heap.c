@@ -130,12 +130,23 @@ static struct slab *adopt(struct heap *heap, unsigned class)
     return slab;
 }
 
+/* What the thread kept of large blocks is free. */
+static void drain_runs(struct heap *heap)
+{
+    struct slab *run;
+    while ((run = run_cache_drain(&heap->runs)) != NULL)
+        large_free(run);
+}
+
 static struct slab *make(struct heap *heap, unsigned class)
 {
     bool zero;
     size_t index = page_heap_allocate(slab_slices(class), 0, &zero);
-    if (UNLIKELY(index == 0) && heap_sweep() > 0)
+    if (UNLIKELY(index == 0)) { /* what waits for somebody, here or elsewhere, may do */
+        drain_runs(heap);
+        heap_sweep();
         index = page_heap_allocate(slab_slices(class), 0, &zero);
+    }
     if (index == 0)
         return NULL;
     heap_count(&heap->statistics.slabs_made);
@@ -248,13 +259,6 @@ void heap_post(struct heap *poster, struct slab *slab, struct block *block)
 }
 
 /* --- runs that the thread keeps ---------------------------------------------------------------------------------- */
-
-static void drain_runs(struct heap *heap)
-{
-    struct slab *run;
-    while ((run = run_cache_drain(&heap->runs)) != NULL)
-        large_free(run);
-}
 
 void heap_free_large(struct heap *heap, struct slab *slab)
 {

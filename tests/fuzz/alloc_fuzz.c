@@ -30,6 +30,7 @@ enum {
     ERRNO = 4711,
     SIZE_BITS = 21, /* of large sizes */
     REAL_CALLS = 30,
+    LEFT_SLICES_MOST = 400,       /* heaps, and slabs of the one for threads that are ending */
     REGION_BYTES_MOST = 40 << 20, /* so that it can be full, and looked at in no time */
 };
 
@@ -505,5 +506,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         end_thread(false);
     }
     EXPECT(shadow.count == 0);
+    EXPECT(page_heap_statistics().used_slices <= LEFT_SLICES_MOST);
     return 0;
 }

@@ -56,6 +56,7 @@ static struct {
     unsigned occupied_last;         /* up to this one */
     unsigned occupied_chunks;       /* as do the next so many claims of chunks */
     uintptr_t addresses_end;        /* there are none from here on; 0: the machine's */
+    bool losing; /* a move that is refused costs one of the two places, now and then, and for ever */
     bool trapping;
 } fake_os;
 
@@ -163,7 +164,7 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
     fake_expect_ours(to, to_bytes);
     if (!fake_refuses())
         return real_move(from, from_bytes, to, to_bytes);
-    switch (fake_os.refused_count % 3) {
+    switch (fake_os.losing ? fake_os.refused_count % 3 : 0) {
     case 0:
         real_renew(to, to_bytes);
         return OS_NOT_MOVED;

@@ -331,6 +331,7 @@ static bool lives(struct told *told)
 static void again(void)
 {
     memset(&fake_os, 0, sizeof fake_os);
+    fake_os.losing = true;
 }
 
 /* --- tests -------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,97 @@
+/* alloc_large.c - large blocks that grow: pages move instead of bytes, and the kernel is not asked for more mappings than
+ * it has. */
+#include "alloc/large.h"
+
+#include "alloc/alloc.h"
+#include "alloc/page_heap.h"
+#include "alloc_os.h"
+#include "test.h"
+
+#define MIB ((size_t)1 << 20)
+
+enum { MANY = 1100, MAPPINGS_MAX = 5000 };
+
+static unsigned char *blocks[MANY];
+
+static unsigned mappings(void)
+{
+    unsigned count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    for (int c; maps != NULL && (c = fgetc(maps)) != EOF;)
+        count += c == '\n';
+    if (maps != NULL)
+        fclose(maps);
+    return count;
+}
+
+static void write_ends(unsigned i, size_t size)
+{
+    blocks[i][0] = blocks[i][size - 1] = (unsigned char)i;
+}
+
+static bool has_ends(unsigned i, size_t size)
+{
+    return blocks[i][0] == (unsigned char)i && blocks[i][size - 1] == (unsigned char)i;
+}
+
+/* More of them than may be a mapping of their own; those that come later are copied. */
+TEST(many_blocks_that_grow_keep_what_is_in_them_and_few_mappings)
+{
+    unsigned before = mappings();
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < MANY; i++) {
+            blocks[i] = alloc_malloc(MIB);
+            REQUIRE(blocks[i] != NULL);
+            write_ends(i, MIB);
+        }
+        for (unsigned i = 0; i < MANY; i++) {
+            blocks[i] = alloc_realloc(blocks[i], 3 * MIB);
+            REQUIRE(blocks[i] != NULL && has_ends(i, MIB));
+            CHECK(alloc_usable_size(blocks[i]) >= 3 * MIB);
+            write_ends(i, 3 * MIB);
+        }
+        CHECK(mappings() < before + MAPPINGS_MAX);
+        page_heap_check();
+        for (unsigned i = 0; i < MANY; i++) { /* in place where it can be, and back */
+            blocks[i] = alloc_realloc(blocks[i], 4 * MIB);
+            REQUIRE(blocks[i] != NULL && has_ends(i, 3 * MIB));
+            blocks[i] = alloc_realloc(blocks[i], 2 * MIB);
+            REQUIRE(blocks[i] != NULL);
+            write_ends(i, 2 * MIB);
+        }
+        for (unsigned i = 0; i < MANY; i++) {
+            CHECK(has_ends(i, 2 * MIB));
+            alloc_free(blocks[i]);
+        }
+        page_heap_purge(0);
+        page_heap_check();
+    }
+    CHECK(mappings() < before + MAPPINGS_MAX / 5);
+}
+
+TEST(what_was_left_by_moved_pages_reads_as_zero)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        blocks[i] = alloc_malloc(MIB + i * SLICE_BYTES);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], 0xff, MIB);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        blocks[i] = alloc_realloc(blocks[i], 4 * MIB);
+    for (unsigned i = 0; i < 100; i++) {
+        unsigned char *fresh = alloc_calloc(1, MIB);
+        REQUIRE(fresh != NULL);
+        CHECK(fresh[0] == 0 && memcmp(fresh, fresh + 1, MIB - 1) == 0);
+        CHECK(blocks[i] != NULL && blocks[i][0] == 0xff && blocks[i][MIB - 1] == 0xff);
+        alloc_free(blocks[i]);
+        blocks[i] = fresh;
+    }
+    for (unsigned i = 0; i < 100; i++)
+        alloc_free(blocks[i]);
+    page_heap_check();
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
