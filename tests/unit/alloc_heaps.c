@@ -77,6 +77,31 @@ TEST(heaps_go_while_all_heaps_are_locked_by_others)
     page_heap_check();
 }
 
+/* What a heap is made of was somebody's, who left it full of something. */
+TEST(many_heaps_at_once_come_from_memory_that_was_used_before)
+{
+    static struct heap *heaps[100];
+    static void *runs[400];
+    for (unsigned i = 0; i < COUNT_OF(runs); i++) {
+        runs[i] = alloc_malloc(SIZE_CLASS_BYTES_MAX + 1);
+        REQUIRE(runs[i] != NULL);
+        memset(runs[i], 0xff, SIZE_CLASS_BYTES_MAX + 1);
+    }
+    for (unsigned i = 0; i < COUNT_OF(runs); i++)
+        alloc_free(runs[i]);
+    for (unsigned i = 0; i < COUNT_OF(heaps); i++) {
+        bool zero;
+        heaps[i] = shared_heap_create();
+        REQUIRE(heaps[i] != NULL);
+        CHECK(shared_heap_allocate(heaps[i], 10 * i, 1, &zero) != NULL);
+        CHECK(shared_heap_allocate(heaps[i], 100000, 1, &zero) != NULL);
+    }
+    shared_heap_check_all();
+    for (unsigned i = 0; i < COUNT_OF(heaps); i++)
+        shared_heap_destroy(heaps[i]);
+    page_heap_check();
+}
+
 int main(int argc, char **argv)
 {
     return test_main(argc, argv);
