@@ -74,6 +74,7 @@ static void forget_what_could_not_be_unmapped(void)
     fake_os.mapped_bytes = 0;
 }
 
+/* How many calls there are depends a little on where the kernel puts what is to be aligned. */
 static void refuse_each(struct cairn_arena_options options)
 {
     fake_os.refuse_call = fake_os.refuse_after = fake_os.call_count = 0;
@@ -86,7 +87,7 @@ static void refuse_each(struct cairn_arena_options options)
         fake_os.refuse_call = call;
         unsigned unmaps = fake_os.unmap_count;
         live(options);
-        CHECK(fake_os.refused_count == 1);
+        CHECK(fake_os.refused_count == 1 || fake_os.call_count < call);
         bool all_unmapped = fake_os.mapped_bytes == 0;
         CHECK(all_unmapped || fake_os.unmap_count > unmaps);
         forget_what_could_not_be_unmapped();
@@ -96,7 +97,7 @@ static void refuse_each(struct cairn_arena_options options)
         fake_os.call_count = fake_os.refused_count = 0;
         fake_os.refuse_after = call;
         live(options);
-        CHECK(fake_os.refused_count > 0 || call == total);
+        CHECK(fake_os.refused_count > 0 || fake_os.call_count <= call);
         forget_what_could_not_be_unmapped();
     }
     fake_os.refuse_after = fake_os.call_count = 0;
