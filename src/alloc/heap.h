@@ -8,8 +8,8 @@
  *     a slab of the heap is current[c] (CURRENT), on partial[c] (PARKED), or on `full` (FULL)
  *     at most one slab of a class that is PARKED has no live block: the bit of `empty`
  *
- * Slabs of threads that have ended are on a list per class with a lock of its own. The order of locks: a heap's `turn`,
- * its `lock`, a list of orphans, the page heap.
+ * Slabs of threads that have ended are on a list per class with a lock of its own. The order of locks: the
+ * list of all heaps, a heap's `turn`, its `lock`, a list of orphans, the page heap.
  */
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H

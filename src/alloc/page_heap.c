@@ -568,14 +568,6 @@ size_t page_heap_limit(size_t bytes)
     return before;
 }
 
-bool page_heap_purge_used(size_t index, size_t slices)
-{
-    lock_take(&lock);
-    bool done = give_back(index, slices);
-    lock_drop(&lock);
-    return done;
-}
-
 void page_heap_allow_huge(bool allow)
 {
     lock_take(&lock);

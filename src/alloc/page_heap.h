@@ -50,9 +50,6 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
  * Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
 
-/* What was of a used run is given back: it reads as zero. Returns false, and nothing changed, on locked memory. */
-bool page_heap_purge_used(size_t index, size_t slices);
-
 /* From now on no more than this is handed out, and what is idle goes back where both together would be more. 0: all that
  * there is. Returns what it was before. What is handed out already stays so. */
 size_t page_heap_limit(size_t bytes);
