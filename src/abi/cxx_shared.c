@@ -20,7 +20,7 @@ static inline void *cxx_allocate_aligned(size_t alignment, size_t size)
     return alloc_aligned(alignment, size);
 }
 
-static inline void cxx_release(void *p)
+static inline __attribute__((always_inline)) void cxx_release(void *p)
 {
     alloc_free(p);
 }

@@ -41,17 +41,6 @@ static void *malloc_large(size_t size, bool *zero)
     return allocate_large(size, 1, zero);
 }
 
-/* What the list of the class begins with, which is not empty. */
-static void *pop(struct heap *heap, unsigned class)
-{
-    struct block *block = heap->list[class];
-    if (UNLIKELY(!slab_is_marked(block)))
-        broken("a free block was written to", block);
-    heap->list[class] = block->next;
-    block->key = 0;
-    return block;
-}
-
 void *alloc_malloc_slow(size_t size)
 {
     if (size > SIZE_CLASS_BYTES_MAX) {
@@ -61,13 +50,13 @@ void *alloc_malloc_slow(size_t size)
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
     if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class)))
-        return pop(heap, class);
+        return heap_pop_checked(heap, class);
     if (UNLIKELY(heap == &heap_none || heap == &heap_gone)) {
         heap = thread_birth();
         if (heap == NULL)
             return thread_late(size);
         if (heap->list[class] != NULL) /* thread_birth() may have allocated */
-            return pop(heap, class);
+            return heap_pop_checked(heap, class);
     }
     return heap_refill(heap, class);
 }
@@ -146,17 +135,12 @@ void alloc_free_slow(void *p)
     struct block *block = p;
     if (slab_is_marked(block))
         broken("a block is freed twice", p);
-    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) ==
-        thread_heap) { /* from behind the first slice */
-        slab_mark(block, slab->free);
-        slab->free = block;
-        uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
-        atomic_store_explicit(&slab->until, until, memory_order_release);
-        if (until == 0)
-            heap_event(thread_heap, slab);
+    struct heap *heap = thread_heap;
+    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap) { /* from behind the first slice */
+        heap_free(heap, slab, block, slab_key(block, NULL));
         return;
     }
-    heap_post(has_heap() ? thread_heap : NULL, slab, block);
+    heap_post(has_heap() ? heap : NULL, slab, block);
 }
 
 /* --- resizing ---------------------------------------------------------------------------------------------------- */

@@ -20,13 +20,11 @@ void alloc_free_slow(void *p) __attribute__((noinline));
 static inline void *alloc_malloc_quick(size_t size)
 {
     if (LIKELY(size <= SIZE_CLASS_BYTES_MAX)) {
-        struct block **list = &thread_heap->list[size_class(size)];
-        struct block *block = *list;
-        if (LIKELY(block != NULL && slab_is_marked(block))) {
-            *list = block->next;
-            block->key = 0;
-            return block;
-        }
+        struct heap *heap = thread_heap;
+        unsigned class = size_class(size);
+        struct block *block = heap->list[class];
+        if (LIKELY(block != NULL && slab_is_marked(block)))
+            return heap_pop(heap, class, block);
     }
     return NULL;
 }
@@ -39,32 +37,24 @@ static inline void *alloc_malloc(size_t size)
 }
 
 /* `p` is NULL, or came from here. Wrong use is one line on stderr and abort(). */
-static inline void alloc_free(void *p)
+static inline __attribute__((always_inline)) void alloc_free(void *p)
 {
     size_t index = region_index(p);
     if (UNLIKELY(!region_has(index))) {
         alloc_free_slow(p);
         return;
     }
+    struct heap *heap = thread_heap;
     struct slab *slab = slab_at(index);
     struct block *block =
         p; /* not looked into before it is certain that it is small: a large one may be untouched */
-    uintptr_t last = slab_key(block, NULL); /* its key if there is no next */
-    if (UNLIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) != thread_heap ||
-                 !slab_begins(slab, (uint32_t)(uintptr_t)p & (SLICE_BYTES - 1)) ||
-                 block->key == (last ^ (uintptr_t)block->next))) {
+    uintptr_t last = slab_key(block, NULL);
+    if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap &&
+               slab_begins(slab, (uint32_t)(uintptr_t)p & (SLICE_BYTES - 1)) &&
+               !slab_is_marked_by(block, last)))
+        heap_free(heap, slab, block, last);
+    else
         alloc_free_slow(p);
-        return;
-    }
-    struct block *next = slab->free;
-    block->next = next;
-    block->key = last ^ (uintptr_t)next;
-    slab->free = block;
-    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
-    atomic_store_explicit(&slab->until, until,
-                          memory_order_release); /* after `free`: slab_live() sees rather too many */
-    if (UNLIKELY(until == 0))
-        heap_event(thread_heap, slab);
 }
 
 /* count × size bytes, all zero. */

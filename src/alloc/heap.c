@@ -5,16 +5,14 @@
 #include "alloc/page_heap.h"
 #include "alloc/purge.h"
 
-static struct {
-    struct lock lock;
-    uint32_t first;
-    uint64_t claims;
-} orphans[SIZE_CLASS_COUNT];
+#include <string.h>
 
 static struct lock heaps_lock;
 static struct heap *_Atomic heaps;
-static struct heap *heaps_idle;
-static size_t heaps_fresh; /* slice from which heaps are cut; 0: none */
+static struct heap *heaps_idle;       /* the one that was left last comes first: its memory is the warmest */
+static _Atomic uint32_t idle_count;   /* written under the lock */
+static _Atomic uint32_t heaps_in_use; /* by threads or shared; written under the lock */
+static size_t heaps_fresh;            /* slice from which heaps are cut; 0: none */
 static size_t heaps_cut;
 
 static _Atomic uint64_t posts_of_nobody;
@@ -45,8 +43,6 @@ static void unlink_slab(uint32_t *first, struct slab *slab)
 /* The list that a slab with this state is on. */
 static uint32_t *list_of(struct heap *owner, struct slab *slab)
 {
-    if (owner == NULL)
-        return &orphans[slab->class].first;
     return remote_state(slab) == REMOTE_FULL ? &owner->full : &owner->partial[slab->class];
 }
 
@@ -67,13 +63,14 @@ static void give_back(struct slab *slab)
 
 /* --- the owner's side -------------------------------------------------------------------------------------------- */
 
-/* `until` counts all that is live again. Under the lock: no claim sees one of the two stores without the other. */
+/* `until` counts all that is live again. Under the lock: no claim sees one of the two stores without the other. Posters,
+ * who do not take it, see too few for a moment rather than too many, and then ask under the lock. */
 static uint32_t fold(struct slab *slab)
 {
     uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed) +
                     atomic_load_explicit(&slab->rest, memory_order_relaxed);
-    atomic_store_explicit(&slab->until, live, memory_order_relaxed);
     atomic_store_explicit(&slab->rest, 0, memory_order_relaxed);
+    atomic_store_explicit(&slab->until, live, memory_order_release);
     return live;
 }
 
@@ -100,33 +97,45 @@ static bool put_aside(struct heap *heap, struct slab *slab)
     return aside;
 }
 
-static struct slab *take_parked(struct heap *heap, unsigned class)
+/* Under the lock of `from`, which nobody allocates from but the caller: `to` has the slab from now on. NULL: there is
+ * none. */
+static struct slab *take_parked(struct heap *from, struct heap *to, unsigned class)
+{
+    if (from->partial[class] == 0)
+        return NULL;
+    struct slab *slab = slab_at(from->partial[class]);
+    unlink_slab(&from->partial[class], slab);
+    remote_set_state(slab, REMOTE_CURRENT);
+    if (fold(slab) == 0)
+        from->empty &= ~(UINT64_C(1) << class);
+    atomic_store_explicit(&slab->owner, to, memory_order_release);
+    return slab;
+}
+
+static struct slab *reopen(struct heap *heap, unsigned class)
 {
     lock_take(&heap->lock);
-    struct slab *slab = NULL;
-    if (heap->partial[class] != 0) {
-        slab = slab_at(heap->partial[class]);
-        unlink_slab(&heap->partial[class], slab);
-        remote_set_state(slab, REMOTE_CURRENT);
-        if (fold(slab) == 0)
-            heap->empty &= ~(UINT64_C(1) << class);
-    }
+    struct slab *slab = take_parked(heap, heap, class);
     lock_drop(&heap->lock);
     return slab;
 }
 
+/* A slab of a heap whose thread has ended. */
 static struct slab *adopt(struct heap *heap, unsigned class)
 {
-    lock_take(&orphans[class].lock);
+    if (atomic_load_explicit(&idle_count, memory_order_relaxed) == 0)
+        return NULL;
     struct slab *slab = NULL;
-    if (orphans[class].first != 0) {
-        slab = slab_at(orphans[class].first);
-        unlink_slab(&orphans[class].first, slab);
-        remote_set_state(slab, REMOTE_CURRENT);
-        atomic_store_explicit(&slab->owner, heap, memory_order_release);
-        heap_count(&heap->statistics.slabs_adopted);
+    for (struct heap *other = heap_first(); other != NULL && slab == NULL; other = other->next) {
+        if (!atomic_load_explicit(&other->idle, memory_order_relaxed))
+            continue;
+        lock_take(&other->lock);
+        if (atomic_load_explicit(&other->idle, memory_order_relaxed))
+            slab = take_parked(other, heap, class);
+        lock_drop(&other->lock);
     }
-    lock_drop(&orphans[class].lock);
+    if (slab != NULL)
+        heap_count(&heap->statistics.slabs_adopted);
     return slab;
 }
 
@@ -134,7 +143,7 @@ static struct slab *adopt(struct heap *heap, unsigned class)
 static void drain_runs(struct heap *heap)
 {
     struct slab *run;
-    while ((run = run_cache_drain(&heap->runs)) != NULL)
+    while ((run = run_cache_evict(&heap->runs)) != NULL)
         large_free(run);
 }
 
@@ -153,29 +162,62 @@ static struct slab *make(struct heap *heap, unsigned class)
     return slab_create(index, class, heap, zero);
 }
 
+void *heap_pop_checked(struct heap *heap, unsigned class)
+{
+    struct block *block = heap->list[class];
+    if (UNLIKELY(!slab_is_marked(block)))
+        broken("a free block was written to", block);
+    return heap_pop(heap, class, block);
+}
+
+/* (own) From now on blocks that are freed may be handed out again before others of their slabs. */
+static void warm(struct heap *heap, unsigned class)
+{
+    if ((heap->warm >> class & 1) == 0) {
+        heap->warm |= UINT64_C(1) << class;
+        heap->room[class] += heap_hot(class);
+    }
+}
+
+/* (own) From now on they go to their slabs, and so do those that are on the list: a class that shrinks. Takes the lock. */
+static void cool(struct heap *heap, unsigned class)
+{
+    struct block *block = heap->list[class];
+    heap->list[class] = NULL;
+    heap->room[class] = 0;
+    heap->warm &= ~(UINT64_C(1) << class);
+    for (struct block *next; block != NULL; block = next) {
+        if (UNLIKELY(!slab_is_marked(block)))
+            broken("a free block was written to", block);
+        next = block->next;
+        struct slab *slab = slab_of(block);
+        if (slab_free(slab, block, slab_key(block, NULL)))
+            heap_event(heap, slab);
+    }
+}
+
 void *heap_refill(struct heap *heap, unsigned class)
 {
     heap_count(&heap->statistics.refills);
+    warm(heap, class);
     for (;;) {
         struct slab *slab = heap->current[class];
         if (slab != NULL) {
             uint32_t count;
-            struct block *first = slab_steal(slab);
+            struct block *first = slab_steal(slab, &count);
             if (first == NULL)
                 first = remote_collect(slab, &count);
             if (first == NULL)
                 first = slab_carve(slab, &count);
             if (first != NULL) {
-                if (UNLIKELY(!slab_is_marked(first)))
-                    broken("a free block was written to", first);
-                heap->list[class] = first->next;
-                first->key = 0;
-                return first;
+                heap->list[class] = first;
+                heap->room[class] -= (int32_t)count;
+                return heap_pop_checked(heap, class);
             }
             if (!put_aside(heap, slab))
                 continue;
         }
-        slab = take_parked(heap, class);
+        slab = reopen(heap, class);
         if (slab == NULL && !heap->shared) /* what it has goes with it when it is destroyed */
             slab = adopt(heap, class);
         if (slab == NULL)
@@ -193,35 +235,39 @@ void heap_event(struct heap *heap, struct slab *slab)
         return; /* all is back, and will be handed out again */
     lock_take(&heap->lock);
     uint32_t *list = list_of(heap, slab);
+    unsigned class = slab->class; /* as soon as the lock is dropped it can be gone */
     uint32_t live = fold(slab);
     bool over = live == 0 || remote_has_all(slab);
-    if (live == 0 && (heap->empty >> slab->class & 1) == 0) { /* one is kept: the next refill may be near */
-        heap->empty |= UINT64_C(1) << slab->class;
+    if (live == 0 && (heap->empty >> class & 1) == 0) { /* one is kept: the next refill may be near */
+        heap->empty |= UINT64_C(1) << class;
         over = false;
     }
     if (over || remote_state(slab) == REMOTE_FULL) {
         unlink_slab(list, slab);
         remote_set_state(slab, over ? REMOTE_CLAIMED : REMOTE_PARKED);
         if (!over)
-            link(&heap->partial[slab->class], slab);
+            link(&heap->partial[class], slab);
     }
     lock_drop(&heap->lock);
     if (over)
         give_back(slab);
+    if (live == 0)
+        cool(heap, class);
 }
 
 /* --- the others' side -------------------------------------------------------------------------------------------- */
 
-/* Takes the lock of the list that the slab is on; returns the owner, who cannot change while it is held. */
-static struct heap *lock_list(struct slab *slab)
+/* Takes the lock of the heap that owns the slab and returns it: it stays the owner while the lock is held. */
+static struct heap *lock_owner(struct slab *slab)
 {
     for (;;) {
         struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
-        struct lock *lock = owner != NULL ? &owner->lock : &orphans[slab->class].lock;
-        lock_take(lock);
+        if (UNLIKELY(owner == NULL))
+            broken("a block is freed twice, the last time by another thread", slab_start(slab));
+        lock_take(&owner->lock);
         if (atomic_load_explicit(&slab->owner, memory_order_acquire) == owner)
             return owner;
-        lock_drop(lock);
+        lock_drop(&owner->lock);
     }
 }
 
@@ -238,14 +284,13 @@ void heap_post(struct heap *poster, struct slab *slab, struct block *block)
     count_post(poster);
     if (LIKELY(remote_post(slab, block) == REMOTE_POSTED))
         return;
-    struct heap *owner = lock_list(slab);
-    struct lock *lock = owner != NULL ? &owner->lock : &orphans[slab->class].lock;
+    struct heap *owner = lock_owner(slab);
     bool claimed = false;
     enum remote_post came = remote_post_locked(slab, block);
     if (came == REMOTE_LAST && remote_has_all(slab)) {
         unlink_slab(list_of(owner, slab), slab);
         remote_set_state(slab, REMOTE_CLAIMED);
-        ++*(owner != NULL ? &owner->statistics.claims : &orphans[slab->class].claims);
+        owner->statistics.claims++;
         claimed = true;
     } else if (came != REMOTE_POSTED && remote_state(slab) == REMOTE_FULL) {
         unlink_slab(&owner->full, slab);
@@ -253,7 +298,7 @@ void heap_post(struct heap *poster, struct slab *slab, struct block *block)
         link(&owner->partial[slab->class], slab);
         owner->statistics.wakes++;
     }
-    lock_drop(lock);
+    lock_drop(&owner->lock);
     if (claimed)
         give_back(slab);
 }
@@ -262,52 +307,33 @@ void heap_post(struct heap *poster, struct slab *slab, struct block *block)
 
 void heap_free_large(struct heap *heap, struct slab *slab)
 {
-    if (LIKELY(run_cache_put(&heap->runs, slab)))
+    struct run_cache *runs = &heap->runs;
+    if (LIKELY(slab->slices <= RUN_CACHE_RUN_MAX && run_cache_put(runs, slab)))
         return;
-    if (slab->slices <= RUN_CACHE_RUN_MAX) {
-        drain_runs(heap);
-        run_cache_put(&heap->runs, slab);
+    runs->most = run_cache_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
+    if (slab->slices <= RUN_CACHE_RUN_MAX && slab->slices <= runs->most) {
+        do
+            large_free(run_cache_evict(runs));
+        while (!run_cache_put(runs, slab));
     } else {
         large_free(slab);
     }
 }
 
-/* --- birth and death --------------------------------------------------------------------------------------------- */
+/* --- looking for what nobody needs ------------------------------------------------------------------------------- */
 
-/* A heap that never was; its slice is never given back. */
-static struct heap *cut(void)
+/* (own) The heap's blocks go back to their slabs. Takes the lock. */
+static void cool_all(struct heap *heap)
 {
-    size_t stride = (sizeof(struct heap) + 63) & ~(size_t)63;
-    if (heaps_fresh == 0 || (heaps_cut + 1) * stride > SLICE_BYTES) {
-        bool zero;
-        size_t index = page_heap_allocate(1, 0, &zero);
-        if (index == 0)
-            return NULL;
-        if (!zero)
-            __builtin_memset(region_address(index), 0, SLICE_BYTES);
-        atomic_store_explicit(&slab_at(index)->kind, RUN_OWN, memory_order_relaxed);
-        heaps_fresh = index;
-        heaps_cut = 0;
-    }
-    return (struct heap *)((char *)region_address(heaps_fresh) + heaps_cut++ * stride);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        cool(heap, class);
 }
 
-struct heap *heap_acquire(void)
+static struct slab *take_current(struct heap *heap, unsigned class)
 {
-    lock_take(&heaps_lock);
-    if (slab_secret == 0) /* nobody has a block who has no heap */
-        slab_secret = (os_random() & ~(uintptr_t)15) | 8;
-    struct heap *heap = heaps_idle;
-    if (heap != NULL) {
-        heaps_idle = heap->next_idle;
-    } else if ((heap = cut()) != NULL) {
-        heap->next = atomic_load_explicit(&heaps, memory_order_relaxed);
-        atomic_store_explicit(&heaps, heap, memory_order_release);
-    }
-    if (heap != NULL)
-        heap->has_thread = true;
-    lock_drop(&heaps_lock);
-    return heap;
+    struct slab *slab = heap->current[class];
+    heap->current[class] = NULL;
+    return slab;
 }
 
 /* (own) A list of blocks of the slab, which count as live, is its own again. */
@@ -322,109 +348,14 @@ static void take_back(struct slab *slab, struct block *first)
     slab_unsteal(slab, first, last, count);
 }
 
-/* (own) What the heap holds of its current slab goes back to it; the heap has none then. */
-static struct slab *take_current(struct heap *heap, unsigned class)
-{
-    struct slab *slab = heap->current[class];
-    struct block *first = heap->list[class];
-    heap->current[class] = NULL;
-    heap->list[class] = NULL;
-    if (slab != NULL)
-        take_back(slab, first);
-    return slab;
-}
-
-/* Under the lock of the list that the slab is on or was on: what others posted is on `free`. */
+/* Under the lock of the list that the slab is on: what others posted is on `free`. */
 static void take_posted(struct slab *slab)
 {
-    fold(slab);
     uint32_t count;
+    fold(slab);
     take_back(slab, remote_collect(slab, &count));
+    remote_look_again(slab);
 }
-
-/* Under the heap's lock, off every list: an orphan, or nothing that anybody needs. */
-static void abandon(struct slab *slab)
-{
-    take_posted(slab);
-    unsigned class = slab->class;
-    lock_take(&orphans[class].lock);
-    remote_set_state(slab, REMOTE_ORPHAN);
-    bool over = slab_live(slab) == 0 || remote_has_all(slab);
-    if (over) {
-        remote_set_state(slab, REMOTE_CLAIMED);
-    } else {
-        link(&orphans[class].first, slab);
-        atomic_store_explicit(&slab->owner, NULL, memory_order_release);
-    }
-    lock_drop(&orphans[class].lock);
-    if (over)
-        give_back(slab);
-}
-
-/* Takes a slab of the heap off its list, until there is none; `current` ones first. Under the heap's lock. */
-static struct slab *take_any(struct heap *heap)
-{
-    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
-        if (heap->current[class] != NULL)
-            return take_current(heap, class);
-        uint32_t *lists[] = {&heap->partial[class], &heap->full};
-        for (size_t i = 0; i < COUNT_OF(lists); i++) {
-            if (*lists[i] != 0) {
-                struct slab *slab = slab_at(*lists[i]);
-                unlink_slab(lists[i], slab);
-                return slab;
-            }
-        }
-    }
-    return NULL;
-}
-
-/* The heap is empty, and waits for another thread. */
-static void retire(struct heap *heap)
-{
-    lock_take(&heaps_lock);
-    heap->has_thread = false;
-    heap->next_idle = heaps_idle;
-    heaps_idle = heap;
-    lock_drop(&heaps_lock);
-}
-
-void heap_release(struct heap *heap)
-{
-    drain_runs(heap);
-    lock_take(&heap->lock);
-    struct slab *slab;
-    while ((slab = take_any(heap)) != NULL)
-        abandon(slab);
-    heap->empty = 0;
-    while (heap->large != 0) {
-        slab = slab_at(heap->large);
-        unlink_slab(&heap->large, slab);
-        atomic_store_explicit(&slab->owner, NULL, memory_order_release);
-    }
-    lock_drop(&heap->lock);
-    retire(heap);
-}
-
-void heap_destroy(struct heap *heap)
-{
-    lock_take(&heap->lock);
-    struct slab *slab;
-    while ((slab = take_any(heap)) != NULL) {
-        remote_set_state(slab, REMOTE_CLAIMED);
-        discard(slab);
-    }
-    heap->empty = 0;
-    while (heap->large != 0) {
-        slab = slab_at(heap->large);
-        unlink_slab(&heap->large, slab);
-        large_free(slab);
-    }
-    lock_drop(&heap->lock);
-    retire(heap);
-}
-
-/* --- looking for what nobody needs ------------------------------------------------------------------------------- */
 
 /* Under the lock of the list that the slab is on: claims it where nothing in it is live; true when it has gone back. */
 static bool claim(uint32_t *list, struct slab *slab, bool is_over)
@@ -440,6 +371,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_over)
 void heap_collect(struct heap *heap)
 {
     drain_runs(heap);
+    cool_all(heap);
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -484,6 +416,174 @@ size_t heap_sweep(void)
     return all;
 }
 
+/* --- birth and death --------------------------------------------------------------------------------------------- */
+
+/* A heap that never was; its slice is never given back. */
+static struct heap *cut(void)
+{
+    size_t stride = (sizeof(struct heap) + 63) & ~(size_t)63;
+    if (heaps_fresh == 0 || (heaps_cut + 1) * stride > SLICE_BYTES) {
+        bool zero;
+        size_t index = page_heap_allocate(1, 0, &zero);
+        if (index == 0)
+            return NULL;
+        if (!zero)
+            __builtin_memset(region_address(index), 0, SLICE_BYTES);
+        atomic_store_explicit(&slab_at(index)->kind, RUN_OWN, memory_order_relaxed);
+        heaps_fresh = index;
+        heaps_cut = 0;
+    }
+    return (struct heap *)((char *)region_address(heaps_fresh) + heaps_cut++ * stride);
+}
+
+static struct slab *take_first(uint32_t *list)
+{
+    if (*list == 0)
+        return NULL;
+    struct slab *slab = slab_at(*list);
+    unlink_slab(list, slab);
+    return slab;
+}
+
+/* Takes a slab of the heap off its list, until there is none; of classes below `*class` there are none. Under the heap's
+ * lock. */
+static struct slab *take_any(struct heap *heap, unsigned *class)
+{
+    for (; *class < SIZE_CLASS_COUNT; ++*class) {
+        struct slab *slab =
+            heap->current[*class] != NULL ? take_current(heap, *class) : take_first(&heap->partial[*class]);
+        if (slab != NULL)
+            return slab;
+    }
+    return take_first(&heap->full);
+}
+
+/* A slab that is on no list, and CURRENT, comes to a heap that is idle. */
+static void leave_to(struct heap *heap, struct slab *slab)
+{
+    lock_take(&heap->lock);
+    remote_set_state(slab, REMOTE_PARKED);
+    link(&heap->partial[slab->class], slab);
+    claim(&heap->partial[slab->class], slab, slab_live(slab) == 0 || remote_has_all(slab));
+    lock_drop(&heap->lock);
+}
+
+/* All slabs of a heap that is idle come to another that is. Under heaps_lock. */
+static void evacuate(struct heap *from, struct heap *to)
+{
+    unsigned class = 0;
+    for (;;) {
+        lock_take(&from->lock);
+        struct slab *slab = take_any(from, &class);
+        if (slab != NULL) {
+            remote_set_state(slab, REMOTE_CURRENT);
+            fold(slab);
+            atomic_store_explicit(&slab->owner, to, memory_order_release);
+        }
+        lock_drop(&from->lock);
+        if (slab == NULL)
+            return;
+        leave_to(to, slab);
+    }
+}
+
+static bool has_slabs(struct heap *heap)
+{
+    lock_take(&heap->lock);
+    bool has = heap->full != 0;
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        has |= heap->partial[class] != 0;
+    lock_drop(&heap->lock);
+    return has;
+}
+
+/* One whose thread has ended; it leaves what it has to the one below if it is to be `empty`. NULL: there is none. */
+static struct heap *take_idle(bool empty)
+{
+    struct heap *heap = heaps_idle;
+    if (heap == NULL || (empty && heap->next_idle == NULL && has_slabs(heap)))
+        return NULL;
+    if (empty && heap->next_idle != NULL)
+        evacuate(heap, heap->next_idle);
+    heaps_idle = heap->next_idle;
+    idle_count--;
+    lock_take(&heap->lock);
+    atomic_store_explicit(&heap->idle, false, memory_order_relaxed);
+    lock_drop(&heap->lock);
+    return heap;
+}
+
+struct heap *heap_acquire(bool empty)
+{
+    lock_take(&heaps_lock);
+    if (slab_secret == 0) /* nobody has a block who has no heap */
+        slab_secret = (os_random() & ~(uintptr_t)15) | 8;
+    struct heap *heap = take_idle(empty);
+    if (heap == NULL && (heap = cut()) != NULL) {
+        heap->next = atomic_load_explicit(&heaps, memory_order_relaxed);
+        atomic_store_explicit(&heaps, heap, memory_order_release);
+    }
+    if (heap != NULL) {
+        heap->has_thread = true;
+        heap->runs.most = run_cache_share(++heaps_in_use);
+    }
+    lock_drop(&heaps_lock);
+    return heap;
+}
+
+/* The heap waits for another thread, with what it has. */
+static void retire(struct heap *heap)
+{
+    lock_take(&heaps_lock);
+    lock_take(&heap->lock);
+    heap->has_thread = false;
+    atomic_store_explicit(&heap->idle, true, memory_order_relaxed);
+    lock_drop(&heap->lock);
+    heap->next_idle = heaps_idle;
+    heaps_idle = heap;
+    idle_count++;
+    heaps_in_use--;
+    lock_drop(&heaps_lock);
+}
+
+void heap_release(struct heap *heap)
+{
+    heap_collect(heap);
+    lock_take(&heap->lock);
+    for (uint32_t index = heap->full; index != 0; index = slab_at(index)->next)
+        remote_look_again(slab_at(index));
+    heap->statistics.claims += sweep_list(&heap->full);
+    while (heap->large != 0) {
+        struct slab *slab = slab_at(heap->large);
+        unlink_slab(&heap->large, slab);
+        atomic_store_explicit(&slab->owner, NULL, memory_order_release);
+    }
+    lock_drop(&heap->lock);
+    retire(heap);
+}
+
+void heap_destroy(struct heap *heap)
+{
+    memset(heap->list, 0, sizeof heap->list);
+    memset(heap->room, 0, sizeof heap->room);
+    heap->warm = 0;
+    lock_take(&heap->lock);
+    struct slab *slab;
+    unsigned class = 0;
+    while ((slab = take_any(heap, &class)) != NULL) {
+        remote_set_state(slab, REMOTE_CLAIMED);
+        discard(slab);
+    }
+    heap->empty = 0;
+    while (heap->large != 0) {
+        slab = slab_at(heap->large);
+        unlink_slab(&heap->large, slab);
+        large_free(slab);
+    }
+    lock_drop(&heap->lock);
+    retire(heap);
+}
+
 /* --- large blocks of a heap -------------------------------------------------------------------------------------- */
 
 void heap_keep_large(struct heap *heap, struct slab *slab)
@@ -506,14 +606,6 @@ void heap_drop_large(struct heap *heap, struct slab *slab)
 
 /* --- for statistics and fork -------------------------------------------------------------------------------------- */
 
-uint64_t heap_orphan_claims(void)
-{
-    uint64_t claims = 0;
-    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
-        claims += orphans[class].claims;
-    return claims;
-}
-
 uint64_t heap_posts_of_nobody(void)
 {
     return atomic_load_explicit(&posts_of_nobody, memory_order_relaxed);
@@ -531,14 +623,10 @@ void heap_lock_all(void)
         lock_take(&heap->turn);
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
         lock_take(&heap->lock);
-    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
-        lock_take(&orphans[class].lock);
 }
 
 void heap_unlock_all(void)
 {
-    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
-        lock_drop(&orphans[class].lock);
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
         lock_drop(&heap->lock);
         lock_drop(&heap->turn);
@@ -590,13 +678,17 @@ void heap_check(struct heap *heap)
     check_links_of_heap(heap);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = heap->current[class];
-        CHECK_THAT(slab != NULL || heap->list[class] == NULL);
+        int32_t length = 0;
+        for (struct block *block = heap->list[class]; block != NULL; block = block->next, length++) {
+            CHECK_THAT(slab_is_marked(block));
+            struct slab *its = slab_of(block);
+            CHECK_THAT(slab_has_block(its, block) && its->class == class && atomic_load(&its->owner) == heap);
+        }
+        CHECK_THAT(heap->room[class] + length == (heap->warm >> class & 1 ? heap_hot(class) : 0));
         if (slab != NULL) {
             CHECK_THAT(slab->class == class && remote_state(slab) == REMOTE_CURRENT);
             CHECK_THAT(atomic_load(&slab->owner) == heap);
             slab_check(slab);
-            for (struct block *block = heap->list[class]; block != NULL; block = block->next)
-                CHECK_THAT(slab_has_block(slab, block) && slab_is_marked(block));
         }
         CHECK_THAT(check_slabs(heap->partial[class]) == (heap->empty >> class & 1));
     }
@@ -610,12 +702,5 @@ void heap_check_lists(void)
         lock_take(&heap->lock);
         check_links_of_heap(heap);
         lock_drop(&heap->lock);
-    }
-    for (unsigned class = 0; class < SIZE_CLASS_COUNT;
-         class++) { /* nobody allocates from these, or frees to them */
-        lock_take(&orphans[class].lock);
-        check_links(NULL, orphans[class].first, REMOTE_ORPHAN);
-        CHECK_THAT(check_slabs(orphans[class].first) == 0);
-        lock_drop(&orphans[class].lock);
     }
 }

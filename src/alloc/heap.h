@@ -4,12 +4,14 @@
  * states and owner of the slabs on them. Heaps are never unmapped, so that whoever read an owner may take its lock, and
  * then look whether it still is the owner. Between calls, always:
  *
- *     list[c] holds blocks of current[c] alone, which count as live there
+ *     list[c] holds free blocks of the heap's slabs of class c, which count as live there
+ *     room[c] is heap_hot(c), or 0 where the bit of `warm` is not set, less the length of list[c]
  *     a slab of the heap is current[c] (CURRENT), on partial[c] (PARKED), or on `full` (FULL)
  *     at most one slab of a class that is PARKED has no live block: the bit of `empty`
  *
- * Slabs of threads that have ended are on a list per class with a lock of its own. The order of locks: the
- * list of all heaps, a heap's `turn`, its `lock`, a list of orphans, the page heap.
+ * The heap of a thread that has ended is idle and keeps its slabs: the next thread takes it as it is, and until then others
+ * take slabs from it before they make new ones. The order of locks: the list of all heaps, a heap's `turn`, its `lock`,
+ * the page heap.
  */
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
@@ -17,6 +19,11 @@
 #include "alloc/remote.h"
 #include "alloc/run_cache.h"
 #include "os/lock.h"
+
+enum {
+    HEAP_HOT_BLOCKS = 16,
+    HEAP_HOT_BYTES = 16384,
+};
 
 struct heap_statistics {      /* the first four are the owner's, the others under the heap's lock */
     _Atomic uint64_t refills; /* times that a list was empty */
@@ -29,17 +36,21 @@ struct heap_statistics {      /* the first four are the owner's, the others unde
 
 struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* what malloc pops */
+    int32_t room[SIZE_CLASS_COUNT];       /* above 0: free pushes to the list, and not to the slab */
     struct slab *current[SIZE_CLASS_COUNT];
     struct run_cache runs; /* (own) */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
     uint32_t full;
-    uint32_t large;         /* large blocks that go when the heap goes: shared_heap.h alone has any */
-    uint64_t empty;         /* a bit per class */
-    struct lock turn;       /* of a heap that is no thread's: whoever holds it is its owner */
+    uint32_t large;   /* large blocks that go when the heap goes: shared_heap.h alone has any */
+    uint64_t empty;   /* a bit per class */
+    uint64_t warm;    /* a bit per class: between a refill and the next slab of which nothing is live (own) */
+    struct lock turn; /* of a heap that is no thread's: whoever holds it is its owner */
     struct heap *next;      /* among all heaps that there ever were */
-    struct heap *next_idle; /* among those without a thread */
+    struct heap *next_idle; /* among the idle ones */
     bool has_thread;
+    _Atomic bool
+        idle;    /* its thread has ended: any other may take it, or slabs of it; written under both locks */
     bool shared; /* in use, and no thread's */
     struct heap_statistics statistics;
 };
@@ -51,30 +62,68 @@ static inline void heap_count(_Atomic uint64_t *counter)
                           memory_order_relaxed);
 }
 
-/* What came back to the current slab of the class is the heap's list, which was empty; false: nothing did. (own) */
+/* So many blocks of a class may be handed out again while they are still in the processor's caches, the last freed first,
+ * before others of their slab: each may be the only one that keeps its slab. */
+static inline int32_t heap_hot(unsigned class)
+{
+    int32_t fit = HEAP_HOT_BYTES / (int32_t)size_class_bytes(class);
+    return fit < HEAP_HOT_BLOCKS ? fit : HEAP_HOT_BLOCKS;
+}
+
+/* What is to be done when slab->until has come down to 0. (own) */
+void heap_event(struct heap *heap, struct slab *slab);
+
+/* (own) Takes back a block of a slab of the heap's, whose slab_key(block, NULL) is `last`. */
+static inline void heap_free(struct heap *heap, struct slab *slab, struct block *block, uintptr_t last)
+{
+    size_t class = slab->class;
+    if (LIKELY(--heap->room[class] >= 0)) {
+        slab_mark_by(block, heap->list[class], last);
+        heap->list[class] = block;
+        return;
+    }
+    ++*(volatile int32_t *)&heap
+           ->room[class]; /* volatile: else the line above reads, counts, and writes in three steps */
+    if (UNLIKELY(slab_free(slab, block, last)))
+        heap_event(heap, slab);
+}
+
+/* (own) The first block of a list, which says that it is free. */
+static inline void *heap_pop(struct heap *heap, unsigned class, struct block *block)
+{
+    heap->list[class] = block->next;
+    heap->room[class]++;
+    block->key = 0;
+    return block;
+}
+
+/* (own) What came back to the current slab of the class is the heap's list, which was empty; false: nothing did. */
 static inline bool heap_steal(struct heap *heap, unsigned class)
 {
     struct slab *slab = heap->current[class];
     if (slab == NULL || slab->free == NULL)
         return false;
-    heap->list[class] = slab_steal(slab);
+    uint32_t count;
+    heap->list[class] = slab_steal(slab, &count);
+    heap->room[class] -= (int32_t)count;
     return true;
 }
 
+/* (own) The first block of a list that is not empty; one that was written to is the end of the program. */
+void *heap_pop_checked(struct heap *heap, unsigned class);
+
 /* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
 void *heap_refill(struct heap *heap, unsigned class);
-
-/* What is to be done when slab->until has come down to 0. (own) */
-void heap_event(struct heap *heap, struct slab *slab);
 
 /* Gives back a block of a slab whose owner is not the caller, or nobody. By any thread; `poster` is its heap, NULL: it has
  * none. */
 void heap_post(struct heap *poster, struct slab *slab, struct block *block);
 
-/* A heap for a thread: one whose thread has ended, or a new one. NULL when the machine refuses. */
-struct heap *heap_acquire(void);
+/* A heap for a thread: one whose thread has ended, with the slabs it has, or a new one; without any slab if it is to be
+ * `empty`. NULL when the machine refuses. */
+struct heap *heap_acquire(bool empty);
 
-/* The heap's thread ends: its slabs become orphans, or go back; its large blocks are nobody's. */
+/* The heap's thread ends: it is idle, and its large blocks are nobody's. */
 void heap_release(struct heap *heap);
 
 /* The heap is given up, and all of its blocks are, also those that are out. (own) */
@@ -96,9 +145,6 @@ void heap_drop_large(struct heap *heap, struct slab *slab);
 
 /* The first of all heaps; their `next` leads to the others. */
 struct heap *heap_first(void);
-
-/* Orphans whose last block came back; with all locks held. */
-uint64_t heap_orphan_claims(void);
 
 /* What threads without a heap have posted. */
 uint64_t heap_posts_of_nobody(void);

@@ -20,7 +20,8 @@ struct chunk {
     uint32_t span; /* EMPTY: chunks in this span, at its first and last */
     uint16_t list; /* PARTIAL */
     uint8_t state;
-    uint8_t huge; /* the kernel was asked for a huge page */
+    uint8_t huge;        /* the kernel was asked for a huge page */
+    uint16_t used_count; /* bits of `used` */
 };
 _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
 
@@ -124,25 +125,31 @@ static void partial_remove(size_t number)
 static void settle(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
-    bits_wide used = bits_load(&chunk->used);
-    if (used == 0) {
+    if (chunk->used_count == 0) {
         chunk->state = EMPTY;
         span_join(number, 1);
         return;
     }
-    unsigned longest = bits_longest(~used);
-    if (longest == 0) {
+    if (chunk->used_count == CHUNK_SLICES) {
         chunk->state = FULL;
         return;
     }
+    unsigned longest = bits_longest(~bits_load(&chunk->used));
+    unsigned density = chunk->used_count * DENSITIES / (CHUNK_SLICES + 1u);
     chunk->state = PARTIAL;
-    chunk->list =
-        (uint16_t)((longest - 1) * DENSITIES + (DENSITIES - 1 - bits_count(used) * DENSITIES / (BITS + 1)));
+    chunk->list = (uint16_t)((longest - 1) * DENSITIES + (DENSITIES - 1 - density));
     push(&partial[chunk->list], partial_filled[chunk->list / 64] >> chunk->list % 64 & 1, number);
     partial_filled[chunk->list / 64] |= UINT64_C(1) << chunk->list % 64;
 }
 
 /* --- marking ----------------------------------------------------------------------------------------------------- */
+
+/* How many of `run`, which are `count`, are dirty; mostly all or none. */
+static unsigned dirty_of(bits_wide dirty, bits_wide run, unsigned count)
+{
+    bits_wide both = dirty & run;
+    return both == 0 ? 0 : both == run ? count : bits_count(both);
+}
 
 /* Marks `count` free slices of one chunk as used; returns whether all of them read as zero. */
 static bool take(size_t number, unsigned first, unsigned count)
@@ -152,15 +159,16 @@ static bool take(size_t number, unsigned first, unsigned count)
     bits_wide dirty = bits_load(&chunk->dirty);
     bits_store(&chunk->used, bits_load(&chunk->used) | run);
     bits_store(&chunk->dirty, dirty | run);
+    chunk->used_count = (uint16_t)(chunk->used_count + count);
     statistics.used_slices += count;
-    unsigned resident = bits_count(dirty & run);
+    unsigned resident = dirty_of(dirty, run, count);
     statistics.idle_slices -= resident;
     fresh_slices += count - resident;
     if (statistics.idle_slices < idle_least)
         idle_least = statistics.idle_slices;
     if (statistics.used_slices > statistics.used_most)
         statistics.used_most = statistics.used_slices;
-    return (dirty & run) == 0;
+    return resident == 0;
 }
 
 /* `slices` from `index` on, over as many chunks as they reach; the chunks are on no list and get none. */
@@ -226,6 +234,7 @@ static bool grow(size_t chunks)
         chunk_of(first + i)->state = EMPTY;
     if (first == 0) { /* slice 0 belongs to nobody, and is never touched */
         bits_store(&chunk_of(0)->used, bits_run(0, 1));
+        chunk_of(0)->used_count = 1;
         settle(0);
         first++;
         got--;
@@ -335,10 +344,11 @@ static void release(size_t index, size_t slices)
         bits_wide run = bits_run(first, count);
         if ((bits_load(&chunk->used) & run) != run)
             broken("a run of slices is freed that is not in use", region_address(index));
-        statistics.idle_slices += bits_count(bits_load(&chunk->dirty) & run);
+        statistics.idle_slices += dirty_of(bits_load(&chunk->dirty), run, count);
         if (chunk->state == PARTIAL)
             partial_remove(number);
         bits_store(&chunk->used, bits_load(&chunk->used) & ~run);
+        chunk->used_count = (uint16_t)(chunk->used_count - count);
         settle(number);
         index += count;
         slices -= count;
@@ -604,6 +614,7 @@ void page_heap_check(void)
         bits_wide map = bits_load(&chunk->used);
         used += bits_count(map);
         idle += bits_count(bits_load(&chunk->dirty) & ~map);
+        CHECK_THAT(chunk->used_count == bits_count(map));
         CHECK_THAT((chunk->state == FULL) == (map == ~(bits_wide)0));
         CHECK_THAT(chunk->state == PARTIAL || chunk->state == FULL || map == 0);
         if (chunk->state == PARTIAL)

@@ -2,6 +2,8 @@
 
 #include "alloc/broken.h"
 
+enum { STATE_SHIFT = REMOTE_FIRST_BITS + REMOTE_COUNT_BITS, SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS };
+
 static uint32_t place_of(struct slab *slab, const struct block *block)
 {
     return (uint32_t)((size_t)((const char *)block - slab_start(slab)) / 16) + 1;
@@ -30,7 +32,8 @@ static enum remote_post wants(struct slab *slab, uint64_t word)
 static bool push(struct slab *slab, struct block *block, uint64_t *word)
 {
     slab_mark(block, block_at(slab, (uint32_t)*word & ((1u << REMOTE_FIRST_BITS) - 1)));
-    uint64_t posted = remote_word(place_of(slab, block), remote_count_of(*word) + 1, remote_state_of(*word));
+    uint64_t posted = (*word & ~REMOTE_POSTS_MASK) |
+                      (uint64_t)(remote_count_of(*word) + 1) << REMOTE_FIRST_BITS | place_of(slab, block);
     return atomic_compare_exchange_weak_explicit(
         &slab->posted, word, posted, memory_order_acq_rel, /* publishes block->next to remote_collect() */
         memory_order_acquire);
@@ -59,8 +62,7 @@ enum remote_post remote_post_locked(struct slab *slab, struct block *block)
 struct block *remote_collect(struct slab *slab, uint32_t *count)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&slab->posted, &word,
-                                                  remote_word(0, 0, remote_state_of(word)),
+    while (!atomic_compare_exchange_weak_explicit(&slab->posted, &word, word & ~REMOTE_POSTS_MASK,
                                                   memory_order_acquire, /* sees what push() published */
                                                   memory_order_relaxed)) {
     }
@@ -73,8 +75,8 @@ void remote_set_state(struct slab *slab, enum remote_state state)
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_relaxed);
     uint64_t changed;
     do
-        changed = (word & ((UINT64_C(1) << (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS)) - 1)) |
-                  remote_word(0, 0, state);
+        changed = (word & REMOTE_POSTS_MASK) | ((word >> SET_SHIFT) + 1) << SET_SHIFT |
+                  (uint64_t)state << STATE_SHIFT;
     while (!atomic_compare_exchange_weak_explicit(&slab->posted, &word, changed, memory_order_acq_rel,
                                                   memory_order_relaxed));
 }

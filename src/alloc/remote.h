@@ -5,11 +5,9 @@
  *     CURRENT   the owner's heap allocates from it; on no list
  *     PARKED    on the owner's list for its class: there may be room in it
  *     FULL      on the owner's list of full slabs: nobody looks at it until something comes back
- *     ORPHAN    its thread has ended; on the list of orphans of its class
  *     CLAIMED   on its way back to the page heap
  *
- * States change under the lock of the list that the slab is on, or comes to: the owner's heap lock, or the class lock
- * of the orphans (heap.h). A post is one compare-and-swap without a lock, but for two that find something to do:
+ * States change under the lock of the owner's heap (heap.h). A post is one compare-and-swap without a lock, but for two that find something to do:
  *
  *     an eighth of a FULL slab is posted: it is PARKED, so that the owner's next refill finds it
  *     the last live block of a slab that is not CURRENT is posted: nobody else can touch the slab any more. It is
@@ -27,25 +25,23 @@
 
 #include "alloc/slab.h"
 
-enum remote_state { REMOTE_CURRENT, REMOTE_PARKED, REMOTE_FULL, REMOTE_ORPHAN, REMOTE_CLAIMED };
+enum remote_state { REMOTE_CURRENT, REMOTE_PARKED, REMOTE_FULL, REMOTE_CLAIMED };
 
-/* The word. `first` is the offset of a block from the slab's start in 16 bytes, plus 1; 0: none. */
-enum { REMOTE_FIRST_BITS = 20, REMOTE_COUNT_BITS = 20 };
+/* The word. `first` is the offset of a block from the slab's start in 16 bytes, plus 1; 0: none. In the bits above the state
+ * is how often that was set, so that a post that was decided before fails. */
+enum { REMOTE_FIRST_BITS = 20, REMOTE_COUNT_BITS = 20, REMOTE_STATE_BITS = 3 };
+
+#define REMOTE_POSTS_MASK ((UINT64_C(1) << (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS)) - 1)
 
 static inline enum remote_state remote_state_of(uint64_t word)
 {
-    return (enum remote_state)(word >> (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS));
+    return (enum remote_state)(word >> (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS) &
+                               ((1u << REMOTE_STATE_BITS) - 1));
 }
 
 static inline uint32_t remote_count_of(uint64_t word)
 {
     return (uint32_t)(word >> REMOTE_FIRST_BITS) & ((1u << REMOTE_COUNT_BITS) - 1);
-}
-
-static inline uint64_t remote_word(uint32_t first, uint32_t count, enum remote_state state)
-{
-    return (uint64_t)state << (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS) | (uint64_t)count << REMOTE_FIRST_BITS |
-           first;
 }
 
 /* What a post came to. */
@@ -68,6 +64,12 @@ struct block *remote_collect(struct slab *slab, uint32_t *count);
 /* Under the lock: sets the state, whatever is posted meanwhile. */
 void remote_set_state(struct slab *slab, enum remote_state state);
 
+/* Under the lock, after slab_live() has changed for good: whoever is about to post looks at it again. */
+static inline void remote_look_again(struct slab *slab)
+{
+    remote_set_state(slab, remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed)));
+}
+
 static inline enum remote_state remote_state(struct slab *slab)
 {
     return remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
@@ -78,8 +80,7 @@ static inline enum remote_state remote_state(struct slab *slab)
 static inline bool remote_is_slab(struct slab *slab)
 {
     bool owned = atomic_load_explicit(&slab->owner, memory_order_acquire) != NULL; /* sees slab_create() */
-    enum remote_state state = remote_state(slab);
-    return slab->kind == RUN_SLAB && state != REMOTE_CLAIMED && (owned || state == REMOTE_ORPHAN);
+    return slab->kind == RUN_SLAB && owned && remote_state(slab) != REMOTE_CLAIMED;
 }
 
 /* Under the lock: whether every live block is posted and the owner is not on its way to heap_event(), so that nobody

@@ -2,11 +2,14 @@
 
 #include "alloc/broken.h"
 
-struct slab *run_cache_drain(struct run_cache *cache)
+struct slab *run_cache_evict(struct run_cache *cache)
 {
     if (cache->filled == 0)
         return NULL;
-    return run_cache_take(cache, 1 + (size_t)__builtin_ctzll(cache->filled));
+    uint64_t longer =
+        cache->evicted < RUN_CACHE_RUN_MAX ? cache->filled >> cache->evicted << cache->evicted : 0;
+    cache->evicted = 1 + (uint32_t)__builtin_ctzll(longer != 0 ? longer : cache->filled);
+    return run_cache_take(cache, cache->evicted);
 }
 
 void run_cache_check(const struct run_cache *cache)
@@ -20,5 +23,5 @@ void run_cache_check(const struct run_cache *cache)
             CHECK_THAT(slices <= cache->slices);
         }
     }
-    CHECK_THAT(slices == cache->slices && slices <= RUN_CACHE_SLICES);
+    CHECK_THAT(slices == cache->slices && slices <= RUN_CACHE_MOST);
 }

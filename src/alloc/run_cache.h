@@ -3,12 +3,12 @@
  * Runs of up to 64 slices, last in first out, on a list for each count of slices. A thread's heap has one, and its thread
  * alone uses it. To the page heap what lies here is in use. Between calls, always:
  *
- *     `slices` is the sum over all lists, and at most RUN_CACHE_SLICES
+ *     `slices` is the sum over all lists, and at most what `most` was when the last run came
  *     a bit of `filled` is set where the list is not empty: bit 0 for runs of one slice
  *     the record of every run says RUN_CACHED, so that freeing one again is noticed
  *
- * Of a full cache all goes back: sizes that are asked for no longer would stay for ever, and what is asked for comes back
- * by itself.
+ * From a full cache one run goes for each that comes, of the next longer kind each time, so that sizes that are asked for
+ * no longer do not stay for ever.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H
@@ -17,12 +17,17 @@
 
 enum {
     RUN_CACHE_RUN_MAX = 64, /* slices of one run: 1 MiB */
-    RUN_CACHE_SLICES = 64,  /* of all: what a thread that sleeps can hold is as much */
+    RUN_CACHE_MOST = 128,   /* of all runs: 2 MiB */
+    RUN_CACHE_LEAST =
+        32, /* `most` where there are many threads: what sleeping ones hold is bounded together */
+    RUN_CACHE_TOGETHER = 1024,
 };
 
 struct run_cache {
     uint64_t filled;
     uint32_t slices;
+    uint32_t most;                         /* slices; 0: nothing is kept */
+    uint32_t evicted;                      /* slices of the run that went last */
     uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
 };
 
@@ -45,11 +50,18 @@ static inline struct slab *run_cache_take(struct run_cache *cache, size_t slices
     return run;
 }
 
-/* Keeps a run that nobody uses; false: it is too large, or the cache is full. */
+/* How much one of so many threads may keep. */
+static inline uint32_t run_cache_share(uint32_t threads)
+{
+    uint32_t share = RUN_CACHE_TOGETHER / (threads > 0 ? threads : 1);
+    return share > RUN_CACHE_MOST ? RUN_CACHE_MOST : share < RUN_CACHE_LEAST ? RUN_CACHE_LEAST : share;
+}
+
+/* Keeps a run that nobody uses, of at most RUN_CACHE_RUN_MAX; false: it is too much. */
 static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
 {
     uint32_t count = run->slices;
-    if (count > RUN_CACHE_RUN_MAX || cache->slices + count > RUN_CACHE_SLICES)
+    if (cache->slices + count > cache->most)
         return false;
     atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
     run->next = cache->first[count];
@@ -59,8 +71,8 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     return true;
 }
 
-/* Any run, taken out. NULL: there is none left. */
-struct slab *run_cache_drain(struct run_cache *cache);
+/* Any run, taken out: the next longer one than the last, or the shortest. NULL: there is none left. */
+struct slab *run_cache_evict(struct run_cache *cache);
 
 /* Asserts the contract. */
 void run_cache_check(const struct run_cache *cache);

@@ -5,7 +5,7 @@
 
 struct heap *shared_heap_create(void)
 {
-    struct heap *heap = heap_acquire();
+    struct heap *heap = heap_acquire(true);
     if (heap != NULL) {
         lock_take(&heap->turn);
         heap->has_thread = false;
@@ -25,15 +25,7 @@ static void take_turn(struct heap *heap)
 static void *allocate_small(struct heap *heap, unsigned class)
 {
     take_turn(heap);
-    struct block *block = heap->list[class];
-    if (block == NULL) {
-        block = heap_refill(heap, class);
-    } else {
-        if (UNLIKELY(!slab_is_marked(block)))
-            broken("a free block was written to", block);
-        heap->list[class] = block->next;
-        block->key = 0;
-    }
+    void *block = heap->list[class] != NULL ? heap_pop_checked(heap, class) : heap_refill(heap, class);
     lock_drop(&heap->turn);
     return block;
 }

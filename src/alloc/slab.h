@@ -45,7 +45,7 @@ enum run_kind {
 
 struct slab {
     _Alignas(RECORD_BYTES) _Atomic(struct heap *)
-        owner; /* NULL: an orphan, a large block of no heap's, or no run. Written under the owner's lock */
+        owner;               /* NULL: a large block of no heap's, or no run. Written under the owner's lock */
     struct block *free;      /* (own) blocks that came back, newest first */
     _Atomic uint32_t until;  /* (own) local frees until the next event */
     _Atomic uint32_t rest;   /* (own) */
@@ -104,9 +104,10 @@ static inline uint32_t slab_live(struct slab *slab)
 
 /* (own) Takes all of `free` of a CURRENT slab, so that all that is carved counts as live. Nothing is looked at: whoever
  * hands out a block looks at its key first. */
-static inline struct block *slab_steal(struct slab *slab)
+static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
 {
     struct block *first = slab->free;
+    *count = slab->carved - atomic_load_explicit(&slab->until, memory_order_relaxed);
     slab->free = NULL;
     atomic_store_explicit(&slab->until, slab->carved, memory_order_relaxed);
     return first;
@@ -143,6 +144,18 @@ static inline void slab_mark(struct block *block, struct block *next)
     block->key = slab_key(block, next);
 }
 
+/* Both by what slab_key(block, NULL) was: the secret is read once, though block->next may be anywhere. */
+static inline bool slab_is_marked_by(const struct block *block, uintptr_t last)
+{
+    return block->key == (last ^ (uintptr_t)block->next);
+}
+
+static inline void slab_mark_by(struct block *block, struct block *next, uintptr_t last)
+{
+    block->next = next;
+    block->key = last ^ (uintptr_t)next;
+}
+
 /* Whether a carved block begins `offset` bytes behind the slab's start: whether the class divides it. One multiplication: the
  * inverse is 2^32 / bytes, rounded up, and a multiple of `bytes` comes out below it (Lemire, Kaser and Kurz, "Faster
  * remainder by direct computation", Software: Practice and Experience 2019). Exact for all offsets in a slab. */
@@ -151,6 +164,25 @@ static inline bool slab_begins(const struct slab *slab, uint32_t offset)
     return offset * slab->inverse < slab->inverse &&
            offset <
                atomic_load_explicit(&slab->end, memory_order_relaxed); /* of what was handed out it tells */
+}
+
+/* The slab that a block lies in, which is one. */
+static inline struct slab *slab_of(const struct block *block)
+{
+    struct slab *slab = slab_at(region_index(block));
+    return slab->kind == RUN_TAIL ? slab - slab->back : slab;
+}
+
+/* (own) Takes back a block that counts as live, whose slab_key(block, NULL) is `last`; true when `until` has come down to
+ * 0. */
+static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t last)
+{
+    slab_mark_by(block, slab->free, last);
+    slab->free = block;
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
+    atomic_store_explicit(&slab->until, until,
+                          memory_order_release); /* after `free`: slab_live() sees rather too many */
+    return until == 0;
 }
 
 /* Whether `p` is the start of a carved block of the slab. */

@@ -67,7 +67,6 @@ static void add_heaps(struct cairn_stats *stats)
         stats->claims += own->claims;
     }
     stats->remote_frees += heap_posts_of_nobody();
-    stats->claims += heap_orphan_claims();
 }
 
 void stats_gather(struct cairn_stats *stats)

@@ -83,7 +83,7 @@ struct heap *thread_birth(void)
 {
     if (thread_heap != &heap_none)
         return NULL;
-    struct heap *heap = heap_acquire();
+    struct heap *heap = heap_acquire(false);
     if (heap == NULL)
         return NULL;
     thread_heap = heap;

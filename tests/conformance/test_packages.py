@@ -21,7 +21,7 @@ HEADER = ROOT / "include" / "cairn" / "cairn.h"
 FOR_THE_LOADER = {"dlopen", "dlmopen"}
 """What only a library that comes before libc can do."""
 
-FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 22, "_ZdlPv": 41}
+FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 23, "_ZdlPv": 41}
 """Instructions that may stand before the first return; of free, cold doors included."""
 
 

@@ -52,8 +52,14 @@ def test_a_program_without_proof_is_an_error_even_if_it_ended_well(cairn, forwar
 
 def test_signals_reach_the_program(cairn, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    script = f"trap 'exit 42' TERM; touch {ready}; while :; do sleep 0.05; done"
-    process = subprocess.Popen([*cairn.argv, "run", "--", "sh", "-c", script], env=cairn.env, cwd=cairn.home)
+    script = f"""import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(42))
+pathlib.Path({str(ready)!r}).touch()
+while True:
+    time.sleep(1)
+"""
+    argv = [*cairn.argv, "run", "--", sys.executable, "-c", script]
+    process = subprocess.Popen(argv, env=cairn.env, cwd=cairn.home)
     deadline = time.monotonic() + 20
     while not ready.exists():
         assert time.monotonic() < deadline

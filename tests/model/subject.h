@@ -4,12 +4,8 @@
 
 #include "alloc/alloc.h"
 
-/* The fast paths, with the sanitizer's calls in them. */
+/* The fast paths, with the sanitizer's calls in them. What is freed by its owner goes to the slab at once. */
 void *subject_malloc(size_t size);
 void subject_free(void *p);
-
-/* Of a class: the first slab on the list of orphans, by slice index; its lock, behind which the list lies. */
-uint32_t subject_orphans(unsigned class);
-const struct lock *subject_orphans_lock(unsigned class);
 
 #endif

@@ -48,7 +48,7 @@ void world_begin(unsigned threads)
 {
     world = (struct world){0};
     for (unsigned i = 0; i < threads; i++)
-        world.now[i] = world.heaps[i] = heap_acquire();
+        world.now[i] = world.heaps[i] = heap_acquire(false);
 }
 
 void world_enter(unsigned thread)
@@ -85,7 +85,7 @@ void world_end_thread(void)
 
 void world_begin_thread(void)
 {
-    thread_heap = heap_acquire();
+    thread_heap = heap_acquire(false);
     model_note("is a new thread", NULL);
 }
 
@@ -331,19 +331,12 @@ void world_describe(const void *address, char *name, size_t bytes)
             return;
         }
     }
-    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
-        uintptr_t offset = at - (uintptr_t)subject_orphans_lock(class);
-        if (offset < sizeof(struct lock) + sizeof(uint32_t)) {
-            snprintf(name, bytes, "the %s of orphans of class %u", offset == 0 ? "lock" : "list", class);
-            return;
-        }
-    }
     snprintf(name, bytes, "%p", address);
 }
 
 void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
 {
-    static const char *const states[] = {"CURRENT", "PARKED", "FULL", "ORPHAN", "CLAIMED"};
+    static const char *const states[] = {"CURRENT", "PARKED", "FULL", "CLAIMED"};
     uintptr_t at = (uintptr_t)address;
     snprintf(text, bytes, "%llu", (unsigned long long)value);
     if (at - (region.base - REGION_SLICE_SPAN) >= SLICES * RECORD_BYTES)
