@@ -41,8 +41,8 @@ static const char *const start_names[] = {
 enum {
     SECOND = 8, /* where the second slab's blocks begin in `block` */
     BLOCKS = 16,
-    STALE_EXECUTIONS = 4 * 1000,        /* of a row with stale loads */
-    STALE_EXECUTIONS_LONG = 400 * 1000, /* of one with --long */
+    STALE_EXECUTIONS = 4 * 1000,       /* of a row with stale loads */
+    STALE_EXECUTIONS_LONG = 20 * 1000, /* of one with --long */
 };
 
 struct row {
