@@ -25,27 +25,25 @@ static void *allocate_large(size_t size, size_t alignment, bool *zero)
     return p;
 }
 
-/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept, or a new one. */
-static void *malloc_large(size_t size, bool *zero)
+/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept. NULL: it kept none that fits. */
+static inline void *reuse_large(size_t size)
 {
-    size_t slices = large_slices(size);
-    if (LIKELY(slices <= RUN_CACHE_RUN_MAX && size <= (size_t)RUN_CACHE_RUN_MAX << SLICE_SHIFT)) {
-        struct slab *run =
-            run_cache_take(&thread_heap->runs, slices); /* of those without a thread it is empty */
-        if (LIKELY(run != NULL)) {
-            atomic_store_explicit(&run->kind, RUN_LARGE, memory_order_release);
-            *zero = false;
-            return slab_start(run);
-        }
-    }
-    return allocate_large(size, 1, zero);
+    size_t slices = large_slices(size); /* 0 where the sum overflows */
+    if (UNLIKELY(slices - 1 >= RUN_CACHE_RUN_MAX))
+        return NULL;
+    struct slab *run = run_cache_take(&thread_heap->runs, slices); /* of those without a thread it is empty */
+    if (UNLIKELY(run == NULL))
+        return NULL;
+    atomic_store_explicit(&run->kind, RUN_LARGE, memory_order_release);
+    return slab_start(run);
 }
 
 void *alloc_malloc_slow(size_t size)
 {
+    bool zero;
     if (size > SIZE_CLASS_BYTES_MAX) {
-        bool zero;
-        return malloc_large(size, &zero);
+        void *p = reuse_large(size);
+        return LIKELY(p != NULL) ? p : allocate_large(size, 1, &zero);
     }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
@@ -67,8 +65,10 @@ void *alloc_calloc(size_t count, size_t size)
     if (__builtin_mul_overflow(count, size, &bytes))
         return NULL;
     if (bytes > SIZE_CLASS_BYTES_MAX) {
-        bool zero;
-        void *p = malloc_large(bytes, &zero);
+        bool zero = false;
+        void *p = reuse_large(bytes);
+        if (p == NULL)
+            p = allocate_large(bytes, 1, &zero);
         if (p != NULL && !zero)
             memset(p, 0, bytes);
         return p;
@@ -117,30 +117,61 @@ static void free_large(struct slab *slab)
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
     if (UNLIKELY(keeper != NULL))
         heap_drop_large(keeper, slab);
+    if (LIKELY(run_cache_put(&thread_heap->runs, slab))) /* never of those without a thread */
+        return;
     if (LIKELY(has_heap()) || thread_birth() != NULL)
         heap_free_large(thread_heap, slab);
     else
         large_free(slab);
 }
 
+/* A block of the thread's own from behind the first slice of its slab, `back` slices further on; false: it is none, or there
+ * is something wrong with it. */
+static inline bool free_own(struct slab *slab, size_t back, void *p)
+{
+    struct heap *heap = thread_heap;
+    struct block *block = p;
+    size_t offset = (back << SLICE_SHIFT) + (uintptr_t)p % SLICE_BYTES;
+    uintptr_t last = slab_key(block, NULL);
+    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) != heap ||
+        !slab_begins(slab, (uint32_t)offset) || slab_is_marked_by(block, last))
+        return false;
+    heap_free(heap, slab, block, last);
+    return true;
+}
+
+static __attribute__((noinline)) void free_rest(void *p);
+
 void alloc_free_slow(void *p)
+{
+    size_t index = region_index(p);
+    if (LIKELY(region_has(index))) {
+        struct slab *slab = slab_at(index);
+        unsigned kind = slab->kind;
+        if (kind == RUN_TAIL && free_own(slab - slab->back, slab->back, p))
+            return;
+        if (kind == RUN_LARGE && (uintptr_t)p % SLICE_BYTES == 0) {
+            free_large(slab);
+            return;
+        }
+    }
+    free_rest(p);
+}
+
+/* Other threads' blocks, NULL, and what is wrong. */
+static void free_rest(void *p)
 {
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
-    if (slab->kind == RUN_LARGE) {
+    if (slab->kind == RUN_LARGE) { /* since a moment ago */
         free_large(slab);
         return;
     }
     struct block *block = p;
     if (slab_is_marked(block))
         broken("a block is freed twice", p);
-    struct heap *heap = thread_heap;
-    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap) { /* from behind the first slice */
-        heap_free(heap, slab, block, slab_key(block, NULL));
-        return;
-    }
-    heap_post(has_heap() ? heap : NULL, slab, block);
+    heap_post(has_heap() ? thread_heap : NULL, slab, block);
 }
 
 /* --- resizing ---------------------------------------------------------------------------------------------------- */

@@ -308,13 +308,10 @@ void heap_post(struct heap *poster, struct slab *slab, struct block *block)
 void heap_free_large(struct heap *heap, struct slab *slab)
 {
     struct run_cache *runs = &heap->runs;
-    if (LIKELY(slab->slices <= RUN_CACHE_RUN_MAX && run_cache_put(runs, slab)))
-        return;
     runs->most = run_cache_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
     if (slab->slices <= RUN_CACHE_RUN_MAX && slab->slices <= runs->most) {
-        do
+        while (!run_cache_put(runs, slab))
             large_free(run_cache_evict(runs));
-        while (!run_cache_put(runs, slab));
     } else {
         large_free(slab);
     }

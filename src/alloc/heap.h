@@ -22,7 +22,7 @@
 
 enum {
     HEAP_HOT_BLOCKS = 16,
-    HEAP_HOT_BYTES = 16384,
+    HEAP_HOT_BYTES = 65536,
 };
 
 struct heap_statistics {      /* the first four are the owner's, the others under the heap's lock */
@@ -136,7 +136,7 @@ void heap_collect(struct heap *heap);
  * how many. By any thread that holds no lock but a turn. */
 size_t heap_sweep(void);
 
-/* Gives back a large block: the heap keeps its run, or does not. (own) */
+/* Gives back a large block whose run the heap's cache did not take at once. (own) */
 void heap_free_large(struct heap *heap, struct slab *slab);
 
 /* Puts a large block on the heap's list, or takes it off. By any thread. */

@@ -57,11 +57,11 @@ static inline uint32_t run_cache_share(uint32_t threads)
     return share > RUN_CACHE_MOST ? RUN_CACHE_MOST : share < RUN_CACHE_LEAST ? RUN_CACHE_LEAST : share;
 }
 
-/* Keeps a run that nobody uses, of at most RUN_CACHE_RUN_MAX; false: it is too much. */
+/* Keeps a run that nobody uses; false: it is too long, or too much. */
 static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
 {
     uint32_t count = run->slices;
-    if (cache->slices + count > cache->most)
+    if (count > RUN_CACHE_RUN_MAX || cache->slices + count > cache->most)
         return false;
     atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
     run->next = cache->first[count];
