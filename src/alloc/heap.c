@@ -10,7 +10,7 @@
 static struct lock heaps_lock;
 static struct heap *_Atomic heaps;
 static struct heap *heaps_idle;       /* the one that was left last comes first: its memory is the warmest */
-static _Atomic uint32_t idle_count;   /* written under the lock */
+static _Atomic uint64_t idle_offers;  /* a bit per class: an idle heap may have a parked slab; a hint */
 static _Atomic uint32_t heaps_in_use; /* by threads or shared; written under the lock */
 static size_t heaps_fresh;            /* slice from which heaps are cut; 0: none */
 static size_t heaps_cut;
@@ -120,11 +120,19 @@ static struct slab *reopen(struct heap *heap, unsigned class)
     return slab;
 }
 
+static void offer(uint64_t classes)
+{
+    atomic_fetch_or_explicit(&idle_offers, classes, memory_order_relaxed);
+}
+
 /* A slab of a heap whose thread has ended. */
 static struct slab *adopt(struct heap *heap, unsigned class)
 {
-    if (atomic_load_explicit(&idle_count, memory_order_relaxed) == 0)
+    uint64_t bit = UINT64_C(1) << class;
+    if (LIKELY((atomic_load_explicit(&idle_offers, memory_order_relaxed) & bit) == 0))
         return NULL;
+    atomic_fetch_and_explicit(&idle_offers, ~bit,
+                              memory_order_relaxed); /* offers that come from here on stay */
     struct slab *slab = NULL;
     for (struct heap *other = heap_first(); other != NULL && slab == NULL; other = other->next) {
         if (!atomic_load_explicit(&other->idle, memory_order_relaxed))
@@ -134,8 +142,10 @@ static struct slab *adopt(struct heap *heap, unsigned class)
             slab = take_parked(other, heap, class);
         lock_drop(&other->lock);
     }
-    if (slab != NULL)
+    if (slab != NULL) {
         heap_count(&heap->statistics.slabs_adopted);
+        offer(bit); /* there may be more */
+    }
     return slab;
 }
 
@@ -297,6 +307,8 @@ void heap_post(struct heap *poster, struct slab *slab, struct block *block)
         remote_set_state(slab, REMOTE_PARKED);
         link(&owner->partial[slab->class], slab);
         owner->statistics.wakes++;
+        if (atomic_load_explicit(&owner->idle, memory_order_relaxed))
+            offer(UINT64_C(1) << slab->class);
     }
     lock_drop(&owner->lock);
     if (claimed)
@@ -461,6 +473,7 @@ static void leave_to(struct heap *heap, struct slab *slab)
     lock_take(&heap->lock);
     remote_set_state(slab, REMOTE_PARKED);
     link(&heap->partial[slab->class], slab);
+    offer(UINT64_C(1) << slab->class);
     claim(&heap->partial[slab->class], slab, slab_live(slab) == 0 || remote_has_all(slab));
     lock_drop(&heap->lock);
 }
@@ -503,7 +516,6 @@ static struct heap *take_idle(bool empty)
     if (empty && heap->next_idle != NULL)
         evacuate(heap, heap->next_idle);
     heaps_idle = heap->next_idle;
-    idle_count--;
     lock_take(&heap->lock);
     atomic_store_explicit(&heap->idle, false, memory_order_relaxed);
     lock_drop(&heap->lock);
@@ -535,10 +547,12 @@ static void retire(struct heap *heap)
     lock_take(&heap->lock);
     heap->has_thread = false;
     atomic_store_explicit(&heap->idle, true, memory_order_relaxed);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        if (heap->partial[class] != 0)
+            offer(UINT64_C(1) << class);
     lock_drop(&heap->lock);
     heap->next_idle = heaps_idle;
     heaps_idle = heap;
-    idle_count++;
     heaps_in_use--;
     lock_drop(&heaps_lock);
 }
