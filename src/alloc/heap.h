@@ -49,9 +49,8 @@ struct heap {
     struct heap *next;      /* among all heaps that there ever were */
     struct heap *next_idle; /* among the idle ones */
     bool has_thread;
-    _Atomic bool
-        idle;    /* its thread has ended: any other may take it, or slabs of it; written under both locks */
-    bool shared; /* in use, and no thread's */
+    _Atomic bool idle; /* any thread may take it, or slabs of it; written under both locks */
+    bool shared;       /* in use, and no thread's */
     struct heap_statistics statistics;
 };
 
@@ -115,7 +114,7 @@ void *heap_pop_checked(struct heap *heap, unsigned class);
 /* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
 void *heap_refill(struct heap *heap, unsigned class);
 
-/* Gives back a block of a slab whose owner is not the caller, or nobody. By any thread; `poster` is its heap, NULL: it has
+/* Gives back a block of a slab whose owner is not the caller. By any thread; `poster` is its heap, NULL: it has
  * none. */
 void heap_post(struct heap *poster, struct slab *slab, struct block *block);
 

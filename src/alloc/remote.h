@@ -7,7 +7,8 @@
  *     FULL      on the owner's list of full slabs: nobody looks at it until something comes back
  *     CLAIMED   on its way back to the page heap
  *
- * States change under the lock of the owner's heap (heap.h). A post is one compare-and-swap without a lock, but for two that find something to do:
+ * States change under the lock of the owner's heap (heap.h). A post is one compare-and-swap without a lock, but for two
+ * that find something to do:
  *
  *     an eighth of a FULL slab is posted: it is PARKED, so that the owner's next refill finds it
  *     the last live block of a slab that is not CURRENT is posted: nobody else can touch the slab any more. It is
