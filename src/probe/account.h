@@ -1,0 +1,107 @@
+/* account.h - one operation of the allocator, from the program's call to its return: counted, and some of them timed.
+ *
+ * A function of ours is
+ *
+ *     if (!account_enter…(me, …))
+ *         return what the next function says;
+ *     result = the next function's;
+ *     account_leave…(me, …);
+ *
+ * In between the thread is inside (self.h): what the allocator allocates by the same names is its own affair, and is
+ * not counted. An operation that is left by longjmp or an exception is noticed at the thread's next one, by the place
+ * of its frame. errno is as the allocator left it.
+ */
+#ifndef CAIRN_PROBE_ACCOUNT_H
+#define CAIRN_PROBE_ACCOUNT_H
+
+#include "base/ticks.h"
+#include "probe/self.h"
+#include "probe/session.h"
+#include "probe/shadow.h"
+#include "probe/thread.h"
+
+/* The rare parts. account_timed…() also end being inside. */
+void account_time(struct self *me);
+void account_take_watched(struct self *me, const void *block);
+void account_timed(struct self *me, enum profile_function function, const void *block, size_t bytes,
+                   bool is_new, uint64_t ticks);
+void account_timed_release(struct self *me, uint64_t ticks);
+void account_failed(enum profile_function function, size_t bytes);
+
+static inline __attribute__((always_inline)) bool account_begin(struct self *me,
+                                                                enum profile_function function, size_t bytes)
+{
+    volatile char here; /* where on the stack: what is called from here lies below */
+    uintptr_t frame = (uintptr_t)&here;
+    if (UNLIKELY(me->guard != SELF_OUTSIDE) && !thread_enter_slowly(me, frame, function, bytes))
+        return false;
+    me->frame = frame;
+    me->guard = SELF_INSIDE;
+    return true;
+}
+
+static inline enum profile_phase account_phase(void)
+{
+    return (enum profile_phase)atomic_load_explicit(&session.parallel, memory_order_relaxed);
+}
+
+/* `old` is the block that realloc is given, else NULL. */
+static inline __attribute__((always_inline)) bool
+account_enter(struct self *me, enum profile_function function, size_t bytes, const void *old)
+{
+    if (UNLIKELY(!account_begin(me, function, bytes)))
+        return false;
+    enum profile_phase phase = account_phase();
+    enum profile_group group = profile_group(bytes);
+    me->counts->calls[function][phase][group]++;
+    me->counts->bytes[function][phase][group] += bytes;
+    if (UNLIKELY(old != NULL && watched_maybe(old)))
+        account_take_watched(me, old);
+    if (UNLIKELY(--me->until_timed == 0 || group == PROFILE_LARGE))
+        account_time(me);
+    return true;
+}
+
+static inline __attribute__((always_inline)) void
+account_leave(struct self *me, enum profile_function function, const void *block, size_t bytes)
+{
+    uint64_t ticks = UNLIKELY(me->timed) ? ticks_after() - me->began_ticks : 0;
+    bool is_new = false;
+    if (UNLIKELY(block == NULL)) {
+        account_failed(function, bytes);
+    } else if (UNLIKELY(shadow_hand_out(block, bytes))) {
+        is_new = true;
+        if (function == PROFILE_MALLOC || function == PROFILE_NEW || function == PROFILE_NEW_ARRAY)
+            me->counts->fresh[account_phase()][profile_group(bytes)]++;
+    }
+    if (UNLIKELY(me->timed || me->has_watched))
+        account_timed(me, function, block, bytes, is_new, ticks);
+    else
+        me->guard = SELF_OUTSIDE;
+}
+
+static inline __attribute__((always_inline)) bool
+account_enter_release(struct self *me, enum profile_function function, const void *block)
+{
+    if (UNLIKELY(!account_begin(me, function, 0)))
+        return false;
+    if (UNLIKELY(block == NULL))
+        function = PROFILE_FREE_NULL;
+    me->counts->released[function - PROFILE_ALLOCATING][account_phase()]++;
+    if (UNLIKELY(watched_maybe(block))) {
+        account_take_watched(me, block);
+        if (me->has_watched)
+            account_time(me);
+    }
+    return true;
+}
+
+static inline __attribute__((always_inline)) void account_leave_release(struct self *me)
+{
+    if (UNLIKELY(me->timed))
+        account_timed_release(me, ticks_after() - me->began_ticks);
+    else
+        me->guard = SELF_OUTSIDE;
+}
+
+#endif

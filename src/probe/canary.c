@@ -1,0 +1,26 @@
+#include "probe/canary.h"
+
+#if defined(__x86_64__) && __has_include(<sys/rseq.h>)
+
+/* The kernel wants glibc's signature before the address to abort to, which is not in the sequence, although it never
+ * goes there; it kills a thread whose note it does not like. */
+__asm__(".pushsection .text\n"
+        ".globl canary_nowhere, canary_abort\n"
+        ".hidden canary_nowhere, canary_abort\n"
+        "canary_nowhere:\n"
+        "  ud2\n"
+        "  .long 0x53053053\n"
+        "canary_abort:\n"
+        "  ud2\n"
+        ".popsection\n");
+
+extern const char canary_nowhere[] __attribute__((visibility("hidden")));
+extern const char canary_abort[] __attribute__((visibility("hidden")));
+
+struct rseq_cs canary_sequence __attribute__((aligned(32), visibility("hidden"))) = {
+    .start_ip = (uintptr_t)canary_nowhere,
+    .post_commit_offset = 1,
+    .abort_ip = (uintptr_t)canary_abort,
+};
+
+#endif

@@ -1,0 +1,172 @@
+/* interpose.c - the functions of C, POSIX and glibc that allocate: each counts, and calls the next of its name. */
+#include "probe/account.h"
+#include "probe/next.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define INTERPOSED __attribute__((visibility("default")))
+
+/* --- before the next ones are found, and inside them --------------------------------------------------------------- */
+
+static void *early_realloc(void *old, size_t bytes)
+{
+    void *block = next_found() ? next.malloc(bytes) : next_early_block(bytes);
+    if (block != NULL && old != NULL)
+        memcpy(block, old, bytes < next_early_rest(old) ? bytes : next_early_rest(old));
+    return block;
+}
+
+/* --- allocating --------------------------------------------------------------------------------------------------- */
+
+INTERPOSED void *malloc(size_t bytes)
+{
+    struct self *me = &self;
+    if (UNLIKELY(!account_enter(me, PROFILE_MALLOC, bytes, NULL)))
+        return next_found() ? next.malloc(bytes) : next_early_block(bytes);
+    void *block = next.malloc(bytes);
+    account_leave(me, PROFILE_MALLOC, block, bytes);
+    return block;
+}
+
+INTERPOSED void *calloc(size_t count, size_t each)
+{
+    struct self *me = &self;
+    size_t bytes;
+    if (__builtin_mul_overflow(count, each, &bytes))
+        bytes = SIZE_MAX;
+    if (UNLIKELY(!account_enter(me, PROFILE_CALLOC, bytes, NULL)))
+        return next_found() ? next.calloc(count, each) : next_early_block(bytes);
+    void *block = next.calloc(count, each);
+    account_leave(me, PROFILE_CALLOC, block, bytes);
+    return block;
+}
+
+INTERPOSED void *realloc(void *old, size_t bytes)
+{
+    struct self *me = &self;
+    if (UNLIKELY(next_is_early(old)))
+        return early_realloc(old, bytes);
+    if (UNLIKELY(!account_enter(me, PROFILE_REALLOC, bytes, old)))
+        return next_found() ? next.realloc(old, bytes) : next_early_block(bytes);
+    void *block = next.realloc(old, bytes);
+    account_leave(me, PROFILE_REALLOC, block, bytes);
+    return block;
+}
+
+INTERPOSED void *reallocarray(void *old, size_t count, size_t each)
+{
+    struct self *me = &self;
+    size_t bytes;
+    if (__builtin_mul_overflow(count, each, &bytes))
+        bytes = SIZE_MAX;
+    if (UNLIKELY(!account_enter(me, PROFILE_REALLOCARRAY, bytes, old)))
+        return next_found() ? next.reallocarray(old, count, each) : NULL;
+    void *block = next.reallocarray(old, count, each);
+    account_leave(me, PROFILE_REALLOCARRAY, block, bytes);
+    return block;
+}
+
+INTERPOSED int posix_memalign(void **block, size_t alignment, size_t bytes)
+{
+    struct self *me = &self;
+    if (UNLIKELY(!account_enter(me, PROFILE_POSIX_MEMALIGN, bytes, NULL)))
+        return next_found() ? next.posix_memalign(block, alignment, bytes) : ENOMEM;
+    int error = next.posix_memalign(block, alignment, bytes);
+    account_leave(me, PROFILE_POSIX_MEMALIGN, error == 0 ? *block : NULL, bytes);
+    return error;
+}
+
+INTERPOSED void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    struct self *me = &self;
+    if (UNLIKELY(!account_enter(me, PROFILE_ALIGNED_ALLOC, bytes, NULL)))
+        return next_found() ? next.aligned_alloc(alignment, bytes) : NULL;
+    void *block = next.aligned_alloc(alignment, bytes);
+    account_leave(me, PROFILE_ALIGNED_ALLOC, block, bytes);
+    return block;
+}
+
+INTERPOSED void *memalign(size_t alignment, size_t bytes)
+{
+    struct self *me = &self;
+    if (UNLIKELY(!account_enter(me, PROFILE_MEMALIGN, bytes, NULL)))
+        return next_found() ? next.memalign(alignment, bytes) : NULL;
+    void *block = next.memalign(alignment, bytes);
+    account_leave(me, PROFILE_MEMALIGN, block, bytes);
+    return block;
+}
+
+INTERPOSED void *valloc(size_t bytes)
+{
+    struct self *me = &self;
+    if (UNLIKELY(!account_enter(me, PROFILE_VALLOC, bytes, NULL)))
+        return next_found() ? next.valloc(bytes) : NULL;
+    void *block = next.valloc(bytes);
+    account_leave(me, PROFILE_VALLOC, block, bytes);
+    return block;
+}
+
+INTERPOSED void *pvalloc(size_t bytes)
+{
+    struct self *me = &self;
+    if (UNLIKELY(!account_enter(me, PROFILE_PVALLOC, bytes, NULL)))
+        return next_found() ? next.pvalloc(bytes) : NULL;
+    void *block = next.pvalloc(bytes);
+    account_leave(me, PROFILE_PVALLOC, block, bytes);
+    return block;
+}
+
+/* --- releasing, and asking ---------------------------------------------------------------------------------------- */
+
+INTERPOSED void free(void *block)
+{
+    struct self *me = &self;
+    if (UNLIKELY(next_is_early(block)))
+        return;
+    if (UNLIKELY(!account_enter_release(me, PROFILE_FREE, block))) {
+        if (next_found())
+            next.free(block);
+        return;
+    }
+    next.free(block);
+    account_leave_release(me);
+}
+
+/* C23's: where the allocator has none, free() does it. */
+INTERPOSED void free_sized(void *block, size_t bytes)
+{
+    struct self *me = &self;
+    bool counted = account_enter_release(me, PROFILE_FREE, block);
+    if (next_found() && next.free_sized != NULL)
+        next.free_sized(block, bytes);
+    else
+        next.free(block);
+    if (counted)
+        account_leave_release(me);
+}
+
+INTERPOSED void free_aligned_sized(void *block, size_t alignment, size_t bytes)
+{
+    struct self *me = &self;
+    bool counted = account_enter_release(me, PROFILE_FREE, block);
+    if (next_found() && next.free_aligned_sized != NULL)
+        next.free_aligned_sized(block, alignment, bytes);
+    else
+        next.free(block);
+    if (counted)
+        account_leave_release(me);
+}
+
+INTERPOSED size_t malloc_usable_size(void *block)
+{
+    struct self *me = &self;
+    if (UNLIKELY(!next_found() || next_is_early(block)))
+        return next_early_rest(block);
+    if (UNLIKELY(!account_begin(me, PROFILE_USABLE_SIZE, 0)))
+        return next.malloc_usable_size(block);
+    me->counts->released[PROFILE_USABLE_SIZE - PROFILE_ALLOCATING][account_phase()]++;
+    size_t bytes = next.malloc_usable_size(block);
+    me->guard = SELF_OUTSIDE;
+    return bytes;
+}

@@ -1,0 +1,424 @@
+#include "probe/kernel_calls.h"
+
+#include "base/ticks.h"
+#include "probe/shadow.h"
+#include "probe/stub.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#ifndef PR_SET_SYSCALL_USER_DISPATCH /* Linux 5.11 */
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#define PR_SYS_DISPATCH_OFF          0
+#define PR_SYS_DISPATCH_ON           1
+#endif
+#ifndef SYS_USER_DISPATCH
+#define SYS_USER_DISPATCH 2
+#endif
+#ifndef MADV_FREE
+#define MADV_FREE 8
+#endif
+
+static enum profile_dispatch how = PROFILE_UNSEEN;
+static uint64_t cost_ticks;
+static bool calibrating;
+static struct sigaction theirs = {.sa_handler = SIG_DFL};
+
+/* --- what a call was ---------------------------------------------------------------------------------------------- */
+
+static _Atomic uintptr_t break_end;
+
+static enum profile_call kind_of_advice(long advice)
+{
+    switch (advice) {
+    case MADV_DONTNEED:
+        return PROFILE_MADVISE_DONTNEED;
+    case MADV_FREE:
+        return PROFILE_MADVISE_FREE;
+    case MADV_HUGEPAGE:
+        return PROFILE_MADVISE_HUGEPAGE;
+    default:
+        return PROFILE_MADVISE_OTHER;
+    }
+}
+
+static enum profile_call kind_of_futex(long operation)
+{
+    switch (operation & FUTEX_CMD_MASK) {
+    case FUTEX_WAIT:
+    case FUTEX_WAIT_BITSET:
+    case FUTEX_LOCK_PI:
+        return PROFILE_FUTEX_WAIT;
+    case FUTEX_WAKE:
+    case FUTEX_WAKE_BITSET:
+    case FUTEX_WAKE_OP:
+    case FUTEX_UNLOCK_PI:
+        return PROFILE_FUTEX_WAKE;
+    default:
+        return PROFILE_OTHER;
+    }
+}
+
+static enum profile_call kind_of(long number, const long arguments[3])
+{
+    switch (number) {
+    case SYS_mmap:
+        return PROFILE_MMAP;
+    case SYS_munmap:
+        return PROFILE_MUNMAP;
+    case SYS_mremap:
+        return PROFILE_MREMAP;
+    case SYS_brk:
+        return PROFILE_BRK;
+    case SYS_mprotect:
+        return PROFILE_MPROTECT;
+    case SYS_madvise:
+        return kind_of_advice(arguments[2]);
+    case SYS_futex:
+        return kind_of_futex(arguments[1]);
+    case SYS_sched_yield:
+        return PROFILE_SCHED_YIELD;
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+        return PROFILE_SLEEP;
+    default:
+        return PROFILE_OTHER;
+    }
+}
+
+/* --- what it changes ---------------------------------------------------------------------------------------------- */
+
+static void hold(uint64_t more)
+{
+    atomic_fetch_add_explicit(&session.held_bytes, more, memory_order_relaxed);
+}
+
+static uint64_t note_break(uintptr_t end)
+{
+    uintptr_t before = atomic_exchange(&break_end, end);
+    hold(end - before);
+    if (end < before)
+        shadow_forget(end, before - end);
+    return end > before ? end - before : before - end;
+}
+
+/* Returns the bytes that the call was about. */
+static uint64_t follow(enum profile_call kind, const long arguments[3], long result)
+{
+    uintptr_t start = (uintptr_t)arguments[0];
+    size_t bytes = (size_t)arguments[1];
+    switch (kind) {
+    case PROFILE_MMAP:
+        hold(bytes);
+        shadow_forget((uintptr_t)result, bytes);
+        return bytes;
+    case PROFILE_MUNMAP:
+        hold(-bytes);
+        shadow_forget(start, bytes);
+        return bytes;
+    case PROFILE_MREMAP:
+        hold((size_t)arguments[2] - bytes);
+        if ((uintptr_t)result != start)
+            shadow_forget(start, bytes);
+        return (size_t)arguments[2];
+    case PROFILE_BRK:
+        return note_break((uintptr_t)result);
+    case PROFILE_MADVISE_DONTNEED:
+        shadow_forget(start, bytes);
+        return bytes;
+    case PROFILE_MADVISE_FREE:
+    case PROFILE_MADVISE_HUGEPAGE:
+    case PROFILE_MADVISE_OTHER:
+    case PROFILE_MPROTECT:
+        return bytes;
+    default:
+        return 0;
+    }
+}
+
+/* One for each number, in the order of their first call; what finds no room is in the sum of its kind alone. */
+static void note_other(long number)
+{
+    struct profile_other_call *others = session.head->other_calls;
+    for (size_t i = 0; i < PROFILE_OTHER_CALLS; i++) {
+        uint64_t unused = 0;
+        uint64_t name = (uint64_t)number + 1;
+        if (__atomic_load_n(&others[i].number, __ATOMIC_RELAXED) == name ||
+            __atomic_compare_exchange_n(&others[i].number, &unused, name, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED) ||
+            unused == name) {
+            session_add(&others[i].calls, 1);
+            return;
+        }
+    }
+}
+
+void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks)
+{
+    enum profile_call kind = kind_of(number, arguments);
+    struct profile_call_counts *counts = &session.head->calls[kind];
+    session_add(&counts->calls, 1);
+    session_add(&counts->ticks, ticks);
+    session_raise(&counts->max_ticks, ticks);
+    self.kernel_calls++;
+    self.kernel_ticks += ticks;
+    if (kind == PROFILE_OTHER)
+        note_other(number);
+    if (stub_failed(result) && result != -EAGAIN) /* a futex that had changed, no refusal */
+        session_add(&counts->failed, 1);
+    else
+        session_add(&counts->bytes, follow(kind, arguments, result));
+}
+
+/* --- dispatch ----------------------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+
+/* As the kernel takes it. */
+struct kernel_action {
+    void (*handler)(int, siginfo_t *, void *);
+    unsigned long flags;
+    void (*restorer)(void);
+    uint64_t mask;
+};
+
+enum { MASK_BYTES = 8, SA_RESTORER_FLAG = 0x04000000, SYSCALL_BYTES = 2 };
+
+static const uint64_t our_bit = UINT64_C(1) << (SIGSYS - 1);
+
+/* The mask that counts is the one that the thread gets when the handler returns. */
+static long change_mask(ucontext_t *context, const greg_t *registers)
+{
+    uint64_t mask;
+    const uint64_t *set = (const uint64_t *)registers[REG_RSI];
+    uint64_t *old = (uint64_t *)registers[REG_RDX];
+    memcpy(&mask, &context->uc_sigmask, sizeof mask);
+    if (old != NULL)
+        *old = mask;
+    if (set != NULL) {
+        switch ((int)registers[REG_RDI]) {
+        case SIG_BLOCK:
+            mask |= *set;
+            break;
+        case SIG_UNBLOCK:
+            mask &= ~*set;
+            break;
+        case SIG_SETMASK:
+            mask = *set;
+            break;
+        default:
+            return -EINVAL;
+        }
+    }
+    mask &= ~(our_bit | UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1));
+    memcpy(&context->uc_sigmask, &mask, sizeof mask);
+    return 0;
+}
+
+/* Lets the thread make the call by itself, unseen, and the rest of the operation with it. */
+static void let_go(greg_t *registers)
+{
+    self.guard = SELF_OUTSIDE;
+    registers[REG_RIP] -= SYSCALL_BYTES;
+}
+
+static void not_ours(int signal, siginfo_t *info, void *context)
+{
+    if ((theirs.sa_flags & SA_SIGINFO) != 0) {
+        theirs.sa_sigaction(signal, info, context);
+    } else if (theirs.sa_handler == SIG_DFL) {
+        struct kernel_action fatal = {.handler = NULL};
+        stub_call(SYS_rt_sigaction, SIGSYS, (long)&fatal, 0, MASK_BYTES, 0, 0);
+        stub_call3(SYS_tgkill, stub_call0(SYS_getpid), stub_call0(SYS_gettid), SIGSYS);
+    } else if (theirs.sa_handler != SIG_IGN) {
+        theirs.sa_handler(signal);
+    }
+}
+
+static void on_signal(int signal, siginfo_t *info, void *given)
+{
+    ucontext_t *context = given;
+    greg_t *registers = context->uc_mcontext.gregs;
+    if (info->si_code != SYS_USER_DISPATCH) {
+        not_ours(signal, info, given);
+        return;
+    }
+    long number = info->si_syscall;
+    switch (number) {
+    case SYS_rt_sigreturn:
+        stub_return_from_signal((uintptr_t)registers[REG_RSP]);
+    case SYS_rt_sigprocmask:
+        registers[REG_RAX] = change_mask(context, registers);
+        return;
+    case SYS_clone: /* the child returns from here too, on a stack of its own */
+    case SYS_clone3:
+    case SYS_fork:
+    case SYS_vfork:
+        let_go(registers);
+        return;
+    default:
+        break;
+    }
+    if ((uintptr_t)registers[REG_RSP] > self.frame) { /* left by a longjmp or an exception */
+        let_go(registers);
+        return;
+    }
+    const long arguments[3] = {registers[REG_RDI], registers[REG_RSI], registers[REG_RDX]};
+    uint64_t before = ticks_before();
+    long result = stub_call(number, arguments[0], arguments[1], arguments[2], registers[REG_R10],
+                            registers[REG_R8], registers[REG_R9]);
+    uint64_t ticks = ticks_after() - before;
+    if (!calibrating)
+        kernel_calls_note(number, arguments, result, ticks);
+    registers[REG_RAX] = result;
+}
+
+void kernel_calls_arm(struct self *me)
+{
+    if (how != PROFILE_DISPATCH)
+        return;
+    stub_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
+    me->armed = !stub_failed(stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+                                       (long)stub_begin, stub_end - stub_begin, (long)&me->guard, 0));
+}
+
+void kernel_calls_disarm(struct self *me)
+{
+    if (me->armed)
+        stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0);
+    me->armed = false;
+}
+
+/* The median of some calls, less what the same call takes undisturbed. */
+static uint64_t calibrate(struct self *me)
+{
+    enum { TRIES = 9 };
+    uint64_t sorted[TRIES];
+    calibrating = true;
+    me->frame = UINTPTR_MAX;
+    kernel_calls_arm(me);
+    for (size_t i = 0; i < TRIES; i++) {
+        uint64_t start = ticks_before();
+        stub_call0(SYS_getppid);
+        uint64_t plain = ticks_after() - start;
+        me->guard = SELF_INSIDE;
+        start = ticks_before();
+        (void)syscall(SYS_getppid);
+        uint64_t dispatched = ticks_after() - start;
+        me->guard = SELF_OUTSIDE;
+        uint64_t cost = dispatched > plain ? dispatched - plain : 0;
+        size_t place = i;
+        for (; place > 0 && sorted[place - 1] > cost; place--)
+            sorted[place] = sorted[place - 1];
+        sorted[place] = cost;
+    }
+    kernel_calls_disarm(me);
+    calibrating = false;
+    return sorted[TRIES / 2];
+}
+
+static bool dispatch_begin(struct self *me)
+{
+    volatile uint8_t outside = SELF_OUTSIDE;
+    long tried = stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, (long)stub_begin,
+                           stub_end - stub_begin, (long)&outside, 0);
+    if (stub_failed(tried)) {
+        session.head->dispatch_errno = (uint32_t)-tried;
+        return false;
+    }
+    stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0);
+    struct kernel_action ours = {
+        .handler = on_signal,
+        .flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTORER_FLAG,
+        .restorer = stub_restorer,
+    };
+    struct kernel_action before = {.handler = NULL};
+    stub_call(SYS_rt_sigaction, SIGSYS, (long)&ours, (long)&before, MASK_BYTES, 0, 0);
+    if (before.handler != on_signal && before.handler != NULL) {
+        theirs.sa_flags = (int)before.flags;
+        theirs.sa_sigaction = before.handler;
+    }
+    if (cost_ticks == 0) {
+        how = PROFILE_DISPATCH;
+        cost_ticks = calibrate(me);
+    }
+    return true;
+}
+
+#else
+
+static bool dispatch_begin(struct self *me)
+{
+    (void)me;
+    session.head->dispatch_errno = ENOSYS;
+    return false;
+}
+
+void kernel_calls_arm(struct self *me)
+{
+    (void)me;
+}
+
+void kernel_calls_disarm(struct self *me)
+{
+    (void)me;
+}
+
+#endif
+
+/* --- which way ---------------------------------------------------------------------------------------------------- */
+
+static enum profile_dispatch wanted(void)
+{
+    const char *value = session_option("CAIRN_PROBE_KERNEL");
+    if (value != NULL && strcmp(value, "off") == 0)
+        return PROFILE_UNSEEN;
+    return value != NULL && strcmp(value, "interpose") == 0 ? PROFILE_INTERPOSE : PROFILE_DISPATCH;
+}
+
+uint64_t kernel_calls_cost_ticks(void)
+{
+    return cost_ticks;
+}
+
+void kernel_calls_begin(struct self *me)
+{
+    static bool known;
+    static enum profile_dispatch asked;
+    if (!known)
+        asked = wanted();
+    known = true;
+    how = asked;
+    if (how == PROFILE_DISPATCH && !dispatch_begin(me))
+        how = PROFILE_INTERPOSE;
+    session.head->dispatch = how;
+    session.head->dispatch_ticks = cost_ticks;
+    uintptr_t unknown = 0;
+    if (how != PROFILE_UNSEEN)
+        atomic_compare_exchange_strong(&break_end, &unknown, (uintptr_t)stub_call0(SYS_brk));
+}
+
+bool kernel_calls_interposed(void)
+{
+    return how == PROFILE_INTERPOSE && self.guard == SELF_INSIDE;
+}
+
+bool kernel_calls_owns_signal(void)
+{
+    return how == PROFILE_DISPATCH;
+}
+
+void kernel_calls_their_action(const struct sigaction *new, struct sigaction *before)
+{
+    struct sigaction old = theirs;
+    if (new != NULL)
+        theirs = *new;
+    if (before != NULL)
+        *before = old;
+}

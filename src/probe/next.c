@@ -1,0 +1,118 @@
+#include "probe/next.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct next next;
+
+_Alignas(64) char next_early[NEXT_EARLY_BYTES];
+static _Atomic size_t early_used;
+
+enum search { NOT_BEGUN, SEARCHING, FOUND };
+static _Atomic int state;
+
+static void find(void *where, const char *name)
+{
+    *(void **)where = dlsym(RTLD_NEXT, name);
+}
+
+/* In the order of struct next_operators; for single objects, and for arrays. */
+static const char *const operators[][2] = {
+    {"_Znwm", "_Znam"},
+    {"_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t"},
+    {"_ZnwmSt11align_val_t", "_ZnamSt11align_val_t"},
+    {"_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t"},
+    {"_ZdlPv", "_ZdaPv"},
+    {"_ZdlPvm", "_ZdaPvm"},
+    {"_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t"},
+    {"_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t"},
+    {"_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t"},
+    {"_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t"},
+};
+static_assert(sizeof operators == 2 * sizeof(struct next_operators), "one name for each");
+
+/* A runtime that came later is in nobody's search but its plugin's; the loader knows it by name. */
+void *next_of_runtime(const char *name)
+{
+    static const char *const runtimes[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
+    void *found = dlsym(RTLD_NEXT, name);
+    for (size_t i = 0; i < COUNT_OF(runtimes) && found == NULL; i++) {
+        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (runtime == NULL)
+            continue;
+        found = dlsym(runtime, name);
+        dlclose(runtime); /* who brought it still holds it */
+    }
+    if (found == NULL)
+        abort();
+    return found;
+}
+
+void *next_operator(bool array, size_t number)
+{
+    return ((void **)(array ? &next.array : &next.plain))[number] = next_of_runtime(operators[number][array]);
+}
+
+static void find_all(void)
+{
+#define FIND(name) find(&next.name, #name)
+    FIND(calloc);
+    FIND(free);
+    FIND(realloc);
+    FIND(reallocarray);
+    FIND(aligned_alloc);
+    FIND(posix_memalign);
+    FIND(memalign);
+    FIND(valloc);
+    FIND(pvalloc);
+    FIND(malloc_usable_size);
+    FIND(free_sized);
+    FIND(free_aligned_sized);
+    FIND(mmap);
+    FIND(munmap);
+    FIND(madvise);
+    FIND(mprotect);
+    FIND(sbrk);
+    FIND(pthread_create);
+    FIND(pthread_sigmask);
+    FIND(sigaction);
+    FIND(longjmp);
+    FIND(siglongjmp);
+#undef FIND
+    find(&next.longjmp_checked, "__longjmp_chk");
+    find(&next.throw, "__cxa_throw");
+    for (size_t i = 0; i < COUNT_OF(operators); i++) {
+        find((void **)&next.plain + i, operators[i][0]);
+        find((void **)&next.array + i, operators[i][1]);
+    }
+    find(&next.malloc, "malloc");
+}
+
+/* A second thread can be there only when the first has called pthread_create, and so our constructor is done. */
+bool next_found(void)
+{
+    int begun = NOT_BEGUN;
+    if (LIKELY(atomic_load_explicit(&state, memory_order_acquire) == FOUND))
+        return true;
+    if (!atomic_compare_exchange_strong(&state, &begun, SEARCHING))
+        return begun == FOUND;
+    find_all();
+    atomic_store_explicit(&state, FOUND, memory_order_release);
+    return true;
+}
+
+void *next_early_block(size_t bytes)
+{
+    size_t rounded = (bytes + 15) & ~(size_t)15;
+    if (bytes > NEXT_EARLY_BYTES)
+        return NULL;
+    size_t start = atomic_fetch_add(&early_used, rounded);
+    return start + rounded <= NEXT_EARLY_BYTES ? next_early + start : NULL;
+}
+
+size_t next_early_rest(const void *block)
+{
+    return next_is_early(block) ? NEXT_EARLY_BYTES - ((uintptr_t)block - (uintptr_t)next_early) : 0;
+}

@@ -1,0 +1,264 @@
+/* process.c - what the probe has to notice beside allocations: threads, the end, signals, libc's memory functions. */
+#include "base/ticks.h"
+#include "probe/kernel_calls.h"
+#include "probe/latch.h"
+#include "probe/next.h"
+#include "probe/stub.h"
+#include "probe/thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define INTERPOSED __attribute__((visibility("default")))
+
+/* Before main, so that what the others allocate at their start is already counted; and after it. */
+__attribute__((constructor)) static void probe_begin(void)
+{
+    (void)next_found();
+}
+
+__attribute__((destructor)) static void probe_end(void)
+{
+    thread_end_process(0);
+}
+
+INTERPOSED void _exit(int code)
+{
+    thread_end_process(code);
+    for (;;)
+        stub_call3(SYS_exit_group, code, 0, 0);
+}
+
+INTERPOSED void _Exit(int code)
+{
+    _exit(code);
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+/* What a new thread shall run, until it has begun. Kept for the next one. */
+struct start {
+    void *(*run)(void *);
+    void *argument;
+    struct start *next;
+};
+
+static struct latch starts_latch;
+static struct start *starts;
+
+static struct start *start_take(void)
+{
+    enum { BYTES = 4096 };
+    latch_take(&starts_latch);
+    struct start *start = starts;
+    if (start == NULL) {
+        start = stub_map(BYTES);
+        for (size_t i = 0; start != NULL && i + 1 < BYTES / sizeof *start; i++)
+            start[i].next = &start[i + 1];
+    }
+    starts = start != NULL ? start->next : NULL;
+    latch_drop(&starts_latch);
+    return start;
+}
+
+static void start_drop(struct start *start)
+{
+    latch_take(&starts_latch);
+    start->next = starts;
+    starts = start;
+    latch_drop(&starts_latch);
+}
+
+static void *run_thread(void *argument)
+{
+    struct start start = *(struct start *)argument;
+    start_drop(argument);
+    thread_begin_announced();
+    return start.run(start.argument);
+}
+
+INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                              void *argument)
+{
+    (void)next_found();
+    struct start *start = session.head != NULL ? start_take() : NULL;
+    if (start == NULL)
+        return next.pthread_create(thread, attributes, run, argument);
+    start->run = run;
+    start->argument = argument;
+    session_thread_comes();
+    int error = next.pthread_create(thread, attributes, run_thread, start);
+    if (error != 0) {
+        session_thread_stays_away();
+        start_drop(start);
+    }
+    return error;
+}
+
+/* --- leaving an operation without returning from it ------------------------------------------------------------------ */
+
+/* Nobody sets a place to jump to within an allocator. */
+INTERPOSED _Noreturn void longjmp(jmp_buf place, int value)
+{
+    (void)next_found();
+    thread_leaves();
+    next.longjmp(place, value);
+    __builtin_unreachable();
+}
+
+INTERPOSED _Noreturn void _longjmp(jmp_buf place, int value)
+{
+    longjmp(place, value);
+}
+
+INTERPOSED _Noreturn void siglongjmp(sigjmp_buf place, int value)
+{
+    (void)next_found();
+    thread_leaves();
+    next.siglongjmp(place, value);
+    __builtin_unreachable();
+}
+
+/* What _FORTIFY_SOURCE makes of all three. */
+_Noreturn void __longjmp_chk(jmp_buf place, int value);
+INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
+{
+    (void)next_found();
+    thread_leaves();
+    next.longjmp_checked(place, value);
+    __builtin_unreachable();
+}
+
+/* The Itanium ABI's throw: std::bad_alloc, out of operator new. */
+_Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *));
+INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *))
+{
+    (void)next_found();
+    if (next.throw == NULL)
+        next.throw = next_of_runtime("__cxa_throw");
+    thread_leaves();
+    next.throw(exception, type, destroy);
+    __builtin_unreachable();
+}
+
+/* --- signals: a thread that blocks SIGSYS would be killed by its next dispatched call -------------------------------- */
+
+static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
+{
+    if (set == NULL || !kernel_calls_owns_signal())
+        return set;
+    *copy = *set;
+    sigdelset(copy, SIGSYS);
+    return copy;
+}
+
+INTERPOSED int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+    sigset_t copy;
+    (void)next_found();
+    return next.pthread_sigmask(how, how != SIG_UNBLOCK ? without_ours(set, &copy) : set, old);
+}
+
+INTERPOSED int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+    int error = pthread_sigmask(how, set, old);
+    if (error == 0)
+        return 0;
+    errno = error;
+    return -1;
+}
+
+INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)
+{
+    (void)next_found();
+    if (!kernel_calls_owns_signal())
+        return next.sigaction(number, new, old);
+    if (number == SIGSYS) {
+        kernel_calls_their_action(new, old);
+        return 0;
+    }
+    struct sigaction copy;
+    if (new != NULL) {
+        copy = *new;
+        sigdelset(&copy.sa_mask, SIGSYS);
+        new = &copy;
+    }
+    return next.sigaction(number, new, old);
+}
+
+/* --- libc's memory functions, where the kernel does not tell of every call -------------------------------------------- */
+
+static void note(long number, long a, long b, long c, long result, uint64_t before)
+{
+    kernel_calls_note(number, (const long[3]){a, b, c}, result == -1 ? -errno : result,
+                      ticks_after() - before);
+}
+
+INTERPOSED void *mmap(void *start, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    if (LIKELY(!kernel_calls_interposed())) {
+        (void)next_found();
+        return next.mmap(start, bytes, protection, flags, fd, offset);
+    }
+    uint64_t before = ticks_before();
+    void *result = next.mmap(start, bytes, protection, flags, fd, offset);
+    note(SYS_mmap, (long)start, (long)bytes, protection, (long)result, before);
+    return result;
+}
+
+INTERPOSED void *mmap64(void *start, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    return mmap(start, bytes, protection, flags, fd, offset);
+}
+
+INTERPOSED int munmap(void *start, size_t bytes)
+{
+    (void)next_found();
+    if (LIKELY(!kernel_calls_interposed()))
+        return next.munmap(start, bytes);
+    uint64_t before = ticks_before();
+    int result = next.munmap(start, bytes);
+    note(SYS_munmap, (long)start, (long)bytes, 0, result, before);
+    return result;
+}
+
+INTERPOSED int madvise(void *start, size_t bytes, int advice)
+{
+    (void)next_found();
+    if (LIKELY(!kernel_calls_interposed()))
+        return next.madvise(start, bytes, advice);
+    uint64_t before = ticks_before();
+    int result = next.madvise(start, bytes, advice);
+    note(SYS_madvise, (long)start, (long)bytes, advice, result, before);
+    return result;
+}
+
+INTERPOSED int mprotect(void *start, size_t bytes, int protection)
+{
+    (void)next_found();
+    if (LIKELY(!kernel_calls_interposed()))
+        return next.mprotect(start, bytes, protection);
+    uint64_t before = ticks_before();
+    int result = next.mprotect(start, bytes, protection);
+    note(SYS_mprotect, (long)start, (long)bytes, protection, result, before);
+    return result;
+}
+
+INTERPOSED void *sbrk(intptr_t more)
+{
+    (void)next_found();
+    if (LIKELY(!kernel_calls_interposed()))
+        return next.sbrk(more);
+    uint64_t before = ticks_before();
+    void *result = next.sbrk(more);
+    uint64_t ticks = ticks_after() - before;
+    const long arguments[3] = {0};
+    if (result == (void *)-1)
+        kernel_calls_note(SYS_brk, arguments, -ENOMEM, ticks);
+    else
+        kernel_calls_note(SYS_brk, arguments, (long)result + more, ticks);
+    return result;
+}

@@ -1,0 +1,3 @@
+#include "probe/self.h"
+
+__thread struct self self = {.guard = SELF_UNKNOWN};

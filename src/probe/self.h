@@ -1,0 +1,46 @@
+/* self.h - what the probe knows of the calling thread.
+ *
+ *     guard == SELF_OUTSIDE  <=>  this thread counts, and is not in the allocator
+ *     guard == SELF_INSIDE   <=>  it is in the allocator, or in the probe on its behalf: its kernel calls are seen
+ *                                 (kernel_calls.h), and what it allocates is not counted
+ *     counts != NULL         <=>  guard is one of these two
+ *
+ * The kernel reads `guard` at every system call of an armed thread, and kills the thread at any other value.
+ */
+#ifndef CAIRN_PROBE_SELF_H
+#define CAIRN_PROBE_SELF_H
+
+#include "base/random.h"
+#include "probe/watched.h"
+#include "record/profile.h"
+
+enum self_guard {
+    SELF_OUTSIDE = 0, /* SYSCALL_DISPATCH_FILTER_ALLOW */
+    SELF_INSIDE = 1,  /* SYSCALL_DISPATCH_FILTER_BLOCK */
+    SELF_UNKNOWN = 2, /* not begun, as every thread starts */
+    SELF_BEGINNING = 3,
+    SELF_ENDED = 4, /* its last destructor has run, or there was no room for it */
+};
+
+struct self {
+    volatile uint8_t guard;
+    bool timed;           /* the operation that it is in */
+    bool armed;           /* the kernel dispatches its calls */
+    uint8_t rounds;       /* of destructors that it has been through */
+    uint32_t until_timed; /* allocations */
+    uintptr_t frame;      /* of the function of ours that it is in */
+    struct profile_thread *counts;
+    uint64_t began_ticks; /* the operation that it is in, if timed; and what it did so far in the kernel: */
+    uint32_t kernel_calls;
+    uint64_t kernel_ticks;
+    bool has_watched; /* the block that is freed was watched: */
+    struct watched watched;
+    bool faults_wanted;
+    uint64_t faults_before;
+    uint32_t number; /* of this thread, never used for another; not 0 */
+    struct random random;
+};
+
+extern __thread struct self self;
+
+#endif

@@ -1,0 +1,407 @@
+#include "probe/session.h"
+
+#include "base/text.h"
+#include "base/ticks.h"
+#include "probe/latch.h"
+#include "probe/next.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+struct session session;
+
+enum { NOT_BEGUN, BEGINNING, ON, OFF };
+
+static _Atomic int state;
+static bool is_child;
+static char path[PATH_MAX];
+
+/* Over the size of the file, and who counts where. */
+static struct latch latch;
+static uint64_t file_bytes;
+static struct profile_thread *chunks[PROFILE_CHUNKS];
+static uint32_t chunk_count;
+static uint64_t vacant; /* of chunks: 1 + (index << 8 | chunk); 0: none */
+
+enum { MOMENT_NS = 4 * 1000 * 1000, HEAD_ROOM = 64 };
+
+static uint64_t round_up(uint64_t bytes, uint64_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+static uint64_t page_bytes(void)
+{
+    return getauxval(AT_PAGESZ);
+}
+
+/* --- the file ----------------------------------------------------------------------------------------------------- */
+
+/* A file beyond the limit would cost the program a SIGXFSZ. */
+static bool may_grow_to(uint64_t bytes)
+{
+    struct rlimit limit = {.rlim_cur = 0};
+    stub_call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&limit, 0, 0);
+    return bytes <= limit.rlim_cur;
+}
+
+/* Blocks on the disk for [from, to), since writing to a mapped hole of a full disk kills. */
+static bool reserve(int fd, uint64_t from, uint64_t to)
+{
+    if (!may_grow_to(to))
+        return false;
+    long result = stub_call(SYS_fallocate, fd, 0, (long)from, (long)(to - from), 0, 0);
+    if (result != -EOPNOTSUPP && result != -ENOSYS)
+        return !stub_failed(result);
+    static const char zeroes[4096];
+    for (uint64_t at = from; at < to;) {
+        uint64_t bytes = to - at < sizeof zeroes ? to - at : sizeof zeroes;
+        long written = stub_call(SYS_pwrite64, fd, (long)zeroes, (long)bytes, (long)at, 0, 0);
+        if (written <= 0)
+            return false;
+        at += (uint64_t)written;
+    }
+    return true;
+}
+
+/* Lengthens the file and maps what was added; NULL: no room. */
+static void *extend(int flags, uint64_t bytes)
+{
+    long fd =
+        stub_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600, 0, 0);
+    if (stub_failed(fd))
+        return NULL;
+    bytes = round_up(bytes, page_bytes());
+    long start = -ENOSPC;
+    if (reserve((int)fd, file_bytes, file_bytes + bytes))
+        start = stub_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (long)file_bytes);
+    stub_call3(SYS_close, fd, 0, 0);
+    if (stub_failed(start))
+        return NULL;
+    file_bytes += bytes;
+    return (void *)start;
+}
+
+/* --- begin -------------------------------------------------------------------------------------------------------- */
+
+const char *session_option(const char *name)
+{
+    size_t length = strlen(name);
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++)
+        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=')
+            return *entry + length + 1;
+    return NULL;
+}
+
+static bool name_file(const char *folder)
+{
+    struct text text = text_over(path, sizeof path);
+    text_add(&text, folder);
+    text_add_char(&text, '/');
+    text_add_unsigned(&text, (uint64_t)stub_call0(SYS_getpid));
+    text_add_char(&text, '.');
+    text_add_unsigned(&text, clock_now_ns());
+    text_add(&text, ".probe");
+    return !text.truncated;
+}
+
+/* The median of some tries: what two readings of the clock with nothing between them differ by. */
+static uint64_t pair_ticks(void)
+{
+    enum { TRIES = 31 };
+    uint64_t sorted[TRIES];
+    for (size_t i = 0; i < TRIES; i++) {
+        uint64_t before = ticks_before();
+        uint64_t taken = ticks_after() - before;
+        size_t place = i;
+        for (; place > 0 && sorted[place - 1] > taken; place--)
+            sorted[place] = sorted[place - 1];
+        sorted[place] = taken;
+    }
+    return sorted[TRIES / 2];
+}
+
+static void copy_path(char to[PROFILE_PATH_BYTES], const char *from)
+{
+    size_t length = strnlen(from, PROFILE_PATH_BYTES - 1);
+    memcpy(to, from, length);
+    to[length] = '\0';
+}
+
+static void add_chunk(struct profile_thread *threads, uint64_t offset)
+{
+    session.head->chunks[chunk_count] = offset;
+    chunks[chunk_count] = threads;
+    for (uint64_t i = (uint64_t)PROFILE_CHUNK_THREADS << chunk_count; i-- > 0;) {
+        threads[i].next = vacant;
+        vacant = 1 + (i << 8 | chunk_count);
+    }
+    chunk_count++;
+}
+
+static bool begin(void)
+{
+    static char
+        folder[PATH_MAX]; /* a child makes its file where its parent did, whatever its environment is then */
+    const char *wanted = session_option("CAIRN_PROBE");
+    if (folder[0] == '\0' && wanted != NULL && wanted[0] == '/' && strlen(wanted) < sizeof folder)
+        memcpy(folder, wanted, strlen(wanted) + 1);
+    if (folder[0] == '\0' || getauxval(AT_SECURE) != 0 || !name_file(folder))
+        return false;
+
+    uint64_t threads_offset = round_up(sizeof(struct profile_head), HEAD_ROOM);
+    file_bytes = 0;
+    chunk_count = 0;
+    vacant = 0;
+    struct profile_head *head =
+        extend(O_CREAT | O_EXCL, threads_offset + PROFILE_CHUNK_THREADS * sizeof(struct profile_thread));
+    if (head == NULL)
+        return false;
+    const char *gap = session_option("CAIRN_PROBE_GAP");
+    if (session.gap == 0)
+        session.gap = gap != NULL ? (uint32_t)strtoul(gap, NULL, 10) : 0;
+    if (session.gap == 0)
+        session.gap = 64;
+    Dl_info owner;
+
+    head->order = PROFILE_ORDER;
+    head->version = PROFILE_VERSION;
+    head->head_bytes = sizeof(struct profile_head);
+    head->thread_bytes = sizeof(struct profile_thread);
+    head->samples_bytes = sizeof(struct profile_samples);
+    head->state = PROFILE_RUNNING;
+    head->file_bytes = file_bytes;
+    head->process = (uint32_t)stub_call0(SYS_getpid);
+    head->parent = (uint32_t)stub_call0(SYS_getppid);
+    head->forked = is_child;
+    head->gap = session.gap;
+    head->began_unix_ns = clock_read_ns(CLOCK_REALTIME);
+    head->pair_ticks = pair_ticks();
+    head->ticks_begin = head->ticks_last = ticks_now();
+    head->ns_begin = head->ns_last = clock_now_ns();
+    stub_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
+    if (dladdr((void *)next.malloc, &owner) != 0 && owner.dli_fname != NULL)
+        copy_path(head->allocator, owner.dli_fname);
+    session.head = head;
+    add_chunk((struct profile_thread *)((char *)head + threads_offset), threads_offset);
+    memcpy(head->magic, PROFILE_MAGIC, sizeof head->magic); /* last: now it is one */
+    return true;
+}
+
+bool session_on(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if (now == ON || now == OFF)
+        return now == ON;
+    if (environ == NULL) /* libc is not ready */
+        return false;
+    if (now == BEGINNING || !atomic_compare_exchange_strong(&state, &now, BEGINNING))
+        return false;
+    int error = errno;
+    atomic_store_explicit(&state, begin() ? ON : OFF, memory_order_release);
+    errno = error;
+    return atomic_load(&state) == ON;
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+static void count_live(int64_t change)
+{
+    struct profile_head *head = session.head;
+    uint64_t live = __atomic_add_fetch(&head->threads_live, (uint64_t)change, __ATOMIC_RELAXED);
+    if (change > 0)
+        session_add(&head->threads_started, 1);
+    session_raise(&head->threads_most, live);
+    atomic_store_explicit(&session.parallel, live > 1, memory_order_relaxed);
+}
+
+void session_thread_comes(void)
+{
+    count_live(1);
+}
+
+void session_thread_stays_away(void)
+{
+    count_live(-1);
+    __atomic_fetch_sub(&session.head->threads_started, 1, __ATOMIC_RELAXED);
+}
+
+static bool grow(void)
+{
+    if (chunk_count == PROFILE_CHUNKS)
+        return false;
+    uint64_t offset = file_bytes;
+    struct profile_thread *threads =
+        extend(0, ((uint64_t)PROFILE_CHUNK_THREADS << chunk_count) * sizeof(struct profile_thread));
+    if (threads == NULL)
+        return false;
+    session.head->file_bytes = file_bytes;
+    add_chunk(threads, offset);
+    return true;
+}
+
+struct profile_thread *session_thread_begin(bool announced)
+{
+    struct profile_thread *counts = NULL;
+    if (!announced)
+        count_live(1);
+    latch_take(&latch);
+    if (vacant != 0 || grow()) {
+        counts = &chunks[(vacant - 1) & 255][(vacant - 1) >> 8];
+        vacant = counts->next;
+        counts->next = 0;
+        counts->thread = (uint32_t)stub_call0(SYS_gettid);
+        counts->users++;
+    } else {
+        session.head->threads_lost++;
+    }
+    latch_drop(&latch);
+    return counts;
+}
+
+void session_thread_end(struct profile_thread *counts)
+{
+    count_live(-1);
+    if (counts == NULL)
+        return;
+    latch_take(&latch);
+    for (uint64_t chunk = 0; chunk < chunk_count; chunk++) {
+        uint64_t index = (uint64_t)(counts - chunks[chunk]);
+        if (counts < chunks[chunk] || index >= (uint64_t)PROFILE_CHUNK_THREADS << chunk)
+            continue;
+        counts->thread = 0;
+        counts->next = vacant;
+        vacant = 1 + (index << 8 | chunk);
+    }
+    latch_drop(&latch);
+}
+
+/* --- samples ------------------------------------------------------------------------------------------------------ */
+
+struct profile_samples *session_samples(void)
+{
+    struct profile_samples *samples = atomic_load_explicit(&session.samples, memory_order_acquire);
+    if (LIKELY(samples != NULL))
+        return samples;
+    latch_take(&latch);
+    samples = atomic_load(&session.samples);
+    uint64_t offset = file_bytes;
+    if (samples == NULL && (samples = extend(0, sizeof *samples)) != NULL) {
+        samples->moment_ns = MOMENT_NS;
+        session.head->file_bytes = file_bytes;
+        session.head->samples = offset;
+        atomic_store_explicit(&session.samples, samples, memory_order_release);
+    }
+    if (samples == NULL)
+        session.head->samples_lost++;
+    latch_drop(&latch);
+    return samples;
+}
+
+static uint64_t resident_bytes(void)
+{
+    char text[128];
+    long fd = stub_call(SYS_openat, AT_FDCWD, (long)"/proc/self/statm", O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (stub_failed(fd))
+        return 0;
+    long length = stub_call3(SYS_read, fd, (long)text, sizeof text - 1);
+    stub_call3(SYS_close, fd, 0, 0);
+    text[length > 0 ? length : 0] = '\0';
+    const char *second = strchr(text, ' ');
+    return second != NULL ? strtoull(second + 1, NULL, 10) * page_bytes() : 0;
+}
+
+/* Every second one goes, and from now on they are half as many. */
+static size_t thin(struct profile_samples *samples)
+{
+    size_t kept = 0;
+    for (size_t i = 1; i < PROFILE_MOMENTS; i += 2)
+        samples->moments[kept++] = samples->moments[i];
+    memset(&samples->moments[kept], 0, (PROFILE_MOMENTS - kept) * sizeof samples->moments[0]);
+    samples->moment_ns *= 2;
+    return kept;
+}
+
+static void look(struct profile_head *head)
+{
+    struct rusage usage;
+    if (!stub_failed(stub_call3(SYS_getrusage, RUSAGE_SELF, (long)&usage, 0))) {
+        head->minor_faults = (uint64_t)usage.ru_minflt;
+        head->major_faults = (uint64_t)usage.ru_majflt;
+        head->user_us = (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec;
+        head->system_us = (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec;
+        head->peak_resident_bytes = (uint64_t)usage.ru_maxrss << 10;
+    }
+    head->ticks_last = ticks_now();
+    head->ns_last = clock_now_ns();
+}
+
+void session_moment(uint64_t live_bytes)
+{
+    static size_t used;
+    struct profile_head *head = session.head;
+    struct profile_samples *samples = session_samples();
+    if (samples == NULL)
+        return;
+    latch_take(&latch);
+    look(head);
+    if (used != 0 && samples->moments[used - 1].ns == 0) /* a child's file, or a new one */
+        used = 0;
+    if (used == PROFILE_MOMENTS)
+        used = thin(samples);
+    samples->moments[used++] = (struct profile_moment){
+        .ns = head->ns_last - head->ns_begin,
+        .live_bytes = live_bytes,
+        .held_bytes = atomic_load_explicit(&session.held_bytes, memory_order_relaxed),
+        .resident_bytes = resident_bytes(),
+    };
+    uint64_t ticks = head->ticks_last - head->ticks_begin;
+    uint64_t ns = head->ns_last - head->ns_begin;
+    double rate = ns != 0 ? (double)ticks / (double)ns : 1.0;
+    uint64_t wait = (uint64_t)(rate * (double)samples->moment_ns);
+    atomic_store_explicit(&session.next_moment_ticks, head->ticks_last + wait, memory_order_relaxed);
+    latch_drop(&latch);
+}
+
+/* --- fork and end ------------------------------------------------------------------------------------------------- */
+
+void session_forked(void)
+{
+    if (atomic_load(&state) != ON)
+        return;
+    uint64_t first = round_up(sizeof(struct profile_head), HEAD_ROOM) +
+                     PROFILE_CHUNK_THREADS * sizeof(struct profile_thread);
+    stub_call3(SYS_munmap, (long)session.head, (long)round_up(first, page_bytes()), 0);
+    for (uint32_t i = 1; i < chunk_count; i++) {
+        uint64_t bytes = ((uint64_t)PROFILE_CHUNK_THREADS << i) * sizeof(struct profile_thread);
+        stub_call3(SYS_munmap, (long)chunks[i], (long)round_up(bytes, page_bytes()), 0);
+    }
+    struct profile_samples *samples = atomic_exchange(&session.samples, NULL);
+    if (samples != NULL)
+        stub_call3(SYS_munmap, (long)samples, (long)round_up(sizeof *samples, page_bytes()), 0);
+    session.head = NULL;
+    atomic_store(&session.parallel, false);
+    atomic_store(&session.next_moment_ticks, 0);
+    (void)latch_reset(&latch);
+    is_child = true;
+    atomic_store(&state, NOT_BEGUN);
+}
+
+void session_end(uint32_t how, int exit_code)
+{
+    if (atomic_load(&state) != ON)
+        return;
+    latch_take(&latch);
+    look(session.head);
+    session.head->exit_code = (uint32_t)exit_code;
+    session.head->state = how;
+    latch_drop(&latch);
+}

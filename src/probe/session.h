@@ -1,0 +1,69 @@
+/* session.h - the file of this process, and who counts in it: begin, threads, fork, exit.
+ *
+ * The file is made when the process first allocates, in the folder that CAIRN_PROBE names; without that, or in a
+ * process with gained privileges, the probe is off and passes everything on. Between calls, always:
+ *
+ *     session.head != NULL   <=>  the file is mapped, and everything in it has its blocks on the disk
+ *     session.samples, once not NULL, stays; no room for it: session.head->samples_lost tells how often it was wanted
+ *     session.parallel       <=>  more than one thread lives
+ *
+ * What fails is told in the file, never to the program. Nothing here allocates from malloc.
+ */
+#ifndef CAIRN_PROBE_SESSION_H
+#define CAIRN_PROBE_SESSION_H
+
+#include "record/profile.h"
+
+#include <stdatomic.h>
+
+struct session {
+    struct profile_head *head;
+    _Atomic(struct profile_samples *) samples;
+    _Atomic bool parallel;
+    uint32_t gap;
+    _Atomic uint64_t held_bytes; /* what the allocator has from the kernel */
+    _Atomic uint64_t next_moment_ticks;
+};
+
+extern struct session session;
+
+/* A variable of the environment, NULL: not there. Without the locks of getenv. */
+const char *session_option(const char *name);
+
+/* Is there a file to count in? Makes it where that has not been tried; false: the probe is off, or libc not ready. */
+bool session_on(void);
+
+/* Someone to count for a thread: what one that ended has left, or a new one; NULL: no room. `announced`: it is among
+ * those that session_thread_comes() told. */
+struct profile_thread *session_thread_begin(bool announced);
+void session_thread_end(struct profile_thread *counts);
+
+/* A thread is about to be made; it was not, after all. */
+void session_thread_comes(void);
+void session_thread_stays_away(void);
+
+struct profile_samples *session_samples(void);
+
+/* Notes clocks and what the kernel knows of the process. `live_bytes`: see struct profile_moment. */
+void session_moment(uint64_t live_bytes);
+
+/* In a fork's child, before it allocates: leaves the parent's file. */
+void session_forked(void);
+
+void session_end(uint32_t state, int exit_code);
+
+/* Adds to a number in the file that several threads count in. */
+static inline void session_add(uint64_t *number, uint64_t amount)
+{
+    __atomic_fetch_add(number, amount, __ATOMIC_RELAXED);
+}
+
+static inline void session_raise(uint64_t *number, uint64_t value)
+{
+    uint64_t old = __atomic_load_n(number, __ATOMIC_RELAXED);
+    while (value > old &&
+           !__atomic_compare_exchange_n(number, &old, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* shadow.h - which memory was handed out since the kernel gave it: one bit for 16 bytes, one for each OS page.
+ *
+ * Any thread may call anything at any time. Two that note neighbours at once may lose one of the notes; that block
+ * then counts as new once more. What cannot be noted, for want of memory, counts as reused.
+ *
+ *     memory is noted    <=>  its bit is set, or that of its page
+ *     a fork's child has its own copy
+ */
+#ifndef CAIRN_PROBE_SHADOW_H
+#define CAIRN_PROBE_SHADOW_H
+
+#include "base/base.h"
+
+#include <stdatomic.h>
+
+enum {
+    SHADOW_GRANULE_SHIFT = 4,
+    SHADOW_PAGE_SHIFT = 12, /* whatever the kernel's are */
+    SHADOW_WORD_SHIFT = SHADOW_GRANULE_SHIFT + 6,
+    SHADOW_LEAF_SHIFT = 30,
+    SHADOW_LEAVES = 1 << (47 - SHADOW_LEAF_SHIFT),
+};
+
+struct shadow_leaf {
+    _Atomic uint64_t granules[1 << (SHADOW_LEAF_SHIFT - SHADOW_WORD_SHIFT)];
+    _Atomic uint64_t pages[1 << (SHADOW_LEAF_SHIFT - SHADOW_PAGE_SHIFT - 6)];
+};
+
+extern _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES] __attribute__((visibility("hidden")));
+
+bool shadow_hand_out_slowly(uintptr_t start, size_t bytes);
+
+/* Notes that a block was handed out. Was its beginning new? A block that begins in noted memory is
+ * taken to be noted to its end. */
+static inline __attribute__((always_inline)) bool shadow_hand_out(const void *block, size_t bytes)
+{
+    uintptr_t start = (uintptr_t)block;
+    struct shadow_leaf *leaf = atomic_load_explicit(
+        &shadow_leaves[(start >> SHADOW_LEAF_SHIFT) % SHADOW_LEAVES], memory_order_acquire);
+    if (LIKELY(leaf != NULL)) {
+        uint64_t word = atomic_load_explicit(
+            &leaf->granules[(start >> SHADOW_WORD_SHIFT) % COUNT_OF(leaf->granules)], memory_order_relaxed);
+        if (LIKELY(((word >> (start >> SHADOW_GRANULE_SHIFT) % 64) & 1) != 0))
+            return false;
+    }
+    return shadow_hand_out_slowly(start, bytes);
+}
+
+/* The kernel has it back, or gives it anew: new again. */
+void shadow_forget(uintptr_t start, size_t bytes);
+
+#endif

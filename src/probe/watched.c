@@ -1,0 +1,137 @@
+#include "probe/watched.h"
+
+#include "probe/latch.h"
+#include "record/profile.h"
+
+enum {
+    SHARDS = 1 << WATCHED_SHARDS_SHIFT,
+    SHARD_BLOCKS = 128, /* 8,192 in all: with so many, one free in 16 of another block is looked up in vain */
+};
+
+struct shard {
+    struct latch latch;
+    uint32_t count;
+    uint32_t halved[2]; /* how often half of them were dropped: small and medium ones; large ones */
+    _Atomic uint64_t live_bytes;
+    uintptr_t blocks[SHARD_BLOCKS];
+    struct watched abouts[SHARD_BLOCKS];
+} __attribute__((aligned(64)));
+
+_Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
+static struct shard shards[SHARDS];
+
+static struct shard *shard_of(const void *block)
+{
+    return &shards[watched_slot(block) >> (WATCHED_FILTER_SHIFT - WATCHED_SHARDS_SHIFT)];
+}
+
+/* Under the shard's latch, as everything below. */
+static void filter_add(uintptr_t block, int change)
+{
+    _Atomic uint8_t *slot = &watched_filter[watched_slot((void *)block)];
+    atomic_store_explicit(slot, (uint8_t)(atomic_load_explicit(slot, memory_order_relaxed) + change),
+                          memory_order_relaxed);
+}
+
+static void live_add(struct shard *shard, uint64_t bytes)
+{
+    atomic_store_explicit(&shard->live_bytes,
+                          atomic_load_explicit(&shard->live_bytes, memory_order_relaxed) + bytes,
+                          memory_order_relaxed);
+}
+
+static void drop(struct shard *shard, uint32_t i)
+{
+    uint32_t last = --shard->count;
+    filter_add(shard->blocks[i], -1);
+    live_add(shard, -(shard->abouts[i].bytes * shard->abouts[i].weight));
+    shard->blocks[i] = shard->blocks[last];
+    shard->abouts[i] = shard->abouts[last];
+}
+
+static bool is_large(const struct watched *about)
+{
+    return about->bytes > PROFILE_MEDIUM_MAX;
+}
+
+static void halve(struct shard *shard, bool large, struct random *random)
+{
+    for (uint32_t i = shard->count; i-- > 0;) {
+        struct watched *about = &shard->abouts[i];
+        if (is_large(about) != large)
+            continue;
+        if ((random_next(random) & 1) != 0) {
+            drop(shard, i);
+            continue;
+        }
+        live_add(shard, about->bytes * about->weight);
+        about->weight *= 2;
+    }
+    shard->halved[large]++;
+}
+
+static void add(struct shard *shard, const void *block, struct watched watched, struct random *random)
+{
+    for (bool large = false; shard->count == SHARD_BLOCKS; large = true)
+        halve(shard, large, random);
+    shard->blocks[shard->count] = (uintptr_t)block;
+    shard->abouts[shard->count++] = watched;
+    filter_add((uintptr_t)block, 1);
+    live_add(shard, watched.bytes * watched.weight);
+}
+
+void watched_add(const void *block, struct watched watched, struct random *random)
+{
+    struct shard *shard = shard_of(block);
+    latch_take(&shard->latch);
+    uint32_t halved = shard->halved[is_large(&watched)];
+    if ((random_next(random) & ((UINT64_C(1) << halved) - 1)) == 0) {
+        watched.weight <<= halved;
+        add(shard, block, watched, random);
+    }
+    latch_drop(&shard->latch);
+}
+
+void watched_move(const void *block, struct watched watched, struct random *random)
+{
+    struct shard *shard = shard_of(block);
+    latch_take(&shard->latch);
+    add(shard, block, watched, random);
+    latch_drop(&shard->latch);
+}
+
+bool watched_take(const void *block, struct watched *watched)
+{
+    struct shard *shard = shard_of(block);
+    bool found = false;
+    latch_take(&shard->latch);
+    for (uint32_t i = 0; i < shard->count && !found; i++) {
+        if (shard->blocks[i] != (uintptr_t)block)
+            continue;
+        *watched = shard->abouts[i];
+        drop(shard, i);
+        found = true;
+    }
+    latch_drop(&shard->latch);
+    return found;
+}
+
+uint64_t watched_live_bytes(void)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < SHARDS; i++)
+        bytes += atomic_load_explicit(&shards[i].live_bytes, memory_order_relaxed);
+    return bytes;
+}
+
+void watched_forked(void)
+{
+    enum { SLOTS = 1 << (WATCHED_FILTER_SHIFT - WATCHED_SHARDS_SHIFT) };
+    for (int i = 0; i < SHARDS; i++) {
+        if (!latch_reset(&shards[i].latch))
+            continue;
+        shards[i] = (struct shard){.count = 0};
+        for (int slot = i * SLOTS; slot < (i + 1) * SLOTS; slot++)
+            atomic_store_explicit(&watched_filter[slot], 0, memory_order_relaxed);
+    }
+}

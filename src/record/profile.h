@@ -1,0 +1,243 @@
+/* profile.h - what the probe writes about one process, as it lies in a file: the seam between C and Python.
+ *
+ * The file is mapped and written to while the process runs, so that one that was killed leaves what was counted up to
+ * then. Numbers have the byte order of the machine, which `order` tells; counters only grow. docs/profile-format.md
+ * has an annotated example. Always:
+ *
+ *     the file begins with a struct profile_head; what it names by offset lies wholly within `file_bytes`
+ *     chunks[k], where not 0, is the offset of PROFILE_CHUNK_THREADS << k structs profile_thread
+ *     samples, where not 0, is the offset of one struct profile_samples
+ *     a total over threads is the sum over all structs profile_thread: a thread that ends leaves its own to the next
+ *         one, which goes on counting in it
+ *
+ * Times are in ticks of the clock that `ticks_begin` … `ns_last` calibrate. Every struct has the same layout on every
+ * machine of 64 bits; a change of it is another PROFILE_VERSION.
+ */
+#ifndef CAIRN_RECORD_PROFILE_H
+#define CAIRN_RECORD_PROFILE_H
+
+#include "base/base.h"
+
+#include <assert.h>
+
+#define PROFILE_MAGIC "cairnpro"
+
+enum {
+    PROFILE_VERSION = 1,
+    PROFILE_ORDER = 0x01020304,
+    PROFILE_PATH_BYTES = 1024, /* with the NUL; a longer path is cut */
+    PROFILE_CHUNK_THREADS = 8,
+    PROFILE_CHUNKS = 24,
+    PROFILE_OTHER_CALLS =
+        32, /* kernel calls without a kind of their own, told by number; what is beyond is in the sum */
+    PROFILE_SMALL_MAX = 1024, /* bytes asked for: the groups of sizes */
+    PROFILE_MEDIUM_MAX = 32768,
+    PROFILE_OCTAVE_BUCKETS = 8,
+    PROFILE_BUCKETS = 40 * PROFILE_OCTAVE_BUCKETS, /* to 2^42 ticks: twenty minutes */
+    PROFILE_SIZE_BUCKETS = 4 * 48,                 /* four an octave, to 2^48 bytes */
+    PROFILE_LIFE_BUCKETS = 48,                     /* one an octave, in ticks */
+    PROFILE_MOMENTS = 1024,
+};
+
+/* How the process stands. */
+enum profile_state {
+    PROFILE_RUNNING = 1, /* also: killed, or ended by a system call of its own */
+    PROFILE_ENDED = 2,
+    PROFILE_EXECED = 3, /* became another program, which has a file of its own */
+};
+
+/* What is counted. Those that allocate come first. */
+enum profile_function {
+    PROFILE_MALLOC,
+    PROFILE_CALLOC,
+    PROFILE_REALLOC,
+    PROFILE_REALLOCARRAY,
+    PROFILE_ALIGNED_ALLOC,
+    PROFILE_POSIX_MEMALIGN,
+    PROFILE_MEMALIGN,
+    PROFILE_VALLOC,
+    PROFILE_PVALLOC,
+    PROFILE_NEW, /* operator new and new[], in all their forms */
+    PROFILE_NEW_ARRAY,
+    PROFILE_ALLOCATING, /* how many those are */
+
+    PROFILE_FREE = PROFILE_ALLOCATING, /* with free_sized() and free_aligned_sized() */
+    PROFILE_FREE_NULL,                 /* free(NULL) and delete of it: not in the lines around */
+    PROFILE_DELETE,
+    PROFILE_DELETE_ARRAY,
+    PROFILE_USABLE_SIZE,
+    PROFILE_FUNCTIONS,
+    PROFILE_RELEASING = PROFILE_FUNCTIONS - PROFILE_ALLOCATING,
+};
+
+enum profile_group { PROFILE_SMALL, PROFILE_MEDIUM, PROFILE_LARGE, PROFILE_GROUPS };
+enum profile_phase { PROFILE_SERIAL, PROFILE_PARALLEL, PROFILE_PHASES }; /* is there more than one thread? */
+
+/* The kernel's calls, made within the allocator. */
+enum profile_call {
+    PROFILE_MMAP,
+    PROFILE_MUNMAP,
+    PROFILE_MREMAP,
+    PROFILE_BRK,
+    PROFILE_MPROTECT,
+    PROFILE_MADVISE_DONTNEED,
+    PROFILE_MADVISE_FREE,
+    PROFILE_MADVISE_HUGEPAGE,
+    PROFILE_MADVISE_OTHER,
+    PROFILE_FUTEX_WAIT,
+    PROFILE_FUTEX_WAKE,
+    PROFILE_SCHED_YIELD,
+    PROFILE_SLEEP,
+    PROFILE_OTHER,
+    PROFILE_CALLS,
+};
+
+/* How kernel calls were seen. */
+enum profile_dispatch {
+    PROFILE_DISPATCH = 1,  /* every one, by the kernel's syscall user dispatch */
+    PROFILE_INTERPOSE = 2, /* those that go through the functions of libc alone */
+    PROFILE_UNSEEN = 3,    /* not looked for */
+};
+
+/* Whose operations are timed together: {new, reused} x group x phase, {local, remote} x group x phase, three more. */
+enum profile_path {
+    PROFILE_NEW_MEMORY = 0, /* not handed out since the kernel gave it */
+    PROFILE_REUSED_MEMORY = PROFILE_NEW_MEMORY + PROFILE_GROUPS * PROFILE_PHASES,
+    PROFILE_FREE_LOCAL = PROFILE_REUSED_MEMORY + PROFILE_GROUPS * PROFILE_PHASES,
+    PROFILE_FREE_REMOTE = PROFILE_FREE_LOCAL +
+        PROFILE_GROUPS * PROFILE_PHASES, /* another thread had it from the allocator */
+    PROFILE_TIMED_CALLOC = PROFILE_FREE_REMOTE + PROFILE_GROUPS * PROFILE_PHASES,
+    PROFILE_TIMED_REALLOC = PROFILE_TIMED_CALLOC + PROFILE_PHASES,
+    PROFILE_TIMED_ALIGNED = PROFILE_TIMED_REALLOC + PROFILE_PHASES,
+    PROFILE_PATHS = PROFILE_TIMED_ALIGNED + PROFILE_PHASES,
+};
+
+struct profile_call_counts {
+    uint64_t calls;
+    uint64_t failed;
+    uint64_t bytes; /* that they were about: mapped, unmapped, advised, grown */
+    uint64_t ticks;
+    uint64_t max_ticks;
+};
+
+struct profile_other_call {
+    uint64_t number; /* plus one; 0: unused */
+    uint64_t calls;
+};
+
+struct profile_head {
+    char magic[8];
+    uint32_t order;
+    uint32_t version;
+    uint32_t head_bytes; /* sizeof of the four structs, for a reader to check itself by */
+    uint32_t thread_bytes;
+    uint32_t samples_bytes;
+    uint32_t state; /* enum profile_state */
+    uint64_t file_bytes;
+
+    uint32_t process;
+    uint32_t parent;
+    uint32_t forked;         /* 1: began by fork, so its first blocks are its parent's; 0: by exec */
+    uint32_t dispatch;       /* enum profile_dispatch */
+    uint32_t dispatch_errno; /* why not PROFILE_DISPATCH where that was asked for; 0: it was not */
+    uint32_t exit_code;      /* where the state is PROFILE_ENDED and it was told */
+
+    uint64_t gap; /* allocations are timed one in so many, on average */
+    uint64_t began_unix_ns;
+    uint64_t ticks_begin; /* the two clocks at the beginning … */
+    uint64_t ns_begin;
+    uint64_t ticks_last; /* … and when last looked at */
+    uint64_t ns_last;
+    uint64_t pair_ticks; /* what reading the clock twice takes: in every time below, and to be taken off */
+
+    uint64_t dispatch_ticks; /* what a dispatched call of the kernel costs beyond itself; taken off already */
+
+    uint64_t threads_started; /* that allocated, or were seen to be made */
+    uint64_t threads_live;
+    uint64_t threads_most;
+    uint64_t threads_lost; /* that could not be counted: no room on the disk */
+    uint64_t chunks[PROFILE_CHUNKS];
+    uint64_t samples;
+    uint64_t samples_lost; /* as threads_lost */
+
+    uint64_t failed[PROFILE_ALLOCATING];    /* calls that gave NULL, or an error */
+    uint64_t late_calls[PROFILE_FUNCTIONS]; /* by threads that were ending; in no struct profile_thread */
+    uint64_t late_bytes[PROFILE_ALLOCATING];
+    uint64_t minor_faults; /* of the process, when last looked at */
+    uint64_t major_faults;
+    uint64_t user_us;
+    uint64_t system_us;
+    uint64_t peak_resident_bytes;
+
+    struct profile_call_counts calls[PROFILE_CALLS];
+    struct profile_other_call other_calls[PROFILE_OTHER_CALLS];
+
+    char program[PROFILE_PATH_BYTES];
+    char allocator[PROFILE_PATH_BYTES]; /* who owns the malloc that was called */
+};
+
+struct profile_thread {
+    uint32_t thread; /* the kernel's number of who counts here now; 0: nobody */
+    uint32_t users;  /* threads that have counted here, one after the other */
+    uint64_t next;   /* the probe's own: the next one with nobody */
+    uint64_t calls[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS];
+    uint64_t bytes[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS]; /* asked for */
+    uint64_t released[PROFILE_RELEASING][PROFILE_PHASES];
+    uint64_t fresh[PROFILE_PHASES]
+                  [PROFILE_GROUPS]; /* calls of malloc and new that got new memory: PROFILE_NEW_MEMORY */
+};
+
+/* One path's times. */
+struct profile_times {
+    uint64_t count;
+    uint64_t ticks;
+    uint64_t max_ticks;
+    uint64_t switched; /* operations in which the thread lost its processor: in no other number here */
+    uint64_t switched_ticks;
+    uint64_t kernel; /* of `count`, those with a call of the kernel in them */
+    uint64_t kernel_ticks;
+    uint32_t buckets[PROFILE_BUCKETS]; /* by ticks: profile_bucket() */
+};
+
+/* A moment of the process: 0 ns where there is none yet. */
+struct profile_moment {
+    uint64_t ns;             /* since the beginning */
+    uint64_t live_bytes;     /* asked for and not freed; estimated */
+    uint64_t held_bytes;     /* that the allocator has from the kernel; 0 where kernel calls are not seen */
+    uint64_t resident_bytes; /* of the process */
+};
+
+struct profile_samples {
+    struct profile_times times[PROFILE_PATHS];
+    /* Of the blocks that are watched, each for `weight` of its kind. */
+    uint64_t sizes[PROFILE_SIZE_BUCKETS];                 /* weights, by bytes asked for */
+    uint64_t lives[PROFILE_GROUPS][PROFILE_LIFE_BUCKETS]; /* weights, by the ticks from allocation to free */
+    uint64_t freed[PROFILE_GROUPS];                       /* weights */
+    uint64_t freed_elsewhere[PROFILE_GROUPS];             /* of those, by another thread */
+    uint64_t usable_bytes;     /* what the allocator set apart for watched blocks, weighted, … */
+    uint64_t asked_bytes;      /* … and what was asked for */
+    uint64_t fault_operations; /* timed operations that were looked at for page faults … */
+    uint64_t faults;           /* … and what they took */
+    uint64_t moment_ns;        /* the least time between two moments */
+    struct profile_moment moments[PROFILE_MOMENTS];
+};
+
+static_assert(sizeof(struct profile_head) % 8 == 0 && sizeof(struct profile_thread) % 8 == 0,
+              "no padding at the end");
+
+/* The bucket of a time: exact below PROFILE_OCTAVE_BUCKETS, then so many an octave; the last holds all that is more. */
+static inline uint32_t profile_bucket(uint64_t ticks)
+{
+    if (ticks < PROFILE_OCTAVE_BUCKETS)
+        return (uint32_t)ticks;
+    uint32_t octave = 63 - (uint32_t)__builtin_clzll(ticks);
+    uint32_t bucket = (octave - 2) * PROFILE_OCTAVE_BUCKETS + (uint32_t)((ticks >> (octave - 3)) & 7);
+    return bucket < PROFILE_BUCKETS ? bucket : PROFILE_BUCKETS - 1;
+}
+
+static inline enum profile_group profile_group(size_t bytes)
+{
+    return (enum profile_group)((bytes > PROFILE_SMALL_MAX) + (bytes > PROFILE_MEDIUM_MAX));
+}
+
+#endif

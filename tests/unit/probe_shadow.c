@@ -1,0 +1,90 @@
+/* probe_shadow.c - what is new and what was handed out before, against a model of one byte for each granule. */
+#include "probe/shadow.h"
+
+#include "base/random.h"
+#include "test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRANULE = 16, SPAN = 4 << 20 };
+
+/* Addresses that nobody uses: the shadow looks at none of them. The span lies across a border of leaves. */
+static const uintptr_t base = (UINT64_C(5) << SHADOW_LEAF_SHIFT) - SPAN / 2;
+static bool noted[SPAN / GRANULE];
+
+static void model_note(uintptr_t offset, size_t bytes)
+{
+    memset(&noted[offset / GRANULE], 1, (bytes + GRANULE - 1) / GRANULE);
+}
+
+static size_t random_size(struct random *random)
+{
+    switch (random_below(random, 8)) {
+    case 0:
+        return 1 + (size_t)random_below(random, 300000);
+    case 1:
+        return 1 + (size_t)random_below(random, 20000);
+    default:
+        return 1 + (size_t)random_below(random, 500);
+    }
+}
+
+/* An allocator never hands out less than what begins at an address was noted for, until it is forgotten: blocks here
+ * begin at what is new to the end, or where one begins, as the header takes for granted. */
+TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
+{
+    struct random random = random_of(20261122);
+    unsigned fresh = 0;
+    for (int step = 0; step < 200000; step++) {
+        uintptr_t offset = (uintptr_t)random_below(&random, SPAN / GRANULE) * GRANULE;
+        size_t bytes = random_size(&random);
+        if (bytes > SPAN - offset)
+            bytes = SPAN - offset;
+        if (random_below(&random, 10) == 0) {
+            uintptr_t start = offset & ~(uintptr_t)4095;
+            bytes = (bytes + 4095) & ~(size_t)4095;
+            if (bytes > SPAN - start)
+                bytes = SPAN - start;
+            shadow_forget(base + start, bytes);
+            memset(&noted[start / GRANULE], 0, bytes / GRANULE);
+            continue;
+        }
+        bool was_new = !noted[offset / GRANULE];
+        CHECK(shadow_hand_out((void *)(base + offset), bytes) == was_new);
+        if (was_new)
+            model_note(offset, bytes);
+        fresh += was_new;
+        if (test_failed)
+            return;
+    }
+    CHECK(fresh > 1000);
+}
+
+TEST(memory_of_any_size_is_noted_to_its_end)
+{
+    const size_t sizes[] = {1, 16, 17, 1023, 1024, 1025, 32767, 32768, 32769, 5 << 20, (size_t)3 << 30};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        uintptr_t start = ((UINT64_C(100) + 8 * i) << SHADOW_LEAF_SHIFT) + 48;
+        uintptr_t last = (start + sizes[i] - 1) & ~(uintptr_t)15;
+        uintptr_t behind = (start + sizes[i] + 15) & ~(uintptr_t)15;
+        CHECK(shadow_hand_out((void *)start, sizes[i]));
+        CHECK(!shadow_hand_out((void *)start, 1));
+        CHECK(!shadow_hand_out((void *)last, 1));
+        CHECK(shadow_hand_out((void *)behind, 1));
+    }
+}
+
+TEST(addresses_of_larger_machines_are_taken)
+{
+    uintptr_t high = UINT64_C(1) << 56;
+    CHECK(shadow_hand_out((void *)high, 64));
+    CHECK(!shadow_hand_out((void *)high, 64));
+    shadow_forget(high, 4096);
+    CHECK(shadow_hand_out((void *)high, 64));
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
