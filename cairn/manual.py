@@ -33,7 +33,10 @@ _ENVIRONMENT = (
     ("NO_COLOR", "no colour"),
     ("CAIRN_STATS", "1 or json: the allocator cairn tells on standard error what it did when a program ends"),
     ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
-    ("CAIRN_HUGE_PAGES", "0: the allocator cairn asks the kernel for no huge pages"),
+    (
+        "CAIRN_HUGE_PAGES",
+        "0: the allocator cairn asks the kernel for no huge pages; 1: also where they are slow to come",
+    ),
     ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
 )
 
@@ -57,8 +60,9 @@ def page() -> str:
     lines += [".SH EXIT STATUS", *_pairs(_EXITS)]
     lines += [
         ".PP",
-        "cairn run returns the program's own code, 125 for a failure of its own, 126 when the allocator cannot be",
-        "preloaded or is not proved, 127 when the program is not found, and 128 + n when signal n killed it.",
+        "cairn run and cairn profile return the program's own code, 125 for a failure of their own, 126 when the",
+        "allocator cannot be preloaded or is not proved, 127 when the program is not found, and 128 + n when signal n",
+        "killed it.",
         ".SH ENVIRONMENT",
         *_pairs(_ENVIRONMENT),
     ]

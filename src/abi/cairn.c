@@ -205,8 +205,9 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
 {
     (void)argc, (void)argv;
     char **environment = environ != NULL ? environ : given_environment;
-    if (options_no_huge_pages(environment))
-        page_heap_allow_huge(false);
+    enum options_huge huge = options_huge_pages(environment);
+    if (huge != OPTIONS_HUGE_AUTO)
+        page_heap_want_huge(huge == OPTIONS_HUGE_ALWAYS ? PAGE_HEAP_HUGE_ALWAYS : PAGE_HEAP_HUGE_NEVER);
     size_t bytes;
     enum options_limit given = options_limit(environment, &bytes);
     if (given == OPTIONS_LIMIT_GIVEN)

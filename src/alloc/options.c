@@ -57,10 +57,14 @@ enum options_limit options_limit(char **environment, size_t *bytes)
     return OPTIONS_LIMIT_GIVEN;
 }
 
-bool options_no_huge_pages(char **environment)
+enum options_huge options_huge_pages(char **environment)
 {
     const char *given = given_in(environment, "CAIRN_HUGE_PAGES=");
-    return given != NULL && strcmp(given, "0") == 0;
+    if (given == NULL)
+        return OPTIONS_HUGE_AUTO;
+    if (strcmp(given, "0") == 0)
+        return OPTIONS_HUGE_NEVER;
+    return strcmp(given, "1") == 0 ? OPTIONS_HUGE_ALWAYS : OPTIONS_HUGE_AUTO;
 }
 
 bool options_keep_deepbind(void)

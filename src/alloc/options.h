@@ -3,7 +3,7 @@
  *     CAIRN_STATS=1              statistics in lines on stderr when the process ends
  *     CAIRN_STATS=json           as one JSON object in one line
  *     CAIRN_LIMIT=SIZE           no more memory than that is handed out: bytes, or with K, M, G or T times 1024 …
- *     CAIRN_HUGE_PAGES=0         no chunk asks for huge pages (page_heap.h)
+ *     CAIRN_HUGE_PAGES=0         no chunk asks for huge pages; =1: also where they are slow to come (page_heap.h)
  *     CAIRN_KEEP_DEEPBIND=1      dlopen() passes RTLD_DEEPBIND on (abi/dlopen.c)
  *
  * A program that runs with other rights than its caller's (set-uid, capabilities) is asked nothing.
@@ -24,7 +24,8 @@ enum options_limit { OPTIONS_LIMIT_NONE, OPTIONS_LIMIT_GIVEN, OPTIONS_LIMIT_WRON
 enum options_limit options_limit(char **environment, size_t *bytes);
 
 /* Also for a constructor. */
-bool options_no_huge_pages(char **environment);
+enum options_huge { OPTIONS_HUGE_AUTO, OPTIONS_HUGE_NEVER, OPTIONS_HUGE_ALWAYS };
+enum options_huge options_huge_pages(char **environment);
 
 bool options_keep_deepbind(void);
 

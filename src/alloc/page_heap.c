@@ -265,10 +265,26 @@ enum {
     HUGE_CHUNKS_LEAST = 20,                    /* in use: the open chunk is then at most a twentieth of all */
     HUGE_GROWTH = (64 << 20) / SLICE_BYTES,    /* since something was given back */
     HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES, /* larger runs leave gaps in the chunks before */
+    SMALL_CHUNKS_LEAST = 2,                    /* in use, before a page is touched to learn what that costs */
+    HUGE_SLOW = 2,                             /* times what small pages take; what is used later is quicker to reach */
+    PATIENCE_LEAST = 8,                        /* chunks */
+    PATIENCE_MOST = 1024,
 };
 
-static bool huge_allowed = true;
+static enum page_heap_huge huge_wanted = PAGE_HEAP_HUGE_AUTO;
 static size_t used_at_purge;
+
+/* What first touches cost here. A huge page spares 511 faults; but where a host gives its guests memory on demand it may
+ * have to find 2 MiB first: measured 0.24 ms when it had them and 3 to 17 when it had not, against 0.5 to 1.5 ms for 512
+ * small pages, which the kernel takes from those that were used last. So each one is timed, and when it was slow nobody
+ * asks for some chunks, twice as many each time. Read and written without the lock: a lost value is one of many. */
+static struct {
+    _Atomic uint64_t small_ticks; /* a moving average; 0: not known */
+    _Atomic unsigned patience;    /* chunks to wait when a huge page is slow again */
+    _Atomic unsigned wait;        /* still to wait */
+} touches = {.patience = PATIENCE_LEAST};
+
+static enum begun { BEGUN_NONE, BEGUN_SMALL, BEGUN_HUGE } begun; /* by the call that holds the lock */
 
 static bool is_large_program(void)
 {
@@ -282,19 +298,65 @@ static bool is_growing(size_t slices)
            (statistics.purges == 0 || statistics.used_slices >= used_at_purge + HUGE_GROWTH);
 }
 
-/* A chunk that nobody has touched is begun: with one fault instead of 512, or without touching what nobody needs. What was
- * asked for stays so as long as the program is large. */
+static bool is_huge_wanted(void)
+{
+    if (huge_wanted != PAGE_HEAP_HUGE_AUTO)
+        return huge_wanted == PAGE_HEAP_HUGE_ALWAYS;
+    unsigned wait = atomic_load_explicit(&touches.wait, memory_order_relaxed);
+    if (wait > 0)
+        atomic_store_explicit(&touches.wait, wait - 1, memory_order_relaxed);
+    return wait == 0;
+}
+
+/* A chunk that nobody has touched is begun, by a run at its start: with one fault instead of 512, or without touching
+ * what nobody needs. What was asked for stays so as long as the program is large. */
 static void begin_chunk(size_t number, size_t slices)
 {
     struct chunk *chunk = chunk_of(number);
-    if (bits_load(&chunk->dirty) != 0)
-        return;
     void *start = region_address(number * CHUNK_SLICES);
-    bool is_large = huge_allowed && is_large_program();
-    if (chunk->huge && !is_large)
+    bool is_wanted = is_large_program() && (chunk->huge || is_growing(slices)) && is_huge_wanted();
+    if (chunk->huge && !is_wanted)
         chunk->huge = !os_want_small_pages(start, CHUNK_BYTES);
-    else if (!chunk->huge && is_large && is_growing(slices))
+    else if (!chunk->huge && is_wanted)
         chunk->huge = os_want_huge_pages(start, CHUNK_BYTES);
+    if (chunk->huge)
+        begun = BEGUN_HUGE;
+    else if (statistics.used_slices >= (size_t)SMALL_CHUNKS_LEAST * CHUNK_SLICES)
+        begun = BEGUN_SMALL;
+}
+
+static void learn_huge(uint64_t ticks)
+{
+    uint64_t small = atomic_load_explicit(&touches.small_ticks, memory_order_relaxed);
+    unsigned patience = PATIENCE_LEAST;
+    if (small != 0 && ticks > HUGE_SLOW * small * (CHUNK_BYTES / os_page_bytes())) {
+        patience = atomic_load_explicit(&touches.patience, memory_order_relaxed);
+        atomic_store_explicit(&touches.wait, patience, memory_order_relaxed);
+        patience = patience < PATIENCE_MOST ? 2 * patience : PATIENCE_MOST;
+    }
+    atomic_store_explicit(&touches.patience, patience, memory_order_relaxed);
+}
+
+/* By the second page: the first fault of a chunk also makes the page table. Where the kernel gives huge pages unasked,
+ * the second is there already, and nothing is learnt. */
+static void learn_small(char *start)
+{
+    uint64_t first = os_touch(start);
+    uint64_t second = os_touch(start + os_page_bytes());
+    uint64_t small = atomic_load_explicit(&touches.small_ticks, memory_order_relaxed);
+    if (second >= first / 16)
+        atomic_store_explicit(&touches.small_ticks, small == 0 ? second : small - small / 8 + second / 8,
+                              memory_order_relaxed);
+}
+
+/* Without the lock, before the run is handed out. */
+static void learn(size_t index, size_t slices, enum begun how)
+{
+    char *start = region_address(index);
+    if (how == BEGUN_HUGE)
+        learn_huge(os_touch(start));
+    else if (slices * SLICE_BYTES > os_page_bytes())
+        learn_small(start);
 }
 
 /* --- allocating, further ------------------------------------------------------------------------------------------ */
@@ -322,7 +384,7 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     size_t number = take_span(looked_for);
     if (number == NONE)
         return 0;
-    if (chunks == 1)
+    if (chunks == 1 && bits_load(&chunk_of(number)->dirty) == 0)
         begin_chunk(number, slices);
     *zero = take_all(number * CHUNK_SLICES, slices);
     for (size_t i = 0; i < chunks - 1; i++)
@@ -378,13 +440,17 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
         return 0;
     lock_take(&lock);
     size_t index = 0;
+    begun = BEGUN_NONE;
     if (within_limit(slices)) {
         index = allocate(slices, room, zero);
         if (index == 0 && room > 0)
             index = allocate(slices, 0, zero);
         keep_limit();
     }
+    enum begun how = begun;
     lock_drop(&lock);
+    if (UNLIKELY(how != BEGUN_NONE))
+        learn(index, slices, how);
     return index;
 }
 
@@ -578,10 +644,12 @@ size_t page_heap_limit(size_t bytes)
     return before;
 }
 
-void page_heap_allow_huge(bool allow)
+void page_heap_want_huge(enum page_heap_huge wanted)
 {
     lock_take(&lock);
-    huge_allowed = allow;
+    huge_wanted = wanted;
+    touches.wait = 0; /* what was slow may be quick by now */
+    touches.patience = PATIENCE_LEAST;
     lock_drop(&lock);
 }
 

@@ -54,8 +54,9 @@ size_t page_heap_purge(size_t keep_bytes);
  * there is. Returns what it was before. What is handed out already stays so. */
 size_t page_heap_limit(size_t bytes);
 
-/* Whether chunks of a program that grows may ask for huge pages; at first they may. */
-void page_heap_allow_huge(bool allow);
+/* Whether chunks of a program that grows ask for huge pages: never, always, or while they come quickly, as at first. */
+enum page_heap_huge { PAGE_HEAP_HUGE_NEVER, PAGE_HEAP_HUGE_ALWAYS, PAGE_HEAP_HUGE_AUTO };
+void page_heap_want_huge(enum page_heap_huge wanted);
 
 struct page_heap_statistics {
     size_t mapped_slices;

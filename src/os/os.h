@@ -62,6 +62,9 @@ bool os_want_huge_pages(void *start, size_t bytes);
 /* The opposite, for what is touched from now on. */
 bool os_want_small_pages(void *start, size_t bytes);
 
+/* Writes the zero that is there into an OS page that nobody has touched. Returns what that took, in ticks (ticks.h). */
+uint64_t os_touch(void *start);
+
 /* 64 bits that differ from process to process, without a system call; the same every time in one process. */
 uint64_t os_random(void);
 

@@ -1,5 +1,7 @@
 #include "os/os.h"
 
+#include "base/ticks.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <linux/futex.h>
@@ -110,6 +112,13 @@ bool os_want_huge_pages(void *start, size_t bytes)
 bool os_want_small_pages(void *start, size_t bytes)
 {
     return advise(start, bytes, MADV_NOHUGEPAGE);
+}
+
+uint64_t os_touch(void *start)
+{
+    uint64_t before = ticks_before();
+    *(volatile char *)start = 0;
+    return ticks_after() - before;
 }
 
 void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)

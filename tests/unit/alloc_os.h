@@ -24,6 +24,7 @@
 #define os_lengthen         real_lengthen
 #define os_renew            real_renew
 #define os_want_huge_pages  real_want_huge_pages
+#define os_touch            real_touch
 #define os_want_small_pages real_want_small_pages
 #include "../../src/os/os_linux.c"
 #undef os_page_bytes
@@ -35,6 +36,7 @@
 #undef os_lengthen
 #undef os_renew
 #undef os_want_huge_pages
+#undef os_touch
 #undef os_want_small_pages
 #include "../../src/os/lock.c"
 
@@ -58,6 +60,10 @@ static struct {
     uintptr_t addresses_end;        /* there are none from here on; 0: the machine's */
     bool losing; /* a move that is refused costs one of the two places, now and then, and for ever */
     bool trapping;
+    uint64_t huge_touch_ticks; /* what a first touch takes where huge pages were asked for last; 0: small_touch_ticks */
+    uint64_t small_touch_ticks;
+    _Atomic bool huge_is_next;
+    _Atomic unsigned huge_count;
 } fake_os;
 
 size_t os_page_bytes(void);
@@ -70,6 +76,7 @@ bool os_lengthen(void *start, size_t bytes, size_t more);
 bool os_renew(void *start, size_t bytes);
 bool os_want_huge_pages(void *start, size_t bytes);
 bool os_want_small_pages(void *start, size_t bytes);
+uint64_t os_touch(void *start);
 
 static bool fake_refuses(void)
 {
@@ -199,7 +206,20 @@ bool os_renew(void *start, size_t bytes)
 bool os_want_huge_pages(void *start, size_t bytes)
 {
     fake_expect_ours(start, bytes);
-    return !fake_refuses() && real_want_huge_pages(start, bytes);
+    if (fake_refuses() || !real_want_huge_pages(start, bytes))
+        return false;
+    fake_os.huge_is_next = true;
+    fake_os.huge_count++;
+    return true;
+}
+
+/* Nothing is touched: other tests look at what is. */
+uint64_t os_touch(void *start)
+{
+    (void)start;
+    bool huge = fake_os.huge_is_next && fake_os.huge_touch_ticks != 0;
+    fake_os.huge_is_next = false;
+    return huge ? fake_os.huge_touch_ticks : fake_os.small_touch_ticks;
 }
 
 bool os_want_small_pages(void *start, size_t bytes)

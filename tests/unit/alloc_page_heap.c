@@ -190,6 +190,49 @@ TEST(small_runs_fill_the_densest_chunk_that_holds_them)
     page_heap_free(sparse, 10);
 }
 
+/* Grows by so many chunks; returns how many of them asked for a huge page. */
+static unsigned asked_while_growing(size_t chunks)
+{
+    enum { RUN = 2 };
+    static size_t indices[300 * CHUNK_SLICES / RUN];
+    size_t count = chunks * CHUNK_SLICES / RUN;
+    unsigned before = fake_os.huge_count;
+    bool zero;
+    for (size_t i = 0; i < count; i++)
+        indices[i] = page_heap_allocate(RUN, 0, &zero);
+    unsigned asked = fake_os.huge_count - before;
+    for (size_t i = 0; i < count; i++)
+        page_heap_free(indices[i], RUN);
+    page_heap_purge(0);
+    return asked;
+}
+
+TEST(huge_pages_are_asked_for_while_they_come_quickly)
+{
+    const struct {
+        enum page_heap_huge wanted;
+        uint64_t huge_touch_ticks;
+        unsigned least;
+        unsigned most;
+    } cases[] = {
+        {PAGE_HEAP_HUGE_AUTO, 2 * 511 * 1000, 150, 300}, /* from 40 MiB on, or 64 MiB after a purge */
+        {PAGE_HEAP_HUGE_AUTO, 2 * 513 * 1000, 1, 8},     /* after 8, 16, 32, 64 … chunks */
+        {PAGE_HEAP_HUGE_ALWAYS, 2 * 513 * 1000, 150, 300},
+        {PAGE_HEAP_HUGE_AUTO, 2 * 511 * 1000, 150, 300}, /* as soon as they come quickly again */
+    };
+    fake_os.small_touch_ticks = 1000;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        page_heap_want_huge(PAGE_HEAP_HUGE_NEVER); /* also takes back what was asked for */
+        CHECK(asked_while_growing(300) == 0);
+        page_heap_want_huge(cases[i].wanted);
+        fake_os.huge_touch_ticks = cases[i].huge_touch_ticks;
+        unsigned asked = asked_while_growing(300);
+        CHECK(asked >= cases[i].least && asked <= cases[i].most);
+    }
+    page_heap_want_huge(PAGE_HEAP_HUGE_AUTO);
+    fake_os.huge_touch_ticks = fake_os.small_touch_ticks = 0;
+}
+
 TEST(bits_find_runs)
 {
     struct random random = random_of(seed + 2);
