@@ -7,8 +7,9 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
@@ -31,16 +32,17 @@ class Ended:
     """Processes that were still alive when the command ended, and were ended with it."""
 
 
-def run(contender: Contender, command: Sequence[str]) -> Ended:
+def run(contender: Contender, command: Sequence[str], *, probe: Mapping[str, str] | None = None) -> Ended:
     """Runs `command` under `contender` until it ends.
 
+    `probe`: variables for the probe, which then stands between the witness and the allocator in every process.
     Raises CairnError when the launcher cannot work.
     """
     with private_folder() as scratch:
-        ours = carried(contender, scratch)
+        ours, resolve = (carried(contender, scratch), real_path) if probe is None else _probed(contender, scratch)
         witness = scratch / "witness.jsonl"
         witness.touch(mode=0o600)
-        environment = preload_environment(ours, carried_witness(scratch), witness, os.environ)
+        environment = preload_environment(ours, carried_witness(scratch), witness, os.environ) | dict(probe or {})
         reading, writing = os.pipe()
         # In a pipeline the terminal is not ours alone to hand over: `cairn run -- prog | less`.
         alone = os.isatty(0) and os.isatty(1)
@@ -62,12 +64,28 @@ def run(contender: Contender, command: Sequence[str]) -> Ended:
         if process.returncode != 0 or not line:
             raise CairnError("the launcher failed; its message stands above")
         launched = msgspec.json.decode(line, type=Launched)
-        proof = judge(witness.read_bytes(), ours, launched.pid, real_path)
+        proof = judge(witness.read_bytes(), ours, launched.pid, resolve)
     if launched.exec_errno is not None:
         kind = ProgramMissing if launched.exec_errno == errno.ENOENT else ProgramNotExecutable
         raise kind(f"cannot execute {command[0]}: {launched.exec_error}")
     code = launched.exit_code if launched.exit_code is not None else 128 + (launched.signal or 0)
     return Ended(exit_code=code, problem=proof.problem, left_behind=launched.left_behind)
+
+
+def _probed(contender: Contender, scratch: Path) -> tuple[Contender, Callable[[str], str]]:
+    """The contender behind the probe, and how paths resolve for its proof: who sees the probe sees what is behind it.
+
+    That the probe found the contender there is its own to tell (`proof.not_behind`).
+    """
+    library = str(native.probe())
+    behind = contender.owners[0] if contender.owners else "libc.so.6"
+
+    def resolve(path: str) -> str:
+        real = real_path(path)
+        return behind if real == real_path(library) else real
+
+    probed = replace(contender, preload=(library, *contender.preload), build_id=None)
+    return carried(probed, scratch), resolve
 
 
 @contextlib.contextmanager

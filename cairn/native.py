@@ -26,6 +26,11 @@ def witness() -> Path:
     return _part("libcairn-witness.so")
 
 
+def probe() -> Path:
+    """The library that counts and times, in every process, what the allocator behind it is asked for."""
+    return _part("libcairn-probe.so")
+
+
 def allocator() -> Path:
     """Our allocator, as it is preloaded."""
     return _part("lib/libcairn.so.0")

@@ -119,6 +119,13 @@ def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], s
     return None
 
 
+def not_behind(contender: Contender, program: str, owner: str, resolve: Callable[[str], str]) -> str | None:
+    """Why the malloc that a probe called in `program`, which `owner` has, is not the contender's; None if it is."""
+    if owner and _owns(contender, resolve(owner)):
+        return None
+    return f"in {program} the malloc that was called belongs to {owner or 'nobody known'}, not to {contender.title}"
+
+
 def _has_own_malloc(record: _Record) -> bool:
     return record.malloc is not None and record.malloc.path == record.exe
 

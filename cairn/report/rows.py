@@ -52,7 +52,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
         row += [sample.metrics.get(name) for name in metrics]
         row += [sample.counters.get(name) for name in counters]
         row += [value(sample, f"figure:{name}") for name in figures]
-        writer.writerow([_inert(cell) for cell in row])
+        writer.writerow([inert(cell) for cell in row])
     return file.getvalue()
 
 
@@ -67,7 +67,7 @@ def _reported(sample: Sample) -> list[object]:
     ]  # fmt: skip
 
 
-def _inert(cell: object) -> object:
+def inert(cell: object) -> object:
     """Text that a spreadsheet would run as a formula is kept as text; numbers stay numbers."""
     if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _is_number(cell):
         return "'" + cell

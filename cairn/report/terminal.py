@@ -48,11 +48,17 @@ def scenarios(
 
 
 def _board(run: Run, board: Board, color: bool, width: int) -> str:
+    notes = tuple(words.printable(note) for note in run.notes)
+    return drawn(replace(board, footer=(*board.footer, *notes)), color=color, width=width)
+
+
+def drawn(board: Board, *, color: bool, width: int = WIDTH) -> str:
+    """Tables, how they were made, and the sentences that they lead to."""
     console, file = _console(color, width)
     for table in board.tables:
         console.print(_drawn(table))
         console.print()
-    for line in (*board.footer, *(words.printable(note) for note in run.notes)):
+    for line in board.footer:
         console.print(_hanging(line, "dim"))
     for line in board.failures:
         console.print(_hanging(f"✘ {line}", "red"))

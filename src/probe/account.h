@@ -14,19 +14,16 @@
 #ifndef CAIRN_PROBE_ACCOUNT_H
 #define CAIRN_PROBE_ACCOUNT_H
 
-#include "base/ticks.h"
 #include "probe/self.h"
 #include "probe/session.h"
 #include "probe/shadow.h"
 #include "probe/thread.h"
 
-/* The rare parts. account_timed…() also end being inside. */
+/* The rare parts. account_leave…() end being inside. */
 void account_time(struct self *me);
 void account_take_watched(struct self *me, const void *block);
-void account_timed(struct self *me, enum profile_function function, const void *block, size_t bytes,
-                   bool is_new, uint64_t ticks);
-void account_timed_release(struct self *me, uint64_t ticks);
-void account_failed(enum profile_function function, size_t bytes);
+void account_leave_slowly(struct self *me, enum profile_function function, const void *block, size_t bytes);
+void account_leave_timed_release(struct self *me);
 
 static inline __attribute__((always_inline)) bool account_begin(struct self *me,
                                                                 enum profile_function function, size_t bytes)
@@ -65,19 +62,10 @@ account_enter(struct self *me, enum profile_function function, size_t bytes, con
 static inline __attribute__((always_inline)) void
 account_leave(struct self *me, enum profile_function function, const void *block, size_t bytes)
 {
-    uint64_t ticks = UNLIKELY(me->timed) ? ticks_after() - me->began_ticks : 0;
-    bool is_new = false;
-    if (UNLIKELY(block == NULL)) {
-        account_failed(function, bytes);
-    } else if (UNLIKELY(shadow_hand_out(block, bytes))) {
-        is_new = true;
-        if (function == PROFILE_MALLOC || function == PROFILE_NEW || function == PROFILE_NEW_ARRAY)
-            me->counts->fresh[account_phase()][profile_group(bytes)]++;
-    }
-    if (UNLIKELY(me->timed || me->has_watched))
-        account_timed(me, function, block, bytes, is_new, ticks);
-    else
+    if (LIKELY(me->special == 0 && shadow_is_noted(block)))
         me->guard = SELF_OUTSIDE;
+    else
+        account_leave_slowly(me, function, block, bytes);
 }
 
 static inline __attribute__((always_inline)) bool
@@ -90,7 +78,7 @@ account_enter_release(struct self *me, enum profile_function function, const voi
     me->counts->released[function - PROFILE_ALLOCATING][account_phase()]++;
     if (UNLIKELY(watched_maybe(block))) {
         account_take_watched(me, block);
-        if (me->has_watched)
+        if (me->special != 0)
             account_time(me);
     }
     return true;
@@ -98,10 +86,10 @@ account_enter_release(struct self *me, enum profile_function function, const voi
 
 static inline __attribute__((always_inline)) void account_leave_release(struct self *me)
 {
-    if (UNLIKELY(me->timed))
-        account_timed_release(me, ticks_after() - me->began_ticks);
-    else
+    if (LIKELY(me->special == 0))
         me->guard = SELF_OUTSIDE;
+    else
+        account_leave_timed_release(me);
 }
 
 #endif

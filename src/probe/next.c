@@ -79,6 +79,17 @@ static void find_all(void)
     FIND(pthread_sigmask);
     FIND(sigaction);
     FIND(longjmp);
+    FIND(pthread_mutex_lock);
+    FIND(pthread_mutex_trylock);
+    FIND(pthread_mutex_unlock);
+    FIND(pthread_spin_lock);
+    FIND(pthread_spin_trylock);
+    FIND(pthread_spin_unlock);
+    FIND(pthread_rwlock_rdlock);
+    FIND(pthread_rwlock_wrlock);
+    FIND(pthread_rwlock_tryrdlock);
+    FIND(pthread_rwlock_trywrlock);
+    FIND(pthread_rwlock_unlock);
     FIND(siglongjmp);
 #undef FIND
     find(&next.longjmp_checked, "__longjmp_chk");

@@ -67,6 +67,19 @@ struct next {
     void (*longjmp_checked)(jmp_buf, int);           /* __longjmp_chk */
     void (*throw)(void *, void *, void (*)(void *)); /* __cxa_throw; NULL: see next_of_runtime() */
 
+    /* Whatever the type of the lock. */
+    int (*pthread_mutex_lock)(void *);
+    int (*pthread_mutex_trylock)(void *);
+    int (*pthread_mutex_unlock)(void *);
+    int (*pthread_spin_lock)(void *);
+    int (*pthread_spin_trylock)(void *);
+    int (*pthread_spin_unlock)(void *);
+    int (*pthread_rwlock_rdlock)(void *);
+    int (*pthread_rwlock_wrlock)(void *);
+    int (*pthread_rwlock_tryrdlock)(void *);
+    int (*pthread_rwlock_trywrlock)(void *);
+    int (*pthread_rwlock_unlock)(void *);
+
     struct next_operators plain;
     struct next_operators array;
 };

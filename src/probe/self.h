@@ -22,9 +22,11 @@ enum self_guard {
     SELF_ENDED = 4, /* its last destructor has run, or there was no room for it */
 };
 
+enum self_special { SELF_TIMED = 1, SELF_WATCHED = 2 };
+
 struct self {
     volatile uint8_t guard;
-    bool timed;           /* the operation that it is in */
+    uint8_t special;      /* of the operation that it is in: SELF_TIMED, SELF_WATCHED */
     bool armed;           /* the kernel dispatches its calls */
     uint8_t rounds;       /* of destructors that it has been through */
     uint32_t until_timed; /* allocations */
@@ -33,11 +35,13 @@ struct self {
     uint64_t began_ticks; /* the operation that it is in, if timed; and what it did so far in the kernel: */
     uint32_t kernel_calls;
     uint64_t kernel_ticks;
-    bool has_watched; /* the block that is freed was watched: */
-    struct watched watched;
+    struct watched watched; /* if SELF_WATCHED: the block that the operation was given */
     bool faults_wanted;
-    uint64_t faults_before;
-    uint32_t number; /* of this thread, never used for another; not 0 */
+    uint64_t faults;        /* of the thread, before; then of the operation */
+    const void *section;    /* the lock whose critical section is timed; NULL: none */
+    uint64_t section_ticks; /* since when */
+    uint32_t until_section; /* locks taken */
+    uint32_t number;        /* of this thread, never used for another; not 0 */
     struct random random;
 };
 

@@ -31,7 +31,7 @@ static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
 static uint64_t vacant; /* of chunks: 1 + (index << 8 | chunk); 0: none */
 
-enum { MOMENT_NS = 4 * 1000 * 1000, HEAD_ROOM = 64 };
+enum { MOMENT_NS = 4 * 1000 * 1000, HEAD_ROOM = 64, GAP = 256 };
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
@@ -169,7 +169,7 @@ static bool begin(void)
     if (session.gap == 0)
         session.gap = gap != NULL ? (uint32_t)strtoul(gap, NULL, 10) : 0;
     if (session.gap == 0)
-        session.gap = 64;
+        session.gap = GAP;
     Dl_info owner;
 
     head->order = PROFILE_ORDER;

@@ -67,8 +67,9 @@ static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
     change(leaf->granules, whole_end >> GRANULE_BITS, (to + 15) >> GRANULE_BITS, SET);
 }
 
-bool shadow_hand_out_slowly(uintptr_t start, size_t bytes)
+bool shadow_hand_out(const void *block, size_t bytes)
 {
+    uintptr_t start = (uintptr_t)block;
     uintptr_t end = start + (bytes != 0 ? bytes : 1);
     struct shadow_leaf *leaf = leaf_of(start, true);
     if (leaf == NULL || is_noted(leaf, start)) {

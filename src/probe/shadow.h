@@ -28,23 +28,22 @@ struct shadow_leaf {
 
 extern _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES] __attribute__((visibility("hidden")));
 
-bool shadow_hand_out_slowly(uintptr_t start, size_t bytes);
-
-/* Notes that a block was handed out. Was its beginning new? A block that begins in noted memory is
- * taken to be noted to its end. */
-static inline __attribute__((always_inline)) bool shadow_hand_out(const void *block, size_t bytes)
+/* Was its beginning handed out before? False where that is not quickly told; and for NULL. */
+static inline __attribute__((always_inline)) bool shadow_is_noted(const void *block)
 {
     uintptr_t start = (uintptr_t)block;
     struct shadow_leaf *leaf = atomic_load_explicit(
         &shadow_leaves[(start >> SHADOW_LEAF_SHIFT) % SHADOW_LEAVES], memory_order_acquire);
-    if (LIKELY(leaf != NULL)) {
-        uint64_t word = atomic_load_explicit(
-            &leaf->granules[(start >> SHADOW_WORD_SHIFT) % COUNT_OF(leaf->granules)], memory_order_relaxed);
-        if (LIKELY(((word >> (start >> SHADOW_GRANULE_SHIFT) % 64) & 1) != 0))
-            return false;
-    }
-    return shadow_hand_out_slowly(start, bytes);
+    if (UNLIKELY(leaf == NULL))
+        return false;
+    uint64_t word = atomic_load_explicit(
+        &leaf->granules[(start >> SHADOW_WORD_SHIFT) % COUNT_OF(leaf->granules)], memory_order_relaxed);
+    return ((word >> (start >> SHADOW_GRANULE_SHIFT) % 64) & 1) != 0;
 }
+
+/* Notes that a block was handed out. Was its beginning new? A block that begins in noted memory is
+ * taken to be noted to its end. */
+bool shadow_hand_out(const void *block, size_t bytes);
 
 /* The kernel has it back, or gives it anew: new again. */
 void shadow_forget(uintptr_t start, size_t bytes);

@@ -51,7 +51,8 @@ static bool begin(struct self *me, bool announced)
     me->number = atomic_fetch_add(&last_number, 1) + 1;
     me->random = random_of(clock_now_ns() ^ ((uint64_t)me->number << 48));
     me->until_timed = 1 + (uint32_t)random_below(&me->random, 2 * (uint64_t)session.gap - 1);
-    me->timed = me->has_watched = false;
+    me->special = 0;
+    me->section = NULL;
     me->rounds = 0;
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL)
@@ -83,7 +84,8 @@ bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function
     case SELF_INSIDE:
         if (frame <= me->frame) /* called by the allocator, or by a signal's handler meanwhile */
             return false;
-        me->timed = me->has_watched = false;
+        me->special = 0;
+        me->section = NULL;
         return true;
     case SELF_UNKNOWN:
         return begin(me, false);
@@ -99,7 +101,8 @@ void thread_leaves(void)
 {
     if (self.guard != SELF_INSIDE)
         return;
-    self.timed = self.has_watched = false;
+    self.special = 0;
+    self.section = NULL;
     self.guard = SELF_OUTSIDE;
 }
 

@@ -92,6 +92,9 @@ enum profile_call {
     PROFILE_CALLS,
 };
 
+/* Locks that the allocator takes by pthread's functions; libc's own are told by their kernel calls alone. */
+enum profile_lock { PROFILE_MUTEX, PROFILE_SPIN, PROFILE_RWLOCK, PROFILE_LOCKS };
+
 /* How kernel calls were seen. */
 enum profile_dispatch {
     PROFILE_DISPATCH = 1,  /* every one, by the kernel's syscall user dispatch */
@@ -99,17 +102,17 @@ enum profile_dispatch {
     PROFILE_UNSEEN = 3,    /* not looked for */
 };
 
-/* Whose operations are timed together: {new, reused} x group x phase, {local, remote} x group x phase, three more. */
+/* Whose operations are timed together: each of these kinds x group x phase. A path is PROFILE_CELLS apart from the next. */
+enum { PROFILE_CELLS = PROFILE_GROUPS * PROFILE_PHASES };
 enum profile_path {
-    PROFILE_NEW_MEMORY = 0, /* not handed out since the kernel gave it */
-    PROFILE_REUSED_MEMORY = PROFILE_NEW_MEMORY + PROFILE_GROUPS * PROFILE_PHASES,
-    PROFILE_FREE_LOCAL = PROFILE_REUSED_MEMORY + PROFILE_GROUPS * PROFILE_PHASES,
-    PROFILE_FREE_REMOTE = PROFILE_FREE_LOCAL +
-        PROFILE_GROUPS * PROFILE_PHASES, /* another thread had it from the allocator */
-    PROFILE_TIMED_CALLOC = PROFILE_FREE_REMOTE + PROFILE_GROUPS * PROFILE_PHASES,
-    PROFILE_TIMED_REALLOC = PROFILE_TIMED_CALLOC + PROFILE_PHASES,
-    PROFILE_TIMED_ALIGNED = PROFILE_TIMED_REALLOC + PROFILE_PHASES,
-    PROFILE_PATHS = PROFILE_TIMED_ALIGNED + PROFILE_PHASES,
+    PROFILE_NEW_MEMORY = 0 * PROFILE_CELLS, /* malloc and new; not handed out since the kernel gave it */
+    PROFILE_REUSED_MEMORY = 1 * PROFILE_CELLS,
+    PROFILE_TIMED_CALLOC = 2 * PROFILE_CELLS,
+    PROFILE_TIMED_REALLOC = 3 * PROFILE_CELLS, /* by the size that is asked for */
+    PROFILE_TIMED_ALIGNED = 4 * PROFILE_CELLS,
+    PROFILE_FREE_LOCAL = 5 * PROFILE_CELLS,
+    PROFILE_FREE_REMOTE = 6 * PROFILE_CELLS, /* another thread had it from the allocator */
+    PROFILE_PATHS = 7 * PROFILE_CELLS,
 };
 
 struct profile_call_counts {
@@ -123,6 +126,17 @@ struct profile_call_counts {
 struct profile_other_call {
     uint64_t number; /* plus one; 0: unused */
     uint64_t calls;
+};
+
+struct profile_lock_counts {
+    uint64_t taken;      /* by lock or by trylock */
+    uint64_t contended;  /* of those, not at once */
+    uint64_t wait_ticks; /* until they were */
+    uint64_t max_wait_ticks;
+    uint64_t refused;  /* by trylock */
+    uint64_t sections; /* critical sections that were timed: a sample, one at a time for each thread */
+    uint64_t section_ticks;
+    uint64_t max_section_ticks;
 };
 
 struct profile_head {
@@ -148,7 +162,8 @@ struct profile_head {
     uint64_t ns_begin;
     uint64_t ticks_last; /* … and when last looked at */
     uint64_t ns_last;
-    uint64_t pair_ticks; /* what reading the clock twice takes: in every time below, and to be taken off */
+    uint64_t
+        pair_ticks; /* what reading the clock twice takes: to be taken off times and kernel calls, not off locks */
 
     uint64_t dispatch_ticks; /* what a dispatched call of the kernel costs beyond itself; taken off already */
 
@@ -169,6 +184,8 @@ struct profile_head {
     uint64_t system_us;
     uint64_t peak_resident_bytes;
 
+    uint64_t
+        contended_locks; /* how many different ones somebody waited for; beyond 1,024 they are not told apart */
     struct profile_call_counts calls[PROFILE_CALLS];
     struct profile_other_call other_calls[PROFILE_OTHER_CALLS];
 
@@ -185,6 +202,7 @@ struct profile_thread {
     uint64_t released[PROFILE_RELEASING][PROFILE_PHASES];
     uint64_t fresh[PROFILE_PHASES]
                   [PROFILE_GROUPS]; /* calls of malloc and new that got new memory: PROFILE_NEW_MEMORY */
+    struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
 /* One path's times. */
@@ -196,6 +214,8 @@ struct profile_times {
     uint64_t switched_ticks;
     uint64_t kernel; /* of `count`, those with a call of the kernel in them */
     uint64_t kernel_ticks;
+    uint64_t fault_operations; /* of `count` and `switched`, those that were looked at for page faults … */
+    uint64_t faults;           /* … and what these took */
     uint32_t buckets[PROFILE_BUCKETS]; /* by ticks: profile_bucket() */
 };
 
@@ -214,11 +234,9 @@ struct profile_samples {
     uint64_t lives[PROFILE_GROUPS][PROFILE_LIFE_BUCKETS]; /* weights, by the ticks from allocation to free */
     uint64_t freed[PROFILE_GROUPS];                       /* weights */
     uint64_t freed_elsewhere[PROFILE_GROUPS];             /* of those, by another thread */
-    uint64_t usable_bytes;     /* what the allocator set apart for watched blocks, weighted, … */
-    uint64_t asked_bytes;      /* … and what was asked for */
-    uint64_t fault_operations; /* timed operations that were looked at for page faults … */
-    uint64_t faults;           /* … and what they took */
-    uint64_t moment_ns;        /* the least time between two moments */
+    uint64_t usable_bytes; /* what the allocator set apart for watched blocks, weighted, … */
+    uint64_t asked_bytes;  /* … and what was asked for */
+    uint64_t moment_ns;    /* the least time between two moments */
     struct profile_moment moments[PROFILE_MOMENTS];
 };
 
@@ -233,6 +251,12 @@ static inline uint32_t profile_bucket(uint64_t ticks)
     uint32_t octave = 63 - (uint32_t)__builtin_clzll(ticks);
     uint32_t bucket = (octave - 2) * PROFILE_OCTAVE_BUCKETS + (uint32_t)((ticks >> (octave - 3)) & 7);
     return bucket < PROFILE_BUCKETS ? bucket : PROFILE_BUCKETS - 1;
+}
+
+/* Where among the paths of its kind. */
+static inline uint32_t profile_cell(enum profile_group group, enum profile_phase phase)
+{
+    return (uint32_t)group * PROFILE_PHASES + (uint32_t)phase;
 }
 
 static inline enum profile_group profile_group(size_t bytes)

@@ -6,10 +6,13 @@
  *     64 bytes      a nanosleep of no time
  *     80 bytes      sched_yield
  *     96 bytes      an mmap of 8192 bytes and its munmap
+ *     112 bytes     takes and drops a mutex, a spin lock, a lock for reading and one for writing; tries a mutex in vain
+ *     128 bytes     holds a mutex for a millisecond of computing
  *     77 bytes      a tenth of a second
  *     1000 bytes    PATHS_NS nanoseconds of computing (2000 by default)
  */
 #define _GNU_SOURCE 1
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -36,6 +39,36 @@ static void compute(uint64_t ns)
         continue;
 }
 
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+static pthread_spinlock_t spin;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+
+__attribute__((constructor)) static void begin(void)
+{
+    pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE);
+}
+
+static void locks(void)
+{
+    pthread_mutex_lock(&held);
+    pthread_mutex_trylock(&held);
+    pthread_mutex_unlock(&held);
+    pthread_spin_lock(&spin);
+    pthread_spin_unlock(&spin);
+    pthread_rwlock_rdlock(&rwlock);
+    pthread_rwlock_unlock(&rwlock);
+    pthread_rwlock_wrlock(&rwlock);
+    pthread_rwlock_unlock(&rwlock);
+}
+
+static void hold(void)
+{
+    pthread_mutex_lock(&mutex);
+    compute(1000000);
+    pthread_mutex_unlock(&mutex);
+}
+
 static uint64_t paths_ns(void)
 {
     static _Atomic uint64_t ns;
@@ -58,6 +91,12 @@ static void act(size_t bytes)
         break;
     case 96:
         munmap(mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 8192);
+        break;
+    case 112:
+        locks();
+        break;
+    case 128:
+        hold();
         break;
     case 77:
         compute(100000000);

@@ -1,13 +1,29 @@
-/* probe_sizes.c - allocates SIZE bytes and frees them, COUNT times, for each pair of arguments. */
+/* probe_sizes.c THREADS [SIZE COUNT]... - each thread allocates SIZE bytes and frees them, COUNT times, for each pair. */
+#include <pthread.h>
 #include <stdlib.h>
 
 static void *(*volatile do_malloc)(size_t) = malloc;
 static void (*volatile do_free)(void *) = free;
 
+static void *work(void *arguments)
+{
+    for (char **pair = arguments; pair[0] != NULL && pair[1] != NULL; pair += 2)
+        for (long count = atol(pair[1]); count > 0; count--)
+            do_free(do_malloc((size_t)atol(pair[0])));
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
-    for (int i = 1; i + 1 < argc; i += 2)
-        for (long count = atol(argv[i + 1]); count > 0; count--)
-            do_free(do_malloc((size_t)atol(argv[i])));
+    pthread_t threads[64];
+    int count = argc > 1 ? atoi(argv[1]) : 0;
+    if (count < 1 || count > 64)
+        return 64;
+    for (int i = 1; i < count; i++)
+        if (pthread_create(&threads[i], NULL, work, argv + 2) != 0)
+            return 1;
+    work(argv + 2);
+    for (int i = 1; i < count; i++)
+        pthread_join(threads[i], NULL);
     return 0;
 }

@@ -15,7 +15,7 @@ def allocator() -> Path:
     return Path(native.__file__).parent / "native" / "lib" / "libcairn.so.0"
 
 
-INJECTED = [native.witness, allocator]
+INJECTED = [native.witness, native.probe, allocator]
 
 
 def dynamic(path: Path, tag: str) -> list[str]:
@@ -50,7 +50,7 @@ def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
         assert any(value & 0x10 for value in dynamic(library(), "DT_FLAGS")), "DF_STATIC_TLS is missing"
 
 
-@pytest.mark.parametrize("folder", ["witness", "alloc"])
+@pytest.mark.parametrize("folder", ["witness", "probe", "alloc"])
 def test_everything_injected_is_built_as_initial_exec(folder: str) -> None:
     root = Path(__file__).resolve().parents[2]
     text = (root / "src" / folder / "CMakeLists.txt").read_text()

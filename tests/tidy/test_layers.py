@@ -19,6 +19,8 @@ C_MAY_SEE: dict[str, set[str]] = {
     "abi": {"base", "os", "cairn", "alloc", "abi"},
     "launch": {"base", "launch"},
     "witness": {"base", "witness"},
+    "record": {"base", "record"},
+    "probe": {"base", "record", "probe"},
 }
 
 C_ORDER: dict[str, list[str]] = {
@@ -34,6 +36,10 @@ C_ORDER: dict[str, list[str]] = {
         *("counters", "touch", "child", "terminal", "report", "launch"),
     ],
     "witness": ["kernel", "environment", "target", "owner", "record", "exec", "witness"],
+    "probe": [
+        *("stub", "latch", "next", "watched", "self", "session", "shadow", "canary", "kernel_calls", "thread"),
+        *("account", "interpose", "operators", "locks", "process"),
+    ],
 }
 """Within a folder a file sees only files before it."""
 
@@ -48,7 +54,14 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "ratios": {"model"},
     "standings": {"model", "stats", "ratios"},
     "scenario": {"model", "stats", "ratios"},
-    "report": {"model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"},
+    "profiles": set(),
+    "estimates": {"model", "profiles"},
+    "behaviour": {"model", "profiles", "estimates"},
+    "profile": {"errors", "model", "profiles"},
+    "report": {
+        *("model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"),
+        *("profiles", "estimates", "behaviour"),
+    },
     "elf": set(),
     "program": {"errors", "elf"},
     "library": {"errors", "elf", "program"},
@@ -91,7 +104,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
 
 PURE = {
     *("model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"),
-    *("ratios", "standings", "scenario", "instructions"),
+    *("ratios", "standings", "scenario", "instructions", "profiles", "estimates", "behaviour"),
 }
 IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
 PRINTING = {"cli", "manual"}

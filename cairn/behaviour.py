@@ -1,0 +1,169 @@
+"""What an allocator did beside taking time: kernel calls, faults, locks, new memory, sizes and lives. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cairn.estimates import LEVEL, PLAIN, UNTIMED_MAX, Estimate, Z, clock, octaves, strata
+from cairn.model import Interval
+from cairn.profiles import (
+    ABOUT_MEMORY,
+    ALLOCATING,
+    CALLS,
+    LIFE_BUCKETS,
+    LOCKS,
+    SIZE_BUCKETS,
+    WAITING,
+    Floats,
+    Profile,
+    Tally,
+    lasting,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLine:
+    """One kind of the kernel's calls within the allocator; `bytes` is None where it has none."""
+
+    name: str
+    count: int
+    failed: int
+    bytes: int | None
+    total_ns: float | None
+    mean_ns: float | None
+    max_ns: float | None
+    per_second: float | None
+    per_thousand: float | None
+    """Operations."""
+
+
+def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
+    """One for each kind of call that there was, the longest in sum first."""
+    kernel, ticking, operations = profile.tally.kernel, clock(profile.tally), profile.operations
+    ns = ticking.ns_per_tick if ticking else None
+    seconds = profile.tally.span_ns / 1e9
+    found = []
+    for place, name in enumerate(CALLS):
+        count = int(kernel.count[place])
+        if not count:
+            continue
+        own = float(kernel.clock_ticks[place])
+        total = max(0.0, float(kernel.ticks[place]) - own)
+        found.append(
+            KernelLine(
+                name,
+                count,
+                int(kernel.failed[place]),
+                int(kernel.bytes[place]) if name in ABOUT_MEMORY else None,
+                total * ns if ns else None,
+                total / count * ns if ns else None,
+                max(0.0, float(kernel.most_ticks[place]) - own / count) * ns if ns else None,
+                count / seconds if seconds else None,
+                count / operations * 1000 if operations else None,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -(one.total_ns or 0.0)))
+
+
+def kernel_ns(of: Sequence[KernelLine], *, waiting: bool) -> float | None:
+    """Time within calls that wait, or within all others; None where calls were not timed."""
+    times = [one.total_ns for one in of if (one.name in WAITING) == waiting]
+    return None if any(time is None for time in times) else sum(time or 0.0 for time in times)
+
+
+def new_share(tally: Tally) -> float | None:
+    """Of malloc and operator new: what got memory not handed out since the kernel gave it. Exact."""
+    calls = int(tally.calls[[ALLOCATING.index(name) for name in PLAIN]].sum())
+    return min(1.0, int(tally.fresh.sum()) / calls) if calls else None
+
+
+def faults_inside(profile: Profile) -> Estimate | None:
+    """Page faults within the allocator: by strata as times are, but only some of the timed operations were looked at.
+
+    How the faults of one operation scatter is not known. They are taken to follow a geometric distribution, of which
+    the variance is mean + mean², and to be one more than were seen, so that "none" of a few is not "none" of all. Where
+    few operations take many faults each, the interval is too narrow. None where too many operations are of strata in
+    which none was looked at.
+    """
+    timed = profile.tally.timed
+    value = least = variance = 0.0
+    unseen = 0
+    for stratum in strata(profile.tally):
+        places = list(stratum.paths)
+        looked_at, faults = int(timed.fault_operations[places].sum()), int(timed.faults[places].sum())
+        if not looked_at:
+            unseen += stratum.operations
+            continue
+        scale = max(stratum.operations, looked_at) / looked_at
+        value += scale * faults
+        least += faults
+        variance += (1 - 1 / scale) * scale * scale * (1 + faults + faults * faults / looked_at)
+    if unseen > UNTIMED_MAX * profile.operations or not timed.fault_operations.any():
+        return None
+    most = max(least, sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)))
+    half = Z * math.sqrt(variance)
+    return Estimate(min(value, most), Interval(max(least, min(value - half, most)), min(value + half, most), LEVEL))
+
+
+@dataclass(frozen=True, slots=True)
+class LockLine:
+    """One kind of locks that the allocator took; None is not measured. Critical sections are those of a sample."""
+
+    name: str
+    taken: int
+    refused: int
+    contended: int
+    wait_ns: float | None
+    max_wait_ns: float | None
+    sections: int
+    section_ns: float | None
+    max_section_ns: float | None
+
+
+def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
+    """One for each kind that was taken, or tried in vain. What the clock takes, some 10 ns, is still in the times."""
+    locks, ticking = profile.tally.locks, clock(profile.tally)
+
+    def ns(ticks: float) -> float | None:
+        return float(ticks) * ticking.ns_per_tick if ticking else None
+
+    found = []
+    for place, name in enumerate(LOCKS):
+        taken, refused, sections = (int(each[place]) for each in (locks.taken, locks.refused, locks.sections))
+        if not taken + refused:
+            continue
+        found.append(
+            LockLine(
+                name,
+                taken,
+                refused,
+                int(locks.contended[place]),
+                ns(locks.wait_ticks[place]),
+                ns(locks.most_wait_ticks[place]),
+                sections,
+                ns(locks.section_ticks[place] / sections) if sections else None,
+                ns(locks.most_section_ticks[place]) if sections else None,
+            )
+        )
+    return tuple(found)
+
+
+def size_below(tally: Tally, q: float) -> float | None:
+    """Bytes that a share q of all allocations stay within."""
+    return _end_of(tally.sizes, q, octaves(SIZE_BUCKETS, 4)[1:])
+
+
+def life_below_ns(tally: Tally, group: int, q: float) -> float | None:
+    """A time within which a share q of the freed blocks were freed again."""
+    ticking = clock(tally)
+    end = _end_of(tally.lives[group], q, np.ldexp(1.0, np.arange(1, LIFE_BUCKETS + 1)))
+    return None if end is None or ticking is None else end * ticking.ns_per_tick
+
+
+def _end_of(weights: Floats, q: float, ends: Floats) -> float | None:
+    sums = np.cumsum(weights)
+    return float(ends[min(int(np.searchsorted(sums, q * sums[-1])), len(ends) - 1)]) if sums[-1] else None

@@ -1,0 +1,160 @@
+"""profile: what an allocator does inside a program."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import rich_click as click
+
+import cairn
+from cairn import options
+from cairn.cli.group import cli
+from cairn.cli.running import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
+from cairn.cli.talking import check_out, emit, fail, wants_color
+from cairn.errors import CairnError, UsageError
+
+if TYPE_CHECKING:
+    from cairn.foreground import Ended
+    from cairn.model import Contender
+    from cairn.profiles import Profile
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@ALLOCATOR
+@click.option(
+    "--kernel-calls", type=click.Choice(["auto", "dispatch", "interpose", "off"]), default="auto", show_default=True,
+    help="How to see the allocator's calls of the kernel: all (dispatch), or those through libc's functions.",
+)  # fmt: skip
+@click.option(
+    "--gap", type=click.IntRange(1, 1_000_000), default=256, show_default=True, metavar="N",
+    help="Time one in N operations on small and medium blocks; those on large ones are timed all.",
+)  # fmt: skip
+@click.option("--full", is_flag=True, help="Add times by size and phase, lives of blocks, and memory over time.")
+@click.option("--json", "as_json", metavar="FILE|-", help="Everything as one JSON document; - is standard output.")
+@click.option("--csv", "as_csv", metavar="FILE|-", help="The tables as CSV; - is standard output.")
+@click.option("--force", is_flag=True, help="Let --json and --csv replace files that exist.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep the raw files there, one per process."
+)
+@click.option(
+    "--read", type=click.Path(path_type=Path), metavar="FOLDER", help="Run nothing; report what --keep kept there."
+)
+@options.COLOR
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
+def profile(
+    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, full: bool, as_json: str | None,
+    as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Say what an allocator does inside a program: calls, times, kernel calls, memory, and what could be saved at most.
+
+    Counts are exact; times are those of a sample, scaled to the counts, with their error. Every process of the program
+    is in it. The report comes on standard error when the program has ended, for standard output is the program's.
+
+    \b
+      cairn profile -- ./server --bench            the system's allocator
+      cairn profile -a jemalloc --full -- ./prog
+      cairn profile --keep raw -- ./prog           and later: cairn profile --read raw --csv -
+
+    Exit codes are those of cairn run; without a program, 0, 1 and 2.
+    """
+    if read is not None:
+        if command or keep:
+            raise UsageError("--read shows what is there; it goes with no program and no --keep")
+        from cairn.profile import gather
+
+        outs = _Outs(full, as_json, as_csv, force, color)
+        outs.report(gather(read), None, sys.stderr if "-" in (as_json, as_csv) else sys.stdout)
+        return
+    if not command:
+        raise UsageError("which program? For example: cairn profile -a jemalloc -- ls -R /usr/share")
+    with failing_as_env():
+        outs = _Outs(full, as_json, as_csv, force, color)
+        contender = contender_for(spec, command)
+        with _raw_files(keep) as folder:
+            ended = _run(contender, command, folder, gap, kernel_calls)
+            if ended.problem is None:
+                ended = _tell(contender, ended, folder, outs)
+    end(ended)
+
+
+class _Outs:
+    """Where the report goes; what cannot be is refused before anything runs."""
+
+    def __init__(self, full: bool, as_json: str | None, as_csv: str | None, force: bool, color: str) -> None:
+        self._full, self._force, self._color = full, force, color
+        self._json, self._csv = as_json, as_csv
+        if as_json == as_csv == "-":
+            raise UsageError("--json - and --csv - would be mixed on standard output; give one of them a file")
+        for out in (as_json, as_csv):
+            check_out(_path(out), force)
+
+    def report(self, found: Profile, title: str | None, stream: TextIO) -> None:
+        """Writes all forms."""
+        from cairn.report import profile_forms, profiled
+
+        if self._json:
+            emit(
+                profile_forms.document(found, allocator=title, cairn=cairn.__version__), _path(self._json), self._force
+            )
+        if self._csv:
+            emit(profile_forms.rows(found), _path(self._csv), self._force)
+        width = max(100, shutil.get_terminal_size().columns) if stream.isatty() else profiled.WIDTH
+        colored = wants_color(self._color, stream)
+        text = profiled.render(found, allocator=title, full=self._full, color=colored, width=width)
+        click.echo(text, nl=False, err=stream is sys.stderr, color=True)
+
+
+def _path(out: str | None) -> Path | None:
+    return None if out in (None, "-") else Path(str(out))
+
+
+@contextlib.contextmanager
+def _raw_files(keep: Path | None) -> Iterator[Path]:
+    """A folder of our own for what the probe writes; the user's, if it is to be kept."""
+    from cairn.runner import private_folder
+
+    if keep is None:
+        with private_folder() as folder:
+            yield folder
+        return
+    try:
+        keep.mkdir(mode=0o700)
+    except FileExistsError:
+        if keep.is_symlink() or not keep.is_dir() or any(keep.iterdir()):
+            raise UsageError(f"--keep {keep} is there already; name a folder that is empty, or none yet") from None
+    except OSError as error:
+        raise CairnError(f"cannot make {keep}: {error.strerror or error}") from error
+    yield keep.absolute()
+
+
+def _run(contender: Contender, command: tuple[str, ...], folder: Path, gap: int, kernel_calls: str) -> Ended:
+    from cairn import foreground
+
+    told = {"CAIRN_PROBE": str(folder), "CAIRN_PROBE_GAP": str(gap), "CAIRN_PROBE_KERNEL": kernel_calls}
+    return foreground.run(contender, command, probe=told)
+
+
+def _tell(contender: Contender, ended: Ended, folder: Path, outs: _Outs) -> Ended:
+    """Reports what was left, if the probe too found the contender everywhere. The program's failure stays its own."""
+    from cairn.profile import NoProfile, gather
+    from cairn.proof import not_behind
+    from cairn.runner import real_path
+
+    try:
+        found = gather(folder)
+        for program, owner in dict.fromkeys((process.program, process.allocator) for process in found.processes):
+            problem = not_behind(contender, program, owner, real_path)
+            if problem is not None:
+                return replace(ended, problem=problem)
+        outs.report(found, contender.title, sys.stderr)
+    except NoProfile:
+        fail(CairnError("no process left a profile: none of them allocated"), ended.exit_code or EXIT_CANNOT_RUN)
+    except CairnError as error:
+        fail(error, ended.exit_code or EXIT_CANNOT_RUN)
+    return ended

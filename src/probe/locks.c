@@ -1,0 +1,130 @@
+/* locks.c - pthread's locks, as the allocator takes them; what the program does with its own is passed on.
+ *
+ * Whether a lock is free is found out by trying: who meets nobody costs one call as before, and only who waits is timed.
+ * Of the critical sections one in so many, by lot, is timed, from the lock to its unlock, without a
+ * fence: they are long enough.
+ */
+#include "base/ticks.h"
+#include "probe/next.h"
+#include "probe/self.h"
+#include "probe/session.h"
+
+#include <errno.h>
+
+#define INTERPOSED __attribute__((visibility("default")))
+
+enum { SECTIONS_ONE_IN = 64, CONTENDED_MAX = 1024 };
+
+static _Atomic uintptr_t contended[CONTENDED_MAX];
+
+/* Open addressing; never emptied. */
+static void note_contended(const void *lock)
+{
+    size_t place = ((uintptr_t)lock * UINT64_C(0x9e3779b97f4a7c15)) >> 54;
+    for (size_t i = 0; i < CONTENDED_MAX; i++) {
+        uintptr_t nobody = 0;
+        _Atomic uintptr_t *slot = &contended[(place + i) % CONTENDED_MAX];
+        if (atomic_load_explicit(slot, memory_order_relaxed) == (uintptr_t)lock)
+            return;
+        if (atomic_compare_exchange_strong(slot, &nobody, (uintptr_t)lock)) {
+            session_add(&session.head->contended_locks, 1);
+            return;
+        }
+        if (nobody == (uintptr_t)lock)
+            return;
+    }
+}
+
+static inline bool is_inside(const struct self *me)
+{
+    return me->guard == SELF_INSIDE && me->counts != NULL;
+}
+
+static void note_taken(struct self *me, const void *lock, enum profile_lock kind)
+{
+    me->counts->locks[kind].taken++;
+    if (me->section != NULL || me->until_section-- != 0)
+        return;
+    me->until_section = (uint32_t)random_below(&me->random, 2 * SECTIONS_ONE_IN - 1);
+    me->section = lock;
+    me->section_ticks = ticks_now();
+}
+
+static void note_released(struct self *me, const void *lock, enum profile_lock kind)
+{
+    struct profile_lock_counts *counts = &me->counts->locks[kind];
+    if (LIKELY(me->section != lock))
+        return;
+    uint64_t ticks = ticks_now() - me->section_ticks;
+    me->section = NULL;
+    counts->sections++;
+    counts->section_ticks += ticks;
+    if (ticks > counts->max_section_ticks)
+        counts->max_section_ticks = ticks;
+}
+
+/* `tried` is what trying gave; then it waits. */
+static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tried, int (*take)(void *))
+{
+    struct profile_lock_counts *counts = &me->counts->locks[kind];
+    if (tried == EBUSY) {
+        uint64_t before = ticks_now();
+        tried = take(lock);
+        uint64_t ticks = ticks_now() - before;
+        counts->contended++;
+        counts->wait_ticks += ticks;
+        if (ticks > counts->max_wait_ticks)
+            counts->max_wait_ticks = ticks;
+        note_contended(lock);
+    }
+    if (tried == 0 || tried == EOWNERDEAD)
+        note_taken(me, lock, kind);
+    return tried;
+}
+
+/* Found at the first call, if nobody allocated before. */
+#define NEXT(name) (LIKELY(next.name != NULL) ? next.name : (next_found(), next.name))
+
+#define TAKE(name, lock_type, kind, trying)                                                                  \
+    INTERPOSED int name(lock_type *lock)                                                                     \
+    {                                                                                                        \
+        struct self *me = &self;                                                                             \
+        if (LIKELY(!is_inside(me)))                                                                          \
+            return NEXT(name)((void *)lock);                                                                 \
+        return wait_for(me, (void *)lock, kind, NEXT(trying)((void *)lock), NEXT(name));                     \
+    }
+
+#define TRY(name, lock_type, kind)                                                                           \
+    INTERPOSED int name(lock_type *lock)                                                                     \
+    {                                                                                                        \
+        struct self *me = &self;                                                                             \
+        int result = NEXT(name)((void *)lock);                                                               \
+        if (LIKELY(!is_inside(me)))                                                                          \
+            return result;                                                                                   \
+        if (result == 0)                                                                                     \
+            note_taken(me, (void *)lock, kind);                                                              \
+        else                                                                                                 \
+            me->counts->locks[kind].refused++;                                                               \
+        return result;                                                                                       \
+    }
+
+#define RELEASE(name, lock_type, kind)                                                                       \
+    INTERPOSED int name(lock_type *lock)                                                                     \
+    {                                                                                                        \
+        struct self *me = &self;                                                                             \
+        if (UNLIKELY(is_inside(me)))                                                                         \
+            note_released(me, (void *)lock, kind);                                                           \
+        return NEXT(name)((void *)lock);                                                                     \
+    }
+
+TAKE(pthread_mutex_lock, pthread_mutex_t, PROFILE_MUTEX, pthread_mutex_trylock)
+TRY(pthread_mutex_trylock, pthread_mutex_t, PROFILE_MUTEX)
+RELEASE(pthread_mutex_unlock, pthread_mutex_t, PROFILE_MUTEX)
+TAKE(pthread_spin_lock, pthread_spinlock_t, PROFILE_SPIN, pthread_spin_trylock)
+TRY(pthread_spin_trylock, pthread_spinlock_t, PROFILE_SPIN)
+RELEASE(pthread_spin_unlock, pthread_spinlock_t, PROFILE_SPIN)
+TAKE(pthread_rwlock_rdlock, pthread_rwlock_t, PROFILE_RWLOCK, pthread_rwlock_tryrdlock)
+TAKE(pthread_rwlock_wrlock, pthread_rwlock_t, PROFILE_RWLOCK, pthread_rwlock_trywrlock)
+TRY(pthread_rwlock_tryrdlock, pthread_rwlock_t, PROFILE_RWLOCK)
+TRY(pthread_rwlock_trywrlock, pthread_rwlock_t, PROFILE_RWLOCK)
+RELEASE(pthread_rwlock_unlock, pthread_rwlock_t, PROFILE_RWLOCK)

@@ -1,0 +1,296 @@
+"""The probe in programs that know what they ask for: what it says is what they did."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn import native
+from cairn.estimates import lines as estimate
+from cairn.profile import gather, read
+from cairn.profiles import ALLOCATING, CALLS, FUNCTIONS, ProcessProfile, Profile
+
+Compiled = Callable[..., Path]
+
+SYSTEM_CALLS = {
+    "mmap": {"mmap"},
+    "munmap": {"munmap"},
+    "mremap": {"mremap"},
+    "brk": {"brk"},
+    "mprotect": {"mprotect"},
+    "madvise": {call for call in CALLS if call.startswith("madvise")},
+    "futex": {call for call in CALLS if call.startswith("futex")},
+    "sched_yield": {"sched_yield"},
+}
+"""A trace's names, and the kinds of a profile that they are."""
+
+
+class Probed:
+    """Runs programs with the probe, each in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = 0
+
+    def start(self, *command: object, allocator: Path | None = None, **environment: str) -> subprocess.Popen[str]:
+        self.runs += 1
+        self.out.mkdir()
+        preload = [native.probe(), *([allocator] if allocator else [])]
+        return subprocess.Popen(
+            [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "CAIRN_PROBE": str(self.out), "LD_PRELOAD": ":".join(map(str, preload)), **environment},
+        )  # fmt: skip
+
+    def __call__(self, *command: object, allocator: Path | None = None, **environment: str) -> str:
+        process = self.start(*command, allocator=allocator, **environment)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, f"{command}: {process.returncode}\n{err}"
+        assert not err
+        return out
+
+    @property
+    def out(self) -> Path:
+        return self.folder / str(self.runs)
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self.out.glob("*.probe"))
+
+    @property
+    def profile(self) -> Profile:
+        return gather(self.out)
+
+    @property
+    def only(self) -> ProcessProfile:
+        (file,) = self.files
+        return read(file)
+
+
+@pytest.fixture
+def probed(tmp_path: Path) -> Probed:
+    return Probed(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def known(compiled: Compiled) -> Path:
+    return compiled("probe_known.c", "-pthread")
+
+
+@pytest.fixture(scope="module")
+def sizes(compiled: Compiled) -> Path:
+    return compiled("probe_sizes.c", "-pthread")
+
+
+@pytest.fixture(scope="module")
+def paths(compiled: Compiled) -> Path:
+    """An allocator with known paths; probe_paths.c tells them."""
+    return compiled("probe_paths.c", "-shared", "-pthread")
+
+
+def called(profile: ProcessProfile | Profile) -> dict[str, int]:
+    """Calls by function, in both phases and by threads that were ending."""
+    tally = profile.tally
+    counts = [*(int(calls.sum()) for calls in tally.calls), *(int(calls.sum()) for calls in tally.released)]
+    return {name: counts[i] + int(tally.late_calls[i]) for i, name in enumerate(FUNCTIONS)}
+
+
+def kernel(profile: ProcessProfile | Profile) -> dict[str, int]:
+    return {name: int(count) for name, count in zip(CALLS, profile.tally.kernel.count, strict=True) if count}
+
+
+def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
+    """What libc asks for on its own account is the same in both runs."""
+    told_first = json.loads(probed(known, "counts", 1))
+    first = called(probed.only)
+    told = json.loads(probed(known, "counts", 1000))
+    counted = called(probed.only)
+    for name in told:
+        assert counted[name] - first[name] == told[name] - told_first[name], name
+    assert counted["free"] - first["free"] == 7 * (told["calloc"] - told_first["calloc"])
+    assert probed.only.process.threads == 5
+    assert probed.only.process.threads_most == 5
+
+
+def test_phases_and_groups_and_bytes(probed: Probed, known: Path) -> None:
+    probed(known, "counts", 1000)
+    tally = probed.only.tally
+    malloc = tally.calls[ALLOCATING.index("malloc")]
+    medium, large = len(range(0, 1000, 50)), len({i for i in range(1000) if i % 333 == 0 and i % 50 != 0})
+    assert list(malloc[1]) == [4 * (1000 - medium - large), 4 * medium, 4 * large]
+    assert list(tally.asked[ALLOCATING.index("malloc")][1][1:]) == [4 * medium * 2000, 4 * large * 100000]
+
+
+def test_operators_of_cxx_are_counted_and_may_throw(probed: Probed, tmp_path: Path) -> None:
+    program = tmp_path / "operators"
+    source = Path(__file__).parents[1] / "helpers" / "probe_operators.cpp"
+    subprocess.run(["g++", "-std=c++17", "-O0", "-fno-builtin", str(source), "-o", str(program)], check=True)
+    assert probed(program) == "caught 50\n"
+    counted = called(probed.only)
+    assert counted["operator new"] == 1000 + 1000 + 50
+    assert counted["operator new[]"] == 1000 + 1000
+    assert counted["operator delete"] == 2000
+    assert counted["operator delete[]"] == 1000
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not here")
+@pytest.mark.parametrize("which", ["system", "cairn"])
+def test_kernel_calls_are_those_of_a_trace(probed: Probed, known: Path, tmp_path: Path, which: str) -> None:
+    """The kernel's own words: every signal of a dispatched call names the call. Nothing else is made in between."""
+    trace = tmp_path / "trace"
+    allocator = native.allocator() if which == "cairn" else None
+    probed("strace", "-f", "-o", trace, known, "kernel", allocator=allocator)
+    (file,) = [file for file in probed.files if read(file).process.program.endswith(known.name)]
+    everything = re.findall(r"--- SIGSYS .*si_syscall=__NR_(\w+)", trace.read_text())
+    between = re.findall(r"--- SIGSYS .*si_syscall=__NR_(\w+)", trace.read_text().split("close(-77)")[1])
+    dispatched = Counter(everything)
+    dispatched["getppid"] -= 9  # how the probe finds out what a dispatched call costs
+    counted = kernel(read(file))
+    for name, kinds in SYSTEM_CALLS.items():
+        assert sum(counted.get(kind, 0) for kind in kinds) == dispatched.pop(name, 0), name
+    assert counted.get("other", 0) == dispatched.total() - dispatched["rt_sigprocmask"], dispatched
+    assert len(between) > 5, "the program has not made the allocator ask"
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not here")
+def test_the_probe_changes_nothing_in_what_is_asked_of_the_kernel(probed: Probed, known: Path, tmp_path: Path) -> None:
+    """The same program without it, traced from outside: glibc's heap grows as often."""
+    alone, beside = tmp_path / "alone", tmp_path / "beside"
+    subprocess.run(["strace", "-f", "-o", str(alone), str(known), "kernel"], check=True)
+    probed("strace", "-f", "-o", beside, known, "kernel")
+    outside = re.findall(r"^\d+ +(\w+)\(", alone.read_text().split("close(-77)")[1], re.MULTILINE)
+    inside = re.findall(r"--- SIGSYS .*si_syscall=__NR_(\w+)", beside.read_text().split("close(-77)")[1])
+    assert Counter(outside) == Counter(inside)
+
+
+def test_known_paths_of_an_allocator_are_found(probed: Probed, sizes: Path, paths: Path) -> None:
+    probed(sizes, 1, 64, 500, 80, 300, 96, 200, 48, 1000, allocator=paths)
+    found = kernel(probed.only)
+    assert found["sleep"] == 500
+    assert found["sched_yield"] == 300
+    assert found["mmap"] == 200 + 1  # its arena
+    assert found["munmap"] == 200
+    assert set(found) == {"sleep", "sched_yield", "mmap", "munmap"}
+    fresh = probed.only.tally.fresh
+    assert int(fresh.sum()) == 500 + 300 + 200 + 1
+    moved = int(probed.only.tally.kernel.bytes[CALLS.index("munmap")])
+    assert moved == 200 * 8192
+
+
+def test_locks_within_the_allocator_are_counted(probed: Probed, sizes: Path, paths: Path) -> None:
+    probed(sizes, 1, 112, 1000, allocator=paths)
+    locks = probed.only.tally.locks
+    assert list(locks.taken) == [1000, 1000, 2000]
+    assert list(locks.refused) == [1000, 0, 0]
+    assert list(locks.contended) == [0, 0, 0]
+    assert probed.only.tally.contended_locks == 0
+    assert 0 < int(locks.sections.sum()) < 4000
+
+
+def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -> None:
+    """Two threads that hold it a millisecond at a time.
+
+    Who gives it up may have it again before the other wakes, so how often one waits is up to the machine.
+    """
+    probed(sizes, 2, 128, 100, allocator=paths)
+    tally = probed.only.tally
+    ms = tally.span_ns / tally.span_ticks / 1e6
+    waited, longest = (float(ticks[0]) * ms for ticks in (tally.locks.wait_ticks, tally.locks.most_wait_ticks))
+    contended = int(tally.locks.contended[0])
+    assert int(tally.locks.taken[0]) == 200
+    assert 1 <= contended <= 200
+    assert 0.5 < longest <= waited
+    assert tally.contended_locks == 1
+    section = float(tally.locks.section_ticks[0]) * ms / int(tally.locks.sections[0])
+    assert section > 0.99
+
+
+def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Path) -> None:
+    """Two microseconds of computing; the median, for a busy machine adds to some."""
+    probed(sizes, 1, 1000, 20000, allocator=paths, CAIRN_PROBE_GAP="16")
+    lines = {line.name: line for line in estimate(probed.profile)}
+    assert lines["new"].timed > 500
+    median = lines["new"].quantiles[0]
+    assert median is not None
+    assert 2000 <= median <= 2200
+
+
+@pytest.mark.parametrize("way", ["interpose", "off"])
+def test_other_ways_of_seeing_kernel_calls(probed: Probed, sizes: Path, paths: Path, way: str) -> None:
+    probed(sizes, 1, 96, 200, 80, 300, allocator=paths, CAIRN_PROBE_KERNEL=way)
+    found = kernel(probed.only)
+    assert found == ({"mmap": 201, "munmap": 200} if way == "interpose" else {})
+    assert probed.only.process.seen == ("interpose" if way == "interpose" else "unseen")
+
+
+def test_an_operation_that_is_left_by_a_jump_is_forgotten(probed: Probed, known: Path, paths: Path) -> None:
+    assert probed(known, "jump", allocator=paths) == "went on\n"
+    assert called(probed.only)["calloc"] == 1000
+
+
+def test_blocked_signals_kill_nobody(probed: Probed, known: Path) -> None:
+    assert probed(known, "mask") == "1 1\nwent on\n"
+    assert kernel(probed.only)["brk"] > 5
+
+
+def test_every_fork_has_a_file(probed: Probed, known: Path) -> None:
+    probed(known, "forks", 200)
+    profile = probed.profile
+    assert len(profile.processes) == 201 - 1  # the first one does not allocate
+    assert {process.state for process in profile.processes} == {"ended"}
+    assert called(profile)["calloc"] == 200 * 1000
+
+
+def test_every_program_of_a_shell_has_a_file(probed: Probed) -> None:
+    out = probed("/bin/sh", "-c", "/bin/echo one; exec /usr/bin/env /bin/echo two")
+    assert out == "one\ntwo\n"
+    programs = [Path(process.program).name for process in probed.profile.processes]
+    assert programs.count("echo") == 2
+    assert "env" in programs
+
+
+def test_what_was_killed_is_readable(probed: Probed, known: Path) -> None:
+    process = probed.start(known, "wait")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert probed.only.process.state == "running"
+    assert called(probed.only)["calloc"] == 1000
+
+
+def test_its_files_are_private_and_small(probed: Probed, known: Path) -> None:
+    probed(known, "counts", 10)
+    (file,) = probed.files
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.stat().st_size < 200_000
+
+
+def test_no_room_for_a_file_is_no_matter_to_the_program(probed: Probed, known: Path) -> None:
+    """A limit on file sizes stands for a full disk: the first file fits not at all, the second not its samples."""
+    for kib, files in ((4, 0), (40, 1)):
+        out = probed("/bin/sh", "-c", f"ulimit -f {kib}; exec {known} counts 1000")
+        assert json.loads(out)["calloc"] == 5000
+        mine = [file for file in probed.files if read(file).process.program.endswith(known.name)] if files else []
+        assert len(mine) == files
+        if files:
+            assert read(mine[0]).process.samples_lost > 0
+
+
+def test_without_a_folder_it_is_off(known: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "LD_PRELOAD": str(native.probe())}
+    done = subprocess.run(
+        [str(known), "counts", "1000"], env=environment, cwd=tmp_path, check=True, capture_output=True
+    )
+    assert json.loads(done.stdout)["calloc"] == 5000
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,83 @@
+"""`cairn profile` stands where the program would stand, and tells afterwards what its allocator did."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cairn.profiles import IDLE
+
+CEILING = "A free allocator would save"
+
+
+@pytest.fixture
+def known(compiled) -> Path:
+    return compiled("probe_known.c", "-pthread")
+
+
+def test_the_report_is_on_stderr_and_all_else_is_the_programs(cairn, known: Path) -> None:
+    result = cairn("profile", "--", "sh", "-c", f"{known} counts 100; exit 7")
+    assert result.code == 7
+    assert json.loads(result.out)["malloc"] == 500
+    assert result.err.startswith("profile  ")
+    assert result.err.splitlines()[-1].startswith((CEILING, "What a free allocator"))
+
+
+def test_json_tells_what_the_program_did(cairn, known: Path, forward: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    result = cairn("profile", "-a", f"passing={forward}", "--json", out, "--", known, "counts", 1000)
+    assert result.code == 0, result.err
+    found = json.loads(out.read_text())
+    calls = {one["name"]: sum(by["calls"] for by in one["by"]) for one in found["functions"]}
+    assert calls["posix_memalign"] == json.loads(result.out)["posix_memalign"]
+    assert found["processes"][0]["allocator"] == str(forward)
+    late = sum(one["late_calls"] for one in found["functions"] if one["name"] not in IDLE)
+    assert found["lines"][-1]["operations"] == pytest.approx(found["operations"] - late)
+
+
+def test_what_was_kept_is_read_again(cairn, known: Path, tmp_path: Path) -> None:
+    keep = tmp_path / "keep"
+    result = cairn("profile", "--keep", keep, "--", known, "counts", 1000)
+    again = cairn("profile", "--read", keep)
+    assert (result.code, again.code) == (0, 0)
+    assert again.out.splitlines()[1:] == result.err.splitlines()[1:]  # the title tells the allocator by its file
+    rows = cairn("profile", "--read", keep, "--csv", "-").out.splitlines()
+    assert "counted,memalign,small,parallel,4000" in {",".join(row.split(",")[:5]) for row in rows}
+
+
+def test_what_cannot_be_profiled_is_one_sentence(cairn, compiled, known: Path) -> None:
+    unknown = cairn("profile", "-a", "nosuch", "--", known, "counts", 1)
+    static = cairn("profile", "--", compiled("churn.c", "-static"))
+    assert (unknown.code, static.code) == (2, 126)
+    assert "nosuch" in unknown.sentence
+    assert "static" in static.sentence
+    assert CEILING not in unknown.err + static.err
+
+
+def test_a_program_that_was_killed_is_told_so(cairn, tmp_path: Path) -> None:
+    keep = tmp_path / "keep"
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    result = cairn("profile", "--keep", keep, "--", "python3", "-c", script)
+    assert result.code == 137
+    assert "▲ 1 process was killed" in result.err
+    assert len(json.loads(cairn("profile", "--read", keep, "--json", "-").out)["cut_short"]) == 1
+
+
+def test_kernel_calls_that_were_not_looked_for_are_not_told_as_none(cairn, known: Path) -> None:
+    result = cairn("profile", "--kernel-calls", "off", "--", known, "counts", 100)
+    assert result.code == 0
+    assert re.search(r"Kernel calls and held memory are\s+not measured", result.err)
+    assert "brk" not in result.err
+
+
+def test_waiting_for_locks_is_told_where_an_allocator_waits(cairn, compiled, tmp_path: Path) -> None:
+    allocator = compiled("probe_paths.c", "-shared", "-pthread")
+    program = compiled("probe_sizes.c", "-pthread")
+    result = cairn("profile", "-a", allocator, "--json", tmp_path / "out", "--", program, 2, 128, 30)
+    assert re.search(r"^ +mutex +60 ", result.err, re.MULTILINE), result.err
+    found = json.loads((tmp_path / "out").read_text())
+    (mutex,) = found["locks"]
+    assert (mutex["taken"], mutex["refused"], found["contended_locks"]) == (60, 0, 1)

@@ -1,0 +1,291 @@
+"""Files of the probe, read: right ones to the last count, wrong ones as one sentence."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import struct
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.probes import Made, busy, documented
+
+from cairn import profile
+from cairn.errors import CairnError, UsageError
+from cairn.profiles import (
+    ALLOCATING,
+    CALLS,
+    FUNCTIONS,
+    GROUPS,
+    LOCKS,
+    PATHS,
+    PHASES,
+    RELEASING,
+    Process,
+    cut_short,
+    lasting,
+)
+from cairn.report import profile_forms, profiled
+
+MOST = 2**64 - 1
+
+
+def read(tmp_path: Path, content: bytes) -> profile.ProcessProfile:
+    path = tmp_path / "1.1.probe"
+    path.write_bytes(content)
+    return profile.read(path)
+
+
+def test_the_structs_are_as_long_as_in_c() -> None:
+    """Added up by hand from src/record/profile.h; the unit test in C asserts the same numbers."""
+    numbers = 15 + 24 + 2 + 11 + 16 + 11 + 6  # of 64 bits: gap … threads_lost, chunks, samples, counts, rusage, locks
+    head = 8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 14 * 40 + 32 * 16 + 2 * 1024
+    thread = 4 + 4 + 8 + 2 * (11 * 2 * 3 * 8) + 5 * 2 * 8 + 2 * 3 * 8 + 3 * 8 * 8
+    times = 9 * 8 + 320 * 4
+    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 1024 * 32
+    for order in "<>":
+        layout = profile.layouts(order)
+        assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (head, thread, samples)
+    assert (head, thread, samples) == (3840, 1392, 92312)
+
+
+def test_names_are_as_many_as_in_c() -> None:
+    assert (len(ALLOCATING), len(RELEASING), len(CALLS), len(LOCKS), len(PATHS)) == (11, 5, 14, 3, 42)
+    assert FUNCTIONS.index("free") == len(ALLOCATING)
+    assert (GROUPS, PHASES) == (("small", "medium", "large"), ("serial", "parallel"))
+    assert (PATHS[1].phase, PATHS[2].group, PATHS[6].kind) == ("parallel", "medium", "reused")
+    assert (PATHS[12].kind, PATHS[29].kind, PATHS[30].kind) == ("calloc", "aligned", "free, local")
+
+
+def test_the_documented_example_is_such_a_file() -> None:
+    content = documented().content()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "profile-format.md").read_text()
+    lines = re.findall(r"^([0-9a-f]{5})  ((?:[0-9a-f]{2} )+) *([a-z_]+)", text, re.MULTILINE)
+    assert len(lines) > 40
+    fields = profile.layouts("<").head.fields
+    assert fields is not None
+    for offset, digits, name in lines:
+        place, expected = int(offset, 16), bytes.fromhex(digits)
+        assert content[place : place + len(expected)] == expected, name
+        if place < fields["calls"][1]:
+            assert 0 <= place - fields[name][1] < fields[name][0].itemsize, name
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_what_was_written_is_read_on_machines_of_either_order(tmp_path: Path, order: str) -> None:
+    made = busy(order=order, program="/usr/bin/prö g".encode())
+    found = read(tmp_path, made.content())
+    process, tally = found.process, found.tally
+    assert (process.pid, process.program, process.state, process.seen) == (100, "/usr/bin/prö g", "ended", "dispatch")
+    assert (process.gap, process.cpu_ns, process.peak_live_bytes) == (64, 900_000_000, 12 << 20)
+    assert (tally.span_ns, tally.span_ticks) == (1_000_000_000, 2_000_000_000)
+    assert tally.calls[ALLOCATING.index("malloc")].sum() == 64_010
+    assert tally.asked.sum() == 6_400_000 + (10 << 20) + 320_000
+    assert tally.released.sum() == 70_413
+    assert tally.timed.count.sum() == 2220
+    assert tally.timed.buckets.sum() == 2220
+    assert tally.kernel.count[CALLS.index("mmap")] == 10
+    assert tally.other_calls == {318: 2}
+    assert [moment.live_bytes for moment in found.moments] == [1 << 20, 12 << 20]
+
+
+def test_threads_add_up_over_all_chunks_without_overflow(tmp_path: Path) -> None:
+    made = Made()
+    made.more = np.zeros(16, made.layout.thread)
+    made.threads["bytes"][:, 0, 0, 0] = MOST
+    made.more["bytes"][:, 0, 0, 0] = MOST
+    made.threads["calls"][3, 2, 1, 2] = 5
+    made.more["calls"][15, 2, 1, 2] = 7
+    tally = read(tmp_path, made.content()).tally
+    assert tally.asked[0, 0, 0] == 24 * MOST
+    assert tally.calls[2, 1, 2] == 12
+    assert (tally + tally).asked[0, 0, 0] == 48 * MOST
+
+
+def test_the_longest_of_all_threads_and_processes_is_no_sum(tmp_path: Path) -> None:
+    made, other = Made(), Made()
+    for thread, ticks in enumerate((5, MOST, 7)):
+        made.locked("mutex", 10, [ticks], thread=thread)
+    other.locked("mutex", 1, [9])
+    other.start["contended_locks"] = 2
+    tally = read(tmp_path, made.content()).tally
+    locks = tally.locks
+    assert (locks.taken[0], locks.contended[0], locks.wait_ticks[0]) == (30, 3, MOST + 12)
+    assert list(locks.most_wait_ticks) == [MOST, 0, 0]
+    both = tally + read(tmp_path, other.content()).tally
+    assert (both.locks.taken[0], both.locks.most_wait_ticks[0], both.contended_locks) == (31, MOST, 2)
+
+
+def test_a_process_that_timed_nothing_has_no_samples(tmp_path: Path) -> None:
+    made = Made(state=1)
+    made.samples = np.zeros(0, made.layout.samples)
+    found = read(tmp_path, made.content())
+    assert found.process.state == "running"
+    assert found.moments == ()
+    assert found.tally.timed.count.sum() == 0
+
+
+DAMAGES = {
+    "version 2": {"version": 2},
+    "other sizes": {"thread_bytes": 8},
+    "head is damaged": {"state": 9},
+    "clocks run backwards": {"ticks_last": 1},
+    "cut off": {"file_bytes": 1 << 40},
+    "a place that it does not have": {"samples": 1 << 63},
+    "byte order": {"order": 0x04040404},
+}
+
+
+@pytest.mark.parametrize("says", DAMAGES)
+def test_damage_is_one_sentence(tmp_path: Path, says: str) -> None:
+    with pytest.raises(CairnError, match=says) as error:
+        read(tmp_path, busy(head=DAMAGES[says]).content())
+    assert "\n" not in str(error.value)
+
+
+def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
+    content = bytearray(busy().content())
+    at = profile.layouts("<").head.fields["chunks"][1]  # type: ignore[index]
+    for k in range(24):
+        broken = bytearray(content)
+        struct.pack_into("<Q", broken, at + 8 * k, len(content) - 8)
+        with pytest.raises(CairnError, match="a place"):
+            read(tmp_path, bytes(broken))
+
+
+def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(CairnError, match="begins otherwise"):
+        read(tmp_path, b"\x7fELF" * 1000)
+    with pytest.raises(CairnError, match="cut off"):
+        read(tmp_path, busy().content()[:2000])
+    for nothing in (b"", bytes(5000)):
+        with pytest.raises(CairnError, match="before it counted anything"):
+            read(tmp_path, nothing)
+    (tmp_path / "link.probe").symlink_to(tmp_path / "1.1.probe")
+    with pytest.raises(CairnError, match="is a link"):
+        profile.read(tmp_path / "link.probe")
+    os.mkfifo(tmp_path / "pipe.probe")
+    with pytest.raises(CairnError, match="not a regular file"):
+        profile.read(tmp_path / "pipe.probe")
+    with pytest.raises(CairnError, match="cannot read"):
+        profile.read(tmp_path / "none.probe")
+
+
+def test_the_largest_file_takes_little_memory_and_time(tmp_path: Path) -> None:
+    """Every chunk that fits is named, in a sparse file of the most bytes that are read at all."""
+    thread = profile.layouts("<").thread.itemsize
+    made = busy()
+    path = made.write(tmp_path)
+    chunks = [3840 if 3840 + (8 << k) * thread <= 256 << 20 else 0 for k in range(24)]
+    content = bytearray(path.read_bytes())
+    at = profile.layouts("<").head.fields["chunks"][1]  # type: ignore[index]
+    struct.pack_into("<24Q", content, at, *chunks)
+    struct.pack_into("<Q", content, 32, 256 << 20)
+    path.write_bytes(content)
+    os.truncate(path, 256 << 20)
+    tracemalloc.start()
+    began = time.process_time()
+    profile.read(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert time.process_time() - began < 10
+    assert most < 100 << 20
+    os.truncate(path, (256 << 20) + 1)
+    with pytest.raises(CairnError, match="more than 256 MiB"):
+        profile.read(path)
+
+
+def test_processes_of_a_tree_add_up(tmp_path: Path) -> None:
+    for k in range(3):
+        busy(pid=100 + k, begin_ns=10**9 + k).write(tmp_path)
+    (tmp_path / "110.5.probe").touch()
+    (tmp_path / "notes.txt").write_text("not ours")
+    found = profile.gather(tmp_path)
+    assert (len(found.processes), found.empty, found.wall_ns) == (3, 1, 10**9 + 2)
+    assert found.operations == 3 * (64_010 + 6_400 + 70_410)
+    assert found.tally.timed.most_ticks.max() == 20_040
+    assert found.tally.kernel.count[CALLS.index("mmap")] == 30
+
+
+def test_a_folder_without_profiles_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--keep"):
+        profile.gather(tmp_path)
+    with pytest.raises(UsageError, match="no folder"):
+        profile.gather(tmp_path / "none")
+
+
+def image(pid: int, begin_ns: int, state: str) -> Process:
+    about = dict.fromkeys(Process.__dataclass_fields__, 0) | {"pid": pid, "begin_ns": begin_ns, "state": state}
+    return Process(**about)  # type: ignore[arg-type]
+
+
+def test_who_was_cut_short_is_not_who_became_another_program() -> None:
+    execed, after = image(7, 1, "execed"), image(7, 5, "ended")
+    vanished, then = image(8, 2, "running"), image(8, 3, "running")
+    first, again = image(9, 1, "ended"), image(9, 4, "ended")
+    images = [execed, after, vanished, then, first, again]
+    assert lasting(images) == [first, then, again, after]
+    assert cut_short(images) == [then]
+
+
+def mutated(content: bytes, rng: random.Random) -> bytes:
+    broken = bytearray(content)
+    for _ in range(rng.randint(1, 4)):
+        size = len(broken)
+        place = rng.randrange(min(size, rng.choice((64, 400, 2000, 14_000, size)))) if size else 0
+        match rng.randrange(5):
+            case 0 if size:
+                broken[place] = rng.randrange(256)
+            case 1 if size >= place + 8:
+                number = rng.choice((0, 1, MOST, 1 << 63, size, size - 8, rng.getrandbits(64), rng.getrandbits(20)))
+                struct.pack_into("<Q", broken, place & ~7, number)
+            case 2:
+                del broken[place : place + rng.randint(1, 40)]
+            case 3:
+                broken[place:place] = rng.randbytes(rng.randint(1, 40))
+            case 4 if rng.random() < 0.2:
+                broken = broken[:place]
+    return bytes(broken)
+
+
+def survive(folder: Path, rng: random.Random, *, times: int, shown_every: int) -> tuple[int, int]:
+    """How many of so many mutations of a good file were refused, and how many were read and shown."""
+    content = busy().content()
+    other = busy(pid=2, begin_ns=2).content()
+    (folder / "2.2.probe").write_bytes(other)
+    path = folder / "1.1.probe"
+    refused = shown = 0
+    for count in range(times):
+        path.write_bytes(mutated(content, rng))
+        try:
+            found = profile.gather(folder)
+        except CairnError as error:
+            refused += 1
+            assert "\n" not in str(error)
+            continue
+        if count % shown_every == 0:
+            shown += 1
+            profiled.render(found, full=True, color=True)
+            document = profile_forms.document(found, allocator=None, cairn="0")
+            assert "NaN" not in document
+            assert "Infinity" not in document
+            profile_forms.rows(found)
+    return refused, shown
+
+
+def test_mutated_files_give_a_sentence_or_a_profile_but_nothing_else(tmp_path: Path) -> None:
+    refused, shown = survive(tmp_path, random.Random(20261122), times=2000, shown_every=5)
+    assert refused > 300
+    assert shown > 100
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_a_million_mutated_files_give_nothing_else_either(tmp_path: Path) -> None:
+    refused, shown = survive(tmp_path, random.Random(1), times=1_000_000, shown_every=100)
+    assert refused > 100_000
+    assert shown > 1000

@@ -1,0 +1,285 @@
+"""What a profile's report says, from made-up files; and the command around it, with nothing run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from support.comparisons import EVIL
+from support.probes import Made, busy, locking, refused
+
+import cairn
+from cairn import foreground, native, profile
+from cairn.cli import cli, profiling
+from cairn.foreground import Ended
+from cairn.model import Contender
+from cairn.proof import judge, not_behind
+from cairn.report import profile_forms, profiled
+
+SYSTEM = Contender(name="system", allocator="system", title="glibc 2.36")
+
+
+def shown(tmp_path: Path, *made: Made, full: bool = False, **about: Any) -> str:
+    for one in made:
+        one.write(tmp_path)
+    return profiled.render(profile.gather(tmp_path), full=full, color=False, **about)
+
+
+def row(text: str, name: str) -> list[str]:
+    """The cells of the first line with that name."""
+    line = next(line for line in text.splitlines() if line.strip().startswith(name))
+    return re.split(r" {2,}|(?<=[sB%]) (?=[\d<–])", line.strip())
+
+
+def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
+    last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
+    assert last == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0]."
+
+
+def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:
+    first = shown(tmp_path, busy(), busy(pid=2, begin_ns=2, program=b"/bin/other"), allocator="glibc 2.36")
+    says = "profile  /bin/other and 1 other · glibc 2.36 · 2 processes · 2 threads · wall 2.00 s · CPU 1.80 s"
+    assert first.splitlines()[0] == says
+
+
+def test_counts_times_kernel_calls_and_memory_are_there(tmp_path: Path) -> None:
+    text = shown(tmp_path, busy())
+    assert row(text, "malloc")[1:4] == ["64,010", "64,010", "0"]
+    for name in ("new", "reused", "calloc", "free, local", "free, remote", "TOTAL", "in the kernel"):
+        assert row(text, name)
+    assert "realloc" not in text
+    assert "munmap" in text
+    assert "madvise" not in text
+    assert "getrandom 2, 1 more" in text
+    assert row(text, "held from the kernel, at most")[-1] == "16.0 MiB"
+    assert row(text, "resident, at most")[-1] == "30.0 MiB"
+    assert "2,220 of 140,820 operations were timed" in text
+
+
+def test_full_adds_size_phase_lives_and_time(tmp_path: Path) -> None:
+    short, full = (shown(tmp_path, busy(), full=full) for full in (False, True))
+    for words in ("reused, small, serial", "half lived", "over time"):
+        assert words not in short
+        assert words in full
+
+
+def test_what_was_not_measured_is_said_so_and_never_zero(tmp_path: Path) -> None:
+    made = Made(user_us=0, span_ns=0)
+    made.called("malloc", "small", 3, 10)
+    made.start["dispatch"] = 3
+    made.dispatch = 3
+    made.start["peak_resident_bytes"] = 0
+    text = shown(tmp_path, made, full=True)
+    assert "What a free allocator would save was not measured: none of its operations was timed." in text
+    assert "wall not measured · CPU not measured" in text
+    for name in ("live", "held from", "resident", "set apart", "page faults in", "page faults, all"):
+        assert row(text, name)[-1] == "not measured", name
+    assert "Kernel calls and held memory are not measured" in text
+    assert not re.search(r"(?<![\d.,])0 (ns|B)", text)
+
+
+def test_a_time_below_the_clocks_resolution_is_called_so(tmp_path: Path) -> None:
+    made = Made()
+    made.called("malloc", "small", 6_400, 100)
+    made.timed("reused", "small", [0] * 100)
+    text = shown(tmp_path, made)
+    assert "< 2.00 ns" in text
+    assert "0 ns" not in text.replace("2.00 ns", "")
+
+
+def test_notes_tell_what_the_numbers_lack(tmp_path: Path) -> None:
+    made = refused(state=1)
+    made.start["threads_lost"] = 2
+    made.start["late_calls"][0, 0] = 4
+    made.start["failed"][0, 2] = 1
+    made.samples["times"]["switched"][0, 6] = 3
+    made.called("memalign", "small", 10, 64)
+    made.kernel("futex wait", 2, 900_000)
+    (tmp_path / "9.9.probe").touch()
+    text = " ".join(shown(tmp_path, made, busy(pid=2, begin_ns=2, allocator=b"/opt/libje.so")).split())
+    for words in (
+        "those alone that go through functions of libc (1 of 2 programs); dispatch was refused: EINVAL",
+        "1 process was killed, or ended by a system call",
+        "1 process ended before anything was counted",
+        "2 threads could not be counted: is the disk full?",
+        "4 calls by threads that were ending",
+        "Failed: 1 of realloc.",
+        "3 timed operations lost the processor",
+        "10 operations are of kinds of which none was timed (aligned)",
+        "1.80 ms in the kernel were waiting",
+        "waiting among the kernel calls: futex wait 2; libc's own locks are told by these alone",
+        "Not all processes called the same allocator: /opt/libje.so, /lib/x86_64-linux-gnu/libc.so.6.",
+    ):
+        assert words in text, words
+
+
+def test_waiting_for_locks_has_a_table_where_there_are_any(tmp_path: Path) -> None:
+    assert "mutex" not in shown(tmp_path, busy())
+    text = shown(tmp_path, locking())
+    assert row(text, "mutex")[1:] == ["40,000", "100", "0.250 %", "349 µs", "250 µs", "150 ns", "7"]
+    assert row(text, "spin lock")[1:] == ["300", "0", "0 %", "0 ns", "0 ns", "150 ns", "0"]
+    assert "read-write" not in text
+    assert "2 different locks were waited for" in text
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    evil = EVIL.encode() + b"\n\xff"
+    text = shown(tmp_path, busy(program=evil, allocator=evil, state=1), full=True)
+    assert "\\x1b" in text
+    assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_json_has_everything(tmp_path: Path) -> None:
+    locking(program=b"/p/\xff").write(tmp_path)
+    found = json.loads(profile_forms.document(profile.gather(tmp_path), allocator=None, cairn="0.1"))
+    assert (found["cairn"], found["allocator"], found["operations"]) == ("0.1", "libc.so.6", 140_820)
+    assert found["ceiling"]["share"]["interval"]["level"] == 0.95
+    total = found["lines"][-1]
+    assert (total["name"], total["timed"]) == ("TOTAL", 2220)
+    assert found["functions"][0]["by"][0] == {"phase": "serial", "group": "small", "calls": 64_000, "bytes": 6_400_000}
+    assert [one["name"] for one in found["kernel_calls"]] == ["munmap", "mmap", "other"]
+    assert len(found["moments"]) == 2
+    assert found["processes"][0]["pid"] == 100
+    assert (found["locks"][0]["contended"], found["contended_locks"]) == (100, 2)
+
+
+def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Path) -> None:
+    locking().write(tmp_path)
+    rows = list(csv.DictReader(io.StringIO(profile_forms.rows(profile.gather(tmp_path)))))
+    assert {row["table"] for row in rows} == {"counted", "timed", "paths", "kernel", "locks"}
+    (total,) = [row for row in rows if row["name"] == "TOTAL"]
+    assert float(total["total_low_ns"]) <= float(total["total_ns"]) <= float(total["total_high_ns"])
+    (other,) = [row for row in rows if row["name"] == "other"]
+    assert other["bytes"] == ""
+    mutex, _, different = [row for row in rows if row["table"] == "locks"]
+    assert (mutex["operations"], mutex["contended"], mutex["failed"], mutex["mean_ns"]) == (
+        "40000",
+        "100",
+        "7",
+        "3490.0",
+    )
+    assert (different["contended"], different["operations"]) == ("2", "")
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+class Called:
+    """The command with a program that leaves made-up files instead of running."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[Made] = [busy()]
+        self.ended = Ended(exit_code=0, problem=None, left_behind=0)
+        self.told: dict[str, str] = {}
+        monkeypatch.setattr(foreground, "run", self._run)
+        monkeypatch.setattr(profiling, "contender_for", lambda *_: SYSTEM)
+
+    def _run(self, *_: object, probe: dict[str, str]) -> Ended:
+        self.told = probe
+        for made in self.made:
+            made.write(Path(probe["CAIRN_PROBE"]))
+        return self.ended
+
+    def __call__(self, *args: object) -> Any:
+        result = CliRunner().invoke(cli, ["profile", *map(str, args)])
+        result.exit_code = getattr(result.exception, "exit_code", result.exit_code)  # as main() ends
+        return result
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> Called:
+    return Called(monkeypatch)
+
+
+def test_the_report_is_on_stderr_and_the_exit_code_the_programs(called: Called) -> None:
+    called.ended = replace(called.ended, exit_code=3)
+    result = called("--gap", 16, "--kernel-calls", "off", "--", "prog")
+    assert result.exit_code == 3
+    assert result.stdout == ""
+    assert "glibc 2.36" in result.stderr
+    assert "A free allocator would save" in result.stderr
+    assert (called.told["CAIRN_PROBE_GAP"], called.told["CAIRN_PROBE_KERNEL"]) == ("16", "off")
+    assert not Path(called.told["CAIRN_PROBE"]).exists()
+
+
+def test_kept_files_are_reported_again_on_stdout(called: Called, tmp_path: Path) -> None:
+    keep = tmp_path / "a b:c"
+    result = called("--keep", keep, "--", "prog")
+    assert result.exit_code == 0, result.stderr
+    assert keep.stat().st_mode & 0o077 == 0
+    again = called("--read", keep)
+    assert again.exit_code == 0
+    assert again.stdout.splitlines()[-1] == result.stderr.splitlines()[-1]
+    assert called("--keep", keep, "--", "prog").exit_code == 2
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    assert called("--keep", tmp_path / "link", "--", "prog").exit_code == 2
+
+
+def test_json_and_csv_go_where_they_are_told(called: Called, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    result = called("--json", "-", "--csv", out, "--", "prog")
+    assert json.loads(result.stdout)["cairn"] == cairn.__version__
+    assert out.read_text().startswith("table,name,")
+    assert called("--csv", out, "--", "prog").exit_code == 125
+    assert called("--force", "--csv", out, "--", "prog").exit_code == 0
+    assert called("--json", "-", "--csv", "-", "--", "prog").exit_code == 2
+
+
+@pytest.mark.parametrize("args", [[], ["--read", "x", "--", "prog"], ["--gap", "0", "--", "p"], ["--read", "/nowhere"]])
+def test_wrong_arguments_are_usage_errors(called: Called, args: list[str]) -> None:
+    assert called(*args).exit_code == 2
+
+
+def test_without_proof_there_is_no_report(called: Called) -> None:
+    called.ended = replace(called.ended, problem="in p malloc belongs to q")
+    result = called("--", "prog")
+    assert result.exit_code == 126
+    assert "belongs to q" in result.stderr
+    assert "free allocator" not in result.stderr
+    called.ended = replace(called.ended, problem=None)
+    called.made = [busy(), busy(pid=7, allocator=b"/opt/libother.so")]
+    result = called("--", "prog")
+    assert result.exit_code == 126
+    assert "belongs to /opt/libother.so, not to glibc 2.36" in result.stderr
+    assert "free allocator" not in result.stderr
+
+
+def test_a_program_that_left_nothing_is_one_sentence(called: Called) -> None:
+    called.made = []
+    result = called("--", "prog")
+    assert result.exit_code == 125
+    assert "no process left a profile" in result.stderr
+    called.ended = replace(called.ended, exit_code=4)
+    assert called("--", "prog").exit_code == 4
+
+
+def test_the_probe_stands_before_the_allocator_and_is_seen_through(monkeypatch, tmp_path: Path) -> None:
+    library = tmp_path / "a b" / "libcairn-probe.so"
+    library.parent.mkdir()
+    library.touch()
+    monkeypatch.setattr(native, "probe", lambda: library)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    for owners in ((), ("/opt/liballoc.so",)):
+        contender = replace(SYSTEM, preload=owners, owners=owners, build_id="00")
+        probed, resolve = foreground._probed(contender, scratch)
+        assert probed.preload == (str(scratch / "libcairn-probe.so"), *owners)
+        record = {
+            "v": 1,
+            "event": "start",
+            "pid": 1,
+            "exe": "/p",
+            "malloc": {"path": probed.preload[0], "build_id": "11"},
+        }
+        assert judge(json.dumps(record).encode(), probed, 1, resolve).problem is None
+        record["malloc"] = {"path": "/opt/libother.so", "build_id": None}
+        assert judge(json.dumps(record).encode(), probed, 1, resolve).problem is not None
+    assert not_behind(SYSTEM, "/p", "/lib/libc.so.6", str) is None
+    assert "nobody known" in str(not_behind(SYSTEM, "/p", "", str))

@@ -1,0 +1,208 @@
+"""Files as the probe writes them, made up: a program whose every number is known."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cairn import profile
+from cairn.profiles import ALLOCATING, CALLS, GROUPS, LOCKS, PATHS, PHASES, RELEASING
+from cairn.profiles import Path as TimedPath
+
+TICKS_PER_NS = 2
+PAIR = 40
+
+
+def bucket(ticks: int) -> int:
+    """profile_bucket() once more, in another way than the reader's edges."""
+    if ticks < 8:
+        return ticks
+    octave = ticks.bit_length() - 1
+    return min((octave - 2) * 8 + ((ticks >> (octave - 3)) & 7), 319)
+
+
+@dataclass
+class Made:
+    """One file to be. Times are given in ns, without what the clock takes."""
+
+    pid: int = 100
+    begin_ns: int = 1_000_000_000
+    span_ns: int = 1_000_000_000
+    state: int = 2
+    dispatch: int = 1
+    program: bytes = b"/usr/bin/prog"
+    allocator: bytes = b"/lib/x86_64-linux-gnu/libc.so.6"
+    user_us: int = 900_000
+    head: dict[str, int] = field(default_factory=dict)
+    order: str = "<"
+
+    def __post_init__(self) -> None:
+        self.layout = profile.layouts(self.order)
+        self.threads = np.zeros(8, self.layout.thread)
+        self.more = np.zeros(0, self.layout.thread)
+        self.samples = np.zeros(1, self.layout.samples)
+        self.start = np.zeros(1, self.layout.head)
+        self.start["gap"] = 64
+        self.start["pair_ticks"] = PAIR
+        self.start["threads_started"] = self.start["threads_most"] = 1
+        self.start["peak_resident_bytes"] = 30 << 20
+        self.start["minor_faults"] = 5000
+
+    def called(self, function: str, group: str, count: int, size: int, phase: str = "serial", thread: int = 0) -> None:
+        """So many calls of so many bytes."""
+        place = (thread, ALLOCATING.index(function), PHASES.index(phase), GROUPS.index(group))
+        self.threads["calls"][place] += count
+        self.threads["bytes"][place] += count * size
+
+    def fresh(self, group: str, count: int, phase: str = "serial") -> None:
+        """Of the calls of malloc and new, those that got new memory."""
+        self.threads["fresh"][0, PHASES.index(phase), GROUPS.index(group)] += count
+
+    def released(self, function: str, count: int, phase: str = "serial") -> None:
+        """So many calls."""
+        self.threads["released"][0, RELEASING.index(function), PHASES.index(phase)] += count
+
+    def timed(self, kind: str, group: str, times_ns: Iterable[float], phase: str = "serial") -> None:
+        """Operations that took so long."""
+        times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, phase))]
+        ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
+        times["count"] += len(ticks)
+        times["ticks"] += sum(ticks)
+        times["max_ticks"] = max(int(times["max_ticks"]), *ticks)
+        np.add.at(times["buckets"], [bucket(one) for one in ticks], 1)
+
+    def faulted(self, kind: str, group: str, looked_at: int, faults: int, phase: str = "serial") -> None:
+        """Of the timed operations."""
+        times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, phase))]
+        times["fault_operations"] += looked_at
+        times["faults"] += faults
+
+    def locked(self, kind: str, taken: int, waits: Iterable[int] = (), *, refused: int = 0, thread: int = 0) -> None:
+        """So many times, of which some waited for so many ticks; of a critical section, 1 in 10 is timed: 300 ticks."""
+        counts = self.threads["locks"][thread, LOCKS.index(kind)]
+        ticks = list(waits)
+        counts["taken"] += taken
+        counts["refused"] += refused
+        counts["contended"] += len(ticks)
+        counts["wait_ticks"] += np.uint64(sum(ticks))
+        counts["max_wait_ticks"] = max([int(counts["max_wait_ticks"]), *ticks])
+        counts["sections"] += taken // 10
+        counts["section_ticks"] += taken // 10 * 300
+        counts["max_section_ticks"] = 300 if taken >= 10 else 0
+
+    def kernel(self, name: str, count: int, ns: int, size: int = 0, failed: int = 0) -> None:
+        """So many calls, each of which took so long."""
+        calls = self.start["calls"][0, CALLS.index(name)]
+        calls["calls"] += count
+        calls["failed"] += failed
+        calls["bytes"] += count * size
+        calls["ticks"] += count * (ns * TICKS_PER_NS + PAIR)
+        calls["max_ticks"] = max(calls["max_ticks"], ns * TICKS_PER_NS + PAIR)
+
+    def moments(self, *of: tuple[int, int, int, int]) -> None:
+        """(ns, live, held, resident) each."""
+        self.samples["moments"][0, : len(of)] = np.array(list(of), self.samples["moments"].dtype)
+
+    def content(self) -> bytes:
+        """The file."""
+        head, at = self.start, 3840
+        head["magic"], head["order"], head["version"] = profile.MAGIC, profile.ORDER, profile.VERSION
+        for name in ("head", "thread", "samples"):
+            head[f"{name}_bytes"] = getattr(self.layout, name).itemsize
+        head["state"], head["dispatch"] = self.state, self.dispatch
+        head["process"], head["parent"], head["user_us"] = self.pid, 1, self.user_us
+        head["ns_begin"], head["ns_last"] = self.begin_ns, self.begin_ns + self.span_ns
+        head["ticks_begin"] = 7
+        head["ticks_last"] = 7 + self.span_ns * TICKS_PER_NS
+        head["program"], head["allocator"] = self.program, self.allocator
+        pieces = [b"\0" * (at - head.nbytes)]
+        for place, piece in (("chunks", self.threads), ("chunks", self.more), ("samples", self.samples)):
+            if not len(piece):
+                continue
+            if place == "samples":
+                head["samples"] = at
+            else:
+                head["chunks"][0, int(np.count_nonzero(head["chunks"]))] = at
+            pieces.append(piece.tobytes())
+            at += piece.nbytes
+        head["file_bytes"] = at
+        for name, value in self.head.items():
+            head[name] = value
+        return head.tobytes() + b"".join(pieces)
+
+    def write(self, folder: Path) -> Path:
+        """Puts it where the probe would."""
+        path = folder / f"{self.pid}.{self.begin_ns}.probe"
+        path.write_bytes(self.content())
+        return path
+
+
+def busy(**about: object) -> Made:
+    """A program that allocates: 64,000 small blocks of 100 bytes at 50 ns, 10 large ones, all of it freed."""
+    made = Made(**about)  # type: ignore[arg-type]
+    made.called("malloc", "small", 64_000, 100)
+    made.called("malloc", "large", 10, 1 << 20)
+    made.called("calloc", "small", 6_400, 50)
+    made.fresh("small", 6_400)
+    made.fresh("large", 10)
+    made.released("free", 70_410)
+    made.released("free(NULL)", 3)
+    made.timed("new", "small", [200] * 100)
+    made.timed("reused", "small", [50] * 900)
+    made.timed("new", "large", [10_000] * 10)
+    made.timed("calloc", "small", [80] * 100)
+    made.timed("free, local", "small", [30] * 990)
+    made.timed("free, remote", "small", [60] * 110)
+    made.timed("free, local", "large", [5_000] * 10)
+    made.kernel("mmap", 10, 2_000, 1 << 20)
+    made.kernel("munmap", 10, 3_000, 1 << 20, failed=1)
+    made.kernel("other", 3, 500)
+    made.start["other_calls"][0, 0] = (318 + 1, 2)
+    made.samples["sizes"][0, 22] = 70_400
+    made.samples["lives"][0, 0, 12] = 70_400
+    made.samples["freed"][0] = (70_400, 0, 10)
+    made.samples["freed_elsewhere"][0] = (7_040, 0, 0)
+    made.samples["usable_bytes"], made.samples["asked_bytes"] = 112, 100
+    for kind, looked_at, faults in (("new", 12, 6), ("reused", 100, 1), ("calloc", 10, 1), ("free, local", 120, 0)):
+        made.faulted(kind, "small", looked_at, faults)
+    made.faulted("new", "large", 2, 2)
+    made.faulted("free, local", "large", 1, 0)
+    made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (8_000_000, 12 << 20, 16 << 20, 28 << 20))
+    return made
+
+
+def locking(**about: object) -> Made:
+    """One whose allocator takes locks."""
+    made = busy(**about)
+    made.locked("mutex", 40_000, [2_000] * 99 + [500_000], refused=7)
+    made.locked("spin lock", 300)
+    made.start["contended_locks"] = 2
+    return made
+
+
+def refused(**about: object) -> Made:
+    """One whose kernel calls the kernel would not dispatch."""
+    made = busy(dispatch=2, **about)
+    made.start["dispatch_errno"] = errno.EINVAL
+    return made
+
+
+def documented() -> Made:
+    """The example of docs/profile-format.md."""
+    made = Made(pid=4711, begin_ns=0x1_0000_0000, span_ns=2_000_000, user_us=1_500)
+    made.start["began_unix_ns"] = 1_763_600_000_000_000_000
+    made.start["dispatch_ticks"] = 4_096
+    made.start["contended_locks"] = 1
+    made.called("malloc", "small", 1_000, 48)
+    made.fresh("small", 640)
+    made.released("free", 990)
+    made.locked("mutex", 9, [700])
+    made.timed("reused", "small", [40] * 6)
+    made.timed("free, local", "small", [20] * 15)
+    made.kernel("brk", 2, 700, 132 << 10)
+    made.moments((1_900_000, 480, 264 << 10, 1 << 21))
+    return made
