@@ -266,8 +266,8 @@ enum {
     HUGE_GROWTH = (64 << 20) / SLICE_BYTES,    /* since something was given back */
     HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES, /* larger runs leave gaps in the chunks before */
     SMALL_CHUNKS_LEAST = 2,                    /* in use, before a page is touched to learn what that costs */
-    HUGE_SLOW = 2,                             /* times what small pages take; what is used later is quicker to reach */
-    PATIENCE_LEAST = 8,                        /* chunks */
+    HUGE_SLOW = 2,      /* times what small pages take; what is used later is quicker to reach */
+    PATIENCE_LEAST = 8, /* chunks */
     PATIENCE_MOST = 1024,
 };
 

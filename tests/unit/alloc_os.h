@@ -60,7 +60,8 @@ static struct {
     uintptr_t addresses_end;        /* there are none from here on; 0: the machine's */
     bool losing; /* a move that is refused costs one of the two places, now and then, and for ever */
     bool trapping;
-    uint64_t huge_touch_ticks; /* what a first touch takes where huge pages were asked for last; 0: small_touch_ticks */
+    uint64_t
+        huge_touch_ticks; /* what a first touch takes where huge pages were asked for last; 0: small_touch_ticks */
     uint64_t small_touch_ticks;
     _Atomic bool huge_is_next;
     _Atomic unsigned huge_count;
