@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 from support.compiling import ROOT, STANDARD, WARNINGS, run, succeed
+
+
+@cache
+def has_runtime(compiler: str, flag: str, folder: Path) -> bool:
+    """Whether an empty program can be linked with a sanitizer: Debian has clang without them."""
+    empty = folder / "empty.c"
+    empty.write_text("int main(void) { return 0; }\n")
+    return run(compiler, "-x", "c", flag, empty, "-o", folder / "empty").returncode == 0
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +42,13 @@ def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         target = folder / "-".join([source.stem, compiler, *flags, str(static)]).replace("/", "_").replace("=", "_")
         library = prefix / "lib"
         link = [library / "libcairn-arena.a"] if static else [f"-L{library}", "-lcairn-arena", f"-Wl,-rpath,{library}"]
+        for flag in flags:
+            if (
+                compiler.startswith("clang")
+                and flag.startswith("-fsanitize=")
+                and not has_runtime(compiler, flag, folder)
+            ):
+                pytest.skip(f"{compiler} has no runtime for {flag} here; on Debian: apt-get install libclang-rt-dev")
         if not target.exists():
             options = [STANDARD[source.suffix], "-O1", "-g", *WARNINGS, "-D_GNU_SOURCE", f"-I{prefix / 'include'}"]
             succeed(compiler, *options, *flags, source, *link, "-pthread", "-o", target)
