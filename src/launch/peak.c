@@ -75,7 +75,7 @@ void peak_end(struct peak *peak)
 
 bool peak_is_known(const struct peak *peak)
 {
-    return peak->count > 1 || peak->peak_bytes > peak->slack_bytes;
+    return peak->peak_bytes > (peak->count > 1 ? 0 : peak->slack_bytes); /* no program has no memory */
 }
 
 void peak_check(const struct peak *peak)
