@@ -189,6 +189,28 @@ static void warm(struct heap *heap, unsigned class)
     }
 }
 
+/* (own) What of a list begins with blocks of one slab, as most of it does, goes back to that; returns the rest. Takes the
+ * lock. */
+static struct block *cool_slab(struct heap *heap, struct block *first)
+{
+    struct slab *slab = slab_of(first);
+    uintptr_t start = (uintptr_t)slab_start(slab);
+    size_t bytes = (size_t)slab->slices << SLICE_SHIFT;
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed); /* not beyond an event */
+    uint32_t count = 0;
+    struct block *last;
+    struct block *next = first;
+    do {
+        if (UNLIKELY(!slab_is_marked(next)))
+            broken("a free block was written to", next);
+        last = next;
+        next = next->next;
+    } while (++count < until && next != NULL && (uintptr_t)next - start < bytes);
+    if (slab_free_many(slab, first, last, count))
+        heap_event(heap, slab);
+    return next;
+}
+
 /* (own) From now on they go to their slabs, and so do those that are on the list: a class that shrinks. Takes the lock. */
 static void cool(struct heap *heap, unsigned class)
 {
@@ -196,14 +218,8 @@ static void cool(struct heap *heap, unsigned class)
     heap->list[class] = NULL;
     heap->room[class] = 0;
     heap->warm &= ~(UINT64_C(1) << class);
-    for (struct block *next; block != NULL; block = next) {
-        if (UNLIKELY(!slab_is_marked(block)))
-            broken("a free block was written to", block);
-        next = block->next;
-        struct slab *slab = slab_of(block);
-        if (slab_free(slab, block, slab_key(block, NULL)))
-            heap_event(heap, slab);
-    }
+    while (block != NULL)
+        block = cool_slab(heap, block);
 }
 
 void *heap_refill(struct heap *heap, unsigned class)

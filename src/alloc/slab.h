@@ -185,6 +185,16 @@ static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t l
     return until == 0;
 }
 
+/* (own) The same for `count` blocks at once, at most `until`, linked from `first` to `last` and marked so. */
+static inline bool slab_free_many(struct slab *slab, struct block *first, struct block *last, uint32_t count)
+{
+    slab_mark(last, slab->free);
+    slab->free = first;
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - count;
+    atomic_store_explicit(&slab->until, until, memory_order_release); /* as there */
+    return until == 0;
+}
+
 /* Whether `p` is the start of a carved block of the slab. */
 static inline bool slab_has_block(const struct slab *slab, const void *p)
 {
