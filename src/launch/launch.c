@@ -130,17 +130,18 @@ static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short 
     return ready > 0;
 }
 
-/* Reaps children that are not PROG: its orphans come to us. */
-static void reap_orphans(struct launch *launch)
+/* Reaps children that are not PROG: its orphans come to us. Notes when PROG was found to have ended. */
+static void reap_orphans(struct launch *launch, uint64_t woke_ns)
 {
     while (!launch->main_ended) {
         siginfo_t info = {0};
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
             return;
         struct rusage usage;
-        if (info.si_pid == launch->child.pid)
+        if (info.si_pid == launch->child.pid) {
             launch->main_ended = true;
-        else if (wait4(info.si_pid, NULL, 0, &usage) == info.si_pid)
+            launch->report.wall_ns = woke_ns; /* its end; see finish() */
+        } else if (wait4(info.si_pid, NULL, 0, &usage) == info.si_pid)
             report_add_usage(&launch->report, &usage);
     }
 }
@@ -170,8 +171,9 @@ static void follow_stop(struct launch *launch)
 static void handle_signal(struct launch *launch, int signal)
 {
     switch (signal) {
-    case SIGCHLD:
-        return; /* reap_orphans() asks anyway */
+    case SIGCHLD: /* it may have come after we last asked, and does not come again */
+        reap_orphans(launch, clock_now_ns());
+        return;
     case SIGCONT:
         resume(launch);
         return;
@@ -233,11 +235,9 @@ static bool watch(struct launch *launch)
         wait_until(launch, earlier(deadline_ns, launch->despair_ns),
                    launch->reader_gone ? NULL : &report_events);
         uint64_t woke_ns = clock_now_ns();
-        reap_orphans(launch);
-        if (launch->main_ended) {
-            launch->report.wall_ns = woke_ns; /* its end; see finish() */
+        reap_orphans(launch, woke_ns);
+        if (launch->main_ended)
             break;
-        }
         if (report_events != 0) {
             launch->reader_gone = true;
             kill_main(launch);

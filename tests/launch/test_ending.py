@@ -280,3 +280,17 @@ def test_a_stopped_launcher_stops_its_program(launch: Launch) -> None:
     assert wait_until(lambda: state(pid) in "RS")
     process.send_signal(signal.SIGTERM)
     assert launch.finish(process, reader).told["signal"] == signal.SIGTERM
+
+
+def test_an_end_that_comes_while_a_signal_is_passed_on_is_not_overlooked(launch: Launch) -> None:
+    """On one processor a program that is told to end often has, before its launcher runs again."""
+    one = {min(os.sched_getaffinity(0))}
+    for _ in range(100):
+        process, reader = launch.start(
+            *("--memory", "none", "--", "sh", "-c", "echo up; exec sleep 100"),
+            preexec_fn=lambda: os.sched_setaffinity(0, one),
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert launch.finish(process, reader, timeout=20).told["signal"] == signal.SIGTERM
