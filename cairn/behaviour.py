@@ -45,7 +45,7 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
     """One for each kind of call that there was, the longest in sum first."""
     kernel, ticking, operations = profile.tally.kernel, clock(profile.tally), profile.operations
     ns = ticking.ns_per_tick if ticking else None
-    seconds = profile.tally.span_ns / 1e9
+    seconds = profile.tally.lived_ns / 1e9
     found = []
     for place, name in enumerate(CALLS):
         count = int(kernel.count[place])
@@ -61,7 +61,7 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
                 int(kernel.bytes[place]) if name in ABOUT_MEMORY else None,
                 total * ns if ns else None,
                 total / count * ns if ns else None,
-                max(0.0, float(kernel.most_ticks[place]) - own / count) * ns if ns else None,
+                max(0.0, most - own / count) * ns if ns and (most := float(kernel.most_ticks[place])) else None,
                 count / seconds if seconds else None,
                 count / operations * 1000 if operations else None,
             )
@@ -84,10 +84,8 @@ def new_share(tally: Tally) -> float | None:
 def faults_inside(profile: Profile) -> Estimate | None:
     """Page faults within the allocator: by strata as times are, but only some of the timed operations were looked at.
 
-    How the faults of one operation scatter is not known. They are taken to follow a geometric distribution, of which
-    the variance is mean + mean², and to be one more than were seen, so that "none" of a few is not "none" of all. Where
-    few operations take many faults each, the interval is too narrow. None where too many operations are of strata in
-    which none was looked at.
+    One more than were seen is taken to scatter, so that "none" of a few is not "none" of all. None where too many
+    operations are of strata in which none was looked at.
     """
     timed = profile.tally.timed
     value = least = variance = 0.0
@@ -101,7 +99,9 @@ def faults_inside(profile: Profile) -> Estimate | None:
         scale = max(stratum.operations, looked_at) / looked_at
         value += scale * faults
         least += faults
-        variance += (1 - 1 / scale) * scale * scale * (1 + faults + faults * faults / looked_at)
+        squares = int(timed.faults_squared[places].sum())
+        spread = max(0.0, squares - faults * faults / looked_at) * looked_at / max(1, looked_at - 1)
+        variance += (1 - 1 / scale) * scale * scale * (1 + spread)
     if unseen > UNTIMED_MAX * profile.operations or not timed.fault_operations.any():
         return None
     most = max(least, sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)))
@@ -131,9 +131,13 @@ def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
     def ns(ticks: float) -> float | None:
         return float(ticks) * ticking.ns_per_tick if ticking else None
 
+    def longest_ns(ticks: float, of: int) -> float | None:
+        return ns(ticks) if ticks or not of else None
+
     found = []
     for place, name in enumerate(LOCKS):
-        taken, refused, sections = (int(each[place]) for each in (locks.taken, locks.refused, locks.sections))
+        each = (locks.taken, locks.refused, locks.contended, locks.sections)
+        taken, refused, contended, sections = (int(counts[place]) for counts in each)
         if not taken + refused:
             continue
         found.append(
@@ -141,12 +145,12 @@ def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
                 name,
                 taken,
                 refused,
-                int(locks.contended[place]),
+                contended,
                 ns(locks.wait_ticks[place]),
-                ns(locks.most_wait_ticks[place]),
+                longest_ns(locks.most_wait_ticks[place], contended),
                 sections,
                 ns(locks.section_ticks[place] / sections) if sections else None,
-                ns(locks.most_section_ticks[place]) if sections else None,
+                longest_ns(locks.most_section_ticks[place], sections) if sections else None,
             )
         )
     return tuple(found)

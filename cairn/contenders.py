@@ -20,6 +20,10 @@ NAME_MAX = 64
 _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+PROBE = "+probe"
+"""Behind an allocator's name: with the probe of 'cairn profile' before it."""
+
+
 _OURS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_TRACE_LOADED_OBJECTS")
 
 
@@ -37,6 +41,7 @@ class ContenderSpec:
     """The library of a custom contender, as the user wrote it."""
     version: str | None = None
     knobs: tuple[tuple[str, str], ...] = ()
+    probed: bool = False
 
 
 def split_contenders(argument: str) -> tuple[str, ...]:
@@ -68,7 +73,7 @@ def _split_name(text: str) -> tuple[str | None, str, str]:
 
 
 def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
-    """`[name=]lib[@version][:KEY=VAL;KEY=VAL…]`; a value is verbatim after its first "="."""
+    """`[name=]lib[@version][+probe][:KEY=VAL;KEY=VAL…]`; a value is verbatim after its first "="."""
     catalog = catalog or known_catalog()
     given, _, rest = _split_name(spec)
     if given is not None:
@@ -81,15 +86,25 @@ def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
     if not target:
         raise UsageError(f"'{spec}' names no allocator; write it as [name=]allocator[@version][:KEY=VALUE;KEY=VALUE].")
     knobs = _parse_knobs(spec, knob_text) if colon else ()
+    probed = target.endswith(PROBE) and not ("/" in target and os.path.lexists(target))
+    suffix = PROBE if probed else ""
+    target = target.removesuffix(suffix)
     if "/" in target:
-        name = given if given is not None else _own_name(_plain_base(target), colon, knob_text)
-        return ContenderSpec(name=name, allocator="custom", path=target, knobs=knobs)
+        name = given if given is not None else _own_name(_plain_base(target) + suffix, colon, knob_text)
+        return ContenderSpec(name=name, allocator="custom", path=target, knobs=knobs, probed=probed)
     wanted, at, version = target.partition("@")
     if at and not version:
         raise UsageError(f"'{spec}' has no version after '@'; write one, such as jemalloc@5.3.0, or leave out the '@'.")
     known = entry(wanted, catalog)
-    name = given if given is not None else _own_name(target, colon, knob_text)
-    return ContenderSpec(name=name, allocator=known.name, version=version or None, knobs=knobs)
+    name = given if given is not None else _own_name(target + suffix, colon, knob_text)
+    return ContenderSpec(name=name, allocator=known.name, version=version or None, knobs=knobs, probed=probed)
+
+
+def behind_probe(spec: str) -> str:
+    """The spec of the same allocator behind the probe; it has no name of its own."""
+    _, _, rest = _split_name(spec)
+    target, colon, knobs = rest.partition(":")
+    return f"{target.removesuffix(PROBE)}{PROBE}{colon}{knobs}"
 
 
 def _refuse_name(name: str) -> None:
@@ -204,6 +219,7 @@ def resolve(
         origin=chosen.origin,
         build_id=build_id,
         caveats=caveats,
+        probed=spec.probed,
         spec=_spec(entry.name, spec),
     )
 
@@ -212,7 +228,7 @@ def _spec(library: str, spec: ContenderSpec) -> str:
     """What -a takes for this very contender, its name left out."""
     version = f"@{spec.version}" if spec.version else ""
     knobs = ";".join(f"{key}={value}" for key, value in spec.knobs)
-    return library + version + (f":{knobs}" if knobs else "")
+    return library + version + (PROBE if spec.probed else "") + (f":{knobs}" if knobs else "")
 
 
 def _resolve_path(spec: ContenderSpec, program: Program | None) -> Contender:
@@ -231,6 +247,7 @@ def _resolve_path(spec: ContenderSpec, program: Program | None) -> Contender:
         knobs=spec.knobs,
         origin="path",
         build_id=library.build_id,
+        probed=spec.probed,
         spec=_spec(library.path, spec),
     )
 

@@ -17,7 +17,7 @@ are therefore seen all, and told beside.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,12 +27,15 @@ from cairn.model import Interval
 from cairn.profiles import (
     ALLOCATING,
     BUCKETS,
+    CALLS,
     FREEING,
     GROUPS,
     KINDS,
     PATHS,
     PHASES,
     RELEASING,
+    SAMPLED,
+    WAITING,
     Floats,
     Path,
     Profile,
@@ -46,6 +49,9 @@ QUANTILES = (0.5, 0.95, 0.99, 0.999)
 UNTIMED_MAX = 0.05
 """Of all operations, those of kinds that were never timed: with more of them, a total would promise too much."""
 
+SAMPLES_ENOUGH = 200
+"""Of CPU time, to say what the probe itself takes: with so many, a tenth of CPU is known to 4 points."""
+
 PLAIN = ("malloc", "operator new", "operator new[]")
 _CALLED = {
     "new": PLAIN,
@@ -54,6 +60,8 @@ _CALLED = {
     "realloc": ("realloc", "reallocarray"),
     "aligned": ("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
 }
+_FREED = ("free, local", "free, remote")
+"""In the order of WHOSE."""
 TOTAL = "TOTAL"
 
 
@@ -97,6 +105,9 @@ class Line:
     quantiles: tuple[float | None, ...]
     """Those of QUANTILES; None too where fewer than one timed operation would lie beyond."""
     mean_ns: float | None
+    """Among others, as the program makes them; some of the time, the processor works on what is around them too."""
+    alone_ns: float | None
+    """The same with nothing else under way."""
     max_ns: float | None
     total_ns: Estimate | None
 
@@ -107,11 +118,15 @@ class Ceiling:
 
     share: Estimate | None
     why_not: str = ""
+    how: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Places in PATHS whose operations had the same chance to be timed, and how many operations there were."""
+    """Places in PATHS whose operations had the same chance to be timed, and how many operations there were.
+
+    None: operations of which nothing is timed. They belong to the line of all paths alone.
+    """
 
     operations: int
     paths: tuple[int, ...]
@@ -120,6 +135,21 @@ class Stratum:
 def strata(tally: Tally) -> tuple[Stratum, ...]:
     """A partition of everything that is timed."""
     found = [Stratum(_allocations(tally, path), (place,)) for place, path in enumerate(PATHS) if path.kind in _CALLED]
+    return (*found, *(_told_apart(tally) if tally.frees.any() else _frees(tally)))
+
+
+def _told_apart(tally: Tally) -> Iterator[Stratum]:
+    """Where every free is counted by who had its block; where nobody is known to have had it, it has no path."""
+    for place, path in enumerate(PATHS):
+        if path.kind in _FREED:
+            where = _FREED.index(path.kind), PHASES.index(path.phase), GROUPS.index(path.group)
+            yield Stratum(int(tally.frees[where]), (place,))
+    released = sum(int(tally.released[RELEASING.index(name)].sum()) for name in FREEING)
+    yield Stratum(max(0, released - int(tally.frees.sum())), ())
+
+
+def _frees(tally: Tally) -> Iterator[Stratum]:
+    """Where only those are told apart that were timed."""
     large = [place for place, path in enumerate(PATHS) if path.kind not in _CALLED and path.group == "large"]
     timed_large = int(tally.timed.count[large].sum())
     # Each was timed, unless there were more than could be watched: then those that were stand for the others too.
@@ -128,8 +158,7 @@ def strata(tally: Tally) -> tuple[Stratum, ...]:
         frees = _places(phase, "small", "medium"), _places(phase, "large")
         of_large = round(int(tally.timed.count[list(frees[1])].sum()) * weight)
         released = sum(tally.released[RELEASING.index(name), PHASES.index(phase)] for name in FREEING)
-        found += [Stratum(max(0, released - of_large), frees[0]), Stratum(of_large, frees[1])]
-    return tuple(found)
+        yield from (Stratum(max(0, released - of_large), frees[0]), Stratum(of_large, frees[1]))
 
 
 def _allocations(tally: Tally, path: Path) -> int:
@@ -196,6 +225,10 @@ class _Part:
     blur: float
     """What is missing to the clock's resolution, where the mean is below it."""
     buckets: Floats
+    alone_known: float
+    """Operations of which the time alone is known …"""
+    alone_total: float
+    """… and that time."""
 
 
 def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) -> _Part:
@@ -206,6 +239,8 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
     clock_ticks = float(timed.clock_ticks[mine].sum())
     taken = max(0.0, float(timed.ticks[mine].sum()) - clock_ticks)
     buckets = timed.buckets[mine].sum(axis=0)
+    alone = int(timed.alone[mine].sum())
+    alone_ticks = float((timed.alone_ticks[mine] - timed.alone_clock_ticks[mine]).sum())
     squares = float((buckets * np.maximum(0.0, _middles() - (clock_ticks / k if k else 0.0)) ** 2).sum())
     spread = max(0.0, squares / n - (taken / n) ** 2) * n / (n - 1) if n > 1 else squares
     return _Part(
@@ -216,6 +251,8 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
         variance=(1 - n / operations) * operations * operations / n * spread,
         blur=scale * max(0.0, k * clock.resolution_ticks - taken) if clock else 0.0,
         buckets=scale * buckets,
+        alone_known=scale * k if alone else 0.0,
+        alone_total=scale * k * max(0.0, alone_ticks) / alone if alone else 0.0,
     )
 
 
@@ -229,11 +266,15 @@ def line(name: str, tally: Tally, wanted: Collection[int], of: Sequence[Stratum]
         elif mine:
             untimed += stratum.operations
             unknown += stratum.operations if len(mine) == len(stratum.paths) else 0
+        elif not stratum.paths and len(wanted) == len(PATHS):
+            untimed += stratum.operations
+            unknown += stratum.operations
     places = list(wanted)
+    alone = sum(part.alone_known for part in parts)
     timed, known = sum(part.timed for part in parts), sum(part.operations for part in parts)
     about = (name, known + unknown, timed, untimed, int(tally.timed.switched[places].sum()))
     if clock is None or not timed:
-        return Line(*about, (None,) * len(QUANTILES), None, None, None)
+        return Line(*about, (None,) * len(QUANTILES), None, None, None, None)
     tick, own = clock.ns_per_tick, float(tally.timed.clock_ticks[places].sum()) / timed
     total = sum(part.total for part in parts)
     half = Z * math.sqrt(sum(part.variance for part in parts))
@@ -244,7 +285,8 @@ def line(name: str, tally: Tally, wanted: Collection[int], of: Sequence[Stratum]
         *about,
         tuple(_quantile(buckets, q, own, tick) if timed * (1 - q) >= 1 else None for q in QUANTILES),
         total / known * tick,
-        max(0.0, float(max(tally.timed.most_ticks[places])) - own) * tick,
+        sum(part.alone_total for part in parts) / alone * tick if alone else None,
+        max(0.0, most - own) * tick if (most := float(max(tally.timed.most_ticks[places]))) else None,
         Estimate(total * tick, Interval(low * tick, high * tick, LEVEL)),
     )
 
@@ -282,9 +324,15 @@ def cpu_ns(profile: Profile) -> int | None:
 
 
 def probe_ns(profile: Profile) -> float | None:
-    """What of that the probe itself is known to have taken: its readings of the clock, its detours to the kernel."""
-    ticking = clock(profile.tally)
-    return profile.tally.probe_ticks * ticking.ns_per_tick if ticking else None
+    """What of that the probe itself took: where timers of CPU time found it, if there were enough of them.
+
+    Else as far as it is known, which is its readings of the clock and its detours to the kernel.
+    """
+    tally, cpu, ticking = profile.tally, cpu_ns(profile), clock(profile.tally)
+    known = tally.probe_ticks * ticking.ns_per_tick if ticking else None
+    if cpu is None or tally.cpu_samples < SAMPLES_ENOUGH:
+        return known
+    return max(known or 0.0, cpu * min(1.0, tally.cpu_samples_probe / tally.cpu_samples))
 
 
 def busy_ns(profile: Profile) -> float | None:
@@ -294,17 +342,84 @@ def busy_ns(profile: Profile) -> float | None:
 
 
 def ceiling(profile: Profile) -> Ceiling:
-    """The whole time in the allocator over the whole CPU time."""
-    total, busy = lines(profile)[-1], busy_ns(profile)
+    """The whole time in the allocator over the whole CPU time: by CPU timers, if they told of it often enough.
+
+    Else by the operations that were timed, where the interval is from what they take among others to what they take
+    alone.
+    """
+    total, busy, found = lines(profile)[-1], busy_ns(profile), sampled(profile)
     if not total.operations:
         return Ceiling(None, "it allocated nothing")
+    if found and found[0].of >= SAMPLES_ENOUGH:
+        return Ceiling(found[0].share, how="by CPU timers")
     if total.total_ns is None:
         return Ceiling(None, "none of its operations was timed" if not total.timed else "its clock was not calibrated")
     if busy is None:
         return Ceiling(None, "its CPU time is not known")
     if total.untimed > UNTIMED_MAX * total.operations:
         return Ceiling(None, "too many operations are of kinds of which none was timed")
-    return Ceiling(total.total_ns.over(busy, most=1.0))
+    within = Estimate(total.total_ns.value, Interval(*_bracket(total), LEVEL))
+    return Ceiling(within.over(busy, most=1.0), how="by the operations that were timed")
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """CPU time in the allocator by another way: timers that run with each thread's CPU time say where it is."""
+
+    name: str
+    """Of SAMPLED, or TOTAL."""
+    samples: int
+    of: int
+    """Samples in all, in the program and in the probe too."""
+    total_ns: Estimate
+    share: Estimate
+    """Of CPU time, without what the probe takes."""
+
+
+def sampled(profile: Profile) -> tuple[Sampled, ...]:
+    """Of all operations, then by kind; nothing where no timer told of anything."""
+    tally, cpu, busy = profile.tally, cpu_ns(profile), busy_ns(profile)
+    n = tally.cpu_samples
+    if not n or cpu is None or busy is None:
+        return ()
+    found = []
+    for name, inside in ((TOTAL, tally.cpu_samples_inside.sum()), *zip(SAMPLED, tally.cpu_samples_inside, strict=True)):
+        k = min(int(inside), n)
+        ends = wilson(k, n)
+        total = Estimate(k / n * cpu, Interval(ends.low * cpu, ends.high * cpu, LEVEL))
+        if k or name == TOTAL:
+            found.append(Sampled(name, k, n, total, total.over(busy, most=1.0)))
+    return tuple(found)
+
+
+_AGREEING = 0.15
+"""Of the greater of two estimates: closer than that is as good as they can be."""
+
+
+def disagreement(profile: Profile) -> float | None:
+    """By how much of CPU more was sampled than timed; None where that is within what both may err.
+
+    How long an operation takes that is timed lies between its time among others and its time alone.
+    """
+    found, total, busy, ticking = sampled(profile), lines(profile)[-1], busy_ns(profile), clock(profile.tally)
+    if not found or total.total_ns is None or busy is None or ticking is None:
+        return None
+    kernel = profile.tally.kernel
+    waited = sum(int(kernel.ticks[CALLS.index(name)]) for name in WAITING) * ticking.ns_per_tick
+    low, high = (max(0.0, end - waited) for end in _bracket(total))
+    there = found[0].total_ns
+    if there.interval.low > high and there.value - high > _AGREEING * there.value:
+        return (there.value - high) / busy
+    if there.interval.high < low and low - there.value > _AGREEING * low:
+        return (there.value - low) / busy
+    return None
+
+
+def _bracket(total: Line) -> tuple[float, float]:
+    """The least and the most that all operations may have taken, by those that were timed."""
+    assert total.total_ns is not None
+    ends = total.total_ns.interval
+    return ends.low, max(ends.high, (total.alone_ns or 0.0) * total.operations)
 
 
 def wilson(successes: float, trials: float) -> Interval:
@@ -316,8 +431,14 @@ def wilson(successes: float, trials: float) -> Interval:
 
 
 def remote_share(tally: Tally) -> Estimate | None:
-    """Frees by another thread than the one that allocated. Ends of strata are added, which is a little too wide."""
+    """Frees by another thread than the one that allocated; exact where each was told apart.
+
+    Else ends of strata are added, which is a little too wide.
+    """
     value = low = high = whole = 0.0
+    if known := int(tally.frees.sum()):
+        share = int(tally.frees[_FREED.index("free, remote")].sum()) / known
+        return Estimate(share, Interval(share, share, LEVEL))
     for stratum in strata(tally):
         far = [place for place in stratum.paths if PATHS[place].kind == "free, remote"]
         n = int(tally.timed.count[list(stratum.paths)].sum())

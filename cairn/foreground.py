@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import msgspec
 
@@ -17,7 +16,7 @@ from cairn import native
 from cairn.errors import CairnError, ProgramMissing, ProgramNotExecutable
 from cairn.model import Contender
 from cairn.proof import judge
-from cairn.runner import Launched, carried, carried_witness, preload_environment, private_folder, real_path, setenv
+from cairn.runner import Launched, carried, carried_witness, preload_environment, private_folder, seen_by, setenv
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -32,17 +31,24 @@ class Ended:
     """Processes that were still alive when the command ended, and were ended with it."""
 
 
-def run(contender: Contender, command: Sequence[str], *, probe: Mapping[str, str] | None = None) -> Ended:
+def run(
+    contender: Contender,
+    command: Sequence[str],
+    *,
+    probe: Mapping[str, str] | None = None,
+    ours: Mapping[signal.Signals, Callable[[], None]] | None = None,
+) -> Ended:
     """Runs `command` under `contender` until it ends.
 
-    `probe`: variables for the probe, which then stands between the witness and the allocator in every process.
+    `probe`: variables for the probe, where the contender runs behind it.
+    `ours`: signals that are not passed on to the program, and what is done instead.
     Raises CairnError when the launcher cannot work.
     """
     with private_folder() as scratch:
-        ours, resolve = (carried(contender, scratch), real_path) if probe is None else _probed(contender, scratch)
+        used = carried(contender, scratch)
         witness = scratch / "witness.jsonl"
         witness.touch(mode=0o600)
-        environment = preload_environment(ours, carried_witness(scratch), witness, os.environ) | dict(probe or {})
+        environment = preload_environment(used, carried_witness(scratch), witness, os.environ) | dict(probe or {})
         reading, writing = os.pipe()
         # In a pipeline the terminal is not ours alone to hand over: `cairn run -- prog | less`.
         alone = os.isatty(0) and os.isatty(1)
@@ -58,13 +64,13 @@ def run(contender: Contender, command: Sequence[str], *, probe: Mapping[str, str
             [native.launcher(), *options, "--", *command], pass_fds=[writing], process_group=None if alone else 0
         )
         os.close(writing)
-        with os.fdopen(reading, "rb") as pipe, _signals_to(process):
+        with os.fdopen(reading, "rb") as pipe, _signals_to(process, ours or {}):
             line = pipe.read()
             process.wait()
         if process.returncode != 0 or not line:
             raise CairnError("the launcher failed; its message stands above")
         launched = msgspec.json.decode(line, type=Launched)
-        proof = judge(witness.read_bytes(), ours, launched.pid, resolve)
+        proof = judge(witness.read_bytes(), used, launched.pid, seen_by(contender))
     if launched.exec_errno is not None:
         kind = ProgramMissing if launched.exec_errno == errno.ENOENT else ProgramNotExecutable
         raise kind(f"cannot execute {command[0]}: {launched.exec_error}")
@@ -72,30 +78,17 @@ def run(contender: Contender, command: Sequence[str], *, probe: Mapping[str, str
     return Ended(exit_code=code, problem=proof.problem, left_behind=launched.left_behind)
 
 
-def _probed(contender: Contender, scratch: Path) -> tuple[Contender, Callable[[str], str]]:
-    """The contender behind the probe, and how paths resolve for its proof: who sees the probe sees what is behind it.
-
-    That the probe found the contender there is its own to tell (`proof.not_behind`).
-    """
-    library = str(native.probe())
-    behind = contender.owners[0] if contender.owners else "libc.so.6"
-
-    def resolve(path: str) -> str:
-        real = real_path(path)
-        return behind if real == real_path(library) else real
-
-    probed = replace(contender, preload=(library, *contender.preload), build_id=None)
-    return carried(probed, scratch), resolve
-
-
 @contextlib.contextmanager
-def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """What is sent to us is meant for the program; the launcher passes it on."""
+def _signals_to(process: subprocess.Popen[bytes], ours: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """What is sent to us is meant for the program, and the launcher passes it on; but for what is ours."""
 
     def pass_on(number: int, _: object) -> None:
-        process.send_signal(number)
+        if number in ours:
+            ours[signal.Signals(number)]()
+        else:
+            process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    before = {number: signal.signal(number, pass_on) for number in {*_PASSED_ON, *ours}}
     try:
         yield
     finally:

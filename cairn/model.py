@@ -43,6 +43,8 @@ class Contender:
     """Where the library came from: a package and its version, or "path"."""
     build_id: str | None = None
     caveats: tuple[str, ...] = ()
+    probed: bool = False
+    """Runs behind the probe of 'cairn profile', to see what that costs."""
     spec: str = ""
     """What -a takes for this very contender."""
 

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,9 @@ from cairn.profiles import (
     PATHS,
     PHASES,
     RELEASING,
+    SAMPLED,
     SIZE_BUCKETS,
+    WHOSE,
     Exact,
     Kernel,
     Locks,
@@ -46,7 +48,7 @@ from cairn.profiles import (
 
 SUFFIX = ".probe"
 MAGIC = b"cairnpro"
-VERSION = 1
+VERSION = 2
 ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
@@ -60,6 +62,12 @@ _THREADS_AT_ONCE = 4096
 
 _STATES: dict[int, State] = {1: "running", 2: "ended", 3: "execed"}
 _SEEN: dict[int, Seen] = {1: "dispatch", 2: "interpose", 3: "unseen"}
+
+_COUNTS = (
+    *("calls", "bytes", "released", "fresh", "frees"),
+    *("cpu_samples", "cpu_samples_inside", "cpu_samples_probe"),
+)
+"""Of a thread, what adds up by itself."""
 
 Records = NDArray[np.void]
 
@@ -86,7 +94,11 @@ def layouts(order: str) -> Layouts:
             ("file_bytes", u8),
             *((name, u4) for name in ("process", "parent", "forked", "dispatch", "dispatch_errno", "exit_code")),
             *((name, u8) for name in ("gap", "began_unix_ns", "ticks_begin", "ns_begin", "ticks_last", "ns_last")),
-            *((name, u8) for name in ("pair_ticks", "dispatch_ticks")),
+            *((name, u8) for name in ("pair_ticks", "alone_pair_ticks", "dispatch_ticks")),
+            ("timer_ns", u8),
+            ("timer_errno", u4),
+            ("exact", u4),
+            ("timers_refused", u8),
             *((name, u8) for name in ("threads_started", "threads_live", "threads_most", "threads_lost")),
             ("chunks", u8, CHUNKS),
             ("samples", u8),
@@ -119,14 +131,19 @@ def layouts(order: str) -> Layouts:
             ("bytes", u8, per_group),
             ("released", u8, (len(RELEASING), len(PHASES))),
             ("fresh", u8, (len(PHASES), len(GROUPS))),
+            ("frees", u8, (len(WHOSE), len(PHASES), len(GROUPS))),
+            ("cpu_samples", u8),
+            ("cpu_samples_inside", u8, len(SAMPLED)),
+            ("cpu_samples_probe", u8),
             ("locks", lock, len(LOCKS)),
         ],
         align=True,
     )
     times = np.dtype(
         [
-            *((name, u8) for name in ("count", "ticks", "max_ticks", "switched", "switched_ticks", "kernel")),
-            *((name, u8) for name in ("kernel_ticks", "fault_operations", "faults")),
+            *((name, u8) for name in ("count", "ticks", "max_ticks", "alone", "alone_ticks", "switched")),
+            *((name, u8) for name in ("switched_ticks", "kernel", "kernel_ticks")),
+            *((name, u8) for name in ("fault_operations", "faults", "faults_squared")),
             ("buckets", u4, BUCKETS),
         ],
         align=True,
@@ -160,55 +177,63 @@ class _Damaged(Exception):
 
 def read(path: Path) -> ProcessProfile:
     """One file. Raises CairnError with a sentence for whatever is not what the probe writes."""
-    profile = _read(path)
+    profile = read_begun(path)
     if profile is None:
         raise CairnError(f"{path} is empty: its process ended before it counted anything")
     return profile
 
 
 def gather(folder: Path) -> Profile:
-    """All files that the processes of one run left in a folder; what else lies there is left alone.
+    """All files that the processes of one run left in a folder; what else lies there is left alone."""
+    found = added_up(read_begun(folder / name) for name in names(folder))
+    if found is None:
+        raise NoProfile(f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one")
+    return found
 
-    Files are added up as they come, so that a build of a hundred thousand processes takes no more memory than one.
+
+def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
+    """What many processes counted together; None where none had begun.
+
+    They are added up as they come, so that a build of a hundred thousand processes takes no more memory than one.
     """
-    names = _names(folder)
     processes: list[Process] = []
     tally: Tally | None = None
     moments: tuple[Moment, ...] = ()
-    most = -1
-    for name in names:
-        found = _read(folder / name)
+    most, empty = -1, 0
+    for found in files:
         if found is None:
+            empty += 1
             continue
         processes.append(found.process)
         tally = found.tally if tally is None else tally + found.tally
         if found.process.peak_live_bytes > most:
             most, moments = found.process.peak_live_bytes, found.moments
     if tally is None:
-        raise NoProfile(f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one")
+        return None
     processes.sort(key=lambda process: process.begin_ns)
-    return Profile(tuple(processes), tally, moments, len(names) - len(processes), os.uname().machine)
+    return Profile(tuple(processes), tally, moments, empty, os.uname().machine)
 
 
-def _names(folder: Path) -> list[str]:
+def names(folder: Path) -> list[str]:
+    """The files of a folder, in a fixed order."""
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
+            found = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"there is no folder {folder}; --read takes one that --keep made") from None
     except OSError as error:
         raise _cannot_read(folder, error) from error
-    if len(names) > _FILES_MAX:
-        raise CairnError(f"{folder} holds {len(names):,} profiles; more than {_FILES_MAX:,} cannot be added up")
-    return names
+    if len(found) > _FILES_MAX:
+        raise CairnError(f"{folder} holds {len(found):,} profiles; more than {_FILES_MAX:,} cannot be added up")
+    return found
 
 
 def _cannot_read(path: Path, error: OSError) -> CairnError:
     return CairnError(f"cannot read {path}: {error.strerror or error}")
 
 
-def _read(path: Path) -> ProcessProfile | None:
-    """None for a file to which nothing was written yet: the magic comes last."""
+def read_begun(path: Path) -> ProcessProfile | None:
+    """One file; None where nothing was written to it yet: the magic comes last."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -300,7 +325,7 @@ class _Threads:
 
     def __init__(self, layout: np.dtype[np.void]) -> None:
         nobody = np.zeros(1, layout)
-        self.counts = {name: _sum(nobody[name]) for name in ("calls", "bytes", "released", "fresh")}
+        self.counts = {name: _sum(nobody[name]) for name in _COUNTS}
         self.locks = _locks(nobody["locks"])
 
     def add(self, records: Records) -> None:
@@ -349,6 +374,9 @@ def _process(head: np.void, peak_live_bytes: int) -> Process:
         seen=_SEEN[number["dispatch"]],
         seen_errno=number["dispatch_errno"],
         gap=number["gap"],
+        exact=bool(number["exact"]),
+        timer_errno=number["timer_errno"],
+        timers_refused=number["timers_refused"],
         begin_ns=number["ns_begin"],
         end_ns=number["ns_last"],
         threads=number["threads_started"],
@@ -364,17 +392,23 @@ def _process(head: np.void, peak_live_bytes: int) -> Process:
 
 
 def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
-    pair = int(head["pair_ticks"])
-    timed, kernel = _timed(samples["times"], pair), _kernel(head["calls"], pair)
+    pair, alone_pair = int(head["pair_ticks"]), int(head["alone_pair_ticks"])
+    timed, kernel = _timed(samples["times"], pair, alone_pair), _kernel(head["calls"], alone_pair)
     detours = int(kernel.count.sum()) if _SEEN[int(head["dispatch"])] == "dispatch" else 0
+    detour_ticks = detours * int(head["dispatch_ticks"])
     return Tally(
         span_ticks=int(head["ticks_last"]) - int(head["ticks_begin"]),
         span_ns=int(head["ns_last"]) - int(head["ns_begin"]),
-        probe_ticks=int(timed.clock_ticks.sum()) + detours * int(head["dispatch_ticks"]),
+        lived_ns=int(head["ns_last"]) - int(head["ns_begin"]),
+        probe_ticks=int(timed.clock_ticks.sum() + timed.alone_clock_ticks.sum()) + detour_ticks,
         calls=threads.counts["calls"],
         asked=threads.counts["bytes"],
         released=threads.counts["released"],
         fresh=threads.counts["fresh"],
+        frees=threads.counts["frees"],
+        cpu_samples=int(threads.counts["cpu_samples"]),
+        cpu_samples_inside=threads.counts["cpu_samples_inside"],
+        cpu_samples_probe=int(threads.counts["cpu_samples_probe"]),
         failed=as_counts(head["failed"]),
         late_calls=as_counts(head["late_calls"]),
         late_asked=as_counts(head["late_bytes"]),
@@ -392,18 +426,22 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
     )
 
 
-def _timed(times: Records, pair: int) -> Timed:
-    count = as_counts(times["count"])
+def _timed(times: Records, pair: int, alone_pair: int) -> Timed:
+    count, alone = as_counts(times["count"]), as_counts(times["alone"])
     return Timed(
         count=count,
         ticks=as_counts(times["ticks"]),
         clock_ticks=count * pair,
         most_ticks=as_counts(times["max_ticks"]),
+        alone=alone,
+        alone_ticks=as_counts(times["alone_ticks"]),
+        alone_clock_ticks=alone * alone_pair,
         switched=as_counts(times["switched"]),
         switched_ticks=as_counts(times["switched_ticks"]),
         kernel=as_counts(times["kernel"]),
         fault_operations=as_counts(times["fault_operations"]),
         faults=as_counts(times["faults"]),
+        faults_squared=as_counts(times["faults_squared"]),
         buckets=times["buckets"].astype(float),
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -23,15 +23,19 @@ ALLOCATING = (
     *("malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "posix_memalign", "memalign", "valloc"),
     *("pvalloc", "operator new", "operator new[]"),
 )
-RELEASING = ("free", "free(NULL)", "operator delete", "operator delete[]", "malloc_usable_size")
+RELEASING = ("free", "free(NULL)", "operator delete", "operator delete[]", "malloc_usable_size", "malloc_trim")
 FUNCTIONS = ALLOCATING + RELEASING
 GROUPS = ("small", "medium", "large")
 PHASES = ("serial", "parallel")
+WHOSE = ("local", "remote")
+"""Who frees is who allocated, or is another thread."""
 CALLS = (
     *("mmap", "munmap", "mremap", "brk", "mprotect", "madvise(DONTNEED)", "madvise(FREE)", "madvise(HUGEPAGE)"),
     *("madvise(other)", "futex wait", "futex wake", "sched_yield", "sleep", "other"),
 )
 LOCKS = ("mutex", "spin lock", "read-write lock")
+SAMPLED = ("malloc, new", "calloc", "realloc", "aligned", "free, delete", "other")
+"""What is sampled together by CPU timers."""
 KINDS = ("new", "reused", "calloc", "realloc", "aligned", "free, local", "free, remote")
 """All of these in the order of src/record/profile.h."""
 
@@ -56,7 +60,8 @@ BUCKETS, SIZE_BUCKETS, LIFE_BUCKETS = 320, 192, 48
 
 Exact = NDArray[np.object_]
 Floats = NDArray[np.float64]
-State = Literal["running", "ended", "execed"]
+State = Literal["running", "ended", "execed", "alive"]
+"""As the file says; "alive" is one that still ran when counting ended."""
 Seen = Literal["dispatch", "interpose", "unseen"]
 T = TypeVar("T", bound="DataclassInstance")
 
@@ -68,6 +73,16 @@ def _added(first: T, second: T) -> T:
     return type(first)(**{name: adding[name](getattr(first, name), getattr(second, name)) for name in names})
 
 
+def _less(later: T, earlier: T) -> T:
+    """Field by field what came between; a greatest that did not grow is not known, and 0."""
+
+    def between(name: str) -> Any:
+        after, before = getattr(later, name), getattr(earlier, name)
+        return np.where(after > before, after, 0) if name.startswith("most_") else after - before
+
+    return type(later)(**{field.name: between(field.name) for field in fields(later)})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Timed:
     """What was timed: every field has a place for each of PATHS."""
@@ -77,19 +92,28 @@ class Timed:
     clock_ticks: Exact
     """Of `ticks`, what reading the clock took."""
     most_ticks: Exact
+    alone: Exact
+    """Operations that were timed with nothing else under way, in no other field but the next two."""
+    alone_ticks: Exact
+    alone_clock_ticks: Exact
     switched: Exact
     """Operations in which the thread lost its processor: in no other field but the next."""
     switched_ticks: Exact
     kernel: Exact
     """Of `count`, those with a call of the kernel in them."""
     fault_operations: Exact
-    """Of `count` and `switched`, those that were looked at for page faults."""
+    """Operations that were looked at for page faults; only large ones are in `count`, too."""
     faults: Exact
     """What these took."""
+    faults_squared: Exact
+    """The sum of the squares of what each took."""
     buckets: Floats
 
     def __add__(self, other: Timed) -> Timed:
         return _added(self, other)
+
+    def __sub__(self, other: Timed) -> Timed:
+        return _less(self, other)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +129,9 @@ class Kernel:
 
     def __add__(self, other: Kernel) -> Kernel:
         return _added(self, other)
+
+    def __sub__(self, other: Kernel) -> Kernel:
+        return _less(self, other)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +153,9 @@ class Locks:
     def __add__(self, other: Locks) -> Locks:
         return _added(self, other)
 
+    def __sub__(self, other: Locks) -> Locks:
+        return _less(self, other)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally:
@@ -134,6 +164,8 @@ class Tally:
     span_ticks: int
     span_ns: int
     """The same time by two clocks, summed over processes."""
+    lived_ns: int
+    """How long processes were counted, summed."""
     probe_ticks: int
     """What the probe itself is known to have taken."""
     calls: Exact
@@ -144,6 +176,14 @@ class Tally:
     """[RELEASING, PHASES]"""
     fresh: Exact
     """[PHASES, GROUPS]: calls of malloc and operator new that got memory not handed out since the kernel gave it."""
+    frees: Exact
+    """[WHOSE, PHASES, GROUPS]: of blocks whose owner is known; nothing, unless all were to be told apart."""
+    cpu_samples: int
+    """Of the threads' CPU time, one for each of the kernel's ticks that met a thread."""
+    cpu_samples_inside: Exact
+    """[SAMPLED]: of these, in the allocator."""
+    cpu_samples_probe: int
+    """And in the probe."""
     failed: Exact
     late_calls: Exact
     """[FUNCTIONS]: by threads that were ending, in none of the above; no group and no phase is known."""
@@ -166,6 +206,10 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         return _added(self, other)
+
+    def __sub__(self, other: Tally) -> Tally:
+        """What was counted since an earlier look at the same process. The clocks keep their whole span."""
+        return replace(_less(self, other), span_ticks=self.span_ticks, span_ns=self.span_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +238,12 @@ class Process:
     seen_errno: int
     """Why not by dispatch, where that was tried; else 0."""
     gap: int
+    exact: bool
+    """All frees were told apart, not a sample."""
+    timer_errno: int
+    """Why some threads' CPU time was not sampled; 0: nothing stood against it."""
+    timers_refused: int
+    """How many threads those were."""
     begin_ns: int
     end_ns: int
     """When last looked at; both by a clock that all processes share."""
@@ -207,6 +257,16 @@ class Process:
     major_faults: int
     peak_resident_bytes: int
     peak_live_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a program's life, by the clock that all processes share."""
+
+    begin_ns: int
+    end_ns: int
+    after_ns: int
+    """From the program's beginning to the window's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,22 +291,26 @@ class Profile:
     """Files that nothing was written to: their processes were ended at once."""
     machine: str = ""
     """Whose kernel's numbers `tally.other_calls` has."""
+    window: Window | None = None
+    """The part of the program's life that was counted; None: all of it."""
 
     @property
     def wall_ns(self) -> int:
-        """From the first beginning until something was last looked at."""
+        """From the first beginning until something was last looked at; of a window, its length."""
+        if self.window is not None:
+            return self.window.end_ns - self.window.begin_ns
         return max(p.end_ns for p in self.processes) - self.processes[0].begin_ns
 
     @property
     def operations(self) -> int:
-        """Everything that allocates or frees, exactly; free(NULL) and malloc_usable_size do neither."""
+        """Everything that allocates or frees a block, exactly; what IDLE names does neither."""
         frees = [RELEASING.index(name) for name in FREEING]
         late = sum(self.tally.late_calls) - sum(self.tally.late_calls[FUNCTIONS.index(name)] for name in IDLE)
         return int(self.tally.calls.sum() + self.tally.released[frees].sum() + late)
 
 
 FREEING = ("free", "operator delete", "operator delete[]")
-IDLE = ("free(NULL)", "malloc_usable_size")
+IDLE = ("free(NULL)", "malloc_usable_size", "malloc_trim")
 
 
 def lasting(processes: Sequence[Process]) -> list[Process]:

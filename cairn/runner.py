@@ -8,11 +8,12 @@ import math
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from cairn import instructions, native, workloads
 from cairn.contenders import carryable
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Contender, Memory, Proof, Reported, Sample, Settings, Trial
-from cairn.proof import judge, lost_preload
+from cairn.proof import judge, lost_preload, not_behind
 
 _TAIL_BYTES = 4096
 _POLL_S = 0.05
@@ -133,6 +134,8 @@ class Runner:
         self._scratch = scratch
         self._launcher = native.launcher()
         self._witness = carried_witness(scratch)
+        self._profiles = scratch / "profiles"
+        self._profiles.mkdir(exist_ok=True)
 
     def trial(self, trial: Trial, *, watch: bool = False) -> tuple[Sample, Trace]:
         """Runs one trial. `watch` ends it as soon as its proof is lost, at the price of a process that looks on.
@@ -149,6 +152,8 @@ class Runner:
         stderr = self._scratch / "stderr"
         keep_output = bool(settings.stdout or settings.patterns or settings.verify_output or settings.reports)
         environment = preload_environment(contender, self._witness, report, os.environ)
+        if contender.probed:
+            environment |= {"CAIRN_PROBE": str(self._profiles)}
         options = [
             *("--memory", settings.memory),
             *("--stdin", settings.stdin),
@@ -168,7 +173,9 @@ class Runner:
         counted = None
         if settings.instructions:
             counted, errors = _counted(_tail(stderr, _VALGRIND_BYTES))
-        proof = judge(witness, contender, launched.pid, real_path)
+        proof = judge(witness, contender, launched.pid, seen_by(contender))
+        if contender.probed:
+            proof = self._behind_probe(contender, proof)
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
         digest, reported = None, None
@@ -211,6 +218,20 @@ class Runner:
             output_digest=digest,
             failure=failure,
         ), Trace(witness=witness, stderr_tail=errors)
+
+    def _behind_probe(self, contender: Contender, proof: Proof) -> Proof:
+        """The witness sees the probe; what is behind it the probe itself has told, in files that nobody else wants."""
+        from cairn import profile  # only here: numpy takes longer to load than most programs to run
+
+        found = [profile.read_begun(self._profiles / name) for name in profile.names(self._profiles)]
+        shutil.rmtree(self._profiles)
+        self._profiles.mkdir()
+        owners = dict.fromkeys((each.process.program, each.process.allocator) for each in found if each is not None)
+        problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
+        problem = proof.problem or next(filter(None, problems), None)
+        if problem is None and not owners:
+            problem = "the probe counted nothing: its files could not be made"
+        return replace(proof, problem=problem)
 
     def hook(self, name: str, command: str) -> None:
         """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""
@@ -356,12 +377,31 @@ def last_line(text: str) -> str:
 
 
 def carried(contender: Contender, scratch: Path) -> Contender:
-    """The same contender by paths that LD_PRELOAD can carry."""
+    """The same contender by paths that LD_PRELOAD can carry, and behind the probe where that is wanted."""
+    before = (str(native.probe()),) if contender.probed else ()
     return replace(
         contender,
-        preload=carryable(contender.preload, scratch),
+        preload=carryable((*before, *contender.preload), scratch),
+        build_id=None if contender.probed else contender.build_id,
         library_path=carryable(contender.library_path, scratch),
     )
+
+
+def seen_by(contender: Contender) -> Callable[[str], str]:
+    """How paths resolve for the contender's proof: who sees the probe sees what is behind it.
+
+    That the probe found the contender there is its own to tell (`proof.not_behind`).
+    """
+    if not contender.probed:
+        return real_path
+    library = real_path(str(native.probe()))
+    behind = contender.owners[0] if contender.owners else "libc.so.6"
+
+    def resolve(path: str) -> str:
+        real = real_path(path)
+        return behind if real == library else real
+
+    return resolve
 
 
 def carried_witness(scratch: Path) -> Path:

@@ -105,6 +105,18 @@ class Command:
         assert "Traceback" not in result.err, result.err
         return result
 
+    def start(self, *args: object) -> subprocess.Popen[str]:
+        """The same while it runs; the caller sees to its end."""
+        return subprocess.Popen(
+            [*self.argv, *map(str, args)],
+            env=self.env,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     @property
     def results(self) -> Path:
         """Where its runs are."""

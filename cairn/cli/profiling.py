@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,10 +17,11 @@ import rich_click as click
 
 import cairn
 from cairn import options
+from cairn.cli.counting import Counting, Span
 from cairn.cli.group import cli
 from cairn.cli.running import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
 from cairn.cli.talking import check_out, emit, fail, wants_color
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, ContenderFailed, UsageError
 
 if TYPE_CHECKING:
     from cairn.foreground import Ended
@@ -35,6 +39,27 @@ if TYPE_CHECKING:
     "--gap", type=click.IntRange(1, 1_000_000), default=256, show_default=True, metavar="N",
     help="Time one in N operations on small and medium blocks; those on large ones are timed all.",
 )  # fmt: skip
+@click.option(
+    "--paths", type=click.Choice(["sampled", "exact"]), default="sampled", show_default=True,
+    help="Tell frees apart by who had the block: of a sample, or of all, which costs a quarter of the live memory.",
+)  # fmt: skip
+@click.option(
+    "--cpu-timers/--no-cpu-timers", default=True, show_default=True,
+    help="Estimate the allocator's share once more, by timers of the threads' CPU time.",
+)  # fmt: skip
+@click.option("--delay", type=options.DURATION, help="Begin counting so long after the program began.")
+@click.option(
+    "--duration", type=options.SOME_TIME,
+    help="Count for so long, then report; the program goes on. --keep keeps what was counted before and after, too.",
+)  # fmt: skip
+@click.option(
+    "--signal", "toggle", type=click.Choice(["USR1", "USR2", "HUP"]),
+    help="Begin counting when cairn gets this signal, and end it at the next; it is not passed on.",
+)  # fmt: skip
+@click.option(
+    "--overhead", is_flag=True,
+    help="Measure what the probe costs this program, instead: with and without it, in random blocks (cairn compare).",
+)  # fmt: skip
 @click.option("--full", is_flag=True, help="Add times by size and phase, lives of blocks, and memory over time.")
 @click.option("--json", "as_json", metavar="FILE|-", help="Everything as one JSON document; - is standard output.")
 @click.option("--csv", "as_csv", metavar="FILE|-", help="The tables as CSV; - is standard output.")
@@ -48,7 +73,8 @@ if TYPE_CHECKING:
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
-    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, full: bool, as_json: str | None,
+    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, cpu_timers: bool,
+    delay: float | None, duration: float | None, toggle: str | None, overhead: bool, full: bool, as_json: str | None,
     as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Say what an allocator does inside a program: calls, times, kernel calls, memory, and what could be saved at most.
@@ -59,13 +85,14 @@ def profile(
     \b
       cairn profile -- ./server --bench            the system's allocator
       cairn profile -a jemalloc --full -- ./prog
+      cairn profile --delay 5s --duration 30s -- ./server    the report comes while the server goes on
       cairn profile --keep raw -- ./prog           and later: cairn profile --read raw --csv -
 
     Exit codes are those of cairn run; without a program, 0, 1 and 2.
     """
     if read is not None:
-        if command or keep:
-            raise UsageError("--read shows what is there; it goes with no program and no --keep")
+        if command or keep or delay or duration or toggle:
+            raise UsageError("--read shows what is there; it goes with no program, no --keep and no time")
         from cairn.profile import gather
 
         outs = _Outs(full, as_json, as_csv, force, color)
@@ -73,13 +100,24 @@ def profile(
         return
     if not command:
         raise UsageError("which program? For example: cairn profile -a jemalloc -- ls -R /usr/share")
+    if delay is not None and toggle:
+        raise UsageError("counting begins after --delay or at a --signal; name one of them")
+    span = Span(delay, duration, signal.Signals[f"SIG{toggle}"] if toggle else None)
+    told = {"GAP": str(gap), "KERNEL": kernel_calls, "PATHS": paths, "TIMER": "on" if cpu_timers else "off"}
+    if overhead:
+        if as_json or as_csv or keep or not span.whole:
+            raise UsageError("--overhead compares whole runs, which 'cairn report last' shows in every form")
+        _measure_overhead(spec, command, told, full, color)
+        return
     with failing_as_env():
         outs = _Outs(full, as_json, as_csv, force, color)
-        contender = contender_for(spec, command)
+        contender = replace(contender_for(spec, command), probed=True)
         with _raw_files(keep) as folder:
-            ended = _run(contender, command, folder, gap, kernel_calls)
+            report = partial(_report, contender, outs)
+            with Counting(span, folder, report) as counting:
+                ended = _run(contender, command, folder, told, counting)
             if ended.problem is None:
-                ended = _tell(contender, ended, folder, outs)
+                ended = _finished(counting, ended)
     end(ended)
 
 
@@ -133,28 +171,53 @@ def _raw_files(keep: Path | None) -> Iterator[Path]:
     yield keep.absolute()
 
 
-def _run(contender: Contender, command: tuple[str, ...], folder: Path, gap: int, kernel_calls: str) -> Ended:
+def _measure_overhead(spec: str, command: tuple[str, ...], told: Mapping[str, str], full: bool, color: str) -> None:
+    from cairn.cli.measuring import compare
+    from cairn.contenders import behind_probe
+
+    os.environ.update(_variables(told))
+    both = (spec, behind_probe(spec))
+    context = click.get_current_context()
+    assert context is not None
+    context.invoke(compare, command=command, specs=both, full=full, color=color)
+
+
+def _variables(told: Mapping[str, str]) -> dict[str, str]:
+    return {f"CAIRN_PROBE_{name}": value for name, value in told.items()}
+
+
+def _run(
+    contender: Contender, command: tuple[str, ...], folder: Path, told: Mapping[str, str], counting: Counting
+) -> Ended:
     from cairn import foreground
 
-    told = {"CAIRN_PROBE": str(folder), "CAIRN_PROBE_GAP": str(gap), "CAIRN_PROBE_KERNEL": kernel_calls}
-    return foreground.run(contender, command, probe=told)
+    probe = {"CAIRN_PROBE": str(folder)} | _variables(told)
+    return foreground.run(contender, command, probe=probe, ours=counting.signals)
 
 
-def _tell(contender: Contender, ended: Ended, folder: Path, outs: _Outs) -> Ended:
-    """Reports what was left, if the probe too found the contender everywhere. The program's failure stays its own."""
-    from cairn.profile import NoProfile, gather
+def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
+    """Reports what was counted, if the probe too found the contender everywhere."""
     from cairn.proof import not_behind
     from cairn.runner import real_path
 
+    for program, owner in dict.fromkeys((process.program, process.allocator) for process in found.processes):
+        problem = not_behind(contender, program, owner, real_path)
+        if problem is not None:
+            raise ContenderFailed(problem)
+    outs.report(found, contender.title, sys.stderr)
+
+
+def _finished(counting: Counting, ended: Ended) -> Ended:
+    """The program has ended; its failure stays its own."""
+    from cairn.profile import NoProfile
+
     try:
-        found = gather(folder)
-        for program, owner in dict.fromkeys((process.program, process.allocator) for process in found.processes):
-            problem = not_behind(contender, program, owner, real_path)
-            if problem is not None:
-                return replace(ended, problem=problem)
-        outs.report(found, contender.title, sys.stderr)
-    except NoProfile:
-        fail(CairnError("no process left a profile: none of them allocated"), ended.exit_code or EXIT_CANNOT_RUN)
+        counting.finish()
+    except ContenderFailed as error:
+        return replace(ended, problem=str(error))
+    except NoProfile as error:
+        known = "no process left a profile: none of them allocated"
+        fail(CairnError(known if counting.whole else str(error)), ended.exit_code or EXIT_CANNOT_RUN)
     except CairnError as error:
         fail(error, ended.exit_code or EXIT_CANNOT_RUN)
     return ended

@@ -11,7 +11,19 @@ from typing import Any
 import msgspec
 
 from cairn.behaviour import KernelLine, LockLine, faults_inside, kernel_lines, lock_lines, new_share
-from cairn.estimates import Line, busy_ns, ceiling, clock, cpu_ns, details, lines, octaves, remote_share
+from cairn.estimates import (
+    Line,
+    busy_ns,
+    ceiling,
+    clock,
+    cpu_ns,
+    details,
+    disagreement,
+    lines,
+    octaves,
+    remote_share,
+    sampled,
+)
 from cairn.model import SCHEMA
 from cairn.profiles import (
     ALLOCATING,
@@ -41,6 +53,7 @@ def document(profile: Profile, *, allocator: str | None, cairn: str) -> str:
         "allocator": allocator_of(profile, allocator),
         "program": profile.processes[0].program,
         "wall_ns": profile.wall_ns,
+        "window": profile.window,
         "cpu_ns": cpu_ns(profile),
         "cpu_without_probe_ns": busy_ns(profile),
         "clock": None
@@ -53,6 +66,8 @@ def document(profile: Profile, *, allocator: str | None, cairn: str) -> str:
             {"kind": path.kind, "group": path.group, "phase": path.phase, **_line(one, name=False)}
             for path, one in details(profile)
         ],
+        "by_cpu_timers": list(sampled(profile)),
+        "by_cpu_timers_beyond_timed": disagreement(profile),
         "kernel_calls": list(kernel_lines(profile)),
         "locks": list(lock_lines(profile)),
         "contended_locks": tally.contended_locks,
@@ -76,7 +91,7 @@ def document(profile: Profile, *, allocator: str | None, cairn: str) -> str:
             for place, group in enumerate(GROUPS)
         ],
         "moments": profile.moments,
-        "ceiling": {"share": limit.share, "why_not": limit.why_not or None},
+        "ceiling": {"share": limit.share, "how": limit.how or None, "why_not": limit.why_not or None},
         "cut_short": [process.pid for process in cut_short(profile.processes)],
         "empty": profile.empty,
         "processes": profile.processes,
@@ -116,6 +131,7 @@ def _line(line: Line, *, name: bool = True) -> dict[str, Any]:
         "switched": line.switched,
         **dict(zip(_QUANTILES, line.quantiles, strict=True)),
         "mean_ns": line.mean_ns,
+        "alone_ns": line.alone_ns,
         "max_ns": line.max_ns,
         "total_ns": line.total_ns,
     }
@@ -127,13 +143,13 @@ def _histogram(weights: Floats, ends: Sequence[float], what: str) -> list[dict[s
 
 
 _COLUMNS = (
-    *("table", "name", "group", "phase", "operations", "failed", "bytes", "timed", *_QUANTILES, "mean_ns", "max_ns"),
-    *("total_ns", "total_low_ns", "total_high_ns", "contended", "section_ns", "max_section_ns"),
+    *("table", "name", "group", "phase", "operations", "failed", "bytes", "timed", *_QUANTILES, "mean_ns", "alone_ns"),
+    *("max_ns", "total_ns", "total_low_ns", "total_high_ns", "contended", "section_ns", "max_section_ns"),
 )
 
 
 def rows(profile: Profile) -> str:
-    """Tables `counted`, `timed`, `paths`, `kernel` and `locks`, one below the other; an empty field was not measured.
+    """Tables `counted`, `timed`, `cpu timers`, `paths`, `kernel` and `locks`; an empty field was not measured.
 
     Of locks, operations are those that were taken, failed those that a trylock did not get, times are of waiting, and
     `timed` is of critical sections. How many different ones were contended has a row of its own.
@@ -157,10 +173,14 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
             yield {"table": "counted", "name": function["name"], "operations": function["late_calls"]}
     for line in lines(profile):
         yield {"table": "timed", "name": line.name, **_times(line)}
+    for one in sampled(profile):
+        ends = one.total_ns.interval
+        total = {"total_ns": one.total_ns.value, "total_low_ns": ends.low, "total_high_ns": ends.high}
+        yield {"table": "cpu timers", "name": one.name, "timed": one.samples, **total}
     for path, line in details(profile):
         yield {"table": "paths", "name": path.kind, "group": path.group, "phase": path.phase, **_times(line)}
-    for one in kernel_lines(profile):
-        yield {"table": "kernel", "name": one.name, **_call(one)}
+    for call in kernel_lines(profile):
+        yield {"table": "kernel", "name": call.name, **_call(call)}
     locks = lock_lines(profile)
     for lock in locks:
         yield {"table": "locks", "name": lock.name, **_lock(lock)}

@@ -21,6 +21,8 @@ from cairn.behaviour import (
     size_below,
 )
 from cairn.estimates import (
+    SAMPLES_ENOUGH,
+    TOTAL,
     Ceiling,
     Estimate,
     Line,
@@ -29,9 +31,11 @@ from cairn.estimates import (
     clock,
     cpu_ns,
     details,
+    disagreement,
     lines,
     probe_ns,
     remote_share,
+    sampled,
 )
 from cairn.profiles import (
     ALLOCATING,
@@ -53,6 +57,8 @@ from cairn.report.layout import Cell, Table
 from cairn.report.words import NOT_MEASURED, printable
 
 WIDTH = terminal.WIDTH
+_SHORT_NS = 100
+"""Operations below that overlap much with what is around them."""
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """GROUPS, by what their blocks ask for."""
 _TIMELINE = 12
@@ -85,7 +91,8 @@ def sentence(limit: Ceiling) -> str:
     """What can be had from another allocator, in time."""
     if limit.share is None:
         return f"What a free allocator would save was {NOT_MEASURED}: {limit.why_not}."
-    return f"A free allocator would save at most {_percent(limit.share.value)} of CPU {_within(limit.share)}."
+    share = f"{_percent(limit.share.value)} of CPU {_within(limit.share)}"
+    return f"A free allocator would save at most {share}, {limit.how}."
 
 
 def allocator_of(profile: Profile, given: str | None) -> str:
@@ -100,7 +107,7 @@ def _used(profile: Profile) -> list[str]:
 
 def _title(profile: Profile, allocator: str | None) -> str:
     alive = lasting(profile.processes)
-    threads = sum(process.threads for process in profile.processes)
+    threads = sum(process.threads for process in alive)
     cpu = cpu_ns(profile)
     parts = (
         one_or_more([process.program for process in profile.processes]),
@@ -108,6 +115,7 @@ def _title(profile: Profile, allocator: str | None) -> str:
         _number(len(alive), "process", "processes"),
         _number(threads, "thread", "threads"),
         f"wall {units.time(profile.wall_ns) if profile.wall_ns else NOT_MEASURED}",
+        *([f"from {units.time(profile.window.after_ns)} on"] if profile.window else []),
         f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}",
     )
     return "profile  " + " · ".join(printable(part) for part in parts)
@@ -156,6 +164,10 @@ def _times(profile: Profile) -> Table:
             spent = NOT_MEASURED if total is None else units.time(total)
             share = "" if waiting or total is None or whole is None else _percent(total / whole)
             rows.append((name, units.count(sum(one.count for one in of)), *[""] * 5, spent, share, ""))
+    for one in sampled(profile):
+        ends = _percent(one.share.value), _within(one.share)
+        name = "by CPU timers" if one.name == TOTAL else f"· {one.name}"
+        rows.append((name, *[""] * 6, units.time(one.total_ns.value), *ends))
     heads = ("operations", "median", "P95", "P99", "P99.9", "mean", "total", "of CPU", "95 %")
     return _table("timed", heads, rows if found[-1].operations else [])
 
@@ -215,7 +227,8 @@ def _kernel(profile: Profile) -> Table:
             units.count(one.count),
             units.count(one.failed),
             "" if one.bytes is None else units.size(one.bytes),
-            *(NOT_MEASURED if ns is None else units.time(ns) for ns in (one.total_ns, one.mean_ns, one.max_ns)),
+            *(NOT_MEASURED if ns is None else units.time(ns) for ns in (one.total_ns, one.mean_ns)),
+            UNKNOWN if one.max_ns is None else units.time(one.max_ns),
             *(UNKNOWN if rate is None else _rate(rate) for rate in (one.per_second, one.per_thousand)),
         )
         for one in kernel_lines(profile)
@@ -283,10 +296,10 @@ def _paths(profile: Profile) -> Table:
     rows = []
     for path, line in details(profile):
         name = ", ".join(part for part in (path.kind, path.group, path.phase) if part)
-        times = [_time(ns, shortest) for ns in (*line.quantiles, line.max_ns, line.mean_ns)]
+        times = [_time(ns, shortest) for ns in (*line.quantiles, line.max_ns, line.mean_ns, line.alone_ns)]
         total = NOT_MEASURED if line.total_ns is None else units.time(line.total_ns.value)
         rows.append((name, units.count(round(line.operations)), units.count(line.timed), *times, total))
-    heads = ("operations", "timed", "median", "P95", "P99", "P99.9", "longest", "mean", "total")
+    heads = ("operations", "timed", "median", "P95", "P99", "P99.9", "longest", "mean", "alone", "total")
     return _table("by size and phase", heads, rows)
 
 
@@ -320,6 +333,11 @@ def _timeline(profile: Profile) -> Table:
 
 def notes(profile: Profile) -> Iterator[str]:
     """How the numbers were made, and what is not in them."""
+    if profile.window:
+        yield (
+            f"counted for {units.time(profile.wall_ns)}, from {units.time(profile.window.after_ns)} after the "
+            f"program's beginning; the longest of anything is {UNKNOWN} unless it was in that time"
+        )
     tally, processes = profile.tally, profile.processes
     total = lines(profile)[-1]
     gaps = sorted({process.gap for process in processes})
@@ -332,16 +350,20 @@ def notes(profile: Profile) -> Iterator[str]:
     sizes = size_below(tally, 0.5), size_below(tally, 0.95)
     if sizes[0] is not None and sizes[1] is not None:
         yield f"half of all blocks are below {units.size(sizes[0])}, 95 % below {units.size(sizes[1])}"
-    inside = faults_inside(profile)
-    if inside is not None and inside.interval.low < inside.interval.high:
-        yield "page faults in the allocator: the interval is too narrow where few operations take many faults each"
+    if total.mean_ns is not None and total.alone_ns is not None and total.mean_ns < _SHORT_NS:
+        yield (
+            f"times are of operations among others, as the program makes them; alone, with nothing else under way, one "
+            f"takes {_time(total.alone_ns, 0.0)} on average"
+        )
     yield from _seen(profile)
+    yield from _by_timers(profile)
     yield from _waits(profile)
     if other := _other(profile):
         yield other
     own = probe_ns(profile)
     if own and cpu_ns(profile):
-        yield f"of the CPU time, {units.time(own)} are the probe's own, as far as it is known, and taken off"
+        how = "by CPU timers" if tally.cpu_samples >= SAMPLES_ENOUGH else "as far as it is known"
+        yield f"of the CPU time, {units.time(own)} are the probe's own ({how}), and taken off"
     if total.timed and clock(tally) is None:
         yield f"▲ Times are {NOT_MEASURED}: the processes ended before the clock was calibrated."
     waited = kernel_ns(kernel_lines(profile), waiting=True)
@@ -395,6 +417,27 @@ def _seen(profile: Profile) -> Iterator[str]:
         reasons = {process.seen_errno for process in profile.processes if process.seen == way and process.seen_errno}
         why = " or ".join(errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3])
         yield _HOW[way] + among + (f"; dispatch was refused: {why}" if why else "")
+
+
+def _by_timers(profile: Profile) -> Iterator[str]:
+    """The other estimate of the allocator's share, and whether the two agree."""
+    found, refused = sampled(profile), sum(process.timers_refused for process in profile.processes)
+    if refused:
+        reasons = {process.timer_errno for process in profile.processes if process.timers_refused}
+        why = " or ".join(errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3])
+        yield f"▲ {_number(refused, 'thread', 'threads')} could not have a timer of CPU time ({why})."
+    if not found:
+        yield f"by CPU timers: {NOT_MEASURED}"
+        return
+    yield (
+        f"by CPU timers: where {_number(found[0].of, 'sample', 'samples')} of the threads' CPU time found them, "
+        "which owe nothing to the timed operations"
+    )
+    if (apart := disagreement(profile)) is not None:
+        yield (
+            f"▲ CPU timers found {_percent(abs(apart))} of CPU {'more' if apart > 0 else 'less'} in the allocator than "
+            "the timed operations explain, which is beyond what both may err."
+        )
 
 
 def _waits(profile: Profile) -> Iterator[str]:

@@ -4,11 +4,10 @@
 #include "probe/canary.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
+#include "probe/owners.h"
 #include "probe/stub.h"
 
 #include <sys/resource.h>
-
-enum { FAULTS_ONE_IN = 8 }; /* timed operations: two looks at the faults cost more than the clock */
 
 static size_t usable(const void *block)
 {
@@ -23,35 +22,50 @@ static uint64_t thread_faults(void)
     return (uint64_t)(usage.ru_minflt + usage.ru_majflt);
 }
 
-/* Geometric, so that a program with a rhythm of its own does not meet always the same operation: the logarithm of a
- * random number, its mantissa taken for a straight line. The mean is within 6 % of the gap, and nobody relies on it. */
-static uint32_t next_gap(struct self *me)
+/* As little as can be: what the processor has to do here, it may have to undo in the operation. */
+void account_time(struct self *me, enum profile_group group)
 {
-    uint64_t x = random_next(&me->random) | 1;
-    uint32_t zeroes = (uint32_t)__builtin_clzll(x);
-    uint64_t fraction = zeroes == 63 ? 0 : (x << (zeroes + 1)) >> 48; /* of 2^16 */
-    uint64_t log2 = ((uint64_t)zeroes << 16) + (0xffff - fraction);
-    return 1 + (uint32_t)((log2 * 45426 /* ln 2 */ >> 16) * session.gap >> 16);
-}
-
-void account_time(struct self *me)
-{
-    if (me->until_timed == 0)
-        me->until_timed = next_gap(me);
+    me->guard = SELF_INSIDE;
     me->special |= SELF_TIMED;
     me->kernel_calls = 0;
     me->kernel_ticks = 0;
-    me->faults_wanted = random_next(&me->random) % FAULTS_ONE_IN == 0;
     if (me->faults_wanted)
         me->faults = thread_faults();
+    me->alone &= group != PROFILE_LARGE;
     canary_set();
-    me->began_ticks = ticks_before();
+    me->began_ticks = me->alone ? ticks_before() : ticks_now();
 }
 
 void account_take_watched(struct self *me, const void *block)
 {
+    me->guard = SELF_INSIDE;
     if (watched_take(block, &me->watched))
         me->special |= SELF_WATCHED;
+}
+
+static void count_owner(struct self *me, const void *block)
+{
+    struct owner owner = owners_take(block);
+    if (owner.thread == 0)
+        return;
+    enum profile_whose whose = owner.thread == me->number ? PROFILE_LOCAL : PROFILE_REMOTE;
+    me->counts->frees[whose][account_phase()][owner.group]++;
+}
+
+void account_take_freed(struct self *me, const void *block)
+{
+    account_take_watched(me, block);
+    if ((me->special & SELF_EXACT) != 0)
+        count_owner(me, block);
+    if ((me->special & SELF_WATCHED) != 0)
+        account_time(me, profile_group(me->watched.bytes));
+}
+
+/* Nothing is freed. */
+void account_enter_without(struct self *me)
+{
+    me->counts->released[PROFILE_FREE_NULL - PROFILE_ALLOCATING][account_phase()]++;
+    me->guard = SELF_INSIDE;
 }
 
 /* --- what was timed ----------------------------------------------------------------------------------------------- */
@@ -64,7 +78,7 @@ struct reading {
 
 static struct reading read_end(struct self *me)
 {
-    struct reading end = {.ticks = ticks_after() - me->began_ticks};
+    struct reading end = {.ticks = (me->alone ? ticks_after() : ticks_now()) - me->began_ticks};
     end.switched = canary_is_gone(); /* before a call of the kernel */
     if (me->faults_wanted)
         me->faults = thread_faults() - me->faults;
@@ -81,6 +95,11 @@ static void note_times(struct self *me, struct profile_times *times, struct read
         session_add(&times->switched_ticks, taken);
         return;
     }
+    if (me->alone) {
+        session_add(&times->alone, 1);
+        session_add(&times->alone_ticks, taken);
+        return;
+    }
     session_add(&times->count, 1);
     session_add(&times->ticks, taken);
     session_raise(&times->max_ticks, taken);
@@ -93,23 +112,29 @@ static void note_times(struct self *me, struct profile_times *times, struct read
 
 static void note_faults(struct self *me, struct profile_times *times)
 {
-    if (!me->faults_wanted)
-        return;
     session_add(&times->fault_operations, 1);
     session_add(&times->faults, me->faults);
+    session_add(&times->faults_squared, me->faults * me->faults);
+}
+
+/* To look for faults takes two calls of the kernel: beside that a quick operation cannot be timed, too. */
+static void note_timed(struct self *me, struct profile_times *times, enum profile_group group,
+                       struct reading end)
+{
+    if (me->faults_wanted)
+        note_faults(me, times);
+    if (!me->faults_wanted || group == PROFILE_LARGE)
+        note_times(me, times, end);
 }
 
 static uint32_t path_of(enum profile_function function, bool is_new)
 {
-    switch (function) {
-    case PROFILE_MALLOC:
-    case PROFILE_NEW:
-    case PROFILE_NEW_ARRAY:
+    switch (profile_kind(function)) {
+    case PROFILE_KIND_PLAIN:
         return is_new ? PROFILE_NEW_MEMORY : PROFILE_REUSED_MEMORY;
-    case PROFILE_CALLOC:
+    case PROFILE_KIND_CALLOC:
         return PROFILE_TIMED_CALLOC;
-    case PROFILE_REALLOC:
-    case PROFILE_REALLOCARRAY:
+    case PROFILE_KIND_REALLOC:
         return PROFILE_TIMED_REALLOC;
     default:
         return PROFILE_TIMED_ALIGNED;
@@ -128,13 +153,13 @@ static uint32_t size_bucket(uint64_t bytes)
 
 static void leave(struct self *me, bool timed)
 {
-    me->special = 0;
     if (thread_was_forked(me))
         return;
     uint64_t due = atomic_load_explicit(&session.next_moment_ticks, memory_order_relaxed);
     if (timed && UNLIKELY(ticks_now() >= due) &&
         atomic_compare_exchange_strong(&session.next_moment_ticks, &due, UINT64_MAX))
         session_moment(watched_live_bytes());
+    thread_is_idle(me);
     me->guard = SELF_OUTSIDE;
 }
 
@@ -164,8 +189,7 @@ static void note_allocation(struct self *me, struct profile_samples *samples, en
     enum profile_group group = profile_group(bytes);
     uint32_t path = path_of(function, is_new) + profile_cell(group, account_phase());
     uint64_t weight = group == PROFILE_LARGE ? 1 : session.gap;
-    note_faults(me, &samples->times[path]);
-    note_times(me, &samples->times[path], end);
+    note_timed(me, &samples->times[path], group, end);
     session_add(&samples->sizes[size_bucket(bytes)], weight);
     if (block != NULL) {
         session_add(&samples->asked_bytes, weight * bytes);
@@ -177,6 +201,7 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
 {
     bool timed = (me->special & SELF_TIMED) != 0;
     struct reading end = timed ? read_end(me) : (struct reading){.ticks = 0};
+    me->guard = SELF_INSIDE;
     bool is_new = block != NULL && shadow_hand_out(block, bytes);
     if (is_new && path_of(function, true) == PROFILE_NEW_MEMORY)
         me->counts->fresh[account_phase()][profile_group(bytes)]++;
@@ -185,30 +210,36 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
     struct profile_samples *samples = timed ? session_samples() : NULL;
     if (samples != NULL)
         note_allocation(me, samples, function, block, bytes, is_new, end);
-    if (me->special != 0 && block != NULL)
+    if ((me->special & (SELF_TIMED | SELF_WATCHED)) != 0 && block != NULL)
         watch(me, block, bytes);
+    if ((me->special & SELF_EXACT) != 0 && block != NULL)
+        owners_note(block, (struct owner){.thread = me->number, .group = profile_group(bytes)});
     leave(me, timed);
 }
 
-void account_leave_timed_release(struct self *me)
+static void note_release(struct self *me, struct profile_samples *samples, struct reading end)
 {
-    struct reading end = read_end(me);
-    struct profile_samples *samples = session_samples();
     const struct watched *watched = &me->watched;
-    if (samples != NULL) {
-        enum profile_group group = profile_group(watched->bytes);
-        bool remote = watched->thread != me->number;
-        uint32_t path =
-            (remote ? PROFILE_FREE_REMOTE : PROFILE_FREE_LOCAL) + profile_cell(group, account_phase());
-        note_faults(me, &samples->times[path]);
-        note_times(me, &samples->times[path], end);
-        uint64_t life = ticks_now() - watched->ticks;
-        uint32_t octave = life != 0 ? 63 - (uint32_t)__builtin_clzll(life) : 0;
-        uint32_t bucket = octave < PROFILE_LIFE_BUCKETS ? octave : PROFILE_LIFE_BUCKETS - 1;
-        session_add(&samples->lives[group][bucket], watched->weight);
-        session_add(&samples->freed[group], watched->weight);
-        if (remote)
-            session_add(&samples->freed_elsewhere[group], watched->weight);
-    }
-    leave(me, true);
+    enum profile_group group = profile_group(watched->bytes);
+    bool remote = watched->thread != me->number;
+    uint32_t path =
+        (remote ? PROFILE_FREE_REMOTE : PROFILE_FREE_LOCAL) + profile_cell(group, account_phase());
+    note_timed(me, &samples->times[path], group, end);
+    uint64_t life = ticks_now() - watched->ticks;
+    uint32_t octave = life != 0 ? 63 - (uint32_t)__builtin_clzll(life) : 0;
+    uint32_t bucket = octave < PROFILE_LIFE_BUCKETS ? octave : PROFILE_LIFE_BUCKETS - 1;
+    session_add(&samples->lives[group][bucket], watched->weight);
+    session_add(&samples->freed[group], watched->weight);
+    if (remote)
+        session_add(&samples->freed_elsewhere[group], watched->weight);
+}
+
+void account_leave_release_slowly(struct self *me)
+{
+    bool timed = (me->special & SELF_TIMED) != 0;
+    struct reading end = timed ? read_end(me) : (struct reading){.ticks = 0};
+    struct profile_samples *samples = timed ? session_samples() : NULL;
+    if (samples != NULL)
+        note_release(me, samples, end);
+    leave(me, timed);
 }

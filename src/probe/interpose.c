@@ -166,7 +166,23 @@ INTERPOSED size_t malloc_usable_size(void *block)
     if (UNLIKELY(!account_begin(me, PROFILE_USABLE_SIZE, 0)))
         return next.malloc_usable_size(block);
     me->counts->released[PROFILE_USABLE_SIZE - PROFILE_ALLOCATING][account_phase()]++;
+    me->guard = SELF_INSIDE;
     size_t bytes = next.malloc_usable_size(block);
     me->guard = SELF_OUTSIDE;
     return bytes;
+}
+
+/* Where the allocator has none, it is libc's, for blocks of libc's own. */
+INTERPOSED int malloc_trim(size_t keep)
+{
+    struct self *me = &self;
+    if (UNLIKELY(!next_found() || next.malloc_trim == NULL))
+        return 0;
+    if (UNLIKELY(!account_begin(me, PROFILE_TRIM, 0)))
+        return next.malloc_trim(keep);
+    me->counts->released[PROFILE_TRIM - PROFILE_ALLOCATING][account_phase()]++;
+    me->guard = SELF_INSIDE;
+    int released = next.malloc_trim(keep);
+    me->guard = SELF_OUTSIDE;
+    return released;
 }

@@ -1,6 +1,7 @@
 #include "probe/kernel_calls.h"
 
 #include "base/ticks.h"
+#include "probe/cpu_timer.h"
 #include "probe/shadow.h"
 #include "probe/stub.h"
 
@@ -245,6 +246,10 @@ static void on_signal(int signal, siginfo_t *info, void *given)
 {
     ucontext_t *context = given;
     greg_t *registers = context->uc_mcontext.gregs;
+    if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &cpu_timer_mark) {
+        cpu_timer_told(&self, (uintptr_t)registers[REG_RIP], (uintptr_t)registers[REG_RSP]);
+        return;
+    }
     if (info->si_code != SYS_USER_DISPATCH) {
         not_ours(signal, info, given);
         return;
@@ -270,10 +275,12 @@ static void on_signal(int signal, siginfo_t *info, void *given)
         return;
     }
     const long arguments[3] = {registers[REG_RDI], registers[REG_RSI], registers[REG_RDX]};
+    self.calling = true;
     uint64_t before = ticks_before();
     long result = stub_call(number, arguments[0], arguments[1], arguments[2], registers[REG_R10],
                             registers[REG_R8], registers[REG_R9]);
     uint64_t ticks = ticks_after() - before;
+    self.calling = false;
     if (!calibrating)
         kernel_calls_note(number, arguments, result, ticks);
     registers[REG_RAX] = result;
@@ -376,10 +383,9 @@ void kernel_calls_disarm(struct self *me)
 
 static enum profile_dispatch wanted(void)
 {
-    const char *value = session_option("CAIRN_PROBE_KERNEL");
-    if (value != NULL && strcmp(value, "off") == 0)
+    if (session_option_is("CAIRN_PROBE_KERNEL", "off"))
         return PROFILE_UNSEEN;
-    return value != NULL && strcmp(value, "interpose") == 0 ? PROFILE_INTERPOSE : PROFILE_DISPATCH;
+    return session_option_is("CAIRN_PROBE_KERNEL", "interpose") ? PROFILE_INTERPOSE : PROFILE_DISPATCH;
 }
 
 uint64_t kernel_calls_cost_ticks(void)

@@ -8,7 +8,7 @@
 struct next next;
 
 _Alignas(64) char next_early[NEXT_EARLY_BYTES];
-static _Atomic size_t early_used;
+_Atomic size_t next_early_used;
 
 enum search { NOT_BEGUN, SEARCHING, FOUND };
 static _Atomic int state;
@@ -68,6 +68,7 @@ static void find_all(void)
     FIND(valloc);
     FIND(pvalloc);
     FIND(malloc_usable_size);
+    FIND(malloc_trim);
     FIND(free_sized);
     FIND(free_aligned_sized);
     FIND(mmap);
@@ -119,7 +120,7 @@ void *next_early_block(size_t bytes)
     size_t rounded = (bytes + 15) & ~(size_t)15;
     if (bytes > NEXT_EARLY_BYTES)
         return NULL;
-    size_t start = atomic_fetch_add(&early_used, rounded);
+    size_t start = atomic_fetch_add(&next_early_used, rounded);
     return start + rounded <= NEXT_EARLY_BYTES ? next_early + start : NULL;
 }
 

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 typedef void *next_new(size_t size);
@@ -50,6 +51,7 @@ struct next {
     void *(*valloc)(size_t);
     void *(*pvalloc)(size_t);
     size_t (*malloc_usable_size)(void *);
+    int (*malloc_trim)(size_t);
     void (*free_sized)(void *, size_t);
     void (*free_aligned_sized)(void *, size_t, size_t);
 
@@ -84,7 +86,7 @@ struct next {
     struct next_operators array;
 };
 
-extern struct next next;
+extern struct next next __attribute__((visibility("hidden")));
 
 /* Are they found? Finds them where this is the first call; false: this is a call from within that search. */
 bool next_found(void);
@@ -98,10 +100,12 @@ void *next_operator(bool array, size_t number);
 void *next_early_block(size_t bytes);
 enum { NEXT_EARLY_BYTES = 64 << 10 };
 extern char next_early[NEXT_EARLY_BYTES] __attribute__((visibility("hidden")));
+extern _Atomic size_t next_early_used __attribute__((visibility("hidden")));
 
 static inline bool next_is_early(const void *block)
 {
-    return (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_BYTES;
+    return UNLIKELY(atomic_load_explicit(&next_early_used, memory_order_relaxed) != 0) &&
+           (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_BYTES;
 }
 
 size_t next_early_rest(const void *block); /* bytes from there on that may be read; 0: not such a block */

@@ -22,29 +22,36 @@ enum self_guard {
     SELF_ENDED = 4, /* its last destructor has run, or there was no room for it */
 };
 
-enum self_special { SELF_TIMED = 1, SELF_WATCHED = 2 };
+enum self_special { SELF_TIMED = 1, SELF_WATCHED = 2, SELF_EXACT = 4 };
 
 struct self {
-    volatile uint8_t guard;
-    uint8_t special;      /* of the operation that it is in: SELF_TIMED, SELF_WATCHED */
+    uint8_t guard;
+    uint8_t special;      /* of the operation that it is in: SELF_TIMED, SELF_WATCHED; SELF_EXACT: of all */
     bool armed;           /* the kernel dispatches its calls */
+    bool calling;         /* the kernel, on the allocator's behalf */
+    uint8_t kind;         /* of the operation that it is in: enum profile_kind */
     uint8_t rounds;       /* of destructors that it has been through */
     uint32_t until_timed; /* allocations */
-    uintptr_t frame;      /* of the function of ours that it is in */
+    bool faults_wanted;   /* of the next timed operation: what it is looked at for, and how */
+    bool alone;
+    uintptr_t frame; /* of the function of ours that it is in */
     struct profile_thread *counts;
     uint64_t began_ticks; /* the operation that it is in, if timed; and what it did so far in the kernel: */
     uint32_t kernel_calls;
     uint64_t kernel_ticks;
     struct watched watched; /* if SELF_WATCHED: the block that the operation was given */
-    bool faults_wanted;
     uint64_t faults;        /* of the thread, before; then of the operation */
     const void *section;    /* the lock whose critical section is timed; NULL: none */
     uint64_t section_ticks; /* since when */
     uint32_t until_section; /* locks taken */
     uint32_t number;        /* of this thread, never used for another; not 0 */
     struct random random;
+    bool has_timer;
+    int timer;             /* the kernel's number of it */
+    uint64_t timer_cpu_ns; /* when it last told: by the thread's clock … */
+    uint64_t timer_ns;     /* … and by everybody's */
 };
 
-extern __thread struct self self;
+extern __thread struct self self __attribute__((visibility("hidden")));
 
 #endif

@@ -101,6 +101,12 @@ const char *session_option(const char *name)
     return NULL;
 }
 
+bool session_option_is(const char *name, const char *value)
+{
+    const char *given = session_option(name);
+    return given != NULL && strcmp(given, value) == 0;
+}
+
 static bool name_file(const char *folder)
 {
     struct text text = text_over(path, sizeof path);
@@ -114,13 +120,13 @@ static bool name_file(const char *folder)
 }
 
 /* The median of some tries: what two readings of the clock with nothing between them differ by. */
-static uint64_t pair_ticks(void)
+static uint64_t pair_ticks(bool alone)
 {
     enum { TRIES = 31 };
     uint64_t sorted[TRIES];
     for (size_t i = 0; i < TRIES; i++) {
-        uint64_t before = ticks_before();
-        uint64_t taken = ticks_after() - before;
+        uint64_t before = alone ? ticks_before() : ticks_now();
+        uint64_t taken = (alone ? ticks_after() : ticks_now()) - before;
         size_t place = i;
         for (; place > 0 && sorted[place - 1] > taken; place--)
             sorted[place] = sorted[place - 1];
@@ -170,6 +176,10 @@ static bool begin(void)
         session.gap = gap != NULL ? (uint32_t)strtoul(gap, NULL, 10) : 0;
     if (session.gap == 0)
         session.gap = GAP;
+    if (!is_child) {
+        session.exact = session_option_is("CAIRN_PROBE_PATHS", "exact");
+        session.timers = !session_option_is("CAIRN_PROBE_TIMER", "off");
+    }
     Dl_info owner;
 
     head->order = PROFILE_ORDER;
@@ -183,8 +193,10 @@ static bool begin(void)
     head->parent = (uint32_t)stub_call0(SYS_getppid);
     head->forked = is_child;
     head->gap = session.gap;
+    head->exact = session.exact;
     head->began_unix_ns = clock_read_ns(CLOCK_REALTIME);
-    head->pair_ticks = pair_ticks();
+    head->pair_ticks = pair_ticks(false);
+    head->alone_pair_ticks = pair_ticks(true);
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
     stub_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);

@@ -21,14 +21,17 @@ struct session {
     _Atomic(struct profile_samples *) samples;
     _Atomic bool parallel;
     uint32_t gap;
+    bool timers;                 /* unless CAIRN_PROBE_TIMER=off: CPU time is sampled */
+    bool exact;                  /* CAIRN_PROBE_PATHS=exact: every free is told apart by who had the block */
     _Atomic uint64_t held_bytes; /* what the allocator has from the kernel */
     _Atomic uint64_t next_moment_ticks;
 };
 
-extern struct session session;
+extern struct session session __attribute__((visibility("hidden")));
 
 /* A variable of the environment, NULL: not there. Without the locks of getenv. */
 const char *session_option(const char *name);
+bool session_option_is(const char *name, const char *value);
 
 /* Is there a file to count in? Makes it where that has not been tried; false: the probe is off, or libc not ready. */
 bool session_on(void);

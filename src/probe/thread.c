@@ -1,9 +1,9 @@
 #include "probe/thread.h"
 
 #include "base/clock.h"
+#include "probe/cpu_timer.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
-#include "probe/session.h"
 #include "probe/stub.h"
 
 #include <errno.h>
@@ -18,6 +18,32 @@ static volatile uint32_t *fork_mark; /* on a page that the kernel wipes in a chi
 
 static void on_thread_end(void *argument);
 static void on_fork(void);
+
+/* --- between operations ------------------------------------------------------------------------------------------- */
+
+/* Geometric, so that a program with a rhythm of its own does not meet always the same operation: the logarithm of a
+ * random number, its mantissa taken for a straight line. The mean is within 6 % of the gap, and nobody relies on it. */
+static uint32_t next_gap(struct self *me)
+{
+    uint64_t x = random_next(&me->random) | 1;
+    uint32_t zeroes = (uint32_t)__builtin_clzll(x);
+    uint64_t fraction = zeroes == 63 ? 0 : (x << (zeroes + 1)) >> 48; /* of 2^16 */
+    uint64_t log2 = ((uint64_t)zeroes << 16) + (0xffff - fraction);
+    return 1 + (uint32_t)((log2 * 45426 /* ln 2 */ >> 16) * session.gap >> 16);
+}
+
+void thread_is_idle(struct self *me)
+{
+    enum { FAULTS_ONE_IN = 8, ALONE_ONE_IN = 4 }; /* timed operations */
+    me->special = session.exact ? SELF_EXACT : 0;
+    me->section = NULL;
+    me->calling = false;
+    if (me->until_timed == 0)
+        me->until_timed = next_gap(me);
+    uint64_t lot = random_next(&me->random) >> 32;
+    me->faults_wanted = lot % FAULTS_ONE_IN == 0;
+    me->alone = !me->faults_wanted && lot / FAULTS_ONE_IN % ALONE_ONE_IN == 0;
+}
 
 /* --- begin -------------------------------------------------------------------------------------------------------- */
 
@@ -48,15 +74,20 @@ static bool begin(struct self *me, bool announced)
     prepare();
     if (session.head->dispatch == 0)
         kernel_calls_begin(me);
-    me->number = atomic_fetch_add(&last_number, 1) + 1;
+    if (session.exact && !watched_maybe(NULL))
+        watched_look_at_all();
+    if (me->number == 0) /* else it began before the fork, and has blocks of that time */
+        me->number = atomic_fetch_add(&last_number, 1) + 1;
     me->random = random_of(clock_now_ns() ^ ((uint64_t)me->number << 48));
     me->until_timed = 1 + (uint32_t)random_below(&me->random, 2 * (uint64_t)session.gap - 1);
-    me->special = 0;
-    me->section = NULL;
+    thread_is_idle(me);
     me->rounds = 0;
     me->counts = session_thread_begin(announced);
-    if (me->counts != NULL)
+    if (me->counts != NULL) {
         kernel_calls_arm(me);
+        if (kernel_calls_owns_signal())
+            cpu_timer_arm(me);
+    }
     if (has_key)
         pthread_setspecific(key, me);
     me->guard = me->counts != NULL ? SELF_OUTSIDE : SELF_ENDED;
@@ -84,8 +115,7 @@ bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function
     case SELF_INSIDE:
         if (frame <= me->frame) /* called by the allocator, or by a signal's handler meanwhile */
             return false;
-        me->special = 0;
-        me->section = NULL;
+        thread_is_idle(me);
         return true;
     case SELF_UNKNOWN:
         return begin(me, false);
@@ -101,8 +131,7 @@ void thread_leaves(void)
 {
     if (self.guard != SELF_INSIDE)
         return;
-    self.special = 0;
-    self.section = NULL;
+    thread_is_idle(&self);
     self.guard = SELF_OUTSIDE;
 }
 
@@ -117,6 +146,7 @@ static void on_thread_end(void *argument)
         pthread_setspecific(key, me);
         return;
     }
+    cpu_timer_disarm(me);
     if (me->guard == SELF_OUTSIDE)
         kernel_calls_disarm(me);
     me->guard = SELF_ENDED;
@@ -145,6 +175,7 @@ static void begin_anew(struct self *me)
     session_forked();
     watched_forked();
     me->armed = false;
+    me->has_timer = false;
     me->counts = NULL;
     me->guard = SELF_UNKNOWN;
     if (fork_mark != NULL)

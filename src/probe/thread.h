@@ -15,6 +15,9 @@ bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function
 /* What the thread is in, if anything, is left by a jump or an exception. */
 void thread_leaves(void);
 
+/* No operation is under way; draws which one is the next to be timed, and how. */
+void thread_is_idle(struct self *me);
+
 /* The thread was made by pthread_create, which has told session.h. */
 void thread_begin_announced(void);
 

@@ -19,6 +19,7 @@ struct shard {
 
 _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
 static struct shard shards[SHARDS];
+static uint8_t filter_floor; /* of every slot */
 
 static struct shard *shard_of(const void *block)
 {
@@ -124,6 +125,13 @@ uint64_t watched_live_bytes(void)
     return bytes;
 }
 
+void watched_look_at_all(void)
+{
+    filter_floor = 1;
+    for (size_t slot = 0; slot < COUNT_OF(watched_filter); slot++)
+        atomic_store_explicit(&watched_filter[slot], 1, memory_order_relaxed);
+}
+
 void watched_forked(void)
 {
     enum { SLOTS = 1 << (WATCHED_FILTER_SHIFT - WATCHED_SHARDS_SHIFT) };
@@ -132,6 +140,6 @@ void watched_forked(void)
             continue;
         shards[i] = (struct shard){.count = 0};
         for (int slot = i * SLOTS; slot < (i + 1) * SLOTS; slot++)
-            atomic_store_explicit(&watched_filter[slot], 0, memory_order_relaxed);
+            atomic_store_explicit(&watched_filter[slot], filter_floor, memory_order_relaxed);
     }
 }

@@ -5,7 +5,7 @@
  * dropped by lot and the others stand for twice as many (the idea of bottom-k sampling), so what remains is always a
  * fair sample. Any thread may call anything, from inside (self.h). Always:
  *
- *     watched_filter[f(block)] == 0  =>  the block is not watched
+ *     watched_filter[f(block)] == 0  =>  the block is not watched, nor are all to be looked at
  *     live bytes                     ==  the sum over the watched of weight x bytes
  */
 #ifndef CAIRN_PROBE_WATCHED_H
@@ -27,7 +27,7 @@ struct watched {
     uint32_t weight;
 };
 
-extern _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
+extern _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT] __attribute__((visibility("hidden")));
 
 /* The lowest bits of an address are alike; Fibonacci hashing (Knuth, vol. 3) takes the highest of a product. */
 static inline uint32_t watched_slot(const void *block)
@@ -51,6 +51,9 @@ bool watched_take(const void *block, struct watched *watched);
 
 /* Bytes asked for and not freed, estimated. */
 uint64_t watched_live_bytes(void);
+
+/* Every block may be watched: for who wants to see each free. Before the first one is; there is no way back. */
+void watched_look_at_all(void);
 
 /* In a fork's child: what another thread left half done is dropped. */
 void watched_forked(void);

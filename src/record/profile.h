@@ -23,7 +23,7 @@
 #define PROFILE_MAGIC "cairnpro"
 
 enum {
-    PROFILE_VERSION = 1,
+    PROFILE_VERSION = 2,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* with the NUL; a longer path is cut */
     PROFILE_CHUNK_THREADS = 8,
@@ -66,12 +66,29 @@ enum profile_function {
     PROFILE_DELETE,
     PROFILE_DELETE_ARRAY,
     PROFILE_USABLE_SIZE,
+    PROFILE_TRIM, /* malloc_trim */
     PROFILE_FUNCTIONS,
     PROFILE_RELEASING = PROFILE_FUNCTIONS - PROFILE_ALLOCATING,
 };
 
+/* What is sampled together; every function is one of these. */
+enum profile_kind {
+    PROFILE_KIND_PLAIN, /* malloc and new */
+    PROFILE_KIND_CALLOC,
+    PROFILE_KIND_REALLOC, /* and reallocarray */
+    PROFILE_KIND_ALIGNED,
+    PROFILE_KIND_RELEASE, /* free and delete */
+    PROFILE_KIND_OTHER,   /* malloc_usable_size, malloc_trim */
+    PROFILE_KINDS,
+};
+
 enum profile_group { PROFILE_SMALL, PROFILE_MEDIUM, PROFILE_LARGE, PROFILE_GROUPS };
 enum profile_phase { PROFILE_SERIAL, PROFILE_PARALLEL, PROFILE_PHASES }; /* is there more than one thread? */
+enum profile_whose {
+    PROFILE_LOCAL,
+    PROFILE_REMOTE,
+    PROFILE_WHOSE
+}; /* who frees is who allocated; or another */
 
 /* The kernel's calls, made within the allocator. */
 enum profile_call {
@@ -162,10 +179,16 @@ struct profile_head {
     uint64_t ns_begin;
     uint64_t ticks_last; /* … and when last looked at */
     uint64_t ns_last;
-    uint64_t
-        pair_ticks; /* what reading the clock twice takes: to be taken off times and kernel calls, not off locks */
+    uint64_t pair_ticks;       /* what reading the clock twice takes: to be taken off times … */
+    uint64_t alone_pair_ticks; /* … and that with fences: off those alone, and kernel calls; not off locks */
 
     uint64_t dispatch_ticks; /* what a dispatched call of the kernel costs beyond itself; taken off already */
+
+    uint64_t
+        timer_ns; /* threads' CPU time is sampled as often as the kernel's tick allows, and no oftener; 0: not */
+    uint32_t timer_errno;    /* why not, where that was asked for */
+    uint32_t exact;          /* 1: profile_thread.frees are counted */
+    uint64_t timers_refused; /* threads without one */
 
     uint64_t threads_started; /* that allocated, or were seen to be made */
     uint64_t threads_live;
@@ -202,20 +225,28 @@ struct profile_thread {
     uint64_t released[PROFILE_RELEASING][PROFILE_PHASES];
     uint64_t fresh[PROFILE_PHASES]
                   [PROFILE_GROUPS]; /* calls of malloc and new that got new memory: PROFILE_NEW_MEMORY */
+    uint64_t frees[PROFILE_WHOSE][PROFILE_PHASES][PROFILE_GROUPS]; /* of blocks whose owner is known */
+    uint64_t cpu_samples;                                          /* of its CPU time; of these, */
+    uint64_t cpu_samples_inside[PROFILE_KINDS];                    /* in the allocator, and */
+    uint64_t cpu_samples_probe;                                    /* in the probe */
     struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
-/* One path's times. */
+/* One path's times. Most operations are timed as they are, among instructions before and behind that the processor works
+ * on meanwhile; some with nothing else under way, which takes longer: alone. */
 struct profile_times {
     uint64_t count;
     uint64_t ticks;
     uint64_t max_ticks;
+    uint64_t alone; /* in no other number here, but for the next two and `switched` */
+    uint64_t alone_ticks;
     uint64_t switched; /* operations in which the thread lost its processor: in no other number here */
     uint64_t switched_ticks;
     uint64_t kernel; /* of `count`, those with a call of the kernel in them */
     uint64_t kernel_ticks;
-    uint64_t fault_operations; /* of `count` and `switched`, those that were looked at for page faults … */
-    uint64_t faults;           /* … and what these took */
+    uint64_t fault_operations; /* those that were looked at for page faults; large ones were timed, too … */
+    uint64_t faults;           /* … what these took, … */
+    uint64_t faults_squared;   /* … and the sum of the squares of that */
     uint32_t buckets[PROFILE_BUCKETS]; /* by ticks: profile_bucket() */
 };
 
@@ -257,6 +288,26 @@ static inline uint32_t profile_bucket(uint64_t ticks)
 static inline uint32_t profile_cell(enum profile_group group, enum profile_phase phase)
 {
     return (uint32_t)group * PROFILE_PHASES + (uint32_t)phase;
+}
+
+static inline enum profile_kind profile_kind(enum profile_function function)
+{
+    switch (function) {
+    case PROFILE_MALLOC:
+    case PROFILE_NEW:
+    case PROFILE_NEW_ARRAY:
+        return PROFILE_KIND_PLAIN;
+    case PROFILE_CALLOC:
+        return PROFILE_KIND_CALLOC;
+    case PROFILE_REALLOC:
+    case PROFILE_REALLOCARRAY:
+        return PROFILE_KIND_REALLOC;
+    case PROFILE_USABLE_SIZE:
+    case PROFILE_TRIM:
+        return PROFILE_KIND_OTHER;
+    default:
+        return function < PROFILE_ALLOCATING ? PROFILE_KIND_ALIGNED : PROFILE_KIND_RELEASE;
+    }
 }
 
 static inline enum profile_group profile_group(size_t bytes)

@@ -17,6 +17,7 @@ import pytest
 
 from cairn import native
 from cairn.estimates import lines as estimate
+from cairn.estimates import remote_share, sampled
 from cairn.profile import gather, read
 from cairn.profiles import ALLOCATING, CALLS, FUNCTIONS, ProcessProfile, Profile
 
@@ -222,6 +223,61 @@ def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Pat
     median = lines["new"].quantiles[0]
     assert median is not None
     assert 2000 <= median <= 2200
+
+
+def test_cpu_time_in_the_allocator_is_found_by_timers_too(probed: Probed, sizes: Path, paths: Path) -> None:
+    """Half of its CPU time, by the clock of the threads; both ways of finding out say so."""
+    probed(sizes, 2, 1000, 12_500, 0, 250, allocator=paths, PATHS_NS="20000")
+    found = sampled(probed.profile)[0]
+    timed = estimate(probed.profile)[-1].total_ns
+    assert timed is not None
+    assert found.of > 100
+    assert probed.only.tally.cpu_samples_probe < 10
+    assert found.share.interval.low - 0.1 < 0.5 < found.share.interval.high + 0.1
+    assert found.total_ns.interval.low < timed.value * 1.1
+    assert timed.value * 0.9 < found.total_ns.interval.high
+
+
+def test_without_dispatch_or_by_choice_there_is_no_timer(probed: Probed, sizes: Path) -> None:
+    for about in ({"CAIRN_PROBE_KERNEL": "off"}, {"CAIRN_PROBE_TIMER": "off"}):
+        probed(sizes, 1, 64, 1000, 0, 30, **about)
+        assert probed.only.tally.cpu_samples == 0
+        assert not sampled(probed.profile)
+
+
+def test_a_long_operation_is_timed_although_a_timer_interrupts_it(probed: Probed, sizes: Path, paths: Path) -> None:
+    """A tenth of a second each; on a machine that does something else besides, some lose their processor."""
+    probed(sizes, 1, 77, 24, allocator=paths, CAIRN_PROBE_GAP="1")
+    tally = probed.only.tally
+    assert int(tally.cpu_samples_inside[0]) > 100
+    assert int(tally.timed.count[0] + tally.timed.alone[0]) >= 2
+
+
+def test_frees_are_told_apart_one_by_one_where_that_is_asked_for(probed: Probed, known: Path) -> None:
+    probed(known, "hand", 20_000, CAIRN_PROBE_PATHS="exact")
+    frees = probed.only.tally.frees
+    assert probed.only.process.exact
+    local, remote = (frees[place].sum(axis=0).tolist() for place in range(2))
+    assert remote == [9_000, 0, 1_000]
+    assert (local[0], local[2]) == (9_000, 1_000 + 1)
+    share = remote_share(probed.profile.tally)
+    assert share is not None
+    assert share.value == pytest.approx(10_000 / int(frees.sum()))
+    assert share.interval.low == share.interval.high
+
+
+def test_blocks_of_the_parent_are_local_in_a_child(probed: Probed) -> None:
+    script = "import os; x = [bytes(600) for i in range(5000)]; pid = os.fork(); del x; pid and os.wait()"
+    probed("python3", "-c", script, CAIRN_PROBE_PATHS="exact", PYTHONMALLOC="malloc")
+    frees = [read(file).tally.frees for file in probed.files]
+    assert sum(int(of[0].sum()) > 5000 for of in frees) == 2
+    assert not any(int(of[1].sum()) for of in frees)
+
+
+def test_what_malloc_trim_asks_of_the_kernel_is_the_allocators(probed: Probed, known: Path) -> None:
+    assert probed(known, "trim") == "1\n"
+    assert called(probed.only)["malloc_trim"] == 1
+    assert kernel(probed.only)["madvise(DONTNEED)"] >= 1
 
 
 @pytest.mark.parametrize("way", ["interpose", "off"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -81,3 +84,73 @@ def test_waiting_for_locks_is_told_where_an_allocator_waits(cairn, compiled, tmp
     found = json.loads((tmp_path / "out").read_text())
     (mutex,) = found["locks"]
     assert (mutex["taken"], mutex["refused"], found["contended_locks"]) == (60, 0, 1)
+
+
+def server(tmp_path: Path) -> list[str]:
+    """Allocates in a rhythm until it is told to end."""
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "print('up', flush=True)\n"
+        "while True: x = [bytes(700) for i in range(2000)]; time.sleep(0.002)\n"
+    )
+    file = tmp_path / "server.py"
+    file.write_text(script)
+    return ["python3", str(file)]
+
+
+def test_a_server_is_counted_for_a_while_and_goes_on(cairn, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    process = cairn.start("profile", "--delay", "0.5s", "--duration", "1s", "--json", out, "--", *server(tmp_path))
+    wait_for(out)
+    assert process.poll() is None
+    found = json.loads(out.read_text())
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 5
+    assert 1e9 <= found["wall_ns"] < 3e9
+    assert found["window"]["after_ns"] >= 0.5e9
+    assert found["operations"] > 1000
+    assert found["cut_short"] == []
+    assert 0 < found["cpu_ns"] < found["wall_ns"] * 1.5
+    assert err.count(CEILING) + err.count("What a free allocator") == 1
+
+
+def test_counting_begins_and_ends_by_a_signal(cairn, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    process = cairn.start("profile", "--signal", "USR2", "--json", out, "--", *server(tmp_path))
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGUSR2)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGUSR2)
+    wait_for(out)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 5
+    assert 0.4e9 < json.loads(out.read_text())["wall_ns"] < 3e9
+    assert f"kill -USR2 {process.pid} begins counting" in err
+
+
+def test_a_program_that_ends_before_counting_began_is_one_sentence(cairn, known: Path) -> None:
+    result = cairn("profile", "--delay", "1min", "--", known, "counts", 10)
+    assert result.code == 125
+    assert "before counting began" in result.sentence
+    late = cairn("profile", "--duration", "1min", "--", known, "counts", 10)
+    assert late.code == 0
+    assert "counted for" in late.err
+
+
+def test_what_the_probe_costs_is_compared(cairn, known: Path) -> None:
+    result = cairn("compare", "-a", "system,system+probe", "-r", "3", "--csv", "--", known, "counts", 1000)
+    assert result.code == 0, result.err
+    rows = [row for row in csv.DictReader(result.out.splitlines()) if row["counts"] == "1"]
+    assert [row["contender"] for row in rows].count("system+probe") == 3
+    assert {row["failure"] for row in rows} == {""}
+
+
+def wait_for(file: Path) -> None:
+    end = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)

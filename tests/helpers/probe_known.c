@@ -5,6 +5,8 @@
  *     jump      leaves an operation by siglongjmp, from a signal that interrupts it, then goes on; prints "went on"
  *     mask      blocks every signal in every way, then allocates
  *     forks N   N children that allocate and end; a last one by _exit(7)
+ *     hand N    N blocks, half of which are freed by another thread
+ *     trim      frees what it has and gives it back by malloc_trim
  *     wait      allocates, says so, and waits to be killed
  */
 #define _GNU_SOURCE 1
@@ -153,6 +155,42 @@ static void forks(int count)
     }
 }
 
+static void **handed;
+static size_t handed_count;
+
+static void *free_second_half(void *unused)
+{
+    (void)unused;
+    for (size_t i = handed_count / 2; i < handed_count; i++)
+        do_free(handed[i]);
+    return NULL;
+}
+
+static void hand(size_t count)
+{
+    pthread_t thread;
+    handed = do_malloc(count * sizeof *handed);
+    handed_count = count;
+    for (size_t i = 0; i < count; i++)
+        handed[i] = do_malloc(i % 10 == 0 ? 40000 : 40);
+    if (pthread_create(&thread, NULL, free_second_half, NULL) != 0)
+        exit(2);
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < count / 2; i++)
+        do_free(handed[i]);
+    do_free(handed);
+}
+
+static void trim(void)
+{
+    static void *blocks[3000];
+    for (size_t i = 0; i < 3000; i++)
+        blocks[i] = memset(do_malloc(4000), 1, 4000);
+    for (size_t i = 0; i + 1 < 3000; i++)
+        do_free(blocks[i]);
+    printf("%d\n", malloc_trim(0));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -167,6 +205,10 @@ int main(int argc, char **argv)
         mask();
     } else if (strcmp(what, "forks") == 0) {
         forks(atoi(argv[2]));
+    } else if (strcmp(what, "hand") == 0) {
+        hand((size_t)atoi(argv[2]));
+    } else if (strcmp(what, "trim") == 0) {
+        trim();
     } else if (strcmp(what, "wait") == 0) {
         work();
         puts("waiting");

@@ -130,6 +130,12 @@ def test_a_damaged_catalog_is_a_sentence(text: str) -> None:
             "t=system:GLIBC_TUNABLES=glibc.malloc.a=1:glibc.malloc.b=2",
             ContenderSpec("t", "system", knobs=(("GLIBC_TUNABLES", "glibc.malloc.a=1:glibc.malloc.b=2"),)),
         ),
+        ("system+probe", ContenderSpec("system+probe", "system", probed=True)),
+        ("mine=/x.so+probe", ContenderSpec("mine", "custom", path="/x.so", probed=True)),
+        (
+            "jemalloc@5+probe:A=b",
+            ContenderSpec("jemalloc@5+probe:A=b", "jemalloc", version="5", knobs=(("A", "b"),), probed=True),
+        ),
         ("/x/libmine.so.2", ContenderSpec("libmine", "custom", path="/x/libmine.so.2")),
         ("mine=./a=b@1/lib.so", ContenderSpec("mine", "custom", path="./a=b@1/lib.so")),
         ("./a=b/lib.so", ContenderSpec("lib", "custom", path="./a=b/lib.so")),
@@ -140,6 +146,17 @@ def test_a_damaged_catalog_is_a_sentence(text: str) -> None:
 def test_a_spec_means(spec: str, expected: ContenderSpec) -> None:
     assert contenders.parse_contender(spec) == expected
     assert contenders.split_contenders(spec) == (spec,)
+
+
+def test_the_same_allocator_behind_the_probe() -> None:
+    for spec in ("jemalloc@5:A=b", "je=jemalloc@5:A=b", "jemalloc@5+probe:A=b"):
+        assert contenders.behind_probe(spec) == "jemalloc@5+probe:A=b"
+
+
+def test_a_library_may_be_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "lib.so+probe"
+    path.touch()
+    assert contenders.parse_contender(str(path)) == ContenderSpec("lib", "custom", path=str(path))
 
 
 @pytest.mark.parametrize(

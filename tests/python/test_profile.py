@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.probes import Made, busy, documented
+from support.probes import BEHIND_HEAD, Made, busy, documented
 
 from cairn import profile
 from cairn.errors import CairnError, UsageError
@@ -42,19 +42,19 @@ def read(tmp_path: Path, content: bytes) -> profile.ProcessProfile:
 
 def test_the_structs_are_as_long_as_in_c() -> None:
     """Added up by hand from src/record/profile.h; the unit test in C asserts the same numbers."""
-    numbers = 15 + 24 + 2 + 11 + 16 + 11 + 6  # of 64 bits: gap … threads_lost, chunks, samples, counts, rusage, locks
+    numbers = 19 + 24 + 2 + 11 + 17 + 11 + 6  # of 64 bits: gap … threads_lost, chunks, samples, counts, rusage, locks
     head = 8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 14 * 40 + 32 * 16 + 2 * 1024
-    thread = 4 + 4 + 8 + 2 * (11 * 2 * 3 * 8) + 5 * 2 * 8 + 2 * 3 * 8 + 3 * 8 * 8
-    times = 9 * 8 + 320 * 4
+    thread = 4 + 4 + 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
+    times = 12 * 8 + 320 * 4
     samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 1024 * 32
     for order in "<>":
         layout = profile.layouts(order)
         assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (head, thread, samples)
-    assert (head, thread, samples) == (3840, 1392, 92312)
+    assert (head, thread, samples) == (3880, 1568, 93320)
 
 
 def test_names_are_as_many_as_in_c() -> None:
-    assert (len(ALLOCATING), len(RELEASING), len(CALLS), len(LOCKS), len(PATHS)) == (11, 5, 14, 3, 42)
+    assert (len(ALLOCATING), len(RELEASING), len(CALLS), len(LOCKS), len(PATHS)) == (11, 6, 14, 3, 42)
     assert FUNCTIONS.index("free") == len(ALLOCATING)
     assert (GROUPS, PHASES) == (("small", "medium", "large"), ("serial", "parallel"))
     assert (PATHS[1].phase, PATHS[2].group, PATHS[6].kind) == ("parallel", "medium", "reused")
@@ -130,7 +130,7 @@ def test_a_process_that_timed_nothing_has_no_samples(tmp_path: Path) -> None:
 
 
 DAMAGES = {
-    "version 2": {"version": 2},
+    "version 9": {"version": 9},
     "other sizes": {"thread_bytes": 8},
     "head is damaged": {"state": 9},
     "clocks run backwards": {"ticks_last": 1},
@@ -180,7 +180,7 @@ def test_the_largest_file_takes_little_memory_and_time(tmp_path: Path) -> None:
     thread = profile.layouts("<").thread.itemsize
     made = busy()
     path = made.write(tmp_path)
-    chunks = [3840 if 3840 + (8 << k) * thread <= 256 << 20 else 0 for k in range(24)]
+    chunks = [BEHIND_HEAD if BEHIND_HEAD + (8 << k) * thread <= 256 << 20 else 0 for k in range(24)]
     content = bytearray(path.read_bytes())
     at = profile.layouts("<").head.fields["chunks"][1]  # type: ignore[index]
     struct.pack_into("<24Q", content, at, *chunks)

@@ -22,6 +22,7 @@ from cairn.foreground import Ended
 from cairn.model import Contender
 from cairn.proof import judge, not_behind
 from cairn.report import profile_forms, profiled
+from cairn.runner import carried, seen_by
 
 SYSTEM = Contender(name="system", allocator="system", title="glibc 2.36")
 
@@ -40,7 +41,7 @@ def row(text: str, name: str) -> list[str]:
 
 def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
     last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
-    assert last == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0]."
+    assert last == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0], by the operations that were timed."
 
 
 def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:
@@ -61,6 +62,21 @@ def test_counts_times_kernel_calls_and_memory_are_there(tmp_path: Path) -> None:
     assert row(text, "held from the kernel, at most")[-1] == "16.0 MiB"
     assert row(text, "resident, at most")[-1] == "30.0 MiB"
     assert "2,220 of 140,820 operations were timed" in text
+
+
+def test_cpu_timers_have_lines_of_their_own(tmp_path: Path) -> None:
+    made = busy()
+    made.sampled(9_000, 600, own=900)
+    made.sampled(1_000, 100, what="free, delete")
+    text = shown(tmp_path, made)
+    assert row(text, "by CPU timers")[1:] == ["63.0 ms", "7.69 %", "[7.16, 8.26]"]
+    assert row(text, "· free, delete")[1] == "9.00 ms"
+    assert "10,000 samples of the threads' CPU time" in " ".join(text.split())
+    assert "81.0 ms are the probe's own (by CPU timers)" in text
+    assert "▲ CPU timers found 6." in text
+    assert text.splitlines()[-1].startswith(
+        "A free allocator would save at most 7.69 % of CPU [7.16, 8.26], by CPU timers."
+    )
 
 
 def test_full_adds_size_phase_lives_and_time(tmp_path: Path) -> None:
@@ -181,7 +197,8 @@ class Called:
         monkeypatch.setattr(foreground, "run", self._run)
         monkeypatch.setattr(profiling, "contender_for", lambda *_: SYSTEM)
 
-    def _run(self, *_: object, probe: dict[str, str]) -> Ended:
+    def _run(self, *_: object, probe: dict[str, str], ours: object) -> Ended:
+        assert ours == {}
         self.told = probe
         for made in self.made:
             made.write(Path(probe["CAIRN_PROBE"]))
@@ -232,7 +249,20 @@ def test_json_and_csv_go_where_they_are_told(called: Called, tmp_path: Path) -> 
     assert called("--json", "-", "--csv", "-", "--", "prog").exit_code == 2
 
 
-@pytest.mark.parametrize("args", [[], ["--read", "x", "--", "prog"], ["--gap", "0", "--", "p"], ["--read", "/nowhere"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["--read", "x", "--", "prog"],
+        ["--read", "x", "--duration", "1s"],
+        ["--gap", "0", "--", "p"],
+        ["--read", "/nowhere"],
+        ["--delay", "1s", "--signal", "USR1", "--", "p"],
+        ["--signal", "TERM", "--", "p"],
+        ["--overhead", "--keep", "x", "--", "p"],
+        ["--overhead", "--duration", "1s", "--", "p"],
+    ],
+)
 def test_wrong_arguments_are_usage_errors(called: Called, args: list[str]) -> None:
     assert called(*args).exit_code == 2
 
@@ -268,8 +298,8 @@ def test_the_probe_stands_before_the_allocator_and_is_seen_through(monkeypatch, 
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     for owners in ((), ("/opt/liballoc.so",)):
-        contender = replace(SYSTEM, preload=owners, owners=owners, build_id="00")
-        probed, resolve = foreground._probed(contender, scratch)
+        contender = replace(SYSTEM, preload=owners, owners=owners, build_id="00", probed=True)
+        probed, resolve = carried(contender, scratch), seen_by(contender)
         assert probed.preload == (str(scratch / "libcairn-probe.so"), *owners)
         record = {
             "v": 1,

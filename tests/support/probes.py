@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from cairn import profile
-from cairn.profiles import ALLOCATING, CALLS, GROUPS, LOCKS, PATHS, PHASES, RELEASING
+from cairn.profiles import ALLOCATING, CALLS, GROUPS, LOCKS, PATHS, PHASES, RELEASING, SAMPLED, WHOSE
 from cairn.profiles import Path as TimedPath
 
 TICKS_PER_NS = 2
 PAIR = 40
+BEHIND_HEAD = 3904
+"""Where the first threads are: the head, rounded up to a line of the cache."""
 
 
 def bucket(ticks: int) -> int:
@@ -48,6 +50,7 @@ class Made:
         self.start = np.zeros(1, self.layout.head)
         self.start["gap"] = 64
         self.start["pair_ticks"] = PAIR
+        self.start["alone_pair_ticks"] = PAIR
         self.start["threads_started"] = self.start["threads_most"] = 1
         self.start["peak_resident_bytes"] = 30 << 20
         self.start["minor_faults"] = 5000
@@ -75,11 +78,31 @@ class Made:
         times["max_ticks"] = max(int(times["max_ticks"]), *ticks)
         np.add.at(times["buckets"], [bucket(one) for one in ticks], 1)
 
-    def faulted(self, kind: str, group: str, looked_at: int, faults: int, phase: str = "serial") -> None:
-        """Of the timed operations."""
-        times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, phase))]
+    def timed_alone(self, kind: str, group: str, times_ns: Iterable[float]) -> None:
+        """The same with nothing else under way."""
+        times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
+        ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
+        times["alone"] += len(ticks)
+        times["alone_ticks"] += sum(ticks)
+
+    def faulted(self, kind: str, group: str, looked_at: int, faults: int, squared: int | None = None) -> None:
+        """Of the timed operations; at most one fault each, unless the sum of the squares is given."""
+        times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["fault_operations"] += looked_at
         times["faults"] += faults
+        times["faults_squared"] += faults if squared is None else squared
+
+    def freed(self, whose: str, group: str, count: int, phase: str = "serial") -> None:
+        """Every one told apart."""
+        self.start["exact"] = 1
+        self.threads["frees"][0, WHOSE.index(whose), PHASES.index(phase), GROUPS.index(group)] += count
+
+    def sampled(self, samples: int, inside: int, own: int = 0, what: str = "malloc, new") -> None:
+        """Where timers of CPU time found the threads."""
+        self.start["timer_ns"] = 500_000
+        self.threads["cpu_samples"][0] += samples
+        self.threads["cpu_samples_inside"][0, SAMPLED.index(what)] += inside
+        self.threads["cpu_samples_probe"][0] += own
 
     def locked(self, kind: str, taken: int, waits: Iterable[int] = (), *, refused: int = 0, thread: int = 0) -> None:
         """So many times, of which some waited for so many ticks; of a critical section, 1 in 10 is timed: 300 ticks."""
@@ -109,7 +132,7 @@ class Made:
 
     def content(self) -> bytes:
         """The file."""
-        head, at = self.start, 3840
+        head, at = self.start, BEHIND_HEAD
         head["magic"], head["order"], head["version"] = profile.MAGIC, profile.ORDER, profile.VERSION
         for name in ("head", "thread", "samples"):
             head[f"{name}_bytes"] = getattr(self.layout, name).itemsize
@@ -117,6 +140,7 @@ class Made:
         head["process"], head["parent"], head["user_us"] = self.pid, 1, self.user_us
         head["ns_begin"], head["ns_last"] = self.begin_ns, self.begin_ns + self.span_ns
         head["ticks_begin"] = 7
+        head["chunks"] = 0
         head["ticks_last"] = 7 + self.span_ns * TICKS_PER_NS
         head["program"], head["allocator"] = self.program, self.allocator
         pieces = [b"\0" * (at - head.nbytes)]
@@ -203,6 +227,7 @@ def documented() -> Made:
     made.locked("mutex", 9, [700])
     made.timed("reused", "small", [40] * 6)
     made.timed("free, local", "small", [20] * 15)
+    made.sampled(3, 2)
     made.kernel("brk", 2, 700, 132 << 10)
     made.moments((1_900_000, 480, 264 << 10, 1 << 21))
     return made

@@ -37,7 +37,8 @@ C_ORDER: dict[str, list[str]] = {
     ],
     "witness": ["kernel", "environment", "target", "owner", "record", "exec", "witness"],
     "probe": [
-        *("stub", "latch", "next", "watched", "self", "session", "shadow", "canary", "kernel_calls", "thread"),
+        *("stub", "latch", "next", "watched", "self", "session", "shadow", "owners", "canary", "cpu_timer"),
+        *("kernel_calls", "thread"),
         *("account", "interpose", "operators", "locks", "process"),
     ],
 }
@@ -58,6 +59,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "estimates": {"model", "profiles"},
     "behaviour": {"model", "profiles", "estimates"},
     "profile": {"errors", "model", "profiles"},
+    "window": {"errors", "profile", "profiles"},
     "report": {
         *("model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"),
         *("profiles", "estimates", "behaviour"),
@@ -85,7 +87,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "instructions": {"model"},
     "store": {"errors", "model"},
     "proof": {"model"},
-    "runner": {"errors", "model", "contenders", "native", "proof", "workloads", "instructions"},
+    "runner": {"errors", "model", "contenders", "native", "proof", "workloads", "instructions", "profile"},
     "foreground": {"errors", "model", "native", "proof", "runner"},
     "measure": {"errors", "model", "machine", "plan", "stats", "compare", "runner", "store"},
     "sweep": {"errors", "model"},

@@ -1,0 +1,105 @@
+"""Part of a program's life: what its files say at the end, less what they said at the beginning."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from support.probes import Made, busy, locking
+
+from cairn import behaviour, estimates, profile, window
+from cairn.profiles import cut_short
+from cairn.report import profiled
+
+MINE = os.getpid()
+
+
+def running(**about: object) -> Made:
+    """A file of a process that lives: this one."""
+    return locking(pid=MINE, state=1, begin_ns=time.monotonic_ns() - 10**9, **about)
+
+
+def more(made: Made) -> Made:
+    """The same process a little later."""
+    made.called("malloc", "small", 1_000, 100)
+    made.timed("reused", "small", [70] * 20)
+    made.released("free", 1_000)
+    made.timed("free, local", "small", [30] * 20)
+    made.kernel("mmap", 2, 90_000, 1 << 16)
+    made.kernel("munmap", 1, 10, 1 << 16)
+    made.locked("mutex", 100, [90])
+    return made
+
+
+def test_what_was_there_before_is_not_counted(tmp_path: Path) -> None:
+    made = running()
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    more(made).write(tmp_path)
+    found = window.since(tmp_path, begin, begin.at_ns - 5_000)
+    assert found.operations == 2_000
+    total = estimates.lines(found)[-1]
+    assert total.total_ns is not None
+    assert total.total_ns.value == pytest.approx(1_000 * 70 + 1_000 * 30)
+    calls = {one.name: one for one in behaviour.kernel_lines(found)}
+    assert (calls["mmap"].count, calls["mmap"].bytes, calls["mmap"].max_ns) == (2, 2 << 16, 90_000)
+    assert calls["munmap"].max_ns is None  # an earlier one took longer
+    mutex = behaviour.lock_lines(found)[0]
+    assert (mutex.taken, mutex.contended, mutex.wait_ns, mutex.max_wait_ns) == (100, 1, 45, None)
+    assert found.window is not None
+    assert found.window.after_ns == 5_000
+    assert not cut_short(found.processes)
+
+
+def test_cpu_time_is_the_kernels_and_not_the_files(tmp_path: Path) -> None:
+    running(user_us=77_000_000).write(tmp_path)
+    begin = window.look(tmp_path)
+    used = time.process_time_ns()
+    while time.process_time_ns() < used + 50_000_000:
+        pass
+    cpu = estimates.cpu_ns(window.since(tmp_path, begin, 0))
+    assert cpu is not None
+    assert 50_000_000 <= cpu < 1_000_000_000
+
+
+def test_processes_that_ended_before_are_left_out_and_new_ones_are_whole(tmp_path: Path) -> None:
+    busy(pid=2_000_000, begin_ns=1).write(tmp_path)
+    gone = busy(pid=2_000_001, begin_ns=2, state=1)  # killed: there is no such process
+    gone.write(tmp_path)
+    begin = window.look(tmp_path)
+    with pytest.raises(profile.NoProfile, match="nothing was counted in that time"):
+        window.since(tmp_path, begin, 0)
+    busy(pid=2_000_002, begin_ns=begin.at_ns + 1).write(tmp_path)
+    found = window.since(tmp_path, begin, 0)
+    assert [process.pid for process in found.processes] == [2_000_002]
+    assert found.operations == busy_operations(tmp_path)
+    assert estimates.cpu_ns(found) == 900_000_000
+
+
+def busy_operations(folder: Path) -> int:
+    (alone,) = folder.glob("2000002.*")
+    return int(profile.read(alone).tally.calls.sum()) + 70_410
+
+
+def test_memory_is_that_of_the_window(tmp_path: Path) -> None:
+    made = running()
+    made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (2_000_000_000, 3 << 20, 4 << 20, 5 << 20))
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    found = window.since(tmp_path, begin, 0)
+    assert [moment.live_bytes for moment in found.moments] == [3 << 20]
+    assert 0 < found.moments[0].ns < 2_000_000_000
+    assert found.processes[0].peak_resident_bytes == 5 << 20
+
+
+def test_the_report_says_what_was_counted(tmp_path: Path) -> None:
+    made = running()
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    more(made).write(tmp_path)
+    found = window.since(tmp_path, begin, begin.at_ns - 3_000_000_000)
+    text = profiled.render(found, full=True, color=False)
+    assert "from 3.00 s on" in text.splitlines()[0]
+    assert "counted for" in text
