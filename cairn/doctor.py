@@ -56,7 +56,10 @@ _KNOWN = {
 """Stripped programs whose allocator nothing in the file names."""
 
 
-_HARDWARE = ("cycles", "instructions", "branches", "branch-misses", "cache-references", "cache-misses")
+_HARDWARE = (
+    *("cycles", "instructions", "branches", "branch-misses", "cache-references", "cache-misses"),
+    "dTLB-load-misses",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ class Ended:
     problem: str | None
     left_behind: int
     """Processes that were still alive when the command ended, and were ended with it."""
+    launched: Launched | None = None
+    """All that the launcher said; None: it was not asked."""
 
 
 def run(
@@ -56,6 +58,7 @@ def run(
             *(["--terminal"] if alone else []),
             "--memory",
             "none",
+            *(["--counters"] if contender.probed else []),
             "--report-fd",
             str(writing),
             *setenv(environment),
@@ -75,7 +78,7 @@ def run(
         kind = ProgramMissing if launched.exec_errno == errno.ENOENT else ProgramNotExecutable
         raise kind(f"cannot execute {command[0]}: {launched.exec_error}")
     code = launched.exit_code if launched.exit_code is not None else 128 + (launched.signal or 0)
-    return Ended(exit_code=code, problem=proof.problem, left_behind=launched.left_behind)
+    return Ended(exit_code=code, problem=proof.problem, left_behind=launched.left_behind, launched=launched)
 
 
 @contextlib.contextmanager

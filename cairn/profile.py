@@ -11,9 +11,10 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,10 +44,13 @@ from cairn.profiles import (
     State,
     Tally,
     Timed,
+    Tree,
     as_counts,
 )  # fmt: skip
 
 SUFFIX = ".probe"
+_TREE = "run.json"
+_TREE_MAX = 4 << 20
 MAGIC = b"cairnpro"
 VERSION = 2
 ORDER = 0x01020304
@@ -188,7 +192,32 @@ def gather(folder: Path) -> Profile:
     found = added_up(read_begun(folder / name) for name in names(folder))
     if found is None:
         raise NoProfile(f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one")
-    return found
+    return replace(found, tree=_read_tree(folder))
+
+
+def write_tree(folder: Path, tree: Tree) -> None:
+    """Beside the probe's files: what none of them knows."""
+    try:
+        (folder / _TREE).write_bytes(msgspec.json.encode(tree) + b"\n")
+    except OSError as error:
+        raise CairnError(f"cannot write {folder / _TREE}: {error.strerror or error}") from error
+
+
+def _read_tree(folder: Path) -> Tree | None:
+    """None where it is not there: the files of one program may have been copied alone."""
+    path = folder / _TREE
+    try:
+        with path.open("rb") as file:
+            content = file.read(_TREE_MAX + 1)
+        if len(content) > _TREE_MAX:
+            raise CairnError(f"{path} is no description of a run: it has more than {_TREE_MAX >> 20} MiB")
+        return msgspec.json.decode(content, type=Tree)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _cannot_read(path, error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CairnError(f"{path} is no description of a run: {error}") from error
 
 
 def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:

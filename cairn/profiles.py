@@ -269,6 +269,26 @@ class Window:
     """From the program's beginning to the window's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The program with all that it started, as who ran it saw it from outside."""
+
+    command: tuple[str, ...]
+    allocator: str
+    """As the user knows it."""
+    wall_ns: int | None
+    user_ns: int
+    system_ns: int
+    voluntary_switches: int
+    involuntary_switches: int
+    minor_faults: int
+    major_faults: int
+    counters: dict[str, float | None]
+    """By perf's names; None where the machine has not got one."""
+    user_mode_only: bool
+    """Counters of hardware and time leave out the kernel."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ProcessProfile:
     """One file."""
@@ -293,6 +313,8 @@ class Profile:
     """Whose kernel's numbers `tally.other_calls` has."""
     window: Window | None = None
     """The part of the program's life that was counted; None: all of it."""
+    tree: Tree | None = None
+    """None: nobody has told."""
 
     @property
     def wall_ns(self) -> int:

@@ -117,6 +117,7 @@ def profile(
             with Counting(span, folder, report) as counting:
                 ended = _run(contender, command, folder, told, counting)
             if ended.problem is None:
+                _describe(folder, command, contender, ended)
                 ended = _finished(counting, ended)
     end(ended)
 
@@ -193,6 +194,33 @@ def _run(
 
     probe = {"CAIRN_PROBE": str(folder)} | _variables(told)
     return foreground.run(contender, command, probe=probe, ours=counting.signals)
+
+
+def _describe(folder: Path, command: tuple[str, ...], contender: Contender, ended: Ended) -> None:
+    """Puts what only the launcher knows beside what the probe left."""
+    from cairn.profile import write_tree
+    from cairn.profiles import Tree
+
+    launched = ended.launched
+    if launched is None:
+        return
+    counters = launched.counters or {}
+    write_tree(
+        folder,
+        Tree(
+            command=command,
+            allocator=contender.title,
+            wall_ns=launched.wall_ns,
+            user_ns=launched.user_ns,
+            system_ns=launched.system_ns,
+            voluntary_switches=launched.voluntary_switches,
+            involuntary_switches=launched.involuntary_switches,
+            minor_faults=launched.minor_faults,
+            major_faults=launched.major_faults,
+            counters={name: value for name, value in counters.items() if not isinstance(value, bool)},
+            user_mode_only=bool(counters.get("user_mode_only")),
+        ),
+    )
 
 
 def _report(contender: Contender, outs: _Outs, found: Profile) -> None:

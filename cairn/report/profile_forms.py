@@ -37,7 +37,7 @@ from cairn.profiles import (
     call_name,
     cut_short,
 )
-from cairn.report.profiled import allocator_of, notes
+from cairn.report.profiled import allocator_of, notes, program_of
 from cairn.report.rows import inert
 from cairn.report.words import printable
 
@@ -51,7 +51,8 @@ def document(profile: Profile, *, allocator: str | None, cairn: str) -> str:
         "schema": SCHEMA,
         "cairn": cairn,
         "allocator": allocator_of(profile, allocator),
-        "program": profile.processes[0].program,
+        "program": program_of(profile),
+        "tree": profile.tree,
         "wall_ns": profile.wall_ns,
         "window": profile.window,
         "cpu_ns": cpu_ns(profile),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -46,6 +47,7 @@ from cairn.profiles import (
     WAITING,
     Profile,
     Seen,
+    Tree,
     call_name,
     cut_short,
     lasting,
@@ -57,10 +59,12 @@ from cairn.report.layout import Cell, Table
 from cairn.report.words import NOT_MEASURED, printable
 
 WIDTH = terminal.WIDTH
+_COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
 _SHORT_NS = 100
 """Operations below that overlap much with what is around them."""
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """GROUPS, by what their blocks ask for."""
+_COMMAND_MAX = 60
 _TIMELINE = 12
 """Rows of it; a process leaves up to a thousand moments."""
 
@@ -97,7 +101,16 @@ def sentence(limit: Ceiling) -> str:
 
 def allocator_of(profile: Profile, given: str | None) -> str:
     """As the user knows it, else by the file names of what the processes called."""
-    return given or one_or_more([path.rpartition("/")[2] or "unknown" for path in _used(profile)])
+    known = given or (profile.tree.allocator if profile.tree else None)
+    return known or one_or_more([path.rpartition("/")[2] or "unknown" for path in _used(profile)])
+
+
+def program_of(profile: Profile) -> str:
+    """The command that was run, if that is known; else the programs of its processes."""
+    if profile.tree is None:
+        return one_or_more([process.program for process in profile.processes])
+    command = shlex.join(profile.tree.command)
+    return command if len(command) <= _COMMAND_MAX else command[: _COMMAND_MAX - 1] + "…"
 
 
 def _used(profile: Profile) -> list[str]:
@@ -110,7 +123,7 @@ def _title(profile: Profile, allocator: str | None) -> str:
     threads = sum(process.threads for process in alive)
     cpu = cpu_ns(profile)
     parts = (
-        one_or_more([process.program for process in profile.processes]),
+        program_of(profile),
         allocator_of(profile, allocator),
         _number(len(alive), "process", "processes"),
         _number(threads, "thread", "threads"),
@@ -360,6 +373,8 @@ def notes(profile: Profile) -> Iterator[str]:
     yield from _waits(profile)
     if other := _other(profile):
         yield other
+    if profile.tree is not None:
+        yield _whole(profile.tree)
     own = probe_ns(profile)
     if own and cpu_ns(profile):
         how = "by CPU timers" if tally.cpu_samples >= SAMPLES_ENOUGH else "as far as it is known"
@@ -438,6 +453,22 @@ def _by_timers(profile: Profile) -> Iterator[str]:
             f"▲ CPU timers found {_percent(abs(apart))} of CPU {'more' if apart > 0 else 'less'} in the allocator than "
             "the timed operations explain, which is beyond what both may err."
         )
+
+
+def _whole(tree: Tree) -> str:
+    """The whole program from outside; of the machine's counters, those that it has."""
+    counted = {name: value for name, value in tree.counters.items() if value is not None and name in _COUNTERS}
+    missing = [name for name in _COUNTERS if name not in counted]
+    texts = [f"{units.count(value)} {name}" for name, value in counted.items()]
+    if (cycles := counted.get("cycles")) and "instructions" in counted:
+        texts.append(f"{counted['instructions'] / cycles:.2f} instructions a cycle")
+    where = " in user mode" if tree.user_mode_only and counted else ""
+    lacking = f"{'; ' if texts else ''}not available here: {', '.join(missing)}" if missing else ""
+    return (
+        f"the whole program: user {units.time(tree.user_ns)}, system {units.time(tree.system_ns)}, "
+        f"{units.count(tree.voluntary_switches)} waits, {units.count(tree.involuntary_switches)} times lost its "
+        f"processor · counters{where}: {', '.join(texts)}{lacking}"
+    )
 
 
 def _waits(profile: Profile) -> Iterator[str]:

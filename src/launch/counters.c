@@ -24,11 +24,14 @@ static const struct event events[COUNTERS_COUNT] = {
     {PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES, false},
     {PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES, false},
     {PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES, false},
+    {PERF_TYPE_HW_CACHE,
+     PERF_COUNT_HW_CACHE_DTLB | PERF_COUNT_HW_CACHE_OP_READ << 8 | PERF_COUNT_HW_CACHE_RESULT_MISS << 16,
+     false},
 };
 
 const char *const counters_names[COUNTERS_COUNT] = {
-    "task-clock",   "context-switches", "cpu-migrations", "page-faults",      "cycles",
-    "instructions", "branches",         "branch-misses",  "cache-references", "cache-misses",
+    "task-clock", "context-switches", "cpu-migrations",   "page-faults",  "cycles",           "instructions",
+    "branches",   "branch-misses",    "cache-references", "cache-misses", "dTLB-load-misses",
 };
 
 static int open_event(const struct event *event, pid_t pid, bool user_mode_only)

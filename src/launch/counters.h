@@ -14,7 +14,7 @@
 
 #include <sys/types.h>
 
-enum { COUNTERS_COUNT = 10 };
+enum { COUNTERS_COUNT = 11 };
 
 struct counters {
     int fds[COUNTERS_COUNT];      /* -1: absent */

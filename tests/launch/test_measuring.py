@@ -176,6 +176,7 @@ def test_counters_are_numbers_or_absent(launch: Launch, hold: str) -> None:
     assert set(counters) == {
         "task-clock", "context-switches", "cpu-migrations", "page-faults", "cycles", "instructions",
         "branches", "branch-misses", "cache-references", "cache-misses",
+        "dTLB-load-misses",
     }  # fmt: skip
     assert all(value is None or (isinstance(value, int) and value >= 0) for value in counters.values())
     if flags["user_mode_only"]:

@@ -47,7 +47,10 @@ QUIET = Conditions(
     cpus=4, load=0.2, steal=0.0, spread=0.004, others=0, quota=None, governor="performance", turbo=False,
     threads_share_cores=False, virtual=False, huge_pages="madvise", address_randomization=2, swap_used_bytes=0,
 )  # fmt: skip
-HARDWARE = ("cycles", "instructions", "branches", "branch-misses", "cache-references", "cache-misses")
+HARDWARE = (
+    *("cycles", "instructions", "branches", "branch-misses", "cache-references", "cache-misses"),
+    "dTLB-load-misses",
+)
 SOFTWARE = ("task-clock", "context-switches", "cpu-migrations", "page-faults")
 ABLE = Abilities(
     memory_method="cgroup v2", counters=dict.fromkeys(SOFTWARE + HARDWARE, True), paranoid=2, dispatch=True,

@@ -26,6 +26,7 @@ from cairn.profiles import (
     PHASES,
     RELEASING,
     Process,
+    Tree,
     cut_short,
     lasting,
 )
@@ -289,3 +290,34 @@ def test_a_million_mutated_files_give_nothing_else_either(tmp_path: Path) -> Non
     refused, shown = survive(tmp_path, random.Random(1), times=1_000_000, shown_every=100)
     assert refused > 100_000
     assert shown > 1000
+
+
+TREE = Tree(
+    command=("prog", "a b"), allocator="glibc 2.36", wall_ns=2_000_000_000, user_ns=1_500_000_000,
+    system_ns=20_000_000, voluntary_switches=12, involuntary_switches=3_456, minor_faults=7, major_faults=0,
+    counters={"cycles": 4e9, "instructions": 6e9, "cache-misses": None, "page-faults": 7.0}, user_mode_only=True,
+)  # fmt: skip
+
+
+def test_what_the_launcher_knows_lies_beside_the_files(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    assert profile.gather(tmp_path).tree is None
+    profile.write_tree(tmp_path, TREE)
+    found = profile.gather(tmp_path)
+    assert found.tree == TREE
+    text = " ".join(profiled.render(found, color=False).split())
+    assert text.startswith("profile prog 'a b' · glibc 2.36 ·")
+    assert "user 1.50 s, system 20.0 ms, 12 waits, 3,456 times lost its processor" in text
+    assert (
+        "counters in user mode: 4.00 G cycles, 6.00 G instructions, 1.50 instructions a cycle; not available here:"
+        in text
+    )
+    assert "cache-misses" in text
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"command": 3}', b"\xff", b"[" * 5_000_000])
+def test_a_damaged_description_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    busy().write(tmp_path)
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(CairnError, match="is no description of a run"):
+        profile.gather(tmp_path)
