@@ -65,7 +65,7 @@ _FILES_MAX = 200_000
 _THREADS_AT_ONCE = 4096
 
 _STATES: dict[int, State] = {1: "running", 2: "ended", 3: "execed"}
-_SEEN: dict[int, Seen] = {1: "dispatch", 2: "interpose", 3: "unseen"}
+_SEEN: dict[int, Seen] = {0: "unseen", 1: "dispatch", 2: "interpose", 3: "unseen"}
 
 _COUNTS = (
     *("calls", "bytes", "released", "fresh", "frees"),

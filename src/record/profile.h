@@ -169,7 +169,7 @@ struct profile_head {
     uint32_t process;
     uint32_t parent;
     uint32_t forked;         /* 1: began by fork, so its first blocks are its parent's; 0: by exec */
-    uint32_t dispatch;       /* enum profile_dispatch */
+    uint32_t dispatch;       /* enum profile_dispatch; 0: not chosen yet, so that none was seen */
     uint32_t dispatch_errno; /* why not PROFILE_DISPATCH where that was asked for; 0: it was not */
     uint32_t exit_code;      /* where the state is PROFILE_ENDED and it was told */
 

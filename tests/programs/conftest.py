@@ -1,5 +1,8 @@
 """Programs of other people, each run twice: as it is, and with libcairn in it, which must make no difference to be seen.
 
+With CAIRN_UNDER_PROBE=NAME, it is the probe that must make none: each runs twice under that allocator (by its name for
+`cairn -a`, got before), without the probe and with it. What does not run under the allocator alone is skipped.
+
 A test is a session: what it does with its programs, and what they answered. It is held on two stages in turn. On the one
 with libcairn the witness is preloaded too, so that every process says who owns malloc in it, and one that does not say so
 is a failure: a preload that went wrong is silent, and would leave glibc to pass these tests.
@@ -17,7 +20,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,13 +29,17 @@ import pytest
 from support.allocator import under_test
 from support.launching import wait_until
 
-from cairn import native, proof
+from cairn import contenders, discover, native, profile, proof
+from cairn.errors import CairnError
 from cairn.model import Contender
 
 HERE = Path(__file__).parent
 INPUTS = HERE / "inputs"
 NOBODY = 65534
 MIB = 1 << 20
+UNDER_PROBE = os.environ.get("CAIRN_UNDER_PROBE")
+PATIENCE_ALONE_S = 60
+"""There are allocators under which a fork of a program with threads waits for ever; no need to wait with it."""
 
 
 # --- which programs there are -------------------------------------------------------------------------------------
@@ -68,22 +75,51 @@ class Injected:
     """Copies of what is preloaded, where every user can read them."""
 
     witness: Path
-    library: Path
+    library: Path | None
+    """None: libc's own allocator, behind the probe."""
+    probe: Path | None = None
+    also: tuple[tuple[str, str], ...] = ()
+    """Variables that the library needs."""
+
+    @property
+    def first(self) -> Path:
+        """Who is called by the program."""
+        found = self.probe or self.library
+        assert found is not None
+        return found
 
     def environment(self, report: Path) -> dict[str, str]:
-        return {"LD_PRELOAD": f"{self.witness}:{self.library}", "CAIRN_WITNESS": str(report)}
+        libraries = [str(path) for path in (self.witness, self.probe, self.library) if path]
+        environment = {"LD_PRELOAD": ":".join(libraries), "CAIRN_WITNESS": str(report), **dict(self.also)}
+        if self.probe is not None:
+            folder = report.with_suffix(".profiles")
+            folder.mkdir()
+            folder.chmod(0o777)
+            environment["CAIRN_PROBE"] = str(folder)
+        return environment
 
     def proven(self, report: Path, pid: int, own_malloc: Sequence[str]) -> Counter[str]:
         """The programs that ran, each of which said that its malloc is ours, but for these, which bring one."""
         written = report.read_bytes()
-        owners = (os.path.realpath(self.library), *own_malloc)
-        contender = Contender("cairn", "custom", "libcairn", preload=(str(self.library),), owners=owners)
+        owners = (os.path.realpath(self.first), *own_malloc)
+        contender = Contender("ours", "custom", self.first.name, preload=(str(self.first),), owners=owners)
         judged = proof.judge(written, contender, pid, os.path.realpath)
         assert judged.problem is None, judged.problem
-        assert not judged.unreached, f"libcairn is not in {judged.unreached}"
+        assert not judged.unreached, f"{self.first.name} is not in {judged.unreached}"
         started = [record for record in map(json.loads, written.splitlines()) if record["event"] == "start"]
         assert judged.loaded == len(started) > 0
+        if self.probe is not None:
+            self._counted(report.with_suffix(".profiles"))
         return Counter(Path(record["exe"]).name for record in started)
+
+    def _counted(self, folder: Path) -> None:
+        """Every file of the probe's can be read, and says that the allocator is behind it."""
+        behind = os.path.realpath(self.library) if self.library else None
+        found = profile.gather(folder)
+        for process in found.processes:
+            owner = os.path.realpath(process.allocator)
+            assert owner == behind if behind else owner not in (str(self.probe), "/"), process
+        assert found.operations > 0
 
 
 @dataclass
@@ -102,7 +138,7 @@ class Started:
         if self.stage.injected is None:
             return True
         with suppress(FileNotFoundError, ProcessLookupError):
-            return str(self.stage.injected.library) in Path(f"/proc/{pid or self.process.pid}/maps").read_text()
+            return str(self.stage.injected.first) in Path(f"/proc/{pid or self.process.pid}/maps").read_text()
         return False
 
     def end(self, timeout: float = 300, talks: str | None = None) -> str:
@@ -112,7 +148,7 @@ class Started:
         """
         pid = self.process.pid
         status = 0
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + (min(timeout, PATIENCE_ALONE_S) if self.stage.alone else timeout)
         while True:
             done, status, usage = os.wait4(pid, os.WNOHANG)
             if done != 0:
@@ -144,6 +180,8 @@ class Stage:
 
     folder: Path
     injected: Injected | None
+    alone: Mapping[str, str] = field(default_factory=dict)
+    """Where nothing is injected, the variables of the allocator that the probe is to stand before."""
     user: int | None = None
     own_malloc: Sequence[str] = ()
     """Programs that bring an allocator, which no preloaded one can replace."""
@@ -158,6 +196,7 @@ class Stage:
         name = f"{'plain' if self.injected is None else 'cairn'}-{self.count}-{Path(command[0]).name}"
         beside = self.folder.parent
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "TMPDIR": str(self.folder), "LANG": "C.UTF-8"}
+        env |= self.alone
         if self.injected is not None:
             report = beside / f"{name}.witness"
             report.touch()
@@ -236,9 +275,26 @@ def injected() -> Iterator[Injected]:
     with tempfile.TemporaryDirectory(prefix="cairn-lib-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        witness = Path(os.environ.get("CAIRN_WITNESS_LIB") or native.witness())
-        library = under_test(folder).shared
-        yield Injected(Path(shutil.copy(witness, folder)), Path(shutil.copy(library, folder)))
+        witness = Path(shutil.copy(os.environ.get("CAIRN_WITNESS_LIB") or native.witness(), folder))
+        if UNDER_PROBE is not None:
+            library, also = _allocator(UNDER_PROBE, folder)
+            yield Injected(witness, library, Path(shutil.copy(native.probe(), folder)), also)
+        else:
+            yield Injected(witness, Path(shutil.copy(under_test(folder).shared, folder)))
+
+
+def _allocator(name: str, folder: Path) -> tuple[Path | None, tuple[tuple[str, str], ...]]:
+    """Its library, as a copy that every user can read, unless it has companions; and the variables that it needs."""
+    try:
+        found = contenders.resolve(contenders.parse_contender(name), discover.discover())
+    except CairnError as error:
+        pytest.skip(str(error))
+    if not found.preload:
+        return None, found.knobs
+    (library,) = map(Path, found.preload)
+    if found.library_path:
+        return library, (*found.knobs, ("LD_LIBRARY_PATH", ":".join(found.library_path)))
+    return Path(shutil.copy(os.path.realpath(library), folder / library.name)), found.knobs
 
 
 @pytest.fixture
@@ -253,8 +309,12 @@ def both(injected: Injected) -> Callable[..., str]:
             top = Path(name)
             top.chmod(0o755)
             own = user if os.getuid() == 0 else None
-            plain, ours = (Stage(top / "home", library, own, own_malloc) for library in (None, injected))
-            expected = play(session, plain)
+            plain, ours = (Stage(top / "home", what, {}, own, own_malloc) for what in (None, injected))
+            if UNDER_PROBE is None:
+                expected = play(session, plain)
+            else:
+                plain.alone = dict(injected.also) | ({"LD_PRELOAD": str(injected.library)} if injected.library else {})
+                expected = play_or_skip(session, plain)
             (top / "home").rename(top / "plain")
             assert play(session, ours) == expected
         missing = set(reached) - set(ours.reached)
@@ -266,6 +326,14 @@ def both(injected: Injected) -> Callable[..., str]:
         return expected
 
     return hold
+
+
+def play_or_skip(session: Session, stage: Stage) -> str:
+    """What does not run under an allocator is not the probe's affair."""
+    try:
+        return play(session, stage)
+    except (AssertionError, pytest.fail.Exception, OSError) as failure:
+        pytest.skip(f"does not run under {UNDER_PROBE}: {str(failure).splitlines()[0]}")
 
 
 def play(session: Session, stage: Stage) -> str:

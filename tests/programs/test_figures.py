@@ -25,6 +25,8 @@ COMMANDS = {
 
 @pytest.mark.parametrize("program", COMMANDS)
 def test_every_process_tells_of_its_blocks(injected: Injected, tmp_path: Path, program: str) -> None:
+    if injected.probe is not None:
+        pytest.skip("these are libcairn's own figures; the probe has its own tests")
     path = os.path.realpath(sys.executable) if program == "python3" else path_of(program)
     (tmp_path / "small.c").write_text("int main(void) { return 0; }\n")
     own = {
