@@ -19,6 +19,12 @@ click.rich_click.OPTION_GROUPS = {
         {"name": "What to measure", "options": ["--metric", "--counters", "--memory", "--warm-memory", "--seed"]},
         {"name": "Results", "options": ["--full", "--json", "--csv", "--md", "-o", "--force", "--results", "--color"]},
     ],
+    "cairn profile": [
+        {"name": "What to count, and how", "options": ["-a", "--gap", "--paths", "--kernel-calls", "--no-cpu-timers"]},
+        {"name": "When", "options": ["--delay", "--duration", "--signal"]},
+        {"name": "Report", "options": ["--full", "--json", "--csv", "--force", "--keep", "--read", "--color"]},
+        {"name": "Instead", "options": ["--overhead"]},
+    ],
 }  # fmt: skip
 
 
@@ -36,4 +42,5 @@ def cli() -> None:
       cairn allocators                      which ones are here
       cairn doctor ./server                 can its allocator be swapped? can this machine measure?
       cairn report last --md                the last result again, as Markdown
+      cairn profile -- ./server             what its allocator does in it, and what could be saved at most
     """

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     help="Tell frees apart by who had the block: of a sample, or of all, which costs a quarter of the live memory.",
 )  # fmt: skip
 @click.option(
-    "--cpu-timers/--no-cpu-timers", default=True, show_default=True,
-    help="Estimate the allocator's share once more, by timers of the threads' CPU time.",
+    "--no-cpu-timers", is_flag=True,
+    help="Do without timers of the threads' CPU time, by which the allocator's share is estimated once more.",
 )  # fmt: skip
 @click.option("--delay", type=options.DURATION, help="Begin counting so long after the program began.")
 @click.option(
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
-    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, cpu_timers: bool,
+    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, no_cpu_timers: bool,
     delay: float | None, duration: float | None, toggle: str | None, overhead: bool, full: bool, as_json: str | None,
     as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
 ) -> None:  # fmt: skip
@@ -83,10 +83,11 @@ def profile(
     is in it. The report comes on standard error when the program has ended, for standard output is the program's.
 
     \b
-      cairn profile -- ./server --bench            the system's allocator
+      cairn profile -- ./prog                               the system's allocator
       cairn profile -a jemalloc --full -- ./prog
-      cairn profile --delay 5s --duration 30s -- ./server    the report comes while the server goes on
-      cairn profile --keep raw -- ./prog           and later: cairn profile --read raw --csv -
+      cairn profile --delay 5s --duration 30s -- ./server   which goes on
+      cairn profile --keep raw -- ./prog
+      cairn profile --read raw --csv -
 
     Exit codes are those of cairn run; without a program, 0, 1 and 2.
     """
@@ -103,7 +104,7 @@ def profile(
     if delay is not None and toggle:
         raise UsageError("counting begins after --delay or at a --signal; name one of them")
     span = Span(delay, duration, signal.Signals[f"SIG{toggle}"] if toggle else None)
-    told = {"GAP": str(gap), "KERNEL": kernel_calls, "PATHS": paths, "TIMER": "on" if cpu_timers else "off"}
+    told = {"GAP": str(gap), "KERNEL": kernel_calls, "PATHS": paths, "TIMER": "off" if no_cpu_timers else "on"}
     if overhead:
         if as_json or as_csv or keep or not span.whole:
             raise UsageError("--overhead compares whole runs, which 'cairn report last' shows in every form")
