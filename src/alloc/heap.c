@@ -9,6 +9,7 @@
 
 static struct lock heaps_lock;
 static struct heap *_Atomic heaps;
+static struct heap *heap_left;        /* see heap_leave(); NULL: none */
 static struct heap *heaps_idle;       /* the one that was left last comes first: its memory is the warmest */
 static _Atomic uint64_t idle_offers;  /* a bit per class: an idle heap may have a parked slab; a hint */
 static _Atomic uint32_t heaps_in_use; /* by threads or shared; written under the lock */
@@ -426,21 +427,6 @@ static size_t sweep_list(uint32_t *list)
     return claims;
 }
 
-size_t heap_sweep(void)
-{
-    size_t all = 0;
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
-        lock_take(&heap->lock);
-        size_t claims = sweep_list(&heap->full);
-        for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
-            claims += sweep_list(&heap->partial[class]);
-        heap->statistics.claims += claims;
-        lock_drop(&heap->lock);
-        all += claims;
-    }
-    return all;
-}
-
 /* --- birth and death --------------------------------------------------------------------------------------------- */
 
 /* A heap that never was; its slice is never given back. */
@@ -543,7 +529,11 @@ struct heap *heap_acquire(bool empty)
     lock_take(&heaps_lock);
     if (slab_secret == 0) /* nobody has a block who has no heap */
         slab_secret = (os_random() & ~(uintptr_t)15) | 8;
-    struct heap *heap = take_idle(empty);
+    struct heap *heap = empty ? NULL : heap_left;
+    if (heap != NULL)
+        heap_left = NULL;
+    else
+        heap = take_idle(empty);
     if (heap == NULL && (heap = cut()) != NULL) {
         heap->next = atomic_load_explicit(&heaps, memory_order_relaxed);
         atomic_store_explicit(&heaps, heap, memory_order_release);
@@ -561,7 +551,6 @@ static void retire(struct heap *heap)
 {
     lock_take(&heaps_lock);
     lock_take(&heap->lock);
-    heap->has_thread = false;
     atomic_store_explicit(&heap->idle, true, memory_order_relaxed);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
         if (heap->partial[class] != 0)
@@ -569,11 +558,18 @@ static void retire(struct heap *heap)
     lock_drop(&heap->lock);
     heap->next_idle = heaps_idle;
     heaps_idle = heap;
-    heaps_in_use--;
     lock_drop(&heaps_lock);
 }
 
-void heap_release(struct heap *heap)
+/* Nobody uses the heap any more. */
+static void end_use(struct heap *heap)
+{
+    heap->has_thread = false;
+    heaps_in_use--;
+}
+
+/* What the heap has at hand goes back, and it waits. */
+static void settle(struct heap *heap)
 {
     heap_collect(heap);
     lock_take(&heap->lock);
@@ -589,8 +585,58 @@ void heap_release(struct heap *heap)
     retire(heap);
 }
 
+/* The heap that was left last, in whose place there is now another, or none. */
+static struct heap *take_left(struct heap *next)
+{
+    lock_take(&heaps_lock);
+    struct heap *left = heap_left;
+    heap_left = next;
+    if (next != NULL)
+        end_use(next);
+    lock_drop(&heaps_lock);
+    return left;
+}
+
+void heap_leave(struct heap *heap)
+{
+    drain_runs(heap);
+    struct heap *left = take_left(heap);
+    if (left != NULL)
+        settle(left);
+}
+
+void heap_release(struct heap *heap)
+{
+    lock_take(&heaps_lock);
+    end_use(heap);
+    lock_drop(&heaps_lock);
+    settle(heap);
+}
+
+size_t heap_sweep(void)
+{
+    size_t all = 0;
+    struct heap *left = take_left(NULL);
+    if (left != NULL)
+        settle(left);
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
+        lock_take(&heap->lock);
+        size_t claims = sweep_list(&heap->full);
+        for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+            claims += sweep_list(&heap->partial[class]);
+        heap->statistics.claims += claims;
+        lock_drop(&heap->lock);
+        all += claims;
+    }
+    return all;
+}
+
 void heap_destroy(struct heap *heap)
 {
+    lock_take(&heaps_lock);
+    end_use(heap);
+    lock_drop(&heaps_lock);
+
     memset(heap->list, 0, sizeof heap->list);
     memset(heap->room, 0, sizeof heap->room);
     heap->warm = 0;

@@ -122,8 +122,12 @@ void heap_post(struct heap *poster, struct slab *slab, struct block *block);
  * `empty`. NULL when the machine refuses. */
 struct heap *heap_acquire(bool empty);
 
-/* The heap's thread ends: it is idle, and its large blocks are nobody's. */
+/* The heap's thread ends, or nobody shares it any more: it is idle, and its large blocks are nobody's. */
 void heap_release(struct heap *heap);
+
+/* The heap's thread ends. It stays as it is, as if its thread slept, until another begins or ends: threads that come one
+ * after the other then find what the last one had at hand. The one that was left before is released. */
+void heap_leave(struct heap *heap);
 
 /* The heap is given up, and all of its blocks are, also those that are out. (own) */
 void heap_destroy(struct heap *heap);
@@ -132,7 +136,7 @@ void heap_destroy(struct heap *heap);
 void heap_collect(struct heap *heap);
 
 /* Claims the slabs of all heaps of which every live block is posted: posters and owners leave some, see remote.h. Returns
- * how many. By any thread that holds no lock but a turn. */
+ * how many. The heap that was left last is released first. By any thread that holds no lock but a turn. */
 size_t heap_sweep(void);
 
 /* Gives back a large block whose run the heap's cache did not take at once. (own) */

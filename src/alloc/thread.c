@@ -30,7 +30,7 @@ static void on_exit_of_thread(void *value)
     if (round < ROUNDS - 1 && pthread_setspecific(key, (char *)value + 1) == 0)
         return;
     thread_heap = (struct heap *)&heap_gone;
-    heap_release((struct heap *)((uintptr_t)value - round));
+    heap_leave((struct heap *)((uintptr_t)value - round));
 }
 
 static void before_fork(void)

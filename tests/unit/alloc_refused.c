@@ -251,9 +251,9 @@ static void live(void)
         grow(&much[i]);
         use_heap(i % 2 == 0, &random);
         take_turns(workers, i % 4 == 3 ? AT_ONCE : 1, &random);
-        for (unsigned k = 0; k < 20; k++) {
+        for (unsigned k = 0; k < 25; k++) {
             operate(blocks, 12, &random);
-            page_heap_purge(k == 19 ? 64 * MIB : 0);
+            page_heap_purge(k == 24 ? 64 * MIB : 0);
         }
         if (thread_heap != &heap_none)
             heap_collect(thread_heap);

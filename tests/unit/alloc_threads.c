@@ -202,6 +202,35 @@ TEST(blocks_go_from_thread_to_thread_and_none_is_lost)
     among_busy_threads(operate_as_well);
 }
 
+static void *use_a_block(void *unused)
+{
+    cairn_free(cairn_malloc(48));
+    return unused;
+}
+
+/* Slabs that a thread makes for a block. */
+static size_t made_by_thread(void)
+{
+    struct cairn_stats before;
+    struct cairn_stats after;
+    pthread_t id;
+    cairn_statistics(&before);
+    EXPECT(pthread_create(&id, NULL, use_a_block, NULL) == 0 && pthread_join(id, NULL) == 0);
+    cairn_statistics(&after);
+    CHECK(after.thread_count == before.thread_count);
+    cairn_check();
+    return after.slabs_made - before.slabs_made;
+}
+
+TEST(a_thread_has_at_hand_what_the_one_before_had)
+{
+    cairn_collect();
+    CHECK(made_by_thread() == 1);
+    CHECK(made_by_thread() == 0);
+    cairn_collect(); /* what is at hand for nobody goes back with the rest */
+    CHECK(made_by_thread() == 1);
+}
+
 static void give_back(struct random *random)
 {
     cairn_purge((size_t)random_below(random, 64) << 16);
