@@ -78,7 +78,8 @@ struct reading {
 
 static struct reading read_end(struct self *me)
 {
-    struct reading end = {.ticks = (me->alone ? ticks_after() : ticks_now()) - me->began_ticks};
+    uint64_t now = me->alone ? ticks_after() : ticks_now();
+    struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0}; /* unfenced */
     end.switched = canary_is_gone(); /* before a call of the kernel */
     if (me->faults_wanted)
         me->faults = thread_faults() - me->faults;

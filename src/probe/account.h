@@ -8,8 +8,8 @@
  *     account_leave…(me, …);
  *
  * In between, and no longer, the thread is inside (self.h): what the allocator allocates by the same names is its own
- * affair, and is not counted. An operation that is left by longjmp or an exception is noticed at the thread's next one, by the place
- * of its frame. errno is as the allocator left it.
+ * affair, and is not counted. An operation that is left by longjmp or an exception is noticed at the thread's next one,
+ * by the place of its frame. errno is as the allocator left it.
  */
 #ifndef CAIRN_PROBE_ACCOUNT_H
 #define CAIRN_PROBE_ACCOUNT_H
