@@ -52,7 +52,7 @@ SUFFIX = ".probe"
 _TREE = "run.json"
 _TREE_MAX = 4 << 20
 MAGIC = b"cairnpro"
-VERSION = 2
+VERSION = 3
 ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
@@ -106,7 +106,6 @@ def layouts(order: str) -> Layouts:
             *((name, u8) for name in ("threads_started", "threads_live", "threads_most", "threads_lost")),
             ("chunks", u8, CHUNKS),
             ("samples", u8),
-            ("samples_lost", u8),
             ("failed", u8, len(ALLOCATING)),
             ("late_calls", u8, len(FUNCTIONS)),
             ("late_bytes", u8, len(ALLOCATING)),
@@ -411,7 +410,6 @@ def _process(head: np.void, peak_live_bytes: int) -> Process:
         threads=number["threads_started"],
         threads_most=number["threads_most"],
         threads_lost=number["threads_lost"],
-        samples_lost=number["samples_lost"],
         cpu_ns=(number["user_us"] + number["system_us"]) * 1000,
         minor_faults=number["minor_faults"],
         major_faults=number["major_faults"],

@@ -250,7 +250,6 @@ class Process:
     threads: int
     threads_most: int
     threads_lost: int
-    samples_lost: int
     cpu_ns: int
     """This and the next three are the process's own since it began, over all its images. 0: not known."""
     minor_faults: int

@@ -390,7 +390,8 @@ def notes(profile: Profile) -> Iterator[str]:
             f"counted up to then ({one_or_more([process.program for process in short])})."
         )
     if profile.empty:
-        yield f"▲ {_number(profile.empty, 'process', 'processes')} ended before anything was counted."
+        ended = _number(profile.empty, "process", "processes")
+        yield f"▲ {ended} ended before anything was counted, or had no room for a file."
     switched, ticking = int(tally.timed.switched.sum()), clock(tally)
     if switched and ticking:
         time = units.time(float(tally.timed.switched_ticks.sum()) * ticking.ns_per_tick)
@@ -407,12 +408,8 @@ def _missing(profile: Profile, total: Line) -> Iterator[str]:
         yield f"▲ {_number(late, 'call', 'calls')} by threads that were ending: counted, in no phase and in no time."
     if failed := [(name, int(count)) for name, count in zip(ALLOCATING, tally.failed, strict=True) if count]:
         yield "▲ Failed: " + ", ".join(f"{units.count(count)} of {name}" for name, count in failed) + "."
-    for what, lost in (
-        ("threads could not be counted", sum(process.threads_lost for process in processes)),
-        ("timed operations could not be noted", sum(process.samples_lost for process in processes)),
-    ):
-        if lost:
-            yield f"▲ {units.count(lost)} {what}: is the disk full?"
+    if lost := sum(process.threads_lost for process in processes):
+        yield f"▲ {units.count(lost)} threads could not be counted: is the disk full?"
     if len(used := _used(profile)) > 1:
         yield f"▲ Not all processes called the same allocator: {', '.join(path or 'unknown' for path in used[:4])}."
 
@@ -430,8 +427,12 @@ def _seen(profile: Profile) -> Iterator[str]:
     for way, count in ways.most_common():
         among = f" ({units.count(count)} of {len(profile.processes):,} programs)" if len(ways) > 1 else ""
         reasons = {process.seen_errno for process in profile.processes if process.seen == way and process.seen_errno}
-        why = " or ".join(errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3])
+        why = " or ".join(_refusal(reason) for reason in sorted(reasons)[:3])
         yield _HOW[way] + among + (f"; dispatch was refused: {why}" if why else "")
+
+
+def _refusal(reason: int) -> str:
+    return "valgrind cannot" if reason == errno.EOPNOTSUPP else errno.errorcode.get(reason, f"error {reason}")
 
 
 def _by_timers(profile: Profile) -> Iterator[str]:

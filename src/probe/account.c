@@ -184,9 +184,10 @@ static void watch(struct self *me, const void *block, size_t bytes)
     watched_add(block, about, &me->random);
 }
 
-static void note_allocation(struct self *me, struct profile_samples *samples, enum profile_function function,
-                            const void *block, size_t bytes, bool is_new, struct reading end)
+static void note_allocation(struct self *me, enum profile_function function, const void *block, size_t bytes,
+                            bool is_new, struct reading end)
 {
+    struct profile_samples *samples = session.samples;
     enum profile_group group = profile_group(bytes);
     uint32_t path = path_of(function, is_new) + profile_cell(group, account_phase());
     uint64_t weight = group == PROFILE_LARGE ? 1 : session.gap;
@@ -208,9 +209,8 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
         me->counts->fresh[account_phase()][profile_group(bytes)]++;
     if (block == NULL && (function != PROFILE_REALLOC || bytes != 0)) /* realloc(p, 0) frees */
         session_add(&session.head->failed[function], 1);
-    struct profile_samples *samples = timed ? session_samples() : NULL;
-    if (samples != NULL)
-        note_allocation(me, samples, function, block, bytes, is_new, end);
+    if (timed)
+        note_allocation(me, function, block, bytes, is_new, end);
     if ((me->special & (SELF_TIMED | SELF_WATCHED)) != 0 && block != NULL)
         watch(me, block, bytes);
     if ((me->special & SELF_EXACT) != 0 && block != NULL)
@@ -218,8 +218,9 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
     leave(me, timed);
 }
 
-static void note_release(struct self *me, struct profile_samples *samples, struct reading end)
+static void note_release(struct self *me, struct reading end)
 {
+    struct profile_samples *samples = session.samples;
     const struct watched *watched = &me->watched;
     enum profile_group group = profile_group(watched->bytes);
     bool remote = watched->thread != me->number;
@@ -239,8 +240,7 @@ void account_leave_release_slowly(struct self *me)
 {
     bool timed = (me->special & SELF_TIMED) != 0;
     struct reading end = timed ? read_end(me) : (struct reading){.ticks = 0};
-    struct profile_samples *samples = timed ? session_samples() : NULL;
-    if (samples != NULL)
-        note_release(me, samples, end);
+    if (timed)
+        note_release(me, end);
     leave(me, timed);
 }

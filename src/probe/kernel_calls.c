@@ -305,7 +305,7 @@ void kernel_calls_disarm(struct self *me)
 /* The median of some calls, less what the same call takes undisturbed. */
 static uint64_t calibrate(struct self *me)
 {
-    enum { TRIES = 9 };
+    enum { TRIES = 5 };
     uint64_t sorted[TRIES];
     calibrating = true;
     me->frame = UINTPTR_MAX;
@@ -330,8 +330,28 @@ static uint64_t calibrate(struct self *me)
     return sorted[TRIES / 2];
 }
 
+/* Valgrind makes the program's calls from code of its own, where no stub of ours lets them through, and the first one
+ * would be the end. It is asked by four rotations that come to nothing and an exchange with itself, as its manual's
+ * "client requests" are made. */
+static bool within_valgrind(void)
+{
+    enum { RUNNING_ON_VALGRIND = 0x1001 };
+    const uint64_t request[6] = {RUNNING_ON_VALGRIND};
+    uint64_t answer = 0;
+    __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\t"
+                     "xchgq %%rbx, %%rbx"
+                     : "+d"(answer)
+                     : "a"(request)
+                     : "cc", "memory");
+    return answer != 0;
+}
+
 static bool dispatch_begin(struct self *me)
 {
+    if (within_valgrind()) {
+        session.head->dispatch_errno = EOPNOTSUPP;
+        return false;
+    }
     volatile uint8_t outside = SELF_OUTSIDE;
     long tried = stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, (long)stub_begin,
                            stub_end - stub_begin, (long)&outside, 0);

@@ -36,10 +36,11 @@ static inline void latch_drop(struct latch *latch)
         stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* In the child of a fork. Was it held by a thread that is gone? */
+/* In the child of a fork. Was it held by a thread that is gone? One that was not stays on a page of the parent's. */
 static inline bool latch_reset(struct latch *latch)
 {
-    return atomic_exchange_explicit(&latch->state, 0, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&latch->state, memory_order_relaxed) != 0 &&
+           atomic_exchange_explicit(&latch->state, 0, memory_order_relaxed) != 0;
 }
 
 #endif

@@ -5,10 +5,10 @@
 #include "probe/latch.h"
 #include "probe/next.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -29,9 +29,18 @@ static struct latch latch;
 static uint64_t file_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
-static uint64_t vacant; /* of chunks: 1 + (index << 8 | chunk); 0: none */
+static uint64_t
+    unused; /* of the last chunk: the first that nobody has counted in; untouched, as all behind it */
+static uint64_t vacant; /* of those that were: 1 + (index << 8 | chunk); 0: none */
 
-enum { MOMENT_NS = 4 * 1000 * 1000, HEAD_ROOM = 64, GAP = 256 };
+enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256 };
+
+/* The first piece of the file. */
+struct first {
+    struct profile_head head;
+    struct profile_samples samples;
+    _Alignas(64) struct profile_thread threads[PROFILE_CHUNK_THREADS];
+};
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
@@ -142,15 +151,33 @@ static void copy_path(char to[PROFILE_PATH_BYTES], const char *from)
     to[length] = '\0';
 }
 
+/* dladdr() would look through every symbol of the owner, too: a tenth of what a short process pays for the probe. */
+static int look_at_object(struct dl_phdr_info *object, size_t size, void *head)
+{
+    uintptr_t offset = (uintptr_t)next.malloc - object->dlpi_addr;
+    (void)size;
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD || offset - segment->p_vaddr >= segment->p_memsz)
+            continue;
+        const char *name =
+            object->dlpi_name[0] != '\0' ? object->dlpi_name : ((struct profile_head *)head)->program;
+        copy_path(((struct profile_head *)head)->allocator, name);
+        return 1;
+    }
+    return 0;
+}
+
+static uint64_t chunk_threads(uint64_t chunk)
+{
+    return (uint64_t)PROFILE_CHUNK_THREADS << chunk;
+}
+
 static void add_chunk(struct profile_thread *threads, uint64_t offset)
 {
     session.head->chunks[chunk_count] = offset;
-    chunks[chunk_count] = threads;
-    for (uint64_t i = (uint64_t)PROFILE_CHUNK_THREADS << chunk_count; i-- > 0;) {
-        threads[i].next = vacant;
-        vacant = 1 + (i << 8 | chunk_count);
-    }
-    chunk_count++;
+    chunks[chunk_count++] = threads;
+    unused = 0;
 }
 
 static bool begin(void)
@@ -163,14 +190,13 @@ static bool begin(void)
     if (folder[0] == '\0' || getauxval(AT_SECURE) != 0 || !name_file(folder))
         return false;
 
-    uint64_t threads_offset = round_up(sizeof(struct profile_head), HEAD_ROOM);
     file_bytes = 0;
     chunk_count = 0;
     vacant = 0;
-    struct profile_head *head =
-        extend(O_CREAT | O_EXCL, threads_offset + PROFILE_CHUNK_THREADS * sizeof(struct profile_thread));
-    if (head == NULL)
+    struct first *first = extend(O_CREAT | O_EXCL, sizeof *first);
+    if (first == NULL)
         return false;
+    struct profile_head *head = &first->head;
     const char *gap = session_option("CAIRN_PROBE_GAP");
     if (session.gap == 0)
         session.gap = gap != NULL ? (uint32_t)strtoul(gap, NULL, 10) : 0;
@@ -180,7 +206,6 @@ static bool begin(void)
         session.exact = session_option_is("CAIRN_PROBE_PATHS", "exact");
         session.timers = !session_option_is("CAIRN_PROBE_TIMER", "off");
     }
-    Dl_info owner;
 
     head->order = PROFILE_ORDER;
     head->version = PROFILE_VERSION;
@@ -200,10 +225,12 @@ static bool begin(void)
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
     stub_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
-    if (dladdr((void *)next.malloc, &owner) != 0 && owner.dli_fname != NULL)
-        copy_path(head->allocator, owner.dli_fname);
+    dl_iterate_phdr(look_at_object, head);
+    head->samples = offsetof(struct first, samples);
+    first->samples.moment_ns = MOMENT_NS;
     session.head = head;
-    add_chunk((struct profile_thread *)((char *)head + threads_offset), threads_offset);
+    session.samples = &first->samples;
+    add_chunk(first->threads, offsetof(struct first, threads));
     memcpy(head->magic, PROFILE_MAGIC, sizeof head->magic); /* last: now it is one */
     return true;
 }
@@ -251,8 +278,7 @@ static bool grow(void)
     if (chunk_count == PROFILE_CHUNKS)
         return false;
     uint64_t offset = file_bytes;
-    struct profile_thread *threads =
-        extend(0, ((uint64_t)PROFILE_CHUNK_THREADS << chunk_count) * sizeof(struct profile_thread));
+    struct profile_thread *threads = extend(0, chunk_threads(chunk_count) * sizeof *threads);
     if (threads == NULL)
         return false;
     session.head->file_bytes = file_bytes;
@@ -260,16 +286,27 @@ static bool grow(void)
     return true;
 }
 
+/* NULL: no room. */
+static struct profile_thread *take_counts(void)
+{
+    if (vacant != 0) {
+        struct profile_thread *counts = &chunks[(vacant - 1) & 255][(vacant - 1) >> 8];
+        vacant = counts->next;
+        counts->next = 0;
+        return counts;
+    }
+    if (unused == chunk_threads(chunk_count - 1) && !grow())
+        return NULL;
+    return &chunks[chunk_count - 1][unused++];
+}
+
 struct profile_thread *session_thread_begin(bool announced)
 {
-    struct profile_thread *counts = NULL;
     if (!announced)
         count_live(1);
     latch_take(&latch);
-    if (vacant != 0 || grow()) {
-        counts = &chunks[(vacant - 1) & 255][(vacant - 1) >> 8];
-        vacant = counts->next;
-        counts->next = 0;
+    struct profile_thread *counts = take_counts();
+    if (counts != NULL) {
         counts->thread = (uint32_t)stub_call0(SYS_gettid);
         counts->users++;
     } else {
@@ -287,7 +324,7 @@ void session_thread_end(struct profile_thread *counts)
     latch_take(&latch);
     for (uint64_t chunk = 0; chunk < chunk_count; chunk++) {
         uint64_t index = (uint64_t)(counts - chunks[chunk]);
-        if (counts < chunks[chunk] || index >= (uint64_t)PROFILE_CHUNK_THREADS << chunk)
+        if (counts < chunks[chunk] || index >= chunk_threads(chunk))
             continue;
         counts->thread = 0;
         counts->next = vacant;
@@ -296,27 +333,7 @@ void session_thread_end(struct profile_thread *counts)
     latch_drop(&latch);
 }
 
-/* --- samples ------------------------------------------------------------------------------------------------------ */
-
-struct profile_samples *session_samples(void)
-{
-    struct profile_samples *samples = atomic_load_explicit(&session.samples, memory_order_acquire);
-    if (LIKELY(samples != NULL))
-        return samples;
-    latch_take(&latch);
-    samples = atomic_load(&session.samples);
-    uint64_t offset = file_bytes;
-    if (samples == NULL && (samples = extend(0, sizeof *samples)) != NULL) {
-        samples->moment_ns = MOMENT_NS;
-        session.head->file_bytes = file_bytes;
-        session.head->samples = offset;
-        atomic_store_explicit(&session.samples, samples, memory_order_release);
-    }
-    if (samples == NULL)
-        session.head->samples_lost++;
-    latch_drop(&latch);
-    return samples;
-}
+/* --- moments ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t resident_bytes(void)
 {
@@ -360,9 +377,7 @@ void session_moment(uint64_t live_bytes)
 {
     static size_t used;
     struct profile_head *head = session.head;
-    struct profile_samples *samples = session_samples();
-    if (samples == NULL)
-        return;
+    struct profile_samples *samples = session.samples;
     latch_take(&latch);
     look(head);
     if (used != 0 && samples->moments[used - 1].ns == 0) /* a child's file, or a new one */
@@ -389,17 +404,13 @@ void session_forked(void)
 {
     if (atomic_load(&state) != ON)
         return;
-    uint64_t first = round_up(sizeof(struct profile_head), HEAD_ROOM) +
-                     PROFILE_CHUNK_THREADS * sizeof(struct profile_thread);
-    stub_call3(SYS_munmap, (long)session.head, (long)round_up(first, page_bytes()), 0);
+    stub_call3(SYS_munmap, (long)session.head, (long)round_up(sizeof(struct first), page_bytes()), 0);
     for (uint32_t i = 1; i < chunk_count; i++) {
-        uint64_t bytes = ((uint64_t)PROFILE_CHUNK_THREADS << i) * sizeof(struct profile_thread);
+        uint64_t bytes = chunk_threads(i) * sizeof(struct profile_thread);
         stub_call3(SYS_munmap, (long)chunks[i], (long)round_up(bytes, page_bytes()), 0);
     }
-    struct profile_samples *samples = atomic_exchange(&session.samples, NULL);
-    if (samples != NULL)
-        stub_call3(SYS_munmap, (long)samples, (long)round_up(sizeof *samples, page_bytes()), 0);
     session.head = NULL;
+    session.samples = NULL;
     atomic_store(&session.parallel, false);
     atomic_store(&session.next_moment_ticks, 0);
     (void)latch_reset(&latch);

@@ -3,9 +3,9 @@
  * The file is made when the process first allocates, in the folder that CAIRN_PROBE names; without that, or in a
  * process with gained privileges, the probe is off and passes everything on. Between calls, always:
  *
- *     session.head != NULL   <=>  the file is mapped, and everything in it has its blocks on the disk
- *     session.samples, once not NULL, stays; no room for it: session.head->samples_lost tells how often it was wanted
- *     session.parallel       <=>  more than one thread lives
+ *     session.head != NULL      <=>  the file is mapped, and everything in it has its blocks on the disk
+ *     session.samples != NULL   <=>  session.head != NULL
+ *     session.parallel          <=>  more than one thread lives
  *
  * What fails is told in the file, never to the program. Nothing here allocates from malloc.
  */
@@ -18,7 +18,7 @@
 
 struct session {
     struct profile_head *head;
-    _Atomic(struct profile_samples *) samples;
+    struct profile_samples *samples;
     _Atomic bool parallel;
     uint32_t gap;
     bool timers;                 /* unless CAIRN_PROBE_TIMER=off: CPU time is sampled */
@@ -44,8 +44,6 @@ void session_thread_end(struct profile_thread *counts);
 /* A thread is about to be made; it was not, after all. */
 void session_thread_comes(void);
 void session_thread_stays_away(void);
-
-struct profile_samples *session_samples(void);
 
 /* Notes clocks and what the kernel knows of the process. `live_bytes`: see struct profile_moment. */
 void session_moment(uint64_t live_bytes);

@@ -12,13 +12,14 @@ struct shard {
     struct latch latch;
     uint32_t count;
     uint32_t halved[2]; /* how often half of them were dropped: small and medium ones; large ones */
-    _Atomic uint64_t live_bytes;
     uintptr_t blocks[SHARD_BLOCKS];
     struct watched abouts[SHARD_BLOCKS];
 } __attribute__((aligned(64)));
 
 _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
 static struct shard shards[SHARDS];
+static _Atomic uint64_t
+    live_bytes[SHARDS];      /* of each; together, since a process that ends looks at them all */
 static uint8_t filter_floor; /* of every slot */
 
 static struct shard *shard_of(const void *block)
@@ -36,8 +37,8 @@ static void filter_add(uintptr_t block, int change)
 
 static void live_add(struct shard *shard, uint64_t bytes)
 {
-    atomic_store_explicit(&shard->live_bytes,
-                          atomic_load_explicit(&shard->live_bytes, memory_order_relaxed) + bytes,
+    _Atomic uint64_t *live = &live_bytes[shard - shards];
+    atomic_store_explicit(live, atomic_load_explicit(live, memory_order_relaxed) + bytes,
                           memory_order_relaxed);
 }
 
@@ -121,7 +122,7 @@ uint64_t watched_live_bytes(void)
 {
     uint64_t bytes = 0;
     for (int i = 0; i < SHARDS; i++)
-        bytes += atomic_load_explicit(&shards[i].live_bytes, memory_order_relaxed);
+        bytes += atomic_load_explicit(&live_bytes[i], memory_order_relaxed);
     return bytes;
 }
 
@@ -139,6 +140,7 @@ void watched_forked(void)
         if (!latch_reset(&shards[i].latch))
             continue;
         shards[i] = (struct shard){.count = 0};
+        atomic_store_explicit(&live_bytes[i], 0, memory_order_relaxed);
         for (int slot = i * SLOTS; slot < (i + 1) * SLOTS; slot++)
             atomic_store_explicit(&watched_filter[slot], filter_floor, memory_order_relaxed);
     }

@@ -23,7 +23,7 @@
 #define PROFILE_MAGIC "cairnpro"
 
 enum {
-    PROFILE_VERSION = 2,
+    PROFILE_VERSION = 3,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* with the NUL; a longer path is cut */
     PROFILE_CHUNK_THREADS = 8,
@@ -168,10 +168,12 @@ struct profile_head {
 
     uint32_t process;
     uint32_t parent;
-    uint32_t forked;         /* 1: began by fork, so its first blocks are its parent's; 0: by exec */
-    uint32_t dispatch;       /* enum profile_dispatch; 0: not chosen yet, so that none was seen */
-    uint32_t dispatch_errno; /* why not PROFILE_DISPATCH where that was asked for; 0: it was not */
-    uint32_t exit_code;      /* where the state is PROFILE_ENDED and it was told */
+    uint32_t forked;   /* 1: began by fork, so its first blocks are its parent's; 0: by exec */
+    uint32_t dispatch; /* enum profile_dispatch; 0: not chosen yet, so that none was seen */
+    uint32_t
+        dispatch_errno; /* why not PROFILE_DISPATCH where that was asked for, EOPNOTSUPP: it ran within valgrind;
+                              * 0: it was not */
+    uint32_t exit_code; /* where the state is PROFILE_ENDED and it was told */
 
     uint64_t gap; /* allocations are timed one in so many, on average */
     uint64_t began_unix_ns;
@@ -196,7 +198,6 @@ struct profile_head {
     uint64_t threads_lost; /* that could not be counted: no room on the disk */
     uint64_t chunks[PROFILE_CHUNKS];
     uint64_t samples;
-    uint64_t samples_lost; /* as threads_lost */
 
     uint64_t failed[PROFILE_ALLOCATING];    /* calls that gave NULL, or an error */
     uint64_t late_calls[PROFILE_FUNCTIONS]; /* by threads that were ending; in no struct profile_thread */

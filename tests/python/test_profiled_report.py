@@ -123,7 +123,7 @@ def test_notes_tell_what_the_numbers_lack(tmp_path: Path) -> None:
     for words in (
         "those alone that go through functions of libc (1 of 2 programs); dispatch was refused: EINVAL",
         "1 process was killed, or ended by a system call",
-        "1 process ended before anything was counted",
+        "1 process ended before anything was counted, or had no room for a file",
         "2 threads could not be counted: is the disk full?",
         "4 calls by threads that were ending",
         "Failed: 1 of realloc.",
