@@ -483,7 +483,6 @@ struct page_heap_level page_heap_free(size_t index, size_t slices)
         .used = statistics.used_slices,
         .idle = statistics.idle_slices,
         .idle_least = idle_least,
-        .used_most = statistics.used_most,
         .fresh = fresh_slices,
         .purged = statistics.purged_bytes >> SLICE_SHIFT,
     };

@@ -32,9 +32,8 @@ struct page_heap_level {
     size_t used;
     size_t idle;
     size_t idle_least; /* since page_heap_purge() was called last: so much nobody needed meanwhile */
-    size_t used_most;
-    size_t fresh;  /* handed out, ever, that were not resident: each a page fault or several */
-    size_t purged; /* given back, ever */
+    size_t fresh;      /* handed out, ever, that were not resident: each a page fault or several */
+    size_t purged;     /* given back, ever */
 };
 
 /* Takes back any part of what was handed out. Returns what that came to. */

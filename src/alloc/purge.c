@@ -44,7 +44,7 @@ static bool was_in_vain(const struct page_heap_level *level)
 static void purge_at_once(const struct page_heap_level *level)
 {
     if (was_in_vain(level)) {
-        atomic_store_explicit(&held, level->used_most, memory_order_relaxed);
+        atomic_store_explicit(&held, level->used + level->idle + HELD_SLICES, memory_order_relaxed);
     } else {
         page_heap_purge((level->used + HELD_SLICES) / 2 << SLICE_SHIFT);
         if (level->fresh !=
@@ -57,8 +57,10 @@ static void purge_at_once(const struct page_heap_level *level)
 static void purge_unneeded(const struct page_heap_level *level, size_t slack)
 {
     size_t keep = level->idle_least > slack ? level->idle - level->idle_least + slack : level->idle;
-    if (page_heap_purge(keep << SLICE_SHIFT) > 0)
-        atomic_store_explicit(&held, HELD_SLICES, memory_order_relaxed);
+    size_t purged = page_heap_purge(keep << SLICE_SHIFT) >> SLICE_SHIFT;
+    size_t before = atomic_load_explicit(&held, memory_order_relaxed);
+    atomic_store_explicit(&held, before > HELD_SLICES + purged ? before - purged : HELD_SLICES,
+                          memory_order_relaxed);
 }
 
 void purge_free(size_t index, size_t slices)
