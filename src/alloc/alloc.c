@@ -125,53 +125,60 @@ static void free_large(struct slab *slab)
         large_free(slab);
 }
 
-/* A block of the thread's own from behind the first slice of its slab, `back` slices further on; false: it is none, or there
- * is something wrong with it. */
-static inline bool free_own(struct slab *slab, size_t back, void *p)
+static inline void free_other(struct slab *slab, struct block *block, size_t offset, uintptr_t last)
 {
-    struct heap *heap = thread_heap;
-    struct block *block = p;
-    size_t offset = (back << SLICE_SHIFT) + (uintptr_t)p % SLICE_BYTES;
-    uintptr_t last = slab_key(block, NULL);
-    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) != heap ||
-        !slab_begins(slab, (uint32_t)offset) || slab_is_marked_by(block, last))
-        return false;
-    heap_free(heap, slab, block, last);
-    return true;
+    if (LIKELY(has_heap()))
+        heap_count(&thread_heap->statistics.posts);
+    else
+        heap_count_post_of_nobody();
+    if (UNLIKELY(!remote_post_quick(slab, block, offset, last)))
+        heap_post(slab, block);
 }
 
-static __attribute__((noinline)) void free_rest(void *p);
-
-void alloc_free_slow(void *p)
-{
-    size_t index = region_index(p);
-    if (LIKELY(region_has(index))) {
-        struct slab *slab = slab_at(index);
-        unsigned kind = slab->kind;
-        if (kind == RUN_TAIL && free_own(slab - slab->back, slab->back, p))
-            return;
-        if (kind == RUN_LARGE && (uintptr_t)p % SLICE_BYTES == 0) {
-            free_large(slab);
-            return;
-        }
-    }
-    free_rest(p);
-}
-
-/* Other threads' blocks, NULL, and what is wrong. */
-static void free_rest(void *p)
+/* NULL, and what is wrong. */
+static __attribute__((noinline)) void free_rest(void *p)
 {
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
-    if (slab->kind == RUN_LARGE) { /* since a moment ago */
+    if (slab->kind == RUN_LARGE) /* since a moment ago */
         free_large(slab);
+    else
+        broken("a block is freed twice", p);
+}
+
+/* A small block of another thread, or, from behind the first slice of its slab, of the thread's own; `slab` is the record of
+ * the slice that it begins in. */
+static __attribute__((noinline)) void free_small(struct slab *slab, void *p)
+{
+    struct block *block = p;
+    size_t offset = (uintptr_t)p % SLICE_BYTES;
+    if (slab->kind == RUN_TAIL) {
+        offset += (size_t)slab->back << SLICE_SHIFT;
+        slab -= slab->back;
+    }
+    uintptr_t last = slab_key(block, NULL);
+    if (UNLIKELY(slab->kind != RUN_SLAB || !slab_begins(slab, (uint32_t)offset) ||
+                 slab_is_marked_by(block, last)))
+        free_rest(p);
+    else if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == thread_heap)
+        heap_free(thread_heap, slab, block, last);
+    else
+        free_other(slab, block, offset, last);
+}
+
+void alloc_free_slow(void *p)
+{
+    size_t index = region_index(p);
+    if (UNLIKELY(!region_has(index))) {
+        free_rest(p);
         return;
     }
-    struct block *block = p;
-    if (slab_is_marked(block))
-        broken("a block is freed twice", p);
-    heap_post(has_heap() ? thread_heap : NULL, slab, block);
+    struct slab *slab = slab_at(index);
+    if (slab->kind == RUN_LARGE && (uintptr_t)p % SLICE_BYTES == 0)
+        free_large(slab);
+    else
+        free_small(slab, p);
 }
 
 /* --- resizing ---------------------------------------------------------------------------------------------------- */

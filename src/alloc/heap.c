@@ -298,17 +298,13 @@ static struct heap *lock_owner(struct slab *slab)
     }
 }
 
-static void count_post(struct heap *poster)
+void heap_count_post_of_nobody(void)
 {
-    if (LIKELY(poster != NULL))
-        heap_count(&poster->statistics.posts);
-    else
-        atomic_fetch_add_explicit(&posts_of_nobody, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&posts_of_nobody, 1, memory_order_relaxed);
 }
 
-void heap_post(struct heap *poster, struct slab *slab, struct block *block)
+void heap_post(struct slab *slab, struct block *block)
 {
-    count_post(poster);
     if (LIKELY(remote_post(slab, block) == REMOTE_POSTED))
         return;
     struct heap *owner = lock_owner(slab);

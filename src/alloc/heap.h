@@ -114,9 +114,12 @@ void *heap_pop_checked(struct heap *heap, unsigned class);
 /* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
 void *heap_refill(struct heap *heap, unsigned class);
 
-/* Gives back a block of a slab whose owner is not the caller. By any thread; `poster` is its heap, NULL: it has
- * none. */
-void heap_post(struct heap *poster, struct slab *slab, struct block *block);
+/* Gives back a block of a slab whose owner is not the caller, where that takes more than remote_post_quick(). By any thread;
+ * counted by the caller. */
+void heap_post(struct slab *slab, struct block *block);
+
+/* Counts a block that is given back so by a thread without a heap; the others count in their own. */
+void heap_count_post_of_nobody(void);
 
 /* A heap for a thread: one whose thread has ended, with the slabs it has, or a new one; without any slab if it is to be
  * `empty`. NULL when the machine refuses. */

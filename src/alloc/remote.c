@@ -4,36 +4,22 @@
 
 enum { STATE_SHIFT = REMOTE_FIRST_BITS + REMOTE_COUNT_BITS, SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS };
 
-static uint32_t place_of(struct slab *slab, const struct block *block)
-{
-    return (uint32_t)((size_t)((const char *)block - slab_start(slab)) / 16) + 1;
-}
-
-static struct block *block_at(struct slab *slab, uint32_t place)
-{
-    return place == 0 ? NULL : (struct block *)(slab_start(slab) + (size_t)(place - 1) * 16);
-}
-
 static enum remote_post wants(struct slab *slab, uint64_t word)
 {
-    uint32_t count = remote_count_of(word) + 1;
-    enum remote_state state = remote_state_of(word);
-    if (state == REMOTE_CURRENT)
+    if (remote_is_plain(slab, word))
         return REMOTE_POSTED;
-    if (state == REMOTE_CLAIMED)
+    if (remote_state_of(word) == REMOTE_CLAIMED)
         broken("a block is freed twice, the last time by another thread", slab_start(slab));
-    if (count >= slab_live(slab))
-        return REMOTE_LAST;
-    if (state == REMOTE_FULL && count >= (uint32_t)slab->capacity / 8)
-        return REMOTE_WAKES;
-    return REMOTE_POSTED;
+    return remote_count_of(word) + 1 >= slab_live(slab) ? REMOTE_LAST : REMOTE_WAKES;
 }
 
 static bool push(struct slab *slab, struct block *block, uint64_t *word)
 {
-    slab_mark(block, block_at(slab, (uint32_t)*word & ((1u << REMOTE_FIRST_BITS) - 1)));
-    uint64_t posted = (*word & ~REMOTE_POSTS_MASK) |
-                      (uint64_t)(remote_count_of(*word) + 1) << REMOTE_FIRST_BITS | place_of(slab, block);
+    char *start = slab_start(slab);
+    uint64_t first = *word & REMOTE_FIRST_MASK;
+    slab_mark(block, remote_block(start, first));
+    uint64_t posted =
+        *word - first + (UINT64_C(1) << REMOTE_FIRST_BITS) + remote_place((size_t)((char *)block - start));
     return atomic_compare_exchange_weak_explicit(
         &slab->posted, word, posted, memory_order_acq_rel, /* publishes block->next to remote_collect() */
         memory_order_acquire);
@@ -67,7 +53,7 @@ struct block *remote_collect(struct slab *slab, uint32_t *count)
                                                   memory_order_relaxed)) {
     }
     *count = remote_count_of(word);
-    return block_at(slab, (uint32_t)word & ((1u << REMOTE_FIRST_BITS) - 1));
+    return remote_block(slab_start(slab), word & REMOTE_FIRST_MASK);
 }
 
 void remote_set_state(struct slab *slab, enum remote_state state)

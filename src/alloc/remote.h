@@ -32,7 +32,19 @@ enum remote_state { REMOTE_CURRENT, REMOTE_PARKED, REMOTE_FULL, REMOTE_CLAIMED }
  * is how often that was set, so that a post that was decided before fails. */
 enum { REMOTE_FIRST_BITS = 20, REMOTE_COUNT_BITS = 20, REMOTE_STATE_BITS = 3 };
 
+#define REMOTE_FIRST_MASK ((UINT64_C(1) << REMOTE_FIRST_BITS) - 1)
 #define REMOTE_POSTS_MASK ((UINT64_C(1) << (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS)) - 1)
+
+static inline uint64_t remote_place(size_t offset)
+{
+    return offset / 16 + 1;
+}
+
+/* NULL: none. */
+static inline struct block *remote_block(char *start, uint64_t place)
+{
+    return place == 0 ? NULL : (struct block *)(start + (place - 1) * 16);
+}
 
 static inline enum remote_state remote_state_of(uint64_t word)
 {
@@ -43,6 +55,34 @@ static inline enum remote_state remote_state_of(uint64_t word)
 static inline uint32_t remote_count_of(uint64_t word)
 {
     return (uint32_t)(word >> REMOTE_FIRST_BITS) & ((1u << REMOTE_COUNT_BITS) - 1);
+}
+
+/* Whether one block more may be posted and nothing is to be done for it: neither has the slab room again nor can it be the
+ * last live block. */
+static inline bool remote_is_plain(struct slab *slab, uint64_t word)
+{
+    uint32_t count = remote_count_of(word) + 1;
+    enum remote_state state = remote_state_of(word);
+    if (state == REMOTE_CURRENT)
+        return true;
+    if (state == REMOTE_FULL && count >= (uint32_t)slab->capacity / 8)
+        return false;
+    return state != REMOTE_CLAIMED && count < slab_live(slab);
+}
+
+/* Posts a block that begins `offset` bytes behind the slab's start and whose slab_key(block, NULL) is `last`, as
+ * remote_post() does. False: not at once, or not without the lock, and remote_post() is to be asked. */
+static inline bool remote_post_quick(struct slab *slab, struct block *block, size_t offset, uintptr_t last)
+{
+    uint64_t word = atomic_load_explicit(&slab->posted, memory_order_acquire);
+    if (UNLIKELY(!remote_is_plain(slab, word)))
+        return false;
+    uint64_t first = word & REMOTE_FIRST_MASK;
+    slab_mark_by(block, remote_block((char *)block - offset, first), last);
+    uint64_t posted = word - first + (UINT64_C(1) << REMOTE_FIRST_BITS) + remote_place(offset);
+    return atomic_compare_exchange_strong_explicit(
+        &slab->posted, &word, posted, memory_order_acq_rel, /* publishes block->next to remote_collect() */
+        memory_order_acquire);
 }
 
 /* What a post came to. */

@@ -67,9 +67,12 @@ def test_an_auditor_does_no_harm(program: Callable[..., Program], compiled_here:
 @in_both
 @pytest.mark.parametrize("count", [8_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_memory_stays_flat_over_many_short_threads(program: Callable[..., Program], mode: str, count: int) -> None:
-    """They return, exit or are cancelled; destructors allocate in every round; blocks outlive their threads."""
+    """They return, exit or are cancelled; destructors allocate in every round; blocks outlive their threads.
+
+    How many live at once is up to the machine, and with them 4 to 9 MB; a page for each thread would be 26 and more.
+    """
     early, late = map(int, program("threads.c", mode).succeed(count, timeout=900).split())
-    assert late <= early + 2048, f"{early} KB resident after a fifth of the threads, {late} after all"
+    assert late <= early + 6144, f"{early} KB resident after a fifth of the threads, {late} after all"
 
 
 # --- libraries ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,95 @@
+/* operations WHAT OF COUNT: COUNT operations for who counts instructions. OF is "allocator", or "nothing" for the same with
+ * functions that do nothing in malloc's and free's place.
+ *
+ *     32, 2000, …    pairs of malloc and free of so many bytes
+ *     mixed          64 blocks of 16 to 1,024 bytes, of which one after the other is freed and another one allocated
+ *     remote         blocks of 64 bytes of another thread, which waits meanwhile, are freed; by nothing: they are left
+ */
+#include "conformance.h"
+
+#include <pthread.h>
+
+static void *nothing_malloc(size_t bytes)
+{
+    (void)bytes;
+    return NULL;
+}
+
+static void nothing_free(void *block)
+{
+    (void)block;
+}
+
+/* Called through pointers, so that the way there is the same for all. */
+static void *(*volatile take)(size_t) = nothing_malloc;
+static void (*volatile give)(void *) = nothing_free;
+
+static void pairs(size_t bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        give(take(bytes));
+}
+
+static void mixed(size_t count)
+{
+    enum { SLOTS = 64 };
+    void *slots[SLOTS] = {NULL};
+    uint64_t random = 1;
+    for (size_t i = 0; i < count; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        give(slots[i % SLOTS]);
+        slots[i % SLOTS] = take(16 + (size_t)(random >> 33) % 1009);
+    }
+    for (size_t i = 0; i < SLOTS; i++)
+        give(slots[i]);
+}
+
+static void **blocks;
+static size_t blocks_count;
+static pthread_barrier_t made, over;
+
+static void *make(void *argument)
+{
+    for (size_t i = 0; i < blocks_count; i++)
+        blocks[i] = malloc(64);
+    pthread_barrier_wait(&made);
+    pthread_barrier_wait(&over);
+    return argument;
+}
+
+static void require(bool holds)
+{
+    if (!holds)
+        exit(1);
+}
+
+static void remote(size_t count)
+{
+    pthread_t thread;
+    blocks_count = count;
+    blocks = calloc(count, sizeof *blocks);
+    require(pthread_barrier_init(&made, NULL, 2) == 0 && pthread_barrier_init(&over, NULL, 2) == 0);
+    require(blocks != NULL && pthread_create(&thread, NULL, make, NULL) == 0);
+    pthread_barrier_wait(&made);
+    for (size_t i = 0; i < count; i++)
+        give(blocks[i]);
+    pthread_barrier_wait(&over);
+    require(pthread_join(thread, NULL) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    require(argc == 4);
+    if (strcmp(argv[2], "allocator") == 0) {
+        take = malloc;
+        give = free;
+    }
+    size_t count = strtoul(argv[3], NULL, 10);
+    if (strcmp(argv[1], "mixed") == 0)
+        mixed(count);
+    else if (strcmp(argv[1], "remote") == 0)
+        remote(count);
+    else
+        pairs(strtoul(argv[1], NULL, 10), count);
+    return 0;
+}

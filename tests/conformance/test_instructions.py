@@ -1,0 +1,47 @@
+"""What an operation takes of instructions: they repeat exactly, whatever else the machine does.
+
+More than the design wished for (36, 48, 42, 60, 60): docs/decisions/0007-keys-of-free-blocks.md says what they buy.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import MODES, Program
+
+NOTHING = {"remote": 1}
+"""Instructions of the functions that do nothing, which are taken off with the loop but are no part of it."""
+SHORT, LONG = 20_000, 60_000
+
+
+def instructions(program: Program, what: str, of: str) -> float:
+    """Of one operation: two lengths, so that start and end are in neither."""
+    counted = []
+    for count in (SHORT, LONG):
+        ended = program(
+            what,
+            of,
+            count,
+            under=["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"],
+        )
+        found = re.search(r"I\s+refs:\s+([\d,]+)", ended.err)
+        assert ended.code == 0 and found, ended.err
+        counted.append(int(found[1].replace(",", "")))
+    return (counted[1] - counted[0]) / (LONG - SHORT)
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("what", "most"), [("32", 64), ("mixed", 66), ("2000", 74), (str(300 << 10), 128), ("remote", 130)]
+)
+def test_an_operation_takes_few_instructions(
+    program: Callable[..., Program], mode: str, what: str, most: float
+) -> None:
+    built = program("operations.c", mode)
+    taken = instructions(built, what, "allocator") - instructions(built, what, "nothing") + NOTHING.get(what, 3)
+    assert 20 < taken <= most
