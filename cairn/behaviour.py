@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cairn.estimates import LEVEL, PLAIN, UNTIMED_MAX, Estimate, Z, clock, octaves, strata
+from cairn.estimates import FREED, LEVEL, PLAIN, TOTAL, UNTIMED_MAX, Estimate, Z, clock, octaves, strata
 from cairn.model import Interval
 from cairn.profiles import (
     ABOUT_MEMORY,
     ALLOCATING,
     CALLS,
+    KINDS,
     LIFE_BUCKETS,
     LOCKS,
+    PATHS,
     SIZE_BUCKETS,
     WAITING,
     Floats,
@@ -81,32 +83,114 @@ def new_share(tally: Tally) -> float | None:
     return min(1.0, int(tally.fresh.sum()) / calls) if calls else None
 
 
+@dataclass(slots=True)
+class _Inferred:
+    """A sum over strata: in each, what some of its operations took stands for what the others did.
+
+    One more than was seen is taken to scatter, so that "none" of a few is not "none" of all.
+    """
+
+    value: float = 0.0
+    least: float = 0.0
+    variance: float = 0.0
+    operations: int = 0
+    looked_at: int = 0
+    unseen: int = 0
+
+    def add(self, operations: int, looked_at: int, taken: int, squares: int) -> None:
+        """One stratum."""
+        if not looked_at:
+            self.unseen += operations
+            return
+        operations = max(operations, looked_at)
+        scale = operations / looked_at
+        self.operations += operations
+        self.looked_at += looked_at
+        self.value += scale * taken
+        self.least += taken
+        spread = max(0.0, squares - taken * taken / looked_at) * looked_at / max(1, looked_at - 1)
+        self.variance += (1 - 1 / scale) * scale * scale * (1 + spread)
+
+    def estimate(self, most: float = math.inf) -> Estimate:
+        """Where the sum lies, at most there."""
+        half, most = Z * math.sqrt(self.variance), max(self.least, most)
+        ends = max(self.least, min(self.value - half, most)), min(self.value + half, most)
+        return Estimate(min(self.value, most), Interval(*ends, LEVEL))
+
+
 def faults_inside(profile: Profile) -> Estimate | None:
     """Page faults within the allocator: by strata as times are, but only some of the timed operations were looked at.
 
-    One more than were seen is taken to scatter, so that "none" of a few is not "none" of all. None where too many
-    operations are of strata in which none was looked at.
+    None where too many operations are of strata in which none was looked at.
     """
-    timed = profile.tally.timed
-    value = least = variance = 0.0
-    unseen = 0
+    timed, found = profile.tally.timed, _Inferred()
     for stratum in strata(profile.tally):
         places = list(stratum.paths)
-        looked_at, faults = int(timed.fault_operations[places].sum()), int(timed.faults[places].sum())
-        if not looked_at:
-            unseen += stratum.operations
-            continue
-        scale = max(stratum.operations, looked_at) / looked_at
-        value += scale * faults
-        least += faults
-        squares = int(timed.faults_squared[places].sum())
-        spread = max(0.0, squares - faults * faults / looked_at) * looked_at / max(1, looked_at - 1)
-        variance += (1 - 1 / scale) * scale * scale * (1 + spread)
-    if unseen > UNTIMED_MAX * profile.operations or not timed.fault_operations.any():
+        sums = (int(column[places].sum()) for column in (timed.fault_operations, timed.faults, timed.faults_squared))
+        found.add(stratum.operations, *sums)
+    if found.unseen > UNTIMED_MAX * profile.operations or not found.looked_at:
         return None
-    most = max(least, sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)))
-    half = Z * math.sqrt(variance)
-    return Estimate(min(value, most), Interval(max(least, min(value - half, most)), min(value + half, most), LEVEL))
+    return found.estimate(sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)))
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """What the processor counted in one kind of operations, in user mode. Frees are one kind, whoever had the block."""
+
+    name: str
+    operations: int
+    """Of strata in which some were looked at; the others are in nothing here."""
+    looked_at: int
+    totals: dict[str, Estimate]
+    """By event."""
+
+    def per_operation(self, event: str) -> Estimate:
+        """The mean."""
+        return self.totals[event].over(self.operations)
+
+
+FREES = "free"
+"""Both kinds of frees: only those that were looked at are told apart."""
+
+
+def event_lines(profile: Profile) -> tuple[EventLine, ...]:
+    """One for each kind of operation in which counters were read, and their sum; none where they were not."""
+    timed = profile.tally.timed
+    refused = events_refused(profile)
+    slots = {
+        name: slot
+        for process in profile.processes
+        for slot, name in enumerate(process.events)
+        if name and name not in refused
+    }
+    found: dict[str, dict[str, _Inferred]] = {}
+    for stratum in strata(profile.tally):
+        places = list(stratum.paths)
+        kinds = {PATHS[place].kind for place in places}
+        name = kinds.pop() if len(kinds) == 1 else FREES
+        looked_at = int(timed.event_operations[places].sum())
+        if not looked_at:
+            continue
+        for row in (FREES if name in FREED else name, TOTAL):
+            for event, slot in slots.items():
+                sums = (int(column[places, slot].sum()) for column in (timed.events, timed.events_squared))
+                inferred = found.setdefault(row, {}).setdefault(event, _Inferred())
+                inferred.add(stratum.operations, looked_at, *sums)
+    return tuple(
+        EventLine(row, one.operations, one.looked_at, {event: sums.estimate() for event, sums in found[row].items()})
+        for row in (*KINDS, FREES, TOTAL)
+        if row in found and (one := next(iter(found[row].values())))
+    )
+
+
+def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
+    """Events that were asked for and not counted: why, as errno."""
+    reasons: dict[str, set[int]] = {}
+    for process in profile.processes:
+        for event, error in zip(process.events, process.event_errnos, strict=True):
+            if event and error:
+                reasons.setdefault(event, set()).add(error)
+    return {event: tuple(sorted(errors)) for event, errors in reasons.items()}
 
 
 @dataclass(frozen=True, slots=True)

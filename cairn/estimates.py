@@ -60,7 +60,7 @@ _CALLED = {
     "realloc": ("realloc", "reallocarray"),
     "aligned": ("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
 }
-_FREED = ("free, local", "free, remote")
+FREED = ("free, local", "free, remote")
 """In the order of WHOSE."""
 TOTAL = "TOTAL"
 
@@ -141,8 +141,8 @@ def strata(tally: Tally) -> tuple[Stratum, ...]:
 def _told_apart(tally: Tally) -> Iterator[Stratum]:
     """Where every free is counted by who had its block; where nobody is known to have had it, it has no path."""
     for place, path in enumerate(PATHS):
-        if path.kind in _FREED:
-            where = _FREED.index(path.kind), PHASES.index(path.phase), GROUPS.index(path.group)
+        if path.kind in FREED:
+            where = FREED.index(path.kind), PHASES.index(path.phase), GROUPS.index(path.group)
             yield Stratum(int(tally.frees[where]), (place,))
     released = sum(int(tally.released[RELEASING.index(name)].sum()) for name in FREEING)
     yield Stratum(max(0, released - int(tally.frees.sum())), ())
@@ -437,7 +437,7 @@ def remote_share(tally: Tally) -> Estimate | None:
     """
     value = low = high = whole = 0.0
     if known := int(tally.frees.sum()):
-        share = int(tally.frees[_FREED.index("free, remote")].sum()) / known
+        share = int(tally.frees[FREED.index("free, remote")].sum()) / known
         return Estimate(share, Interval(share, share, LEVEL))
     for stratum in strata(tally):
         far = [place for place in stratum.paths if PATHS[place].kind == "free, remote"]

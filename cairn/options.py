@@ -96,8 +96,21 @@ def parse_some_time(text: str) -> float:
     return seconds
 
 
+def parse_events(text: str) -> tuple[str, ...]:
+    """Events that a processor counts, separated by commas: some of profiles.EVENTS, at most profiles.SLOTS."""
+    from cairn.profiles import EVENTS, SLOTS
+
+    chosen = tuple(dict.fromkeys(text.split(",")))
+    if unknown := [event for event in chosen if event not in EVENTS]:
+        raise ValueError(f"{unknown[0]!r} is none of {', '.join(EVENTS)}")
+    if len(chosen) > SLOTS:
+        raise ValueError(f"at most {SLOTS} events are counted together, and these are {len(chosen)}")
+    return chosen
+
+
 DURATION = Parsed("DURATION", units.parse_duration)
 SOME_TIME = Parsed("DURATION", parse_some_time)
+EVENTS = Parsed("EVENTS", parse_events)
 PERCENT = Parsed("PERCENT", parse_share)
 EXITS = Parsed("CODES", parse_exits)
 CPUS = Parsed("LIST", parse_cpus)

@@ -23,6 +23,7 @@ from cairn.profiles import (
     ALLOCATING,
     BUCKETS,
     CALLS,
+    EVENTS,
     FUNCTIONS,
     GROUPS,
     LIFE_BUCKETS,
@@ -32,6 +33,7 @@ from cairn.profiles import (
     RELEASING,
     SAMPLED,
     SIZE_BUCKETS,
+    SLOTS,
     WHOSE,
     Exact,
     Kernel,
@@ -103,6 +105,10 @@ def layouts(order: str) -> Layouts:
             ("timer_errno", u4),
             ("exact", u4),
             ("timers_refused", u8),
+            ("events", u4, SLOTS),
+            ("event_errnos", u4, SLOTS),
+            ("event_nothing", u8, SLOTS),
+            ("has_event_nothing", u8),
             *((name, u8) for name in ("threads_started", "threads_live", "threads_most", "threads_lost")),
             ("chunks", u8, CHUNKS),
             ("samples", u8),
@@ -147,6 +153,9 @@ def layouts(order: str) -> Layouts:
             *((name, u8) for name in ("count", "ticks", "max_ticks", "alone", "alone_ticks", "switched")),
             *((name, u8) for name in ("switched_ticks", "kernel", "kernel_ticks")),
             *((name, u8) for name in ("fault_operations", "faults", "faults_squared")),
+            ("event_operations", u8),
+            ("events", u8, SLOTS),
+            ("events_squared", u8, SLOTS),
             ("buckets", u4, BUCKETS),
         ],
         align=True,
@@ -298,6 +307,11 @@ def _content(file: int) -> ProcessProfile | None:
     return ProcessProfile(process, _tally(head, threads, samples[0]), moments)
 
 
+def _events(head: np.void) -> tuple[str, ...]:
+    """By slot; "": none."""
+    return tuple(EVENTS[number - 1] if number else "" for number in head["events"].tolist())
+
+
 def _head(file: int, size: int) -> tuple[np.void, Layouts]:
     """The head and the layout of its byte order, once they agree with each other and with the file."""
     for layout in _LAYOUTS:
@@ -318,6 +332,8 @@ def _head(file: int, size: int) -> tuple[np.void, Layouts]:
         raise _Damaged("it is cut off")
     if int(head["state"]) not in _STATES or int(head["dispatch"]) not in _SEEN or not head["gap"]:
         raise _Damaged("its head is damaged")
+    if max(head["events"].tolist()) > len(EVENTS):
+        raise _Damaged("its counters are none that exist")
     if head["ticks_last"] < head["ticks_begin"] or head["ns_last"] < head["ns_begin"]:
         raise _Damaged("its clocks run backwards")
     return head, layout
@@ -404,6 +420,8 @@ def _process(head: np.void, peak_live_bytes: int) -> Process:
         gap=number["gap"],
         exact=bool(number["exact"]),
         timer_errno=number["timer_errno"],
+        events=_events(head),
+        event_errnos=tuple(head["event_errnos"].tolist()),
         timers_refused=number["timers_refused"],
         begin_ns=number["ns_begin"],
         end_ns=number["ns_last"],
@@ -420,7 +438,8 @@ def _process(head: np.void, peak_live_bytes: int) -> Process:
 
 def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
     pair, alone_pair = int(head["pair_ticks"]), int(head["alone_pair_ticks"])
-    timed, kernel = _timed(samples["times"], pair, alone_pair), _kernel(head["calls"], alone_pair)
+    nothing = as_counts(head["event_nothing"])
+    timed, kernel = _timed(samples["times"], pair, alone_pair, nothing), _kernel(head["calls"], alone_pair)
     detours = int(kernel.count.sum()) if _SEEN[int(head["dispatch"])] == "dispatch" else 0
     detour_ticks = detours * int(head["dispatch_ticks"])
     return Tally(
@@ -453,8 +472,10 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
     )
 
 
-def _timed(times: Records, pair: int, alone_pair: int) -> Timed:
+def _timed(times: Records, pair: int, alone_pair: int, nothing: Exact) -> Timed:
     count, alone = as_counts(times["count"]), as_counts(times["alone"])
+    looked_at, events = as_counts(times["event_operations"]), as_counts(times["events"])
+    off = looked_at[:, None] * nothing
     return Timed(
         count=count,
         ticks=as_counts(times["ticks"]),
@@ -469,6 +490,9 @@ def _timed(times: Records, pair: int, alone_pair: int) -> Timed:
         fault_operations=as_counts(times["fault_operations"]),
         faults=as_counts(times["faults"]),
         faults_squared=as_counts(times["faults_squared"]),
+        event_operations=looked_at,
+        events=np.maximum(events - off, 0),
+        events_squared=np.maximum(as_counts(times["events_squared"]) - 2 * events * nothing + off * nothing, 0),
         buckets=times["buckets"].astype(float),
     )
 

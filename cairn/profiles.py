@@ -57,6 +57,9 @@ class Path:
 PATHS = tuple(Path(kind, group, phase) for kind in KINDS for group in GROUPS for phase in PHASES)
 
 BUCKETS, SIZE_BUCKETS, LIFE_BUCKETS = 320, 192, 48
+EVENTS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses", "page-faults")
+"""What operations can be counted by, in user mode, at most SLOTS of it at once."""
+SLOTS = 4
 
 Exact = NDArray[np.object_]
 Floats = NDArray[np.float64]
@@ -107,6 +110,12 @@ class Timed:
     """What these took."""
     faults_squared: Exact
     """The sum of the squares of what each took."""
+    event_operations: Exact
+    """Operations that were looked at by counters; only large ones are in `count`, too."""
+    events: Exact
+    """[PATHS, SLOTS]: what these took of each slot's event."""
+    events_squared: Exact
+    """[PATHS, SLOTS]: the sum of the squares of what each took."""
     buckets: Floats
 
     def __add__(self, other: Timed) -> Timed:
@@ -241,6 +250,10 @@ class Process:
     exact: bool
     """All frees were told apart, not a sample."""
     timer_errno: int
+    events: tuple[str, ...]
+    """[SLOTS] of EVENTS: what operations were to be counted by; "": nothing."""
+    event_errnos: tuple[int, ...]
+    """[SLOTS]: why they were not; 0 where nothing stood against it."""
     """Why some threads' CPU time was not sampled; 0: nothing stood against it."""
     timers_refused: int
     """How many threads those were."""

@@ -20,7 +20,10 @@ click.rich_click.OPTION_GROUPS = {
         {"name": "Results", "options": ["--full", "--json", "--csv", "--md", "-o", "--force", "--results", "--color"]},
     ],
     "cairn profile": [
-        {"name": "What to count, and how", "options": ["-a", "--gap", "--paths", "--kernel-calls", "--no-cpu-timers"]},
+        {
+            "name": "What to count, and how",
+            "options": ["-a", "--gap", "--paths", "--kernel-calls", "--counters", "--no-cpu-timers"],
+        },
         {"name": "When", "options": ["--delay", "--duration", "--signal"]},
         {"name": "Report", "options": ["--full", "--json", "--csv", "--force", "--keep", "--read", "--color"]},
         {"name": "Instead", "options": ["--overhead"]},

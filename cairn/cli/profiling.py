@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     "--no-cpu-timers", is_flag=True,
     help="Do without timers of the threads' CPU time, by which the allocator's share is estimated once more.",
 )  # fmt: skip
+@click.option(
+    "--counters", type=options.EVENTS, metavar="EVENT[,EVENT]…",
+    help="Count in operations, too, at most four of: cycles, instructions, branch-misses, cache-misses, "
+    "dTLB-load-misses, page-faults. Each thread then holds descriptors.",
+)  # fmt: skip
 @click.option("--delay", type=options.DURATION, help="Begin counting so long after the program began.")
 @click.option(
     "--duration", type=options.SOME_TIME,
@@ -74,8 +79,8 @@ if TYPE_CHECKING:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
     command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, no_cpu_timers: bool,
-    delay: float | None, duration: float | None, toggle: str | None, overhead: bool, full: bool, as_json: str | None,
-    as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
+    counters: tuple[str, ...] | None, delay: float | None, duration: float | None, toggle: str | None, overhead: bool,
+    full: bool, as_json: str | None, as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Say what an allocator does inside a program: calls, times, kernel calls, memory, and what could be saved at most.
 
@@ -105,6 +110,8 @@ def profile(
         raise UsageError("counting begins after --delay or at a --signal; name one of them")
     span = Span(delay, duration, signal.Signals[f"SIG{toggle}"] if toggle else None)
     told = {"GAP": str(gap), "KERNEL": kernel_calls, "PATHS": paths, "TIMER": "off" if no_cpu_timers else "on"}
+    if counters:
+        told["COUNTERS"] = ",".join(counters)
     if overhead:
         if as_json or as_csv or keep or not span.whole:
             raise UsageError("--overhead compares whole runs, which 'cairn report last' shows in every form")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 from collections.abc import Iterator, Sequence
 from io import StringIO
@@ -10,7 +11,16 @@ from typing import Any
 
 import msgspec
 
-from cairn.behaviour import KernelLine, LockLine, faults_inside, kernel_lines, lock_lines, new_share
+from cairn.behaviour import (
+    KernelLine,
+    LockLine,
+    event_lines,
+    events_refused,
+    faults_inside,
+    kernel_lines,
+    lock_lines,
+    new_share,
+)
 from cairn.estimates import (
     Line,
     busy_ns,
@@ -76,6 +86,21 @@ def document(profile: Profile, *, allocator: str | None, cairn: str) -> str:
         "new_share": new_share(tally),
         "remote_share": remote_share(tally),
         "faults_inside": faults_inside(profile),
+        "counted": [
+            {
+                "name": one.name,
+                "operations": one.operations,
+                "looked_at": one.looked_at,
+                "events": {
+                    event: {"each": one.per_operation(event), "total": one.totals[event]} for event in one.totals
+                },
+            }
+            for one in event_lines(profile)
+        ],
+        "counters_refused": {
+            event: [errno.errorcode.get(error, str(error)) for error in errors]
+            for event, errors in events_refused(profile).items()
+        },
         "usable_bytes_per_asked": tally.usable_bytes / tally.watched_bytes if tally.watched_bytes else None,
         "sizes": _histogram(tally.sizes, [float(edge) for edge in octaves(SIZE_BUCKETS, 4)[1:]], "below_bytes"),
         "blocks": [
@@ -146,14 +171,16 @@ def _histogram(weights: Floats, ends: Sequence[float], what: str) -> list[dict[s
 _COLUMNS = (
     *("table", "name", "group", "phase", "operations", "failed", "bytes", "timed", *_QUANTILES, "mean_ns", "alone_ns"),
     *("max_ns", "total_ns", "total_low_ns", "total_high_ns", "contended", "section_ns", "max_section_ns"),
+    *("event", "events", "events_low", "events_high"),
 )
 
 
 def rows(profile: Profile) -> str:
-    """Tables `counted`, `timed`, `cpu timers`, `paths`, `kernel` and `locks`; an empty field was not measured.
+    """Tables `counted`, `timed`, `cpu timers`, `paths`, `kernel`, `locks`, `counters`; an empty field was not measured.
 
     Of locks, operations are those that were taken, failed those that a trylock did not get, times are of waiting, and
-    `timed` is of critical sections. How many different ones were contended has a row of its own.
+    `timed` is of critical sections. How many different ones were contended has a row of its own. Of counters, `timed`
+    is of operations that were looked at.
     """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
@@ -187,6 +214,11 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
         yield {"table": "locks", "name": lock.name, **_lock(lock)}
     if locks:
         yield {"table": "locks", "name": "different locks", "contended": profile.tally.contended_locks}
+    for counted in event_lines(profile):
+        for event, events in counted.totals.items():
+            within = {"events_low": events.interval.low, "events_high": events.interval.high}
+            about = {"operations": counted.operations, "timed": counted.looked_at, "event": event}
+            yield {"table": "counters", "name": counted.name, **about, "events": events.value, **within}
 
 
 def _times(line: Line) -> dict[str, Any]:

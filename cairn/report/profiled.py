@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from cairn import units
 from cairn.behaviour import (
+    event_lines,
+    events_refused,
     faults_inside,
     kernel_lines,
     kernel_ns,
@@ -79,7 +81,8 @@ def render(
 
 def board(profile: Profile, *, allocator: str | None = None, full: bool = False) -> Board:
     """The same before anyone decides how it is drawn."""
-    found = [_operations(profile), _times(profile), _kernel(profile), _waiting(profile), _memory(profile)]
+    found = [_operations(profile), _times(profile), _kernel(profile), _waiting(profile)]
+    found += [_events(profile), _memory(profile)]
     if full:
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
     return Board(
@@ -269,6 +272,26 @@ def _waiting(profile: Profile) -> Table:
     return _table("locks", heads, rows)
 
 
+def _events(profile: Profile) -> Table:
+    found = event_lines(profile)
+    events = list(found[0].totals) if found else []
+    rows = [
+        (
+            one.name,
+            units.count(one.operations),
+            units.count(one.looked_at),
+            *(_mean(one.per_operation(event)) for event in events),
+        )
+        for one in found
+    ]
+    return _table("counted, in user mode", ("operations", "looked at", *(f"{event} each" for event in events)), rows)
+
+
+def _mean(each: Estimate) -> str:
+    ends = each.interval
+    return f"{each.value:.3g} [{ends.low:.3g}, {ends.high:.3g}]"
+
+
 def _waited(ns: float | None) -> str:
     return NOT_MEASURED if ns is None else units.time(ns)
 
@@ -370,6 +393,7 @@ def notes(profile: Profile) -> Iterator[str]:
         )
     yield from _seen(profile)
     yield from _by_timers(profile)
+    yield from _counters(profile)
     yield from _waits(profile)
     if other := _other(profile):
         yield other
@@ -429,6 +453,16 @@ def _seen(profile: Profile) -> Iterator[str]:
         reasons = {process.seen_errno for process in profile.processes if process.seen == way and process.seen_errno}
         why = " or ".join(_refusal(reason) for reason in sorted(reasons)[:3])
         yield _HOW[way] + among + (f"; dispatch was refused: {why}" if why else "")
+
+
+def _counters(profile: Profile) -> Iterator[str]:
+    """What operations were to be counted by and were not."""
+    refused = events_refused(profile)
+    if refused:
+        names = ", ".join(f"{event} ({' or '.join(map(_refusal, errors))})" for event, errors in refused.items())
+        yield f"▲ Counters within the allocator: not available here: {names}"
+    if event_lines(profile):
+        yield "counted in user mode, in some of the operations that were sampled, less what looking takes"
 
 
 def _refusal(reason: int) -> str:

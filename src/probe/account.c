@@ -2,6 +2,7 @@
 
 #include "base/ticks.h"
 #include "probe/canary.h"
+#include "probe/counters.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
 #include "probe/owners.h"
@@ -31,6 +32,8 @@ void account_time(struct self *me, enum profile_group group)
     me->kernel_ticks = 0;
     if (me->faults_wanted)
         me->faults = thread_faults();
+    if (me->counted)
+        me->counted = counters_before(me);
     me->alone &= group != PROFILE_LARGE;
     canary_set();
     me->began_ticks = me->alone ? ticks_before() : ticks_now();
@@ -81,6 +84,8 @@ static struct reading read_end(struct self *me)
     uint64_t now = me->alone ? ticks_after() : ticks_now();
     struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0}; /* unfenced */
     end.switched = canary_is_gone(); /* before a call of the kernel */
+    if (me->counted)
+        me->counted = counters_after(me);
     if (me->faults_wanted)
         me->faults = thread_faults() - me->faults;
     return end;
@@ -118,13 +123,27 @@ static void note_faults(struct self *me, struct profile_times *times)
     session_add(&times->faults_squared, me->faults * me->faults);
 }
 
-/* To look for faults takes two calls of the kernel: beside that a quick operation cannot be timed, too. */
+static void note_events(const struct self *me, struct profile_times *times)
+{
+    enum { SQUARED_MAX = 1 << 24 };
+    session_add(&times->event_operations, 1);
+    for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++) {
+        uint64_t events = me->events[slot];
+        uint64_t squared = events < SQUARED_MAX ? events : SQUARED_MAX;
+        session_add(&times->events[slot], events);
+        session_add(&times->events_squared[slot], squared * squared);
+    }
+}
+
+/* To look for faults or at counters takes calls of the kernel: beside that a quick operation cannot be timed, too. */
 static void note_timed(struct self *me, struct profile_times *times, enum profile_group group,
                        struct reading end)
 {
     if (me->faults_wanted)
         note_faults(me, times);
-    if (!me->faults_wanted || group == PROFILE_LARGE)
+    if (me->counted)
+        note_events(me, times);
+    if ((!me->faults_wanted && !me->counted) || group == PROFILE_LARGE)
         note_times(me, times, end);
 }
 

@@ -34,6 +34,7 @@ struct self {
     uint32_t until_timed; /* allocations */
     bool faults_wanted;   /* of the next timed operation: what it is looked at for, and how */
     bool alone;
+    bool counted;
     uintptr_t frame; /* of the function of ours that it is in */
     struct profile_thread *counts;
     uint64_t began_ticks; /* the operation that it is in, if timed; and what it did so far in the kernel: */
@@ -50,6 +51,10 @@ struct self {
     int timer;             /* the kernel's number of it */
     uint64_t timer_cpu_ns; /* when it last told: by the thread's clock … */
     uint64_t timer_ns;     /* … and by everybody's */
+    uint8_t counter_slots; /* counters.h */
+    int counters[PROFILE_SLOTS];
+    uint64_t events[PROFILE_SLOTS]; /* before, then of the operation; by slot */
+    uint64_t events_missed;         /* nanoseconds in which they were not counted */
 };
 
 extern __thread struct self self __attribute__((visibility("hidden")));

@@ -1,6 +1,7 @@
 #include "probe/thread.h"
 
 #include "base/clock.h"
+#include "probe/counters.h"
 #include "probe/cpu_timer.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
@@ -34,7 +35,11 @@ static uint32_t next_gap(struct self *me)
 
 void thread_is_idle(struct self *me)
 {
-    enum { FAULTS_ONE_IN = 8, ALONE_ONE_IN = 4 }; /* timed operations */
+    enum {
+        FAULTS_ONE_IN = 8,
+        ALONE_ONE_IN = 4,
+        COUNTED_ONE_IN = 2
+    }; /* timed operations; of the rest; of the rest */
     me->special = session.exact ? SELF_EXACT : 0;
     me->section = NULL;
     me->calling = false;
@@ -43,6 +48,8 @@ void thread_is_idle(struct self *me)
     uint64_t lot = random_next(&me->random) >> 32;
     me->faults_wanted = lot % FAULTS_ONE_IN == 0;
     me->alone = !me->faults_wanted && lot / FAULTS_ONE_IN % ALONE_ONE_IN == 0;
+    me->counted = me->counter_slots != 0 && !me->faults_wanted && !me->alone &&
+                  lot / (FAULTS_ONE_IN * ALONE_ONE_IN) % COUNTED_ONE_IN == 0;
 }
 
 /* --- begin -------------------------------------------------------------------------------------------------------- */
@@ -72,8 +79,10 @@ static bool begin(struct self *me, bool announced)
         return false;
     }
     prepare();
-    if (session.head->dispatch == 0)
+    if (session.head->dispatch == 0) {
         kernel_calls_begin(me);
+        counters_begin();
+    }
     if (session.exact && !watched_maybe(NULL))
         watched_look_at_all();
     if (me->number == 0) /* else it began before the fork, and has blocks of that time */
@@ -87,6 +96,7 @@ static bool begin(struct self *me, bool announced)
         kernel_calls_arm(me);
         if (kernel_calls_owns_signal())
             cpu_timer_arm(me);
+        counters_arm(me);
     }
     if (has_key)
         pthread_setspecific(key, me);
@@ -147,6 +157,7 @@ static void on_thread_end(void *argument)
         return;
     }
     cpu_timer_disarm(me);
+    counters_disarm(me);
     if (me->guard == SELF_OUTSIDE)
         kernel_calls_disarm(me);
     me->guard = SELF_ENDED;
@@ -176,6 +187,7 @@ static void begin_anew(struct self *me)
     watched_forked();
     me->armed = false;
     me->has_timer = false;
+    counters_disarm(me); /* they count the parent */
     me->counts = NULL;
     me->guard = SELF_UNKNOWN;
     if (fork_mark != NULL)

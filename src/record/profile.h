@@ -37,6 +37,7 @@ enum {
     PROFILE_SIZE_BUCKETS = 4 * 48,                 /* four an octave, to 2^48 bytes */
     PROFILE_LIFE_BUCKETS = 48,                     /* one an octave, in ticks */
     PROFILE_MOMENTS = 1024,
+    PROFILE_SLOTS = 4, /* of events that are counted together */
 };
 
 /* How the process stands. */
@@ -111,6 +112,17 @@ enum profile_call {
 
 /* Locks that the allocator takes by pthread's functions; libc's own are told by their kernel calls alone. */
 enum profile_lock { PROFILE_MUTEX, PROFILE_SPIN, PROFILE_RWLOCK, PROFILE_LOCKS };
+
+/* What the processor, or the kernel for it, counts in user mode. */
+enum profile_event {
+    PROFILE_CYCLES,
+    PROFILE_INSTRUCTIONS,
+    PROFILE_BRANCH_MISSES,
+    PROFILE_CACHE_MISSES,
+    PROFILE_DTLB_MISSES,
+    PROFILE_PAGE_FAULTS,
+    PROFILE_EVENTS,
+};
 
 /* How kernel calls were seen. */
 enum profile_dispatch {
@@ -192,6 +204,11 @@ struct profile_head {
     uint32_t exact;          /* 1: profile_thread.frees are counted */
     uint64_t timers_refused; /* threads without one */
 
+    uint32_t events[PROFILE_SLOTS]; /* that operations are counted by: 1 + enum profile_event; 0: none */
+    uint32_t event_errnos[PROFILE_SLOTS];  /* why not; 0: it was, or no thread has come to it */
+    uint64_t event_nothing[PROFILE_SLOTS]; /* what is counted where nothing is done: to be taken off … */
+    uint64_t has_event_nothing;            /* … if that is known */
+
     uint64_t threads_started; /* that allocated, or were seen to be made */
     uint64_t threads_live;
     uint64_t threads_most;
@@ -248,7 +265,10 @@ struct profile_times {
     uint64_t fault_operations; /* those that were looked at for page faults; large ones were timed, too … */
     uint64_t faults;           /* … what these took, … */
     uint64_t faults_squared;   /* … and the sum of the squares of that */
-    uint32_t buckets[PROFILE_BUCKETS]; /* by ticks: profile_bucket() */
+    uint64_t event_operations; /* those that were looked at by counters; large ones were timed, too … */
+    uint64_t events[PROFILE_SLOTS];         /* … what these counted, … */
+    uint64_t events_squared[PROFILE_SLOTS]; /* … and the sum of the squares of that, each of 2^24 at most */
+    uint32_t buckets[PROFILE_BUCKETS];      /* by ticks: profile_bucket() */
 };
 
 /* A moment of the process: 0 ns where there is none yet. */

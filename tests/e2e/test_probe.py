@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from cairn import contenders, discover, native
+from cairn.behaviour import event_lines, events_refused
 from cairn.errors import CairnError
 from cairn.estimates import lines as estimate
 from cairn.estimates import remote_share, sampled
@@ -200,6 +201,48 @@ def test_known_paths_of_an_allocator_are_found(probed: Probed, sizes: Path, path
     assert int(fresh.sum()) == 500 + 300 + 200 + 1
     moved = int(probed.only.tally.kernel.bytes[CALLS.index("munmap")])
     assert moved == 200 * 8192
+
+
+def test_counters_count_what_an_operation_does(probed: Probed, sizes: Path, paths: Path) -> None:
+    wanted = {"CAIRN_PROBE_COUNTERS": "cycles,page-faults", "CAIRN_PROBE_GAP": "1"}
+    probed(sizes, 1, 144, 2000, 48, 2000, allocator=paths, **wanted)
+    found = {line.name: line for line in event_lines(probed.profile)}
+    faults = found["new"].per_operation("page-faults")
+    assert found["new"].looked_at > 200
+    assert faults.interval.low <= 3 + 192 / 4096 <= faults.interval.high  # three, and those of the block itself
+    assert faults.value == pytest.approx(3.05, abs=0.1)
+    assert found["free"].per_operation("page-faults").value < 0.1
+    cycles = found["new"].totals.get("cycles")
+    refused = events_refused(probed.profile)
+    assert "page-faults" not in refused
+    assert ("cycles" in refused) == (cycles is None), "neither counted nor refused"
+    assert cycles is None or cycles.value > 0
+
+
+def test_counters_never_read_what_is_the_programs(probed: Probed) -> None:
+    """It closes what it does not know, and makes files of its own at all of those numbers."""
+    code = """
+import os, resource
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+os.closerange(3, limit)
+theirs, mine = os.pipe()
+os.write(mine, b"x" * 4096)
+for number in range(690, min(720, limit)): os.dup2(theirs, number)
+kept = [bytearray(1000 + i % 60_000) for i in range(20_000) if i % 3 == 0]
+print(len(os.read(theirs, 5000)))
+"""
+    wanted = {"CAIRN_PROBE_COUNTERS": "page-faults", "CAIRN_PROBE_GAP": "1", "PYTHONMALLOC": "malloc"}
+    assert probed(sys.executable, "-c", code, **wanted) == "4096\n"
+    assert int(probed.only.tally.timed.event_operations.sum()) > 0
+
+
+def test_a_forks_child_has_counters_of_its_own(probed: Probed, known: Path) -> None:
+    probed(known, "forks", 5, CAIRN_PROBE_COUNTERS="page-faults", CAIRN_PROBE_GAP="1")
+    assert len(probed.files) == 5
+    for file in probed.files:
+        found = read(file)
+        assert (found.process.events[0], found.process.event_errnos[0]) == ("page-faults", 0)
+        assert int(found.tally.timed.event_operations.sum()) > 0
 
 
 def test_locks_within_the_allocator_are_counted(probed: Probed, sizes: Path, paths: Path) -> None:

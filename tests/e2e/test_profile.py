@@ -60,6 +60,29 @@ def test_what_cannot_be_profiled_is_one_sentence(cairn, compiled, known: Path) -
     assert CEILING not in unknown.err + static.err
 
 
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ("cycels", "'cycels' is none of cycles, instructions,"),
+        ("", "is none of"),
+        ("cycles,instructions,branch-misses,cache-misses,page-faults", "at most 4 events"),
+    ],
+)
+def test_counters_that_do_not_exist_are_one_sentence(cairn, known: Path, events: str, words: str) -> None:
+    result = cairn("profile", "--counters", events, "--", known, "counts", 100)
+    assert result.code == 2 and words in " ".join(result.err.split())
+
+
+def test_counters_are_told_by_kind_of_operation(cairn, known: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    result = cairn("profile", "--gap", "1", "--counters", "page-faults", "--json", out, "--", known, "counts", 1000)
+    assert result.code == 0 and "counted, in user mode" in result.err and "page-faults each" in result.err
+    found = {one["name"]: one for one in json.loads(out.read_text())["counted"]}
+    assert {"malloc", "calloc"} & set(found) or "reused" in found
+    assert found["TOTAL"]["looked_at"] > 1000
+    assert found["TOTAL"]["events"]["page-faults"]["total"]["value"] > 0
+
+
 def test_a_program_that_was_killed_is_told_so(cairn, tmp_path: Path) -> None:
     keep = tmp_path / "keep"
     script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"

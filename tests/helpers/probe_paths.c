@@ -8,6 +8,7 @@
  *     96 bytes      an mmap of 8192 bytes and its munmap
  *     112 bytes     takes and drops a mutex, a spin lock, a lock for reading and one for writing; tries a mutex in vain
  *     128 bytes     holds a mutex for a millisecond of computing
+ *     144 bytes     maps three pages, writes to each and unmaps them: three page faults
  *     77 bytes      a tenth of a second
  *     1000 bytes    PATHS_NS nanoseconds of computing (2000 by default)
  */
@@ -69,6 +70,16 @@ static void hold(void)
     pthread_mutex_unlock(&mutex);
 }
 
+static void fault(void)
+{
+    enum { PAGE = 4096, PAGES = 3 };
+    volatile char *start =
+        mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < PAGES; i++)
+        start[i * PAGE] = 1;
+    munmap((void *)start, PAGES * PAGE);
+}
+
 static uint64_t paths_ns(void)
 {
     static _Atomic uint64_t ns;
@@ -97,6 +108,9 @@ static void act(size_t bytes)
         break;
     case 128:
         hold();
+        break;
+    case 144:
+        fault();
         break;
     case 77:
         compute(100000000);

@@ -217,6 +217,31 @@ def test_page_faults_are_not_measured_where_too_few_kinds_were_looked_at(tmp_pat
     assert behaviour.faults_inside(gathered(tmp_path, made)) is not None
 
 
+def test_counters_of_a_sample_stand_for_all_operations(tmp_path: Path) -> None:
+    found = gathered(tmp_path, busy())
+    line = {one.name: one for one in behaviour.event_lines(found)}
+    assert list(line) == ["new", "reused", "free", TOTAL]
+    assert behaviour.events_refused(found) == {"cycles": (2,)}
+    assert all(list(one.totals) == ["instructions"] for one in line.values())
+
+    reused = line["reused"]
+    assert (reused.operations, reused.looked_at) == (64_000 - 6_400, 100)
+    assert reused.per_operation("instructions").value == pytest.approx(60)
+    assert reused.per_operation("instructions").interval.low == pytest.approx(60, rel=0.02)
+    assert line["new"].totals["instructions"].value == pytest.approx(10 * 10_000)
+    assert line["free"].per_operation("instructions").value == pytest.approx(50)  # of 60, 10 took 100 and the others 40
+    assert line["free"].per_operation("instructions").interval.high > 54
+    parts = [line[name].totals["instructions"].value for name in ("new", "reused", "free")]
+    assert line[TOTAL].totals["instructions"].value == pytest.approx(sum(parts))
+
+
+def test_counters_of_more_operations_than_there_were_stand_for_themselves(tmp_path: Path) -> None:
+    made = busy()
+    made.threads["calls"][:] = 0
+    one = {line.name: line for line in behaviour.event_lines(gathered(tmp_path, made))}["reused"]
+    assert (one.operations, one.per_operation("instructions").value) == (100, 60)
+
+
 @pytest.mark.parametrize(("one_in", "each"), [(10, 1), (40, 10)])
 def test_intervals_of_page_faults_hold_the_truth(tmp_path: Path, one_in: int, each: int) -> None:
     """Looked for in one operation of 512: one in ten takes a fault, or one in forty takes ten."""

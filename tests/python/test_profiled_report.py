@@ -39,6 +39,13 @@ def row(text: str, name: str) -> list[str]:
     return re.split(r" {2,}|(?<=[sB%]) (?=[\d<–])", line.strip())
 
 
+def test_counters_that_are_not_there_are_named_and_not_counted_as_none(tmp_path: Path) -> None:
+    text = " ".join(shown(tmp_path, busy()).split())
+    assert "counted, in user mode operations looked at instructions each" in text
+    assert re.search(r"reused 57,600 100 60 \[", text)
+    assert "▲ Counters within the allocator: not available here: cycles (ENOENT)" in text
+
+
 def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
     last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
     assert last == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0], by the operations that were timed."
@@ -169,8 +176,10 @@ def test_json_has_everything(tmp_path: Path) -> None:
 def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Path) -> None:
     locking().write(tmp_path)
     rows = list(csv.DictReader(io.StringIO(profile_forms.rows(profile.gather(tmp_path)))))
-    assert {row["table"] for row in rows} == {"counted", "timed", "paths", "kernel", "locks"}
-    (total,) = [row for row in rows if row["name"] == "TOTAL"]
+    assert {row["table"] for row in rows} == {"counted", "timed", "paths", "kernel", "locks", "counters"}
+    (total,) = [row for row in rows if row["name"] == "TOTAL" and row["table"] == "timed"]
+    (events,) = [row for row in rows if row["name"] == "reused" and row["table"] == "counters"]
+    assert (events["event"], events["timed"], float(events["events"])) == ("instructions", "100", 57_600 * 60)
     assert float(total["total_low_ns"]) <= float(total["total_ns"]) <= float(total["total_high_ns"])
     (other,) = [row for row in rows if row["name"] == "other"]
     assert other["bytes"] == ""

@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from cairn import profile
-from cairn.profiles import ALLOCATING, CALLS, GROUPS, LOCKS, PATHS, PHASES, RELEASING, SAMPLED, WHOSE
+from cairn.profiles import ALLOCATING, CALLS, EVENTS, GROUPS, LOCKS, PATHS, PHASES, RELEASING, SAMPLED, WHOSE
 from cairn.profiles import Path as TimedPath
 
 TICKS_PER_NS = 2
 PAIR = 40
-BEHIND_HEAD = 3904
+BEHIND_HEAD = 3968
 """Where the first threads are: the head, rounded up to a line of the cache."""
+NOTHING = 20
+"""Events that are counted where nothing is done."""
 
 
 def bucket(ticks: int) -> int:
@@ -91,6 +93,21 @@ class Made:
         times["fault_operations"] += looked_at
         times["faults"] += faults
         times["faults_squared"] += faults if squared is None else squared
+
+    def counted(self, kind: str, group: str, looked_at: int, events: int, squared: int) -> None:
+        """Of the timed operations: what they took of the first slot's event, and the sum of the squares."""
+        times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
+        times["event_operations"] += looked_at
+        times["events"][0] += events + looked_at * NOTHING
+        times["events_squared"][0] += squared + 2 * events * NOTHING + looked_at * NOTHING**2
+
+    def counts(self, *events: str, refused: dict[str, int] | None = None) -> None:
+        """What operations are counted by, and why not."""
+        for slot, event in enumerate(events):
+            self.start["events"][0, slot] = 1 + EVENTS.index(event)
+            self.start["event_nothing"][0, slot] = NOTHING
+            self.start["event_errnos"][0, slot] = (refused or {}).get(event, 0)
+        self.start["has_event_nothing"] = 1
 
     def freed(self, whose: str, group: str, count: int, phase: str = "serial") -> None:
         """Every one told apart."""
@@ -195,6 +212,11 @@ def busy(**about: object) -> Made:
         made.faulted(kind, "small", looked_at, faults)
     made.faulted("new", "large", 2, 2)
     made.faulted("free, local", "large", 1, 0)
+    made.counts("instructions", "cycles", refused={"cycles": errno.ENOENT})
+    made.counted("reused", "small", 100, 6_000, 100 * 60**2)
+    made.counted("new", "large", 4, 40_000, 4 * 10_000**2)
+    made.counted("free, local", "small", 50, 2_000, 50 * 40**2)
+    made.counted("free, remote", "small", 10, 1_000, 10 * 100**2)
     made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (8_000_000, 12 << 20, 16 << 20, 28 << 20))
     return made
 
@@ -228,6 +250,8 @@ def documented() -> Made:
     made.timed("reused", "small", [40] * 6)
     made.timed("free, local", "small", [20] * 15)
     made.sampled(3, 2)
+    made.counts("instructions")
+    made.counted("reused", "small", 2, 150, 11_250)
     made.kernel("brk", 2, 700, 132 << 10)
     made.moments((1_900_000, 480, 264 << 10, 1 << 21))
     return made

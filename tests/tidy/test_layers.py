@@ -37,7 +37,7 @@ C_ORDER: dict[str, list[str]] = {
     ],
     "witness": ["kernel", "environment", "target", "owner", "record", "exec", "witness"],
     "probe": [
-        *("stub", "latch", "next", "watched", "self", "session", "shadow", "owners", "canary", "cpu_timer"),
+        *("stub", "latch", "next", "watched", "self", "session", "shadow", "owners", "canary", "cpu_timer", "counters"),
         *("kernel_calls", "thread"),
         *("account", "interpose", "operators", "locks", "process"),
     ],
@@ -91,7 +91,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "foreground": {"errors", "model", "native", "proof", "runner"},
     "measure": {"errors", "model", "machine", "plan", "stats", "compare", "runner", "store"},
     "sweep": {"errors", "model"},
-    "options": {"model", "units", "report", "sweep"},
+    "options": {"model", "profiles", "units", "report", "sweep"},
     "progress": {"model", "measure", "plan", "units", "report"},
     "experiments": {"errors", "model", "discover", "sources", "download", "tools"},
     "bench": {

@@ -1,0 +1,193 @@
+#include "probe/counters.h"
+
+#include "probe/session.h"
+#include "probe/stub.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+static const struct {
+    const char *name;
+    uint32_t type;
+    uint64_t config;
+} known[PROFILE_EVENTS] = {
+    [PROFILE_CYCLES] = {"cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES},
+    [PROFILE_INSTRUCTIONS] = {"instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS},
+    [PROFILE_BRANCH_MISSES] = {"branch-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES},
+    [PROFILE_CACHE_MISSES] = {"cache-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES},
+    [PROFILE_DTLB_MISSES] = {"dTLB-load-misses", PERF_TYPE_HW_CACHE,
+                             PERF_COUNT_HW_CACHE_DTLB | PERF_COUNT_HW_CACHE_OP_READ << 8 |
+                                 PERF_COUNT_HW_CACHE_RESULT_MISS << 16},
+    [PROFILE_PAGE_FAULTS] = {"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS},
+};
+
+static uint32_t wanted[PROFILE_SLOTS]; /* as profile_head.events */
+
+/* --- what is wanted ----------------------------------------------------------------------------------------------- */
+
+static uint32_t event_of(const char *name, size_t length)
+{
+    for (uint32_t event = 0; event < PROFILE_EVENTS; event++)
+        if (strlen(known[event].name) == length && strncmp(known[event].name, name, length) == 0)
+            return 1 + event;
+    return 0;
+}
+
+static void choose(void)
+{
+    const char *name = session_option("CAIRN_PROBE_COUNTERS");
+    for (size_t slot = 0; name != NULL && slot < PROFILE_SLOTS; slot++) {
+        const char *end = strchrnul(name, ',');
+        wanted[slot] = event_of(name, (size_t)(end - name));
+        name = *end == ',' ? end + 1 : NULL;
+    }
+}
+
+void counters_begin(void)
+{
+    static bool chosen;
+    if (!chosen)
+        choose();
+    chosen = true;
+    memcpy(session.head->events, wanted, sizeof wanted);
+}
+
+/* --- a thread's group --------------------------------------------------------------------------------------------- */
+
+/* Descriptors of ours lie where a program's seldom do. */
+static long move_up(long fd)
+{
+    enum { HIGH = 700 };
+    long high = stub_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH);
+    if (stub_failed(high))
+        return fd;
+    stub_call3(SYS_close, fd, 0, 0);
+    return high;
+}
+
+static long open_event(uint32_t event, long leader)
+{
+    struct perf_event_attr attr = {
+        .type = known[event].type,
+        .size = sizeof attr,
+        .config = known[event].config,
+        .read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
+        .exclude_kernel = 1,
+        .exclude_hv = 1,
+    };
+    long fd = stub_call(SYS_perf_event_open, (long)&attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC, 0);
+    return stub_failed(fd) ? fd : move_up(fd);
+}
+
+/* So many events does the thread's group have; their descriptors stand in the order of their slots. */
+static unsigned group_size(const struct self *me)
+{
+    return (unsigned)__builtin_popcount(me->counter_slots);
+}
+
+static void open_group(struct self *me)
+{
+    for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++) {
+        if (wanted[slot] == 0)
+            continue;
+        long fd = open_event(wanted[slot] - 1, me->counter_slots != 0 ? me->counters[0] : -1);
+        if (stub_failed(fd)) {
+            __atomic_store_n(&session.head->event_errnos[slot], (uint32_t)-fd, __ATOMIC_RELAXED);
+            continue;
+        }
+        me->counters[group_size(me)] = (int)fd;
+        me->counter_slots |= (uint8_t)(1u << slot);
+    }
+}
+
+/* What an operation that does nothing takes: the least of some tries, which is the same each time in user mode. */
+static void measure_nothing(struct self *me)
+{
+    enum { TRIES = 9 };
+    uint64_t least[PROFILE_SLOTS];
+    memset(least, 0xff, sizeof least);
+    for (int i = 0; i < TRIES; i++) {
+        if (!counters_before(me) || !counters_after(me))
+            return;
+        for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++)
+            if (me->events[slot] < least[slot])
+                least[slot] = me->events[slot];
+    }
+    memcpy(session.head->event_nothing, least, sizeof least);
+    session.head->has_event_nothing = 1;
+}
+
+void counters_arm(struct self *me)
+{
+    me->counter_slots = 0;
+    open_group(me);
+    if (me->counter_slots != 0 && session.head->has_event_nothing == 0)
+        measure_nothing(me);
+}
+
+/* Else the number is a file of the program's by now. */
+static bool is_event(int fd)
+{
+    uint64_t id;
+    return !stub_failed(stub_call3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id));
+}
+
+void counters_disarm(struct self *me)
+{
+    for (unsigned i = 0; i < group_size(me); i++)
+        if (is_event(me->counters[i]))
+            stub_call3(SYS_close, me->counters[i], 0, 0);
+    me->counter_slots = 0;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------- */
+
+struct group {
+    uint64_t count;
+    uint64_t enabled_ns;
+    uint64_t running_ns;
+    uint64_t values[PROFILE_SLOTS];
+};
+
+static bool read_group(const struct self *me, struct group *group)
+{
+    long bytes = (long)(offsetof(struct group, values) + group_size(me) * sizeof(uint64_t));
+    return stub_call3(SYS_read, me->counters[0], (long)group, bytes) == bytes;
+}
+
+/* Each slot's value less what was noted before; the other way round, once more, notes it. */
+static void subtract_from(struct self *me, const struct group *group)
+{
+    unsigned place = 0;
+    for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++)
+        me->events[slot] =
+            (me->counter_slots >> slot & 1) != 0 ? group->values[place++] - me->events[slot] : 0;
+    me->events_missed = group->enabled_ns - group->running_ns - me->events_missed;
+}
+
+bool counters_before(struct self *me)
+{
+    struct group group;
+    if (!is_event(me->counters[0])) {
+        me->counter_slots = 0;
+        return false;
+    }
+    memset(me->events, 0, sizeof me->events);
+    me->events_missed = 0;
+    if (!read_group(me, &group))
+        return false;
+    subtract_from(me, &group);
+    return true;
+}
+
+bool counters_after(struct self *me)
+{
+    struct group group;
+    if (!read_group(me, &group))
+        return false;
+    subtract_from(me, &group);
+    return me->events_missed == 0;
+}
