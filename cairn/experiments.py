@@ -165,7 +165,7 @@ def _malloctest(repeats: int) -> tuple[Variant, ...]:
             f"malloctest-{said}", "malloctest", f"1 {repeats} 1000000 10 1000 --touch {touch}", seconds * repeats,
             700 << 20,
         )
-        for said, touch, seconds in (("untouched", "none", 0.3), ("headers", "header", 0.3), ("touched", "all", 0.5))
+        for said, touch, seconds in (("untouched", "none", 0.15), ("headers", "header", 0.17), ("touched", "all", 0.25))
     )  # fmt: skip
 
 
