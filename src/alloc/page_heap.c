@@ -22,6 +22,7 @@ struct chunk {
     uint8_t state;
     uint8_t huge;        /* the kernel was asked for a huge page */
     uint16_t used_count; /* bits of `used` */
+    uint8_t dense;       /* page_heap_look(): at so many looks in a row it was; COLLAPSED */
 };
 _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
 
@@ -359,6 +360,52 @@ static void learn(size_t index, size_t slices, enum begun how)
         learn_small(start);
 }
 
+/* --- chunks that may become huge pages ------------------------------------------------------------------------------ */
+
+enum { DENSE_LOOKS = 2, COLLAPSED = UINT8_MAX };
+
+/* Resident as far as we know, and not only waiting to be given back. */
+static bool is_dense(const struct chunk *chunk)
+{
+    return !chunk->huge && (chunk->state == PARTIAL || chunk->state == FULL) &&
+           bits_load(&chunk->dirty) == ~(bits_wide)0;
+}
+
+void page_heap_look(void)
+{
+    lock_take(&lock);
+    for (size_t number = 1; number < chunk_end() && huge_wanted != PAGE_HEAP_HUGE_NEVER; number++) {
+        struct chunk *chunk = chunk_of(number);
+        if (!is_dense(chunk))
+            chunk->dense = 0;
+        else if (chunk->dense < DENSE_LOOKS)
+            chunk->dense++;
+    }
+    lock_drop(&lock);
+}
+
+void *page_heap_take_dense(void)
+{
+    void *start = NULL;
+    lock_take(&lock);
+    for (size_t number = 1; number < chunk_end() && start == NULL; number++) {
+        struct chunk *chunk = chunk_of(number);
+        if (chunk->dense != DENSE_LOOKS || !is_dense(chunk))
+            continue;
+        chunk->dense = COLLAPSED;
+        start = region_address(number * CHUNK_SLICES);
+    }
+    lock_drop(&lock);
+    return start;
+}
+
+void page_heap_put_dense(void *start)
+{
+    lock_take(&lock);
+    chunk_of(region_index(start) / CHUNK_SLICES)->dense = 0;
+    lock_drop(&lock);
+}
+
 /* --- allocating, further ------------------------------------------------------------------------------------------ */
 
 /* Room behind the run is only looked for: it stays free. */
@@ -497,6 +544,7 @@ static void clean(size_t index, size_t slices)
         unsigned first = (unsigned)(index % CHUNK_SLICES);
         unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
         bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
+        chunk->dense = 0;
         index += count;
         slices -= count;
     }
@@ -588,6 +636,7 @@ static bool purge_huge(size_t number)
         return false;
     statistics.idle_slices -= bits_count(bits_load(&chunk->dirty));
     bits_store(&chunk->dirty, 0);
+    chunk->dense = 0;
     return true;
 }
 
@@ -609,6 +658,7 @@ static bool purge_chunk(size_t number)
         if (!give_back(number * CHUNK_SLICES + first, count))
             return false;
         bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
+        chunk->dense = 0;
         statistics.idle_slices -= count;
     }
 }

@@ -53,6 +53,14 @@ size_t page_heap_purge(size_t keep_bytes);
  * there is. Returns what it was before. What is handed out already stays so. */
 size_t page_heap_limit(size_t bytes);
 
+/* For huge_page.h. A chunk is dense that is in use and all of which has been touched since it was mapped or given back, so that a
+ * huge page in its place takes no more memory. page_heap_look() looks which are; page_heap_take_dense() is one that was at two
+ * looks in a row, and is told once: a multiple of CHUNK_BYTES; NULL: there is none. Given back to, it is told again after two
+ * more looks. No chunk is dense that has a huge page by page_heap_want_huge()'s rules, nor any where it says never. */
+void page_heap_look(void);
+void *page_heap_take_dense(void);
+void page_heap_put_dense(void *start);
+
 /* Whether chunks of a program that grows ask for huge pages: never, always, or while they come quickly, as at first. */
 enum page_heap_huge { PAGE_HEAP_HUGE_NEVER, PAGE_HEAP_HUGE_ALWAYS, PAGE_HEAP_HUGE_AUTO };
 void page_heap_want_huge(enum page_heap_huge wanted);

@@ -1,5 +1,6 @@
 #include "alloc/purge.h"
 
+#include "alloc/huge_page.h"
 #include "base/ticks.h"
 
 enum {
@@ -69,6 +70,9 @@ void purge_free(size_t index, size_t slices)
     size_t slack = level.used / 32 > SLACK_SLICES ? level.used / 32 : SLACK_SLICES;
     if (UNLIKELY(level.idle > level.used + atomic_load_explicit(&held, memory_order_relaxed)))
         purge_at_once(&level);
-    else if (level.idle > slack && epoch_is_over())
-        purge_unneeded(&level, slack);
+    else if ((level.idle > slack || level.used >= CHUNK_SLICES) && epoch_is_over()) {
+        if (level.idle > slack)
+            purge_unneeded(&level, slack);
+        huge_page_epoch();
+    }
 }

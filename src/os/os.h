@@ -62,6 +62,10 @@ bool os_want_huge_pages(void *start, size_t bytes);
 /* The opposite, for what is touched from now on. */
 bool os_want_small_pages(void *start, size_t bytes);
 
+/* Puts what lies in OS_HUGE_PAGE_BYTES from `start` on, a multiple of that, into one huge page, now: contents stay, and what was not
+ * resident is. Takes as long as copying does, and others wait who take a page fault meanwhile. False: refused; it is as it was. */
+bool os_collapse(void *start);
+
 /* Writes the zero that is there into an OS page that nobody has touched. Returns what that took, in ticks (ticks.h). */
 uint64_t os_touch(void *start);
 

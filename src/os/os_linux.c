@@ -13,6 +13,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef MADV_COLLAPSE /* Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
+
 size_t os_page_bytes(void)
 {
     static _Atomic size_t known; /* relaxed: every thread would store the same */
@@ -112,6 +116,11 @@ bool os_want_huge_pages(void *start, size_t bytes)
 bool os_want_small_pages(void *start, size_t bytes)
 {
     return advise(start, bytes, MADV_NOHUGEPAGE);
+}
+
+bool os_collapse(void *start)
+{
+    return advise(start, OS_HUGE_PAGE_BYTES, MADV_COLLAPSE);
 }
 
 uint64_t os_touch(void *start)

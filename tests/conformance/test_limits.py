@@ -125,3 +125,16 @@ def test_the_table_of_options_says_what_is_read() -> None:
     names = r"CAIRN_[A-Z_]*[A-Z]"
     explained = set(re.findall(rf"^ \*     ({names})=", (folder / "options.h").read_text(), re.MULTILINE))
     assert explained == set(re.findall(rf'"({names})=?"', (folder / "options.c").read_text()))
+
+
+@in_both
+def test_memory_that_lasts_gets_huge_pages_and_no_more_of_it(program: Callable[..., Program], mode: str) -> None:
+    lasting = program("lasting.c", mode)
+    said = lasting.succeed()
+    if said == "unsupported\n":
+        pytest.skip("the kernel makes no huge page of what is resident")
+    before, after, huge = map(int, said.split())
+    assert huge >= 8 << 10
+    assert after <= 1.03 * before + 1024
+    *_, never = map(int, lasting.succeed(CAIRN_HUGE_PAGES="0").split())
+    assert never == 0

@@ -1,6 +1,7 @@
 #include "world.h"
 
 #include "alloc/broken.h"
+#include "alloc/huge_page.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
 #include "memory.h"
@@ -209,6 +210,10 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
 {
     (void)alignment;
     return page_heap_allocate(slices, 0, zero);
+}
+
+void huge_page_epoch(void)
+{
 }
 
 size_t page_heap_purge(size_t keep_bytes)

@@ -26,7 +26,19 @@ C_MAY_SEE: dict[str, set[str]] = {
 C_ORDER: dict[str, list[str]] = {
     "os": ["os", "os_linux", "lock"],
     "alloc": [
-        *("broken", "size_class", "region", "page_heap", "slab", "remote", "purge", "large", "run_cache", "heap"),
+        *(
+            "broken",
+            "size_class",
+            "region",
+            "page_heap",
+            "slab",
+            "remote",
+            "huge_page",
+            "purge",
+            "large",
+            "run_cache",
+            "heap",
+        ),
         *("shared_heap", "thread", "alloc", "options", "stats", "walk"),
     ],
     "abi": ["abi", "cxx", "cxx_forms", "malloc", "glibc", "cairn", "dlopen", "cxx_shared", "cxx_archive"],

@@ -25,6 +25,7 @@
 #define os_renew            real_renew
 #define os_want_huge_pages  real_want_huge_pages
 #define os_touch            real_touch
+#define os_collapse         real_collapse
 #define os_want_small_pages real_want_small_pages
 #include "../../src/os/os_linux.c"
 #undef os_page_bytes
@@ -37,6 +38,7 @@
 #undef os_renew
 #undef os_want_huge_pages
 #undef os_touch
+#undef os_collapse
 #undef os_want_small_pages
 #include "../../src/os/lock.c"
 
@@ -65,6 +67,8 @@ static struct {
     uint64_t small_touch_ticks;
     _Atomic bool huge_is_next;
     _Atomic unsigned huge_count;
+    unsigned collapse_count;
+    bool refuses_collapse;
 } fake_os;
 
 size_t os_page_bytes(void);
@@ -78,6 +82,7 @@ bool os_renew(void *start, size_t bytes);
 bool os_want_huge_pages(void *start, size_t bytes);
 bool os_want_small_pages(void *start, size_t bytes);
 uint64_t os_touch(void *start);
+bool os_collapse(void *start);
 
 static bool fake_refuses(void)
 {
@@ -221,6 +226,14 @@ uint64_t os_touch(void *start)
     bool huge = fake_os.huge_is_next && fake_os.huge_touch_ticks != 0;
     fake_os.huge_is_next = false;
     return huge ? fake_os.huge_touch_ticks : fake_os.small_touch_ticks;
+}
+
+/* Nothing is copied. */
+bool os_collapse(void *start)
+{
+    fake_expect_ours(start, OS_HUGE_PAGE_BYTES);
+    fake_os.collapse_count++;
+    return !fake_refuses() && !fake_os.refuses_collapse;
 }
 
 bool os_want_small_pages(void *start, size_t bytes)

@@ -1,4 +1,5 @@
 /* alloc_page_heap.c - runs against a shadow: who has which slice, what is in it, and whether "zero" was true. */
+#include "alloc/huge_page.h"
 #include "alloc/page_heap.h"
 
 #include "alloc_os.h"
@@ -231,6 +232,120 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
     }
     page_heap_want_huge(PAGE_HEAP_HUGE_AUTO);
     fake_os.huge_touch_ticks = fake_os.small_touch_ticks = 0;
+}
+
+/* Looks until a dense chunk is told; NULL: none was in so many looks. */
+static void *dense_within(int looks)
+{
+    void *found = page_heap_take_dense();
+    for (int i = 0; i < looks && found == NULL; i++) {
+        page_heap_look();
+        found = page_heap_take_dense();
+    }
+    return found;
+}
+
+TEST(a_chunk_is_dense_that_was_at_two_looks_and_is_told_once)
+{
+    bool zero;
+    drop_all();
+    page_heap_purge(0);
+    CHECK(dense_within(3) == NULL);
+    size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
+    REQUIRE(index != 0);
+    page_heap_look();
+    CHECK(page_heap_take_dense() == NULL);
+    page_heap_look();
+    CHECK(page_heap_take_dense() == region_address(index));
+    CHECK(dense_within(3) == NULL);
+    page_heap_put_dense(region_address(index));
+    page_heap_look();
+    CHECK(page_heap_take_dense() == NULL);
+    CHECK(dense_within(1) == region_address(index));
+
+    page_heap_free(index + 1,
+                   CHUNK_SLICES - 1); /* what is free but resident is no gap; what is given back is one */
+    page_heap_put_dense(region_address(index));
+    CHECK(dense_within(2) == region_address(index));
+    page_heap_purge(0);
+    CHECK(dense_within(3) == NULL);
+    page_heap_free(index, 1);
+    page_heap_check();
+}
+
+TEST(no_chunk_is_dense_where_huge_pages_are_not_wanted)
+{
+    bool zero;
+    size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
+    REQUIRE(index != 0);
+    page_heap_want_huge(PAGE_HEAP_HUGE_NEVER);
+    CHECK(dense_within(3) == NULL);
+    page_heap_want_huge(PAGE_HEAP_HUGE_AUTO);
+    CHECK(dense_within(2) != NULL);
+    page_heap_free(index, CHUNK_SLICES);
+    page_heap_purge(0);
+}
+
+/* Epochs until the kernel is asked again; 0: it is not within a thousand. */
+static unsigned epochs_until_asked(void)
+{
+    unsigned before = fake_os.collapse_count;
+    for (unsigned epoch = 1; epoch <= 1000; epoch++) {
+        for (volatile int i = 0; i < 50000; i++) /* time passes, of which a part may be spent */
+            continue;
+        huge_page_epoch();
+        if (fake_os.collapse_count != before)
+            return epoch;
+    }
+    return 0;
+}
+
+TEST(who_is_refused_a_huge_page_asks_again_less_and_less_often)
+{
+    bool zero;
+    size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
+    REQUIRE(index != 0);
+    fake_os.refuses_collapse = true;
+    unsigned longest = 0;
+    for (unsigned wait = 1; wait <= 64; wait *= 2) { /* what is not waited for is the two looks */
+        longest = epochs_until_asked();
+        CHECK(longest >= 2 && longest >= wait / 2 && longest <= 20 + wait);
+    }
+    fake_os.refuses_collapse = false;
+    CHECK(epochs_until_asked() > longest);
+    CHECK(epochs_until_asked() == 0);
+    page_heap_free(index, CHUNK_SLICES);
+    page_heap_purge(0);
+}
+
+TEST(what_may_not_have_been_touched_is_not_collapsed)
+{
+    bool zero;
+    size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
+    REQUIRE(index != 0);
+    for (size_t i = 0; i < CHUNK_SLICES; i++) {
+        struct slab *slab = slab_create(index + i, size_class(64), NULL, zero);
+        uint32_t count;
+        while (slab_carve(slab, &count) != NULL)
+            continue;
+    }
+    struct slab *some = slab_at(index + 5);
+    enum { SPARSE = CHUNK_SLICES / 32 + 1 };
+    for (size_t i = 0; i < SPARSE; i++)
+        atomic_store(&some[i].end, SLICE_BYTES / 2); /* half carved */
+    CHECK(epochs_until_asked() == 0);
+    atomic_store(&some[0].end, SLICE_BYTES);
+    CHECK(epochs_until_asked() > 0);
+
+    page_heap_put_dense(region_address(index));
+    atomic_store(&some[0].kind, RUN_LARGE);
+    CHECK(epochs_until_asked() == 0);
+    atomic_store(&some[0].kind, RUN_SLAB);
+    CHECK(epochs_until_asked() > 0);
+    for (size_t i = 0; i < CHUNK_SLICES; i++)
+        slab_destroy(slab_at(index + i));
+    page_heap_free(index, CHUNK_SLICES);
+    page_heap_purge(0);
 }
 
 TEST(bits_find_runs)

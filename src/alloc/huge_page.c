@@ -1,0 +1,93 @@
+#include "alloc/huge_page.h"
+
+#include "alloc/page_heap.h"
+#include "alloc/slab.h"
+#include "base/ticks.h"
+#include "os/os.h"
+
+enum {
+    TIME_SHARE = 32,    /* of the time, one part in so many */
+    REFUSALS_MOST = 10, /* doublings of the epochs to wait: to some four minutes */
+};
+
+/* Read and written without a lock: epochs end one after the other, but for one that takes longer than the next. */
+static _Atomic uint64_t began_ticks;
+static _Atomic uint64_t spent_ticks;
+static _Atomic unsigned refusals; /* in a row */
+static _Atomic unsigned wait;     /* epochs: the kernel knows no such call, or has no huge page */
+
+static bool has_time(uint64_t now)
+{
+    uint64_t began = 0;
+    atomic_compare_exchange_strong_explicit(&began_ticks, &began, now, memory_order_relaxed,
+                                            memory_order_relaxed);
+    return began != 0 &&
+           atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / TIME_SHARE;
+}
+
+/* Carving links every block, so that each OS page is touched where none of them is larger: in slabs of one or two slices. */
+static bool is_carved(const struct slab *slab)
+{
+    uint32_t slices = atomic_load_explicit(&slab->slices, memory_order_relaxed);
+    uint32_t end = atomic_load_explicit(&slab->end, memory_order_relaxed);
+    return slices <= 2 && end > slices * (SLICE_BYTES / 8 * 7); /* at most an eighth holds no block */
+}
+
+/* Others may be changing what it looks at: a guess that was right a moment ago. */
+static bool is_touched(size_t first)
+{
+    size_t unknown = 0;
+    bool known =
+        false; /* of the run that a slice belongs to; of one that begins before the chunk, nothing is */
+    for (size_t index = first; index < first + CHUNK_SLICES; index++) {
+        const struct slab *slab = slab_at(index);
+        unsigned kind = atomic_load_explicit(&slab->kind, memory_order_relaxed);
+        if (kind != RUN_TAIL)
+            known = kind == RUN_NONE || kind == RUN_OWN || (kind == RUN_SLAB && is_carved(slab));
+        unknown += !known;
+    }
+    return unknown <= CHUNK_SLICES / 32;
+}
+
+static void learn(bool refused)
+{
+    unsigned before = atomic_load_explicit(&refusals, memory_order_relaxed);
+    if (refused)
+        atomic_store_explicit(&wait, 1u << before, memory_order_relaxed);
+    atomic_store_explicit(&refusals, refused ? before + (before < REFUSALS_MOST) : 0, memory_order_relaxed);
+}
+
+static bool is_waiting(void)
+{
+    unsigned epochs = atomic_load_explicit(&wait, memory_order_relaxed);
+    if (epochs > 0)
+        atomic_store_explicit(&wait, epochs - 1, memory_order_relaxed);
+    return epochs > 0;
+}
+
+/* False: the kernel refused. */
+static bool collapse(void *chunk)
+{
+    bool touched = is_touched(region_index(chunk));
+    bool done = touched && os_collapse(chunk);
+    if (!done)
+        page_heap_put_dense(chunk);
+    if (touched)
+        learn(!done);
+    return done || !touched;
+}
+
+void huge_page_epoch(void)
+{
+    uint64_t now = ticks_now();
+    bool goes_on = true;
+    void *chunk;
+    page_heap_look();
+    if (is_waiting())
+        return;
+    while (goes_on && has_time(now) && (chunk = page_heap_take_dense()) != NULL) {
+        uint64_t start = ticks_now();
+        goes_on = collapse(chunk);
+        atomic_fetch_add_explicit(&spent_ticks, ticks_now() - start, memory_order_relaxed);
+    }
+}

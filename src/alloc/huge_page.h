@@ -1,0 +1,18 @@
+/* huge_page.h - huge pages for memory that has proved to last.
+ *
+ * Memory that many pages were touched of, and that stays, is read and written faster through huge pages: one entry of the
+ * processor's address cache for 2 MiB. Who asks for them beforehand pays with memory that is never touched; a chunk of which all is
+ * resident costs none. So chunks that were dense for a quarter of a second or two are collapsed (MADV_COLLAPSE, Linux 6.1), as
+ * long as that has taken no more than a thirty-second of the time since the first look. The kernel is not asked what is resident,
+ * for that call may be death in a sandbox: a slab of blocks of up to 4 KiB has been touched as far as it is carved; of large blocks
+ * and runs that were, nothing is known, and no more than a thirty-second of a chunk may be those.
+ *
+ * There is no thread for it: it is done by whoever ends an epoch of purge.h.
+ */
+#ifndef CAIRN_ALLOC_HUGE_PAGE_H
+#define CAIRN_ALLOC_HUGE_PAGE_H
+
+/* An epoch is over. By any thread that holds no lock; takes the page heap's. */
+void huge_page_epoch(void);
+
+#endif

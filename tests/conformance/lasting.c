@@ -1,0 +1,62 @@
+/* lasting: 24 MiB of small blocks that stay, while others come and go for some seconds. Prints how many KB were resident when they
+ * were there, how many are at the end, and how many of those are huge pages; or "unsupported", where the kernel makes no huge page
+ * of what is resident. */
+#include "conformance.h"
+
+#include <sys/mman.h>
+#include <time.h>
+
+enum { BLOCK = 1000, BLOCKS = 24 * 1024, PASSING = 4, HUGE = 2 << 20 };
+
+static bool is_supported(void)
+{
+    char *all = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return false;
+    char *start = (char *)(((uintptr_t)all + HUGE - 1) & ~(uintptr_t)(HUGE - 1));
+    for (size_t i = 0; i < HUGE; i += 4096)
+        start[i] = 1;
+    bool done = madvise(start, HUGE, 25 /* MADV_COLLAPSE */) == 0;
+    munmap(all, 2 * HUGE);
+    return done;
+}
+
+static long huge_kb(void)
+{
+    char line[256];
+    long kb = -1;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "AnonHugePages:", 14) == 0)
+            kb = strtol(line + 14, NULL, 10);
+    if (file != NULL)
+        fclose(file);
+    return kb;
+}
+
+int main(void)
+{
+    static char *blocks[BLOCKS];
+    static char *passing[PASSING];
+    if (!is_supported()) {
+        puts("unsupported");
+        return 0;
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(BLOCK);
+        memset(blocks[i], (int)(i % 251), BLOCK);
+    }
+    long before = status_kb("VmRSS:");
+    for (time_t end = time(NULL) + 2; time(NULL) < end;)
+        for (size_t i = 0; i < PASSING; i++) {
+            free(passing[i]);
+            passing[i] = malloc(3 << 20);
+        }
+    long after = status_kb("VmRSS:");
+    for (size_t i = 0; i < BLOCKS; i++)
+        for (size_t k = 0; k < BLOCK; k++)
+            if (blocks[i][k] != (char)(i % 251))
+                return 1;
+    printf("%ld %ld %ld\n", before, after, huge_kb());
+    return 0;
+}
