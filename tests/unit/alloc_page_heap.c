@@ -5,6 +5,7 @@
 #include "alloc_os.h"
 #include "base/bits.h"
 #include "base/random.h"
+#include "base/ticks.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -286,12 +287,12 @@ TEST(no_chunk_is_dense_where_huge_pages_are_not_wanted)
     page_heap_purge(0);
 }
 
-/* Epochs until the kernel is asked again; 0: it is not within a thousand. */
+/* Epochs of some milliseconds until the kernel is asked again; 0: it is not within two hundred. */
 static unsigned epochs_until_asked(void)
 {
     unsigned before = fake_os.collapse_count;
-    for (unsigned epoch = 1; epoch <= 1000; epoch++) {
-        for (volatile int i = 0; i < 50000; i++) /* time passes, of which a part may be spent */
+    for (unsigned epoch = 1; epoch <= 200; epoch++) {
+        for (uint64_t end = ticks_now() + (1 << 22); ticks_now() < end;)
             continue;
         huge_page_epoch();
         if (fake_os.collapse_count != before)
