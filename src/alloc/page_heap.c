@@ -1,13 +1,14 @@
 #include "alloc/page_heap.h"
 
 #include "alloc/broken.h"
+#include "alloc/chunk_map.h"
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
 
 enum state {
     FOREIGN = 0, /* also what region_grow() skipped: its record was never written */
-    EMPTY,       /* no slice used: in a span, whose first and last chunk know its length */
+    EMPTY,       /* no slice used: its bit of the map is set */
     PARTIAL,     /* on the list for its longest free run */
     FULL,
 };
@@ -17,7 +18,6 @@ struct chunk {
     struct bits dirty; /* touched, as far as we know, since it was mapped or given back */
     uint32_t next;     /* on the list of its kind; 0: none, since chunk 0 is never on top of one alone */
     uint32_t prev;
-    uint32_t span; /* EMPTY: chunks in this span, at its first and last */
     uint16_t list; /* PARTIAL */
     uint8_t state;
     uint8_t huge;        /* the kernel was asked for a huge page */
@@ -31,14 +31,11 @@ enum {
     DENSITIES = 4,
     PARTIAL_LISTS = (CHUNK_SLICES - 1) * DENSITIES,
     PARTIAL_WORDS = (PARTIAL_LISTS + 63) / 64,
-    SPAN_LISTS = 32, /* spans of 1 to 31 chunks; the last list holds all longer ones */
 };
 
 static struct lock lock;
 static uint32_t partial[PARTIAL_LISTS]; /* first chunk; NONE: empty. Valid where the bit is set */
 static uint64_t partial_filled[PARTIAL_WORDS];
-static uint32_t spans[SPAN_LISTS + 1]; /* [n]: of n chunks */
-static uint32_t spans_filled;
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
 static size_t idle_least;
 static size_t fresh_slices; /* handed out that were not dirty, ever */
@@ -78,43 +75,6 @@ static bool unlink_from(uint32_t *first, size_t number)
     return *first != NONE;
 }
 
-static unsigned span_list(size_t chunks)
-{
-    return chunks < SPAN_LISTS ? (unsigned)chunks - 1 : SPAN_LISTS - 1;
-}
-
-static void span_insert(size_t number, size_t chunks)
-{
-    unsigned list = span_list(chunks);
-    chunk_of(number)->span = chunk_of(number + chunks - 1)->span = (uint32_t)chunks;
-    push(&spans[list], spans_filled >> list & 1, number);
-    spans_filled |= UINT32_C(1) << list;
-}
-
-static void span_remove(size_t number)
-{
-    unsigned list = span_list(chunk_of(number)->span);
-    if (!unlink_from(&spans[list], number))
-        spans_filled &= ~(UINT32_C(1) << list);
-}
-
-/* The chunks, all EMPTY and on no list, become a span together with their neighbours. */
-static void span_join(size_t number, size_t chunks)
-{
-    if (number > 0 && chunk_of(number - 1)->state == EMPTY) {
-        size_t before = chunk_of(number - 1)->span;
-        span_remove(number - before);
-        number -= before;
-        chunks += before;
-    }
-    if (number + chunks < chunk_end() && chunk_of(number + chunks)->state == EMPTY) {
-        size_t after = chunk_of(number + chunks)->span;
-        span_remove(number + chunks);
-        chunks += after;
-    }
-    span_insert(number, chunks);
-}
-
 static void partial_remove(size_t number)
 {
     unsigned list = chunk_of(number)->list;
@@ -128,7 +88,7 @@ static void settle(size_t number)
     struct chunk *chunk = chunk_of(number);
     if (chunk->used_count == 0) {
         chunk->state = EMPTY;
-        span_join(number, 1);
+        chunk_map_put(number, 1);
         return;
     }
     if (chunk->used_count == CHUNK_SLICES) {
@@ -201,28 +161,7 @@ static unsigned partial_from(unsigned from)
     return PARTIAL_LISTS;
 }
 
-/* A span of at least `chunks`, the shortest there is; taken off its list. NONE: there is none. */
-static size_t span_find(size_t chunks)
-{
-    uint32_t filled = spans_filled & (UINT32_MAX << span_list(chunks));
-    if (filled == 0)
-        return NONE;
-    unsigned list = (unsigned)__builtin_ctz(filled);
-    uint32_t best = NONE;
-    for (uint32_t number = spans[list]; number != NONE; number = chunk_of(number)->next) {
-        if (chunk_of(number)->span < chunks)
-            continue;
-        if (best == NONE || chunk_of(number)->span < chunk_of(best)->span)
-            best = number;
-        if (list < SPAN_LISTS - 1)
-            break; /* all are equally long */
-    }
-    if (best != NONE)
-        span_remove(best);
-    return best;
-}
-
-/* New chunks become a span, or lengthen one; true when there are new ones. */
+/* True when there are new chunks; they are empty. */
 static bool grow(size_t chunks)
 {
     size_t got;
@@ -241,22 +180,17 @@ static bool grow(size_t chunks)
         got--;
     }
     if (got > 0)
-        span_join(first, got);
+        chunk_map_put(first, got);
     return true;
 }
 
-/* Takes the first `chunks` of a span off every list; the rest is a span again. NONE: the machine refuses. */
-static size_t take_span(size_t chunks)
+/* The first of `chunks` empty ones side by side, which stay so. NONE: the machine refuses. */
+static size_t find_empty(size_t chunks)
 {
-    size_t number = span_find(chunks);
-    while (number == NONE) {
+    size_t number;
+    while ((number = chunk_map_find(chunks)) == CHUNK_MAP_NONE)
         if (!grow(chunks))
             return NONE;
-        number = span_find(chunks);
-    }
-    size_t rest = chunk_of(number)->span - chunks;
-    if (rest > 0)
-        span_insert(number + chunks, rest);
     return number;
 }
 
@@ -413,7 +347,7 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
 {
     size_t total = slices + room;
     if (chunk_end() == 0 &&
-        !grow(1)) /* chunk 0 is never empty: take_span() would pass it by, and map another */
+        !grow(1)) /* chunk 0 is never empty: find_empty() would pass it by, and map another */
         return 0;
     if (total < CHUNK_SLICES) {
         unsigned list = partial_from((unsigned)(total - 1) * DENSITIES);
@@ -428,17 +362,16 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     }
     size_t chunks = (slices + CHUNK_SLICES - 1) / CHUNK_SLICES;
     size_t looked_for = (total + CHUNK_SLICES - 1) / CHUNK_SLICES;
-    size_t number = take_span(looked_for);
+    size_t number = find_empty(looked_for);
     if (number == NONE)
         return 0;
+    chunk_map_take(number, chunks);
     if (chunks == 1 && bits_load(&chunk_of(number)->dirty) == 0)
         begin_chunk(number, slices);
     *zero = take_all(number * CHUNK_SLICES, slices);
     for (size_t i = 0; i < chunks - 1; i++)
         chunk_of(number + i)->state = FULL;
     settle(number + chunks - 1);
-    if (looked_for > chunks)
-        span_join(number + chunks, looked_for - chunks);
     return number * CHUNK_SLICES;
 }
 
@@ -581,19 +514,11 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
     bool fits = more > 0 && more < REGION_SLICES_MAX && within_limit(more) && free_at(from, more);
     if (fits) {
         size_t last = (from + more - 1) / CHUNK_SLICES;
-        size_t first_empty = 0;
         for (size_t number = from / CHUNK_SLICES; number <= last; number++) {
-            struct chunk *chunk = chunk_of(number);
-            if (chunk->state == PARTIAL)
+            if (chunk_of(number)->state == PARTIAL)
                 partial_remove(number);
-            else if (chunk->state == EMPTY && first_empty == 0)
-                first_empty = number;
-        }
-        if (first_empty != 0) { /* it and all chunks after it are one span, which begins there */
-            size_t end = first_empty + chunk_of(first_empty)->span;
-            span_remove(first_empty);
-            if (end > last + 1)
-                span_insert(last + 1, end - (last + 1));
+            else
+                chunk_map_take(number, 1);
         }
         *zero = take_all(from, more);
         for (size_t number = from / CHUNK_SLICES; number <= last; number++)
@@ -666,7 +591,7 @@ static bool purge_chunk(size_t number)
 static void purge_to(size_t keep_slices)
 {
     for (int round = 0; round < 2; round++) /* empty chunks, then what is free in others */
-        for (size_t number = 0; number < chunk_end() && statistics.idle_slices > keep_slices; number++)
+        for (size_t number = chunk_end(); number-- > 0 && statistics.idle_slices > keep_slices;)
             if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL) && !purge_chunk(number))
                 break;
     idle_least = statistics.idle_slices;
@@ -736,19 +661,9 @@ void page_heap_check(void)
         CHECK_THAT(chunk->state == PARTIAL || chunk->state == FULL || map == 0);
         if (chunk->state == PARTIAL)
             CHECK_THAT(chunk->list / DENSITIES + 1u == bits_longest(~map));
-        if (chunk->state == EMPTY) {
-            size_t span = chunk->span;
-            CHECK_THAT(span > 0 && number + span <= chunk_end());
-            for (size_t i = 0; i < span; i++) {
-                CHECK_THAT(chunk_of(number + i)->state == EMPTY &&
-                           bits_load(&chunk_of(number + i)->used) == 0);
-                idle += i > 0 ? bits_count(bits_load(&chunk_of(number + i)->dirty)) : 0;
-            }
-            CHECK_THAT(chunk_of(number + span - 1)->span == span);
-            number += span - 1;
-            CHECK_THAT(number + 1 >= chunk_end() || chunk_of(number + 1)->state != EMPTY);
-        }
+        CHECK_THAT((chunk->state == EMPTY) == chunk_map_has(number));
     }
+    chunk_map_check();
     size_t never = atomic_load_explicit(&region.slices, memory_order_relaxed) > 0; /* slice 0 */
     CHECK_THAT(used == statistics.used_slices + never);
     CHECK_THAT(idle == statistics.idle_slices);

@@ -2,16 +2,15 @@
  *
  * Within a chunk of 128 slices a map has a bit per slice. A run that fits into a chunk goes to the one whose longest
  * free run is the shortest that holds it, and of these to one that is densely used, so that sparse chunks empty and can
- * be given back whole (the filler of Temeraire: Hunter et al., OSDI 2021). A longer run takes whole chunks, and what it
- * leaves of its last one is filled like any other. Chunks without a used slice lie in spans of as many neighbours as
- * there are.
+ * be given back whole (the filler of Temeraire: Hunter et al., OSDI 2021). A longer run takes the lowest whole chunks
+ * that fit, and what it leaves of its last one is filled like any other; what goes back to the machine goes from the top.
  *
  * Always true, between calls:
  *
  *     a slice of ours is used or free, as its chunk's map says; slice 0 is used
  *     a slice that is not dirty reads as zero and is not resident
  *     a chunk with a free and a used slice is on the list for its longest free run; a full one on none
- *     no two spans of empty chunks are neighbours
+ *     a chunk without a used slice is in the map of empty ones (chunk_map.h)
  *
  * Every function takes the page heap's lock itself, but for those that say so. Runs are 1 to REGION_SLICES_MAX slices.
  */

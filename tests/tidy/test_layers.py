@@ -30,6 +30,7 @@ C_ORDER: dict[str, list[str]] = {
             "broken",
             "size_class",
             "region",
+            "chunk_map",
             "page_heap",
             "slab",
             "remote",
