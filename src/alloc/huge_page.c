@@ -37,14 +37,19 @@ static bool is_carved(const struct slab *slab)
 static bool is_touched(size_t first)
 {
     size_t unknown = 0;
-    bool known =
-        false; /* of the run that a slice belongs to; of one that begins before the chunk, nothing is */
+    bool large =
+        false; /* a slice of one, or free behind it: only its first says anything, here or in the chunk before */
+    bool known = true; /* of a slab's slices, or free ones */
     for (size_t index = first; index < first + CHUNK_SLICES; index++) {
         const struct slab *slab = slab_at(index);
         unsigned kind = atomic_load_explicit(&slab->kind, memory_order_relaxed);
+        if (kind == RUN_LARGE || kind == RUN_CACHED || (kind == RUN_TAIL && index == first))
+            large = true;
+        else if (kind == RUN_SLAB || kind == RUN_OWN)
+            large = false;
         if (kind != RUN_TAIL)
-            known = kind == RUN_NONE || kind == RUN_OWN || (kind == RUN_SLAB && is_carved(slab));
-        unknown += !known;
+            known = kind != RUN_SLAB || is_carved(slab);
+        unknown += large || !known;
     }
     return unknown <= CHUNK_SLICES / 32;
 }

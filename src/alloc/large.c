@@ -3,11 +3,23 @@
 #include "alloc/purge.h"
 #include "os/os.h"
 
+/* What a run has from slice `from` to `to` on, in chunks behind its first: the first slice there tells how far back the run
+ * begins, as a slab's do, or that there is none. */
+static void mark_chunks(size_t index, size_t from, size_t to, enum run_kind kind)
+{
+    size_t at = (index + (from > 0 ? from : 1) + CHUNK_SLICES - 1) / CHUNK_SLICES * CHUNK_SLICES;
+    for (; at < index + to; at += CHUNK_SLICES) {
+        slab_at(at)->back = (uint32_t)(at - index);
+        atomic_store_explicit(&slab_at(at)->kind, (uint8_t)kind, memory_order_relaxed);
+    }
+}
+
 static void *made(size_t index, size_t slices)
 {
     if (index == 0)
         return NULL;
     struct slab *slab = slab_at(index);
+    mark_chunks(index, 0, slices, RUN_TAIL);
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
     atomic_store_explicit(&slab->kind, RUN_LARGE, memory_order_release); /* publishes `slices` to a walk */
     return region_address(index);
@@ -80,6 +92,7 @@ void *large_move(struct slab *slab, size_t size)
         return NULL;
     }
     has_moved_back(slab);
+    mark_chunks(from, 0, have, RUN_NONE);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     if (moved == OS_MOVED) /* else nobody may ever use it again */
         page_heap_free_clean(from, have);
@@ -100,6 +113,7 @@ static void release(bool moved, size_t index, size_t slices)
 
 void large_free(struct slab *slab)
 {
+    mark_chunks(slab_index(slab), 0, slab->slices, RUN_NONE);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;
@@ -128,6 +142,8 @@ bool large_resize(struct slab *slab, size_t size)
         return false;
     if (want > have && !extend(slab, index, want - have))
         return false;
+    mark_chunks(index, have, want, RUN_TAIL);
+    mark_chunks(index, want, have, RUN_NONE);
     atomic_store_explicit(&slab->slices, (uint32_t)want, memory_order_relaxed);
     if (want < have)
         release(slab->moved, index + want, have - want);

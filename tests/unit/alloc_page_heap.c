@@ -1,5 +1,6 @@
 /* alloc_page_heap.c - runs against a shadow: who has which slice, what is in it, and whether "zero" was true. */
 #include "alloc/huge_page.h"
+#include "alloc/large.h"
 #include "alloc/page_heap.h"
 
 #include "alloc_os.h"
@@ -346,6 +347,23 @@ TEST(what_may_not_have_been_touched_is_not_collapsed)
     for (size_t i = 0; i < CHUNK_SLICES; i++)
         slab_destroy(slab_at(index + i));
     page_heap_free(index, CHUNK_SLICES);
+    page_heap_purge(0);
+}
+
+TEST(a_large_block_that_may_not_have_been_touched_is_not_collapsed)
+{
+    bool zero;
+    enum { CHUNKS = 4 };
+    char *block = large_allocate((size_t)CHUNKS * CHUNK_BYTES, 1, &zero);
+    REQUIRE(block != NULL);
+    struct slab *slab = slab_at(region_index(block));
+    CHECK(epochs_until_asked() == 0);
+    CHECK(large_resize(slab, (size_t)(CHUNKS - 1) * CHUNK_BYTES));
+    CHECK(large_resize(slab, (size_t)(CHUNKS + 1) * CHUNK_BYTES));
+    CHECK(epochs_until_asked() == 0);
+    CHECK(slab_at(region_index(block) + CHUNK_SLICES)->kind == RUN_TAIL);
+    large_free(slab);
+    CHECK(slab_at(region_index(block) + CHUNK_SLICES)->kind == RUN_NONE);
     page_heap_purge(0);
 }
 
