@@ -2,6 +2,7 @@
 #include <cairn/cairn.h>
 
 #include "abi/abi.h"
+#include "alloc/first_touch.h"
 #include "alloc/options.h"
 #include "alloc/page_heap.h"
 #include "alloc/shared_heap.h"
@@ -207,7 +208,7 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     char **environment = environ != NULL ? environ : given_environment;
     enum options_huge huge = options_huge_pages(environment);
     if (huge != OPTIONS_HUGE_AUTO)
-        page_heap_want_huge(huge == OPTIONS_HUGE_ALWAYS ? PAGE_HEAP_HUGE_ALWAYS : PAGE_HEAP_HUGE_NEVER);
+        first_touch_want(huge == OPTIONS_HUGE_ALWAYS ? FIRST_TOUCH_HUGE : FIRST_TOUCH_SMALL);
     size_t bytes;
     enum options_limit given = options_limit(environment, &bytes);
     if (given == OPTIONS_LIMIT_GIVEN)

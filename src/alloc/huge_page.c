@@ -6,7 +6,8 @@
 #include "os/os.h"
 
 enum {
-    TIME_SHARE = 32,    /* of the time, one part in so many */
+    LOOK_SHARE = 32,    /* of the time, one part in so many: for what only lasts */
+    REUSE_SHARE = 8,    /* and for what is used again and again */
     REFUSALS_MOST = 10, /* doublings of the epochs to wait: to some four minutes */
 };
 
@@ -16,13 +17,12 @@ static _Atomic uint64_t spent_ticks;
 static _Atomic unsigned refusals; /* in a row */
 static _Atomic unsigned wait;     /* epochs: the kernel knows no such call, or has no huge page */
 
-static bool has_time(uint64_t now)
+static bool has_time(uint64_t now, unsigned share)
 {
     uint64_t began = 0;
     atomic_compare_exchange_strong_explicit(&began_ticks, &began, now, memory_order_relaxed,
                                             memory_order_relaxed);
-    return began != 0 &&
-           atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / TIME_SHARE;
+    return began != 0 && atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / share;
 }
 
 /* Carving links every block, so that each OS page is touched where none of them is larger: in slabs of one or two slices. */
@@ -70,10 +70,25 @@ static bool is_waiting(void)
     return epochs > 0;
 }
 
-/* False: the kernel refused. */
-static bool collapse(void *chunk)
+/* Of memory that nobody uses, a page that holds anything is resident. Where it is not, reading makes it no more so: the kernel
+ * has a page of zeroes for that. */
+static bool is_written(const void *chunk)
 {
-    bool touched = is_touched(region_index(chunk));
+    size_t page = os_page_bytes();
+    size_t unknown = 0;
+    for (size_t at = 0; at < CHUNK_BYTES && unknown <= CHUNK_BYTES / page / 32; at += page) {
+        const uint64_t *line = (const uint64_t *)((const char *)chunk + at);
+        uint64_t any = 0;
+        for (int i = 0; i < 8; i++)
+            any |= line[i];
+        unknown += any == 0;
+    }
+    return unknown <= CHUNK_BYTES / page / 32;
+}
+
+/* False: the kernel refused. */
+static bool collapse(void *chunk, bool touched)
+{
     bool done = touched && os_collapse(chunk);
     if (!done)
         page_heap_put_dense(chunk);
@@ -90,9 +105,21 @@ void huge_page_epoch(void)
     page_heap_look();
     if (is_waiting())
         return;
-    while (goes_on && has_time(now) && (chunk = page_heap_take_dense()) != NULL) {
+    while (goes_on && has_time(now, LOOK_SHARE) && (chunk = page_heap_take_dense()) != NULL) {
         uint64_t start = ticks_now();
-        goes_on = collapse(chunk);
+        goes_on = collapse(chunk, is_touched(region_index(chunk)));
         atomic_fetch_add_explicit(&spent_ticks, ticks_now() - start, memory_order_relaxed);
     }
+}
+
+void huge_page_reused(size_t index, size_t slices)
+{
+    void *chunk = page_heap_find_reused(index, slices);
+    if (LIKELY(chunk == NULL) || atomic_load_explicit(&wait, memory_order_relaxed) > 0)
+        return;
+    uint64_t start = ticks_now();
+    if (!has_time(start, REUSE_SHARE) || !page_heap_take_reused(chunk))
+        return;
+    collapse(chunk, is_written(chunk));
+    atomic_fetch_add_explicit(&spent_ticks, ticks_now() - start, memory_order_relaxed);
 }

@@ -8,11 +8,19 @@
  * and runs that were, nothing is known, and no more than a thirty-second of a chunk may be those.
  *
  * There is no thread for it: it is done by whoever ends an epoch of purge.h.
+ *
+ * A chunk that large blocks had several times, one after the other, is collapsed when the next one gets it: nobody uses what lies
+ * there, so it is looked at, and what holds something other than zeroes is resident.
  */
 #ifndef CAIRN_ALLOC_HUGE_PAGE_H
 #define CAIRN_ALLOC_HUGE_PAGE_H
 
+#include <stddef.h>
+
 /* An epoch is over. By any thread that holds no lock; takes the page heap's. */
 void huge_page_epoch(void);
+
+/* The caller has been given a run of at least CHUNK_SLICES, and nobody has touched it since. Holds no lock. */
+void huge_page_reused(size_t index, size_t slices);
 
 #endif

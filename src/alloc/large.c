@@ -1,5 +1,6 @@
 #include "alloc/large.h"
 
+#include "alloc/huge_page.h"
 #include "alloc/purge.h"
 #include "os/os.h"
 
@@ -14,11 +15,12 @@ static void mark_chunks(size_t index, size_t from, size_t to, enum run_kind kind
     }
 }
 
-static void *made(size_t index, size_t slices)
+static void *made(size_t index, size_t slices, bool zero)
 {
     if (index == 0)
         return NULL;
     struct slab *slab = slab_at(index);
+    slab->zero = zero;
     mark_chunks(index, 0, slices, RUN_TAIL);
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
     atomic_store_explicit(&slab->kind, RUN_LARGE, memory_order_release); /* publishes `slices` to a walk */
@@ -35,18 +37,22 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
     if (too_large(size) || too_large(alignment))
         return NULL;
     size_t slices = size == 0 ? 1 : large_slices(size);
-    return made(alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
-                                         : page_heap_allocate_aligned(slices, alignment, zero),
-                slices);
+    *zero = false;
+    size_t index = alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
+                                            : page_heap_allocate_aligned(slices, alignment, zero);
+    if (slices >= CHUNK_SLICES && index != 0)
+        huge_page_reused(index, slices);
+    return made(index, slices, *zero);
 }
 
 void *large_allocate_to_grow(size_t size)
 {
     if (too_large(size))
         return NULL;
-    bool zero;
+    bool zero = false;
     size_t slices = large_slices(size);
-    return made(page_heap_allocate(slices, slices, &zero), slices);
+    size_t index = page_heap_allocate(slices, slices, &zero);
+    return made(index, slices, zero);
 }
 
 /* --- moved blocks ------------------------------------------------------------------------------------------------- */
@@ -97,7 +103,7 @@ void *large_move(struct slab *slab, size_t size)
     if (moved == OS_MOVED) /* else nobody may ever use it again */
         page_heap_free_clean(from, have);
     slab_at(to)->moved = true;
-    return made(to, want);
+    return made(to, want, false);
 }
 
 /* --- giving back, and resizing in place --------------------------------------------------------------------------- */
@@ -111,8 +117,27 @@ static void release(bool moved, size_t index, size_t slices)
         purge_free(index, slices);
 }
 
+/* Whether something other than zeroes lies in each of some places, spread over a block that nobody uses. */
+static bool is_written(const struct slab *slab)
+{
+    enum { PLACES = 16, WORDS = 8 };
+    size_t step = large_bytes(slab) / PLACES;
+    for (unsigned place = PLACES;
+         place-- > 0;) { /* the end first: what is touched in part mostly ends before */
+        const uint64_t *word = (const uint64_t *)(slab_start(slab) + place * step + step / 2);
+        uint64_t any = 0;
+        for (int i = 0; i < WORDS; i++)
+            any |= word[i];
+        if (any == 0)
+            return false;
+    }
+    return true;
+}
+
 void large_free(struct slab *slab)
 {
+    if (slab->slices >= CHUNK_SLICES && slab->zero)
+        page_heap_learn_touched(slab->slices, is_written(slab));
     mark_chunks(slab_index(slab), 0, slab->slices, RUN_NONE);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);

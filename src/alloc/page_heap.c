@@ -2,6 +2,7 @@
 
 #include "alloc/broken.h"
 #include "alloc/chunk_map.h"
+#include "alloc/first_touch.h"
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -23,6 +24,8 @@ struct chunk {
     uint8_t huge;        /* the kernel was asked for a huge page */
     uint16_t used_count; /* bits of `used` */
     uint8_t dense;       /* page_heap_look(): at so many looks in a row it was; COLLAPSED */
+    uint8_t reused;      /* times in a row that all of it was handed out at once, and was dirty */
+    uint8_t told;        /* and times that this was told: each time it has to be twice as many */
 };
 _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
 
@@ -31,6 +34,10 @@ enum {
     DENSITIES = 4,
     PARTIAL_LISTS = (CHUNK_SLICES - 1) * DENSITIES,
     PARTIAL_WORDS = (PARTIAL_LISTS + 63) / 64,
+    DENSE_LOOKS = 2,       /* `dense` of a chunk that may become a huge page, */
+    COLLAPSED = UINT8_MAX, /* and of one that has */
+    REUSES = 4,
+    TOLD_MOST = 5, /* 128 reuses */
 };
 
 static struct lock lock;
@@ -125,6 +132,8 @@ static bool take(size_t number, unsigned first, unsigned count)
     unsigned resident = dirty_of(dirty, run, count);
     statistics.idle_slices -= resident;
     fresh_slices += count - resident;
+    if (resident == CHUNK_SLICES && chunk->reused < UINT8_MAX)
+        chunk->reused++;
     if (statistics.idle_slices < idle_least)
         idle_least = statistics.idle_slices;
     if (statistics.used_slices > statistics.used_most)
@@ -201,23 +210,17 @@ enum {
     HUGE_GROWTH = (64 << 20) / SLICE_BYTES,    /* since something was given back */
     HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES, /* larger runs leave gaps in the chunks before */
     SMALL_CHUNKS_LEAST = 2,                    /* in use, before a page is touched to learn what that costs */
-    HUGE_SLOW = 2,      /* times what small pages take; what is used later is quicker to reach */
-    PATIENCE_LEAST = 8, /* chunks */
-    PATIENCE_MOST = 1024,
 };
 
-static enum page_heap_huge huge_wanted = PAGE_HEAP_HUGE_AUTO;
 static size_t used_at_purge;
 
-/* What first touches cost here. A huge page spares 511 faults; but where a host gives its guests memory on demand it may
- * have to find 2 MiB first: measured 0.24 ms when it had them and 3 to 17 when it had not, against 0.5 to 1.5 ms for 512
- * small pages, which the kernel takes from those that were used last. So each one is timed, and when it was slow nobody
- * asks for some chunks, twice as many each time. Read and written without the lock: a lost value is one of many. */
+/* What became of large blocks that nobody had touched before. Whole chunks of the next ones ask for huge pages while the last that
+ * came back had been touched all over; of them twice as many as were so since one was not, so that a program that then takes
+ * something large and hardly touches it gets no more than twice the memory that it needed before. */
 static struct {
-    _Atomic uint64_t small_ticks; /* a moving average; 0: not known */
-    _Atomic unsigned patience;    /* chunks to wait when a huge page is slow again */
-    _Atomic unsigned wait;        /* still to wait */
-} touches = {.patience = PATIENCE_LEAST};
+    bool touched;
+    size_t credit; /* slices that may still ask */
+} large;
 
 static enum begun { BEGUN_NONE, BEGUN_SMALL, BEGUN_HUGE } begun; /* by the call that holds the lock */
 
@@ -233,14 +236,14 @@ static bool is_growing(size_t slices)
            (statistics.purges == 0 || statistics.used_slices >= used_at_purge + HUGE_GROWTH);
 }
 
-static bool is_huge_wanted(void)
+static void want_huge(size_t number, bool is_wanted)
 {
-    if (huge_wanted != PAGE_HEAP_HUGE_AUTO)
-        return huge_wanted == PAGE_HEAP_HUGE_ALWAYS;
-    unsigned wait = atomic_load_explicit(&touches.wait, memory_order_relaxed);
-    if (wait > 0)
-        atomic_store_explicit(&touches.wait, wait - 1, memory_order_relaxed);
-    return wait == 0;
+    struct chunk *chunk = chunk_of(number);
+    void *start = region_address(number * CHUNK_SLICES);
+    if (chunk->huge && !is_wanted)
+        chunk->huge = !os_want_small_pages(start, CHUNK_BYTES);
+    else if (!chunk->huge && is_wanted)
+        chunk->huge = os_want_huge_pages(start, CHUNK_BYTES);
 }
 
 /* A chunk that nobody has touched is begun, by a run at its start: with one fault instead of 512, or without touching
@@ -248,40 +251,46 @@ static bool is_huge_wanted(void)
 static void begin_chunk(size_t number, size_t slices)
 {
     struct chunk *chunk = chunk_of(number);
-    void *start = region_address(number * CHUNK_SLICES);
-    bool is_wanted = is_large_program() && (chunk->huge || is_growing(slices)) && is_huge_wanted();
-    if (chunk->huge && !is_wanted)
-        chunk->huge = !os_want_small_pages(start, CHUNK_BYTES);
-    else if (!chunk->huge && is_wanted)
-        chunk->huge = os_want_huge_pages(start, CHUNK_BYTES);
+    want_huge(number, is_large_program() && (chunk->huge || is_growing(slices)) && first_touch_may_be_huge());
     if (chunk->huge)
         begun = BEGUN_HUGE;
     else if (statistics.used_slices >= (size_t)SMALL_CHUNKS_LEAST * CHUNK_SLICES)
         begun = BEGUN_SMALL;
 }
 
-static void learn_huge(uint64_t ticks)
+void page_heap_learn_touched(size_t slices, bool is_touched)
 {
-    uint64_t small = atomic_load_explicit(&touches.small_ticks, memory_order_relaxed);
-    unsigned patience = PATIENCE_LEAST;
-    if (small != 0 && ticks > HUGE_SLOW * small * (CHUNK_BYTES / os_page_bytes())) {
-        patience = atomic_load_explicit(&touches.patience, memory_order_relaxed);
-        atomic_store_explicit(&touches.wait, patience, memory_order_relaxed);
-        patience = patience < PATIENCE_MOST ? 2 * patience : PATIENCE_MOST;
-    }
-    atomic_store_explicit(&touches.patience, patience, memory_order_relaxed);
+    lock_take(&lock);
+    large.touched = is_touched;
+    large.credit = !is_touched                        ? 0
+                   : large.credit < REGION_SLICES_MAX ? large.credit + 2 * slices
+                                                      : large.credit;
+    lock_drop(&lock);
 }
 
-/* By the second page: the first fault of a chunk also makes the page table. Where the kernel gives huge pages unasked,
- * the second is there already, and nothing is learnt. */
-static void learn_small(char *start)
+/* The chunk is begun by a large block, which has all of it. */
+static bool is_huge_for_large(const struct chunk *chunk)
 {
-    uint64_t first = os_touch(start);
-    uint64_t second = os_touch(start + os_page_bytes());
-    uint64_t small = atomic_load_explicit(&touches.small_ticks, memory_order_relaxed);
-    if (second >= first / 16)
-        atomic_store_explicit(&touches.small_ticks, small == 0 ? second : small - small / 8 + second / 8,
-                              memory_order_relaxed);
+    return large.touched && (chunk->huge || large.credit >= CHUNK_SLICES) && first_touch_may_be_huge();
+}
+
+/* The chunks of a large block, of the last one perhaps a part. */
+static void begin_large(size_t number, size_t slices)
+{
+    bool is_fresh = bits_load(&chunk_of(number)->dirty) == 0;
+    for (size_t from = 0; from < slices; from += CHUNK_SLICES, number++) {
+        struct chunk *chunk = chunk_of(number);
+        if (bits_load(&chunk->dirty) != 0)
+            continue;
+        bool was_huge = chunk->huge;
+        want_huge(number, slices - from >= CHUNK_SLICES && is_huge_for_large(chunk));
+        if (chunk->huge && !was_huge)
+            large.credit -= CHUNK_SLICES;
+        if (from == 0 && chunk->huge)
+            begun = BEGUN_HUGE;
+    }
+    if (is_fresh && begun != BEGUN_HUGE && !first_touch_knows_small())
+        begun = BEGUN_SMALL;
 }
 
 /* Without the lock, before the run is handed out. */
@@ -289,14 +298,12 @@ static void learn(size_t index, size_t slices, enum begun how)
 {
     char *start = region_address(index);
     if (how == BEGUN_HUGE)
-        learn_huge(os_touch(start));
+        first_touch_huge(start);
     else if (slices * SLICE_BYTES > os_page_bytes())
-        learn_small(start);
+        first_touch_small(start);
 }
 
 /* --- chunks that may become huge pages ------------------------------------------------------------------------------ */
-
-enum { DENSE_LOOKS = 2, COLLAPSED = UINT8_MAX };
 
 /* Resident as far as we know, and not only waiting to be given back. */
 static bool is_dense(const struct chunk *chunk)
@@ -308,8 +315,10 @@ static bool is_dense(const struct chunk *chunk)
 void page_heap_look(void)
 {
     lock_take(&lock);
-    for (size_t number = 1; number < chunk_end() && huge_wanted != PAGE_HEAP_HUGE_NEVER; number++) {
+    for (size_t number = 1; number < chunk_end() && first_touch_wanted() != FIRST_TOUCH_SMALL; number++) {
         struct chunk *chunk = chunk_of(number);
+        if (chunk->dense == COLLAPSED)
+            continue;
         if (!is_dense(chunk))
             chunk->dense = 0;
         else if (chunk->dense < DENSE_LOOKS)
@@ -331,6 +340,31 @@ void *page_heap_take_dense(void)
     }
     lock_drop(&lock);
     return start;
+}
+
+void *page_heap_find_reused(size_t index, size_t slices)
+{
+    size_t end = (index + slices) / CHUNK_SLICES;
+    for (size_t number = (index + CHUNK_SLICES - 1) / CHUNK_SLICES; number < end; number++) {
+        const struct chunk *chunk = chunk_of(number);
+        if (UNLIKELY(chunk->reused >= REUSES << chunk->told) && !chunk->huge)
+            return region_address(number * CHUNK_SLICES);
+    }
+    return NULL;
+}
+
+bool page_heap_take_reused(void *start)
+{
+    struct chunk *chunk = chunk_of(region_index(start) / CHUNK_SLICES);
+    lock_take(&lock);
+    bool taken = chunk->dense != COLLAPSED && first_touch_wanted() != FIRST_TOUCH_SMALL;
+    if (taken)
+        chunk->dense = COLLAPSED;
+    chunk->reused = 0;
+    if (chunk->told < TOLD_MOST)
+        chunk->told++;
+    lock_drop(&lock);
+    return taken;
 }
 
 void page_heap_put_dense(void *start)
@@ -366,7 +400,9 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     if (number == NONE)
         return 0;
     chunk_map_take(number, chunks);
-    if (chunks == 1 && bits_load(&chunk_of(number)->dirty) == 0)
+    if (slices >= CHUNK_SLICES)
+        begin_large(number, slices);
+    else if (bits_load(&chunk_of(number)->dirty) == 0)
         begin_chunk(number, slices);
     *zero = take_all(number * CHUNK_SLICES, slices);
     for (size_t i = 0; i < chunks - 1; i++)
@@ -470,6 +506,14 @@ struct page_heap_level page_heap_free(size_t index, size_t slices)
     return level;
 }
 
+/* What was resident no longer is. */
+static void forget(struct chunk *chunk)
+{
+    chunk->dense = 0;
+    chunk->reused = 0;
+    chunk->told = 0;
+}
+
 static void clean(size_t index, size_t slices)
 {
     while (slices > 0) {
@@ -477,7 +521,7 @@ static void clean(size_t index, size_t slices)
         unsigned first = (unsigned)(index % CHUNK_SLICES);
         unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
         bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
-        chunk->dense = 0;
+        forget(chunk);
         index += count;
         slices -= count;
     }
@@ -561,7 +605,7 @@ static bool purge_huge(size_t number)
         return false;
     statistics.idle_slices -= bits_count(bits_load(&chunk->dirty));
     bits_store(&chunk->dirty, 0);
-    chunk->dense = 0;
+    forget(chunk);
     return true;
 }
 
@@ -583,7 +627,7 @@ static bool purge_chunk(size_t number)
         if (!give_back(number * CHUNK_SLICES + first, count))
             return false;
         bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
-        chunk->dense = 0;
+        forget(chunk);
         statistics.idle_slices -= count;
     }
 }
@@ -616,15 +660,6 @@ size_t page_heap_limit(size_t bytes)
     keep_limit();
     lock_drop(&lock);
     return before;
-}
-
-void page_heap_want_huge(enum page_heap_huge wanted)
-{
-    lock_take(&lock);
-    huge_wanted = wanted;
-    touches.wait = 0; /* what was slow may be quick by now */
-    touches.patience = PATIENCE_LEAST;
-    lock_drop(&lock);
 }
 
 struct page_heap_statistics page_heap_statistics(void)

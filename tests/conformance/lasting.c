@@ -1,4 +1,5 @@
-/* lasting: 24 MiB of small blocks that stay, while others come and go for some seconds. Prints how many KB were resident when they
+/* lasting KB: 24 MiB of small blocks that stay, while others come and go for two seconds, and then, up to twenty, until so many KB are
+ * huge pages. Prints how many KB were resident when they
  * were there, how many are at the end, and how many of those are huge pages; or "unsupported", where the kernel makes no huge page
  * of what is resident. */
 #include "conformance.h"
@@ -34,8 +35,9 @@ static long huge_kb(void)
     return kb;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    long wanted = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
     static char *blocks[BLOCKS];
     static char *passing[PASSING];
     if (!is_supported()) {
@@ -47,10 +49,11 @@ int main(void)
         memset(blocks[i], (int)(i % 251), BLOCK);
     }
     long before = status_kb("VmRSS:");
-    for (time_t end = time(NULL) + 2; time(NULL) < end;)
-        for (size_t i = 0; i < PASSING; i++) {
-            free(passing[i]);
-            passing[i] = malloc(3 << 20);
+    time_t start = time(NULL);
+    for (time_t now; (now = time(NULL)) < start + 20 && (now < start + 2 || huge_kb() < wanted);)
+        for (size_t i = 0; i < 1000 * PASSING; i++) {
+            free(passing[i % PASSING]);
+            passing[i % PASSING] = malloc(3 << 20);
         }
     long after = status_kb("VmRSS:");
     for (size_t i = 0; i < BLOCKS; i++)

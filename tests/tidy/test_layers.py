@@ -31,6 +31,7 @@ C_ORDER: dict[str, list[str]] = {
             "size_class",
             "region",
             "chunk_map",
+            "first_touch",
             "page_heap",
             "slab",
             "remote",

@@ -1,4 +1,5 @@
 /* alloc_page_heap.c - runs against a shadow: who has which slice, what is in it, and whether "zero" was true. */
+#include "alloc/first_touch.h"
 #include "alloc/huge_page.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
@@ -213,26 +214,26 @@ static unsigned asked_while_growing(size_t chunks)
 TEST(huge_pages_are_asked_for_while_they_come_quickly)
 {
     const struct {
-        enum page_heap_huge wanted;
+        enum first_touch_wanted wanted;
         uint64_t huge_touch_ticks;
         unsigned least;
         unsigned most;
     } cases[] = {
-        {PAGE_HEAP_HUGE_AUTO, 2 * 511 * 1000, 150, 300}, /* from 40 MiB on, or 64 MiB after a purge */
-        {PAGE_HEAP_HUGE_AUTO, 2 * 513 * 1000, 1, 8},     /* after 8, 16, 32, 64 … chunks */
-        {PAGE_HEAP_HUGE_ALWAYS, 2 * 513 * 1000, 150, 300},
-        {PAGE_HEAP_HUGE_AUTO, 2 * 511 * 1000, 150, 300}, /* as soon as they come quickly again */
+        {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300}, /* from 40 MiB on, or 64 MiB after a purge */
+        {FIRST_TOUCH_AUTO, 2 * 513 * 1000, 1, 8},     /* after 8, 16, 32, 64 … chunks */
+        {FIRST_TOUCH_HUGE, 2 * 513 * 1000, 150, 300},
+        {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300}, /* as soon as they come quickly again */
     };
     fake_os.small_touch_ticks = 1000;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        page_heap_want_huge(PAGE_HEAP_HUGE_NEVER); /* also takes back what was asked for */
+        first_touch_want(FIRST_TOUCH_SMALL); /* also takes back what was asked for */
         CHECK(asked_while_growing(300) == 0);
-        page_heap_want_huge(cases[i].wanted);
+        first_touch_want(cases[i].wanted);
         fake_os.huge_touch_ticks = cases[i].huge_touch_ticks;
         unsigned asked = asked_while_growing(300);
         CHECK(asked >= cases[i].least && asked <= cases[i].most);
     }
-    page_heap_want_huge(PAGE_HEAP_HUGE_AUTO);
+    first_touch_want(FIRST_TOUCH_AUTO);
     fake_os.huge_touch_ticks = fake_os.small_touch_ticks = 0;
 }
 
@@ -280,9 +281,9 @@ TEST(no_chunk_is_dense_where_huge_pages_are_not_wanted)
     bool zero;
     size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(index != 0);
-    page_heap_want_huge(PAGE_HEAP_HUGE_NEVER);
+    first_touch_want(FIRST_TOUCH_SMALL);
     CHECK(dense_within(3) == NULL);
-    page_heap_want_huge(PAGE_HEAP_HUGE_AUTO);
+    first_touch_want(FIRST_TOUCH_AUTO);
     CHECK(dense_within(2) != NULL);
     page_heap_free(index, CHUNK_SLICES);
     page_heap_purge(0);
