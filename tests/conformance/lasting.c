@@ -1,7 +1,6 @@
 /* lasting KB: 24 MiB of small blocks that stay, while others come and go for two seconds, and then, up to twenty, until so many KB are
- * huge pages. Prints how many KB were resident when they
- * were there, how many are at the end, and how many of those are huge pages; or "unsupported", where the kernel makes no huge page
- * of what is resident. */
+ * huge pages. Prints how many KB were resident when they were there, how many are at the end, and how many of those are huge pages;
+ * or "unsupported", where the kernel makes no huge page of what is resident. */
 #include "conformance.h"
 
 #include <sys/mman.h>
