@@ -143,6 +143,7 @@ const char *world_thread_name(unsigned thread)
 
 int main(int argc, char **argv)
 {
+    __libc_single_threaded = 0; /* glibc does not know of the model's */
     memory_track(&shared, sizeof shared);
     return test_main(argc, argv);
 }
