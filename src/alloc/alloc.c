@@ -125,16 +125,6 @@ static void free_large(struct slab *slab)
         large_free(slab);
 }
 
-static inline void free_other(struct slab *slab, struct block *block, size_t offset, uintptr_t last)
-{
-    if (LIKELY(has_heap()))
-        heap_count(&thread_heap->statistics.posts);
-    else
-        heap_count_post_of_nobody();
-    if (UNLIKELY(!remote_post_quick(slab, block, offset, last)))
-        heap_post(slab, block);
-}
-
 /* NULL, and what is wrong. */
 static __attribute__((noinline)) void free_rest(void *p)
 {
@@ -163,8 +153,8 @@ static __attribute__((noinline)) void free_small(struct slab *slab, void *p)
         free_rest(p);
     else if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == thread_heap)
         heap_free(thread_heap, slab, block, last);
-    else
-        free_other(slab, block, offset, last);
+    else if (UNLIKELY(!remote_post_quick(slab, block, offset, last)))
+        heap_post(slab, block);
 }
 
 void alloc_free_slow(void *p)

@@ -16,7 +16,7 @@ static _Atomic uint32_t heaps_in_use; /* by threads or shared; written under the
 static size_t heaps_fresh;            /* slice from which heaps are cut; 0: none */
 static size_t heaps_cut;
 
-static _Atomic uint64_t posts_of_nobody;
+static _Atomic uint64_t posts_gone;
 
 /* --- lists of slabs; under their lock --------------------------------------------------------------------------- */
 
@@ -51,6 +51,9 @@ static void discard(struct slab *slab)
 {
     size_t index = slab_index(slab);
     size_t slices = slab->slices;
+    uint32_t posted = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
+    if (posted > 0)
+        atomic_fetch_add_explicit(&posts_gone, posted, memory_order_relaxed);
     slab_destroy(slab);
     purge_free(index, slices);
 }
@@ -96,6 +99,14 @@ static bool put_aside(struct heap *heap, struct slab *slab)
     }
     lock_drop(&heap->lock);
     return aside;
+}
+
+/* (own) What others posted. */
+static struct block *collect(struct heap *heap, struct slab *slab, uint32_t *count)
+{
+    struct block *first = remote_collect(slab, count);
+    heap_count(&heap->statistics.posts, *count);
+    return first;
 }
 
 /* Under the lock of `from`, which nobody allocates from but the caller: `to` has the slab from now on. NULL: there is
@@ -144,7 +155,7 @@ static struct slab *adopt(struct heap *heap, unsigned class)
         lock_drop(&other->lock);
     }
     if (slab != NULL) {
-        heap_count(&heap->statistics.slabs_adopted);
+        heap_count(&heap->statistics.slabs_adopted, 1);
         offer(bit); /* there may be more */
     }
     return slab;
@@ -169,7 +180,7 @@ static struct slab *make(struct heap *heap, unsigned class)
     }
     if (index == 0)
         return NULL;
-    heap_count(&heap->statistics.slabs_made);
+    heap_count(&heap->statistics.slabs_made, 1);
     return slab_create(index, class, heap, zero);
 }
 
@@ -225,7 +236,7 @@ static void cool(struct heap *heap, unsigned class)
 
 void *heap_refill(struct heap *heap, unsigned class)
 {
-    heap_count(&heap->statistics.refills);
+    heap_count(&heap->statistics.refills, 1);
     warm(heap, class);
     for (;;) {
         struct slab *slab = heap->current[class];
@@ -233,7 +244,7 @@ void *heap_refill(struct heap *heap, unsigned class)
             uint32_t count;
             struct block *first = slab_steal(slab, &count);
             if (first == NULL)
-                first = remote_collect(slab, &count);
+                first = collect(heap, slab, &count);
             if (first == NULL)
                 first = slab_carve(slab, &count);
             if (first != NULL) {
@@ -296,11 +307,6 @@ static struct heap *lock_owner(struct slab *slab)
             return owner;
         lock_drop(&owner->lock);
     }
-}
-
-void heap_count_post_of_nobody(void)
-{
-    atomic_fetch_add_explicit(&posts_of_nobody, 1, memory_order_relaxed);
 }
 
 void heap_post(struct slab *slab, struct block *block)
@@ -370,12 +376,12 @@ static void take_back(struct slab *slab, struct block *first)
     slab_unsteal(slab, first, last, count);
 }
 
-/* Under the lock of the list that the slab is on: what others posted is on `free`. */
-static void take_posted(struct slab *slab)
+/* (own) Under the lock of the list that the slab is on: what others posted is on `free`. */
+static void take_posted(struct heap *heap, struct slab *slab)
 {
     uint32_t count;
     fold(slab);
-    take_back(slab, remote_collect(slab, &count));
+    take_back(slab, collect(heap, slab, &count));
     remote_look_again(slab);
 }
 
@@ -404,7 +410,7 @@ void heap_collect(struct heap *heap)
         for (uint32_t index = heap->partial[class], next; index != 0; index = next) {
             slab = slab_at(index);
             next = slab->next;
-            take_posted(slab);
+            take_posted(heap, slab);
             claim(&heap->partial[class], slab, slab_live(slab) == 0 || remote_has_all(slab));
         }
     }
@@ -675,9 +681,9 @@ void heap_drop_large(struct heap *heap, struct slab *slab)
 
 /* --- for statistics and fork -------------------------------------------------------------------------------------- */
 
-uint64_t heap_posts_of_nobody(void)
+uint64_t heap_posts_gone(void)
 {
-    return atomic_load_explicit(&posts_of_nobody, memory_order_relaxed);
+    return atomic_load_explicit(&posts_gone, memory_order_relaxed);
 }
 
 struct heap *heap_first(void)

@@ -29,7 +29,7 @@ struct heap_statistics {      /* the first four are the owner's, the others unde
     _Atomic uint64_t refills; /* times that a list was empty */
     _Atomic uint64_t slabs_made;
     _Atomic uint64_t slabs_adopted;
-    _Atomic uint64_t posts; /* blocks that its thread gave back to slabs of others */
+    _Atomic uint64_t posts; /* blocks that others gave back to its slabs, and that it has taken from there */
     uint64_t wakes;         /* full slabs to which other threads' frees gave room */
     uint64_t claims;        /* slabs whose last block came from another thread */
 };
@@ -55,9 +55,9 @@ struct heap {
 };
 
 /* (own) Others read the counter meanwhile. */
-static inline void heap_count(_Atomic uint64_t *counter)
+static inline void heap_count(_Atomic uint64_t *counter, uint64_t more)
 {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
                           memory_order_relaxed);
 }
 
@@ -114,12 +114,8 @@ void *heap_pop_checked(struct heap *heap, unsigned class);
 /* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
 void *heap_refill(struct heap *heap, unsigned class);
 
-/* Gives back a block of a slab whose owner is not the caller, where that takes more than remote_post_quick(). By any thread;
- * counted by the caller. */
+/* Gives back a block of a slab whose owner is not the caller, where that takes more than remote_post_quick(). By any thread. */
 void heap_post(struct slab *slab, struct block *block);
-
-/* Counts a block that is given back so by a thread without a heap; the others count in their own. */
-void heap_count_post_of_nobody(void);
 
 /* A heap for a thread: one whose thread has ended, with the slabs it has, or a new one; without any slab if it is to be
  * `empty`. NULL when the machine refuses. */
@@ -152,8 +148,8 @@ void heap_drop_large(struct heap *heap, struct slab *slab);
 /* The first of all heaps; their `next` leads to the others. */
 struct heap *heap_first(void);
 
-/* What threads without a heap have posted. */
-uint64_t heap_posts_of_nobody(void);
+/* Blocks that were posted to slabs that have gone back to the page heap with them. */
+uint64_t heap_posts_gone(void);
 
 /* For fork: all locks of this module, in order; in the child the heaps of other threads keep what they have, for ever,
  * until every block of a slab has come back from outside. */

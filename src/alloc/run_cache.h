@@ -44,7 +44,8 @@ static inline struct slab *run_cache_take(struct run_cache *cache, size_t slices
     size_t count = slices + more;
     struct slab *run = slab_at(cache->first[count]);
     cache->first[count] = run->next;
-    cache->filled &= ~((uint64_t)(run->next == 0) << (count - 1)); /* no branch: half of the time nobody knows */
+    cache->filled &=
+        ~((uint64_t)(run->next == 0) << (count - 1)); /* no branch: half of the time nobody knows */
     cache->slices -= (uint32_t)count;
     return run;
 }

@@ -18,6 +18,7 @@ static void add_slab(struct cairn_stats *stats, struct slab *slab)
     class->block_count += carved;
     class->live_count += live > posted ? live - posted : 0;
     stats->slab_count++;
+    stats->remote_frees += posted;
 }
 
 /* Runs are passed over by their length, which is believed only as far as it is possible. */
@@ -66,7 +67,7 @@ static void add_heaps(struct cairn_stats *stats)
         stats->wakes += own->wakes;
         stats->claims += own->claims;
     }
-    stats->remote_frees += heap_posts_of_nobody();
+    stats->remote_frees += heap_posts_gone();
 }
 
 void stats_gather(struct cairn_stats *stats)
