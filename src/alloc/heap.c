@@ -234,9 +234,12 @@ static void cool(struct heap *heap, unsigned class)
         block = cool_slab(heap, block);
 }
 
+enum { REFILLS = 256 }; /* between two looks at the clock */
+
 void *heap_refill(struct heap *heap, unsigned class)
 {
-    heap_count(&heap->statistics.refills, 1);
+    if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0))
+        purge_look();
     warm(heap, class);
     for (;;) {
         struct slab *slab = heap->current[class];

@@ -54,11 +54,12 @@ struct heap {
     struct heap_statistics statistics;
 };
 
-/* (own) Others read the counter meanwhile. */
-static inline void heap_count(_Atomic uint64_t *counter, uint64_t more)
+/* (own) Others read the counter meanwhile. Returns what it is now. */
+static inline uint64_t heap_count(_Atomic uint64_t *counter, uint64_t more)
 {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
-                          memory_order_relaxed);
+    uint64_t sum = atomic_load_explicit(counter, memory_order_relaxed) + more;
+    atomic_store_explicit(counter, sum, memory_order_relaxed);
+    return sum;
 }
 
 /* So many blocks of a class may be handed out again while they are still in the processor's caches, the last freed first,

@@ -491,17 +491,30 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     return index;
 }
 
-struct page_heap_level page_heap_free(size_t index, size_t slices)
+static struct page_heap_level level_now(void)
 {
-    lock_take(&lock);
-    release(index, slices);
-    struct page_heap_level level = {
+    return (struct page_heap_level){
         .used = statistics.used_slices,
         .idle = statistics.idle_slices,
         .idle_least = idle_least,
         .fresh = fresh_slices,
         .purged = statistics.purged_bytes >> SLICE_SHIFT,
     };
+}
+
+struct page_heap_level page_heap_level(void)
+{
+    lock_take(&lock);
+    struct page_heap_level level = level_now();
+    lock_drop(&lock);
+    return level;
+}
+
+struct page_heap_level page_heap_free(size_t index, size_t slices)
+{
+    lock_take(&lock);
+    release(index, slices);
+    struct page_heap_level level = level_now();
     lock_drop(&lock);
     return level;
 }

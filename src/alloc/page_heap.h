@@ -34,6 +34,7 @@ struct page_heap_level {
     size_t fresh;      /* handed out, ever, that were not resident: each a page fault or several */
     size_t purged;     /* given back, ever */
 };
+struct page_heap_level page_heap_level(void);
 
 /* Takes back any part of what was handed out. Returns what that came to. */
 struct page_heap_level page_heap_free(size_t index, size_t slices);

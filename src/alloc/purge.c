@@ -64,15 +64,33 @@ static void purge_unneeded(const struct page_heap_level *level, size_t slack)
                           memory_order_relaxed);
 }
 
+static size_t slack_of(const struct page_heap_level *level)
+{
+    return level->used / 32 > SLACK_SLICES ? level->used / 32 : SLACK_SLICES;
+}
+
+/* An epoch is over. */
+static void look(const struct page_heap_level *level, size_t slack)
+{
+    if (level->idle > slack)
+        purge_unneeded(level, slack);
+    huge_page_epoch();
+}
+
 void purge_free(size_t index, size_t slices)
 {
     struct page_heap_level level = page_heap_free(index, slices);
-    size_t slack = level.used / 32 > SLACK_SLICES ? level.used / 32 : SLACK_SLICES;
+    size_t slack = slack_of(&level);
     if (UNLIKELY(level.idle > level.used + atomic_load_explicit(&held, memory_order_relaxed)))
         purge_at_once(&level);
-    else if ((level.idle > slack || level.used >= CHUNK_SLICES) && epoch_is_over()) {
-        if (level.idle > slack)
-            purge_unneeded(&level, slack);
-        huge_page_epoch();
+    else if ((level.idle > slack || level.used >= CHUNK_SLICES) && epoch_is_over())
+        look(&level, slack);
+}
+
+void purge_look(void)
+{
+    if (epoch_is_over()) {
+        struct page_heap_level level = page_heap_level();
+        look(&level, slack_of(&level));
     }
 }

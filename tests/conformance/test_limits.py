@@ -128,6 +128,15 @@ def test_the_table_of_options_says_what_is_read() -> None:
 
 
 @in_both
+def test_a_program_that_goes_on_with_small_blocks_gives_back_what_it_needs_no_longer(
+    program: Callable[..., Program], mode: str
+) -> None:
+    before, after = map(int, program("going_on.c", mode).succeed().split())
+    assert before > 40 << 10
+    assert after <= 16 << 10
+
+
+@in_both
 def test_memory_that_lasts_gets_huge_pages_and_no_more_of_it(program: Callable[..., Program], mode: str) -> None:
     lasting = program("lasting.c", mode)
     said = lasting.succeed(8 << 10)

@@ -216,6 +216,11 @@ void huge_page_epoch(void)
 {
 }
 
+struct page_heap_level page_heap_level(void)
+{
+    return (struct page_heap_level){.used = 0};
+}
+
 size_t page_heap_purge(size_t keep_bytes)
 {
     (void)keep_bytes;

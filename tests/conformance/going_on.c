@@ -1,0 +1,38 @@
+/* going_on: 48 MiB of blocks come and go; then small ones of few slabs alone, none of which empties, for two seconds. Prints how many KB
+ * are resident before and after that. */
+#include "conformance.h"
+
+#include <time.h>
+
+enum { BLOCK = 1000, BLOCKS = 48 * 1024, KEPT = 4000, BATCH = 500 };
+
+int main(void)
+{
+    static char *blocks[BLOCKS];
+    static char *kept[KEPT];
+    uint64_t state = 1;
+    for (size_t i = 0; i < KEPT; i++)
+        kept[i] = malloc(64);
+    for (size_t i = 0; i < BLOCKS; i++)
+        memset(blocks[i] = malloc(BLOCK), 1, BLOCK);
+    for (size_t i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+    long before = status_kb("VmRSS:");
+    time_t start = time(NULL);
+    while (time(NULL) < start + 2)
+        for (int round = 0; round < 100; round++) {
+            size_t first = draw_below(&state, KEPT);
+            for (size_t i = 0; i < BATCH; i++) {
+                size_t place = (first + i * 7) % KEPT;
+                if (place % 16 == 0)
+                    continue; /* the first ones, which stay, are in all slabs */
+                free(kept[place]);
+                kept[place] = NULL;
+            }
+            for (size_t i = 0; i < KEPT; i++)
+                if (kept[i] == NULL)
+                    *(kept[i] = malloc(64)) = 1;
+        }
+    printf("%ld %ld\n", before, status_kb("VmRSS:"));
+    return 0;
+}
