@@ -38,11 +38,6 @@ bool first_touch_may_be_huge(void)
     return left == 0;
 }
 
-bool first_touch_knows_small(void)
-{
-    return atomic_load_explicit(&small_ticks, memory_order_relaxed) != 0;
-}
-
 void first_touch_huge(char *chunk)
 {
     uint64_t ticks = os_touch(chunk);

@@ -24,7 +24,4 @@ bool first_touch_may_be_huge(void);
 void first_touch_huge(char *chunk);
 void first_touch_small(char *chunk);
 
-/* Whether it is known what small pages cost. */
-bool first_touch_knows_small(void);
-
 #endif

@@ -37,13 +37,12 @@ static bool is_carved(const struct slab *slab)
 static bool is_touched(size_t first)
 {
     size_t unknown = 0;
-    bool large =
-        false; /* a slice of one, or free behind it: only its first says anything, here or in the chunk before */
-    bool known = true; /* of a slab's slices, or free ones */
+    bool large = false; /* a slice of one, or free behind it: only its first says anything */
+    bool known = true;  /* of a slab's slices, or free ones */
     for (size_t index = first; index < first + CHUNK_SLICES; index++) {
         const struct slab *slab = slab_at(index);
         unsigned kind = atomic_load_explicit(&slab->kind, memory_order_relaxed);
-        if (kind == RUN_LARGE || kind == RUN_CACHED || (kind == RUN_TAIL && index == first))
+        if (kind == RUN_LARGE || kind == RUN_CACHED)
             large = true;
         else if (kind == RUN_SLAB || kind == RUN_OWN)
             large = false;
@@ -99,16 +98,16 @@ static bool collapse(void *chunk, bool touched)
 
 void huge_page_epoch(void)
 {
-    uint64_t now = ticks_now();
-    bool goes_on = true;
-    void *chunk;
     page_heap_look();
     if (is_waiting())
         return;
-    while (goes_on && has_time(now, LOOK_SHARE) && (chunk = page_heap_take_dense()) != NULL) {
-        uint64_t start = ticks_now();
-        goes_on = collapse(chunk, is_touched(region_index(chunk)));
-        atomic_fetch_add_explicit(&spent_ticks, ticks_now() - start, memory_order_relaxed);
+    size_t from = 0;
+    bool goes_on = true;
+    for (uint64_t start = ticks_now(), end; goes_on && has_time(start, LOOK_SHARE); start = end) {
+        void *chunk = page_heap_take_dense(&from);
+        goes_on = chunk != NULL && collapse(chunk, is_touched(region_index(chunk)));
+        end = ticks_now();
+        atomic_fetch_add_explicit(&spent_ticks, end - start, memory_order_relaxed);
     }
 }
 

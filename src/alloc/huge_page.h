@@ -20,7 +20,7 @@
 /* An epoch is over. By any thread that holds no lock; takes the page heap's. */
 void huge_page_epoch(void);
 
-/* The caller has been given a run of at least CHUNK_SLICES, and nobody has touched it since. Holds no lock. */
+/* The caller has made a large block of a run of at least CHUNK_SLICES, and nobody has touched it since. Holds no lock. */
 void huge_page_reused(size_t index, size_t slices);
 
 #endif

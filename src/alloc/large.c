@@ -4,24 +4,11 @@
 #include "alloc/purge.h"
 #include "os/os.h"
 
-/* What a run has from slice `from` to `to` on, in chunks behind its first: the first slice there tells how far back the run
- * begins, as a slab's do, or that there is none. */
-static void mark_chunks(size_t index, size_t from, size_t to, enum run_kind kind)
-{
-    size_t at = (index + (from > 0 ? from : 1) + CHUNK_SLICES - 1) / CHUNK_SLICES * CHUNK_SLICES;
-    for (; at < index + to; at += CHUNK_SLICES) {
-        slab_at(at)->back = (uint32_t)(at - index);
-        atomic_store_explicit(&slab_at(at)->kind, (uint8_t)kind, memory_order_relaxed);
-    }
-}
-
-static void *made(size_t index, size_t slices, bool zero)
+static void *made(size_t index, size_t slices)
 {
     if (index == 0)
         return NULL;
     struct slab *slab = slab_at(index);
-    slab->zero = zero;
-    mark_chunks(index, 0, slices, RUN_TAIL);
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
     atomic_store_explicit(&slab->kind, RUN_LARGE, memory_order_release); /* publishes `slices` to a walk */
     return region_address(index);
@@ -37,22 +24,21 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
     if (too_large(size) || too_large(alignment))
         return NULL;
     size_t slices = size == 0 ? 1 : large_slices(size);
-    *zero = false;
     size_t index = alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
                                             : page_heap_allocate_aligned(slices, alignment, zero);
-    if (slices >= CHUNK_SLICES && index != 0)
+    void *block = made(index, slices);
+    if (slices >= CHUNK_SLICES && block != NULL)
         huge_page_reused(index, slices);
-    return made(index, slices, *zero);
+    return block;
 }
 
 void *large_allocate_to_grow(size_t size)
 {
     if (too_large(size))
         return NULL;
-    bool zero = false;
+    bool zero;
     size_t slices = large_slices(size);
-    size_t index = page_heap_allocate(slices, slices, &zero);
-    return made(index, slices, zero);
+    return made(page_heap_allocate(slices, slices, &zero), slices);
 }
 
 /* --- moved blocks ------------------------------------------------------------------------------------------------- */
@@ -98,12 +84,11 @@ void *large_move(struct slab *slab, size_t size)
         return NULL;
     }
     has_moved_back(slab);
-    mark_chunks(from, 0, have, RUN_NONE);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     if (moved == OS_MOVED) /* else nobody may ever use it again */
         page_heap_free_clean(from, have);
     slab_at(to)->moved = true;
-    return made(to, want, false);
+    return made(to, want);
 }
 
 /* --- giving back, and resizing in place --------------------------------------------------------------------------- */
@@ -117,28 +102,8 @@ static void release(bool moved, size_t index, size_t slices)
         purge_free(index, slices);
 }
 
-/* Whether something other than zeroes lies in each of some places, spread over a block that nobody uses. */
-static bool is_written(const struct slab *slab)
-{
-    enum { PLACES = 16, WORDS = 8 };
-    size_t step = large_bytes(slab) / PLACES;
-    for (unsigned place = PLACES;
-         place-- > 0;) { /* the end first: what is touched in part mostly ends before */
-        const uint64_t *word = (const uint64_t *)(slab_start(slab) + place * step + step / 2);
-        uint64_t any = 0;
-        for (int i = 0; i < WORDS; i++)
-            any |= word[i];
-        if (any == 0)
-            return false;
-    }
-    return true;
-}
-
 void large_free(struct slab *slab)
 {
-    if (slab->slices >= CHUNK_SLICES && slab->zero)
-        page_heap_learn_touched(slab->slices, is_written(slab));
-    mark_chunks(slab_index(slab), 0, slab->slices, RUN_NONE);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;
@@ -167,8 +132,6 @@ bool large_resize(struct slab *slab, size_t size)
         return false;
     if (want > have && !extend(slab, index, want - have))
         return false;
-    mark_chunks(index, have, want, RUN_TAIL);
-    mark_chunks(index, want, have, RUN_NONE);
     atomic_store_explicit(&slab->slices, (uint32_t)want, memory_order_relaxed);
     if (want < have)
         release(slab->moved, index + want, have - want);

@@ -22,9 +22,11 @@ struct chunk {
     uint16_t list; /* PARTIAL */
     uint8_t state;
     uint8_t huge;        /* the kernel was asked for a huge page */
+    uint8_t small;       /* and then to give none there */
+    uint8_t inside;      /* its first slice belongs to a run that begins in a chunk before */
     uint16_t used_count; /* bits of `used` */
     uint8_t dense;       /* page_heap_look(): at so many looks in a row it was; COLLAPSED */
-    uint8_t reused;      /* times in a row that all of it was handed out at once, and was dirty */
+    uint8_t reused;      /* times that all of it was handed out at once, and was dirty */
     uint8_t told;        /* and times that this was told: each time it has to be twice as many */
 };
 _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
@@ -141,14 +143,18 @@ static bool take(size_t number, unsigned first, unsigned count)
     return resident == 0;
 }
 
-/* `slices` from `index` on, over as many chunks as they reach; the chunks are on no list and get none. */
-static bool take_all(size_t index, size_t slices)
+/* `slices` from `index` on, over as many chunks as they reach; the chunks are on no list and get none. Whether the run that they
+ * are of begins before them. */
+static bool take_all(size_t index, size_t slices, bool inside)
 {
     bool zero = true;
     while (slices > 0) {
         unsigned first = (unsigned)(index % CHUNK_SLICES);
         unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
         zero &= take(index / CHUNK_SLICES, first, count);
+        if (first == 0)
+            chunk_of(index / CHUNK_SLICES)->inside = inside;
+        inside = true;
         index += count;
         slices -= count;
     }
@@ -214,14 +220,6 @@ enum {
 
 static size_t used_at_purge;
 
-/* What became of large blocks that nobody had touched before. Whole chunks of the next ones ask for huge pages while the last that
- * came back had been touched all over; of them twice as many as were so since one was not, so that a program that then takes
- * something large and hardly touches it gets no more than twice the memory that it needed before. */
-static struct {
-    bool touched;
-    size_t credit; /* slices that may still ask */
-} large;
-
 static enum begun { BEGUN_NONE, BEGUN_SMALL, BEGUN_HUGE } begun; /* by the call that holds the lock */
 
 static bool is_large_program(void)
@@ -236,60 +234,23 @@ static bool is_growing(size_t slices)
            (statistics.purges == 0 || statistics.used_slices >= used_at_purge + HUGE_GROWTH);
 }
 
-static void want_huge(size_t number, bool is_wanted)
-{
-    struct chunk *chunk = chunk_of(number);
-    void *start = region_address(number * CHUNK_SLICES);
-    if (chunk->huge && !is_wanted)
-        chunk->huge = !os_want_small_pages(start, CHUNK_BYTES);
-    else if (!chunk->huge && is_wanted)
-        chunk->huge = os_want_huge_pages(start, CHUNK_BYTES);
-}
-
 /* A chunk that nobody has touched is begun, by a run at its start: with one fault instead of 512, or without touching
  * what nobody needs. What was asked for stays so as long as the program is large. */
 static void begin_chunk(size_t number, size_t slices)
 {
     struct chunk *chunk = chunk_of(number);
-    want_huge(number, is_large_program() && (chunk->huge || is_growing(slices)) && first_touch_may_be_huge());
+    void *start = region_address(number * CHUNK_SLICES);
+    bool is_wanted = is_large_program() && (chunk->huge || is_growing(slices)) && first_touch_may_be_huge();
+    if (chunk->huge && !is_wanted) {
+        chunk->small = os_want_small_pages(start, CHUNK_BYTES);
+        chunk->huge = !chunk->small;
+    } else if (!chunk->huge && is_wanted && os_want_huge_pages(start, CHUNK_BYTES)) {
+        chunk->huge = true;
+        chunk->small = false;
+    }
     if (chunk->huge)
         begun = BEGUN_HUGE;
     else if (statistics.used_slices >= (size_t)SMALL_CHUNKS_LEAST * CHUNK_SLICES)
-        begun = BEGUN_SMALL;
-}
-
-void page_heap_learn_touched(size_t slices, bool is_touched)
-{
-    lock_take(&lock);
-    large.touched = is_touched;
-    large.credit = !is_touched                        ? 0
-                   : large.credit < REGION_SLICES_MAX ? large.credit + 2 * slices
-                                                      : large.credit;
-    lock_drop(&lock);
-}
-
-/* The chunk is begun by a large block, which has all of it. */
-static bool is_huge_for_large(const struct chunk *chunk)
-{
-    return large.touched && (chunk->huge || large.credit >= CHUNK_SLICES) && first_touch_may_be_huge();
-}
-
-/* The chunks of a large block, of the last one perhaps a part. */
-static void begin_large(size_t number, size_t slices)
-{
-    bool is_fresh = bits_load(&chunk_of(number)->dirty) == 0;
-    for (size_t from = 0; from < slices; from += CHUNK_SLICES, number++) {
-        struct chunk *chunk = chunk_of(number);
-        if (bits_load(&chunk->dirty) != 0)
-            continue;
-        bool was_huge = chunk->huge;
-        want_huge(number, slices - from >= CHUNK_SLICES && is_huge_for_large(chunk));
-        if (chunk->huge && !was_huge)
-            large.credit -= CHUNK_SLICES;
-        if (from == 0 && chunk->huge)
-            begun = BEGUN_HUGE;
-    }
-    if (is_fresh && begun != BEGUN_HUGE && !first_touch_knows_small())
         begun = BEGUN_SMALL;
 }
 
@@ -305,10 +266,16 @@ static void learn(size_t index, size_t slices, enum begun how)
 
 /* --- chunks that may become huge pages ------------------------------------------------------------------------------ */
 
+/* The kernel refuses to collapse what it was to give small pages. */
+static bool may_collapse(const struct chunk *chunk)
+{
+    return !chunk->huge && !chunk->small;
+}
+
 /* Resident as far as we know, and not only waiting to be given back. */
 static bool is_dense(const struct chunk *chunk)
 {
-    return !chunk->huge && (chunk->state == PARTIAL || chunk->state == FULL) &&
+    return may_collapse(chunk) && !chunk->inside && (chunk->state == PARTIAL || chunk->state == FULL) &&
            bits_load(&chunk->dirty) == ~(bits_wide)0;
 }
 
@@ -327,11 +294,12 @@ void page_heap_look(void)
     lock_drop(&lock);
 }
 
-void *page_heap_take_dense(void)
+void *page_heap_take_dense(size_t *from)
 {
     void *start = NULL;
+    size_t number = *from > 0 ? *from : 1;
     lock_take(&lock);
-    for (size_t number = 1; number < chunk_end() && start == NULL; number++) {
+    for (; number < chunk_end() && start == NULL; number++) {
         struct chunk *chunk = chunk_of(number);
         if (chunk->dense != DENSE_LOOKS || !is_dense(chunk))
             continue;
@@ -339,6 +307,7 @@ void *page_heap_take_dense(void)
         start = region_address(number * CHUNK_SLICES);
     }
     lock_drop(&lock);
+    *from = number;
     return start;
 }
 
@@ -347,7 +316,7 @@ void *page_heap_find_reused(size_t index, size_t slices)
     size_t end = (index + slices) / CHUNK_SLICES;
     for (size_t number = (index + CHUNK_SLICES - 1) / CHUNK_SLICES; number < end; number++) {
         const struct chunk *chunk = chunk_of(number);
-        if (UNLIKELY(chunk->reused >= REUSES << chunk->told) && !chunk->huge)
+        if (UNLIKELY(chunk->reused >= REUSES << chunk->told) && may_collapse(chunk))
             return region_address(number * CHUNK_SLICES);
     }
     return NULL;
@@ -400,11 +369,9 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     if (number == NONE)
         return 0;
     chunk_map_take(number, chunks);
-    if (slices >= CHUNK_SLICES)
-        begin_large(number, slices);
-    else if (bits_load(&chunk_of(number)->dirty) == 0)
+    if (chunks == 1 && bits_load(&chunk_of(number)->dirty) == 0)
         begin_chunk(number, slices);
-    *zero = take_all(number * CHUNK_SLICES, slices);
+    *zero = take_all(number * CHUNK_SLICES, slices, false);
     for (size_t i = 0; i < chunks - 1; i++)
         chunk_of(number + i)->state = FULL;
     settle(number + chunks - 1);
@@ -425,6 +392,8 @@ static void release(size_t index, size_t slices)
         statistics.idle_slices += dirty_of(bits_load(&chunk->dirty), run, count);
         if (chunk->state == PARTIAL)
             partial_remove(number);
+        if (first == 0)
+            chunk->inside = false;
         bits_store(&chunk->used, bits_load(&chunk->used) & ~run);
         chunk->used_count = (uint16_t)(chunk->used_count - count);
         settle(number);
@@ -577,7 +546,7 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
             else
                 chunk_map_take(number, 1);
         }
-        *zero = take_all(from, more);
+        *zero = take_all(from, more, true);
         for (size_t number = from / CHUNK_SLICES; number <= last; number++)
             settle(number);
         keep_limit();

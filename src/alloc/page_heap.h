@@ -53,12 +53,13 @@ size_t page_heap_purge(size_t keep_bytes);
  * there is. Returns what it was before. What is handed out already stays so. */
 size_t page_heap_limit(size_t bytes);
 
-/* For huge_page.h. A chunk is dense that is in use and all of which has been touched since it was mapped or given back, so that a
- * huge page in its place takes no more memory. page_heap_look() looks which are; page_heap_take_dense() is one that was at two
- * looks in a row, and is told once: a multiple of CHUNK_BYTES; NULL: there is none. Given back to, it is told again after two
- * more looks. No chunk is dense that has a huge page by first_touch.h's rules, nor any where it says never. */
+/* For huge_page.h. A chunk is dense that is in use and all of which has been touched since it was mapped or given back, as far as is
+ * known, so that a huge page in its place takes no more memory; not one that begins within a large block. page_heap_look() looks
+ * which are; page_heap_take_dense() is one that was at two looks in a row, and is told once: a multiple of CHUNK_BYTES; NULL: there
+ * is none from chunk `*from` on, where the next call goes on. Given back to, it is told again after two more looks. No chunk is dense
+ * that was asked for by first_touch.h's rules, nor any where it says never. */
 void page_heap_look(void);
-void *page_heap_take_dense(void);
+void *page_heap_take_dense(size_t *from);
 void page_heap_put_dense(void *start);
 
 /* For huge_page.h, too: a chunk all of which is the caller's run's, and has been one run's several times since it was mapped or
@@ -66,10 +67,6 @@ void page_heap_put_dense(void *start);
  * twice as many times. */
 void *page_heap_find_reused(size_t index, size_t slices);
 bool page_heap_take_reused(void *start);
-
-/* A run of `slices`, CHUNK_SLICES or more, that read as zero when it was handed out is about to come back, and was touched all
- * over, or not: what large blocks that come later are taken for. */
-void page_heap_learn_touched(size_t slices, bool is_touched);
 
 struct page_heap_statistics {
     size_t mapped_slices;

@@ -60,7 +60,7 @@ struct slab {
     _Atomic uint32_t end;    /* (own) bytes from the start to behind the last carved block */
     uint8_t class;
     _Atomic uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
-    uint8_t zero;         /* what is not carved reads as zero; RUN_LARGE: all did when it was made */
+    uint8_t zero;         /* what is not carved reads as zero */
     uint8_t moved;        /* RUN_LARGE: its pages came from elsewhere, and are a mapping of their own */
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");

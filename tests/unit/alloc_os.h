@@ -244,14 +244,12 @@ bool os_want_small_pages(void *start, size_t bytes)
 
 /* --- the trap ----------------------------------------------------------------------------------------------------- */
 
-/* Whether a run lies there. Of a large block only the first record says so, and the first in each further chunk where that is. */
+/* Whether a run lies there. Of a large block only the first record says so. */
 static bool fake_in_use(size_t index)
 {
     size_t first = index;
     while (first > 0 && slab_at(first)->kind == RUN_NONE)
         first--;
-    if (slab_at(first)->kind == RUN_TAIL && slab_at(first - slab_at(first)->back)->kind == RUN_LARGE)
-        first -= slab_at(first)->back;
     return first > 0 &&
            (slab_at(first)->kind == RUN_LARGE ? index - first < slab_at(first)->slices : first == index);
 }
