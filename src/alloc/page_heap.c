@@ -40,6 +40,7 @@ enum {
     COLLAPSED = UINT8_MAX, /* and of one that has */
     REUSES = 4,
     TOLD_MOST = 5, /* 128 reuses */
+    REFUSALS_MOST = 8,
 };
 
 static struct lock lock;
@@ -614,12 +615,14 @@ static bool purge_chunk(size_t number)
     }
 }
 
+/* Where a chunk is refused, as what is locked is, others may not be; where many are, all may be. */
 static void purge_to(size_t keep_slices)
 {
+    unsigned left = REFUSALS_MOST;
     for (int round = 0; round < 2; round++) /* empty chunks, then what is free in others */
-        for (size_t number = chunk_end(); number-- > 0 && statistics.idle_slices > keep_slices;)
-            if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL) && !purge_chunk(number))
-                break;
+        for (size_t number = chunk_end(); number-- > 0 && statistics.idle_slices > keep_slices && left > 0;)
+            if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL))
+                left -= !purge_chunk(number);
     idle_least = statistics.idle_slices;
 }
 

@@ -152,6 +152,25 @@ TEST(a_refused_call_changes_nothing_and_service_resumes)
     page_heap_check();
 }
 
+TEST(what_is_refused_to_be_given_back_keeps_nothing_else)
+{
+    enum { CHUNKS = 4 };
+    bool zero;
+    size_t indices[CHUNKS];
+    page_heap_purge(0);
+    for (size_t i = 0; i < CHUNKS; i++) {
+        indices[i] = page_heap_allocate(CHUNK_SLICES, 0, &zero);
+        REQUIRE(indices[i] != 0);
+    }
+    for (size_t i = 0; i < CHUNKS; i++)
+        page_heap_free(indices[i], CHUNK_SLICES);
+    fake_os.refuse_call = fake_os.call_count + 1;
+    CHECK(page_heap_purge(0) == (size_t)(CHUNKS - 1) * CHUNK_BYTES);
+    fake_os.refuse_call = 0;
+    CHECK(page_heap_statistics().idle_slices == CHUNK_SLICES);
+    CHECK(page_heap_purge(0) == CHUNK_BYTES);
+}
+
 TEST(an_occupied_place_is_skipped_for_ever)
 {
     size_t before = atomic_load(&region.slices);
