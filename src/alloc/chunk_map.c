@@ -62,6 +62,8 @@ size_t chunk_map_find(size_t count)
     size_t first = next(lowest * WORD, 0);
     lowest = first / WORD;
     while (first < end * WORD) {
+        if (count == 1)
+            return first;
         size_t behind = next(first, ~UINT64_C(0));
         if (behind - first >= count)
             return first;

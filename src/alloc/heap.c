@@ -342,8 +342,12 @@ void heap_post(struct slab *slab, struct block *block)
 void heap_free_large(struct heap *heap, struct slab *slab)
 {
     struct run_cache *runs = &heap->runs;
+    if (slab->slices > RUN_CACHE_RUN_MAX) {
+        large_free(slab);
+        return;
+    }
     runs->most = run_cache_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
-    if (slab->slices <= RUN_CACHE_RUN_MAX && slab->slices <= runs->most) {
+    if (slab->slices <= runs->most) {
         while (!run_cache_put(runs, slab))
             large_free(run_cache_evict(runs));
     } else {

@@ -105,7 +105,8 @@ static void settle(size_t number)
         chunk->state = FULL;
         return;
     }
-    unsigned longest = bits_longest(~bits_load(&chunk->used));
+    bits_wide free = ~bits_load(&chunk->used);
+    unsigned longest = bits_is_run(free) ? (unsigned)CHUNK_SLICES - chunk->used_count : bits_longest(free);
     unsigned density = chunk->used_count * DENSITIES / (CHUNK_SLICES + 1u);
     chunk->state = PARTIAL;
     chunk->list = (uint16_t)((longest - 1) * DENSITIES + (DENSITIES - 1 - density));
@@ -122,8 +123,8 @@ static unsigned dirty_of(bits_wide dirty, bits_wide run, unsigned count)
     return both == 0 ? 0 : both == run ? count : bits_count(both);
 }
 
-/* Marks `count` free slices of one chunk as used; returns whether all of them read as zero. */
-static bool take(size_t number, unsigned first, unsigned count)
+/* Marks `count` free slices of a chunk that is on no list as used, and puts it on one; returns how many of them were dirty. */
+static unsigned take(size_t number, unsigned first, unsigned count)
 {
     struct chunk *chunk = chunk_of(number);
     bits_wide run = bits_run(first, count);
@@ -131,35 +132,52 @@ static bool take(size_t number, unsigned first, unsigned count)
     bits_store(&chunk->used, bits_load(&chunk->used) | run);
     bits_store(&chunk->dirty, dirty | run);
     chunk->used_count = (uint16_t)(chunk->used_count + count);
-    statistics.used_slices += count;
-    unsigned resident = dirty_of(dirty, run, count);
-    statistics.idle_slices -= resident;
-    fresh_slices += count - resident;
-    if (resident == CHUNK_SLICES && chunk->reused < UINT8_MAX)
+    settle(number);
+    return dirty_of(dirty, run, count);
+}
+
+/* The same of all of a chunk. */
+static unsigned take_whole(size_t number)
+{
+    struct chunk *chunk = chunk_of(number);
+    unsigned dirty = dirty_of(bits_load(&chunk->dirty), ~(bits_wide)0, CHUNK_SLICES);
+    if (dirty == CHUNK_SLICES && chunk->reused < UINT8_MAX)
         chunk->reused++;
+    bits_store(&chunk->used, ~(bits_wide)0);
+    bits_store(&chunk->dirty, ~(bits_wide)0);
+    chunk->used_count = CHUNK_SLICES;
+    chunk->state = FULL;
+    return dirty;
+}
+
+static void count_taken(size_t slices, size_t dirty)
+{
+    statistics.used_slices += slices;
+    statistics.idle_slices -= dirty;
+    fresh_slices += slices - dirty;
     if (statistics.idle_slices < idle_least)
         idle_least = statistics.idle_slices;
     if (statistics.used_slices > statistics.used_most)
         statistics.used_most = statistics.used_slices;
-    return resident == 0;
 }
 
-/* `slices` from `index` on, over as many chunks as they reach; the chunks are on no list and get none. Whether the run that they
- * are of begins before them. */
+/* Marks `slices` from `index` on as used, over as many chunks as they reach, which are on no list. `inside`: the run that they are
+ * of begins before them. Returns whether all of them read as zero. */
 static bool take_all(size_t index, size_t slices, bool inside)
 {
-    bool zero = true;
-    while (slices > 0) {
+    size_t dirty = 0;
+    for (size_t left = slices; left > 0; inside = true) {
+        size_t number = index / CHUNK_SLICES;
         unsigned first = (unsigned)(index % CHUNK_SLICES);
-        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
-        zero &= take(index / CHUNK_SLICES, first, count);
+        unsigned count = left < CHUNK_SLICES - first ? (unsigned)left : CHUNK_SLICES - first;
+        dirty += count == CHUNK_SLICES ? take_whole(number) : take(number, first, count);
         if (first == 0)
-            chunk_of(index / CHUNK_SLICES)->inside = inside;
-        inside = true;
+            chunk_of(number)->inside = inside;
         index += count;
-        slices -= count;
+        left -= count;
     }
-    return zero;
+    count_taken(slices, dirty);
+    return dirty == 0;
 }
 
 /* --- allocating -------------------------------------------------------------------------------------------------- */
@@ -358,10 +376,10 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
         if (list < PARTIAL_LISTS) {
             size_t number = partial[list];
             unsigned first = bits_lowest(bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)total));
+            size_t index = number * CHUNK_SLICES + first;
             partial_remove(number);
-            *zero = take(number, first, (unsigned)slices);
-            settle(number);
-            return number * CHUNK_SLICES + first;
+            *zero = take_all(index, slices, false);
+            return index;
         }
     }
     size_t chunks = (slices + CHUNK_SLICES - 1) / CHUNK_SLICES;
@@ -373,31 +391,53 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     if (chunks == 1 && bits_load(&chunk_of(number)->dirty) == 0)
         begin_chunk(number, slices);
     *zero = take_all(number * CHUNK_SLICES, slices, false);
-    for (size_t i = 0; i < chunks - 1; i++)
-        chunk_of(number + i)->state = FULL;
-    settle(number + chunks - 1);
     return number * CHUNK_SLICES;
 }
 
+static void check_used(bool used, size_t index)
+{
+    if (UNLIKELY(!used))
+        broken("a run of slices is freed that is not in use", region_address(index));
+}
+
+static void drop(size_t index, unsigned first, unsigned count)
+{
+    struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
+    bits_wide run = bits_run(first, count);
+    bits_wide used = bits_load(&chunk->used);
+    check_used((used & run) == run, index);
+    if (chunk->state == PARTIAL)
+        partial_remove(index / CHUNK_SLICES);
+    bits_store(&chunk->used, used ^ run);
+    chunk->used_count = (uint16_t)(chunk->used_count - count);
+    settle(index / CHUNK_SLICES);
+}
+
+/* The same of all of a chunk. */
+static void drop_whole(size_t index)
+{
+    struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
+    check_used(chunk->state == FULL, index);
+    bits_store(&chunk->used, 0);
+    chunk->used_count = 0;
+    chunk->state = EMPTY;
+    chunk_map_put(index / CHUNK_SLICES, 1);
+}
+
+/* What is in use is dirty, as far as anybody knows. */
 static void release(size_t index, size_t slices)
 {
     statistics.used_slices -= slices;
+    statistics.idle_slices += slices;
     while (slices > 0) {
-        size_t number = index / CHUNK_SLICES;
         unsigned first = (unsigned)(index % CHUNK_SLICES);
         unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
-        struct chunk *chunk = chunk_of(number);
-        bits_wide run = bits_run(first, count);
-        if ((bits_load(&chunk->used) & run) != run)
-            broken("a run of slices is freed that is not in use", region_address(index));
-        statistics.idle_slices += dirty_of(bits_load(&chunk->dirty), run, count);
-        if (chunk->state == PARTIAL)
-            partial_remove(number);
         if (first == 0)
-            chunk->inside = false;
-        bits_store(&chunk->used, bits_load(&chunk->used) & ~run);
-        chunk->used_count = (uint16_t)(chunk->used_count - count);
-        settle(number);
+            chunk_of(index / CHUNK_SLICES)->inside = false;
+        if (count == CHUNK_SLICES)
+            drop_whole(index);
+        else
+            drop(index, first, count);
         index += count;
         slices -= count;
     }
@@ -461,32 +501,26 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     return index;
 }
 
-static struct page_heap_level level_now(void)
+struct page_heap_level page_heap_level(void)
 {
-    return (struct page_heap_level){
-        .used = statistics.used_slices,
-        .idle = statistics.idle_slices,
+    lock_take(&lock);
+    struct page_heap_level level = {
+        .use = {statistics.used_slices, statistics.idle_slices},
         .idle_least = idle_least,
         .fresh = fresh_slices,
         .purged = statistics.purged_bytes >> SLICE_SHIFT,
     };
-}
-
-struct page_heap_level page_heap_level(void)
-{
-    lock_take(&lock);
-    struct page_heap_level level = level_now();
     lock_drop(&lock);
     return level;
 }
 
-struct page_heap_level page_heap_free(size_t index, size_t slices)
+struct page_heap_use page_heap_free(size_t index, size_t slices)
 {
     lock_take(&lock);
     release(index, slices);
-    struct page_heap_level level = level_now();
+    struct page_heap_use use = {statistics.used_slices, statistics.idle_slices};
     lock_drop(&lock);
-    return level;
+    return use;
 }
 
 /* What was resident no longer is. */
@@ -499,6 +533,7 @@ static void forget(struct chunk *chunk)
 
 static void clean(size_t index, size_t slices)
 {
+    statistics.idle_slices -= slices;
     while (slices > 0) {
         struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
         unsigned first = (unsigned)(index % CHUNK_SLICES);
@@ -513,8 +548,8 @@ static void clean(size_t index, size_t slices)
 void page_heap_free_clean(size_t index, size_t slices)
 {
     lock_take(&lock);
-    clean(index, slices);
     release(index, slices);
+    clean(index, slices);
     lock_drop(&lock);
 }
 
@@ -548,8 +583,6 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
                 chunk_map_take(number, 1);
         }
         *zero = take_all(from, more, true);
-        for (size_t number = from / CHUNK_SLICES; number <= last; number++)
-            settle(number);
         keep_limit();
     }
     lock_drop(&lock);
@@ -677,6 +710,7 @@ void page_heap_check(void)
         used += bits_count(map);
         idle += bits_count(bits_load(&chunk->dirty) & ~map);
         CHECK_THAT(chunk->used_count == bits_count(map));
+        CHECK_THAT((map & ~bits_load(&chunk->dirty)) == (bits_wide)(number == 0)); /* slice 0 */
         CHECK_THAT((chunk->state == FULL) == (map == ~(bits_wide)0));
         CHECK_THAT(chunk->state == PARTIAL || chunk->state == FULL || map == 0);
         if (chunk->state == PARTIAL)

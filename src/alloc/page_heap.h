@@ -27,9 +27,14 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero);
 size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero);
 
 /* How much is in use, and how much is free and resident, in slices. */
-struct page_heap_level {
+struct page_heap_use {
     size_t used;
     size_t idle;
+};
+
+/* The same, and how it has changed. */
+struct page_heap_level {
+    struct page_heap_use use;
     size_t idle_least; /* since page_heap_purge() was called last: so much nobody needed meanwhile */
     size_t fresh;      /* handed out, ever, that were not resident: each a page fault or several */
     size_t purged;     /* given back, ever */
@@ -37,7 +42,7 @@ struct page_heap_level {
 struct page_heap_level page_heap_level(void);
 
 /* Takes back any part of what was handed out. Returns what that came to. */
-struct page_heap_level page_heap_free(size_t index, size_t slices);
+struct page_heap_use page_heap_free(size_t index, size_t slices);
 
 /* The same of what reads as zero and is not resident, because its pages went elsewhere. */
 void page_heap_free_clean(size_t index, size_t slices);

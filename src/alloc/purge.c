@@ -42,55 +42,55 @@ static bool was_in_vain(const struct page_heap_level *level)
     return went >= HELD_SLICES / 2 && came >= went / 2;
 }
 
-static void purge_at_once(const struct page_heap_level *level)
+static void purge_at_once(void)
 {
-    if (was_in_vain(level)) {
-        atomic_store_explicit(&held, level->used + level->idle + HELD_SLICES, memory_order_relaxed);
+    struct page_heap_level level = page_heap_level();
+    if (was_in_vain(&level)) {
+        atomic_store_explicit(&held, level.use.used + level.use.idle + HELD_SLICES, memory_order_relaxed);
     } else {
-        page_heap_purge((level->used + HELD_SLICES) / 2 << SLICE_SHIFT);
-        if (level->fresh !=
+        page_heap_purge((level.use.used + HELD_SLICES) / 2 << SLICE_SHIFT);
+        if (level.fresh !=
             atomic_load_explicit(&fresh_before, memory_order_relaxed)) /* the first of several */
-            atomic_store_explicit(&purged_before, level->purged, memory_order_relaxed);
+            atomic_store_explicit(&purged_before, level.purged, memory_order_relaxed);
     }
-    atomic_store_explicit(&fresh_before, level->fresh, memory_order_relaxed);
+    atomic_store_explicit(&fresh_before, level.fresh, memory_order_relaxed);
 }
 
 static void purge_unneeded(const struct page_heap_level *level, size_t slack)
 {
-    size_t keep = level->idle_least > slack ? level->idle - level->idle_least + slack : level->idle;
+    size_t keep = level->idle_least > slack ? level->use.idle - level->idle_least + slack : level->use.idle;
     size_t purged = page_heap_purge(keep << SLICE_SHIFT) >> SLICE_SHIFT;
     size_t before = atomic_load_explicit(&held, memory_order_relaxed);
     atomic_store_explicit(&held, before > HELD_SLICES + purged ? before - purged : HELD_SLICES,
                           memory_order_relaxed);
 }
 
-static size_t slack_of(const struct page_heap_level *level)
+static size_t slack_of(struct page_heap_use use)
 {
-    return level->used / 32 > SLACK_SLICES ? level->used / 32 : SLACK_SLICES;
+    return use.used / 32 > SLACK_SLICES ? use.used / 32 : SLACK_SLICES;
 }
 
 /* An epoch is over. */
-static void look(const struct page_heap_level *level, size_t slack)
+static void look(void)
 {
-    if (level->idle > slack)
-        purge_unneeded(level, slack);
+    struct page_heap_level level = page_heap_level();
+    size_t slack = slack_of(level.use);
+    if (level.use.idle > slack)
+        purge_unneeded(&level, slack);
     huge_page_epoch();
 }
 
 void purge_free(size_t index, size_t slices)
 {
-    struct page_heap_level level = page_heap_free(index, slices);
-    size_t slack = slack_of(&level);
-    if (UNLIKELY(level.idle > level.used + atomic_load_explicit(&held, memory_order_relaxed)))
-        purge_at_once(&level);
-    else if ((level.idle > slack || level.used >= CHUNK_SLICES) && epoch_is_over())
-        look(&level, slack);
+    struct page_heap_use use = page_heap_free(index, slices);
+    if (UNLIKELY(use.idle > use.used + atomic_load_explicit(&held, memory_order_relaxed)))
+        purge_at_once();
+    else if ((use.idle > slack_of(use) || use.used >= CHUNK_SLICES) && epoch_is_over())
+        look();
 }
 
 void purge_look(void)
 {
-    if (epoch_is_over()) {
-        struct page_heap_level level = page_heap_level();
-        look(&level, slack_of(&level));
-    }
+    if (epoch_is_over())
+        look();
 }

@@ -41,6 +41,13 @@ static inline unsigned bits_count(bits_wide wide)
     return (unsigned)(__builtin_popcountll((uint64_t)wide) + __builtin_popcountll((uint64_t)(wide >> 64)));
 }
 
+/* Whether the bits that are set lie side by side; some are. */
+static inline bool bits_is_run(bits_wide wide)
+{
+    bits_wide lowest = wide & (0 - wide);
+    return ((wide + lowest) & wide) == 0;
+}
+
 /* The bits at which `count` (1 to 128) bits in a row begin. Halving: a run of 13 is one of 8 and another 5 further. */
 static inline bits_wide bits_starts(bits_wide wide, unsigned count)
 {

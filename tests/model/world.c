@@ -175,7 +175,7 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
     return index;
 }
 
-struct page_heap_level page_heap_free(size_t index, size_t slices)
+struct page_heap_use page_heap_free(size_t index, size_t slices)
 {
     struct run *run = NULL;
     for (unsigned i = 0; i < world.run_count; i++)
@@ -201,7 +201,7 @@ struct page_heap_level page_heap_free(size_t index, size_t slices)
         memory_touch(slab_start(slab) + i * size_class_bytes(slab->class), sizeof(struct block), true);
     memory_forbid(slab_at(index), slices * RECORD_BYTES);
     memory_forbid(region_address(index), slices * SLICE_BYTES);
-    return (struct page_heap_level){0};
+    return (struct page_heap_use){0};
 }
 
 /* --- what is not in a model --------------------------------------------------------------------------------------- */
@@ -218,7 +218,7 @@ void huge_page_epoch(void)
 
 struct page_heap_level page_heap_level(void)
 {
-    return (struct page_heap_level){.used = 0};
+    return (struct page_heap_level){.fresh = 0};
 }
 
 size_t page_heap_purge(size_t keep_bytes)
