@@ -53,6 +53,9 @@ struct cairn_class_stats {
     size_t slab_count;
     size_t block_count; /* in these slabs, used or not, as far as they have been cut */
     size_t live_count;
+    size_t cached_count; /* free, and the calling thread hands them out next */
+    size_t fresh_count;  /* that can still be cut: never used, and mostly never touched */
+    size_t slack_bytes;  /* at the ends of the slabs, where no block fits */
 };
 
 /* A block is live from malloc() to free(), and counts with its usable size. What another thread holds ready to hand out
@@ -69,6 +72,12 @@ struct cairn_stats {
     size_t used_most_bytes; /* the most that used_bytes ever was */
     size_t idle_bytes;      /* free, and still resident: what cairn_purge(0) gives back */
     size_t resident_bytes;  /* used and idle: no more of it than this can be resident */
+    size_t cached_bytes;    /* of the used: runs that threads keep for large blocks, and all cached_count */
+    size_t free_bytes;      /* other free blocks: what fragmentation costs */
+    size_t fresh_bytes;     /* all fresh_count */
+    size_t slack_bytes;     /* all slack_bytes of the classes */
+    size_t own_bytes;       /* heaps; with live, cached, free, fresh and slack bytes all that is used */
+    size_t record_bytes;    /* beside the mapped ones: what is known of each 16 KiB */
     size_t limit_bytes;     /* cairn_limit(); 0: none */
     size_t purged_bytes;    /* given back, ever; the same byte may be so more than once */
 
@@ -92,11 +101,15 @@ struct cairn_stats {
  * where it is not called. */
 void cairn_statistics(struct cairn_stats *stats);
 
-enum { CAIRN_JSON_BYTES = 16384 }; /* enough for the document */
+enum { CAIRN_JSON_BYTES = 16384, CAIRN_PROMETHEUS_BYTES = 32768 }; /* enough for each document */
 
 /* The same as a JSON object, its members named as above; classes without a slab are left out. Returns its length without
  * the final NUL, or 0 where it did not fit into `capacity` bytes. */
 size_t cairn_statistics_json(char *text, size_t capacity);
+
+/* The same in Prometheus' text format, version 0.0.4: metrics cairn_live_bytes and so on, what only grows ending in _total,
+ * and cairn_class_live_count{block_bytes="16"} and so on for each class with a slab. */
+size_t cairn_statistics_prometheus(char *text, size_t capacity);
 
 /* Called for a live block: where it begins, and how much of it may be used. False ends the walk. It may allocate and
  * free. */

@@ -3,6 +3,7 @@
 #define CAIRN_ABI_ABI_H
 
 #include "alloc/alloc.h"
+#include "alloc/options.h"
 
 #include <errno.h>
 
@@ -58,7 +59,7 @@ static inline bool names_has_heap(void)
 /* What this thread holds ready, and what only waits for its owner, in any heap, is free. */
 void names_collect(void);
 
-/* Statistics on stderr: one line of JSON, or lines for a person. */
-void names_tell(bool as_json);
+/* Statistics on stderr. */
+void names_tell(enum options_statistics how);
 
 #endif

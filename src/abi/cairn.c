@@ -7,6 +7,7 @@
 #include "alloc/page_heap.h"
 #include "alloc/shared_heap.h"
 #include "alloc/stats.h"
+#include "alloc/stats_text.h"
 #include "alloc/walk.h"
 
 #include <string.h>
@@ -48,15 +49,25 @@ EXPORT void cairn_statistics(struct cairn_stats *stats)
     stats_gather(stats);
 }
 
-EXPORT size_t cairn_statistics_json(char *text, size_t capacity)
+static size_t written(char *memory, size_t capacity, void write(struct text *, const struct cairn_stats *))
 {
     if (capacity == 0)
         return 0;
     struct cairn_stats stats;
     stats_gather(&stats);
-    struct text json = text_over(text, capacity);
-    stats_write_json(&json, &stats);
-    return json.truncated ? 0 : json.length;
+    struct text text = text_over(memory, capacity);
+    write(&text, &stats);
+    return text.truncated ? 0 : text.length;
+}
+
+EXPORT size_t cairn_statistics_json(char *text, size_t capacity)
+{
+    return written(text, capacity, stats_write_json);
+}
+
+EXPORT size_t cairn_statistics_prometheus(char *text, size_t capacity)
+{
+    return written(text, capacity, stats_write_prometheus);
 }
 
 EXPORT bool cairn_walk(cairn_visitor visit, void *context)
@@ -184,20 +195,25 @@ static void say(const struct text *text)
     }
 }
 
-void names_tell(bool as_json)
+void names_tell(enum options_statistics how)
 {
     int saved = errno;
     struct cairn_stats stats;
     stats_gather(&stats);
-    char memory[CAIRN_JSON_BYTES];
-    struct text text = text_over(memory, sizeof memory);
-    if (as_json) {
-        stats_write_json(&text, &stats);
-        text_add_char(&text, '\n');
-    } else {
-        stats_write_lines(&text, &stats);
+    char *memory = os_map(CAIRN_PROMETHEUS_BYTES, 1, 0); /* more than some stacks are */
+    if (memory != NULL) {
+        struct text text = text_over(memory, CAIRN_PROMETHEUS_BYTES);
+        if (how == OPTIONS_STATISTICS_JSON) {
+            stats_write_json(&text, &stats);
+            text_add_char(&text, '\n');
+        } else if (how == OPTIONS_STATISTICS_PROMETHEUS) {
+            stats_write_prometheus(&text, &stats);
+        } else {
+            stats_write_lines(&text, &stats);
+        }
+        say(&text);
+        os_unmap(memory, CAIRN_PROMETHEUS_BYTES);
     }
-    say(&text);
     errno = saved;
 }
 
@@ -225,5 +241,5 @@ __attribute__((destructor)) static void tell_at_exit(void)
 {
     enum options_statistics wanted = options_statistics();
     if (wanted != OPTIONS_STATISTICS_NONE)
-        names_tell(wanted == OPTIONS_STATISTICS_JSON);
+        names_tell(wanted);
 }

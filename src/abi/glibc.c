@@ -2,6 +2,7 @@
 #include "abi/abi.h"
 #include "alloc/page_heap.h"
 #include "alloc/stats.h"
+#include "base/text.h"
 
 #include <limits.h>
 #include <malloc.h>
@@ -77,7 +78,7 @@ EXPORT int malloc_trim(size_t pad)
 
 EXPORT void malloc_stats(void)
 {
-    names_tell(false);
+    names_tell(OPTIONS_STATISTICS_LINES);
 }
 
 /* --- malloc_info(): glibc's document, of one heap ----------------------------------------------------------------- */

@@ -12,9 +12,10 @@ static bool is(const char *name, const char *value)
 
 enum options_statistics options_statistics(void)
 {
-    return is("CAIRN_STATS", "1")      ? OPTIONS_STATISTICS_LINES
-           : is("CAIRN_STATS", "json") ? OPTIONS_STATISTICS_JSON
-                                       : OPTIONS_STATISTICS_NONE;
+    return is("CAIRN_STATS", "1")            ? OPTIONS_STATISTICS_LINES
+           : is("CAIRN_STATS", "json")       ? OPTIONS_STATISTICS_JSON
+           : is("CAIRN_STATS", "prometheus") ? OPTIONS_STATISTICS_PROMETHEUS
+                                             : OPTIONS_STATISTICS_NONE;
 }
 
 /* What the unit multiplies by, in bits; -1: there is no such unit. */

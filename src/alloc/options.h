@@ -2,6 +2,7 @@
  *
  *     CAIRN_STATS=1              statistics in lines on stderr when the process ends
  *     CAIRN_STATS=json           as one JSON object in one line
+ *     CAIRN_STATS=prometheus     in Prometheus' text format
  *     CAIRN_LIMIT=SIZE           no more memory than that is handed out: bytes, or with K, M, G or T times 1024 …
  *     CAIRN_HUGE_PAGES=0         no chunk asks for huge pages; =1: also where they are slow to come (page_heap.h)
  *     CAIRN_KEEP_DEEPBIND=1      dlopen() passes RTLD_DEEPBIND on (abi/dlopen.c)
@@ -13,7 +14,12 @@
 
 #include "base/base.h"
 
-enum options_statistics { OPTIONS_STATISTICS_NONE, OPTIONS_STATISTICS_LINES, OPTIONS_STATISTICS_JSON };
+enum options_statistics {
+    OPTIONS_STATISTICS_NONE,
+    OPTIONS_STATISTICS_LINES,
+    OPTIONS_STATISTICS_JSON,
+    OPTIONS_STATISTICS_PROMETHEUS,
+};
 
 enum options_statistics options_statistics(void);
 

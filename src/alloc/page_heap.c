@@ -684,6 +684,7 @@ struct page_heap_statistics page_heap_statistics(void)
 {
     lock_take(&lock);
     struct page_heap_statistics copy = statistics;
+    copy.record_bytes = region_record_bytes();
     lock_drop(&lock);
     return copy;
 }

@@ -82,6 +82,7 @@ struct page_heap_statistics {
     size_t grown;        /* kernel calls that mapped */
     size_t used_most;    /* most that used_slices was */
     size_t limit_slices; /* REGION_SLICES_MAX: none */
+    size_t record_bytes; /* beside the slices */
 };
 struct page_heap_statistics page_heap_statistics(void);
 

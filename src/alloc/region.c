@@ -138,6 +138,14 @@ size_t region_grow(size_t chunks, size_t *got)
     return 0;
 }
 
+size_t region_record_bytes(void)
+{
+    uintptr_t slice_records = region.base - REGION_SLICE_SPAN;
+    return region.base == 0 ? 0
+                            : slice_records_end - slice_records +
+                                  (chunk_records_end - (slice_records - REGION_CHUNK_SPAN));
+}
+
 void region_check(void)
 {
     size_t slices = atomic_load_explicit(&region.slices, memory_order_relaxed);

@@ -85,6 +85,9 @@ static inline void *region_address(size_t index)
  * out of use. */
 size_t region_grow(size_t chunks, size_t *got);
 
+/* Bytes of address space that the records have. Under the page heap's lock. */
+size_t region_record_bytes(void);
+
 /* Asserts the contract. */
 void region_check(void);
 

@@ -6,16 +6,8 @@
 #ifndef CAIRN_ALLOC_STATS_H
 #define CAIRN_ALLOC_STATS_H
 
-#include "base/text.h"
-
 #include <cairn/cairn.h>
 
 void stats_gather(struct cairn_stats *stats);
-
-/* One JSON object, without a newline. */
-void stats_write_json(struct text *text, const struct cairn_stats *stats);
-
-/* Lines for a person. */
-void stats_write_lines(struct text *text, const struct cairn_stats *stats);
 
 #endif

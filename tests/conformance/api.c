@@ -174,6 +174,56 @@ TEST(the_json_says_what_the_structure_says)
     CHECK(cairn_statistics_json(text, length + 1) == length);
 }
 
+TEST(what_is_used_is_accounted_for_to_the_byte)
+{
+    static void *blocks[3000];
+    for (size_t i = 0; i < COUNT(blocks); i++)
+        blocks[i] = malloc(i * i % 70000);
+    for (size_t i = 0; i < COUNT(blocks); i += 2)
+        free(blocks[i]);
+    struct cairn_stats stats = now();
+    CHECK(stats.live_bytes > 0 && stats.cached_bytes > 0 && stats.free_bytes > 0);
+    CHECK(stats.fresh_bytes > 0 && stats.slack_bytes > 0 && stats.own_bytes > 0);
+    CHECK(stats.live_bytes + stats.cached_bytes + stats.free_bytes + stats.fresh_bytes + stats.slack_bytes +
+              stats.own_bytes ==
+          stats.used_bytes);
+    CHECK(stats.record_bytes >= stats.mapped_bytes / 256 && stats.record_bytes <= stats.mapped_bytes / 16);
+    for (size_t i = 1; i < COUNT(blocks); i += 2)
+        free(blocks[i]);
+    cairn_collect();
+    CHECK(now().cached_bytes == 0); /* what a thread has at hand */
+}
+
+TEST(prometheus_is_told_what_the_structure_says)
+{
+    static char text[CAIRN_PROMETHEUS_BYTES];
+    size_t length = cairn_statistics_prometheus(text, sizeof text);
+    REQUIRE(length > 0 && strlen(text) == length);
+    char expected[64];
+    snprintf(expected, sizeof expected, "\ncairn_live_count %zu\n", now().live_count);
+    CHECK(strstr(text, expected) != NULL);
+    CHECK(strstr(text, "\n# TYPE cairn_purge_calls_total counter\ncairn_purge_calls_total ") != NULL);
+    CHECK(cairn_statistics_prometheus(text, 1000) == 0);
+    CHECK(cairn_statistics_prometheus(text, 0) == 0);
+}
+
+/* Every class, with numbers as long as they get: the documents have room. */
+TEST(the_largest_documents_fit)
+{
+    static char text[CAIRN_PROMETHEUS_BYTES];
+    for (size_t size = 16; size < 40000; size += 16)
+        free(malloc(size));
+    size_t classes = 0;
+    struct cairn_stats stats = now();
+    for (size_t i = 0; i < CAIRN_CLASS_COUNT; i++)
+        classes += stats.classes[i].slab_count > 0;
+    CHECK(classes == CAIRN_CLASS_COUNT);
+    size_t length = cairn_statistics_prometheus(text, sizeof text);
+    CHECK(length > 0 && length + 28 * 18 + CAIRN_CLASS_COUNT * 6 * 7 < sizeof text);
+    length = cairn_statistics_json(text, CAIRN_JSON_BYTES);
+    CHECK(length > 0 && length + 28 * 18 + CAIRN_CLASS_COUNT * 6 * 7 < CAIRN_JSON_BYTES);
+}
+
 TEST(mallinfo_speaks_of_the_same_heap)
 {
     void *small = malloc(1000);

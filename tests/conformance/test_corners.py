@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
@@ -82,12 +83,30 @@ def test_malloc_stats_writes_lines_on_stderr(program: Callable[..., Program], mo
     assert "live" in ended.err and "of 208 bytes: 1 live of" in ended.err
 
 
+def prometheus(text: str) -> dict[str, int]:
+    """What Prometheus would read; each metric's samples follow its type."""
+    samples, typed = {}, ""
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            typed, kind = line.split()[2:]
+            assert (kind == "counter") == typed.endswith("_total"), line
+        elif not line.startswith("# HELP "):
+            name, value = re.fullmatch(r'(\w+(?:\{block_bytes="\d+"\})?) (\d+)', line).groups()  # type: ignore[union-attr]
+            assert name.partition("{")[0] == typed and name not in samples, line
+            samples[name] = int(value)
+    return samples
+
+
 @in_both
 def test_statistics_at_exit_are_one_json_line_or_lines_or_nothing(program: Callable[..., Program], mode: str) -> None:
     run = program("inform.c", mode)
     stats = json.loads(run(CAIRN_STATS="json").err)
     assert stats["live_count"] >= 200 and stats["thread_count"] == 1
     assert run(CAIRN_STATS="1").err.startswith("cairn: live ")
+    samples = prometheus(run(CAIRN_STATS="prometheus").err)
+    assert samples["cairn_live_count"] >= 200 and samples["cairn_thread_count"] == 1
+    small = sum(value for name, value in samples.items() if name.startswith("cairn_class_live_count{"))
+    assert small == samples["cairn_live_count"] - samples["cairn_large_count"]
     for value in ("", "0", "yes"):
         run.succeed(CAIRN_STATS=value)
 

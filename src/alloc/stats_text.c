@@ -1,0 +1,204 @@
+#include "alloc/stats_text.h"
+
+#include <stddef.h>
+
+/* --- what there is to write --------------------------------------------------------------------------------------- */
+
+struct member {
+    const char *name;
+    const char *help;
+    size_t offset; /* in its structure */
+    bool counts;   /* only grows */
+};
+
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "all members are read alike");
+
+#define OF_ALL(name, counts, help) {#name, help, offsetof(struct cairn_stats, name), counts}
+#define OF_CLASS(name, help)       {#name, help, offsetof(struct cairn_class_stats, name), false}
+
+static const struct member of_all[] = {
+    OF_ALL(live_bytes, false, "Handed out and not freed."),
+    OF_ALL(live_count, false, "Blocks handed out and not freed."),
+    OF_ALL(large_bytes, false, "Of the live bytes those in large blocks."),
+    OF_ALL(large_count, false, "Of the live blocks the large ones."),
+    OF_ALL(mapped_bytes, false, "Address space from the machine."),
+    OF_ALL(used_bytes, false, "In slabs, large blocks and heaps."),
+    OF_ALL(used_most_bytes, false, "The most that was ever used."),
+    OF_ALL(idle_bytes, false, "Free and still resident."),
+    OF_ALL(resident_bytes, false, "Used and idle: an upper bound."),
+    OF_ALL(cached_bytes, false, "Free, and at hand for a thread."),
+    OF_ALL(free_bytes, false, "Free blocks in slabs: fragmentation."),
+    OF_ALL(fresh_bytes, false, "In slabs, and never used."),
+    OF_ALL(slack_bytes, false, "At the ends of slabs, where no block fits."),
+    OF_ALL(own_bytes, false, "Of threads and heaps."),
+    OF_ALL(record_bytes, false, "Address space for records of slices."),
+    OF_ALL(limit_bytes, false, "No more than this is handed out; 0: no limit."),
+    OF_ALL(purged_bytes, true, "Given back to the machine."),
+    OF_ALL(map_calls, true, "Kernel calls for more memory."),
+    OF_ALL(purge_calls, true, "Kernel calls that gave memory back."),
+    OF_ALL(slab_count, false, "Slabs."),
+    OF_ALL(thread_count, false, "Threads that have allocated and live."),
+    OF_ALL(heap_count, false, "Heaps that are no thread's."),
+    OF_ALL(refills, true, "Times that a thread looked for more blocks of a class."),
+    OF_ALL(slabs_made, true, "Slabs cut from fresh memory."),
+    OF_ALL(slabs_adopted, true, "Slabs taken from threads that have ended."),
+    OF_ALL(remote_frees, true, "Frees of another thread's small blocks."),
+    OF_ALL(wakes, true, "Full slabs that such frees put back to use."),
+    OF_ALL(claims, true, "Slabs that such frees gave back whole."),
+};
+
+static const struct member of_class[] = {
+    OF_CLASS(block_bytes, "Size of each block."),
+    OF_CLASS(slab_count, "Slabs of the class."),
+    OF_CLASS(block_count, "Blocks cut in them, used or not."),
+    OF_CLASS(live_count, "Of these, handed out."),
+    OF_CLASS(cached_count, "Free, and at hand for a thread."),
+    OF_CLASS(fresh_count, "Blocks that can still be cut."),
+    OF_CLASS(slack_bytes, "At the ends of its slabs."),
+};
+
+static uint64_t value_of(const struct member *member, const void *structure)
+{
+    return *(const uint64_t *)((const char *)structure + member->offset);
+}
+
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
+
+static void add_members(struct text *text, const struct member *members, size_t count, const void *structure)
+{
+    for (size_t i = 0; i < count; i++)
+        text_add_json_unsigned(text, members[i].name, value_of(&members[i], structure));
+}
+
+void stats_write_json(struct text *text, const struct cairn_stats *stats)
+{
+    text_add_char(text, '{');
+    add_members(text, of_all, COUNT_OF(of_all), stats);
+    text_add_json_key(text, "classes");
+    text_add_char(text, '[');
+    const char *open = "{";
+    for (unsigned i = 0; i < CAIRN_CLASS_COUNT; i++) {
+        if (stats->classes[i].slab_count == 0)
+            continue;
+        text_add(text, open);
+        open = ",{";
+        add_members(text, of_class, COUNT_OF(of_class), &stats->classes[i]);
+        text_add_char(text, '}');
+    }
+    text_add(text, "]}");
+}
+
+/* --- Prometheus ---------------------------------------------------------------------------------------------------- */
+
+static void begin_metric(struct text *text, const char *prefix, const struct member *member)
+{
+    const char *total = member->counts ? "_total" : "";
+    const char *parts[] = {"# HELP ",
+                           prefix,
+                           member->name,
+                           total,
+                           " ",
+                           member->help,
+                           "\n# TYPE ",
+                           prefix,
+                           member->name,
+                           total,
+                           member->counts ? " counter\n" : " gauge\n"};
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        text_add(text, parts[i]);
+}
+
+static void add_sample(struct text *text, const char *prefix, const struct member *member,
+                       uint64_t block_bytes, uint64_t value)
+{
+    text_add(text, prefix);
+    text_add(text, member->name);
+    if (member->counts)
+        text_add(text, "_total");
+    if (block_bytes > 0) {
+        text_add(text, "{block_bytes=\"");
+        text_add_unsigned(text, block_bytes);
+        text_add(text, "\"}");
+    }
+    text_add_char(text, ' ');
+    text_add_unsigned(text, value);
+    text_add_char(text, '\n');
+}
+
+void stats_write_prometheus(struct text *text, const struct cairn_stats *stats)
+{
+    for (size_t i = 0; i < COUNT_OF(of_all); i++) {
+        begin_metric(text, "cairn_", &of_all[i]);
+        add_sample(text, "cairn_", &of_all[i], 0, value_of(&of_all[i], stats));
+    }
+    for (size_t i = 1; i < COUNT_OF(of_class); i++) { /* the first is the label */
+        begin_metric(text, "cairn_class_", &of_class[i]);
+        for (unsigned class = 0; class < CAIRN_CLASS_COUNT; class++) {
+            const struct cairn_class_stats *of = &stats->classes[class];
+            if (of->slab_count > 0)
+                add_sample(text, "cairn_class_", &of_class[i], of->block_bytes, value_of(&of_class[i], of));
+        }
+    }
+}
+
+/* --- lines -------------------------------------------------------------------------------------------------------- */
+
+static void line(struct text *text, const char *says, uint64_t value, const char *unit)
+{
+    text_add(text, "cairn: ");
+    text_add(text, says);
+    text_add_char(text, ' ');
+    text_add_unsigned(text, value);
+    text_add(text, unit);
+}
+
+void stats_write_lines(struct text *text, const struct cairn_stats *stats)
+{
+    line(text, "live", stats->live_bytes, " bytes in ");
+    text_add_unsigned(text, stats->live_count);
+    text_add(text, " blocks, ");
+    text_add_unsigned(text, stats->large_bytes);
+    text_add(text, " of them in ");
+    text_add_unsigned(text, stats->large_count);
+    text_add(text, " large ones\n");
+    line(text, "held", stats->used_bytes, " bytes, at most ");
+    text_add_unsigned(text, stats->used_most_bytes);
+    text_add(text, "; ");
+    text_add_unsigned(text, stats->idle_bytes);
+    text_add(text, " more are idle, ");
+    text_add_unsigned(text, stats->mapped_bytes);
+    text_add(text, " are mapped\n");
+    line(text, "of that held, without the live:", stats->cached_bytes, " bytes at hand, ");
+    text_add_unsigned(text, stats->free_bytes);
+    text_add(text, " free in slabs, ");
+    text_add_unsigned(text, stats->fresh_bytes);
+    text_add(text, " never used, ");
+    text_add_unsigned(text, stats->slack_bytes);
+    text_add(text, " at the ends of slabs, ");
+    text_add_unsigned(text, stats->own_bytes);
+    text_add(text, " the allocator's own\n");
+    line(text, "given back", stats->purged_bytes, " bytes in ");
+    text_add_unsigned(text, stats->purge_calls);
+    text_add(text, " calls; more asked for in ");
+    text_add_unsigned(text, stats->map_calls);
+    text_add(text, "\n");
+    line(text, "threads", stats->thread_count, ", slabs ");
+    text_add_unsigned(text, stats->slab_count);
+    text_add(text, ", refills ");
+    text_add_unsigned(text, stats->refills);
+    text_add(text, ", frees by other threads ");
+    text_add_unsigned(text, stats->remote_frees);
+    text_add(text, "\n");
+    for (unsigned i = 0; i < CAIRN_CLASS_COUNT; i++) {
+        const struct cairn_class_stats *class = &stats->classes[i];
+        if (class->slab_count == 0)
+            continue;
+        line(text, "of", class->block_bytes, " bytes: ");
+        text_add_unsigned(text, class->live_count);
+        text_add(text, " live of ");
+        text_add_unsigned(text, class->block_count);
+        text_add(text, " blocks in ");
+        text_add_unsigned(text, class->slab_count);
+        text_add(text, " slabs\n");
+    }
+}

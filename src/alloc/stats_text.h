@@ -1,0 +1,17 @@
+/* stats_text.h - statistics as text: JSON, Prometheus' format, lines for a person. */
+#ifndef CAIRN_ALLOC_STATS_TEXT_H
+#define CAIRN_ALLOC_STATS_TEXT_H
+
+#include "base/text.h"
+
+#include <cairn/cairn.h>
+
+/* One JSON object, without a newline. */
+void stats_write_json(struct text *text, const struct cairn_stats *stats);
+
+/* Prometheus' text format, version 0.0.4. */
+void stats_write_prometheus(struct text *text, const struct cairn_stats *stats);
+
+void stats_write_lines(struct text *text, const struct cairn_stats *stats);
+
+#endif
