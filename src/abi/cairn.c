@@ -2,6 +2,7 @@
 #include <cairn/cairn.h>
 
 #include "abi/abi.h"
+#include "alloc/background.h"
 #include "alloc/first_touch.h"
 #include "alloc/options.h"
 #include "alloc/page_heap.h"
@@ -225,6 +226,10 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     enum options_huge huge = options_huge_pages(environment);
     if (huge != OPTIONS_HUGE_AUTO)
         first_touch_want(huge == OPTIONS_HUGE_ALWAYS ? FIRST_TOUCH_HUGE : FIRST_TOUCH_SMALL);
+    if (options_purge_lazily(environment))
+        page_heap_purge_lazily();
+    if (options_background(environment))
+        background_want();
     size_t bytes;
     enum options_limit given = options_limit(environment, &bytes);
     if (given == OPTIONS_LIMIT_GIVEN)

@@ -68,6 +68,22 @@ enum options_huge options_huge_pages(char **environment)
     return strcmp(given, "1") == 0 ? OPTIONS_HUGE_ALWAYS : OPTIONS_HUGE_AUTO;
 }
 
+static bool is_in(char **environment, const char *name, const char *value)
+{
+    const char *given = given_in(environment, name);
+    return given != NULL && strcmp(given, value) == 0;
+}
+
+bool options_background(char **environment)
+{
+    return is_in(environment, "CAIRN_BACKGROUND=", "1");
+}
+
+bool options_purge_lazily(char **environment)
+{
+    return is_in(environment, "CAIRN_PURGE=", "free");
+}
+
 bool options_keep_deepbind(void)
 {
     return is("CAIRN_KEEP_DEEPBIND", "1");

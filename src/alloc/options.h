@@ -5,6 +5,8 @@
  *     CAIRN_STATS=prometheus     in Prometheus' text format
  *     CAIRN_LIMIT=SIZE           no more memory than that is handed out: bytes, or with K, M, G or T times 1024 …
  *     CAIRN_HUGE_PAGES=0         no chunk asks for huge pages; =1: also where they are slow to come (page_heap.h)
+ *     CAIRN_BACKGROUND=1         a thread gives memory back while the program sleeps (background.h)
+ *     CAIRN_PURGE=free           memory goes back when the kernel needs it (MADV_FREE)
  *     CAIRN_KEEP_DEEPBIND=1      dlopen() passes RTLD_DEEPBIND on (abi/dlopen.c)
  *
  * A program that runs with other rights than its caller's (set-uid, capabilities) is asked nothing.
@@ -32,6 +34,10 @@ enum options_limit options_limit(char **environment, size_t *bytes);
 /* Also for a constructor. */
 enum options_huge { OPTIONS_HUGE_AUTO, OPTIONS_HUGE_NEVER, OPTIONS_HUGE_ALWAYS };
 enum options_huge options_huge_pages(char **environment);
+
+/* Also for a constructor. */
+bool options_background(char **environment);
+bool options_purge_lazily(char **environment);
 
 bool options_keep_deepbind(void);
 

@@ -47,6 +47,7 @@ static struct lock lock;
 static uint32_t partial[PARTIAL_LISTS]; /* first chunk; NONE: empty. Valid where the bit is set */
 static uint64_t partial_filled[PARTIAL_WORDS];
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
+static bool lazy; /* what is not dirty may be what it was */
 static size_t idle_least;
 static size_t fresh_slices; /* handed out that were not dirty, ever */
 
@@ -177,7 +178,7 @@ static bool take_all(size_t index, size_t slices, bool inside)
         left -= count;
     }
     count_taken(slices, dirty);
-    return dirty == 0;
+    return dirty == 0 && !lazy;
 }
 
 /* --- allocating -------------------------------------------------------------------------------------------------- */
@@ -593,7 +594,8 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
 
 static bool give_back(size_t index, size_t slices)
 {
-    bool done = os_give_back(region_address(index), slices << SLICE_SHIFT);
+    void *start = region_address(index);
+    bool done = lazy ? os_offer(start, slices << SLICE_SHIFT) : os_give_back(start, slices << SLICE_SHIFT);
     statistics.purges++;
     used_at_purge = statistics.used_slices;
     if (done)
@@ -667,6 +669,13 @@ size_t page_heap_purge(size_t keep_bytes)
     size_t purged = statistics.purged_bytes - before;
     lock_drop(&lock);
     return purged;
+}
+
+void page_heap_purge_lazily(void)
+{
+    lock_take(&lock);
+    lazy = true;
+    lock_drop(&lock);
 }
 
 size_t page_heap_limit(size_t bytes)

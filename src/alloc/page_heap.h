@@ -8,7 +8,7 @@
  * Always true, between calls:
  *
  *     a slice of ours is used or free, as its chunk's map says; slice 0 is used
- *     a slice that is not dirty reads as zero and is not resident
+ *     a slice that is not dirty reads as zero and is not resident, but for page_heap_purge_lazily()
  *     a chunk with a free and a used slice is on the list for its longest free run; a full one on none
  *     a chunk without a used slice is in the map of empty ones (chunk_map.h)
  *
@@ -53,6 +53,10 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
 /* Gives free resident slices back to the machine until at most `keep_bytes` of them are left; empty chunks first.
  * Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
+
+/* From now on what goes back does so when the kernel needs it: sooner done, and resident until then. Nothing that is handed out
+ * is said to read as zero any more. */
+void page_heap_purge_lazily(void);
 
 /* From now on no more than this is handed out, and what is idle goes back where both together would be more. 0: all that
  * there is. Returns what it was before. What is handed out already stays so. */

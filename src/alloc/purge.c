@@ -2,6 +2,7 @@
 
 #include "alloc/huge_page.h"
 #include "base/ticks.h"
+#include "os/os.h"
 
 enum {
     LOOK_TICKS = 1 << 26, /* 13 to 67 ms, by processors of 5 to 1 GHz */
@@ -80,12 +81,42 @@ static void look(void)
     huge_page_epoch();
 }
 
+/* --- for a thread that looks while others sleep -------------------------------------------------------------------- */
+
+static _Atomic uint32_t resting; /* 1: it waits for something to be idle */
+
+static bool is_idle(struct page_heap_use use)
+{
+    return use.idle > slack_of(use);
+}
+
+/* What is idle changes under the page heap's lock, before who changed it looks whether somebody rests: one of the two sees the
+ * other. */
+void purge_rest(void)
+{
+    atomic_store_explicit(&resting, 1, memory_order_relaxed);
+    if (is_idle(page_heap_level().use))
+        atomic_store_explicit(&resting, 0, memory_order_relaxed);
+    else
+        os_wait(&resting, 1);
+}
+
+static void stir(void)
+{
+    atomic_store_explicit(&resting, 0, memory_order_relaxed);
+    os_wake(&resting);
+}
+
+/* --- what others call ---------------------------------------------------------------------------------------------- */
+
 void purge_free(size_t index, size_t slices)
 {
     struct page_heap_use use = page_heap_free(index, slices);
+    if (UNLIKELY(atomic_load_explicit(&resting, memory_order_relaxed) != 0) && is_idle(use))
+        stir();
     if (UNLIKELY(use.idle > use.used + atomic_load_explicit(&held, memory_order_relaxed)))
         purge_at_once();
-    else if ((use.idle > slack_of(use) || use.used >= CHUNK_SLICES) && epoch_is_over())
+    else if ((is_idle(use) || use.used >= CHUNK_SLICES) && epoch_is_over())
         look();
 }
 

@@ -2,10 +2,10 @@
  *
  * What was idle (free and resident) during a whole epoch of a quarter of a second, nobody needed: it is given back, but
  * for a slack of 1 MiB or a thirty-second of what is in use. So a program that shrinks does not keep what it had, and
- * one that swings faster than that makes no system call for it. There is no thread and no timer: whoever frees a run
- * looks at the clock, and now and then who needs more small blocks.
+ * one that swings faster than that makes no system call for it. There is no thread and no timer, but where background.h is
+ * asked for: whoever frees a run looks at the clock, and now and then who needs more small blocks.
  *
- * Nobody looks while a program sleeps. So what is idle beyond what is used and 128 MiB goes at once; but where most of what
+ * Else nobody looks while a program sleeps. So what is idle beyond what is used and 128 MiB goes at once; but where most of what
  * went so was needed again before the next time, as in a program that fills and empties its memory in turns, as much is
  * kept as was ever used, until an epoch shows that nobody needs it.
  */
@@ -19,5 +19,8 @@ void purge_free(size_t index, size_t slices);
 
 /* Gives back what nobody needed, if an epoch is over. By any thread that holds no lock; takes the page heap's. */
 void purge_look(void);
+
+/* For background.h: sleeps while no more is idle than the slack. May return early. */
+void purge_rest(void);
 
 #endif

@@ -38,6 +38,9 @@ bool os_unmap(void *start, size_t bytes);
 /* The address space stays, its contents are gone: it reads as zero. Refused for locked memory, which is as it was. */
 bool os_give_back(void *start, size_t bytes);
 
+/* The same for when the kernel needs memory: until then the contents are what they were or zero, and resident. */
+bool os_offer(void *start, size_t bytes);
+
 /* Moves pages instead of bytes: what was at `from` is then at `to`, where memory is mapped whose contents nobody needs,
  * followed by zeroes up to `to_bytes`; `from` reads as zero and is not resident. Neither overlaps the other. `from` is one
  * mapping: as os_claim() or os_move() made it, and at most lengthened by os_lengthen(). */
@@ -75,6 +78,8 @@ uint64_t os_random(void);
 /* Sleeps while `*word` is `value`, at most until somebody wakes the word; may return early. os_wake() wakes one. */
 void os_wait(_Atomic uint32_t *word, uint32_t value);
 void os_wake(_Atomic uint32_t *word);
+
+void os_sleep_ms(unsigned ms);
 
 /* One line to stderr, `line` with its newline, and abort(). The heap cannot be trusted any more. */
 _Noreturn void os_die(const char *line, size_t length);

@@ -76,6 +76,11 @@ bool os_give_back(void *start, size_t bytes)
     return advise(start, bytes, MADV_DONTNEED);
 }
 
+bool os_offer(void *start, size_t bytes)
+{
+    return advise(start, bytes, MADV_FREE);
+}
+
 bool os_renew(void *start, size_t bytes)
 {
     int saved = errno;
@@ -178,6 +183,14 @@ void os_wake(_Atomic uint32_t *word)
 {
     int saved = errno;
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
+}
+
+void os_sleep_ms(unsigned ms)
+{
+    int saved = errno;
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&time, NULL);
     errno = saved;
 }
 

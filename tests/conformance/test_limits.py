@@ -147,3 +147,35 @@ def test_memory_that_lasts_gets_huge_pages_and_no_more_of_it(program: Callable[.
     assert after <= 1.03 * before + 1024
     *_, never = map(int, lasting.succeed(0, CAIRN_HUGE_PAGES="0").split())
     assert never == 0
+
+
+@in_both
+def test_a_program_that_sleeps_gives_back_what_it_needs_no_longer_by_a_thread(
+    program: Callable[..., Program], mode: str
+) -> None:
+    background = program("background.c", mode)
+    parent, forked, child = background.succeed(CAIRN_BACKGROUND="1").splitlines()
+    assert forked == "1"
+    for threads, before, after in (map(int, line.split()) for line in (parent, child)):
+        assert threads == 2
+        assert before > 60 << 10 and after < 12 << 10
+    parent, _, _ = background.succeed().splitlines()
+    threads, before, after = map(int, parent.split())
+    assert threads == 1
+    assert before > 60 << 10 and after > 60 << 10  # the line that the option is for
+
+
+@in_both
+def test_no_thread_for_the_background_is_said_and_no_harm(program: Callable[..., Program], mode: str) -> None:
+    ended = program("background.c", mode)("alone", CAIRN_BACKGROUND="1")
+    assert ended.code == 0
+    assert ended.err.count("\n") == 2 and "no thread could be had" in ended.err  # of the parent and the child
+    assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
+
+
+@in_both
+def test_memory_can_go_back_when_the_kernel_needs_it(program: Callable[..., Program], mode: str) -> None:
+    lazily, wrong = map(int, program("lazy.c", mode).succeed(CAIRN_PURGE="free").split())
+    assert lazily >= 60 << 10 and wrong == 0
+    lazily, wrong = map(int, program("lazy.c", mode).succeed().split())
+    assert lazily == 0 and wrong == 0

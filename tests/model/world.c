@@ -221,6 +221,18 @@ struct page_heap_level page_heap_level(void)
     return (struct page_heap_level){.fresh = 0};
 }
 
+void os_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    (void)word, (void)value;
+    model_fail("somebody rests");
+}
+
+void os_wake(_Atomic uint32_t *word)
+{
+    (void)word;
+    model_fail("somebody is woken who does not rest");
+}
+
 size_t page_heap_purge(size_t keep_bytes)
 {
     (void)keep_bytes;

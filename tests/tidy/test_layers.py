@@ -41,7 +41,7 @@ C_ORDER: dict[str, list[str]] = {
             "run_cache",
             "heap",
         ),
-        *("shared_heap", "thread", "alloc", "options", "stats", "stats_text", "walk"),
+        *("shared_heap", "thread", "alloc", "background", "options", "stats", "stats_text", "walk"),
     ],
     "abi": ["abi", "cxx", "cxx_forms", "malloc", "glibc", "cairn", "dlopen", "cxx_shared", "cxx_archive"],
     "arena": ["chunk", "guard", "arena", "pool"],

@@ -1,0 +1,34 @@
+/* lazy: 64 MiB are freed and given back. Prints how many KB the kernel may take when it needs them, and how many bytes of
+ * a cleared block in their place are not zero. */
+#include "conformance.h"
+
+enum { BYTES = 64 << 20 };
+
+static long rollup_kb(const char *name)
+{
+    char line[256];
+    long kb = -1;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, name, strlen(name)) == 0)
+            kb = strtol(line + strlen(name), NULL, 10);
+    if (file != NULL)
+        fclose(file);
+    return kb;
+}
+
+int main(void)
+{
+    char *block = malloc(BYTES);
+    memset(block, 1, BYTES);
+    free(block);
+    malloc_trim(0);
+    long lazy = rollup_kb("LazyFree:");
+    char *again = calloc(1, BYTES);
+    size_t wrong = 0;
+    for (size_t i = 0; i < BYTES; i++)
+        wrong += again[i] != 0;
+    printf("%ld %zu\n", lazy, wrong);
+    free(again);
+    return 0;
+}
