@@ -716,6 +716,11 @@ void heap_unlock_all(void)
     lock_drop(&heaps_lock);
 }
 
+bool heap_is_at_rest(const struct heap *heap)
+{
+    return heap->shared || heap == heap_left;
+}
+
 /* --- check ------------------------------------------------------------------------------------------------------- */
 
 /* What is true of a list while its lock is held, whoever runs. */

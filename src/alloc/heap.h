@@ -157,6 +157,9 @@ uint64_t heap_posts_gone(void);
 void heap_lock_all(void);
 void heap_unlock_all(void);
 
+/* Between these two: whether nobody changes meanwhile what the heap has at hand. */
+bool heap_is_at_rest(const struct heap *heap);
+
 /* Asserts the contract of one heap; by its thread, or while that cannot run. */
 void heap_check(struct heap *heap);
 

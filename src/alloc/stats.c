@@ -69,7 +69,7 @@ static void take_off_lists(struct cairn_stats *stats, const struct heap *heap)
 static void take_off_cached(struct cairn_stats *stats)
 {
     for (const struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        if (heap == thread_heap || !heap->has_thread)
+        if (heap == thread_heap || heap_is_at_rest(heap))
             take_off_lists(stats, heap);
 }
 
