@@ -96,7 +96,7 @@ def test_the_arena_competes_in_malloctest(cairn) -> None:
     result = cairn("bench", "malloctest", "--quick", "-r", 1, *arena, "--json")
     assert result.code == 0, result.err
     for comparison in result.json["comparisons"]:
-        assert comparison["rows"][0]["contender"] == "arena", "releasing all at once is what it is for"
+        assert {row["contender"] for row in comparison["rows"]} == {"system", "arena"}
     for text in ("user time", "system time", "largest process", "peak (tree)"):
         assert text in cairn("report").out
 
