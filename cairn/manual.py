@@ -31,12 +31,17 @@ _ENVIRONMENT = (
     ("CAIRN_RESULTS", "folder that keeps the runs"),
     ("XDG_DATA_HOME, XDG_CACHE_HOME", "where runs and unpacked allocators are kept otherwise"),
     ("NO_COLOR", "no colour"),
-    ("CAIRN_STATS", "1 or json: the allocator cairn tells on standard error what it did when a program ends"),
+    (
+        "CAIRN_STATS",
+        "1, json or prometheus: the allocator cairn tells on standard error what it did when a program ends",
+    ),
     ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
     (
         "CAIRN_HUGE_PAGES",
         "0: the allocator cairn asks the kernel for no huge pages; 1: also where they are slow to come",
     ),
+    ("CAIRN_BACKGROUND", "1: the allocator cairn gives memory back by a thread while the program sleeps"),
+    ("CAIRN_PURGE", "free: the allocator cairn offers memory to the kernel (MADV_FREE) instead of dropping it"),
     ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
 )
 

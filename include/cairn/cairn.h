@@ -53,7 +53,7 @@ struct cairn_class_stats {
     size_t slab_count;
     size_t block_count; /* in these slabs, used or not, as far as they have been cut */
     size_t live_count;
-    size_t cached_count; /* free, and the calling thread hands them out next */
+    size_t cached_count; /* free, and handed out next by the caller, the thread that ended last, or a heap */
     size_t fresh_count;  /* that can still be cut: never used, and mostly never touched */
     size_t slack_bytes;  /* at the ends of the slabs, where no block fits */
 };
@@ -71,7 +71,7 @@ struct cairn_stats {
     size_t used_bytes;      /* of that: in slabs, large blocks, and what belongs to threads */
     size_t used_most_bytes; /* the most that used_bytes ever was */
     size_t idle_bytes;      /* free, and still resident: what cairn_purge(0) gives back */
-    size_t resident_bytes;  /* used and idle: no more of it than this can be resident */
+    size_t resident_bytes;  /* used and idle: no more is resident, but for what CAIRN_PURGE=free offers */
     size_t cached_bytes;    /* of the used: runs that threads keep for large blocks, and all cached_count */
     size_t free_bytes;      /* other free blocks: what fragmentation costs */
     size_t fresh_bytes;     /* all fresh_count */

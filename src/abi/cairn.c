@@ -238,8 +238,7 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
         return;
     static const char line[] =
         "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no limit to what is allocated\n";
-    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
-    (void)written;
+    os_say(line, sizeof line - 1);
 }
 
 __attribute__((destructor)) static void tell_at_exit(void)

@@ -1,12 +1,9 @@
 /* The names of ISO C and POSIX, and the older ones of their kind: argument rules and errno only. */
 #include "abi/abi.h"
-#include "alloc/background.h"
 #include "os/os.h"
 
 void *names_malloc_slow(size_t size)
 {
-    if (UNLIKELY(atomic_load_explicit(&background_due, memory_order_relaxed)))
-        background_begin();
     return or_enomem(alloc_malloc_slow(size));
 }
 

@@ -1,5 +1,6 @@
 #include "alloc/alloc.h"
 
+#include "alloc/background.h"
 #include "alloc/broken.h"
 #include "alloc/large.h"
 
@@ -22,6 +23,7 @@ static void *allocate_large(size_t size, size_t alignment, bool *zero)
         heap_sweep();
         p = large_allocate(size, alignment, zero);
     }
+    background_look();
     return p;
 }
 
@@ -56,7 +58,9 @@ void *alloc_malloc_slow(size_t size)
         if (heap->list[class] != NULL) /* thread_birth() may have allocated */
             return heap_pop_checked(heap, class);
     }
-    return heap_refill(heap, class);
+    void *block = heap_refill(heap, class);
+    background_look();
+    return block;
 }
 
 void *alloc_calloc(size_t count, size_t size)
@@ -119,6 +123,7 @@ static void free_large(struct slab *slab)
         heap_drop_large(keeper, slab);
     if (LIKELY(run_cache_put(&thread_heap->runs, slab))) /* never of those without a thread */
         return;
+    background_look();
     if (LIKELY(has_heap()) || thread_birth() != NULL)
         heap_free_large(thread_heap, slab);
     else
@@ -210,10 +215,12 @@ void *alloc_realloc(void *p, size_t size)
     bool grows = slab->kind == RUN_LARGE && size > have;
     if (grows && atomic_load_explicit(&slab->owner, memory_order_relaxed) == NULL) {
         void *there = large_move(slab, size);
+        background_look();
         if (there != NULL)
             return there;
     }
     void *moved = grows ? large_allocate_to_grow(size) : NULL;
+    background_look();
     if (moved == NULL)
         moved = alloc_malloc(size);
     if (moved == NULL)

@@ -5,26 +5,36 @@
 #include "alloc/purge.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <link.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 enum {
     PERIOD_MS = 260, /* an epoch of purge.c, and a little more */
-    STACK_BYTES = 128 << 10,
+    PERIOD_MOST_MS = 5000,
+    STACK_BYTES = 1 << 20, /* what the program keeps for each thread lies there, too */
 };
 
 _Atomic bool background_due;
+background_create *(*background_next_create)(void);
 
+static bool complained; /* also in children */
+
+/* Looks again later where what is idle does not go, as what is locked. */
 static void *body(void *nothing)
 {
+    unsigned period = PERIOD_MS;
     prctl(PR_SET_NAME, "cairn-purge", 0, 0, 0);
     for (;;) {
-        os_sleep_ms(PERIOD_MS);
+        size_t before = page_heap_level().purged;
+        os_sleep_ms(period);
         heap_sweep();
         purge_look();
-        purge_rest();
+        period = page_heap_level().purged != before ? PERIOD_MS : 2 * period;
+        if (period > PERIOD_MOST_MS)
+            period = PERIOD_MOST_MS;
+        if (purge_rest(PERIOD_MOST_MS))
+            period = PERIOD_MS;
     }
     return nothing;
 }
@@ -41,19 +51,43 @@ void background_want(void)
         atomic_store_explicit(&background_due, true, memory_order_relaxed);
 }
 
+/* Of the first object, which is the program: whether body() lies in it. */
+static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *found)
+{
+    (void)bytes;
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && (uintptr_t)body - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
+            *(bool *)found = true;
+    }
+    return 1;
+}
+
+static background_create *find_create(void)
+{
+    bool is_program = false;
+    if (background_next_create != NULL)
+        return background_next_create();
+    dl_iterate_phdr(look_into_program, &is_program);
+    return is_program ? pthread_create : NULL;
+}
+
+/* Its own attributes: a caller's priority is not for what can wait. */
 static bool begin(void)
 {
     pthread_attr_t attributes;
     pthread_t thread;
     sigset_t all;
     sigset_t before;
-    if (pthread_attr_init(&attributes) != 0)
+    background_create *create = find_create();
+    if (create == NULL || pthread_attr_init(&attributes) != 0)
         return false;
     sigfillset(&all);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool done = pthread_create(&thread, &attributes, body, NULL) == 0;
+    bool done = create(&thread, &attributes, body, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return done;
@@ -65,9 +99,9 @@ void background_begin(void)
                                "the program frees or allocates\n";
     int saved = errno;
     if (page_heap_level().use.used >= CHUNK_SLICES &&
-        atomic_exchange_explicit(&background_due, false, memory_order_relaxed) && !begin()) {
-        ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
-        (void)written;
+        atomic_exchange_explicit(&background_due, false, memory_order_relaxed) && !begin() && !complained) {
+        complained = true;
+        os_say(line, sizeof line - 1);
     }
     errno = saved;
 }

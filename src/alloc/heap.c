@@ -173,7 +173,7 @@ static struct slab *make(struct heap *heap, unsigned class)
 {
     bool zero;
     size_t index = page_heap_allocate(slab_slices(class), 0, &zero);
-    if (UNLIKELY(index == 0)) { /* what waits for somebody, here or elsewhere, may do */
+    if (UNLIKELY(index == 0) && !heap->shared) { /* what waits for somebody, here or elsewhere, may do */
         drain_runs(heap);
         heap_sweep();
         index = page_heap_allocate(slab_slices(class), 0, &zero);

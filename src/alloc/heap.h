@@ -136,7 +136,7 @@ void heap_destroy(struct heap *heap);
 void heap_collect(struct heap *heap);
 
 /* Claims the slabs of all heaps of which every live block is posted: posters and owners leave some, see remote.h. Returns
- * how many. The heap that was left last is released first. By any thread that holds no lock but a turn. */
+ * how many. The heap that was left last is released first. By any thread that holds no lock. */
 size_t heap_sweep(void);
 
 /* Gives back a large block whose run the heap's cache did not take at once. (own) */

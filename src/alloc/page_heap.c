@@ -28,6 +28,7 @@ struct chunk {
     uint8_t dense;       /* page_heap_look(): at so many looks in a row it was; COLLAPSED */
     uint8_t reused;      /* times that all of it was handed out at once, and was dirty */
     uint8_t told;        /* and times that this was told: each time it has to be twice as many */
+    uint8_t offered;     /* what is not dirty may be what it was, and resident */
 };
 _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
 
@@ -47,7 +48,7 @@ static struct lock lock;
 static uint32_t partial[PARTIAL_LISTS]; /* first chunk; NONE: empty. Valid where the bit is set */
 static uint64_t partial_filled[PARTIAL_WORDS];
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
-static bool lazy; /* what is not dirty may be what it was */
+static bool lazy; /* what goes back is offered */
 static size_t idle_least;
 static size_t fresh_slices; /* handed out that were not dirty, ever */
 
@@ -167,18 +168,20 @@ static void count_taken(size_t slices, size_t dirty)
 static bool take_all(size_t index, size_t slices, bool inside)
 {
     size_t dirty = 0;
+    bool offered = false;
     for (size_t left = slices; left > 0; inside = true) {
         size_t number = index / CHUNK_SLICES;
         unsigned first = (unsigned)(index % CHUNK_SLICES);
         unsigned count = left < CHUNK_SLICES - first ? (unsigned)left : CHUNK_SLICES - first;
         dirty += count == CHUNK_SLICES ? take_whole(number) : take(number, first, count);
+        offered |= chunk_of(number)->offered;
         if (first == 0)
             chunk_of(number)->inside = inside;
         index += count;
         left -= count;
     }
     count_taken(slices, dirty);
-    return dirty == 0 && !lazy;
+    return dirty == 0 && !offered;
 }
 
 /* --- allocating -------------------------------------------------------------------------------------------------- */
@@ -389,7 +392,7 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     if (number == NONE)
         return 0;
     chunk_map_take(number, chunks);
-    if (chunks == 1 && bits_load(&chunk_of(number)->dirty) == 0)
+    if (chunks == 1 && bits_load(&chunk_of(number)->dirty) == 0 && !chunk_of(number)->offered)
         begin_chunk(number, slices);
     *zero = take_all(number * CHUNK_SLICES, slices, false);
     return number * CHUNK_SLICES;
@@ -596,6 +599,8 @@ static bool give_back(size_t index, size_t slices)
 {
     void *start = region_address(index);
     bool done = lazy ? os_offer(start, slices << SLICE_SHIFT) : os_give_back(start, slices << SLICE_SHIFT);
+    if (lazy)
+        chunk_of(index / CHUNK_SLICES)->offered = true;
     statistics.purges++;
     used_at_purge = statistics.used_slices;
     if (done)

@@ -54,8 +54,8 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
  * Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
 
-/* From now on what goes back does so when the kernel needs it: sooner done, and resident until then. Nothing that is handed out
- * is said to read as zero any more. */
+/* From now on what goes back does so when the kernel needs it: sooner done, and resident until then. What is handed out of a chunk
+ * of which anything went so is not said to read as zero any more. */
 void page_heap_purge_lazily(void);
 
 /* From now on no more than this is handed out, and what is idle goes back where both together would be more. 0: all that

@@ -92,13 +92,12 @@ static bool is_idle(struct page_heap_use use)
 
 /* What is idle changes under the page heap's lock, before who changed it looks whether somebody rests: one of the two sees the
  * other. */
-void purge_rest(void)
+bool purge_rest(unsigned ms)
 {
     atomic_store_explicit(&resting, 1, memory_order_relaxed);
-    if (is_idle(page_heap_level().use))
-        atomic_store_explicit(&resting, 0, memory_order_relaxed);
-    else
-        os_wait(&resting, 1);
+    if (!is_idle(page_heap_level().use))
+        os_wait_ms(&resting, 1, ms);
+    return atomic_exchange_explicit(&resting, 0, memory_order_relaxed) == 0;
 }
 
 static void stir(void)

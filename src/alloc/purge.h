@@ -20,7 +20,7 @@ void purge_free(size_t index, size_t slices);
 /* Gives back what nobody needed, if an epoch is over. By any thread that holds no lock; takes the page heap's. */
 void purge_look(void);
 
-/* For background.h: sleeps while no more is idle than the slack. May return early. */
-void purge_rest(void);
+/* For background.h: sleeps while no more is idle than the slack, at most so long. True: something was freed meanwhile. */
+bool purge_rest(unsigned ms);
 
 #endif

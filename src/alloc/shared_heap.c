@@ -22,11 +22,22 @@ static void take_turn(struct heap *heap)
         broken("a heap is used that was given up", heap);
 }
 
-static void *allocate_small(struct heap *heap, unsigned class)
+static void *pop_or_refill(struct heap *heap, unsigned class)
 {
     take_turn(heap);
     void *block = heap->list[class] != NULL ? heap_pop_checked(heap, class) : heap_refill(heap, class);
     lock_drop(&heap->turn);
+    return block;
+}
+
+/* What waits for somebody elsewhere may do; looked for between two turns, since the list of all heaps is locked before any. */
+static void *allocate_small(struct heap *heap, unsigned class)
+{
+    void *block = pop_or_refill(heap, class);
+    if (UNLIKELY(block == NULL)) {
+        heap_sweep();
+        block = pop_or_refill(heap, class);
+    }
     return block;
 }
 

@@ -38,7 +38,8 @@ bool os_unmap(void *start, size_t bytes);
 /* The address space stays, its contents are gone: it reads as zero. Refused for locked memory, which is as it was. */
 bool os_give_back(void *start, size_t bytes);
 
-/* The same for when the kernel needs memory: until then the contents are what they were or zero, and resident. */
+/* The same for when the kernel needs memory: until then the contents are what they were or zero, and resident. At once where the
+ * kernel cannot wait (before Linux 4.5). */
 bool os_offer(void *start, size_t bytes);
 
 /* Moves pages instead of bytes: what was at `from` is then at `to`, where memory is mapped whose contents nobody needs,
@@ -77,11 +78,15 @@ uint64_t os_random(void);
 
 /* Sleeps while `*word` is `value`, at most until somebody wakes the word; may return early. os_wake() wakes one. */
 void os_wait(_Atomic uint32_t *word, uint32_t value);
+void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms);
 void os_wake(_Atomic uint32_t *word);
 
 void os_sleep_ms(unsigned ms);
 
-/* One line to stderr, `line` with its newline, and abort(). The heap cannot be trusted any more. */
+/* One line to stderr, `line` with its newline; no point of cancellation. */
+void os_say(const char *line, size_t length);
+
+/* The same, and abort(). The heap cannot be trusted any more. */
 _Noreturn void os_die(const char *line, size_t length);
 
 #endif

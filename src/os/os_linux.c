@@ -78,7 +78,7 @@ bool os_give_back(void *start, size_t bytes)
 
 bool os_offer(void *start, size_t bytes)
 {
-    return advise(start, bytes, MADV_FREE);
+    return advise(start, bytes, MADV_FREE) || advise(start, bytes, MADV_DONTNEED);
 }
 
 bool os_renew(void *start, size_t bytes)
@@ -172,11 +172,27 @@ uint64_t os_random(void)
     return random;
 }
 
-void os_wait(_Atomic uint32_t *word, uint32_t value)
+static void wait_for(_Atomic uint32_t *word, uint32_t value, const struct timespec *time)
 {
     int saved = errno;
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, time, NULL, 0);
     errno = saved;
+}
+
+static struct timespec time_of(unsigned ms)
+{
+    return (struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+}
+
+void os_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    wait_for(word, value, NULL);
+}
+
+void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms)
+{
+    struct timespec time = time_of(ms);
+    wait_for(word, value, &time);
 }
 
 void os_wake(_Atomic uint32_t *word)
@@ -189,19 +205,24 @@ void os_wake(_Atomic uint32_t *word)
 void os_sleep_ms(unsigned ms)
 {
     int saved = errno;
-    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    struct timespec time = time_of(ms);
     nanosleep(&time, NULL);
     errno = saved;
 }
 
-_Noreturn void os_die(const char *line, size_t length)
+void os_say(const char *line, size_t length)
 {
     while (length > 0) {
-        ssize_t written = write(STDERR_FILENO, line, length);
+        long written = syscall(SYS_write, STDERR_FILENO, line, length);
         if (written <= 0)
             break;
         line += written;
         length -= (size_t)written;
     }
+}
+
+_Noreturn void os_die(const char *line, size_t length)
+{
+    os_say(line, length);
     abort();
 }

@@ -48,6 +48,12 @@ def test_heaps_and_walks_and_limits_are_as_the_header_says(program: Callable[...
     assert program("heaps.c", mode).succeed().splitlines()[-1].endswith("passed, 0 failed")
 
 
+@pytest.mark.parametrize("mode", ["linked", "archive"])
+def test_a_heap_without_memory_keeps_nobody_waiting(program: Callable[..., Program], mode: str) -> None:
+    """It looks for what others have, who hold the list of all heaps while they look at each."""
+    program("full_heap.c", mode).succeed(timeout=60)
+
+
 @in_both
 def test_a_limit_in_the_environment_is_one(program: Callable[..., Program], mode: str) -> None:
     """Less, if anything, than what it says: small blocks have a part in it."""

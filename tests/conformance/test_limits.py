@@ -168,8 +168,10 @@ def test_a_program_that_sleeps_gives_back_what_it_needs_no_longer_by_a_thread(
 @in_both
 def test_no_thread_for_the_background_is_said_and_no_harm(program: Callable[..., Program], mode: str) -> None:
     ended = program("background.c", mode)("alone", CAIRN_BACKGROUND="1")
+    if ended.out == "not allowed\n":
+        pytest.skip("a filter is not allowed here")
     assert ended.code == 0
-    assert ended.err.count("\n") == 2 and "no thread could be had" in ended.err  # of the parent and the child
+    assert ended.err.count("\n") == 1 and "no thread could be had" in ended.err  # once, and not by the child again
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
 
 

@@ -221,9 +221,9 @@ struct page_heap_level page_heap_level(void)
     return (struct page_heap_level){.fresh = 0};
 }
 
-void os_wait(_Atomic uint32_t *word, uint32_t value)
+void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms)
 {
-    (void)word, (void)value;
+    (void)word, (void)value, (void)ms;
     model_fail("somebody rests");
 }
 
@@ -243,6 +243,13 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
 {
     (void)index, (void)slices, (void)more, (void)zero;
     return false;
+}
+
+_Atomic bool background_due;
+
+void background_begin(void)
+{
+    model_fail("a thread is begun that nobody asked for");
 }
 
 void *large_allocate(size_t size, size_t alignment, bool *zero)

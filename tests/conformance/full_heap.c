@@ -1,0 +1,33 @@
+/* full_heap: a thread allocates in a heap of its own until there is no memory, again and again, while another looks at all heaps. */
+#include "conformance.h"
+
+#include <cairn/cairn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+static atomic_bool over;
+
+static void *fill(void *nothing)
+{
+    while (!over) {
+        struct cairn_heap *heap = cairn_heap_create();
+        while (heap != NULL && cairn_heap_malloc(heap, 1000) != NULL)
+            ;
+        cairn_heap_destroy(heap);
+    }
+    return nothing;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    cairn_limit(4 << 20);
+    if (pthread_create(&thread, NULL, fill, NULL) != 0)
+        return 1;
+    for (int i = 0; i < 20000; i++) {
+        struct cairn_stats stats;
+        cairn_statistics(&stats);
+    }
+    over = true;
+    return pthread_join(thread, NULL);
+}
