@@ -82,23 +82,20 @@ static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tri
     return tried;
 }
 
-/* Found at the first call, if nobody allocated before. */
-#define NEXT(name) (LIKELY(next.name != NULL) ? next.name : (next_found(), next.name))
-
 #define TAKE(name, lock_type, kind, trying)                                                                  \
     INTERPOSED int name(lock_type *lock)                                                                     \
     {                                                                                                        \
         struct self *me = &self;                                                                             \
         if (LIKELY(!is_inside(me)))                                                                          \
-            return NEXT(name)((void *)lock);                                                                 \
-        return wait_for(me, (void *)lock, kind, NEXT(trying)((void *)lock), NEXT(name));                     \
+            return NEXT_ALONE(name)((void *)lock);                                                           \
+        return wait_for(me, (void *)lock, kind, NEXT_ALONE(trying)((void *)lock), NEXT_ALONE(name));         \
     }
 
 #define TRY(name, lock_type, kind)                                                                           \
     INTERPOSED int name(lock_type *lock)                                                                     \
     {                                                                                                        \
         struct self *me = &self;                                                                             \
-        int result = NEXT(name)((void *)lock);                                                               \
+        int result = NEXT_ALONE(name)((void *)lock);                                                         \
         if (LIKELY(!is_inside(me)))                                                                          \
             return result;                                                                                   \
         if (result == 0)                                                                                     \
@@ -114,7 +111,7 @@ static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tri
         struct self *me = &self;                                                                             \
         if (UNLIKELY(is_inside(me)))                                                                         \
             note_released(me, (void *)lock, kind);                                                           \
-        return NEXT(name)((void *)lock);                                                                     \
+        return NEXT_ALONE(name)((void *)lock);                                                               \
     }
 
 TAKE(pthread_mutex_lock, pthread_mutex_t, PROFILE_MUTEX, pthread_mutex_trylock)

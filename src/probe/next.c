@@ -13,7 +13,7 @@ _Atomic size_t next_early_used;
 enum search { NOT_BEGUN, SEARCHING, FOUND };
 static _Atomic int state;
 
-static void find(void *where, const char *name)
+void next_find(void *where, const char *name)
 {
     *(void **)where = dlsym(RTLD_NEXT, name);
 }
@@ -57,7 +57,7 @@ void *next_operator(bool array, size_t number)
 
 static void find_all(void)
 {
-#define FIND(name) find(&next.name, #name)
+#define FIND(name) next_find(&next.name, #name)
     FIND(calloc);
     FIND(free);
     FIND(realloc);
@@ -93,13 +93,13 @@ static void find_all(void)
     FIND(pthread_rwlock_unlock);
     FIND(siglongjmp);
 #undef FIND
-    find(&next.longjmp_checked, "__longjmp_chk");
-    find(&next.throw, "__cxa_throw");
+    next_find(&next.longjmp_checked, "__longjmp_chk");
+    next_find(&next.throw, "__cxa_throw");
     for (size_t i = 0; i < COUNT_OF(operators); i++) {
-        find((void **)&next.plain + i, operators[i][0]);
-        find((void **)&next.array + i, operators[i][1]);
+        next_find((void **)&next.plain + i, operators[i][0]);
+        next_find((void **)&next.array + i, operators[i][1]);
     }
-    find(&next.malloc, "malloc");
+    next_find(&next.malloc, "malloc");
 }
 
 /* A second thread can be there only when the first has called pthread_create, and so our constructor is done. */

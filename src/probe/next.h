@@ -91,6 +91,11 @@ extern struct next next __attribute__((visibility("hidden")));
 /* Are they found? Finds them where this is the first call; false: this is a call from within that search. */
 bool next_found(void);
 
+/* One of them alone, which every libc has: to look for all may allocate, and who calls it may hold a lock of an allocator that
+ * nobody here stands before, as a program's own. */
+void next_find(void *where, const char *name);
+#define NEXT_ALONE(name) (LIKELY(next.name != NULL) ? next.name : (next_find(&next.name, #name), next.name))
+
 /* Looks again for what came with a plugin: a function of the C++ runtime; an operator, of which `number` counts the
  * members of struct next_operators. Aborts where nobody has it: without us, the program would call NULL. */
 void *next_of_runtime(const char *name);

@@ -25,9 +25,12 @@ __attribute__((destructor)) static void probe_end(void)
     thread_end_process(0);
 }
 
+/* A child of clone() may have thread-local storage that is not libc's but zeroes, in which nothing of ours is: chromium makes one, and
+ * all that it calls here is this. */
 INTERPOSED void _exit(int code)
 {
-    thread_end_process(code);
+    if (LIKELY(pthread_self() != 0))
+        thread_end_process(code);
     for (;;)
         stub_call3(SYS_exit_group, code, 0, 0);
 }
@@ -103,9 +106,8 @@ INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 /* Nobody sets a place to jump to within an allocator. */
 INTERPOSED _Noreturn void longjmp(jmp_buf place, int value)
 {
-    (void)next_found();
     thread_leaves();
-    next.longjmp(place, value);
+    NEXT_ALONE(longjmp)(place, value);
     __builtin_unreachable();
 }
 
@@ -116,9 +118,8 @@ INTERPOSED _Noreturn void _longjmp(jmp_buf place, int value)
 
 INTERPOSED _Noreturn void siglongjmp(sigjmp_buf place, int value)
 {
-    (void)next_found();
     thread_leaves();
-    next.siglongjmp(place, value);
+    NEXT_ALONE(siglongjmp)(place, value);
     __builtin_unreachable();
 }
 
@@ -126,7 +127,8 @@ INTERPOSED _Noreturn void siglongjmp(sigjmp_buf place, int value)
 _Noreturn void __longjmp_chk(jmp_buf place, int value);
 INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
 {
-    (void)next_found();
+    if (next.longjmp_checked == NULL)
+        next_find(&next.longjmp_checked, "__longjmp_chk");
     thread_leaves();
     next.longjmp_checked(place, value);
     __builtin_unreachable();
@@ -136,7 +138,6 @@ INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
 _Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *));
 INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *))
 {
-    (void)next_found();
     if (next.throw == NULL)
         next.throw = next_of_runtime("__cxa_throw");
     thread_leaves();
@@ -158,8 +159,7 @@ static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
 INTERPOSED int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
     sigset_t copy;
-    (void)next_found();
-    return next.pthread_sigmask(how, how != SIG_UNBLOCK ? without_ours(set, &copy) : set, old);
+    return NEXT_ALONE(pthread_sigmask)(how, how != SIG_UNBLOCK ? without_ours(set, &copy) : set, old);
 }
 
 INTERPOSED int sigprocmask(int how, const sigset_t *set, sigset_t *old)
@@ -173,9 +173,8 @@ INTERPOSED int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 
 INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)
 {
-    (void)next_found();
     if (!kernel_calls_owns_signal())
-        return next.sigaction(number, new, old);
+        return NEXT_ALONE(sigaction)(number, new, old);
     if (number == SIGSYS) {
         kernel_calls_their_action(new, old);
         return 0;
@@ -186,7 +185,7 @@ INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigacti
         sigdelset(&copy.sa_mask, SIGSYS);
         new = &copy;
     }
-    return next.sigaction(number, new, old);
+    return NEXT_ALONE(sigaction)(number, new, old);
 }
 
 /* --- libc's memory functions, where the kernel does not tell of every call -------------------------------------------- */
@@ -199,12 +198,10 @@ static void note(long number, long a, long b, long c, long result, uint64_t befo
 
 INTERPOSED void *mmap(void *start, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
-    if (LIKELY(!kernel_calls_interposed())) {
-        (void)next_found();
-        return next.mmap(start, bytes, protection, flags, fd, offset);
-    }
+    if (LIKELY(!kernel_calls_interposed()))
+        return NEXT_ALONE(mmap)(start, bytes, protection, flags, fd, offset);
     uint64_t before = ticks_before();
-    void *result = next.mmap(start, bytes, protection, flags, fd, offset);
+    void *result = NEXT_ALONE(mmap)(start, bytes, protection, flags, fd, offset);
     note(SYS_mmap, (long)start, (long)bytes, protection, (long)result, before);
     return result;
 }
@@ -216,44 +213,40 @@ INTERPOSED void *mmap64(void *start, size_t bytes, int protection, int flags, in
 
 INTERPOSED int munmap(void *start, size_t bytes)
 {
-    (void)next_found();
     if (LIKELY(!kernel_calls_interposed()))
-        return next.munmap(start, bytes);
+        return NEXT_ALONE(munmap)(start, bytes);
     uint64_t before = ticks_before();
-    int result = next.munmap(start, bytes);
+    int result = NEXT_ALONE(munmap)(start, bytes);
     note(SYS_munmap, (long)start, (long)bytes, 0, result, before);
     return result;
 }
 
 INTERPOSED int madvise(void *start, size_t bytes, int advice)
 {
-    (void)next_found();
     if (LIKELY(!kernel_calls_interposed()))
-        return next.madvise(start, bytes, advice);
+        return NEXT_ALONE(madvise)(start, bytes, advice);
     uint64_t before = ticks_before();
-    int result = next.madvise(start, bytes, advice);
+    int result = NEXT_ALONE(madvise)(start, bytes, advice);
     note(SYS_madvise, (long)start, (long)bytes, advice, result, before);
     return result;
 }
 
 INTERPOSED int mprotect(void *start, size_t bytes, int protection)
 {
-    (void)next_found();
     if (LIKELY(!kernel_calls_interposed()))
-        return next.mprotect(start, bytes, protection);
+        return NEXT_ALONE(mprotect)(start, bytes, protection);
     uint64_t before = ticks_before();
-    int result = next.mprotect(start, bytes, protection);
+    int result = NEXT_ALONE(mprotect)(start, bytes, protection);
     note(SYS_mprotect, (long)start, (long)bytes, protection, result, before);
     return result;
 }
 
 INTERPOSED void *sbrk(intptr_t more)
 {
-    (void)next_found();
     if (LIKELY(!kernel_calls_interposed()))
-        return next.sbrk(more);
+        return NEXT_ALONE(sbrk)(more);
     uint64_t before = ticks_before();
-    void *result = next.sbrk(more);
+    void *result = NEXT_ALONE(sbrk)(more);
     uint64_t ticks = ticks_after() - before;
     const long arguments[3] = {0};
     if (result == (void *)-1)

@@ -425,3 +425,11 @@ def test_without_a_folder_it_is_off(known: Path, tmp_path: Path) -> None:
     )
     assert json.loads(done.stdout)["calloc"] == 5000
     assert not list(tmp_path.iterdir())
+
+
+def test_a_program_s_own_malloc_may_hold_a_lock_when_it_asks_the_kernel(probed: Probed, tmp_path: Path) -> None:
+    """To look for a function that nobody has allocates, in the loader; chromium span there for ever."""
+    source = Path(__file__).parents[1] / "programs" / "inputs" / "own_malloc.c"
+    own = tmp_path / "own"
+    subprocess.run(["gcc", "-O1", "-fno-builtin", "-D_GNU_SOURCE", source, "-o", own], check=True)
+    assert probed(own) == "kept 3890 1 1792\n"

@@ -18,4 +18,4 @@ def test_a_program_s_own_malloc_serves_what_is_built_on_it(both: Callable[..., s
     def session(stage: Stage) -> str:
         return stage.run(own)
 
-    assert both(session, "own", own_malloc=[str(own.resolve())]) == "kept 3890 1\n"
+    assert both(session, "own", own_malloc=[str(own.resolve())]) == "kept 3890 1 1792\n"

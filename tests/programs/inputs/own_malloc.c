@@ -1,19 +1,41 @@
 /* A program that brings the four functions of malloc, as the C library's manual says one may, and uses a fifth that the
- * library builds on them. */
+ * library builds on them. Like that of chromium, its malloc asks the kernel while it holds a lock, is first called before any
+ * library has been initialised, and a child ends whose thread-local storage is not libc's. */
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-static _Alignas(16) char arena[1 << 24];
+enum { BYTES = 1 << 24 };
+
+static atomic_flag lock;
+static char *arena;
 static size_t used;
 
 void *malloc(size_t size)
 {
+    while (atomic_flag_test_and_set(&lock))
+        ;
+    if (arena == NULL)
+        arena = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     size_t *head = (size_t *)(arena + used);
     used += (size + 31) & ~(size_t)15;
     *head = size;
+    atomic_flag_clear(&lock);
     return head + 2;
 }
+
+static void early(void)
+{
+    free(malloc(10));
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = early;
 
 void free(void *block)
 {
@@ -35,6 +57,24 @@ void *realloc(void *block, size_t size)
     return moved;
 }
 
+static int leave(void *nothing)
+{
+    (void)nothing;
+    _exit(7);
+}
+
+/* How a child ends that has zeroes where libc's thread-local storage would be. */
+static int end_of_child(void)
+{
+    static _Alignas(64) char stack[1 << 16];
+    static _Alignas(64) char storage[1 << 16];
+    int status = -1;
+    pid_t child = clone(leave, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_SETTLS | SIGCHLD, NULL, NULL,
+                        storage + sizeof storage / 2);
+    waitpid(child, &status, 0);
+    return status;
+}
+
 int main(void)
 {
     char *block = malloc(10);
@@ -47,7 +87,7 @@ int main(void)
         fprintf(stream, "%d ", i);
     fclose(stream);
     char *copy = strdup(text);
-    printf("%s %zu %d\n", block, strlen(copy), block > arena && block < arena + sizeof arena);
+    printf("%s %zu %d %d\n", block, strlen(copy), block > arena && block < arena + BYTES, end_of_child());
     free(text), free(copy), free(block);
     return 0;
 }
