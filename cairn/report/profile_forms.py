@@ -34,6 +34,7 @@ from cairn.estimates import (
     remote_share,
     sampled,
 )
+from cairn.findings import find
 from cairn.model import SCHEMA
 from cairn.profiles import (
     ALLOCATING,
@@ -117,6 +118,7 @@ def document(profile: Profile, *, allocator: str | None, cairn: str) -> str:
             for place, group in enumerate(GROUPS)
         ],
         "moments": profile.moments,
+        "findings": list(find(profile)),
         "ceiling": {"share": limit.share, "how": limit.how or None, "why_not": limit.why_not or None},
         "cut_short": [process.pid for process in cut_short(profile.processes)],
         "empty": profile.empty,

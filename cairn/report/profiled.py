@@ -40,6 +40,7 @@ from cairn.estimates import (
     remote_share,
     sampled,
 )
+from cairn.findings import Finding, find
 from cairn.profiles import (
     ALLOCATING,
     CALLS,
@@ -87,7 +88,7 @@ def board(profile: Profile, *, allocator: str | None = None, full: bool = False)
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
     return Board(
         title=_title(profile, allocator),
-        says=(sentence(ceiling(profile)),),
+        says=(*(printable(because(finding)) for finding in find(profile)), sentence(ceiling(profile))),
         tables=tuple(table for table in found if table.rows),
         footer=tuple(printable(note) for note in notes(profile)),
         failures=(),
@@ -100,6 +101,14 @@ def sentence(limit: Ceiling) -> str:
         return f"What a free allocator would save was {NOT_MEASURED}: {limit.why_not}."
     share = f"{_percent(limit.share.value)} of CPU {_within(limit.share)}"
     return f"A free allocator would save at most {share}, {limit.how}."
+
+
+def because(finding: Finding) -> str:
+    """A finding in a paragraph: what, how much, how that is known, and what to do."""
+    about = f"{_percent(finding.effect.value)} of {finding.of}"
+    ends = finding.effect.interval
+    within = "" if ends.low == ends.high else f" {_within(finding.effect)}"
+    return f"▲ {finding.says}: {about}{within}. {'; '.join(finding.evidence)}. To do: {finding.advice}."
 
 
 def allocator_of(profile: Profile, given: str | None) -> str:

@@ -83,11 +83,12 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "profiles": set(),
     "estimates": {"model", "profiles"},
     "behaviour": {"model", "profiles", "estimates"},
+    "findings": {"model", "units", "profiles", "estimates", "behaviour", "findings"},
     "profile": {"errors", "model", "profiles"},
     "window": {"errors", "profile", "profiles"},
     "report": {
         *("model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"),
-        *("profiles", "estimates", "behaviour"),
+        *("profiles", "estimates", "behaviour", "findings"),
     },
     "elf": set(),
     "program": {"errors", "elf"},
@@ -131,7 +132,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
 
 PURE = {
     *("model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"),
-    *("ratios", "standings", "scenario", "instructions", "profiles", "estimates", "behaviour"),
+    *("ratios", "standings", "scenario", "instructions", "profiles", "estimates", "behaviour", "findings"),
 }
 IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
 PRINTING = {"cli", "manual"}

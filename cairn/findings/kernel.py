@@ -1,0 +1,122 @@
+"""Findings about what the allocator asks of the kernel."""
+
+from __future__ import annotations
+
+from cairn import units
+from cairn.behaviour import KernelLine, kernel_lines, kernel_ns
+from cairn.estimates import LEVEL, Estimate, busy_ns
+from cairn.findings.finding import Finding
+from cairn.model import Interval
+from cairn.profiles import Profile, lasting
+
+RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
+ASKING = ("mmap", "mremap", "brk", "mprotect")
+PAGE_BYTES = 4096
+PER_THOUSAND_LEAST = 1.0
+"""Calls per 1,000 operations."""
+SHARE_LEAST = 0.02
+"""Of CPU."""
+AGAIN_LEAST = 0.5
+"""Of all page faults, those on pages that were there before."""
+TURNOVER_LEAST = 2.0
+"""Bytes given back, of the most that was held."""
+
+
+def _sum(of: list[KernelLine]) -> tuple[int, int, float]:
+    """Calls, bytes, nanoseconds."""
+    return sum(one.count for one in of), sum(one.bytes or 0 for one in of), sum(one.total_ns or 0.0 for one in of)
+
+
+def _told(of: list[KernelLine]) -> str:
+    return ", ".join(f"{units.count(one.count)} {one.name}" for one in of)
+
+
+def held_most(profile: Profile) -> int:
+    """Bytes that the process with the most live ones held from the kernel, at most."""
+    return max((moment.held_bytes or 0 for moment in profile.moments), default=0)
+
+
+def shrunk_bytes(profile: Profile, line: KernelLine) -> int:
+    """Of the bytes that brk moved, those by which the heap became shorter: what grew and stayed is the rest."""
+    ends = [moment.held_bytes for moment in profile.moments if moment.held_bytes is not None]
+    return max(0, ((line.bytes or 0) - (ends[-1] if ends else 0)) // 2)
+
+
+def faults_again(profile: Profile) -> tuple[int, int]:
+    """Page faults beyond one for each page that was resident at the peak, and all; of all processes."""
+    alive = lasting(profile.processes)
+    faults = [process.minor_faults + process.major_faults for process in alive]
+    again = [
+        max(0, count - process.peak_resident_bytes // PAGE_BYTES) for count, process in zip(faults, alive, strict=True)
+    ]
+    return sum(again), sum(faults)
+
+
+def _fault_ns(profile: Profile, faults: int) -> float:
+    """What a page fault took, where nothing else was done in the kernel; 0: not known."""
+    inside = kernel_ns(kernel_lines(profile), waiting=False) or 0.0
+    return max(0.0, profile.tree.system_ns - inside) / faults if profile.tree and faults else 0.0
+
+
+def returns_what_it_needs(profile: Profile) -> Finding | None:
+    """Memory goes to the kernel and comes back by page faults."""
+    busy, found = busy_ns(profile), kernel_lines(profile)
+    again, faults = faults_again(profile)
+    if busy is None or not profile.operations or again < AGAIN_LEAST * faults:
+        return None
+    returning = [one for one in found if one.name in RETURNING]
+    moving = [one for one in found if one.name == "brk" and shrunk_bytes(profile, one) > held_most(profile)]
+    asking = [one for one in found if one.name in ASKING and one not in moving]
+    calls, given, ns = _sum(returning)
+    brk_calls, _, brk_ns = _sum(moving)
+    calls, ns = calls + brk_calls, ns + brk_ns
+    given += sum(shrunk_bytes(profile, one) for one in moving)
+    if not calls:
+        return None
+    often = calls / profile.operations * 1000 >= PER_THOUSAND_LEAST
+    if not often and given < TURNOVER_LEAST * max(1, held_most(profile)):
+        return None
+    _, _, asking_ns = _sum(asking)
+    least = ns + asking_ns
+    faults_ns = again * _fault_ns(profile, faults)
+    effect = Estimate(least + faults_ns, Interval(ns, least + 2 * faults_ns, LEVEL)).over(busy, most=1.0)
+    if effect.value < SHARE_LEAST:
+        return None
+    return Finding(
+        name="returns-what-it-needs",
+        says="The allocator gives memory back to the kernel and needs it again at once",
+        of="CPU",
+        effect=effect,
+        measured=not faults_ns,
+        evidence=(
+            f"{_told([*returning, *moving])}: {units.size(given)} given back, of {units.size(held_most(profile))} "
+            f"that it held at most, in {units.time(ns)}",
+            f"{units.count(again)} of {units.count(faults)} page faults were on pages beyond the peak",
+        ),
+        advice="let it keep more of what is free (glibc: MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_, jemalloc: "
+        "dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or take one that does",
+    )
+
+
+def asks_too_often(profile: Profile) -> Finding | None:
+    """Memory comes from the kernel in pieces that are too small."""
+    busy = busy_ns(profile)
+    asking = [one for one in kernel_lines(profile) if one.name in ASKING]
+    calls, got, ns = _sum(asking)
+    if busy is None or not profile.operations or calls / profile.operations * 1000 < PER_THOUSAND_LEAST:
+        return None
+    share = min(1.0, ns / busy)
+    if share < SHARE_LEAST or returns_what_it_needs(profile) is not None:
+        return None
+    return Finding(
+        name="asks-too-often",
+        says="The allocator asks the kernel for memory again and again",
+        of="CPU",
+        effect=Estimate(share, Interval(share, share, LEVEL)),
+        measured=True,
+        evidence=(
+            f"{_told(asking)}: {units.size(got / calls)} each on average, in {units.time(ns)}",
+            f"{calls / profile.operations * 1000:.3g} calls per 1,000 operations",
+        ),
+        advice="let it grow in larger steps (glibc: MALLOC_TOP_PAD_), or take one that does",
+    )

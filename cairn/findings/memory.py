@@ -1,0 +1,76 @@
+"""Findings about memory that nobody uses."""
+
+from __future__ import annotations
+
+from cairn import units
+from cairn.estimates import LEVEL, Estimate, remote_share
+from cairn.findings.finding import Finding
+from cairn.model import Interval
+from cairn.profiles import Moment, Profile
+
+LIVE_RATIO_LEAST = 2.0
+"""Held, of what was live at most."""
+BYTES_LEAST = 8 << 20
+"""Below that, it may be what any allocator begins with, or how live bytes of a small program were estimated."""
+SLACK_LEAST = 0.20
+"""Set apart beyond what was asked for."""
+
+
+def _held(moment: Moment) -> int:
+    """What is held and resident: addresses alone cost nothing."""
+    return min(moment.held_bytes if moment.held_bytes is not None else moment.resident_bytes, moment.resident_bytes)
+
+
+def _fattest(profile: Profile) -> Moment | None:
+    return max(profile.moments, key=_held, default=None)
+
+
+def not_reused(profile: Profile) -> Finding | None:
+    """Memory that is freed does not serve again."""
+    fattest = _fattest(profile)
+    live = max((moment.live_bytes for moment in profile.moments), default=0)
+    if fattest is None or not live:
+        return None
+    held, beyond = _held(fattest), _held(fattest) - live
+    if held < LIVE_RATIO_LEAST * live or beyond < BYTES_LEAST:
+        return None
+    share = beyond / fattest.resident_bytes
+    remote = remote_share(profile.tally)
+    by_others = remote is not None and remote.value >= 0.1
+    return Finding(
+        name="not-reused",
+        says="Memory that was freed does not serve again",
+        of="memory",
+        effect=Estimate(share, Interval(share, share, LEVEL)),
+        measured=True,
+        evidence=(
+            f"{units.size(held)} held and resident, where {units.size(live)} were live at most: "
+            f"{held / live:.3g} times as much",
+            *([f"{remote.value * 100:.3g} % of the frees were by another thread"] if by_others and remote else []),
+        ),
+        advice="take an allocator that gives back what other threads free, or free where it was allocated"
+        if by_others
+        else "free what lives together together, or take an allocator that gives partly used memory other sizes",
+    )
+
+
+def sizes_too_coarse(profile: Profile) -> Finding | None:
+    """Blocks are much larger than what was asked for."""
+    tally, fattest = profile.tally, _fattest(profile)
+    if not tally.watched_bytes or fattest is None:
+        return None
+    slack = tally.usable_bytes / tally.watched_bytes - 1
+    live = max(moment.live_bytes for moment in profile.moments)
+    wasted = live * slack
+    if slack < SLACK_LEAST or wasted < BYTES_LEAST:
+        return None
+    share = min(1.0, wasted / max(1, fattest.resident_bytes))
+    return Finding(
+        name="sizes-too-coarse",
+        says="Blocks are much larger than what the program asks for",
+        of="memory",
+        effect=Estimate(share, Interval(share, share, LEVEL)),
+        measured=True,
+        evidence=(f"{slack * 100:.3g} % more is set apart than asked for, {units.size(wasted)} of what is live",),
+        advice="take an allocator with finer size classes, or ask for sizes that fit its classes",
+    )

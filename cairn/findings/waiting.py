@@ -1,0 +1,49 @@
+"""Findings about threads that wait for each other within the allocator."""
+
+from __future__ import annotations
+
+from cairn import units
+from cairn.behaviour import kernel_lines, lock_lines
+from cairn.estimates import LEVEL, Estimate
+from cairn.findings.finding import Finding
+from cairn.model import Interval
+from cairn.profiles import WAITING, Profile
+
+PER_THOUSAND_LEAST = 0.5
+"""Waits per 1,000 operations."""
+SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
+"""Of the time of all threads; from the second on however few waits that were."""
+
+
+def _thread_ns(profile: Profile) -> float:
+    """How long all threads lived, at most: as many as there were at once, for as long as their process was."""
+    return float(sum(one.threads_most * (one.end_ns - one.begin_ns) for one in profile.processes))
+
+
+def queues(profile: Profile) -> Finding | None:
+    """Threads queue on a lock, by sleeping, yielding or spinning."""
+    whole = _thread_ns(profile)
+    slept = [one for one in kernel_lines(profile) if one.name in WAITING]
+    locks = [one for one in lock_lines(profile) if one.contended]
+    waits = max(sum(one.count for one in slept), sum(one.contended for one in locks))
+    waited = max(sum(one.total_ns or 0.0 for one in slept), sum(one.wait_ns or 0.0 for one in locks))
+    if not profile.operations or not whole:
+        return None
+    share = min(1.0, waited / whole)
+    if share < (SHARE_LEAST if waits / profile.operations * 1000 >= PER_THOUSAND_LEAST else SHARE_LARGE):
+        return None
+    different = profile.tally.contended_locks
+    where = {0: "locks of its own, which only the kernel sees", 1: "one lock"}.get(different, f"{different} locks")
+    return Finding(
+        name="queues",
+        says="Threads wait for each other in the allocator",
+        of="thread time",
+        effect=Estimate(share, Interval(share, share, LEVEL)),
+        measured=True,
+        evidence=(
+            f"{units.count(waits)} waits on {where}, {waits / profile.operations * 1000:.3g} per 1,000 operations, "
+            f"{units.time(waited)} in all",
+            *(f"{units.count(one.count)} {one.name}" for one in slept),
+        ),
+        advice="take an allocator with a heap for each thread, or let fewer threads allocate",
+    )

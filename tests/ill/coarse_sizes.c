@@ -1,0 +1,15 @@
+/* coarse_sizes: every block is $ILL percent larger than what was asked for.
+ *
+ * Found: sizes-too-coarse. */
+#include "ill.h"
+
+static void ill_allocates(size_t *bytes)
+{
+    *bytes += *bytes * ill_strength / 100;
+}
+
+static int ill_frees(void *block)
+{
+    (void)block;
+    return 1;
+}

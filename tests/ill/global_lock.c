@@ -1,0 +1,29 @@
+/* global_lock: every malloc and free is within one lock, for $ILL rounds.
+ *
+ * Found, where there are threads: queues. */
+#include "ill.h"
+
+#include <pthread.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void hold(void)
+{
+    pthread_mutex_lock(&lock);
+    for (volatile unsigned long i = 0; i < ill_strength; i++)
+        ;
+    pthread_mutex_unlock(&lock);
+}
+
+static void ill_allocates(size_t *bytes)
+{
+    (void)bytes;
+    hold();
+}
+
+static int ill_frees(void *block)
+{
+    (void)block;
+    hold();
+    return 1;
+}

@@ -1,0 +1,82 @@
+/* ill.h - a malloc that is healthy but for one illness: the allocator behind it, which is the next in the search, and a hook.
+ *
+ * Each illness is a library, to be preloaded before a healthy allocator and behind the probe. Its file says what it does, by how
+ * much ($ILL, its strength) and which findings must name it; nothing else may be found. ill_allocates() and ill_frees() are
+ * called within every malloc and free, and may take time, kernel calls and memory. */
+#ifndef ILL_H
+#define ILL_H
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void ill_allocates(size_t *bytes); /* may ask for more */
+static int ill_frees(void *block);        /* 0: the block is kept for ever */
+
+static void *(*next_malloc)(size_t);
+static void (*next_free)(void *);
+static void *(*next_realloc)(void *, size_t);
+static unsigned long ill_strength;
+
+static _Alignas(16) char early[4096]; /* for the search itself */
+static _Atomic size_t early_used;
+
+__attribute__((constructor)) static void ill_begin(void)
+{
+    const char *given = getenv("ILL");
+    ill_strength = given != NULL ? strtoul(given, NULL, 10) : 1;
+    next_free = (void (*)(void *))dlsym(RTLD_NEXT, "free");
+    next_realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
+    next_malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
+}
+
+void *malloc(size_t bytes)
+{
+    if (next_malloc == NULL) {
+        size_t at = atomic_fetch_add(&early_used, (bytes + 15) & ~(size_t)15);
+        return at + bytes <= sizeof early ? early + at : NULL;
+    }
+    ill_allocates(&bytes);
+    return next_malloc(bytes);
+}
+
+void free(void *block)
+{
+    char *at = block;
+    if (block == NULL || (at >= early && at < early + sizeof early))
+        return;
+    if (ill_frees(block))
+        next_free(block);
+}
+
+void *calloc(size_t count, size_t each)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, each, &bytes))
+        return NULL;
+    void *block = malloc(bytes);
+    return block == NULL ? NULL : memset(block, 0, bytes);
+}
+
+void *realloc(void *block, size_t bytes)
+{
+    char *at = block;
+    if (block == NULL)
+        return malloc(bytes);
+    if (at >= early && at < early + sizeof early) {
+        void *moved = malloc(bytes);
+        return moved == NULL ? NULL : memcpy(moved, block, bytes);
+    }
+    ill_allocates(&bytes);
+    return next_realloc(block, bytes);
+}
+
+/* Every so-manieth time. */
+static inline int ill_every(unsigned long times)
+{
+    static _Thread_local unsigned long count __attribute__((tls_model("initial-exec")));
+    return ++count % times == 0;
+}
+
+#endif

@@ -1,0 +1,108 @@
+"""What is found in made-up profiles, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.probes import Made, busy
+
+from cairn import profile
+from cairn.findings import Finding, find
+from cairn.profiles import Profile, Tree
+from cairn.report.profiled import because
+
+MIB = 1 << 20
+
+
+def gathered(tmp_path: Path, made: Made, *, system_ns: int = 0) -> Profile:
+    made.write(tmp_path)
+    found = profile.gather(tmp_path)
+    if not system_ns:
+        return found
+    tree = Tree(("prog",), "system", 1, 1, system_ns, 0, 0, 0, 0, {}, user_mode_only=False)
+    return Profile(found.processes, found.tally, found.moments, tree=tree)
+
+
+def storm() -> Made:
+    """1,000 of 140,820 operations give 64 KiB back at 100 µs each, of which all is touched again."""
+    made = busy()
+    made.kernel("madvise(DONTNEED)", 1_000, 100_000, 64 << 10)
+    made.start["minor_faults"] = 5_000 + 30 * 256 + 16_000
+    return made
+
+
+def names(found: tuple[Finding, ...]) -> list[str]:
+    return [finding.name for finding in found]
+
+
+def test_a_healthy_program_has_no_finding(tmp_path: Path) -> None:
+    assert find(gathered(tmp_path, busy())) == ()
+
+
+def test_memory_that_goes_and_comes_back_is_found_with_its_share_of_cpu(tmp_path: Path) -> None:
+    (found,) = find(gathered(tmp_path, storm()))
+    assert found.name == "returns-what-it-needs"
+    assert found.effect.value == pytest.approx(0.1 / 0.9, rel=0.02)
+    assert found.measured
+    assert found.evidence[0].startswith("1,000 madvise(DONTNEED), 10 munmap: 72.5 MiB given back, of 16.0 MiB")
+
+
+def test_what_the_faults_took_is_inferred_and_widens_the_interval(tmp_path: Path) -> None:
+    (found,) = find(gathered(tmp_path, storm(), system_ns=200_000_000))
+    assert not found.measured
+    assert found.effect.interval.low == pytest.approx(0.1 / 0.9, rel=0.02)
+    assert found.effect.interval.low < found.effect.value < found.effect.interval.high <= 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda made: made.start.__setitem__("minor_faults", 5_000),  # nothing was touched again
+        lambda made: made.start["calls"]["calls"].__setitem__(0, 0),  # nothing was given back
+        lambda made: made.start["calls"]["ticks"].__setitem__(0, 0),  # and it took no time
+    ],
+)
+def test_where_one_sign_is_missing_nothing_is_found(tmp_path: Path, change: Callable[[Made], None]) -> None:
+    made = storm()
+    change(made)
+    assert find(gathered(tmp_path, made)) == ()
+
+
+def test_asking_again_and_again_is_found_unless_it_follows_from_giving_back(tmp_path: Path) -> None:
+    made = busy()
+    made.kernel("mmap", 500, 100_000, 4096)
+    (found,) = find(gathered(tmp_path, made))
+    assert found.name == "asks-too-often"
+    assert found.effect.value == pytest.approx(0.05 / 0.9, rel=0.05)
+    made = storm()
+    made.kernel("mmap", 500, 100_000, 4096)
+    (found,) = find(gathered(tmp_path, made))
+    assert found.name == "returns-what-it-needs"
+
+
+def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) -> None:
+    made = busy()
+    made.start["threads_most"] = 2
+    made.kernel("futex wait", 200, 1_000_000)
+    (found,) = find(gathered(tmp_path, made))
+    assert (found.name, found.of) == ("queues", "thread time")
+    assert found.effect.value == pytest.approx(0.1, rel=0.01)
+
+
+@pytest.mark.parametrize(("held", "count"), [(100, 1), (39, 0)])
+def test_memory_that_does_not_serve_again_is_found_from_twice_on(tmp_path: Path, held: int, count: int) -> None:
+    made = busy()
+    made.moments((1, 20 * MIB, held * MIB, 110 * MIB))
+    found = find(gathered(tmp_path, made))
+    assert names(found) == ["not-reused"] * count
+    if found:
+        assert found[0].effect.value == pytest.approx(80 / 110, rel=0.01)
+
+
+def test_it_is_told_in_a_paragraph_with_what_to_do(tmp_path: Path) -> None:
+    (found,) = find(gathered(tmp_path, storm()))
+    text = because(found)
+    assert text.startswith("▲ The allocator gives memory back to the kernel and needs it again at once: 11.")
+    assert " % of CPU" in text and " To do: let it keep more" in text and text.endswith(".")
