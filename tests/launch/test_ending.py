@@ -123,7 +123,7 @@ def test_a_timeout_ends_a_tree_that_ignores_it(launch: Launch, stubborn: str, me
     assert outcome.told["timed_out"] is True
     assert outcome.told["signal"] == signal.SIGKILL
     assert outcome.told["left_behind"] == 2
-    assert 0.4e9 <= outcome.told["wall_ns"] < 3e9
+    assert 0.2e9 <= outcome.told["wall_ns"] < 3e9, "the grace; the timeout began before the program did"
     pids = [int(line) for line in outcome.out.split()]
     assert len(pids) == 3
     assert not any(is_alive(pid) for pid in pids)
