@@ -11,7 +11,7 @@ from cairn.profiles import Moment, Profile
 LIVE_RATIO_LEAST = 2.0
 """Held, of what was live at most."""
 BYTES_LEAST = 8 << 20
-"""Below that, it may be what any allocator begins with, or how live bytes of a small program were estimated."""
+"""Live bytes of small programs are estimates: docs/findings.md has the two that this was raised for."""
 SLACK_LEAST = 0.20
 """Set apart beyond what was asked for."""
 
