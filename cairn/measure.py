@@ -22,9 +22,6 @@ _WARM_SHARE = 1.2
 _WARM_LIMIT = 0.7
 """Never touch more than this share of the memory that is available."""
 
-_T_95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201}
-"""Student's t for 95 % and so many degrees of freedom; beyond, 2.2 is a little wide and never narrow."""
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -244,7 +241,8 @@ class Measurement:
             if sample.proof.problem is not None and why == sample.proof.problem:
                 raise ContenderFailed(why)
             raise ProgramFailed(f"the program {why} under {name}{where}, so there is nothing to compare with")
-        if len([cell for cell in self._failed if cell[0] == workload]) == len(self._run.contenders) - 1:
+        competing = [one.name for one in self._run.competing]
+        if name in competing and all((workload, one) in self._failed for one in competing if one != self._run.baseline):
             self._settled[workload] = "nothing left to compare"
             if settings.reports or len(self._settled) < len(settings.workloads):
                 return
@@ -273,7 +271,7 @@ class Measurement:
     def _ratios(self, workload: int) -> dict[str, tuple[float, ...]]:
         if self._run.settings.instructions:
             return {}
-        names = [contender.name for contender in self._run.contenders]
+        names = [contender.name for contender in self._run.competing]
         return compare.wall_ratios(self._of[workload], names, self._run.baseline)
 
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
@@ -344,7 +342,11 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
     three points of their coverage at most (tests/python/test_bench.py).
     """
     blocks = min(len(differences) for differences in ratios.values())
-    widths = [math.expm1(_half_width(differences[:blocks])) for differences in ratios.values()] if blocks > 2 else []
+    widths = (
+        [math.expm1(stats.mean_half_width(differences[:blocks])) for differences in ratios.values()]
+        if blocks > 2
+        else []
+    )
     widest = max(widths, default=None)
     means = {name: statistics.fmean(differences) for name, differences in ratios.items() if blocks}
     leader = min(means, key=means.__getitem__, default=None)
@@ -364,8 +366,3 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
         blocks_expected=blocks if because else expected,
         leading=leader if leader is not None and means[leader] < 0 else None,
     )
-
-
-def _half_width(differences: Sequence[float]) -> float:
-    n = len(differences)
-    return _T_95.get(n - 1, 2.2) * statistics.stdev(differences) / math.sqrt(n)

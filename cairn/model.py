@@ -126,6 +126,69 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class Operations:
+    """One kind of operations on blocks, of all processes; None was not measured."""
+
+    count: float
+    """Exact for allocations; frees are told apart by those that were timed."""
+    timed: int
+    total_ns: float | None
+    median_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """One kind of the kernel's calls within the allocator."""
+
+    count: int
+    bytes: int | None
+    """None where it has none."""
+    total_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A finding about one trial, by itself: docs/findings.md has the names."""
+
+    name: str
+    says: str
+    of: str
+    """"CPU", "thread time" or "memory"."""
+    effect: float
+    """As a share of that."""
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the probe counted within the allocator in one trial, all processes together; None was not measured."""
+
+    operations: int
+    samples: int
+    """Of the threads' CPU time, by timers; the next two are parts of it."""
+    samples_inside: int
+    samples_probe: int
+    kinds: Mapping[str, Operations]
+    """By name; KINDS of `profiles`."""
+    calls: Mapping[str, Calls]
+    """By name; CALLS of `profiles`."""
+    kernel_ns: float | None
+    """Within the kernel's calls, those left out that wait."""
+    waiting_ns: float | None
+    """Within those, and for pthread's locks."""
+    waits: int
+    faults: int
+    faults_inside: float | None
+    live_bytes: int | None
+    """Asked for and not freed, at most; this and the next two are of the process with the most of it."""
+    slack_bytes: int | None
+    """Set apart for these blocks beyond what was asked for."""
+    resident_bytes: int | None
+    """At most."""
+    findings: tuple[Raised, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One execution of the command under one contender, as the kernel accounted for it."""
 
@@ -154,6 +217,8 @@ class Sample:
     """What --metric found in the program's output."""
     reported: Reported | None = None
     """Of a built-in workload."""
+    account: Account | None = None
+    """Of a contender behind the probe, where that was asked for."""
     output_digest: str | None = None
     failure: str | None = None
     """A sentence, when this run must not be read as a result."""
@@ -381,6 +446,8 @@ class Settings:
     counters: bool = False
     memory: str = "auto"
     """"auto", "cgroup", "sampled" or "none"."""
+    why: bool = False
+    """Every contender runs behind the probe, too, as a contender of its own that competes with nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,6 +513,11 @@ class Run:
     """What a reader should know of the circumstances, a sentence each."""
     experiment: str | None = None
     """The built-in experiment that this is a run of."""
+
+    @property
+    def competing(self) -> tuple[Contender, ...]:
+        """The contenders that are compared: not those that run to tell why."""
+        return tuple(one for one in self.contenders if not (self.settings.why and one.probed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,13 @@ RESULTS = click.option(
 )  # fmt: skip
 
 
+OUT = click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write the report to FILE; its ending (.json .csv .md .txt) chooses the form.",
+)  # fmt: skip
+FORCE = click.option("--force", is_flag=True, help="Let -o replace a file that exists.")
+
+
 def output_options(command: F) -> F:
     """The options that every report has."""
     for option in reversed((
@@ -134,9 +141,8 @@ def output_options(command: F) -> F:
         click.option("--json", "form", flag_value="json", help="One JSON document with run, comparison and samples."),
         click.option("--csv", "form", flag_value="csv", help="CSV, one row per run."),
         click.option("--md", "form", flag_value="md", help="Markdown."),
-        click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-                     help="Write the report to FILE; its ending (.json .csv .md .txt) chooses the form."),
-        click.option("--force", is_flag=True, help="Let -o replace a file that exists."),
+        OUT,
+        FORCE,
         RESULTS,
         COLOR,
     )):  # fmt: skip

@@ -16,14 +16,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from cairn import instructions, native, workloads
 from cairn.contenders import carryable
 from cairn.errors import CairnError, ContenderFailed, UsageError
-from cairn.model import Contender, Memory, Proof, Reported, Sample, Settings, Trial
+from cairn.model import Account, Contender, Memory, Proof, Reported, Sample, Settings, Trial
 from cairn.proof import judge, lost_preload, not_behind
+
+if TYPE_CHECKING:
+    from cairn.profiles import Tree
 
 _TAIL_BYTES = 4096
 _POLL_S = 0.05
@@ -174,8 +178,9 @@ class Runner:
         if settings.instructions:
             counted, errors = _counted(_tail(stderr, _VALGRIND_BYTES))
         proof = judge(witness, contender, launched.pid, seen_by(contender))
+        account = None
         if contender.probed:
-            proof = self._behind_probe(contender, proof)
+            proof, account = self._behind_probe(contender, proof, trial, launched)
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
         digest, reported = None, None
@@ -215,23 +220,30 @@ class Runner:
             counters=counters,
             metrics=metrics,
             reported=reported,
+            account=account,
             output_digest=digest,
             failure=failure,
         ), Trace(witness=witness, stderr_tail=errors)
 
-    def _behind_probe(self, contender: Contender, proof: Proof) -> Proof:
+    def _behind_probe(
+        self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
+    ) -> tuple[Proof, Account | None]:
         """The witness sees the probe; what is behind it the probe itself has told, in files that nobody else wants."""
-        from cairn import profile  # only here: numpy takes longer to load than most programs to run
+        from cairn import account, profile  # only here: numpy takes longer to load than most programs to run
 
-        found = [profile.read_begun(self._profiles / name) for name in profile.names(self._profiles)]
+        files = [profile.read_begun(self._profiles / name) for name in profile.names(self._profiles)]
         shutil.rmtree(self._profiles)
         self._profiles.mkdir()
-        owners = dict.fromkeys((each.process.program, each.process.allocator) for each in found if each is not None)
+        owners = dict.fromkeys((each.process.program, each.process.allocator) for each in files if each is not None)
         problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
         problem = proof.problem or next(filter(None, problems), None)
         if problem is None and not owners:
             problem = "the probe counted nothing: its files could not be made"
-        return replace(proof, problem=problem)
+        found = profile.added_up(files) if self._settings.why else None
+        if found is not None:
+            command = tuple(command_line(self._settings, trial.workload))
+            found = replace(found, tree=tree_of(launched, command, contender))
+        return replace(proof, problem=problem), account.account(found) if found is not None else None
 
     def hook(self, name: str, command: str) -> None:
         """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""
@@ -351,6 +363,26 @@ def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
         peak_bytes=capped(told.peak_bytes),
         peak_less_lazy_bytes=capped(told.peak_less_lazy_bytes),
         lazy_peak_bytes=capped(told.lazy_peak_bytes),
+    )
+
+
+def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) -> Tree:
+    """What the launcher alone knows of a program, as a profile has it."""
+    from cairn.profiles import Tree
+
+    counters = launched.counters or {}
+    return Tree(
+        command=command,
+        allocator=contender.title,
+        wall_ns=launched.wall_ns,
+        user_ns=launched.user_ns,
+        system_ns=launched.system_ns,
+        voluntary_switches=launched.voluntary_switches,
+        involuntary_switches=launched.involuntary_switches,
+        minor_faults=launched.minor_faults,
+        major_faults=launched.major_faults,
+        counters={name: value for name, value in counters.items() if not isinstance(value, bool)},
+        user_mode_only=bool(counters.get("user_mode_only")),
     )
 
 

@@ -17,7 +17,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -231,6 +231,10 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
             told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults, told.live_peak_bytes,
             told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
         )  # fmt: skip
+    if sample.account is not None:
+        numbers += tuple(_leaves(msgspec.to_builtins(sample.account)))
+        if sample.account.samples_inside + sample.account.samples_probe > sample.account.samples:
+            raise CairnError(f"{path}, line {line} is damaged: parts are more than the whole")
     found = (
         *sample.metrics.values(),
         *(number for number in sample.counters.values() if number is not None),
@@ -240,6 +244,18 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
     if any(not 0 <= number < limit for number in numbers) or (sample.failure is None and sample.wall_ns == 0):
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
+
+
+def _leaves(value: object) -> Iterator[float]:
+    """All numbers of a document, however deep."""
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _leaves(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _leaves(inner)
 
 
 def _is_run(path: Path) -> bool:

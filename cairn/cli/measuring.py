@@ -9,7 +9,7 @@ import rich_click as click
 
 from cairn import options, store
 from cairn.cli.group import cli
-from cairn.cli.runs import compared, conduct, new_run, refuse_beside_resume, rendered, resumed
+from cairn.cli.runs import compared, conduct, explanation, new_run, refuse_beside_resume, rendered, resumed
 from cairn.cli.talking import check_out, emit, form_of, stderr
 from cairn.errors import UsageError
 from cairn.model import Pattern, Settings, StopRule, Workload
@@ -125,6 +125,11 @@ from cairn.model import Pattern, Settings, StopRule, Workload
     "--counters", is_flag=True, help="perf's default counters for the whole tree, where the machine has them."
 )
 @click.option(
+    "--why", is_flag=True,
+    help="Run each contender behind the probe, too, and take the differences apart: code, kernel, faults, waiting, "
+    "program. Takes more than twice as long.",
+)  # fmt: skip
+@click.option(
     "--memory",
     type=click.Choice(["auto", "cgroup", "sampled", "none"]),
     default="auto",
@@ -152,8 +157,8 @@ def compare(
     margin: float, min_blocks: int, max_blocks: int, budget: float, runs: int | None, seed: int | None, shell: bool,
     stdin: str, stdout: str | None, ok_exit: tuple[int, ...], verify: str | None, timeout: float | None,
     cpus: str | None, warmup: int, setup: str | None, prepare: str | None, conclude: str | None, cleanup: str | None,
-    patterns: tuple[Pattern, ...], counters: bool, memory: str, warm_memory: int | None, form: str | None, full: bool,
-    out: Path | None, force: bool, results: Path | None, color: str,
+    patterns: tuple[Pattern, ...], counters: bool, why: bool, memory: str, warm_memory: int | None,
+    form: str | None, full: bool, out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Run a program under several allocators and say which one it should use.
 
@@ -183,6 +188,7 @@ def compare(
             stdout=str(Path(stdout).absolute()) if stdout else None, setup=setup, prepare=prepare, conclude=conclude,
             cleanup=cleanup, patterns=patterns, ok_exit=ok_exit, verify_output=verify is not None, cpus=cpus,
             timeout_s=timeout, warmup=warmup, warm_memory=warm_memory, counters=counters, memory=memory,
+            why=why,
         )  # fmt: skip
         if runs is not None:
             rule = StopRule(precision=None, min_blocks=runs, max_blocks=runs, margin=margin, budget_s=None)
@@ -212,6 +218,38 @@ def _workloads(
     if not all(commands):
         raise UsageError("a -c line is empty")
     return sweep.expand(commands, parameters, shell=shell)
+
+
+@cli.command()
+@click.argument("name", metavar="[RUN", default="last")
+@click.argument("contender", metavar="[CONTENDER", required=False)
+@click.argument("other", metavar="[OTHER]]]", required=False)
+@click.option("--json", "form", flag_value="json", help="One JSON document.")
+@click.option("--md", "form", flag_value="md", help="Markdown.")
+@options.OUT
+@options.FORCE
+@options.RESULTS
+@options.COLOR
+def explain(
+    name: str, contender: str | None, other: str | None, form: str | None, out: Path | None, force: bool,
+    results: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Say why a contender takes more, or less, than another: the gap between them, taken apart.
+
+    RUN is one of 'cairn compare --why': 'last', an id or a path. CONTENDER is compared with OTHER, else with the run's
+    baseline; without both, every contender is.
+
+    \b
+      cairn compare --why -a system,mimalloc,jemalloc -- ./prog
+      cairn explain last jemalloc mimalloc
+    """
+    form = form_of(form, out)
+    if form == "csv":
+        raise UsageError("an explanation has no rows for CSV; 'cairn report --csv' has every trial")
+    check_out(out, force)
+    folder = store.find(results or store.root(), name)
+    run, samples = folder.run(), folder.samples()
+    emit(explanation(run, samples, contender, other, form, color, out is not None), out, force)
 
 
 @cli.command()

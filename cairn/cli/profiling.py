@@ -207,28 +207,10 @@ def _run(
 def _describe(folder: Path, command: tuple[str, ...], contender: Contender, ended: Ended) -> None:
     """Puts what only the launcher knows beside what the probe left."""
     from cairn.profile import write_tree
-    from cairn.profiles import Tree
+    from cairn.runner import tree_of
 
-    launched = ended.launched
-    if launched is None:
-        return
-    counters = launched.counters or {}
-    write_tree(
-        folder,
-        Tree(
-            command=command,
-            allocator=contender.title,
-            wall_ns=launched.wall_ns,
-            user_ns=launched.user_ns,
-            system_ns=launched.system_ns,
-            voluntary_switches=launched.voluntary_switches,
-            involuntary_switches=launched.involuntary_switches,
-            minor_faults=launched.minor_faults,
-            major_faults=launched.major_faults,
-            counters={name: value for name, value in counters.items() if not isinstance(value, bool)},
-            user_mode_only=bool(counters.get("user_mode_only")),
-        ),
-    )
+    if ended.launched is not None:
+        write_tree(folder, tree_of(ended.launched, command, contender))
 
 
 def _report(contender: Contender, outs: _Outs, found: Profile) -> None:

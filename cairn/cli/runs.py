@@ -8,7 +8,9 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 from click.core import ParameterSource
@@ -25,6 +27,7 @@ from cairn.model import (
     SCHEMA,
     WALL,
     Comparison,
+    Contender,
     Direction,
     Metric,
     Row,
@@ -33,6 +36,9 @@ from cairn.model import (
     Settings,
     StopRule,
 )
+
+if TYPE_CHECKING:
+    from cairn.why import Why
 
 _NAMED_ALONE = 4
 """More programs than these are announced on one line."""
@@ -125,6 +131,8 @@ def new_run(
     if ready.program:
         say(console, "doctor", f"{ready.program}  ✔")
     contenders = ready.contenders
+    if settings.why:
+        contenders += _twins(contenders)
     now = time.time()
     return Run(
         schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__, settings=settings,
@@ -132,6 +140,17 @@ def new_run(
         seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(), notes=ready.notes,
         experiment=experiment,
     )  # fmt: skip
+
+
+def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
+    """The same ones behind the probe, to tell why."""
+    from cairn.contenders import behind_probe
+    from cairn.why import twin
+
+    for one in contenders:
+        if one.probed:
+            raise UsageError(f"--why runs every contender behind the probe, too; leave {one.name} away")
+    return tuple(replace(one, name=twin(one.name), probed=True, spec=behind_probe(one.spec)) for one in contenders)
 
 
 def announce(console: Console, run: Run, folder: store.Folder) -> None:
@@ -143,7 +162,7 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
         f"{rule.max_blocks} random block{'s' * (rule.max_blocks > 1)}" if rule.precision is None else
         f"{rule.min_blocks}–{rule.max_blocks} random blocks, stop at ±{units.percent(rule.precision, signed=False)}"
     ) + (f" or {units.duration(rule.budget_s)}" if rule.budget_s is not None else "")  # fmt: skip
-    count = len(run.contenders)
+    count = len(run.competing)
     host = run.host
     said = [note for note in run.notes if note.startswith(preflight.MARK)]
     for note in said:
@@ -161,7 +180,12 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
         f"{host.cpus} CPUs ({kind}), load {host.load}, {host.libc}, huge pages {host.transparent_huge_pages}"
         + "".join(f" ▲ {phrase}" for phrase in preflight.host_warnings(host)),
     )
-    say(console, "plan", f"{count} contender{'s' * (count > 1)} × {limits} · seed {run.seed} · {folder.path.name}")
+    probed = ", each behind the probe, too," if run.settings.why else ""
+    say(
+        console,
+        "plan",
+        f"{count} contender{'s' * (count > 1)}{probed} × {limits} · seed {run.seed} · {folder.path.name}",
+    )
     for note in run.notes:
         if note not in said:
             say(console, "note", note)
@@ -232,7 +256,8 @@ def compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
     from cairn import compare as comparing
     from cairn import experiments
 
-    samples = folder.samples()
+    competing = {contender.name for contender in run.competing}
+    samples = [sample for sample in folder.samples() if sample.trial.contender in competing]
     own = [Metric(f"metric:{p.name}", p.name, "", Direction.UNKNOWN) for p in run.settings.patterns]
     if run.settings.reports:
         own += _reported(samples)
@@ -245,7 +270,7 @@ def compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
         found.append(
             comparing.compare(
                 its,
-                run.contenders,
+                run.competing,
                 run.baseline,
                 run.rule,
                 stopped_because=reasons[min(index, len(reasons) - 1)] if reasons else "not finished",
@@ -292,11 +317,59 @@ def rendered(
         return _standings(run, comparisons, samples, folder.stopped(), form, full, colored, width)
     if kind == "scenarios":
         return _scenarios(run, comparisons, samples, folder.stopped(), form, full, colored, width)
+    whys = explained(run, samples) if run.settings.why else ()
     if form == "json":
         from cairn.report import document
 
-        return document.render(run, comparisons, samples)
-    return _by_workload(run, comparisons, form, full, colored, width)
+        return document.render(run, comparisons, samples, whys=whys)
+    text = _by_workload(run, comparisons, form, full, colored, width)
+    return "\n".join([text, why_rendered(run, whys, form, colored, width)]) if whys else text
+
+
+def explained(run: Run, samples: Sequence[Sample]) -> tuple[Why, ...]:
+    """Why each contender takes more, or less, than the baseline, on each workload."""
+    from cairn import why
+
+    others = [contender.name for contender in run.competing if contender.name != run.baseline]
+    workloads = range(len(run.settings.workloads))
+    return tuple(why.explain(run, samples, name, run.baseline, workload) for workload in workloads for name in others)
+
+
+def explanation(
+    run: Run, samples: Sequence[Sample], contender: str | None, other: str | None, form: str, color: str, to_file: bool
+) -> str:
+    """One pair, or every contender against the baseline; each of them on every workload."""
+    from cairn import why
+    from cairn.report import document, terminal
+
+    known = [one.name for one in run.competing]
+    for name in (contender, other):
+        if name is not None and name not in known:
+            raise UsageError(f"there is no {name} in this run; it has {', '.join(known)}")
+    other = run.baseline if other is None else other
+    if contender == other:
+        raise UsageError(f"{contender} is what is compared with; name another, of {', '.join(known)}")
+    if not run.settings.why:
+        raise UsageError(
+            "nothing of this run was behind the probe, so nobody knows why; 'cairn compare --why' measures it"
+        )
+    whys = (
+        explained(run, samples) if contender is None else
+        tuple(why.explain(run, samples, contender, other, place) for place in range(len(run.settings.workloads)))
+    )  # fmt: skip
+    if form == "json":
+        return document.explanation(run, whys)
+    tty = sys.stdout.isatty() and not to_file
+    width = max(80, shutil.get_terminal_size().columns) if tty else terminal.WIDTH
+    colored = wants_color(color, sys.stdout) and not (to_file and color == "auto")
+    return why_rendered(run, whys, form, colored, width)
+
+
+def why_rendered(run: Run, whys: Sequence[Why], form: str, colored: bool, width: int) -> str:
+    """What `explained` found, as Markdown or for a terminal."""
+    from cairn.report import markdown, terminal
+
+    return markdown.whys(run, whys) if form == "md" else terminal.whys(run, whys, color=colored, width=width)
 
 
 def _kind(run: Run) -> str:

@@ -22,19 +22,20 @@ def _held(moment: Moment) -> int:
 
 
 def _fattest(profile: Profile) -> Moment | None:
+    """When most was held and resident."""
     return max(profile.moments, key=_held, default=None)
 
 
 def not_reused(profile: Profile) -> Finding | None:
     """Memory that is freed does not serve again."""
-    fattest = _fattest(profile)
+    most = _fattest(profile)
     live = max((moment.live_bytes for moment in profile.moments), default=0)
-    if fattest is None or not live:
+    if most is None or not live:
         return None
-    held, beyond = _held(fattest), _held(fattest) - live
-    if held < LIVE_RATIO_LEAST * live or beyond < BYTES_LEAST:
+    kept, beyond = _held(most), _held(most) - live
+    if kept < LIVE_RATIO_LEAST * live or beyond < BYTES_LEAST:
         return None
-    share = beyond / fattest.resident_bytes
+    share = beyond / most.resident_bytes
     remote = remote_share(profile.tally)
     by_others = remote is not None and remote.value >= 0.1
     return Finding(
@@ -44,8 +45,8 @@ def not_reused(profile: Profile) -> Finding | None:
         effect=Estimate(share, Interval(share, share, LEVEL)),
         measured=True,
         evidence=(
-            f"{units.size(held)} held and resident, where {units.size(live)} were live at most: "
-            f"{held / live:.3g} times as much",
+            f"{units.size(kept)} held and resident, where {units.size(live)} were live at most: "
+            f"{kept / live:.3g} times as much",
             *([f"{remote.value * 100:.3g} % of the frees were by another thread"] if by_others and remote else []),
         ),
         advice="take an allocator that gives back what other threads free, or free where it was allocated"
@@ -56,15 +57,15 @@ def not_reused(profile: Profile) -> Finding | None:
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:
     """Blocks are much larger than what was asked for."""
-    tally, fattest = profile.tally, _fattest(profile)
-    if not tally.watched_bytes or fattest is None:
+    tally, most = profile.tally, _fattest(profile)
+    if not tally.watched_bytes or most is None:
         return None
     slack = tally.usable_bytes / tally.watched_bytes - 1
     live = max(moment.live_bytes for moment in profile.moments)
     wasted = live * slack
     if slack < SLACK_LEAST or wasted < BYTES_LEAST:
         return None
-    share = min(1.0, wasted / max(1, fattest.resident_bytes))
+    share = min(1.0, wasted / max(1, most.resident_bytes))
     return Finding(
         name="sizes-too-coarse",
         says="Blocks are much larger than what the program asks for",

@@ -12,6 +12,7 @@ import msgspec
 from cairn.model import SCHEMA, Comparison, Run, Sample
 from cairn.scenario import Matrix, Ranking
 from cairn.standings import LARGE_BYTES, Standings
+from cairn.why import Why
 
 
 def render(
@@ -22,6 +23,7 @@ def render(
     standings: Standings | None = None,
     scenarios: Ranking | None = None,
     matrices: Sequence[Matrix] = (),
+    whys: Sequence[Why] = (),
 ) -> str:
     """Everything known of a run, a comparison per workload in the order of `run.settings.workloads`.
 
@@ -32,7 +34,14 @@ def render(
         parts["standings"] = _standings(standings)
     if scenarios is not None:
         parts["scenarios"] = _plain(scenarios) | {"matrices": [_matrix(matrix) for matrix in matrices]}
+    if whys:
+        parts["whys"] = list(whys)
     return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
+
+
+def explanation(run: Run, whys: Sequence[Why]) -> str:
+    """Why contenders take more, or less, than others."""
+    return json.dumps(msgspec.to_builtins({"schema": SCHEMA, "run": run, "whys": list(whys)}), indent=1) + "\n"
 
 
 def _plain(record: object) -> dict[str, Any]:

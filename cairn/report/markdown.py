@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from cairn.model import Comparison, Run
-from cairn.report import boards, layout, words
+from cairn.report import boards, layout, reasons, words
 from cairn.report.boards import Board
 from cairn.scenario import Matrix, Ranking
 from cairn.standings import Standings
+from cairn.why import Why
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@])")
 
@@ -38,6 +39,11 @@ def scenarios(
 ) -> str:
     """The same content as on the terminal."""
     return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped))
+
+
+def whys(run: Run, found: Sequence[Why]) -> str:
+    """The same content as on the terminal."""
+    return _board(run, reasons.board(run, found))
 
 
 def _board(run: Run, board: Board) -> str:

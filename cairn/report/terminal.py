@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cairn.model import Comparison, Run
-from cairn.report import boards, layout, words
+from cairn.report import boards, layout, reasons, words
 from cairn.report.boards import Board
 from cairn.scenario import Matrix, Ranking
 from cairn.standings import Standings
+from cairn.why import Why
 
 WIDTH = 110
 """Columns when the output is not a terminal; a table of two metrics with intervals fits."""
@@ -45,6 +46,11 @@ def scenarios(
 ) -> str:  # fmt: skip
     """The ranking by points, its ratios, and what an operation costs in each scenario."""
     return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped, width=width), color, width)
+
+
+def whys(run: Run, found: Sequence[Why], *, color: bool, width: int = WIDTH) -> str:
+    """Why each of some contenders takes more, or less, than another."""
+    return drawn(reasons.board(run, found), color=color, width=width)
 
 
 def _board(run: Run, board: Board, color: bool, width: int) -> str:

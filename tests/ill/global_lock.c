@@ -10,8 +10,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void hold(void)
 {
     pthread_mutex_lock(&lock);
-    for (volatile unsigned long i = 0; i < ill_strength; i++)
-        ;
+    ill_rounds(ill_strength);
     pthread_mutex_unlock(&lock);
 }
 

@@ -72,6 +72,12 @@ void *realloc(void *block, size_t bytes)
     return next_realloc(block, bytes);
 }
 
+static inline void ill_rounds(unsigned long rounds)
+{
+    for (volatile unsigned long i = 0; i < rounds; i++)
+        ;
+}
+
 /* Every so-manieth time. */
 static inline int ill_every(unsigned long times)
 {

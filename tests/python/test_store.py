@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cairn import compare, machine, store
 from cairn.errors import CairnError, UsageError
-from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial, Workload
+from cairn.model import (
+    SCHEMA,
+    Account,
+    Contender,
+    Memory,
+    Operations,
+    Proof,
+    Run,
+    Sample,
+    Settings,
+    StopRule,
+    Trial,
+    Workload,
+)
 from cairn.report import document, markdown, rows, terminal
 
 
@@ -29,7 +43,7 @@ def a_run(identity: str = "20260101-000000-abcd") -> Run:
     )
 
 
-def a_sample(block: int = 1, contender: str = "system", wall_ns: int = 1000) -> Sample:
+def a_sample(block: int = 1, contender: str = "system", wall_ns: int = 1000, account: Account | None = None) -> Sample:
     return Sample(
         trial=Trial(block, 0, contender),
         started_at=1e9,
@@ -47,6 +61,7 @@ def a_sample(block: int = 1, contender: str = "system", wall_ns: int = 1000) -> 
         proof=Proof(1, 1, "/lib/libc.so.6"),
         counters={"cycles": None, "task-clock": 1.5},
         metrics={"rate": 2.5},
+        account=account,
     )
 
 
@@ -91,6 +106,23 @@ def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) ->
         file.write(b"rubbish\n")
     folder.append(a_sample(2))
     with pytest.raises(CairnError, match=r"line 2 is damaged"):
+        folder.samples()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ({"kernel_ns": -1.0}, "out of range"),
+        ({"kinds": {"new": Operations(1, 1, 1e300, None)}}, "out of range"),
+        ({"samples_probe": 100}, "more than the whole"),
+    ],
+)
+def test_an_account_that_no_probe_gives_is_damage(folder: store.Folder, damage: dict[str, object], says: str) -> None:
+    account = Account(3, 120, 40, 12, {}, {}, 1.0, 0.0, 0, 10, None, None, None, None)
+    folder.append(a_sample(1, account=account))
+    assert folder.samples() == (a_sample(1, account=account),)
+    folder.append(a_sample(2, account=replace(account, **damage)))  # type: ignore[arg-type]
+    with pytest.raises(CairnError, match=says):
         folder.samples()
 
 

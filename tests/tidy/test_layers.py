@@ -83,12 +83,14 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "profiles": set(),
     "estimates": {"model", "profiles"},
     "behaviour": {"model", "profiles", "estimates"},
-    "findings": {"model", "units", "profiles", "estimates", "behaviour", "findings"},
+    "findings": {"model", "units", "stats", "profiles", "estimates", "behaviour", "findings"},
+    "account": {"model", "profiles", "estimates", "behaviour", "findings"},
+    "why": {"model", "units", "stats", "findings"},
     "profile": {"errors", "model", "profiles"},
     "window": {"errors", "profile", "profiles"},
     "report": {
         *("model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"),
-        *("profiles", "estimates", "behaviour", "findings"),
+        *("profiles", "estimates", "behaviour", "findings", "why"),
     },
     "elf": set(),
     "program": {"errors", "elf"},
@@ -113,7 +115,10 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "instructions": {"model"},
     "store": {"errors", "model"},
     "proof": {"model"},
-    "runner": {"errors", "model", "contenders", "native", "proof", "workloads", "instructions", "profile"},
+    "runner": {
+        *("errors", "model", "contenders", "native", "proof", "workloads", "instructions"),
+        *("profile", "profiles", "account"),
+    },
     "foreground": {"errors", "model", "native", "proof", "runner"},
     "measure": {"errors", "model", "machine", "plan", "stats", "compare", "runner", "store"},
     "sweep": {"errors", "model"},
@@ -133,6 +138,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
 PURE = {
     *("model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"),
     *("ratios", "standings", "scenario", "instructions", "profiles", "estimates", "behaviour", "findings"),
+    *("account", "why"),
 }
 IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
 PRINTING = {"cli", "manual"}

@@ -1,0 +1,52 @@
+"""What of a profile is kept with a trial, so that trials can be compared by what their allocators did. Pure."""
+
+from __future__ import annotations
+
+from cairn.behaviour import faults_inside, kernel_lines, kernel_ns, lock_lines
+from cairn.estimates import TOTAL, lines
+from cairn.findings import find
+from cairn.model import Account, Calls, Operations, Raised
+from cairn.profiles import WAITING, Profile, lasting
+
+
+def account(profile: Profile) -> Account:
+    """The few numbers of it that explain a difference in time or memory."""
+    tally, kernel, locks = profile.tally, kernel_lines(profile), lock_lines(profile)
+    waited = [kernel_ns(kernel, waiting=True), *(one.wait_ns for one in locks if one.contended)]
+    inside = faults_inside(profile)
+    samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
+    live = max((moment.live_bytes for moment in profile.moments), default=None)
+    slack = tally.usable_bytes / tally.watched_bytes - 1 if tally.watched_bytes else None
+    return Account(
+        operations=profile.operations,
+        samples=tally.cpu_samples,
+        samples_inside=samples_inside,
+        samples_probe=min(tally.cpu_samples_probe, tally.cpu_samples - samples_inside),
+        kinds={
+            line.name: Operations(
+                line.operations,
+                line.timed,
+                line.total_ns.value if line.total_ns is not None else None,
+                line.quantiles[0],
+            )
+            for line in lines(profile)
+            if line.name != TOTAL
+        },
+        calls={one.name: Calls(one.count, one.bytes, one.total_ns) for one in kernel},
+        kernel_ns=kernel_ns(kernel, waiting=False) if _sees_kernel(profile) else None,
+        waiting_ns=None if any(ns is None for ns in waited) else sum(ns or 0.0 for ns in waited),
+        waits=sum(one.count for one in kernel if one.name in WAITING) + sum(one.contended for one in locks),
+        faults=sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)),
+        faults_inside=inside.value if inside is not None else None,
+        live_bytes=live,
+        slack_bytes=round(live * max(0.0, slack)) if live is not None and slack is not None else None,
+        resident_bytes=max((moment.resident_bytes for moment in profile.moments), default=None),
+        findings=tuple(
+            Raised(found.name, found.says, found.of, found.effect.value, found.advice) for found in find(profile)
+        ),
+    )
+
+
+def _sees_kernel(profile: Profile) -> bool:
+    """Whether calls of the kernel were looked for at all: none that was seen is none only then."""
+    return all(process.seen != "unseen" for process in profile.processes)

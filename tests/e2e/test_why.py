@@ -1,0 +1,82 @@
+"""`cairn compare --why` and `cairn explain`: a gap that somebody made, and what it is made of. tests/ill/ has the libraries."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cairn import native
+
+ILL = Path(__file__).parents[1] / "ill"
+FLAGS = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
+SLOW = [("slow_free", 300, "slow-free"), ("slow_new", 1500, "slow-new"), ("slot_search", 150, "slow-path")]
+PROGRAMS = {
+    "hash_table": ("--operations", "2M"),
+    "lru_cache": ("--operations", "1M"),
+    "fragmentation": ("--kind", "server", "--operations", "100K"),
+}
+
+
+def library(folder: Path, illness: str) -> Path:
+    made = folder / f"{illness}.so"
+    subprocess.run(["gcc", *FLAGS, ILL / f"{illness}.c", "-o", made], check=True)
+    return made
+
+
+def parts(why: dict[str, dict[str, list[dict[str, object]]]]) -> dict[str, float]:
+    return {str(one["name"]): float(str(one["change"] or 0)) for one in why["time"]["parts"]}
+
+
+def test_a_slow_free_is_the_allocators_own_code_and_named(cairn, tmp_path: Path) -> None:
+    ill = f"ill={library(tmp_path, 'slow_free')}:ILL=300"
+    program = (native.workload("hash_table"), "--operations", "1M")
+    result = cairn("compare", "--why", "-r", 6, "-a", "system", "-a", ill, "--warm-memory", "off", "--", *program)
+    assert result.code == 0, result.err
+    assert "each behind the probe, too" in result.err
+    assert "of CPU" in result.out and "ill, beside system: Freeing is what takes longer" in result.out
+    assert "system+probe" not in result.out  # it competes with nobody
+    document = cairn("report", "--json").json
+    assert [row["contender"] for row in document["comparisons"][0]["rows"]] == ["system", "ill"]
+    (why,) = document["whys"]
+    changed = parts(why)
+    assert changed["its own code"] > 0.5 * float(why["time"]["whole"]["change"]) > 0
+    assert abs(sum(changed.values()) - float(why["time"]["whole"]["change"])) < 1000
+
+    turned = cairn("explain", "last", "system", "ill", "--json").json["whys"][0]
+    assert turned["time"]["whole"]["change"] == -why["time"]["whole"]["change"]
+    assert [one["name"] for one in turned["findings"]] == ["slow-free"]
+    assert cairn("explain").out in cairn("report").out
+    assert "its own code" in cairn("explain", "--md").out
+
+
+def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: Path) -> None:
+    assert cairn("compare", "-r", 1, "-a", "system", "-a", f"x={forward}", "--", churn).code == 0
+    for words, says in (
+        (("explain",), "compare --why"),
+        (("explain", "last", "y"), "there is no y in this run; it has system, x"),
+        (("explain", "last", "system"), "system is what is compared with"),
+        (("explain", "-o", "why.csv"), "no rows for CSV"),
+    ):
+        result = cairn(*words)
+        assert result.code == 2 and says in result.err and len(result.err.splitlines()) == 1, result.err
+    twice = cairn("compare", "--why", "-a", "system", "-a", "system+probe", "--", churn)
+    assert twice.code == 2 and "leave system+probe away" in twice.err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("illness", "strength", "name"), SLOW)
+def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
+    cairn, tmp_path: Path, program: str, illness: str, strength: int, name: str
+) -> None:
+    ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
+    command = (native.workload(program), *PROGRAMS[program])
+    result = cairn("compare", "--why", "-r", 10, "-a", "system", "-a", ill, "--json", "--", *command)
+    assert result.code == 0, result.err
+    (why,) = result.json["whys"]
+    assert [one["name"] for one in why["findings"]] == [name]
+    assert not why["raised"]
+    whole = float(why["time"]["whole"]["change"])
+    assert abs(parts(why)["unexplained"]) <= 0.2 * whole

@@ -1,0 +1,241 @@
+"""A gap taken apart: made-up trials of which every part is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.comparisons import EVIL, a_run, a_sample
+
+from cairn.findings import beside
+from cairn.model import Account, Calls, Contender, Operations, Raised, Run, Sample
+from cairn.report import document, markdown, terminal
+from cairn.report.reasons import sentences
+from cairn.why import FAULTS, KERNEL, LIVE, OWN, PROGRAM, REST, SLACK, WAITING, Gap, Part, explain, twin
+
+MS = 1_000_000
+MIB = 1 << 20
+
+
+def an_account(**more: object) -> Account:
+    """Of a run of 100 ms user and 20 ms system time: 40 ms of 120 in the allocator, 6 of these the kernel's calls."""
+    made = Account(
+        operations=3_000_000,
+        samples=120,
+        samples_inside=40,
+        samples_probe=12,
+        kinds={
+            "new": Operations(100_000, 400, 4.0 * MS, 30.0),
+            "reused": Operations(1_400_000, 6_000, 14.0 * MS, 9.0),
+            "free, local": Operations(1_500_000, 6_000, 15.0 * MS, 9.0),
+        },
+        calls={"munmap": Calls(100, 1 << 20, 6.0 * MS)},
+        kernel_ns=6.0 * MS,
+        waiting_ns=0.0,
+        waits=0,
+        faults=1400,
+        faults_inside=200.0,
+        live_bytes=64 * MIB,
+        slack_bytes=8 * MIB,
+        resident_bytes=100 * MIB,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def trials(name: str, user_ms: float = 90.0, system_ms: float = 20.0, **account: object) -> list[Sample]:
+    """Eight blocks of a contender as it is, and behind the probe with `account`; they scatter by a thousandth."""
+    made = []
+    for block in range(9):
+        off = 1 + (block % 4 - 1.5) / 1500
+        plain = {"user_ns": round(user_ms * MS * off), "system_ns": round(system_ms * MS)}
+        made.append(a_sample(block, name, 120, **plain))
+        known = an_account(**account)
+        probed = {"user_ns": round(100 * MS * off), "system_ns": 20 * MS, "account": known}
+        made.append(a_sample(block, twin(name), 130, **probed))
+    return made
+
+
+def why_run(*names: str) -> Run:
+    plain = [Contender(name, "custom", name) for name in ("system", *names)]
+    run = a_run(*plain, *(replace(one, name=twin(one.name), probed=True) for one in plain))
+    return replace(run, settings=replace(run.settings, why=True))
+
+
+def gap(samples: list[Sample], of: str = "time") -> Gap:
+    found = explain(why_run("fast"), samples, "fast", "system")
+    chosen = found.time if of == "time" else found.memory
+    assert found.why_not == "" and found.blocks == 8 and chosen is not None
+    return chosen
+
+
+def part(of: Gap, name: str) -> Part:
+    return next(one for one in of.parts if one.name == name)
+
+
+def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None:
+    found = gap([*trials("system"), *trials("fast", 80.0, samples_inside=30)])
+    # 40 of 120 samples are in the allocator: 40 ms of 120, less 6 in the kernel, less 200 of 1,400 faults at 14 ms
+    assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
+    assert part(found, KERNEL).other == pytest.approx(6 * MS)
+    assert part(found, FAULTS).other == pytest.approx(20 * MS - 6 * MS)
+    assert part(found, PROGRAM).other == pytest.approx(100 * MS - 12 * MS - 32 * MS)
+    assert part(found, WAITING).other == 0
+
+
+def test_the_parts_add_up_to_the_gap_and_what_is_missing_is_told() -> None:
+    found = gap([*trials("system"), *trials("fast", 78.0, samples_inside=30)])
+    assert found.whole.change == pytest.approx(-12 * MS)
+    assert part(found, OWN).change == pytest.approx(-10 * MS)
+    assert part(found, PROGRAM).change == pytest.approx(10 * MS)  # the probed runs took as long: it went to the program
+    assert found.unexplained.change == pytest.approx(-12 * MS)
+    known = [one.change for one in found.parts]
+    assert sum(change for change in known if change is not None) == pytest.approx(found.whole.change)
+
+
+def test_kernel_calls_and_faults_share_the_systems_time() -> None:
+    slow = trials("system", system_ms=35.0, kernel_ns=16.0 * MS, calls={"munmap": Calls(900, MIB, 16.0 * MS)})
+    found = gap([*slow, *trials("fast")])
+    assert part(found, KERNEL).change == pytest.approx(-10 * MS)
+    assert part(found, FAULTS).change == pytest.approx(-5 * MS)
+    assert [one.name for one in found.ranked][:1] == [KERNEL]
+    assert part(found, KERNEL).evidence == ("munmap 100 against 900",)
+
+
+def test_waiting_is_added_to_the_gap() -> None:
+    found = gap([*trials("system", waiting_ns=50.0 * MS, waits=700), *trials("fast")])
+    assert part(found, WAITING).change == pytest.approx(-50 * MS)
+    assert found.whole.change == pytest.approx(-50 * MS)
+    assert part(found, WAITING).evidence == ("0 waits against 700",)
+
+
+def test_kernel_time_by_the_clock_is_never_more_than_all_system_time() -> None:
+    found = gap([*trials("system", kernel_ns=500.0 * MS), *trials("fast")])
+    assert part(found, KERNEL).other == pytest.approx(20 * MS)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "missing"),
+    [
+        ({"samples": 0, "samples_inside": 0, "samples_probe": 0}, {OWN, PROGRAM}),
+        ({"kernel_ns": None}, {OWN, KERNEL, FAULTS, PROGRAM}),
+        ({"faults_inside": None}, {OWN, PROGRAM}),
+        ({"waiting_ns": None}, {WAITING}),
+    ],
+)
+def test_what_was_not_measured_is_no_part_and_stays_unexplained(unknown: dict[str, object], missing: set[str]) -> None:
+    found = gap([*trials("system", **unknown), *trials("fast", 80.0)])
+    assert {one.name for one in found.parts if one.change is None} == missing
+    known = [one.change for one in found.parts if one.change is not None]
+    assert sum(known) == pytest.approx(found.whole.change)
+
+
+def test_memory_is_what_is_live_what_is_rounded_up_and_the_rest() -> None:
+    fat = trials("fast", slack_bytes=24 * MIB, resident_bytes=140 * MIB)
+    fat = [replace(s, memory=replace(s.memory, peak_bytes=138 * MIB)) for s in fat]
+    found = gap([*trials("system"), *fat], "memory")
+    assert part(found, LIVE).change == 0
+    assert part(found, SLACK).change == pytest.approx(16 * MIB)
+    assert part(found, REST).change == pytest.approx(24 * MIB)
+    assert found.whole.change == pytest.approx(38 * MIB)
+    assert found.unexplained.change == pytest.approx(-2 * MIB)
+
+
+def test_what_is_live_is_the_programs_and_the_same_under_both() -> None:
+    found = gap([*trials("system", live_bytes=60 * MIB), *trials("fast", live_bytes=70 * MIB)], "memory")
+    assert part(found, LIVE).own == part(found, LIVE).other == 65 * MIB
+
+
+def test_with_few_blocks_nothing_is_shown() -> None:
+    few = [s for s in (*trials("system"), *trials("fast", 40.0)) if s.trial.block <= 5]
+    found = explain(why_run("fast"), few, "fast", "system")
+    assert found.time is not None and found.time.whole.interval is None and not found.time.ranked
+    assert "5 blocks are too few" in next(sentences(found))
+
+
+@pytest.mark.parametrize("whose", ["fast", "system", "fast+probe", "system+probe"])
+def test_where_one_of_the_four_fails_there_is_no_answer(whose: str) -> None:
+    samples = [*trials("system"), *trials("fast")]
+    failed = [replace(s, failure="was killed") if s.trial.contender == whose else s for s in samples]
+    found = explain(why_run("fast"), failed, "fast", "system")
+    assert found.why_not == f"{whose} failed: was killed" and found.time is None
+    assert f"{whose} failed" in terminal.whys(why_run("fast"), [found], color=False)
+
+
+def test_a_run_without_the_probe_knows_no_why() -> None:
+    assert "compare --why" in explain(a_run(), [a_sample(1, "system", 1)], "fast", "system").why_not
+
+
+def test_the_answer_names_the_causes_and_only_those() -> None:
+    kinds = an_account().kinds | {"free, local": Operations(1_500_000, 6_000, 45.0 * MS, 30.0)}
+    samples = [*trials("system", 120.0, samples_inside=70, kinds=kinds), *trials("fast")]
+    found = explain(why_run("fast"), samples, "fast", "system")
+    first, *others = sentences(found)
+    assert first.startswith("fast takes 21.4 % less CPU time than system: its own code −21.4 % (free, local: 1.50 M of")
+    assert "10.0 ns against 30.0 ns" in first
+    assert any("system, beside fast: Freeing is what takes longer" in other for other in others)
+
+
+def test_what_is_the_same_is_said_to_be_the_same() -> None:
+    found = explain(why_run("fast"), [*trials("system"), *trials("fast")], "fast", "system")
+    assert list(sentences(found)) == [
+        "CPU time: no difference between fast and system is shown.",
+        "memory: no difference between fast and system is shown.",
+    ]
+
+
+def test_findings_of_one_alone_are_told_if_most_trials_had_them() -> None:
+    raised = Raised("asks-too-often", "It asks", "CPU", 0.2, "ask less")
+    often, once = trials("system", findings=(raised,)), trials("fast")
+    once[3] = replace(once[3], account=replace(an_account(), findings=(raised,)))
+    found = explain(why_run("fast"), [*often, *once], "fast", "system")
+    assert found.raised == (("system", raised),)
+
+
+def test_every_form_holds_a_hostile_name() -> None:
+    run = why_run(EVIL)
+    found = explain(run, [*trials("system"), *trials(EVIL, 60.0)], EVIL, "system")
+    for text in (terminal.whys(run, [found], color=False), markdown.whys(run, [found])):
+        assert "\x1b" not in text and "\u202e" not in text
+    assert "<script>" not in markdown.whys(run, [found])
+    assert '"whys"' in document.explanation(run, [found])
+
+
+def slow(**times: float) -> list[Account]:
+    """Kinds with so many times what they take."""
+    kinds = {
+        name: replace(one, total_ns=(one.total_ns or 0) * times.get(name.partition(",")[0], 1))
+        for name, one in an_account().kinds.items()
+    }
+    return [an_account(kinds=kinds)] * 8
+
+
+@pytest.mark.parametrize(
+    ("times", "names"),
+    [
+        ({"free": 2.0}, ["slow-free"]),
+        ({"free": 1.4}, []),
+        ({"new": 3.0}, ["slow-new"]),
+        ({"new": 1.9}, []),
+        ({"reused": 2.0, "free": 2.0}, ["slow-path"]),
+        ({"reused": 2.0, "free": 2.0, "new": 5.0}, ["slow-path"]),
+        ({"reused": 2.0}, []),
+        ({"free": 0.5, "reused": 0.5}, []),
+    ],
+)
+def test_what_is_slow_beside_another(times: dict[str, float], names: list[str]) -> None:
+    found = beside.beside(slow(**times), slow(), 100.0 * MS)
+    assert [one.name for one in found] == names
+
+
+def test_what_costs_less_than_a_hundredth_is_not_raised() -> None:
+    assert beside.beside(slow(free=2.0), slow(), 100_000.0 * MS) == ()
+
+
+def test_what_was_not_timed_is_not_found() -> None:
+    kinds = {name: replace(one, total_ns=None) for name, one in an_account().kinds.items()}
+    assert beside.beside([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS) == ()
+
+
+def test_a_difference_that_may_be_noise_is_not_found() -> None:
+    mine = [*slow(free=8.0)[:1], *slow()[:7]]
+    assert beside.beside(mine, slow(), 100.0 * MS) == ()
