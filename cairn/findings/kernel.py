@@ -58,6 +58,11 @@ def _fault_ns(profile: Profile, faults: int) -> float:
     return max(0.0, profile.tree.system_ns - inside) / faults if profile.tree and faults else 0.0
 
 
+def _on_processor(profile: Profile, ns: float) -> float:
+    """Of what calls took by the clock, what can have been CPU time: to wait for a processor takes none."""
+    return min(ns, float(profile.tree.system_ns)) if profile.tree else ns
+
+
 def returns_what_it_needs(profile: Profile) -> Finding | None:
     """Memory goes to the kernel and comes back by page faults."""
     busy, found = busy_ns(profile), kernel_lines(profile)
@@ -77,7 +82,7 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
     if not often and given < TURNOVER_LEAST * max(1, held_most(profile)):
         return None
     _, _, asking_ns = _sum(asking)
-    least = ns + asking_ns
+    ns, least = (_on_processor(profile, each) for each in (ns, ns + asking_ns))
     faults_ns = again * _fault_ns(profile, faults)
     effect = Estimate(least + faults_ns, Interval(ns, least + 2 * faults_ns, LEVEL)).over(busy, most=1.0)
     if effect.value < SHARE_LEAST:
@@ -105,7 +110,7 @@ def asks_too_often(profile: Profile) -> Finding | None:
     calls, got, ns = _sum(asking)
     if busy is None or not profile.operations or calls / profile.operations * 1000 < PER_THOUSAND_LEAST:
         return None
-    share = min(1.0, ns / busy)
+    share = min(1.0, _on_processor(profile, ns) / busy)
     if share < SHARE_LEAST or returns_what_it_needs(profile) is not None:
         return None
     return Finding(

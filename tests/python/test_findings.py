@@ -56,6 +56,14 @@ def test_what_the_faults_took_is_inferred_and_widens_the_interval(tmp_path: Path
     assert found.effect.interval.low < found.effect.value < found.effect.interval.high <= 1
 
 
+def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(tmp_path: Path) -> None:
+    made = busy()
+    made.kernel("mmap", 500, 1_000_000, 4096)
+    (found,) = find(gathered(tmp_path, made, system_ns=90_000_000))
+    assert found.name == "asks-too-often"
+    assert found.effect.value == pytest.approx(0.09 / 0.9, rel=0.02)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -1,0 +1,62 @@
+"""Allocators whose weak sides are known, beside one that has not got them. What is expected was written down first."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cairn import native
+
+pytestmark = pytest.mark.long
+
+
+@dataclass(frozen=True)
+class Case:
+    """`slow` on a program, beside `other`: the part in which most of the gap is, and what must be found of `slow`."""
+
+    slow: str
+    other: str
+    program: tuple[str, ...]
+    parts: tuple[str, ...]
+    """Most of the gap's CPU time, one of them or together."""
+    finding: str
+
+
+KERNEL = ("its kernel calls", "page faults")
+VM = ("scenario", "--which", "vm")
+CASES = {
+    "glibc, which grows and trims": Case("system", "mimalloc", ("phase_change",), KERNEL, "returns-what-it-needs"),
+    "hardened_malloc": Case("hardened", "system", ("hash_table", "--operations", "1M"), ("its own code",), "slow-path"),
+    "scudo, blocks of 2 MiB": Case("scudo", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
+    "tbbmalloc, blocks of 2 MiB": Case("tbbmalloc", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
+    "snmalloc, blocks of 2 MiB": Case("snmalloc", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
+    "glibc, freed by others": Case("system", "mimalloc", ("free_only", "--threads", "4"), ("waiting in it",), "queues"),
+    "google-tcmalloc without rseq": Case(
+        "google-tcmalloc", "google-tcmalloc-rseq", ("hash_table", "--operations", "1M"), ("its own code",), "slow-path"
+    ),
+    "jemalloc, blocks of 10 MiB": Case("jemalloc", "mimalloc", ("large_churn",), KERNEL, "returns-what-it-needs"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_known_case_is_found(cairn, name: str) -> None:
+    case = CASES[name]
+    cairn.environment["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    here = {one["allocator"] for one in cairn("allocators", "--json").json["found"] if one["problem"] is None}
+    missing = {case.slow, case.other} - here
+    if missing:
+        pytest.skip(f"no {', '.join(missing)} here")
+    command = (native.workload(case.program[0]), *case.program[1:])
+    pair = ("-a", case.other, "-a", case.slow)
+    result = cairn("compare", "--why", "-r", 8, *pair, "--baseline", case.other, "--json", "--", *command, timeout=600)
+    assert result.code == 0, result.err
+    (why,) = result.json["whys"]
+    whole = why["time"]["whole"]
+    assert whole["interval"]["low"] > 0, "it is not slower here"
+    changed = {one["name"]: one["change"] or 0.0 for one in why["time"]["parts"]}
+    assert sum(changed[part] for part in case.parts) > 0.5 * whole["change"], changed
+    found = [one["name"] for one in why["findings"]] + [one["name"] for who, one in why["raised"] if who == case.slow]
+    assert case.finding in found, found
