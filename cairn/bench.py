@@ -71,7 +71,7 @@ class Chosen:
 
     def expected_s(self, contenders: int, rule: StopRule, *, instructions: bool = False) -> float:
         """Seconds until the fewest blocks are done; machines differ by two and more."""
-        runs = contenders * (rule.min_blocks + 1)
+        runs = contenders * (rule.min_blocks + 1) * (2 if self.experiment.why and not instructions else 1)
         if instructions:
             return runs * 2 * len(self.workloads) * _COUNTED_S
         if self.experiment.cpu_s is not None:
@@ -184,6 +184,7 @@ def settings(choice: Chosen, say: Progress, *, instructions: bool = False) -> Se
         ),
         folder="/",
         reports=True,
+        why=choice.experiment.why,
         timeout_s=max(_PATIENCE_LEAST_S, _PATIENCE * max(variant.seconds for variant in variants)),
     )  # fmt: skip
 

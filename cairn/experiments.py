@@ -47,8 +47,8 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-Report = Literal["comparison", "standings", "scenarios"]
-"""What a run is about: each workload by itself, means over all of them, or ns per operation with a ranking."""
+Report = Literal["comparison", "standings", "scenarios", "founding"]
+"""What a run is about: each workload by itself, means over all of them, ns per operation with a ranking, or why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,8 @@ class Experiment:
     report: Report = "comparison"
     compared: tuple[tuple[str, str], ...] = ()
     """Pairs of contenders whose CPU times are compared beside those with the baseline."""
+    why: bool = False
+    """Every contender runs behind the probe, too."""
     cpu_s: float | None = None
     """Processor seconds of one run that keeps every processor busy; None where the variants tell."""
     prepare: Callable[[Progress], Settings] | None = None
@@ -194,6 +196,23 @@ def _scenarios() -> tuple[Variant, ...]:
     )
 
 
+_LIKE = (
+    ("dedup", "producer_consumer", "--threads 4 --least 1K --most 64K --operations 120K"),
+    ("freqmine", "hash_table", "--threads 2 --operations 2M"),
+    ("reverse_index", "document", "--threads 2 --operations 3M"),
+    ("swaptions", "mixed", "--threads 2 --bytes 3G --live 4M --least 64 --most 8K --lifetimes generational"),
+    ("raytrace", "lru_cache", "--operations 1M --bytes 128M"),
+    ("canneal", "hash_table", "--operations 2M --tables 4 --most 200K"),
+    ("aget", "larson", "--threads 4 --operations 400K"),
+)
+"""Programs of the founding table, and which workload allocates as they do: by whom blocks are freed, how large they
+are, how long they live. What the programs do beside is another thing."""
+
+
+def _founding() -> tuple[Variant, ...]:
+    return tuple(Variant(name, program, arguments, 0.7, 512 << 20) for name, program, arguments in _LIKE)
+
+
 EXPERIMENTS = (
     Experiment(
         name="build",
@@ -237,6 +256,20 @@ EXPERIMENTS = (
         ),
         quick=Size(blocks(10), ("system", "cairn", "jemalloc", "mimalloc"), variants=_scenarios()),
         report="scenarios",
+    ),
+    Experiment(
+        name="founding-cases",
+        title="why an allocator was slow or fast on a program, as recorded when the project began, and as found here",
+        full=Size(
+            blocks(10), ("system", "hoard", "jemalloc", "tcmalloc", "hardened"),
+            beside=("glibc-2.21=system:MALLOC_TRIM_THRESHOLD_=4096",), variants=_founding(),
+        ),
+        quick=Size(
+            blocks(6), ("system", "jemalloc", "tcmalloc"),
+            beside=("glibc-2.21=system:MALLOC_TRIM_THRESHOLD_=4096",), variants=_founding(),
+        ),
+        report="founding",
+        why=True,
     ),
     Experiment(
         name="suite",

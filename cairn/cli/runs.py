@@ -322,6 +322,8 @@ def rendered(
         from cairn.report import document
 
         return document.render(run, comparisons, samples, whys=whys)
+    if kind == "founding":
+        return _founded(run, comparisons, whys, form, full, colored, width)
     text = _by_workload(run, comparisons, form, full, colored, width)
     return "\n".join([text, why_rendered(run, whys, form, colored, width)]) if whys else text
 
@@ -333,6 +335,22 @@ def explained(run: Run, samples: Sequence[Sample]) -> tuple[Why, ...]:
     others = [contender.name for contender in run.competing if contender.name != run.baseline]
     workloads = range(len(run.settings.workloads))
     return tuple(why.explain(run, samples, name, run.baseline, workload) for workload in workloads for name in others)
+
+
+def _founded(
+    run: Run, comparisons: Sequence[Comparison], whys: Sequence[Why], form: str, full: bool, colored: bool, width: int
+) -> str:
+    """Recorded causes beside those found; with --full also each kernel by itself."""
+    from cairn import founding
+    from cairn.report import founded, markdown, terminal
+
+    names = [workload.name for workload in run.settings.workloads]
+    board = founded.board(founding.judge({(names[why.workload], why.contender): why for why in whys}))
+    text = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
+    if not full:
+        return text
+    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width),
+                      why_rendered(run, whys, form, colored, width)])  # fmt: skip
 
 
 def explanation(

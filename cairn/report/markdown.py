@@ -46,6 +46,11 @@ def whys(run: Run, found: Sequence[Why]) -> str:
     return _board(run, reasons.board(run, found))
 
 
+def board(run: Run, board: Board) -> str:
+    """Any board."""
+    return _board(run, board)
+
+
 def _board(run: Run, board: Board) -> str:
     parts = [f"# {escape(board.title)}", ""]
     parts += [escape(sentence) if place else f"**{escape(sentence)}**  " for place, sentence in enumerate(board.says)]

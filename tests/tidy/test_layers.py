@@ -86,11 +86,12 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "findings": {"model", "units", "stats", "profiles", "estimates", "behaviour", "findings"},
     "account": {"model", "profiles", "estimates", "behaviour", "findings"},
     "why": {"model", "units", "stats", "findings"},
+    "founding": {"why"},
     "profile": {"errors", "model", "profiles"},
     "window": {"errors", "profile", "profiles"},
     "report": {
         *("model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"),
-        *("profiles", "estimates", "behaviour", "findings", "why"),
+        *("profiles", "estimates", "behaviour", "findings", "why", "founding"),
     },
     "elf": set(),
     "program": {"errors", "elf"},
@@ -138,7 +139,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
 PURE = {
     *("model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"),
     *("ratios", "standings", "scenario", "instructions", "profiles", "estimates", "behaviour", "findings"),
-    *("account", "why"),
+    *("account", "why", "founding"),
 }
 IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
 PRINTING = {"cli", "manual"}

@@ -1,0 +1,70 @@
+"""The founding cases: what was recorded beside what is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from cairn.experiments import find
+from cairn.founding import CASES, Case, contenders, judge
+from cairn.model import Interval
+from cairn.report import founded, markdown, terminal
+from cairn.why import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, WAITING, Gap, Part, Why
+
+NS = 1e6
+TRIM = CASES[0]
+
+
+def part(name: str, change: float | None, half: float = 1.0, evidence: tuple[str, ...] = ()) -> Part:
+    """`change` in ms, of 100."""
+    if change is None:
+        return Part(name, None, None, None, None)
+    ends = Interval((change - half) * NS, (change + half) * NS, 0.95)
+    return Part(name, (100 + change) * NS, 100 * NS, change * NS, ends, evidence)
+
+
+def why(case: Case, whole: float, *, half: float = 1.0, **parts: float) -> Why:
+    named = {"own": OWN, "kernel": KERNEL, "faults": FAULTS, "waiting": WAITING, "program": PROGRAM}
+    found = [part(name, parts.get(key, 0.0)) for key, name in named.items()]
+    rest = part(UNEXPLAINED, whole - sum(parts.values()))
+    return Why(case.contender, "system", 0, 8, Gap("time", part("", whole, half), (*found, rest)), None)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (why(TRIM, 40, kernel=25, faults=10), "as recorded"),
+        (why(TRIM, 40, own=35), "another cause"),
+        (why(TRIM, 40, kernel=15), "another cause"),
+        (why(TRIM, -40, kernel=-35), "does not reproduce"),
+        (why(TRIM, 0.5, kernel=0.4), "does not reproduce"),
+        (why(TRIM, 40, half=50, kernel=35), "does not reproduce"),
+        (Why(TRIM.contender, "system", 0, 0, None, None, why_not="glibc-2.21 failed: was killed"), "not measured"),
+        (None, "not measured"),
+    ],
+)
+def test_a_case_is_judged_by_its_gap_and_where_that_is(found: Why | None, verdict: str) -> None:
+    whys = {(TRIM.application, TRIM.contender): found} if found is not None else {}
+    first, *others = judge(whys)
+    assert (first.case, first.verdict) == (TRIM, verdict)
+    assert {one.verdict for one in others} == {"not measured"}
+
+
+def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_one_found() -> None:
+    faster = next(case for case in CASES if not case.slower)
+    whys = {(c.application, c.contender): why(c, 40, kernel=30) for c in (TRIM,)}
+    whys[faster.application, faster.contender] = why(faster, -20, kernel=-15, own=-4)
+    board = founded.board(judge(whys))
+    assert len(board.tables[0].rows) == len(CASES)
+    assert board.says[0] == "2 of 2 cases are as recorded, by gap and by cause."
+    assert f"recorded: {TRIM.cause}. Found: its kernel calls +30.0 %; unexplained +10.0 %." in board.says[1]
+    for text in (terminal.drawn(board, color=False), "\n".join(markdown.escape(say) for say in board.says)):
+        assert "dedup" in text
+    assert terminal.drawn(board, color=False).count("not measured") == 2 * (len(CASES) - 2)
+
+
+def test_the_experiment_runs_what_the_cases_are_about() -> None:
+    experiment = find("founding-cases")
+    assert experiment is not None and experiment.why
+    named = {spec.partition("=")[0] for spec in (*experiment.full.contenders, *experiment.full.beside)}
+    assert set(contenders()) <= named
+    assert {case.application for case in CASES} <= {variant.name for variant in experiment.full.variants}
