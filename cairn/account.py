@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.behaviour import faults_inside, kernel_lines, kernel_ns, lock_lines
-from cairn.estimates import TOTAL, lines
+from cairn.estimates import TOTAL, cpu_ns, lines
 from cairn.findings import find
 from cairn.model import Account, Calls, Operations, Raised
 from cairn.profiles import WAITING, Profile, lasting
@@ -12,13 +12,15 @@ from cairn.profiles import WAITING, Profile, lasting
 def account(profile: Profile) -> Account:
     """The few numbers of it that explain a difference in time or memory."""
     tally, kernel, locks = profile.tally, kernel_lines(profile), lock_lines(profile)
-    waited = [kernel_ns(kernel, waiting=True), *(one.wait_ns for one in locks if one.contended)]
+    contended = [one for one in locks if one.contended]
+    in_kernel, for_locks = kernel_ns(kernel, waiting=True), [one.wait_ns for one in contended]
     inside = faults_inside(profile)
     samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
     live = max((moment.live_bytes for moment in profile.moments), default=None)
     slack = tally.usable_bytes / tally.watched_bytes - 1 if tally.watched_bytes else None
     return Account(
         operations=profile.operations,
+        cpu_ns=cpu_ns(profile) or 0,
         samples=tally.cpu_samples,
         samples_inside=samples_inside,
         samples_probe=min(tally.cpu_samples_probe, tally.cpu_samples - samples_inside),
@@ -34,8 +36,10 @@ def account(profile: Profile) -> Account:
         },
         calls={one.name: Calls(one.count, one.bytes, one.total_ns) for one in kernel},
         kernel_ns=kernel_ns(kernel, waiting=False) if _sees_kernel(profile) else None,
-        waiting_ns=None if any(ns is None for ns in waited) else sum(ns or 0.0 for ns in waited),
-        waits=sum(one.count for one in kernel if one.name in WAITING) + sum(one.contended for one in locks),
+        waiting_ns=None
+        if in_kernel is None or None in for_locks
+        else max(in_kernel, sum(ns or 0.0 for ns in for_locks)),
+        waits=max(sum(one.count for one in kernel if one.name in WAITING), sum(one.contended for one in contended)),
         faults=sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)),
         faults_inside=inside.value if inside is not None else None,
         live_bytes=live,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cairn.why import FAULTS, KERNEL, OWN, PROGRAM, WAITING, Part, Why
+from cairn.why import FAULTS, KERNEL, OWN, PROGRAM, Part, Why
 
 Verdict = Literal["as recorded", "another cause", "does not reproduce", "not measured"]
 
@@ -38,13 +38,13 @@ class Case:
 
 CASES = (
     Case("dedup", "glibc-2.21", "30 % slower", "505,233 calls of madvise where 2.24 makes 280", True, (KERNEL, FAULTS)),
-    Case("dedup", "hoard", "19 % faster", "fewer calls of the kernel", False, (KERNEL, FAULTS, WAITING)),
+    Case("dedup", "hoard", "19 % faster", "fewer calls of the kernel", False, (KERNEL, FAULTS)),
     Case("dedup", "hardened", "2.2 times as slow", "a slow path by design", True, (OWN,)),
     Case("freqmine", "hardened", "3.4 times as slow", "a slow path by design", True, (OWN,)),
     Case("reverse_index", "jemalloc", "21 % slower", "freeing takes twice the cycles", True, (OWN,)),
     Case("swaptions", "tcmalloc", "21 % slower", "first allocations take 2.6 times as long", True, (OWN,)),
     Case("raytrace", "tcmalloc", "23 % faster", "an equal share of the allocator: the layout", False, (PROGRAM,)),
-    Case("canneal", "hoard", "19 % faster", "less fresh memory, no waits on locks", False, (OWN, FAULTS, WAITING)),
+    Case("canneal", "hoard", "19 % faster", "less fresh memory, no waits on locks", False, (OWN, FAULTS)),
     Case("aget", "hoard", "20 % slower", "the layout", True, (PROGRAM,)),
     Case("raytrace", "hoard", "12 % faster", "the layout", False, (PROGRAM,)),
 )  # fmt: skip

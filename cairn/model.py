@@ -164,8 +164,10 @@ class Account:
     """What the probe counted within the allocator in one trial, all processes together; None was not measured."""
 
     operations: int
+    cpu_ns: int
+    """User and system time of the processes that the probe was in; 0: not known."""
     samples: int
-    """Of the threads' CPU time, by timers; the next two are parts of it."""
+    """Of their threads' CPU time, by timers; the next two are parts of it."""
     samples_inside: int
     samples_probe: int
     kinds: Mapping[str, Operations]
@@ -175,7 +177,7 @@ class Account:
     kernel_ns: float | None
     """Within the kernel's calls, those left out that wait."""
     waiting_ns: float | None
-    """Within those, and for pthread's locks."""
+    """Within those, or for pthread's locks, whichever is more: a lock waits in the kernel."""
     waits: int
     faults: int
     faults_inside: float | None
@@ -184,7 +186,7 @@ class Account:
     slack_bytes: int | None
     """Set apart for these blocks beyond what was asked for."""
     resident_bytes: int | None
-    """At most."""
+    """At most; without pages of files."""
     findings: tuple[Raised, ...] = ()
 
 

@@ -231,6 +231,7 @@ class Moment:
     held_bytes: int | None
     """What the allocator has from the kernel."""
     resident_bytes: int
+    """Without pages of files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,7 @@ class Runner:
         owners = dict.fromkeys((each.process.program, each.process.allocator) for each in files if each is not None)
         problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
         problem = proof.problem or next(filter(None, problems), None)
-        if problem is None and not owners:
+        if problem is None and not owners and not self._settings.why:
             problem = "the probe counted nothing: its files could not be made"
         found = profile.added_up(files) if self._settings.why else None
         if found is not None:

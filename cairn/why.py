@@ -5,17 +5,19 @@ runs show; its parts are what the probed runs show, in which allocator and progr
 threads' CPU time. So the parts need not add up to the gap, and what is missing is told as unexplained:
 
     own code       CPU time in the allocator, less that of the kernel there
-    kernel calls   within the allocator; those that wait are no CPU time, and a part of their own
+    kernel calls   within the allocator, those that wait left out
     page faults    the plain runs' system time less those calls. The program's own calls are in it: they are the same
                    under both, and fall out of the difference
-    waiting        in the allocator, on locks and in the kernel: the gap is then one of CPU time and waiting
-    the program    CPU time in user mode outside the allocator: what it does with the blocks, and how these lie
+    the program    CPU time in user mode outside the allocator: what it does with the blocks, and how these lie; all
+                   that is in processes where the probe is not is the program's, too
     unexplained    what the probe changes in the program's user time, and whatever else
 
+Waiting in the allocator takes no CPU time: it is told beside.
+
 Memory is that of the process with the most of it: what is asked for and not freed, which is the program's and the same
-under both (the median of all trials: each is an estimate), what sizes are rounded up by, and all else that is resident:
-what is free, scattered or the allocator's records, and the program's own pages, which again are the same under both.
-The gap is that of the whole tree's peak.
+under both (the median of all trials: each is an estimate), what sizes are rounded up by, and all else that is resident
+and no file's: what is free, scattered or the allocator's records, and the program's own pages, which again are the
+same under both. The gap is that of the whole tree's peak.
 
 docs/decisions/0016-a-gap-taken-apart.md says why so. Means over blocks, with Student's t: only means add up.
 """
@@ -24,22 +26,27 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cairn import stats, units
 from cairn.findings import beside
 from cairn.findings.finding import Finding
-from cairn.model import Account, Interval, Raised, Run, Sample
+from cairn.model import Account, Calls, Interval, Raised, Run, Sample
+from cairn.profiles import WAITING as NOT_ON_PROCESSOR
 
 LEVEL = 0.95
 OWN, KERNEL, FAULTS, WAITING = "its own code", "its kernel calls", "page faults", "waiting in it"
 PROGRAM, UNEXPLAINED = "the program itself", "unexplained"
-LIVE, SLACK, REST = "live blocks", "sizes rounded up", "free, scattered, records"
+LIVE, SLACK, REST = "live blocks, about", "sizes rounded up", "free, scattered, records"
 
 Of = Literal["time", "memory"]
+SAMPLES_LEAST = 200
+"""Of CPU time, over all trials of a contender: with fewer, allocator and program are not told apart."""
 _EVIDENCE = 2
 """Of a part, as many differences as a person reads."""
+_OF_PART = 0.1
+"""Of a part: a kind of operations that holds less of it is no evidence."""
 _MOSTLY = 0.5
 """Of the trials, those in which a finding was raised."""
 
@@ -58,6 +65,10 @@ class Part:
     interval: Interval | None
     """None also where there are too few blocks."""
     evidence: tuple[str, ...] = ()
+    differences: tuple[float, ...] = ()
+    """Block by block; empty where it was not measured."""
+    borne_out: bool = True
+    """Of page faults: their number goes the same way. User and system time are told apart by the kernel's ticks."""
 
     @property
     def shown(self) -> bool:
@@ -73,13 +84,26 @@ class Gap:
     whole: Part
     parts: tuple[Part, ...]
     """In a fixed order, the last is what is unexplained; those that were measured add up to the whole."""
+    waiting: Part | None = None
+    """Beside the whole, for it takes no CPU time."""
 
     @property
     def ranked(self) -> tuple[Part, ...]:
-        """The causes: parts that are shown and go the same way as the whole, the largest first."""
+        """The causes: parts that go the same way as the whole, the largest first."""
         way = self.whole.change or 0.0
-        causes = [one for one in self.parts if one.shown and one.name != UNEXPLAINED and (one.change or 0.0) * way > 0]
-        return tuple(sorted(causes, key=lambda one: -abs(one.change or 0.0)))
+        return tuple(sorted(self._told(way), key=lambda one: -abs(one.change or 0.0)))
+
+    @property
+    def against(self) -> tuple[Part, ...]:
+        """Parts that go the other way."""
+        return self._told(-(self.whole.change or 0.0))
+
+    def _told(self, way: float) -> tuple[Part, ...]:
+        return tuple(
+            one
+            for one in self.parts
+            if one.shown and one.borne_out and one.name != UNEXPLAINED and (one.change or 0.0) * way > 0
+        )
 
     @property
     def unexplained(self) -> Part:
@@ -124,19 +148,20 @@ def explain(run: Run, samples: Sequence[Sample], contender: str, baseline: str, 
     its = [sample for sample in samples if sample.trial.workload == workload]
     if not run.settings.why:
         return _none(contender, baseline, workload, "nothing ran behind the probe; 'cairn compare --why' does that")
-    for name in (contender, baseline, twin(contender), twin(baseline)):
-        failures = [sample.failure for sample in its if sample.trial.contender == name and sample.failure]
-        if failures:
-            return _none(contender, baseline, workload, f"{name} failed: {failures[0]}")
-    sides = [{s.trial.block: side for s, side in _sides(its, name)} for name in (contender, baseline)]
-    blocks = sorted(sides[0].keys() & sides[1].keys())
-    pairs = [(sides[0][block], sides[1][block]) for block in blocks]
+    failed = {
+        sample.trial.contender: sample.failure
+        for sample in its
+        if sample.failure and sample.trial.contender in (contender, baseline, twin(contender), twin(baseline))
+    }
+    if failed:
+        return _none(contender, baseline, workload, "; ".join(f"{name} {why}" for name, why in failed.items()))
+    sides = [_sides(its, name) for name in (contender, baseline)]
+    pairs = [(sides[0][block], sides[1][block]) for block in sorted(sides[0].keys() & sides[1].keys())]
     if not pairs:
-        return _none(contender, baseline, workload, "no block is complete")
+        nothing = any(sample.trial.contender == twin(contender) and sample.counts for sample in its)
+        reason = "behind the probe it allocated nothing" if nothing else "no block is complete"
+        return _none(contender, baseline, workload, reason)
     time = _time(pairs)
-    slower = 0 if (time.whole.change or 0.0) > 0 else 1
-    accounts = [[pair[place].account for pair in pairs] for place in (slower, 1 - slower)]
-    took = statistics.fmean(_cpu_ns(pair[slower].plain) for pair in pairs)
     found = [
         (name, raised)
         for name, place in ((contender, 0), (baseline, 1))
@@ -149,7 +174,7 @@ def explain(run: Run, samples: Sequence[Sample], contender: str, baseline: str, 
         blocks=len(pairs),
         time=time,
         memory=_memory(pairs),
-        findings=beside.beside(accounts[0], accounts[1], took),
+        findings=_beside(pairs, time),
         raised=tuple(found),
     )
 
@@ -158,14 +183,14 @@ def _none(contender: str, baseline: str, workload: int, why_not: str) -> Why:
     return Why(contender, baseline, workload, 0, None, None, why_not=why_not)
 
 
-def _sides(samples: Sequence[Sample], name: str) -> list[tuple[Sample, _Side]]:
-    """The blocks in which the contender has both runs."""
+def _sides(samples: Sequence[Sample], name: str) -> dict[int, _Side]:
+    """By block, those in which the contender has both runs."""
     runs = {(s.trial.contender, s.trial.block): s for s in samples if s.counts}
-    found = []
+    found = {}
     for (whose, block), plain in runs.items():
         probed = runs.get((twin(name), block))
         if whose == name and probed is not None and probed.account is not None:
-            found.append((plain, _Side(plain, probed, probed.account)))
+            found[block] = _Side(plain, probed, probed.account)
     return found
 
 
@@ -183,33 +208,25 @@ def _mostly(trials: Sequence[Sequence[Raised]]) -> list[Raised]:
     return sorted(middle, key=lambda one: -one.effect)
 
 
+def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
+    """What is found of the slower one by the other: no more than its own code takes longer."""
+    own = next(part for part in time.parts if part.name == OWN)
+    if not time.whole.shown or not own.shown or (own.change or 0.0) * (time.whole.change or 0.0) <= 0:
+        return ()
+    slower = 0 if (time.whole.change or 0.0) > 0 else 1
+    mine, theirs = ([pair[place].account for pair in pairs] for place in (slower, 1 - slower))
+    took = statistics.fmean(_cpu_ns(pair[slower].plain) for pair in pairs)
+    return beside.beside(beside.Two(mine, theirs, took, abs(own.change or 0.0)))
+
+
 def _cpu_ns(sample: Sample) -> float:
     return sample.user_ns + sample.system_ns
 
 
 def _kernel_ns(side: _Side) -> float | None:
-    """CPU time of the kernel's calls: what they took by the clock, at most the run's whole system time."""
+    """CPU time of the kernel's calls: what they took by the clock, at most all system time of either run."""
     ns = side.account.kernel_ns
-    return None if ns is None else min(ns, side.probed.system_ns)
-
-
-def _inside_ns(side: _Side) -> float | None:
-    """CPU time in the allocator, the kernel's there included."""
-    account = side.account
-    return account.samples_inside / account.samples * _cpu_ns(side.probed) if account.samples else None
-
-
-def _faults_inside_ns(side: _Side) -> float | None:
-    """Of the system time that is no call of the allocator's, its share by the number of page faults."""
-    kernel, inside, faults = _kernel_ns(side), side.account.faults_inside, side.account.faults
-    if kernel is None or inside is None:
-        return None
-    return (side.probed.system_ns - kernel) * min(1.0, inside / faults) if faults else 0.0
-
-
-def _own_ns(side: _Side) -> float | None:
-    inside, kernel, faults = _inside_ns(side), _kernel_ns(side), _faults_inside_ns(side)
-    return None if inside is None or kernel is None or faults is None else inside - kernel - faults
+    return None if ns is None else min(ns, side.probed.system_ns, side.plain.system_ns)
 
 
 def _fault_ns(side: _Side) -> float | None:
@@ -217,20 +234,46 @@ def _fault_ns(side: _Side) -> float | None:
     return None if kernel is None else side.plain.system_ns - kernel
 
 
-def _waiting_ns(side: _Side) -> float | None:
-    return side.account.waiting_ns
+def _faults(sample: Sample) -> int:
+    return sample.minor_faults + sample.major_faults
 
 
-def _program_ns(side: _Side) -> float | None:
-    own, account = _own_ns(side), side.account
-    if own is None:
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """Of one contender: which shares of the CPU time where the probe is are the allocator's, and the probe's own."""
+
+    inside: float
+    probe: float
+
+    @staticmethod
+    def of(sides: Sequence[_Side]) -> _Shares | None:
+        """Over all its trials; None where too few samples tell."""
+        samples = sum(side.account.samples for side in sides)
+        if samples < SAMPLES_LEAST:
+            return None
+        each = (sum(s.account.samples_inside for s in sides), sum(s.account.samples_probe for s in sides))
+        return _Shares(each[0] / samples, each[1] / samples)
+
+    def split(self, side: _Side) -> tuple[float, float]:
+        """Nanoseconds in allocator and probe, by the trial's own samples if it has any."""
+        a = side.account
+        if not a.samples:
+            return self.inside * a.cpu_ns, self.probe * a.cpu_ns
+        return a.samples_inside / a.samples * a.cpu_ns, a.samples_probe / a.samples * a.cpu_ns
+
+
+def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
+    """In the allocator, less the kernel there: its calls, and of what else the kernel did a share by the faults."""
+    kernel, faults_inside, faults = _kernel_ns(side), side.account.faults_inside, _faults(side.probed)
+    if shares is None or kernel is None or faults_inside is None:
         return None
-    return side.probed.user_ns - account.samples_probe / account.samples * _cpu_ns(side.probed) - own
+    in_faults = (side.probed.system_ns - kernel) * min(1.0, faults_inside / faults) if faults else 0.0
+    return shares.split(side)[0] - kernel - in_faults
 
 
-def _time_ns(side: _Side) -> float | None:
-    """CPU time, and waiting in the allocator where that is known."""
-    return _cpu_ns(side.plain) + (_waiting_ns(side) or 0.0)
+def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
+    own = _own_ns(side, shares)
+    return None if own is None or shares is None else side.probed.user_ns - shares.split(side)[1] - own
 
 
 Reading = Callable[[_Side], float | None]
@@ -238,20 +281,35 @@ Pairs = Sequence[tuple[_Side, _Side]]
 
 
 def _time(pairs: Pairs) -> Gap:
-    parts: list[tuple[str, Reading, tuple[str, ...]]] = [
-        (OWN, _own_ns, _operations(pairs)),
-        (KERNEL, _kernel_ns, _calls(pairs)),
-        (FAULTS, _fault_ns, _counted(pairs, "faults", lambda s: s.plain.minor_faults + s.plain.major_faults)),
-        (WAITING, _waiting_ns, _counted(pairs, "waits", lambda s: s.account.waits)),
-        (PROGRAM, _program_ns, ()),
-    ]
-    return _gap("time", pairs, _time_ns, parts)
+    shares = {id(side): _Shares.of(sides) for sides in zip(*pairs, strict=True) for side in sides}
+
+    def own(side: _Side) -> float | None:
+        return _own_ns(side, shares[id(side)])
+
+    def program(side: _Side) -> float | None:
+        return _program_ns(side, shares[id(side)])
+
+    parts = [_part(OWN, pairs, own), _part(KERNEL, pairs, _kernel_ns)]
+    parts += [_part(FAULTS, pairs, _fault_ns), _part(PROGRAM, pairs, program)]
+    ways = [(one.change or 0.0) for one in parts]
+    fewer = _means(pairs, lambda side: _faults(side.plain))
+    told = (
+        replace(parts[0], evidence=_operations(pairs, ways[0])),
+        replace(parts[1], evidence=_calls(pairs, ways[1])),
+        replace(parts[2], evidence=_against("faults", fewer), borne_out=(fewer[0] - fewer[1]) * ways[2] > 0),
+        parts[3],
+    )
+    waiting = _part(WAITING, pairs, lambda side: side.account.waiting_ns)
+    waits = _means(pairs, lambda side: side.account.waits)
+    return _gap(
+        "time", pairs, lambda side: _cpu_ns(side.plain), told, replace(waiting, evidence=_against("waits", waits))
+    )
 
 
 def _memory(pairs: Pairs) -> Gap | None:
-    def peak(side: _Side) -> float | None:
-        return side.plain.memory.peak_bytes
-
+    memories = [side.plain.memory for pair in pairs for side in pair]
+    if any(memory.peak_bytes is None for memory in memories) or len({memory.method for memory in memories}) > 1:
+        return None
     live = [a.live_bytes for pair in pairs for a in (pair[0].account, pair[1].account) if a.live_bytes is not None]
     asked = statistics.median(live) if live else None
 
@@ -265,45 +323,29 @@ def _memory(pairs: Pairs) -> Gap | None:
         resident, rounded = side.account.resident_bytes, slack(side)
         return None if resident is None or rounded is None or asked is None else resident - asked - rounded
 
-    if any(peak(side) is None for pair in pairs for side in pair):
-        return None
-    parts: list[tuple[str, Reading, tuple[str, ...]]] = [
-        (LIVE, lambda _: asked, ()),
-        (SLACK, slack, ()),
-        (REST, rest, ()),
-    ]
-    return _gap("memory", pairs, peak, parts)
+    parts = (_part(LIVE, pairs, lambda _: asked), _part(SLACK, pairs, slack), _part(REST, pairs, rest))
+    return _gap("memory", pairs, lambda side: side.plain.memory.peak_bytes, parts)
 
 
-def _gap(of: Of, pairs: Pairs, whole: Reading, parts: Sequence[tuple[str, Reading, tuple[str, ...]]]) -> Gap:
+def _gap(of: Of, pairs: Pairs, whole: Reading, parts: Sequence[Part], waiting: Part | None = None) -> Gap:
     """The parts, and last what they leave."""
-    differences = _differences(pairs, whole)
-    assert differences is not None
-    left = list(differences)
-    found = []
-    for name, reading, evidence in parts:
-        of_part = _differences(pairs, reading)
-        if of_part is not None:
-            left = [rest - one for rest, one in zip(left, of_part, strict=True)]
-        found.append(_part(name, pairs, reading, of_part, evidence))
+    gap = _part("", pairs, whole)
+    left = list(gap.differences)
+    for part in parts:
+        left = [rest - one for rest, one in zip(left, part.differences or [0.0] * len(left), strict=True)]
     rest = Part(UNEXPLAINED, None, None, statistics.fmean(left), _interval(left))
-    return Gap(of, _part("", pairs, whole, differences, ()), (*found, rest))
+    return Gap(of, gap, (*parts, rest), waiting)
 
 
-def _differences(pairs: Pairs, reading: Reading) -> list[float] | None:
-    """Block by block; None where it was not measured in all of them."""
+def _part(name: str, pairs: Pairs, reading: Reading) -> Part:
+    """Nothing of it where it was not measured in all blocks."""
     both = [(reading(own), reading(other)) for own, other in pairs]
-    known = [own - other for own, other in both if own is not None and other is not None]
-    return known if len(known) == len(both) else None
-
-
-def _part(
-    name: str, pairs: Pairs, reading: Reading, differences: Sequence[float] | None, evidence: tuple[str, ...]
-) -> Part:
-    if differences is None:
+    known = [(own, other) for own, other in both if own is not None and other is not None]
+    if len(known) < len(both):
         return Part(name, None, None, None, None)
-    own, other = (statistics.fmean(reading(side) or 0.0 for side in sides) for sides in zip(*pairs, strict=True))
-    return Part(name, own, other, statistics.fmean(differences), _interval(differences), evidence)
+    differences = tuple(own - other for own, other in known)
+    own, other = (statistics.fmean(numbers) for numbers in zip(*known, strict=True))
+    return Part(name, own, other, statistics.fmean(differences), _interval(differences), differences=differences)
 
 
 def _interval(differences: Sequence[float]) -> Interval | None:
@@ -313,22 +355,26 @@ def _interval(differences: Sequence[float]) -> Interval | None:
     return Interval(middle - half, middle + half, LEVEL)
 
 
-def _counted(pairs: Pairs, what: str, number: Callable[[_Side], float]) -> tuple[str, ...]:
+def _means(pairs: Pairs, number: Callable[[_Side], float]) -> tuple[float, float]:
     own, other = (statistics.fmean(number(side) for side in sides) for sides in zip(*pairs, strict=True))
-    return (f"{units.count(round(own))} {what} against {units.count(round(other))}",) if own or other else ()
+    return own, other
 
 
-def _operations(pairs: Pairs) -> tuple[str, ...]:
-    """Kinds of operations in which most of the difference is."""
+def _against(what: str, counts: tuple[float, float]) -> tuple[str, ...]:
+    return (f"{units.count(round(counts[0]))} {what} against {units.count(round(counts[1]))}",) if any(counts) else ()
+
+
+def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
+    """Kinds of operations in which most of that difference is, by the clock."""
     found = []
     for kind in dict.fromkeys(name for pair in pairs for side in pair for name in side.account.kinds):
-        count, own = _mean(pairs, 0, kind)
-        count_there, other = _mean(pairs, 1, kind)
-        if own is None or other is None or not count or not count_there:
+        (count, own), (count_there, other) = _mean(pairs, 0, kind), _mean(pairs, 1, kind)
+        if own is None or other is None or not count or not count_there or (own - other) * whole <= 0:
             continue
-        each = f"{units.time(own / count)} against {units.time(other / count_there)}"
-        found.append((abs(own - other), f"{kind}: {units.count(round(count))} of {each}"))
-    return tuple(text for _, text in sorted(found, reverse=True)[:_EVIDENCE])
+        here, there = units.count(round(count)), units.count(round(count_there))
+        text = f"{kind}: {here} of {units.time(own / count)} against {'' if here == there else there + ' of '}"
+        found.append((abs(own - other), text + units.time(other / count_there)))
+    return tuple(text for much, text in sorted(found, reverse=True)[:_EVIDENCE] if much >= _OF_PART * abs(whole))
 
 
 def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
@@ -339,15 +385,19 @@ def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
     return count, None if any(ns is None for ns in times) else statistics.fmean(ns or 0.0 for ns in times)
 
 
-def _calls(pairs: Pairs) -> tuple[str, ...]:
-    """Kinds of the kernel's calls in which most of the difference is."""
-    found = []
+def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
+    """Kinds of the kernel's calls in which most of that difference is."""
+    found: list[tuple[float, str]] = []
     for kind in dict.fromkeys(name for pair in pairs for side in pair for name in side.account.calls):
-        counts, times = [], []
-        for sides in zip(*pairs, strict=True):
-            calls = [side.account.calls.get(kind) for side in sides]
-            counts.append(statistics.fmean(one.count if one else 0 for one in calls))
-            times.append(statistics.fmean((one.total_ns or 0.0) if one else 0.0 for one in calls))
-        text = f"{kind} {units.count(round(counts[0]))} against {units.count(round(counts[1]))}"
-        found.append((abs(times[0] - times[1]), text))
+        own, other = ([_call(side, kind) for side in sides] for sides in zip(*pairs, strict=True))
+        longer = statistics.fmean(one.total_ns or 0.0 for one in own) - statistics.fmean(
+            one.total_ns or 0.0 for one in other
+        )
+        if kind not in NOT_ON_PROCESSOR and longer * whole > 0:
+            counts = statistics.fmean(one.count for one in own), statistics.fmean(one.count for one in other)
+            found.append((abs(longer), " ".join(_against(kind, counts))))
     return tuple(text for _, text in sorted(found, reverse=True)[:_EVIDENCE])
+
+
+def _call(side: _Side, kind: str) -> Calls:
+    return side.account.calls.get(kind, Calls(0, None, 0.0))

@@ -147,9 +147,15 @@ def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
     from cairn.contenders import behind_probe
     from cairn.why import twin
 
+    if len(contenders) < 2:
+        raise UsageError("--why takes the difference between contenders apart; name two, as in -a system,mimalloc")
     for one in contenders:
         if one.probed:
             raise UsageError(f"--why runs every contender behind the probe, too; leave {one.name} away")
+    names = {one.name for one in contenders}
+    for one in contenders:
+        if twin(one.name) in names:
+            raise UsageError(f"{twin(one.name)} is what --why calls {one.name} behind the probe; give it another name")
     return tuple(replace(one, name=twin(one.name), probed=True, spec=behind_probe(one.spec)) for one in contenders)
 
 
@@ -232,6 +238,11 @@ def conduct(
     if stopped is not None:
         raise stopped
     raise_failures(run, comparisons)
+    if run.settings.why:
+        probed = {one.name for one in run.contenders} - {one.name for one in run.competing}
+        failed = dict.fromkeys(s.trial.contender for s in folder.samples() if s.failure and s.trial.contender in probed)
+        if failed:
+            raise ContenderFailed(f"no answer why, without {', '.join(failed)}; the sentences above say what happened")
 
 
 def _draw(console: Console, run: Run, comparisons: Sequence[Comparison], folder: store.Folder) -> None:
@@ -367,6 +378,8 @@ def explanation(
     other = run.baseline if other is None else other
     if contender == other:
         raise UsageError(f"{contender} is what is compared with; name another, of {', '.join(known)}")
+    if len(known) < 2:
+        raise UsageError(f"{known[0]} ran alone, so there is no difference to take apart")
     if not run.settings.why:
         raise UsageError(
             "nothing of this run was behind the probe, so nobody knows why; 'cairn compare --why' measures it"
@@ -378,7 +391,7 @@ def explanation(
     if form == "json":
         return document.explanation(run, whys)
     tty = sys.stdout.isatty() and not to_file
-    width = max(80, shutil.get_terminal_size().columns) if tty else terminal.WIDTH
+    width = max(terminal.WIDTH, shutil.get_terminal_size().columns) if tty else terminal.WIDTH
     colored = wants_color(color, sys.stdout) and not (to_file and color == "auto")
     return why_rendered(run, whys, form, colored, width)
 

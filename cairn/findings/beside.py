@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cairn import stats, units
-from cairn.estimates import LEVEL, Estimate
+from cairn.estimates import LEVEL, UNTIMED_MAX, Estimate
 from cairn.findings.finding import Finding, large_enough
 from cairn.model import Account, Interval
 
@@ -41,11 +41,26 @@ class _Kinds:
 
 
 def _kinds(account: Account, names: Sequence[str] | None = None) -> _Kinds | None:
-    """None where the time of one of them is not known."""
+    """None where the time of too many of them is not known."""
     found = [one for name, one in account.kinds.items() if names is None or name in names]
-    if any(one.total_ns is None for one in found):
+    timed = [one for one in found if one.total_ns is not None]
+    count, known = (sum(one.count for one in of) for of in (found, timed))
+    if known < (1 - UNTIMED_MAX) * count:
         return None
-    return _Kinds(sum(one.count for one in found), sum(one.total_ns or 0.0 for one in found))
+    return _Kinds(known, sum(one.total_ns or 0.0 for one in timed))
+
+
+@dataclass(frozen=True, slots=True)
+class Two:
+    """The allocator that is told of and the other: trials of the same blocks, in the same order."""
+
+    mine: Sequence[Account]
+    theirs: Sequence[Account]
+    cpu_ns: float
+    """What the program took."""
+    most_ns: float
+    """What the allocator's own code takes longer: operations are timed by the clock, with kernel, faults and waiting in
+    them, and no more than that is believed of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +84,33 @@ class _Longer:
         return f"{each}, {units.count(round(self.mine.count))} of them"
 
 
-def beside(mine: Sequence[Account], theirs: Sequence[Account], cpu_ns: float) -> tuple[Finding, ...]:
-    """What is found of `mine`, whose program took `cpu_ns`; both have a trial of each block, in the same order."""
-    path = slow_path(mine, theirs, cpu_ns)
-    raised = [path] if path else [slow_free(mine, theirs, cpu_ns), slow_new(mine, theirs, cpu_ns)]
-    kept = [finding for finding in raised if finding is not None and large_enough(finding)]
+def beside(two: Two) -> tuple[Finding, ...]:
+    """What is found of the first."""
+    path = slow_path(two)
+    named = [path] if path is not None and large_enough(path) else [slow_free(two), slow_new(two)]
+    kept = [finding for finding in named if finding is not None and large_enough(finding)]
     return tuple(sorted(kept, key=lambda one: -one.effect.value))
 
 
-def _pairs(
-    mine: Sequence[Account], theirs: Sequence[Account], names: Sequence[str] | None
-) -> list[tuple[_Kinds, _Kinds]]:
+def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _Kinds]]:
     """Of each block; none where one is not known, or there are too few."""
-    pairs = [(_kinds(one, names), _kinds(other, names)) for one, other in zip(mine, theirs, strict=True)]
+    pairs = [(_kinds(one, names), _kinds(other, names)) for one, other in zip(two.mine, two.theirs, strict=True)]
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     return known if len(known) == len(pairs) >= stats.BLOCKS_LEAST else []
 
 
-def _longer(mine: Sequence[Account], theirs: Sequence[Account], names: Sequence[str], cpu_ns: float) -> _Longer | None:
-    known = _pairs(mine, theirs, names)
-    if not known or not cpu_ns:
+def _longer(two: Two, *names: str) -> _Longer | None:
+    """None where it is not shown."""
+    known = _pairs(two, names)
+    if not known or not two.cpu_ns:
         return None
     differences = [one.ns - other.ns for one, other in known]
     middle, half = statistics.fmean(differences), stats.mean_half_width(differences)
     if middle - half <= 0:
         return None
-    effect = Estimate(middle, Interval(middle - half, middle + half, LEVEL)).over(cpu_ns, most=1.0)
+    effect = Estimate(middle, Interval(middle - half, middle + half, LEVEL)).over(
+        two.cpu_ns, most=two.most_ns / two.cpu_ns
+    )
     means = [
         _Kinds(statistics.fmean(one.count for one in each), statistics.fmean(one.ns for one in each))
         for each in zip(*known, strict=True)
@@ -102,10 +118,10 @@ def _longer(mine: Sequence[Account], theirs: Sequence[Account], names: Sequence[
     return _Longer(effect, means[0], means[1])
 
 
-def slow_path(mine: Sequence[Account], theirs: Sequence[Account], cpu_ns: float) -> Finding | None:
+def slow_path(two: Two) -> Finding | None:
     """Getting back what was free, and freeing, are both slow: operations that need nothing from anybody."""
-    again, free = _longer(mine, theirs, AGAIN, cpu_ns), _longer(mine, theirs, FREEING, cpu_ns)
-    both = _longer(mine, theirs, (*AGAIN, *FREEING), cpu_ns)
+    again, free = _longer(two, *AGAIN), _longer(two, *FREEING)
+    both = _longer(two, *AGAIN, *FREEING)
     if again is None or free is None or both is None or min(again.ratio, free.ratio) < RATIO_LEAST:
         return None
     return Finding(
@@ -119,13 +135,13 @@ def slow_path(mine: Sequence[Account], theirs: Sequence[Account], cpu_ns: float)
     )
 
 
-def slow_free(mine: Sequence[Account], theirs: Sequence[Account], cpu_ns: float) -> Finding | None:
+def slow_free(two: Two) -> Finding | None:
     """Freeing is where it loses."""
-    free, all_of_it = _longer(mine, theirs, FREEING, cpu_ns), _pairs(mine, theirs, None)
+    free, all_of_it = _longer(two, *FREEING), _pairs(two)
     if free is None or free.ratio < RATIO_LEAST:
         return None
-    whole = statistics.fmean(one.ns - other.ns for one, other in all_of_it) / cpu_ns if all_of_it else 0.0
-    if not all_of_it or free.effect.value < FREE_SHARE_LEAST * whole:
+    whole = statistics.fmean(one.ns - other.ns for one, other in all_of_it) / two.cpu_ns if all_of_it else 0.0
+    if not all_of_it or free.effect.value < FREE_SHARE_LEAST * min(whole, two.most_ns / two.cpu_ns):
         return None
     return Finding(
         name="slow-free",
@@ -138,10 +154,10 @@ def slow_free(mine: Sequence[Account], theirs: Sequence[Account], cpu_ns: float)
     )
 
 
-def slow_new(mine: Sequence[Account], theirs: Sequence[Account], cpu_ns: float) -> Finding | None:
+def slow_new(two: Two) -> Finding | None:
     """Memory that was not handed out before is slow to get."""
-    new = _longer(mine, theirs, ("new",), cpu_ns)
-    if new is None or new.ratio < NEW_RATIO_LEAST or new.mine.ns < NEW_CPU_LEAST * cpu_ns:
+    new = _longer(two, "new")
+    if new is None or new.ratio < NEW_RATIO_LEAST or new.mine.ns < NEW_CPU_LEAST * two.cpu_ns:
         return None
     return Finding(
         name="slow-new",

@@ -34,7 +34,7 @@ _GROUPS = (
     (model.FAULTS, model.LARGEST),
     (model.PEAK_LESS_LAZY, model.LAZY),
 )
-_HEAD_MAX, _NAME_MAX = 14, 26
+HEAD_MAX, _NAME_MAX = 14, 26
 _ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
 
 
@@ -47,7 +47,8 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
     first = ((comparison.time, model.PEAK), *(((model.WALL,),) if comparison.time != model.WALL else ()))
     groups = [*first, *_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
     names = {row.contender: name_of(titles[row.contender].title, row.contender) for row in comparison.rows}
-    names = {name: text if len(text) <= _NAME_MAX else words.printable(name) for name, text in names.items()}
+    short = shortened(list(names), _NAME_MAX)
+    names = {name: text if len(text) <= _NAME_MAX else short[name] for name, text in names.items()}
     result = [
         _changes(comparison, present, names)
         for group in groups
@@ -69,15 +70,23 @@ def name_of(title: str, name: str) -> str:
     return words.printable(f"{name} ({title})")
 
 
-def short(name: str, most: int = _HEAD_MAX) -> str:
-    """A contender's name where numbers must have room beside it: its middle left out, for knobs tell names apart."""
-    text = words.printable(name)
+def shortened(names: Sequence[str], most: int) -> dict[str, str]:
+    """Names where numbers must have room beside them: the middle left out, for knobs tell names apart.
+
+    Whole, if some would be the same then.
+    """
+    whole = {name: words.printable(name) for name in names}
+    cut = {name: _cut(text, most) for name, text in whole.items()}
+    return cut if len(set(cut.values())) == len(cut) else whole
+
+
+def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
 
 
 def _against_head(baseline: str) -> str:
     text = words.printable(baseline)
-    return f"against {text}" if len(text) <= _HEAD_MAX else "change"
+    return f"against {text}" if len(text) <= HEAD_MAX else "change"
 
 
 def _interesting(metric: Metric, comparison: Comparison) -> bool:
@@ -101,7 +110,7 @@ def _changes(comparison: Comparison, metrics: Sequence[Metric], names: dict[str,
             heads += [_against_head(comparison.baseline), "95 %"]
     rows = []
     for place, row in enumerate(_alive(comparison)):
-        cells = [Cell(("▸ " if place == 0 and compared else "  ") + short(names[row.contender], _NAME_MAX))]
+        cells = [Cell(("▸ " if place == 0 and compared else "  ") + names[row.contender])]
         for metric in metrics:
             cells.append(Cell(words.median(row.summaries.get(metric.key), metric)))
             if not compared or metric.direction is Direction.NEITHER:

@@ -43,7 +43,10 @@ def scenarios(
 
 def whys(run: Run, found: Sequence[Why]) -> str:
     """The same content as on the terminal."""
-    return _board(run, reasons.board(run, found))
+    parts = ["# Why"]
+    for board in reasons.boards(run, found):
+        parts += ["", *([f"## {escape(board.title)}", ""] if board.title else []), *_body(run, board)]
+    return "\n".join([*parts, "", _origin(run)]) + "\n"
 
 
 def board(run: Run, board: Board) -> str:
@@ -52,13 +55,15 @@ def board(run: Run, board: Board) -> str:
 
 
 def _board(run: Run, board: Board) -> str:
-    parts = [f"# {escape(board.title)}", ""]
-    parts += [escape(sentence) if place else f"**{escape(sentence)}**  " for place, sentence in enumerate(board.says)]
+    return "\n".join([f"# {escape(board.title)}", "", *_body(run, board), "", _origin(run)]) + "\n"
+
+
+def _body(run: Run, board: Board) -> Iterator[str]:
+    for place, sentence in enumerate(board.says):
+        yield escape(sentence) if place else f"**{escape(sentence)}**  "
     for table in board.tables:
-        parts += ["", *_drawn(table)]
-    parts += ["", *(f"- {escape(line)}" for line in (*board.footer, *run.notes, *board.failures))]
-    parts += ["", _origin(run)]
-    return "\n".join(parts) + "\n"
+        yield from ("", *_drawn(table))
+    yield from ("", *(f"- {escape(line)}" for line in (*board.footer, *run.notes, *board.failures)))
 
 
 def _origin(run: Run) -> str:

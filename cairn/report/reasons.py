@@ -8,32 +8,42 @@ from cairn import units
 from cairn.findings.finding import Finding
 from cairn.model import Raised, Run
 from cairn.report.boards import Board
-from cairn.report.layout import Cell, Table, short
+from cairn.report.layout import HEAD_MAX, Cell, Table, shortened
 from cairn.report.words import NOT_MEASURED, printable
-from cairn.why import UNEXPLAINED, WAITING, Gap, Part, Why
+from cairn.why import UNEXPLAINED, Gap, Part, Why
 
 _TELL_FROM = 0.01
 """Of the whole: smaller causes stand in the table alone."""
 
 
-def board(run: Run, found: Sequence[Why]) -> Board:
-    """All pairs, in their order."""
+def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
+    """One for each workload, of all its pairs."""
     several = len(run.settings.workloads) > 1
-    tables, says, failures = [], [], []
-    for why in found:
-        where = f" on {run.settings.workloads[why.workload].name}" if several else ""
-        if why.why_not:
-            failures.append(printable(f"{why.contender} against {why.baseline}{where}: {why.why_not}"))
-            continue
-        tables += [_table(why, gap, where) for gap in (why.time, why.memory) if gap is not None]
-        says += [printable(sentence) for sentence in sentences(why, where)]
-    blocks = min((why.blocks for why in found if not why.why_not), default=0)
+    return tuple(
+        _board([why for why in found if why.workload == place], printable(workload.name) if several else "")
+        for place, workload in enumerate(run.settings.workloads)
+        if any(why.workload == place for why in found)
+    )
+
+
+def _board(found: Sequence[Why], title: str) -> Board:
+    known = [why for why in found if not why.why_not]
+    says = [printable(sentence) for why in known for sentence in sentences(why)]
+    says += [printable(text) for text in dict.fromkeys(_alone(name, one) for why in known for name, one in why.raised)]
+    blocks = sorted({why.blocks for why in known})
     footer = (
-        f"{blocks} block{'' if blocks == 1 else 's'}, each contender as it is and behind the probe · "
-        f"means, Student's t · {UNEXPLAINED}: what the plain runs show and the probed ones do not",
+        f"{' or '.join(map(str, blocks))} blocks, each contender as it is and behind the probe · "
+        f"means, Student's t, each interval by itself · {UNEXPLAINED}: what the plain runs show and the probed ones "
+        "do not",
     )
     return Board(
-        title="Why", tables=tuple(tables), footer=footer if tables else (), failures=tuple(failures), says=tuple(says)
+        title=title,
+        says=tuple(says),
+        tables=tuple(_table(why, gap) for why in known for gap in (why.time, why.memory) if gap is not None),
+        footer=footer if known else (),
+        failures=tuple(
+            printable(f"{why.contender} against {why.baseline}: {why.why_not}") for why in found if why.why_not
+        ),
     )
 
 
@@ -49,19 +59,14 @@ def _signed(gap: Gap, number: float | None) -> str:
     return f"+{text}" if number is not None and number > 0 else text
 
 
-def _table(why: Why, gap: Gap, where: str) -> Table:
-    whole = gap.whole
-    rows = [_row(gap, part, part.name) for part in gap.parts if part.name != WAITING or part.own or part.other]
-    rows.append(_row(gap, whole, _title(gap)))
-    heads = (
-        ("CPU time" if gap.of == "time" else "memory") + where,
-        *(short(why.contender), short(why.baseline), "difference", "95 %", f"of {short(why.baseline)}"),
-    )
-    return Table(title="", heads=tuple(printable(head) for head in heads), rows=tuple(rows))
-
-
-def _title(gap: Gap) -> str:
-    return "all of it" if gap.of == "time" else "the peak"
+def _table(why: Why, gap: Gap) -> Table:
+    own, other = shortened((why.contender, why.baseline), HEAD_MAX).values()
+    rows = [_row(gap, part, part.name) for part in gap.parts]
+    rows.append(_row(gap, gap.whole, "all of it" if gap.of == "time" else "the peak"))
+    if gap.waiting is not None and (gap.waiting.own or gap.waiting.other):
+        rows.append(_row(gap, gap.waiting, f"beside: {gap.waiting.name}"))
+    heads = ("CPU time" if gap.of == "time" else "memory", own, other, "difference", "95 %", f"of {other}")
+    return Table(title="", heads=heads, rows=tuple(rows))
 
 
 def _row(gap: Gap, part: Part, name: str) -> tuple[Cell, ...]:
@@ -84,45 +89,50 @@ def _points(gap: Gap, part: Part) -> str:
     return units.percent(part.change / gap.whole.other)
 
 
-def sentences(why: Why, where: str = "") -> Iterator[str]:
+def sentences(why: Why) -> Iterator[str]:
     """The answer, the main sentence first; nothing that the intervals do not show."""
     for gap in (why.time, why.memory):
         if gap is not None:
-            yield from _about(why, gap, where)
+            yield from _about(why, gap)
     for finding in why.findings:
         yield _because(why, finding)
-    for name, raised in why.raised:
-        yield _alone(name, raised)
 
 
-def _about(why: Why, gap: Gap, where: str) -> Iterator[str]:
+def _about(why: Why, gap: Gap) -> Iterator[str]:
     what = "CPU time" if gap.of == "time" else "memory"
-    whole, change = gap.whole, gap.whole.change or 0.0
+    whole, change, other = gap.whole, gap.whole.change or 0.0, gap.whole.other or 0.0
     if whole.interval is None:
-        yield f"{what}{where}: {why.blocks} blocks are too few to tell why {why.contender} takes what it takes."
-        return
-    if not whole.shown or not whole.other:
-        yield f"{what}{where}: no difference between {why.contender} and {why.baseline} is shown."
-        return
-    if abs(change) < _TELL_FROM * whole.other:
-        yield f"{what}{where}: {why.contender} and {why.baseline} are less than 1 % apart."
-        return
-    more = "more" if change > 0 else "less"
-    size = units.percent(abs(change) / whole.other, signed=False)
-    causes = [one for one in gap.ranked if abs(one.change or 0.0) >= _TELL_FROM * whole.other]
-    head = f"{why.contender} takes {size} {more} {what} than {why.baseline}{where}"
+        yield f"{what}: {why.blocks} blocks are too few to tell why {why.contender} takes what it takes."
+    elif not whole.shown or not other:
+        yield f"{what}: no difference between {why.contender} and {why.baseline} is shown."
+    elif abs(change) < _TELL_FROM * other:
+        yield f"{what}: {why.contender} and {why.baseline} are less than 1 % apart."
+    else:
+        more = "more" if change > 0 else "less"
+        size = units.percent(abs(change) / other, signed=False)
+        yield f"{why.contender} takes {size} {more} {what} than {why.baseline}: {'; '.join(_parts(gap))}."
+    waiting = gap.waiting
+    if waiting is not None and waiting.shown and other and abs(waiting.change or 0.0) >= _TELL_FROM * other:
+        longer = "longer" if (waiting.change or 0.0) > 0 else "shorter"
+        time = units.time(abs(waiting.change or 0.0))
+        told = "; ".join(waiting.evidence)
+        yield f"Its threads wait {time} {longer} in it, together, than under {why.baseline} ({told})."
+
+
+def _parts(gap: Gap) -> Iterator[str]:
+    """The causes, what goes the other way, what is not known, what is left."""
+    other = gap.whole.other or 0.0
+    causes, against = (
+        [one for one in of if abs(one.change or 0.0) >= _TELL_FROM * other] for of in (gap.ranked, gap.against)
+    )
+    yield from (_cause(gap, one) for one in causes)
     if not causes:
-        yield f"{head}; no part of it is shown by itself, {_points(gap, gap.unexplained)} of it are {UNEXPLAINED}."
-        return
-    told = "; ".join(_cause(gap, one) for one in causes)
-    against = [
-        one
-        for one in gap.parts
-        if one.shown and one.name != UNEXPLAINED and one not in causes
-        and abs(one.change or 0.0) >= _TELL_FROM * whole.other
-    ]  # fmt: skip
-    back = f"; the other way: {'; '.join(_cause(gap, one) for one in against)}" if against else ""
-    yield f"{head}: {told}{back}; {UNEXPLAINED} {_points(gap, gap.unexplained)}."
+        yield "no part of it is shown by itself"
+    if against:
+        yield f"the other way: {'; '.join(_cause(gap, one) for one in against)}"
+    if unknown := [one.name for one in gap.parts if one.change is None]:
+        yield f"{', '.join(unknown)}: {NOT_MEASURED}"
+    yield f"{UNEXPLAINED} {_points(gap, gap.unexplained)}"
 
 
 def _cause(gap: Gap, part: Part) -> str:
@@ -132,9 +142,8 @@ def _cause(gap: Gap, part: Part) -> str:
 
 def _because(why: Why, finding: Finding) -> str:
     """A finding of the slower one by the other."""
-    assert why.time is not None
     slower, other = why.contender, why.baseline
-    if (why.time.whole.change or 0.0) < 0:
+    if why.time is not None and (why.time.whole.change or 0.0) < 0:
         slower, other = other, slower
     ends = finding.effect.interval
     share = f"{units.percent(finding.effect.value, signed=False)} of CPU [{ends.low * 100:.3g}, {ends.high * 100:.3g}]"

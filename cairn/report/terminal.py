@@ -50,7 +50,8 @@ def scenarios(
 
 def whys(run: Run, found: Sequence[Why], *, color: bool, width: int = WIDTH) -> str:
     """Why each of some contenders takes more, or less, than another."""
-    return drawn(reasons.board(run, found), color=color, width=width)
+    boards = [(board.title, drawn(board, color=color, width=width)) for board in reasons.boards(run, found)]
+    return "\n".join(f"{title}\n{text}" if title else text for title, text in boards)
 
 
 def _board(run: Run, board: Board, color: bool, width: int) -> str:

@@ -335,6 +335,7 @@ void session_thread_end(struct profile_thread *counts)
 
 /* --- moments ------------------------------------------------------------------------------------------------------ */
 
+/* Without the pages of files, which are no allocator's. */
 static uint64_t resident_bytes(void)
 {
     char text[128];
@@ -345,7 +346,11 @@ static uint64_t resident_bytes(void)
     stub_call3(SYS_close, fd, 0, 0);
     text[length > 0 ? length : 0] = '\0';
     const char *second = strchr(text, ' ');
-    return second != NULL ? strtoull(second + 1, NULL, 10) * page_bytes() : 0;
+    if (second == NULL)
+        return 0;
+    char *third;
+    uint64_t resident = strtoull(second + 1, &third, 10), of_files = strtoull(third, NULL, 10);
+    return (resident > of_files ? resident - of_files : 0) * page_bytes();
 }
 
 /* Every second one goes, and from now on they are half as many. */

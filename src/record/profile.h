@@ -276,7 +276,7 @@ struct profile_moment {
     uint64_t ns;             /* since the beginning */
     uint64_t live_bytes;     /* asked for and not freed; estimated */
     uint64_t held_bytes;     /* that the allocator has from the kernel; 0 where kernel calls are not seen */
-    uint64_t resident_bytes; /* of the process */
+    uint64_t resident_bytes; /* of the process, without pages of files */
 };
 
 struct profile_samples {

@@ -21,7 +21,7 @@ class Case:
     other: str
     program: tuple[str, ...]
     parts: tuple[str, ...]
-    """Most of the gap's CPU time, one of them or together."""
+    """Most of the gap's CPU time is in these together; none: threads wait, which takes no CPU time."""
     finding: str
 
 
@@ -33,7 +33,7 @@ CASES = {
     "scudo, blocks of 2 MiB": Case("scudo", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
     "tbbmalloc, blocks of 2 MiB": Case("tbbmalloc", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
     "snmalloc, blocks of 2 MiB": Case("snmalloc", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
-    "glibc, freed by others": Case("system", "mimalloc", ("free_only", "--threads", "4"), ("waiting in it",), "queues"),
+    "glibc, freed by others": Case("system", "mimalloc", ("free_only", "--threads", "4"), (), "queues"),
     "google-tcmalloc without rseq": Case(
         "google-tcmalloc", "google-tcmalloc-rseq", ("hash_table", "--operations", "1M"), ("its own code",), "slow-path"
     ),
@@ -55,8 +55,11 @@ def test_a_known_case_is_found(cairn, name: str) -> None:
     assert result.code == 0, result.err
     (why,) = result.json["whys"]
     whole = why["time"]["whole"]
-    assert whole["interval"]["low"] > 0, "it is not slower here"
+    assert whole["interval"]["low"] > 0 or not case.parts, "it is not slower here"
     changed = {one["name"]: one["change"] or 0.0 for one in why["time"]["parts"]}
-    assert sum(changed[part] for part in case.parts) > 0.5 * whole["change"], changed
+    if case.parts:
+        assert sum(changed[part] for part in case.parts) > 0.5 * whole["change"], changed
+    else:
+        assert why["time"]["waiting"]["interval"]["low"] > 0, why["time"]["waiting"]
     found = [one["name"] for one in why["findings"]] + [one["name"] for who, one in why["raised"] if who == case.slow]
     assert case.finding in found, found

@@ -63,6 +63,11 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
         assert result.code == 2 and says in result.err and len(result.err.splitlines()) == 1, result.err
     twice = cairn("compare", "--why", "-a", "system", "-a", "system+probe", "--", churn)
     assert twice.code == 2 and "leave system+probe away" in twice.err
+    alone = cairn("compare", "--why", "-a", "system", "--", churn)
+    assert alone.code == 2 and "name two" in alone.err
+    named = ("-a", "system", "-a", f"x={forward}", "-a", f"x+probe={forward}")
+    same = cairn("compare", "--why", *named, "--", churn)
+    assert same.code == 2 and "give it another name" in same.err and not list(cairn.results.glob("*/run.json"))[1:]
 
 
 @pytest.mark.long

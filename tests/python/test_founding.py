@@ -8,7 +8,7 @@ from cairn.experiments import find
 from cairn.founding import CASES, Case, contenders, judge
 from cairn.model import Interval
 from cairn.report import founded, markdown, terminal
-from cairn.why import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, WAITING, Gap, Part, Why
+from cairn.why import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Gap, Part, Why
 
 NS = 1e6
 TRIM = CASES[0]
@@ -23,7 +23,7 @@ def part(name: str, change: float | None, half: float = 1.0, evidence: tuple[str
 
 
 def why(case: Case, whole: float, *, half: float = 1.0, **parts: float) -> Why:
-    named = {"own": OWN, "kernel": KERNEL, "faults": FAULTS, "waiting": WAITING, "program": PROGRAM}
+    named = {"own": OWN, "kernel": KERNEL, "faults": FAULTS, "program": PROGRAM}
     found = [part(name, parts.get(key, 0.0)) for key, name in named.items()]
     rest = part(UNEXPLAINED, whole - sum(parts.values()))
     return Why(case.contender, "system", 0, 8, Gap("time", part("", whole, half), (*found, rest)), None)

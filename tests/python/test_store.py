@@ -118,7 +118,7 @@ def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) ->
     ],
 )
 def test_an_account_that_no_probe_gives_is_damage(folder: store.Folder, damage: dict[str, object], says: str) -> None:
-    account = Account(3, 120, 40, 12, {}, {}, 1.0, 0.0, 0, 10, None, None, None, None)
+    account = Account(3, 9, 120, 40, 12, {}, {}, 1.0, 0.0, 0, 10, None, None, None, None)
     folder.append(a_sample(1, account=account))
     assert folder.samples() == (a_sample(1, account=account),)
     folder.append(a_sample(2, account=replace(account, **damage)))  # type: ignore[arg-type]

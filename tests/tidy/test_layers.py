@@ -85,7 +85,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "behaviour": {"model", "profiles", "estimates"},
     "findings": {"model", "units", "stats", "profiles", "estimates", "behaviour", "findings"},
     "account": {"model", "profiles", "estimates", "behaviour", "findings"},
-    "why": {"model", "units", "stats", "findings"},
+    "why": {"model", "units", "stats", "profiles", "findings"},
     "founding": {"why"},
     "profile": {"errors", "model", "profiles"},
     "window": {"errors", "profile", "profiles"},
