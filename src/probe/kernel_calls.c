@@ -295,6 +295,12 @@ void kernel_calls_arm(struct self *me)
                                        (long)stub_begin, stub_end - stub_begin, (long)&me->guard, 0));
 }
 
+void kernel_calls_unblock(const struct self *me)
+{
+    if (me->armed)
+        stub_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
+}
+
 void kernel_calls_disarm(struct self *me)
 {
     if (me->armed)
@@ -393,6 +399,11 @@ void kernel_calls_arm(struct self *me)
 }
 
 void kernel_calls_disarm(struct self *me)
+{
+    (void)me;
+}
+
+void kernel_calls_unblock(const struct self *me)
 {
     (void)me;
 }

@@ -20,6 +20,10 @@ void kernel_calls_begin(struct self *me);
 void kernel_calls_arm(struct self *me);
 void kernel_calls_disarm(struct self *me);
 
+/* Lets the signal through by which calls come, once more: a thread that blocked it by a system call of its own (Go's
+ * runtime does before a thread ends) would be killed by the next. */
+void kernel_calls_unblock(const struct self *me);
+
 /* Notes one call with its arguments; `result` is -errno when it failed. */
 void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks);
 

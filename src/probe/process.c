@@ -80,7 +80,9 @@ static void *run_thread(void *argument)
     struct start start = *(struct start *)argument;
     start_drop(argument);
     thread_begin_announced();
-    return start.run(start.argument);
+    void *result = start.run(start.argument);
+    thread_ends();
+    return result;
 }
 
 INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),

@@ -147,6 +147,11 @@ void thread_leaves(void)
 
 /* --- end ---------------------------------------------------------------------------------------------------------- */
 
+void thread_ends(void)
+{
+    kernel_calls_unblock(&self);
+}
+
 /* The destructors of others may allocate, round after round; what comes after the last one does not need us any more:
  * libc frees the thread's own memory with every signal blocked, where a dispatched call would be the end. */
 static void on_thread_end(void *argument)

@@ -21,6 +21,9 @@ void thread_is_idle(struct self *me);
 /* The thread was made by pthread_create, which has told session.h. */
 void thread_begin_announced(void);
 
+/* What the thread was to run has returned; its destructors come. */
+void thread_ends(void);
+
 /* The process ends, by that code. */
 void thread_end_process(int exit_code);
 

@@ -135,6 +135,15 @@ def test_phases_and_groups_and_bytes(probed: Probed, known: Path) -> None:
     assert list(tally.asked[ALLOCATING.index("malloc")][1][1:]) == [4 * medium * 2000, 4 * large * 100000]
 
 
+def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(probed: Probed, tmp_path: Path) -> None:
+    """Go's runtime does so by system calls of its own; what runs after it frees, and that may call the kernel."""
+    program = tmp_path / "blocked"
+    source = Path(__file__).parents[1] / "helpers" / "probe_blocked.cpp"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-fno-builtin", str(source), "-o", str(program), "-pthread"], check=True)
+    assert probed(program) == "20 ended\n"
+    assert kernel(probed.only)["munmap"] >= 20
+
+
 def test_operators_of_cxx_are_counted_and_may_throw(probed: Probed, tmp_path: Path) -> None:
     program = tmp_path / "operators"
     source = Path(__file__).parents[1] / "helpers" / "probe_operators.cpp"
