@@ -47,8 +47,8 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-Report = Literal["comparison", "standings", "scenarios", "founding"]
-"""What a run is about: each workload by itself, means over all of them, ns per operation with a ranking, or why."""
+Report = Literal["comparison", "standings", "scenarios", "founding", "calibration"]
+"""What a run is about: each workload by itself, means over all, ns per operation with a ranking, why, or costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +209,22 @@ _LIKE = (
 are, how long they live. What the programs do beside is another thing."""
 
 
+_KINDS = (
+    ("small", "hash_table", "--operations 1M"),
+    ("nodes", "document", "--operations 2M"),
+    ("mixed", "mixed", "--bytes 512M --live 32M --lifetimes generational"),
+    ("sessions", "fragmentation", "--kind server --operations 60K"),
+    ("buffers", "scenario", "--which mixed --operations 20K"),
+    ("growing", "realloc_growth", "--largest 4M"),
+    ("threads", "producer_consumer", "--threads 2 --operations 1M"),
+)
+"""What a calibration runs: each kind of operations, in more than one company."""
+
+
+def _calibration() -> tuple[Variant, ...]:
+    return tuple(Variant(name, program, arguments, 0.5, 256 << 20) for name, program, arguments in _KINDS)
+
+
 def _founding() -> tuple[Variant, ...]:
     return tuple(Variant(name, program, arguments, 0.7, 512 << 20) for name, program, arguments in _LIKE)
 
@@ -269,6 +285,14 @@ EXPERIMENTS = (
             beside=("glibc-2.21=system:MALLOC_TRIM_THRESHOLD_=4096",), variants=_founding(),
         ),
         report="founding",
+        why=True,
+    ),
+    Experiment(
+        name="calibration",
+        title="what each allocator costs on this machine: 'cairn profile' then tells what another would save",
+        full=Size(blocks(6), variants=_calibration()),
+        quick=Size(blocks(3), _QUICK_FEW, variants=_calibration()),
+        report="calibration",
         why=True,
     ),
     Experiment(

@@ -297,6 +297,15 @@ def find(results: Path, name: str) -> Folder:
             raise UsageError(f"{name} could be any of {', '.join(path.name for path in several[:5])}")
 
 
+def last_of(results: Path, experiment: str) -> Folder | None:
+    """The newest run of a built-in experiment that came to its end."""
+    wanted = f'"experiment": "{experiment}"'.encode()
+    for path in reversed(runs(results)):
+        if wanted in _content(path / "run.json") and (path / "stopped").exists():
+            return Folder(path)
+    return None
+
+
 def is_measured(path: Path) -> bool:
     """Whether a cairn is at work on this run just now."""
     try:

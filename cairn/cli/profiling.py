@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 import rich_click as click
 
 import cairn
-from cairn import options
+from cairn import options, store
 from cairn.cli.counting import Counting, Span
 from cairn.cli.group import cli
 from cairn.cli.running import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
@@ -26,6 +26,7 @@ from cairn.errors import CairnError, ContenderFailed, UsageError
 if TYPE_CHECKING:
     from cairn.foreground import Ended
     from cairn.model import Contender
+    from cairn.prediction import Prediction
     from cairn.profiles import Profile
 
 
@@ -145,16 +146,31 @@ class _Outs:
         """Writes all forms."""
         from cairn.report import profile_forms, profiled
 
+        others = _predicted(found, title)
         if self._json:
-            emit(
-                profile_forms.document(found, allocator=title, cairn=cairn.__version__), _path(self._json), self._force
-            )
+            text = profile_forms.document(found, allocator=title, cairn=cairn.__version__, others=others)
+            emit(text, _path(self._json), self._force)
         if self._csv:
             emit(profile_forms.rows(found), _path(self._csv), self._force)
         width = max(100, shutil.get_terminal_size().columns) if stream.isatty() else profiled.WIDTH
         colored = wants_color(self._color, stream)
-        text = profiled.render(found, allocator=title, full=self._full, color=colored, width=width)
+        text = profiled.render(found, allocator=title, full=self._full, color=colored, width=width, others=others)
         click.echo(text, nl=False, err=stream is sys.stderr, color=True)
+
+
+def _predicted(found: Profile, title: str | None) -> tuple[Prediction, ...]:
+    """What the allocators of the last 'cairn calibrate' would save; nothing where too little is known."""
+    from cairn import prediction
+    from cairn.account import account
+
+    folder = store.last_of(store.root(), prediction.EXPERIMENT)
+    if folder is None or found.tree is None or found.window is not None:
+        return ()
+    run = folder.run()
+    known = prediction.costs(run, folder.samples())
+    name = next((one.name for one in run.competing if one.title == (title or found.tree.allocator)), "")
+    faults = found.tree.minor_faults + found.tree.major_faults
+    return prediction.predict(account(found), found.tree.system_ns, faults, name, known)
 
 
 def _path(out: str | None) -> Path | None:

@@ -333,6 +333,8 @@ def rendered(
         from cairn.report import document
 
         return document.render(run, comparisons, samples, whys=whys)
+    if kind == "calibration":
+        return _calibrated(run, comparisons, samples, form, full, colored, width)
     if kind == "founding":
         return _founded(run, comparisons, whys, form, full, colored, width)
     text = _by_workload(run, comparisons, form, full, colored, width)
@@ -346,6 +348,19 @@ def explained(run: Run, samples: Sequence[Sample]) -> tuple[Why, ...]:
     others = [contender.name for contender in run.competing if contender.name != run.baseline]
     workloads = range(len(run.settings.workloads))
     return tuple(why.explain(run, samples, name, run.baseline, workload) for workload in workloads for name in others)
+
+
+def _calibrated(
+    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], form: str, full: bool, colored: bool,
+    width: int,
+) -> str:  # fmt: skip
+    """What each allocator costs; with --full also each workload by itself."""
+    from cairn import prediction
+    from cairn.report import markdown, predicted, terminal
+
+    board = predicted.board(prediction.costs(run, samples), [one.name for one in run.competing])
+    text = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
+    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text
 
 
 def _founded(

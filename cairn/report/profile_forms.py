@@ -36,6 +36,7 @@ from cairn.estimates import (
 )
 from cairn.findings import find
 from cairn.model import SCHEMA
+from cairn.prediction import Prediction
 from cairn.profiles import (
     ALLOCATING,
     FUNCTIONS,
@@ -55,7 +56,7 @@ from cairn.report.words import printable
 _QUANTILES = ("median_ns", "p95_ns", "p99_ns", "p999_ns")
 
 
-def document(profile: Profile, *, allocator: str | None, cairn: str) -> str:
+def document(profile: Profile, *, allocator: str | None, cairn: str, others: Sequence[Prediction] = ()) -> str:
     """Everything that is known. A time below `clock.resolution_ns` is only that; null was not measured."""
     tally, ticking, limit = profile.tally, clock(profile.tally), ceiling(profile)
     parts: dict[str, Any] = {
@@ -119,6 +120,7 @@ def document(profile: Profile, *, allocator: str | None, cairn: str) -> str:
         ],
         "moments": profile.moments,
         "findings": list(find(profile)),
+        "predictions": [msgspec.to_builtins(one) for one in others],
         "ceiling": {"share": limit.share, "how": limit.how or None, "why_not": limit.why_not or None},
         "cut_short": [process.pid for process in cut_short(profile.processes)],
         "empty": profile.empty,

@@ -41,6 +41,7 @@ from cairn.estimates import (
     sampled,
 )
 from cairn.findings import Finding, find
+from cairn.prediction import Prediction
 from cairn.profiles import (
     ALLOCATING,
     CALLS,
@@ -59,6 +60,7 @@ from cairn.profiles import (
 from cairn.report import terminal
 from cairn.report.boards import UNKNOWN, Board
 from cairn.report.layout import Cell, Table
+from cairn.report.predicted import sentences
 from cairn.report.words import NOT_MEASURED, printable
 
 WIDTH = terminal.WIDTH
@@ -73,14 +75,17 @@ _TIMELINE = 12
 
 
 def render(
-    profile: Profile, *, allocator: str | None = None, full: bool = False, color: bool, width: int = WIDTH
-) -> str:
-    """The report for a terminal. `allocator` is how the user knows it; None: by its file."""
-    text = board(profile, allocator=allocator, full=full)
+    profile: Profile, *, allocator: str | None = None, full: bool = False, color: bool, width: int = WIDTH,
+    others: Sequence[Prediction] = (),
+) -> str:  # fmt: skip
+    """The report for a terminal. `allocator` is how the user knows it; None: by its file. `others` are predictions."""
+    text = board(profile, allocator=allocator, full=full, others=others)
     return f"{text.title}\n\n{terminal.drawn(text, color=color, width=width)}"
 
 
-def board(profile: Profile, *, allocator: str | None = None, full: bool = False) -> Board:
+def board(
+    profile: Profile, *, allocator: str | None = None, full: bool = False, others: Sequence[Prediction] = ()
+) -> Board:
     """The same before anyone decides how it is drawn."""
     found = [_operations(profile), _times(profile), _kernel(profile), _waiting(profile)]
     found += [_events(profile), _memory(profile)]
@@ -88,7 +93,11 @@ def board(profile: Profile, *, allocator: str | None = None, full: bool = False)
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
     return Board(
         title=_title(profile, allocator),
-        says=(*(printable(because(finding)) for finding in find(profile)), sentence(ceiling(profile))),
+        says=(
+            *(printable(because(finding)) for finding in find(profile)),
+            sentence(ceiling(profile)),
+            *map(printable, sentences(others)),
+        ),
         tables=tuple(table for table in found if table.rows),
         footer=tuple(printable(note) for note in notes(profile)),
         failures=(),

@@ -139,7 +139,9 @@ def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(probed: Pr
     """Go's runtime does so by system calls of its own; what runs after it frees, and that may call the kernel."""
     program = tmp_path / "blocked"
     source = Path(__file__).parents[1] / "helpers" / "probe_blocked.cpp"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-fno-builtin", str(source), "-o", str(program), "-pthread"], check=True)
+    subprocess.run(
+        ["g++", "-std=c++17", "-O1", "-fno-builtin", str(source), "-o", str(program), "-pthread"], check=True
+    )
     assert probed(program) == "20 ended\n"
     assert kernel(probed.only)["munmap"] >= 20
 

@@ -87,11 +87,12 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "account": {"model", "profiles", "estimates", "behaviour", "findings"},
     "why": {"model", "units", "stats", "profiles", "findings"},
     "founding": {"why"},
+    "prediction": {"model", "estimates", "why"},
     "profile": {"errors", "model", "profiles"},
     "window": {"errors", "profile", "profiles"},
     "report": {
         *("model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"),
-        *("profiles", "estimates", "behaviour", "findings", "why", "founding"),
+        *("profiles", "estimates", "behaviour", "findings", "why", "founding", "prediction"),
     },
     "elf": set(),
     "program": {"errors", "elf"},
@@ -139,7 +140,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
 PURE = {
     *("model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"),
     *("ratios", "standings", "scenario", "instructions", "profiles", "estimates", "behaviour", "findings"),
-    *("account", "why", "founding"),
+    *("account", "why", "founding", "prediction"),
 }
 IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
 PRINTING = {"cli", "manual"}

@@ -1,0 +1,145 @@
+"""What another allocator would save, from made-up costs that are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.comparisons import a_run, a_sample
+
+from cairn.model import Account, Contender, Operations, Run, Sample, Workload
+from cairn.prediction import Costs, costs, predict
+from cairn.report.predicted import board, sentences
+from cairn.why import twin
+
+MS = 1_000_000
+MIB = 1 << 20
+
+
+def an_account(ns: float = 20.0, count: int = 1_000_000, **more: object) -> Account:
+    made = Account(
+        operations=2 * count,
+        cpu_ns=220 * MS,
+        samples=220,
+        samples_inside=60,
+        samples_probe=20,
+        kinds={
+            "reused": Operations(count, 4_000, count * ns, ns),
+            "free, local": Operations(count, 4_000, count * ns, ns),
+        },
+        calls={},
+        kernel_ns=10.0 * MS,
+        waiting_ns=0.0,
+        waits=0,
+        faults=1000,
+        faults_inside=0.0,
+        live_bytes=80 * MIB,
+        slack_bytes=0,
+        resident_bytes=100 * MIB,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def calibrated(*, places: int = 1, factor: float = 1.0, kernel: float = 0.0, faults: float = 0.0) -> Costs:
+    """20 ns each times `factor`; the kernel's times are ns for each byte of the peak."""
+    each = dict.fromkeys(range(places), 20.0 * factor)
+    same = dict.fromkeys(range(places), kernel), dict.fromkeys(range(places), faults)
+    return Costs("x 1", {"reused": each, "free, local": each}, *same, dict.fromkeys(range(places), 5_000.0))
+
+
+SYSTEM = calibrated()
+
+
+def test_an_allocator_that_takes_half_as_long_saves_half_of_its_own_code() -> None:
+    (found,) = predict(an_account(), 20 * MS, 0, "system", {"system": SYSTEM, "quick": calibrated(factor=0.5)})
+    # 60 of 220 ms in the allocator, 10 of these in the kernel; 20 of 220 are the probe's
+    assert found.allocator == "quick"
+    assert found.own == pytest.approx(25 / 200)
+    assert found.kernel == pytest.approx(10 / 200)  # which calls the kernel for nothing
+    assert found.saves == pytest.approx(found.own + found.kernel + found.faults)
+
+
+def test_what_the_kernel_takes_follows_the_peak() -> None:
+    other = calibrated(kernel=5 * MS / (100 * MIB), faults=2 * MS / (100 * MIB))
+    (found,) = predict(an_account(), 16 * MS, 1000, "system", {"system": SYSTEM, "other": other})
+    assert found.own == 0
+    assert found.kernel == pytest.approx((10 - 5) / 200)
+    # 6 ms of system time are left, of which 1,000 faults at 5 µs each can be 5
+    assert found.faults == pytest.approx((5 - 2) / 200)
+
+
+def test_the_range_is_what_the_workloads_tell() -> None:
+    ratios = (0.1, 0.5, 0.6, 0.7, 3.0)
+    kinds = {kind: {place: 20.0 * ratio for place, ratio in enumerate(ratios)} for kind in ("reused", "free, local")}
+    other = replace(calibrated(places=5), kinds=kinds)
+    (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": calibrated(places=5), "other": other})
+    assert found.saves == pytest.approx((50 * 0.4 + 10) / 200)
+    assert (found.low, found.high) == (pytest.approx((50 * 0.3 + 10) / 200), pytest.approx((50 * 0.5 + 10) / 200))
+
+
+def test_the_best_comes_first_and_one_that_is_worse_takes_more() -> None:
+    known = {"system": SYSTEM, "bad": calibrated(factor=2.0), "good": calibrated(factor=0.2)}
+    found = predict(an_account(), 10 * MS, 0, "system", known)
+    assert [one.allocator for one in found] == ["good", "bad"]
+    assert found[1].own < 0
+
+
+@pytest.mark.parametrize(
+    ("account", "allocator"),
+    [
+        (an_account(), "unknown"),
+        (an_account(samples=100, samples_inside=30), "system"),
+        (an_account(kernel_ns=None), "system"),
+        (an_account(resident_bytes=None), "system"),
+        (an_account(kinds={"realloc": Operations(1_000_000, 4_000, 50.0 * MS, 50.0)}), "system"),
+    ],
+)
+def test_of_what_is_not_known_nothing_is_told(account: Account, allocator: str) -> None:
+    assert predict(account, 10 * MS, 0, allocator, {"system": SYSTEM, "quick": calibrated(factor=0.5)}) == ()
+
+
+def trials(name: str, ns: float, workload: int = 0) -> list[Sample]:
+    made = []
+    for block in (1, 2, 3):
+        for whose, more in ((name, {"system_ns": 30 * MS}), (twin(name), {"account": an_account(ns)})):
+            sample = a_sample(block, whose, 100, minor_faults=4000, **more)
+            made.append(replace(sample, trial=replace(sample.trial, workload=workload)))
+    return made
+
+
+def a_calibration() -> Run:
+    plain = [Contender(name, "custom", f"{name} 1") for name in ("system", "fast")]
+    run = a_run(*plain, *(replace(one, name=twin(one.name), probed=True) for one in plain))
+    two = (Workload("a", ("a",)), Workload("b", ("b",)))
+    return replace(run, settings=replace(run.settings, why=True, workloads=two))
+
+
+def test_costs_are_means_by_kind_and_the_kernels_time_by_the_peak() -> None:
+    samples = [*trials("system", 20.0), *trials("system", 40.0, 1), *trials("fast", 5.0)]
+    found = costs(a_calibration(), samples)
+    assert set(found) == {"system", "fast"}
+    assert found["system"].kinds["reused"] == {0: pytest.approx(20.0), 1: pytest.approx(40.0)}
+    assert found["fast"].kinds["reused"] == {0: pytest.approx(5.0)}
+    assert found["system"].kernel[0] == pytest.approx(10 * MS / (100 * MIB))
+    assert found["system"].faults[0] == pytest.approx(20 * MS / (100 * MIB))
+    assert found["system"].fault[0] == pytest.approx(20 * MS / 4000)
+
+
+def test_a_contender_that_failed_somewhere_has_no_costs() -> None:
+    failed = [replace(sample, failure="was killed") for sample in trials("fast", 5.0, 1)]
+    samples = [*trials("system", 20.0), *trials("fast", 5.0), *failed]
+    found = costs(a_calibration(), samples)
+    assert set(found) == {"system"}
+    told = board(found, ["system", "fast"])
+    assert told.failures == ("fast failed on a workload, and is not in it",)
+    assert "20.0 ns" in [cell.text for cell in told.tables[0].rows[0]]
+
+
+def test_little_is_no_reason_to_change() -> None:
+    known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
+    much = predict(an_account(), 10 * MS, 0, "system", known)
+    (said,) = sentences(much)
+    assert said.startswith("quick, the best of 1 that were measured on this machine, is expected to save about 17.5 %")
+    little = predict(an_account(samples=2200, samples_inside=60, kernel_ns=0.0), 0, 0, "system", known)
+    (said,) = sentences(little)
+    assert said.startswith("No other allocator") and not list(sentences(()))
