@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ CONTAINERS = ROOT / "examples" / "arena" / "containers.cpp"
 def call(*command: object, **environment: str) -> str:
     done = subprocess.run(
         list(map(str, command)),
-        env={"PATH": "/usr/bin:/bin", **environment},
+        env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
         check=False,

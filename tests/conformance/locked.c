@@ -3,11 +3,16 @@
 #include "conformance.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 int main(void)
 {
     require_cairn();
-    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+    enum { NEEDED = 256 << 20 };
+    struct rlimit most;
+    if (getrlimit(RLIMIT_MEMLOCK, &most) != 0 || (geteuid() != 0 && most.rlim_cur < NEEDED) ||
+        mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
         puts("not allowed");
         return 0;
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -28,7 +29,7 @@ FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 23, "_ZdlPv
 def call(*command: object, **environment: str) -> str:
     done = subprocess.run(
         list(map(str, command)),
-        env={"PATH": "/usr/bin:/bin", **environment},
+        env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -44,7 +44,10 @@ def test_it_competes_by_default_and_every_process_proves_it(cairn, churn: Path) 
     assert contenders(result.json)[:2] == ["system", "cairn"]
     own = [sample["proof"] for sample in result.json["samples"] if sample["trial"]["contender"] == "cairn"]
     assert len(own) == 3
-    assert all((proof["owner"], proof["loaded"], proof["processes"]) == (LIBRARY, 3, 3) for proof in own)
+    assert all((proof["loaded"], proof["processes"]) == (3, 3) for proof in own)
+    assert {Path(proof["owner"]).name for proof in own} == {
+        Path(LIBRARY).name
+    }  # a link to it, where its path has a blank
     shown = cairn("report", "--full").out
     assert f"cairn {__version__}" in shown
     for form in ("--md", "--csv"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 
 import pytest
@@ -109,7 +110,7 @@ def test_a_wrong_argument_is_one_sentence(work: Work, arguments: list[str]) -> N
 
 
 def test_out_of_memory_is_one_sentence(work: Work) -> None:
-    command = f"ulimit -v 200000; exec {work.folder / 'fill'} --bytes 1G"
+    command = f"ulimit -v 200000; exec {shlex.quote(str(work.folder / 'fill'))} --bytes 1G"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert done.stdout == ""
