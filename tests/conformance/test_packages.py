@@ -112,7 +112,7 @@ def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None
         foreach(source api.c operators.cpp)
           string(REGEX REPLACE "[.].*" "" name ${{source}})
           add_executable(${{name}} "{HERE}/${{source}}")
-          target_include_directories(${{name}} PRIVATE {ROOT}/tests/unit)
+          target_include_directories(${{name}} PRIVATE "{ROOT}/tests/unit")
           target_compile_definitions(${{name}} PRIVATE _GNU_SOURCE)
           target_link_libraries(${{name}} PRIVATE cairn::{target})
         endforeach()
