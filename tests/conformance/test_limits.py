@@ -105,7 +105,7 @@ def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_p
 
 
 def resident_kb(path: Path, preload: Path | None) -> int:
-    """Of a program that ends in a moment."""
+    """Of a program that ends in a moment: what is its own, and pages of libcairn."""
     environment = {"LD_PRELOAD": str(preload)} if preload else {}
     return int(subprocess.run([path], env=environment, capture_output=True, check=True, text=True).stdout)
 
