@@ -111,12 +111,15 @@ def setenv(environment: Mapping[str, str]) -> list[str]:
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder of our own whose path LD_PRELOAD can carry: no space and no colon in it."""
-    with tempfile.TemporaryDirectory(prefix="cairn-") as name:
+    """A folder of our own whose path LD_PRELOAD can carry: no space and no colon in it.
+
+    What somebody still writes there when it goes stays behind: a process that was just ended must not become an error.
+    """
+    with tempfile.TemporaryDirectory(prefix="cairn-", ignore_cleanup_errors=True) as name:
         if not re.search(r"[\s:]", name):
             yield Path(name)
             return
-    with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp") as name:
+    with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.injecting import carried
 
 from cairn import native
 from cairn.findings import find
@@ -32,17 +33,17 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
     """findings(program, illness, strength) → names, what costs most first."""
 
     def look(program: str, illness: str | None = None, strength: int = 0) -> list[str]:
-        preload = [native.probe()]
+        preload = [carried(native.probe())]
         if illness is not None:
             library = tmp_path / f"{illness}.so"
             flags = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
             subprocess.run(["gcc", *flags, ILL / f"{illness}.c", "-o", library], check=True)
-            preload.append(library)
+            preload.append(str(library))
         out = tmp_path / "raw"
         out.mkdir()
         subprocess.run(
             [native.workload(program), *PROGRAMS[program]], check=True, timeout=120, stdout=subprocess.DEVNULL,
-            env={**os.environ, "CAIRN_PROBE": str(out), "ILL": str(strength), "LD_PRELOAD": ":".join(map(str, preload))},
+            env={**os.environ, "CAIRN_PROBE": str(out), "ILL": str(strength), "LD_PRELOAD": ":".join(preload)},
         )  # fmt: skip
         return [finding.name for finding in find(gather(out))]
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.injecting import carried
 
 from cairn import contenders, discover, native
 from cairn.behaviour import event_lines, events_refused
@@ -50,7 +51,7 @@ class Probed:
     def start(self, *command: object, allocator: Path | None = None, **environment: str) -> subprocess.Popen[str]:
         self.runs += 1
         self.out.mkdir()
-        preload = [native.probe(), *([allocator] if allocator else [])]
+        preload = [carried(native.probe()), *([carried(allocator)] if allocator else [])]
         return subprocess.Popen(
             [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, "CAIRN_PROBE": str(self.out), "LD_PRELOAD": ":".join(map(str, preload)), **environment},
@@ -430,7 +431,7 @@ print("joined")
 
 
 def test_without_a_folder_it_is_off(known: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "LD_PRELOAD": str(native.probe())}
+    environment = {**os.environ, "LD_PRELOAD": carried(native.probe())}
     done = subprocess.run(
         [str(known), "counts", "1000"], env=environment, cwd=tmp_path, check=True, capture_output=True
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.injecting import carried
 
 from cairn import native
 from cairn.profile import gather, names, read_begun
@@ -37,7 +38,7 @@ def started(folder: Path, *command: object) -> subprocess.Popen[str]:
     """In a group of its own, behind the probe."""
     return subprocess.Popen(
         [str(word) for word in command],
-        env={**os.environ, "CAIRN_PROBE": str(folder), "LD_PRELOAD": str(native.probe())},
+        env={**os.environ, "CAIRN_PROBE": str(folder), "LD_PRELOAD": carried(native.probe())},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -87,7 +88,7 @@ def test_ten_thousand_threads_at_once_are_all_counted_in_little_memory(tmp_path:
         return int(json.loads(done.stdout)["peak_kib"]) * 1024
 
     plain = peak()
-    probed = peak(("CAIRN_PROBE", str(tmp_path)), ("LD_PRELOAD", str(native.probe())))
+    probed = peak(("CAIRN_PROBE", str(tmp_path)), ("LD_PRELOAD", carried(native.probe())))
     found = gather(tmp_path)
     (process,) = found.processes
     assert process.threads_most == 10_001
