@@ -6,10 +6,10 @@ from cairn import units
 from cairn.estimates import LEVEL, Estimate, remote_share
 from cairn.findings.finding import Finding
 from cairn.model import Interval
-from cairn.profiles import Moment, Profile
+from cairn.profiles import Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
-"""Held, of what was live at most."""
+"""Held, of what was live at most, as it was set apart."""
 BYTES_LEAST = 8 << 20
 """Live bytes of small programs are estimates: docs/findings.md has the two that this was raised for."""
 SLACK_LEAST = 0.20
@@ -26,10 +26,15 @@ def _fattest(profile: Profile) -> Moment | None:
     return max(profile.moments, key=_held, default=None)
 
 
+def _slack(tally: Tally) -> float:
+    """What is set apart beyond what was asked for, of what was asked for."""
+    return tally.usable_bytes / tally.watched_bytes - 1 if tally.watched_bytes else 0.0
+
+
 def not_reused(profile: Profile) -> Finding | None:
-    """Memory that is freed does not serve again."""
+    """Memory that is freed does not serve again. What sizes are rounded up by is another matter."""
     most = _fattest(profile)
-    live = max((moment.live_bytes for moment in profile.moments), default=0)
+    live = max((moment.live_bytes for moment in profile.moments), default=0) * (1 + _slack(profile.tally))
     if most is None or not live:
         return None
     kept, beyond = _held(most), _held(most) - live
@@ -45,7 +50,7 @@ def not_reused(profile: Profile) -> Finding | None:
         effect=Estimate(share, Interval(share, share, LEVEL)),
         measured=True,
         evidence=(
-            f"{units.size(kept)} held and resident, where {units.size(live)} were live at most: "
+            f"{units.size(kept)} held and resident, where live blocks took {units.size(live)} at most: "
             f"{kept / live:.3g} times as much",
             *([f"{remote.value * 100:.3g} % of the frees were by another thread"] if by_others and remote else []),
         ),
@@ -58,9 +63,9 @@ def not_reused(profile: Profile) -> Finding | None:
 def sizes_too_coarse(profile: Profile) -> Finding | None:
     """Blocks are much larger than what was asked for."""
     tally, most = profile.tally, _fattest(profile)
-    if not tally.watched_bytes or most is None:
+    slack = _slack(tally)
+    if most is None:
         return None
-    slack = tally.usable_bytes / tally.watched_bytes - 1
     live = max(moment.live_bytes for moment in profile.moments)
     wasted = live * slack
     if slack < SLACK_LEAST or wasted < BYTES_LEAST:

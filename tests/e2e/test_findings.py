@@ -19,26 +19,40 @@ PROGRAMS = {
     "hash_table": ("--operations", "2M"),
     "lru_cache": ("--operations", "1M"),
     "fragmentation": ("--kind", "server", "--operations", "100K"),
+    "larson": ("--threads", "4", "--operations", "1M"),
+    "mixed": ("--threads", "4", "--bytes", "256M", "--live", "32M"),
+    "thread_birth": ("--threads", "4", "--operations", "2000"),
+    "producer_consumer": ("--threads", "4", "--operations", "500K"),
+    "free_only": ("--operations", "500K"),
 }
+ALONE = ("hash_table", "lru_cache", "fragmentation")
 ILLNESSES = [
     ("madvise_storm", 32, "returns-what-it-needs"),
     ("mmap_storm", 4, "asks-too-often"),
     ("not_reused", 60, "not-reused"),
     ("coarse_sizes", 60, "sizes-too-coarse"),
 ]
+THREADED = [
+    ("remote_kept", 60, "not-reused", ("larson", "producer_consumer", "free_only")),
+    ("spinning_lock", 2000, "queues", ("larson", "mixed", "thread_birth")),
+    ("global_lock", 2000, "queues", ("larson", "mixed", "thread_birth")),
+]
+QUICK = [("remote_kept", "producer_consumer"), ("spinning_lock", "mixed")]
 
 
 @pytest.fixture
 def findings(tmp_path: Path) -> Callable[..., list[str]]:
-    """findings(program, illness, strength) → names, what costs most first."""
+    """findings(program, illness, strength, over) → names, what costs most first. Over the system's allocator by default."""
 
-    def look(program: str, illness: str | None = None, strength: int = 0) -> list[str]:
+    def look(program: str, illness: str | None = None, strength: int = 0, over: Path | None = None) -> list[str]:
         preload = [carried(native.probe())]
         if illness is not None:
             library = tmp_path / f"{illness}.so"
             flags = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
             subprocess.run(["gcc", *flags, ILL / f"{illness}.c", "-o", library], check=True)
             preload.append(str(library))
+        if over is not None:
+            preload.append(carried(over))
         out = tmp_path / "raw"
         out.mkdir()
         subprocess.run(
@@ -50,14 +64,34 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
     return look
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", ALONE)
 def test_of_the_systems_allocator_nothing_is_found(findings: Callable[..., list[str]], program: str) -> None:
     assert findings(program) == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+def test_of_cairn_nothing_is_found(findings: Callable[..., list[str]], program: str) -> None:
+    assert findings(program, over=native.allocator()) == []
+
+
+@pytest.mark.parametrize("program", ALONE)
 @pytest.mark.parametrize(("illness", "strength", "name"), ILLNESSES)
 def test_an_illness_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
 ) -> None:
     assert findings(program, illness, strength) == [name]
+
+
+@pytest.mark.parametrize(
+    ("program", "illness", "strength", "name"),
+    [
+        pytest.param(program, illness, strength, name, marks=[] if (illness, program) in QUICK else pytest.mark.long)
+        for illness, strength, name, programs in THREADED
+        for program in programs
+    ],
+)
+def test_an_illness_of_threads_is_found_and_nothing_else(
+    findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
+) -> None:
+    """Over Cairn: glibc's arenas ask the kernel often where there are threads, which would be found as well."""
+    assert findings(program, illness, strength, native.allocator()) == [name]

@@ -2,7 +2,8 @@
  *
  * Each illness is a library, to be preloaded before a healthy allocator and behind the probe. Its file says what it does, by how
  * much ($ILL, its strength) and which findings must name it; nothing else may be found. ill_allocates() and ill_frees() are
- * called within every malloc and free, and may take time, kernel calls and memory. */
+ * called within every malloc and free, and may take time, kernel calls and memory. ill_gave, where an illness sets it, is
+ * called with every block that malloc and realloc give. */
 #ifndef ILL_H
 #define ILL_H
 
@@ -13,6 +14,8 @@
 
 static void ill_allocates(size_t *bytes); /* may ask for more */
 static int ill_frees(void *block);        /* 0: the block is kept for ever */
+
+static void (*ill_gave)(void *block);
 
 static void *(*next_malloc)(size_t);
 static void (*next_free)(void *);
@@ -38,7 +41,10 @@ void *malloc(size_t bytes)
         return at + bytes <= sizeof early ? early + at : NULL;
     }
     ill_allocates(&bytes);
-    return next_malloc(bytes);
+    void *block = next_malloc(bytes);
+    if (ill_gave != NULL && block != NULL)
+        ill_gave(block);
+    return block;
 }
 
 void free(void *block)
@@ -69,7 +75,10 @@ void *realloc(void *block, size_t bytes)
         return moved == NULL ? NULL : memcpy(moved, block, bytes);
     }
     ill_allocates(&bytes);
-    return next_realloc(block, bytes);
+    void *moved = next_realloc(block, bytes);
+    if (ill_gave != NULL && moved != NULL)
+        ill_gave(moved);
+    return moved;
 }
 
 static inline void ill_rounds(unsigned long rounds)

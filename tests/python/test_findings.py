@@ -99,14 +99,15 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     assert found.effect.value == pytest.approx(0.1, rel=0.01)
 
 
-@pytest.mark.parametrize(("held", "count"), [(100, 1), (39, 0)])
+@pytest.mark.parametrize(("held", "count"), [(100, 1), (45, 1), (44, 0)])
 def test_memory_that_does_not_serve_again_is_found_from_twice_on(tmp_path: Path, held: int, count: int) -> None:
+    """20 MiB are live, of which 12 % more were set apart."""
     made = busy()
     made.moments((1, 20 * MIB, held * MIB, 110 * MIB))
     found = find(gathered(tmp_path, made))
     assert names(found) == ["not-reused"] * count
     if found:
-        assert found[0].effect.value == pytest.approx(80 / 110, rel=0.01)
+        assert found[0].effect.value == pytest.approx((held - 22.4) / 110, rel=0.01)
 
 
 def test_it_is_told_in_a_paragraph_with_what_to_do(tmp_path: Path) -> None:

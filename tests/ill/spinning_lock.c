@@ -1,0 +1,33 @@
+/* spinning_lock: every malloc and free is within one spin lock, for $ILL rounds.
+ *
+ * Found, where there are threads: queues. */
+#include "ill.h"
+
+#include <pthread.h>
+
+static pthread_spinlock_t lock;
+
+__attribute__((constructor(101))) static void make(void)
+{
+    pthread_spin_init(&lock, PTHREAD_PROCESS_PRIVATE);
+}
+
+static void hold(void)
+{
+    pthread_spin_lock(&lock);
+    ill_rounds(ill_strength);
+    pthread_spin_unlock(&lock);
+}
+
+static void ill_allocates(size_t *bytes)
+{
+    (void)bytes;
+    hold();
+}
+
+static int ill_frees(void *block)
+{
+    (void)block;
+    hold();
+    return 1;
+}
