@@ -98,6 +98,12 @@ class Gap:
         """Parts that go the other way."""
         return self._told(-(self.whole.change or 0.0))
 
+    @property
+    def undecided(self) -> tuple[Part, ...]:
+        """Parts that were measured and may be 0 or may not."""
+        told = (*self.ranked, *self.against)
+        return tuple(one for one in self.parts[:-1] if one.change is not None and one not in told)
+
     def _told(self, way: float) -> tuple[Part, ...]:
         return tuple(
             one

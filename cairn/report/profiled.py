@@ -409,6 +409,8 @@ def notes(profile: Profile) -> Iterator[str]:
             f"times are of operations among others, as the program makes them; alone, with nothing else under way, one "
             f"takes {_time(total.alone_ns, 0.0)} on average"
         )
+    if ceiling(profile).share is not None:
+        yield "what is at most saved is time in the allocator: how its blocks lie makes the program faster or slower, too"
     yield from _seen(profile)
     yield from _by_timers(profile)
     yield from _counters(profile)

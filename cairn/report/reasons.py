@@ -120,19 +120,22 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
 
 
 def _parts(gap: Gap) -> Iterator[str]:
-    """The causes, what goes the other way, what is not known, what is left."""
-    other = gap.whole.other or 0.0
-    causes, against = (
-        [one for one in of if abs(one.change or 0.0) >= _TELL_FROM * other] for of in (gap.ranked, gap.against)
-    )
+    """The causes, what goes the other way, what may be one of them, what is not known, what is left."""
+    causes, against = ([one for one in of if _matters(gap, one)] for of in (gap.ranked, gap.against))
     yield from (_cause(gap, one) for one in causes)
     if not causes:
         yield "no part of it is shown by itself"
     if against:
         yield f"the other way: {'; '.join(_cause(gap, one) for one in against)}"
+    if perhaps := [f"{one.name} {_points(gap, one)}" for one in gap.undecided if _matters(gap, one)]:
+        yield f"perhaps, with more blocks: {', '.join(perhaps)}"
     if unknown := [one.name for one in gap.parts if one.change is None]:
         yield f"{', '.join(unknown)}: {NOT_MEASURED}"
     yield f"{UNEXPLAINED} {_points(gap, gap.unexplained)}"
+
+
+def _matters(gap: Gap, part: Part) -> bool:
+    return abs(part.change or 0.0) >= _TELL_FROM * (gap.whole.other or 0.0)
 
 
 def _cause(gap: Gap, part: Part) -> str:
