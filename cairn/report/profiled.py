@@ -410,7 +410,7 @@ def notes(profile: Profile) -> Iterator[str]:
             f"takes {_time(total.alone_ns, 0.0)} on average"
         )
     if ceiling(profile).share is not None:
-        yield "what is saved at most is the allocator's own time; how its blocks lie makes the program fast or slow, too"
+        yield "what is saved at most is the allocator's own time: how its blocks lie changes the program's, too"
     yield from _seen(profile)
     yield from _by_timers(profile)
     yield from _counters(profile)
