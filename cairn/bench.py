@@ -168,12 +168,23 @@ def contenders(size: Size, say: Callable[[str], None]) -> tuple[str, ...]:
     return everybody
 
 
+def explained(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
+    """The same with every contender behind the probe, too; UsageError for what ranks by something else than time."""
+    for choice in choices:
+        if choice.experiment.report == "scenarios":
+            raise UsageError(
+                f"{choice.experiment.name} ranks by the program's own numbers, which --why does not take apart; "
+                "name its workloads, as 'cairn bench list' shows them"
+            )
+    return tuple(replace(choice, experiment=replace(choice.experiment, why=True)) for choice in choices)
+
+
 def settings(choice: Chosen, say: Progress, *, instructions: bool = False) -> Settings:
     """How the trials of this run are carried out; fetches and builds what is not there yet."""
     if instructions:
         return _counted(choice)
     if choice.experiment.prepare is not None:
-        return choice.experiment.prepare(say)
+        return replace(choice.experiment.prepare(say), why=choice.experiment.why)
     variants = fitting(choice.variants, say)
     groups = {entry.name: entry.group for entry in choice.workloads}
     return Settings(

@@ -122,7 +122,7 @@ class Standings:
 
 def standings(run: Run, samples: Sequence[Sample]) -> Standings:
     """Judge every contender of `run` on every workload by the samples so far."""
-    names = [contender.name for contender in run.contenders]
+    names = [contender.name for contender in run.competing]
     alpha = stats.alpha(run.rule)
     tables = [
         _Table.of(index, workload.name, ratios.complete(samples, names, index), alpha)
@@ -147,7 +147,7 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
     }
     ordered = sorted(names, key=lambda name: _rank(means["time", name], columns["time"], name))
     leanest = min(names, key=lambda name: _rank(means["memory", name], columns["memory"], name))
-    titles = {contender.name: contender.title for contender in run.contenders}
+    titles = {contender.name: contender.title for contender in run.competing}
 
     def over(name: str, other: str | None) -> Difference | None:
         if other is None or means["time", name] is None or means["time", other] is None:

@@ -43,6 +43,8 @@ LIVE, SLACK, REST = "live blocks, about", "sizes rounded up", "free, scattered, 
 Of = Literal["time", "memory"]
 SAMPLES_LEAST = 200
 """Of CPU time, over all trials of a contender: with fewer, allocator and program are not told apart."""
+GAP_LEAST, LEFT_MOST = 0.05, 0.2
+"""Gaps in CPU time from so much on are told by the parts but for so much of the gap, or they are not explained."""
 _EVIDENCE = 2
 """Of a part, as many differences as a person reads."""
 _OF_PART = 0.1
@@ -183,6 +185,19 @@ def explain(run: Run, samples: Sequence[Sample], contender: str, baseline: str, 
         findings=_beside(pairs, time),
         raised=tuple(found),
     )
+
+
+def accounted(whys: Sequence[Why]) -> tuple[int, int]:
+    """How many gaps in CPU time are shown and large enough, and how many of these the parts account for."""
+    large = [
+        why.time
+        for why in whys
+        if why.time is not None
+        and why.time.whole.shown
+        and abs(why.time.whole.change or 0.0) >= GAP_LEAST * (why.time.whole.other or 0.0)
+    ]
+    left = [abs(gap.unexplained.change or 0.0) / abs(gap.whole.change or 1.0) for gap in large]
+    return len(large), sum(1 for share in left if share <= LEFT_MOST)
 
 
 def _none(contender: str, baseline: str, workload: int, why_not: str) -> Why:

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     help="Count instructions per operation with valgrind instead of measuring time: each workload at two small sizes.",
 )  # fmt: skip
 @click.option(
+    "--why", is_flag=True,
+    help="Run every contender behind the probe, too, and say what each gap is made of; as for 'cairn compare'.",
+)  # fmt: skip
+@click.option(
     "--resume",
     metavar="RUN",
     help="Go on with an interrupted run: 'last', an id or a path; other options stay as they were.",
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
 @options.output_options
 def bench(
     names: tuple[str, ...], specs: tuple[str, ...], quick: bool, plan: bool, runs: int | None, instructions: bool,
-    resume: str | None, seed: int | None, form: str | None, full: bool, out: Path | None, force: bool,
+    why: bool, resume: str | None, seed: int | None, form: str | None, full: bool, out: Path | None, force: bool,
     results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Run built-in experiments and workloads: table, verdict, pictures, raw data.
@@ -66,6 +70,7 @@ def bench(
       cairn bench suite --quick          a dozen workloads, six allocators
       cairn bench suite                  all of both, in an hour
       cairn bench larson -a system,jemalloc
+      cairn bench suite --why -a system,mimalloc
       cairn bench suite --instructions   what an operation takes of them
 
     Exit codes: 0 fine, 1 cairn failed, 2 usage, 3 a workload fails under the baseline, 4 it fails under some contender
@@ -86,6 +91,10 @@ def bench(
         _list(names)
         return
     choices = benching.chosen(names, quick)
+    if why and instructions:
+        raise UsageError("--why takes time apart, and --instructions measures none; leave one of them away")
+    if why:
+        choices = benching.explained(choices)
     if instructions:
         choices = benching.counted(choices)
     if plan and (out is not None or form != "text"):

@@ -324,11 +324,11 @@ def rendered(
     if run.settings.instructions:
         return _counted(run, samples, form, width)
     kind = _kind(run)
-    if kind == "standings":
-        return _standings(run, comparisons, samples, folder.stopped(), form, full, colored, width)
     if kind == "scenarios":
         return _scenarios(run, comparisons, samples, folder.stopped(), form, full, colored, width)
     whys = explained(run, samples) if run.settings.why else ()
+    if kind == "standings":
+        return _standings(run, comparisons, samples, whys, folder.stopped(), form, full, colored, width)
     if form == "json":
         from cairn.report import document
 
@@ -447,22 +447,29 @@ def _counted(run: Run, samples: Sequence[Sample], form: str, width: int) -> str:
 
 
 def _standings(
-    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], stopped: Sequence[str], form: str,
-    full: bool, colored: bool, width: int,
+    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], whys: Sequence[Why],
+    stopped: Sequence[str], form: str, full: bool, colored: bool, width: int,
 ) -> str:  # fmt: skip
-    """Means over all workloads; with --full also each workload by itself."""
+    """Means over all workloads, and in how many cells a gap was explained; with --full also each by itself."""
     from cairn import standings
-    from cairn.report import document, markdown, terminal
+    from cairn.report import document, markdown, reasons, terminal
 
     found = standings.standings(run, samples)
     match form:
         case "json":
-            return document.render(run, comparisons, samples, standings=found)
+            return document.render(run, comparisons, samples, standings=found, whys=whys)
         case "md":
             text = markdown.standings(run, found, stopped=stopped)
         case _:
             text = terminal.standings(run, found, color=colored, stopped=stopped, width=width)
-    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text
+    if whys:
+        board = reasons.summary(run, whys)
+        told = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
+        text = "\n".join([text, told])
+    if not full:
+        return text
+    each = [why_rendered(run, whys, form, colored, width)] if whys else []
+    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width), *each])
 
 
 def _scenarios(

@@ -10,7 +10,7 @@ from cairn.model import Raised, Run
 from cairn.report.boards import Board
 from cairn.report.layout import HEAD_MAX, Cell, Table, shortened
 from cairn.report.words import NOT_MEASURED, printable
-from cairn.why import UNEXPLAINED, Gap, Part, Why
+from cairn.why import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
 
 _TELL_FROM = 0.01
 """Of the whole: smaller causes stand in the table alone."""
@@ -23,6 +23,27 @@ def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
         _board([why for why in found if why.workload == place], printable(workload.name) if several else "")
         for place, workload in enumerate(run.settings.workloads)
         if any(why.workload == place for why in found)
+    )
+
+
+def summary(run: Run, found: Sequence[Why]) -> Board:
+    """Of many pairs: how many gaps there are, how many the parts account for, and where each is told."""
+    gaps, told = accounted(found)
+    what = f"{gaps} gap{'s' * (gaps != 1)} in CPU time above {GAP_LEAST * 100:.0f} %"
+    share = f" ({units.percent(told / gaps, signed=False)})" if gaps else ""
+    return Board(
+        title="Why",
+        says=(
+            f"{what}, of {len(found)} pairs; in {told}{share} the parts leave {LEFT_MOST * 100:.0f} % of it at most.",
+            f"Each of them: cairn explain {run.id}",
+        ),
+        tables=(),
+        footer=(),
+        failures=tuple(
+            printable(f"{run.settings.workloads[why.workload].name}, {why.contender}: {why.why_not}")
+            for why in found
+            if why.why_not
+        ),
     )
 
 

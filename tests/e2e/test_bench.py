@@ -77,6 +77,23 @@ def test_several_workloads_are_one_run_that_ends_in_means(cairn) -> None:
     assert {place["contender"] for place in shown["standings"]["places"]} == {"system", "again"}
 
 
+def test_a_workload_says_why_where_that_is_asked_for(cairn) -> None:
+    result = cairn("bench", "aligned", "thread-birth", "--quick", "--why", "-r", 2, "-a", "system,cairn")
+    assert result.code == 0, result.err
+    assert "each behind the probe, too" in result.err and "+probe" not in result.out
+    assert "of 2 pairs" in result.out and "cairn explain" in result.out
+    document = cairn("report", "--json").json
+    assert [(why["workload"], why["contender"]) for why in document["whys"]] == [(0, "cairn"), (1, "cairn")]
+    assert len(document["standings"]["places"]) == 2
+    assert "its own code" in cairn("report", "--full").out
+    for words, says in (
+        (("scenarios", "--why"), "name its workloads"),
+        (("suite", "--why", "--instructions"), "leave one of them away"),
+    ):
+        refused = cairn("bench", *words)
+        assert refused.code == 2 and says in refused.err and len(refused.err.splitlines()) == 1, refused.err
+
+
 def test_who_fails_decides_the_exit_code(cairn) -> None:
     """MALLOCTEST_WITH is a knob of that workload alone, and it refuses what it does not know."""
     names = ("bulk-release", "scenario-json", "-r", 1)

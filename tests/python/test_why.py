@@ -10,8 +10,22 @@ from support.comparisons import EVIL, a_run, a_sample
 from cairn.findings import beside
 from cairn.model import Account, Calls, Contender, Operations, Raised, Run, Sample
 from cairn.report import document, markdown, terminal
-from cairn.report.reasons import sentences
-from cairn.why import FAULTS, KERNEL, LIVE, OWN, PROGRAM, REST, SLACK, WAITING, Gap, Part, explain, twin
+from cairn.report.reasons import sentences, summary
+from cairn.why import (
+    FAULTS,
+    KERNEL,
+    LIVE,
+    OWN,
+    PROGRAM,
+    REST,
+    SLACK,
+    WAITING,
+    Gap,
+    Part,
+    accounted,
+    explain,
+    twin,
+)
 
 MS = 1_000_000
 MIB = 1 << 20
@@ -209,6 +223,21 @@ def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
         explain(why_run("fast"), [*scattered, *trials("fast", samples_inside=35)], "fast", "system")
     )
     assert "no part of it is shown by itself; perhaps, with more blocks: its own code −3.6 %" in found
+
+
+def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> None:
+    """One is told by its parts, one by none of them, and one is below a twentieth."""
+    run = why_run("fast")
+    slow = trials("system", 120.0, samples=150, samples_inside=70, cpu_ns=150 * MS)
+    slow = [replace(s, user_ns=s.user_ns + 30 * MS) if s.account else s for s in slow]
+    told = explain(run, [*slow, *trials("fast")], "fast", "system")
+    left = explain(run, [*trials("system", 120.0), *trials("fast")], "fast", "system")
+    small = explain(run, [*trials("system", 93.0), *trials("fast")], "fast", "system")
+    assert accounted([told, left, small]) == (2, 1)
+    first, second = summary(run, [told, left, small]).says
+    assert first == "2 gaps in CPU time above 5 %, of 3 pairs; in 1 (50.0 %) the parts leave 20 % of it at most."
+    assert second == f"Each of them: cairn explain {run.id}"
+    assert summary(run, [small]).says[0].startswith("0 gaps in CPU time above 5 %, of 1 pairs; in 0 the parts")
 
 
 def test_what_is_the_same_is_said_to_be_the_same() -> None:
