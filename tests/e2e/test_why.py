@@ -11,12 +11,17 @@ from cairn import native
 
 ILL = Path(__file__).parents[1] / "ill"
 FLAGS = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
-SLOW = [("slow_free", 300, "slow-free"), ("slow_new", 1500, "slow-new"), ("slot_search", 150, "slow-path")]
 PROGRAMS = {
     "hash_table": ("--operations", "2M"),
     "lru_cache": ("--operations", "1M"),
     "fragmentation": ("--kind", "server", "--operations", "100K"),
+    "mixed": ("--bytes", "256M", "--live", "96M"),
 }
+SLOW = [
+    ("slow_free", 300, "slow-free", ("hash_table", "lru_cache", "fragmentation")),
+    ("slow_new", 1500, "slow-new", ("hash_table", "lru_cache", "mixed")),
+    ("slot_search", 150, "slow-path", ("hash_table", "lru_cache", "fragmentation")),
+]
 
 
 def library(folder: Path, illness: str) -> Path:
@@ -71,13 +76,14 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize(("illness", "strength", "name"), SLOW)
+@pytest.mark.parametrize(
+    ("program", "illness", "strength", "name"),
+    [(program, illness, strength, name) for illness, strength, name, programs in SLOW for program in programs],
+)
 def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     cairn, tmp_path: Path, program: str, illness: str, strength: int, name: str
 ) -> None:
-    if (illness, program) == ("slow_new", "fragmentation"):
-        pytest.xfail("not found where it was first run, and why was not looked into")
+    """In a server's sessions slow_new strikes memory that serves again: blocks grow in number, not in bytes."""
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *PROGRAMS[program])
     result = cairn("compare", "--why", "-r", 10, "-a", "system", "-a", ill, "--json", "--", *command)
