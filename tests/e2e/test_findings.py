@@ -32,6 +32,8 @@ ILLNESSES = [
     ("not_reused", 60, "not-reused"),
     ("coarse_sizes", 60, "sizes-too-coarse"),
 ]
+DECLARED = {"not_reused": ["asks-too-often"]}
+"""What may be found besides, as the illness itself says."""
 THREADED = [
     ("remote_kept", 60, "not-reused", ("larson", "producer_consumer", "free_only")),
     ("spinning_lock", 2000, "queues", ("larson", "mixed", "thread_birth")),
@@ -79,7 +81,9 @@ def test_of_cairn_nothing_is_found(findings: Callable[..., list[str]], program: 
 def test_an_illness_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
 ) -> None:
-    assert findings(program, illness, strength) == [name]
+    first, *others = findings(program, illness, strength)
+    assert first == name
+    assert others in ([], DECLARED.get(illness, []))
 
 
 @pytest.mark.parametrize(
