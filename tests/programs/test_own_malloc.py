@@ -6,9 +6,16 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from .conftest import INPUTS, UNDER_PROBE, Stage, path_of
 
 
+FITTING = (None, "system", "cairn")
+"""Whose reallocarray() knows a block that is not its own. hoard's fails at it, mimalloc's mostly: of 60 runs alone, 56."""
+
+
+@pytest.mark.skipif(UNDER_PROBE not in FITTING, reason="its reallocarray() takes any block for one of its own")
 def test_a_program_s_own_malloc_serves_what_is_built_on_it(both: Callable[..., str], tmp_path: Path) -> None:
     """Our reallocarray() took the block of such a program, as chromium is one, for a pointer from nowhere."""
     own = tmp_path / "own"
@@ -19,5 +26,4 @@ def test_a_program_s_own_malloc_serves_what_is_built_on_it(both: Callable[..., s
         return stage.run(own)
 
     said = both(session, "own", own_malloc=[str(own.resolve())])
-    if UNDER_PROBE in (None, "system", "cairn"):  # hoard's reallocarray() still does what ours did
-        assert said == "kept 3890 1 1792\n"
+    assert said == "kept 3890 1 1792\n"
