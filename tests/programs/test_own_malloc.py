@@ -10,7 +10,6 @@ import pytest
 
 from .conftest import INPUTS, UNDER_PROBE, Stage, path_of
 
-
 FITTING = (None, "system", "cairn")
 """Whose reallocarray() knows a block that is not its own. hoard's fails at it, mimalloc's mostly: of 60 runs alone, 56."""
 
