@@ -34,7 +34,8 @@ def summary(run: Run, found: Sequence[Why]) -> Board:
     return Board(
         title="Why",
         says=(
-            f"{what}, of {len(found)} pairs; in {told}{share} the parts leave {LEFT_MOST * 100:.0f} % of it at most.",
+            f"{what}, of {len(found)} pair{'s' * (len(found) != 1)}; "
+            f"in {told}{share} the parts leave {LEFT_MOST * 100:.0f} % of it at most.",
             f"Each of them: cairn explain {run.id}",
         ),
         tables=(),

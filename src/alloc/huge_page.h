@@ -3,7 +3,8 @@
  * Memory that many pages were touched of, and that stays, is read and written faster through huge pages: one entry of the
  * processor's address cache for 2 MiB. Who asks for them beforehand pays with memory that is never touched; a chunk of which all is
  * resident costs none. So chunks that were dense for a quarter of a second or two are collapsed (MADV_COLLAPSE, Linux 6.1), as
- * long as that has taken no more than a thirty-second of the time since the first look. The kernel is not asked what is resident,
+ * long as that has taken no more than a thirty-second of the time since the first look, and where 2 MiB more while it is done are
+ * a twentieth at most. The kernel is not asked what is resident,
  * for that call may be death in a sandbox: a slab of blocks of up to 4 KiB has been touched as far as it is carved; of large blocks
  * and runs that were, nothing is known, and no more than a thirty-second of a chunk may be those.
  *

@@ -309,7 +309,7 @@ void page_heap_look(void)
         struct chunk *chunk = chunk_of(number);
         if (chunk->dense == COLLAPSED)
             continue;
-        if (!is_dense(chunk))
+        if (!is_dense(chunk) || !is_large_program())
             chunk->dense = 0;
         else if (chunk->dense < DENSE_LOOKS)
             chunk->dense++;

@@ -63,7 +63,8 @@ void page_heap_purge_lazily(void);
 size_t page_heap_limit(size_t bytes);
 
 /* For huge_page.h. A chunk is dense that is in use and all of which has been touched since it was mapped or given back, as far as is
- * known, so that a huge page in its place takes no more memory; not one that begins within a large block. page_heap_look() looks
+ * known, so that a huge page in its place takes no more memory; not one that begins within a large block, nor any of a program
+ * that has less than 40 MiB in use: while the kernel copies, both are resident. page_heap_look() looks
  * which are; page_heap_take_dense() is one that was at two looks in a row, and is told once: a multiple of CHUNK_BYTES; NULL: there
  * is none from chunk `*from` on, where the next call goes on. Given back to, it is told again after two more looks. No chunk is dense
  * that was asked for by first_touch.h's rules, nor any where it says never. */

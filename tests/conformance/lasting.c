@@ -1,4 +1,4 @@
-/* lasting KB: 24 MiB of small blocks that stay, while others come and go for two seconds, and then, up to twenty, until so many KB are
+/* lasting KB: 48 MiB of small blocks that stay, while others come and go for two seconds, and then, up to twenty, until so many KB are
  * huge pages. Prints how many KB were resident when they were there, how many are at the end, and how many of those are huge pages;
  * or "unsupported", where the kernel makes no huge page of what is resident. */
 #include "conformance.h"
@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { BLOCK = 1000, BLOCKS = 24 * 1024, PASSING = 4, HUGE = 2 << 20 };
+enum { BLOCK = 1000, BLOCKS = 48 * 1024, PASSING = 4, HUGE = 2 << 20 };
 
 static bool is_supported(void)
 {

@@ -237,7 +237,7 @@ def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> No
     first, second = summary(run, [told, left, small]).says
     assert first == "2 gaps in CPU time above 5 %, of 3 pairs; in 1 (50.0 %) the parts leave 20 % of it at most."
     assert second == f"Each of them: cairn explain {run.id}"
-    assert summary(run, [small]).says[0].startswith("0 gaps in CPU time above 5 %, of 1 pairs; in 0 the parts")
+    assert summary(run, [small]).says[0].startswith("0 gaps in CPU time above 5 %, of 1 pair; in 0 the parts")
 
 
 def test_what_is_the_same_is_said_to_be_the_same() -> None:

@@ -256,6 +256,25 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
     fake_os.huge_touch_ticks = fake_os.small_touch_ticks = 0;
 }
 
+/* Chunks in use that are never dense, as a slice of each is free and clean: what makes a program a large one. */
+enum { MUCH = 22 };
+static size_t much[MUCH];
+
+static void become_large(void)
+{
+    bool zero;
+    page_heap_purge(0);
+    for (size_t i = 0; i < MUCH; i++)
+        much[i] = page_heap_allocate(CHUNK_SLICES - 1, 0, &zero);
+}
+
+static void become_small(void)
+{
+    for (size_t i = 0; i < MUCH; i++)
+        page_heap_free(much[i], CHUNK_SLICES - 1);
+    page_heap_purge(0);
+}
+
 /* Looks until a dense chunk is told; NULL: none was in so many looks. */
 static void *dense_within(int looks)
 {
@@ -272,6 +291,7 @@ TEST(a_chunk_is_dense_that_was_at_two_looks_and_is_told_once)
     bool zero;
     drop_all();
     page_heap_purge(0);
+    become_large();
     CHECK(dense_within(3) == NULL);
     size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(index != 0);
@@ -292,12 +312,31 @@ TEST(a_chunk_is_dense_that_was_at_two_looks_and_is_told_once)
     page_heap_purge(0);
     CHECK(dense_within(3) == NULL);
     page_heap_free(index, 1);
+    become_small();
     page_heap_check();
+}
+
+TEST(no_chunk_of_a_small_program_is_dense)
+{
+    bool zero;
+    size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
+    REQUIRE(index != 0);
+    CHECK(dense_within(3) == NULL);
+    become_large();
+    page_heap_look();
+    become_small();
+    CHECK(dense_within(3) == NULL); /* looks begin anew */
+    become_large();
+    CHECK(dense_within(1) == NULL);
+    CHECK(dense_within(1) == region_address(index));
+    page_heap_free(index, CHUNK_SLICES);
+    become_small();
 }
 
 TEST(no_chunk_is_dense_where_huge_pages_are_not_wanted)
 {
     bool zero;
+    become_large();
     size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(index != 0);
     first_touch_want(FIRST_TOUCH_SMALL);
@@ -305,7 +344,7 @@ TEST(no_chunk_is_dense_where_huge_pages_are_not_wanted)
     first_touch_want(FIRST_TOUCH_AUTO);
     CHECK(dense_within(2) != NULL);
     page_heap_free(index, CHUNK_SLICES);
-    page_heap_purge(0);
+    become_small();
 }
 
 /* Epochs of some milliseconds until the kernel is asked again; 0: it is not within two hundred. */
@@ -325,6 +364,7 @@ static unsigned epochs_until_asked(void)
 TEST(who_is_refused_a_huge_page_asks_again_less_and_less_often)
 {
     bool zero;
+    become_large();
     size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(index != 0);
     fake_os.refuses_collapse = true;
@@ -337,12 +377,13 @@ TEST(who_is_refused_a_huge_page_asks_again_less_and_less_often)
     CHECK(epochs_until_asked() > longest);
     CHECK(epochs_until_asked() == 0);
     page_heap_free(index, CHUNK_SLICES);
-    page_heap_purge(0);
+    become_small();
 }
 
 TEST(what_may_not_have_been_touched_is_not_collapsed)
 {
     bool zero;
+    become_large();
     size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(index != 0);
     for (size_t i = 0; i < CHUNK_SLICES; i++) {
@@ -367,13 +408,14 @@ TEST(what_may_not_have_been_touched_is_not_collapsed)
     for (size_t i = 0; i < CHUNK_SLICES; i++)
         slab_destroy(slab_at(index + i));
     page_heap_free(index, CHUNK_SLICES);
-    page_heap_purge(0);
+    become_small();
 }
 
 TEST(a_large_block_that_may_not_have_been_touched_is_not_collapsed)
 {
     bool zero;
     enum { CHUNKS = 4 };
+    become_large();
     char *block = large_allocate((size_t)CHUNKS * CHUNK_BYTES, 1, &zero);
     REQUIRE(block != NULL);
     struct slab *slab = slab_at(region_index(block));
@@ -382,7 +424,7 @@ TEST(a_large_block_that_may_not_have_been_touched_is_not_collapsed)
     CHECK(large_resize(slab, (size_t)(CHUNKS + 1) * CHUNK_BYTES));
     CHECK(epochs_until_asked() == 0);
     large_free(slab);
-    page_heap_purge(0);
+    become_small();
 }
 
 TEST(bits_find_runs)
