@@ -66,7 +66,7 @@ _FILE_MAX = 256 << 20
 _FILES_MAX = 200_000
 _THREADS_AT_ONCE = 4096
 
-_STATES: dict[int, State] = {1: "running", 2: "ended", 3: "execed"}
+_STATES: dict[int, State] = {1: "running", 2: "ended"}
 _SEEN: dict[int, Seen] = {0: "unseen", 1: "dispatch", 2: "interpose", 3: "unseen"}
 
 _COUNTS = (
@@ -204,9 +204,10 @@ def gather(folder: Path) -> Profile:
 
 
 def write_tree(folder: Path, tree: Tree) -> None:
-    """Beside the probe's files: what none of them knows."""
+    """Beside the probe's files: what none of them knows. Bytes that are no UTF-8 are written as escapes."""
+    words = tuple(os.fsencode(word).decode("utf-8", "backslashreplace") for word in tree.command)
     try:
-        (folder / _TREE).write_bytes(msgspec.json.encode(tree) + b"\n")
+        (folder / _TREE).write_bytes(msgspec.json.encode(replace(tree, command=words)) + b"\n")
     except OSError as error:
         raise CairnError(f"cannot write {folder / _TREE}: {error.strerror or error}") from error
 

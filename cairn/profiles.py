@@ -63,7 +63,7 @@ SLOTS = 4
 
 Exact = NDArray[np.object_]
 Floats = NDArray[np.float64]
-State = Literal["running", "ended", "execed", "alive"]
+State = Literal["running", "ended", "alive"]
 """As the file says; "alive" is one that still ran when counting ended."""
 Seen = Literal["dispatch", "interpose", "unseen"]
 T = TypeVar("T", bound="DataclassInstance")
@@ -300,6 +300,10 @@ class Tree:
     """By perf's names; None where the machine has not got one."""
     user_mode_only: bool
     """Counters of hardware and time leave out the kernel."""
+    knobs: tuple[tuple[str, str], ...] = ()
+    """Environment variables that the allocator was given."""
+    build_id: str | None = None
+    """Of the allocator's library; None is not known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

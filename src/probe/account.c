@@ -10,11 +10,6 @@
 
 #include <sys/resource.h>
 
-static size_t usable(const void *block)
-{
-    return next.malloc_usable_size != NULL ? next.malloc_usable_size((void *)(uintptr_t)block) : 0;
-}
-
 static uint64_t thread_faults(void)
 {
     struct rusage usage;
@@ -42,6 +37,7 @@ void account_time(struct self *me, enum profile_group group)
 void account_take_watched(struct self *me, const void *block)
 {
     me->guard = SELF_INSIDE;
+    me->given = block;
     if (watched_take(block, &me->watched))
         me->special |= SELF_WATCHED;
 }
@@ -212,9 +208,9 @@ static void note_allocation(struct self *me, enum profile_function function, con
     uint64_t weight = group == PROFILE_LARGE ? 1 : session.gap;
     note_timed(me, &samples->times[path], group, end);
     session_add(&samples->sizes[size_bucket(bytes)], weight);
-    if (block != NULL) {
+    if (block != NULL && session.measures) {
         session_add(&samples->asked_bytes, weight * bytes);
-        session_add(&samples->usable_bytes, weight * usable(block));
+        session_add(&samples->usable_bytes, weight * next.malloc_usable_size((void *)(uintptr_t)block));
     }
 }
 
@@ -226,8 +222,12 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
     bool is_new = block != NULL && shadow_hand_out(block, bytes);
     if (is_new && path_of(function, true) == PROFILE_NEW_MEMORY)
         me->counts->fresh[account_phase()][profile_group(bytes)]++;
-    if (block == NULL && (function != PROFILE_REALLOC || bytes != 0)) /* realloc(p, 0) frees */
+    bool freed = block == NULL && bytes == 0 && profile_kind(function) == PROFILE_KIND_REALLOC;
+    if (block == NULL && !freed) {
         session_add(&session.head->failed[function], 1);
+        if ((me->special & SELF_WATCHED) != 0) /* it lives as it was */
+            watched_move(me->given, me->watched, &me->random);
+    }
     if (timed)
         note_allocation(me, function, block, bytes, is_new, end);
     if ((me->special & (SELF_TIMED | SELF_WATCHED)) != 0 && block != NULL)

@@ -62,7 +62,8 @@ account_enter(struct self *me, enum profile_function function, size_t bytes, con
     if (UNLIKELY(old != NULL && watched_maybe(old)))
         account_take_watched(me, old);
     if (UNLIKELY(bytes > PROFILE_MEDIUM_MAX)) {
-        account_count(me, function, PROFILE_LARGE, bytes);
+        account_count(me, function, PROFILE_LARGE,
+                      bytes >> 47 == 0 ? bytes : 0); /* beyond that nobody has it */
         account_time(me, PROFILE_LARGE);
     } else {
         account_count(me, function, (enum profile_group)(bytes > PROFILE_SMALL_MAX), bytes);

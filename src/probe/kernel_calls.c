@@ -171,7 +171,8 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
     self.kernel_ticks += ticks;
     if (kind == PROFILE_OTHER)
         note_other(number);
-    if (stub_failed(result) && result != -EAGAIN) /* a futex that had changed, no refusal */
+    bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];
+    if (refused || (stub_failed(result) && result != -EAGAIN)) /* a futex that had changed, no refusal */
         session_add(&counts->failed, 1);
     else
         session_add(&counts->bytes, follow(kind, arguments, result));
@@ -226,6 +227,7 @@ static long change_mask(ucontext_t *context, const greg_t *registers)
 static void let_go(greg_t *registers)
 {
     self.guard = SELF_OUTSIDE;
+    self.unseen = true;
     registers[REG_RIP] -= SYSCALL_BYTES;
 }
 
@@ -301,11 +303,12 @@ void kernel_calls_unblock(const struct self *me)
         stub_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
 }
 
-void kernel_calls_disarm(struct self *me)
+bool kernel_calls_disarm(struct self *me)
 {
     if (me->armed)
-        stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0);
-    me->armed = false;
+        me->armed =
+            stub_failed(stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0));
+    return !me->armed;
 }
 
 /* The median of some calls, less what the same call takes undisturbed. */
@@ -315,16 +318,15 @@ static uint64_t calibrate(struct self *me)
     uint64_t sorted[TRIES];
     calibrating = true;
     me->frame = UINTPTR_MAX;
+    me->guard = SELF_INSIDE;
     kernel_calls_arm(me);
     for (size_t i = 0; i < TRIES; i++) {
         uint64_t start = ticks_before();
         stub_call0(SYS_getppid);
         uint64_t plain = ticks_after() - start;
-        me->guard = SELF_INSIDE;
         start = ticks_before();
         (void)syscall(SYS_getppid);
         uint64_t dispatched = ticks_after() - start;
-        me->guard = SELF_OUTSIDE;
         uint64_t cost = dispatched > plain ? dispatched - plain : 0;
         size_t place = i;
         for (; place > 0 && sorted[place - 1] > cost; place--)
@@ -332,6 +334,7 @@ static uint64_t calibrate(struct self *me)
         sorted[place] = cost;
     }
     kernel_calls_disarm(me);
+    me->guard = SELF_BEGINNING;
     calibrating = false;
     return sorted[TRIES / 2];
 }
@@ -398,9 +401,10 @@ void kernel_calls_arm(struct self *me)
     (void)me;
 }
 
-void kernel_calls_disarm(struct self *me)
+bool kernel_calls_disarm(struct self *me)
 {
     (void)me;
+    return true;
 }
 
 void kernel_calls_unblock(const struct self *me)
@@ -449,6 +453,13 @@ bool kernel_calls_interposed(void)
 bool kernel_calls_owns_signal(void)
 {
     return how == PROFILE_DISPATCH;
+}
+
+bool kernel_calls_may_own_signal(void)
+{
+    if (how != PROFILE_UNSEEN || session.head != NULL)
+        return kernel_calls_owns_signal();
+    return session_option("CAIRN_PROBE") != NULL && wanted() == PROFILE_DISPATCH;
 }
 
 void kernel_calls_their_action(const struct sigaction *new, struct sigaction *before)

@@ -16,9 +16,10 @@
  * file, before a thread arms. */
 void kernel_calls_begin(struct self *me);
 
-/* For the calling thread. */
+/* For the calling thread, whose guard is SELF_INSIDE or SELF_OUTSIDE as long as it is armed. Disarming is false where a sandbox
+ * refuses. */
 void kernel_calls_arm(struct self *me);
-void kernel_calls_disarm(struct self *me);
+bool kernel_calls_disarm(struct self *me);
 
 /* Lets the signal through by which calls come, once more: a thread that blocked it by a system call of its own (Go's
  * runtime does before a thread ends) would be killed by the next. */
@@ -37,5 +38,8 @@ bool kernel_calls_interposed(void);
 struct sigaction;
 void kernel_calls_their_action(const struct sigaction *wanted, struct sigaction *before);
 bool kernel_calls_owns_signal(void);
+
+/* Does the signal belong to us, or may it as soon as the program allocates? */
+bool kernel_calls_may_own_signal(void);
 
 #endif

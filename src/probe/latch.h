@@ -29,6 +29,20 @@ static inline void latch_take(struct latch *latch)
         stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAIT_PRIVATE, 2);
 }
 
+/* For who may have interrupted the one that holds it, and so must not wait for ever. */
+static inline bool latch_take_soon(struct latch *latch)
+{
+    enum { TRIES = 1000 };
+    for (int i = 0; i < TRIES; i++) {
+        uint32_t free = 0;
+        if (atomic_compare_exchange_strong_explicit(&latch->state, &free, 1, memory_order_acquire,
+                                                    memory_order_relaxed))
+            return true;
+        stub_call0(SYS_sched_yield);
+    }
+    return false;
+}
+
 static inline void latch_drop(struct latch *latch)
 {
     enum { FUTEX_WAKE_PRIVATE = 129 };

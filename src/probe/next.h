@@ -8,10 +8,13 @@
 
 #include "base/base.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/types.h>
 
 typedef void *next_new(size_t size);
@@ -64,6 +67,18 @@ struct next {
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*pthread_sigmask)(int, const sigset_t *, sigset_t *);
     int (*sigaction)(int, const struct sigaction *, struct sigaction *);
+    sighandler_t (*signal)(int, sighandler_t);
+    sighandler_t (*sysv_signal)(int, sighandler_t);
+    sighandler_t (*sigset)(int, sighandler_t);
+    int (*sighold)(int);
+    int (*sigignore)(int);
+    int (*sigblock)(int);
+    int (*sigsetmask)(int);
+    int (*sigsuspend)(const sigset_t *);
+    int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+    int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
+    int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
+    int (*epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
     void (*longjmp)(jmp_buf, int);
     void (*siglongjmp)(sigjmp_buf, int);
     void (*longjmp_checked)(jmp_buf, int);           /* __longjmp_chk */
@@ -96,10 +111,15 @@ bool next_found(void);
 void next_find(void *where, const char *name);
 #define NEXT_ALONE(name) (LIKELY(next.name != NULL) ? next.name : (next_find(&next.name, #name), next.name))
 
-/* Looks again for what came with a plugin: a function of the C++ runtime; an operator, of which `number` counts the
- * members of struct next_operators. Aborts where nobody has it: without us, the program would call NULL. */
+/* Looks again for a function of the C++ runtime, which came with a plugin. NULL: nobody has it. */
 void *next_of_runtime(const char *name);
-void *next_operator(bool array, size_t number);
+
+/* That of the object that an address lies in, as of a plugin that has a C++ runtime built in: for its own calls alone, since others
+ * have others. Aborts where there is none: without us, the program would call NULL. */
+void *next_of_object(const void *address, const char *name);
+
+/* An operator, by the first of these two that has it: `number` counts the members of struct next_operators. */
+void *next_operator(bool array, size_t number, const void *caller);
 
 /* Memory for whoever allocates during the search: aligned to 16, zero, never given back. NULL: there is no more. */
 void *next_early_block(size_t bytes);

@@ -11,17 +11,18 @@ enum { PLAIN, ARRAY };
 
 /* The member of struct next_operators, looked for again where it is not known. */
 #define NEXT(kind, type, member)                                                                             \
-    ((type *)((kind) == ARRAY ? operator_of(&next.array.member, ARRAY)                                       \
-                              : operator_of(&next.plain.member, PLAIN)))
+    ((type *)((kind) == ARRAY ? operator_of(&next.array.member, ARRAY, __builtin_return_address(0))          \
+                              : operator_of(&next.plain.member, PLAIN, __builtin_return_address(0))))
 
-static inline void *operator_of(void *place, bool array)
+static inline void *operator_of(void *place, bool array, const void *caller)
 {
     void *found = *(void **)place;
     if (LIKELY(found != NULL))
         return found;
     (void)next_found();
     void **first = (void **)(array ? &next.array : &next.plain);
-    return *(void **)place != NULL ? *(void **)place : next_operator(array, (size_t)((void **)place - first));
+    size_t number = (size_t)((void **)place - first);
+    return *(void **)place != NULL ? *(void **)place : next_operator(array, number, caller);
 }
 
 #define NEW_FORM(name, kind, function, type, member, PARAMETERS, ARGUMENTS)                                  \

@@ -1,4 +1,4 @@
-/* process.c - what the probe has to notice beside allocations: threads, the end, signals, libc's memory functions. */
+/* process.c - what the probe has to notice beside allocations: threads, the end, jumps, libc's memory functions. */
 #include "base/ticks.h"
 #include "probe/kernel_calls.h"
 #include "probe/latch.h"
@@ -9,15 +9,30 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define INTERPOSED __attribute__((visibility("default")))
 
+/* What exit() was told. Registered before main, and so called behind every destructor, ours too. */
+static void note_exit(int code, void *nothing)
+{
+    (void)nothing;
+    if (session.head != NULL && (uint32_t)stub_call0(SYS_getpid) == session.head->process)
+        session.head->exit_code = (uint32_t)code;
+}
+
+static void forget_starts(void);
+
 /* Before main, so that what the others allocate at their start is already counted; and after it. */
 __attribute__((constructor)) static void probe_begin(void)
 {
     (void)next_found();
+    if (session_option("CAIRN_PROBE") != NULL) {
+        on_exit(note_exit, NULL);
+        pthread_atfork(NULL, NULL, forget_starts);
+    }
 }
 
 __attribute__((destructor)) static void probe_end(void)
@@ -75,6 +90,13 @@ static void start_drop(struct start *start)
     latch_drop(&starts_latch);
 }
 
+/* In the child of a fork: another thread may have held the latch. */
+static void forget_starts(void)
+{
+    if (latch_reset(&starts_latch))
+        starts = NULL;
+}
+
 static void *run_thread(void *argument)
 {
     struct start start = *(struct start *)argument;
@@ -105,10 +127,17 @@ INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 
 /* --- leaving an operation without returning from it ------------------------------------------------------------------ */
 
-/* Nobody sets a place to jump to within an allocator. */
-INTERPOSED _Noreturn void longjmp(jmp_buf place, int value)
+/* Nobody sets a place to jump to within an allocator. A mask that is restored was saved, perhaps, before SIGSYS was ours. */
+static void leave_to(struct __jmp_buf_tag *place)
 {
     thread_leaves();
+    if (place->__mask_was_saved && kernel_calls_owns_signal())
+        sigdelset(&place->__saved_mask, SIGSYS);
+}
+
+INTERPOSED _Noreturn void longjmp(jmp_buf place, int value)
+{
+    leave_to(place);
     NEXT_ALONE(longjmp)(place, value);
     __builtin_unreachable();
 }
@@ -120,7 +149,7 @@ INTERPOSED _Noreturn void _longjmp(jmp_buf place, int value)
 
 INTERPOSED _Noreturn void siglongjmp(sigjmp_buf place, int value)
 {
-    thread_leaves();
+    leave_to(place);
     NEXT_ALONE(siglongjmp)(place, value);
     __builtin_unreachable();
 }
@@ -131,7 +160,7 @@ INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
 {
     if (next.longjmp_checked == NULL)
         next_find(&next.longjmp_checked, "__longjmp_chk");
-    thread_leaves();
+    leave_to(place);
     next.longjmp_checked(place, value);
     __builtin_unreachable();
 }
@@ -142,52 +171,12 @@ INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destro
 {
     if (next.throw == NULL)
         next.throw = next_of_runtime("__cxa_throw");
+    void (*throw)(void *, void *, void (*)(void *)) = next.throw;
+    if (throw == NULL)
+        throw = next_of_object(__builtin_return_address(0), "__cxa_throw");
     thread_leaves();
-    next.throw(exception, type, destroy);
+    throw(exception, type, destroy);
     __builtin_unreachable();
-}
-
-/* --- signals: a thread that blocks SIGSYS would be killed by its next dispatched call -------------------------------- */
-
-static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
-{
-    if (set == NULL || !kernel_calls_owns_signal())
-        return set;
-    *copy = *set;
-    sigdelset(copy, SIGSYS);
-    return copy;
-}
-
-INTERPOSED int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
-{
-    sigset_t copy;
-    return NEXT_ALONE(pthread_sigmask)(how, how != SIG_UNBLOCK ? without_ours(set, &copy) : set, old);
-}
-
-INTERPOSED int sigprocmask(int how, const sigset_t *set, sigset_t *old)
-{
-    int error = pthread_sigmask(how, set, old);
-    if (error == 0)
-        return 0;
-    errno = error;
-    return -1;
-}
-
-INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)
-{
-    if (!kernel_calls_owns_signal())
-        return NEXT_ALONE(sigaction)(number, new, old);
-    if (number == SIGSYS) {
-        kernel_calls_their_action(new, old);
-        return 0;
-    }
-    struct sigaction copy;
-    if (new != NULL) {
-        copy = *new;
-        sigdelset(&copy.sa_mask, SIGSYS);
-        new = &copy;
-    }
-    return NEXT_ALONE(sigaction)(number, new, old);
 }
 
 /* --- libc's memory functions, where the kernel does not tell of every call -------------------------------------------- */

@@ -29,6 +29,7 @@ struct self {
     uint8_t special;      /* of the operation that it is in: SELF_TIMED, SELF_WATCHED; SELF_EXACT: of all */
     bool armed;           /* the kernel dispatches its calls */
     bool calling;         /* the kernel, on the allocator's behalf */
+    bool unseen;          /* since an operation was let go on with the guard outside: it may not have ended */
     uint8_t kind;         /* of the operation that it is in: enum profile_kind */
     uint8_t rounds;       /* of destructors that it has been through */
     uint32_t until_timed; /* allocations */
@@ -40,7 +41,8 @@ struct self {
     uint64_t began_ticks; /* the operation that it is in, if timed; and what it did so far in the kernel: */
     uint32_t kernel_calls;
     uint64_t kernel_ticks;
-    struct watched watched; /* if SELF_WATCHED: the block that the operation was given */
+    struct watched watched; /* if SELF_WATCHED: of the block that the operation was given */
+    const void *given;      /* and that block */
     uint64_t faults;        /* of the thread, before; then of the operation */
     const void *section;    /* the lock whose critical section is timed; NULL: none */
     uint64_t section_ticks; /* since when */

@@ -151,21 +151,28 @@ static void copy_path(char to[PROFILE_PATH_BYTES], const char *from)
     to[length] = '\0';
 }
 
-/* dladdr() would look through every symbol of the owner, too: a tenth of what a short process pays for the probe. */
-static int look_at_object(struct dl_phdr_info *object, size_t size, void *head)
+static bool lies_in(const struct dl_phdr_info *object, uintptr_t address)
 {
-    uintptr_t offset = (uintptr_t)next.malloc - object->dlpi_addr;
-    (void)size;
     for (size_t i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD || offset - segment->p_vaddr >= segment->p_memsz)
-            continue;
-        const char *name =
-            object->dlpi_name[0] != '\0' ? object->dlpi_name : ((struct profile_head *)head)->program;
-        copy_path(((struct profile_head *)head)->allocator, name);
-        return 1;
+        if (segment->p_type == PT_LOAD && address - object->dlpi_addr - segment->p_vaddr < segment->p_memsz)
+            return true;
     }
-    return 0;
+    return false;
+}
+
+static char allocator[PROFILE_PATH_BYTES]; /* its file; empty: it is the program, or not known */
+
+/* dladdr() would look through every symbol of the owner, too: a tenth of what a short process pays for the probe. */
+static int look_at_object(struct dl_phdr_info *object, size_t size, void *nothing)
+{
+    (void)size;
+    (void)nothing;
+    if (!lies_in(object, (uintptr_t)next.malloc))
+        return 0;
+    session.measures = lies_in(object, (uintptr_t)next.malloc_usable_size);
+    copy_path(allocator, object->dlpi_name);
+    return 1;
 }
 
 static uint64_t chunk_threads(uint64_t chunk)
@@ -225,7 +232,9 @@ static bool begin(void)
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
     stub_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
-    dl_iterate_phdr(look_at_object, head);
+    if (!is_child) /* where the loader's lock may be one that another thread of the parent held */
+        dl_iterate_phdr(look_at_object, NULL);
+    copy_path(head->allocator, allocator[0] != '\0' ? allocator : head->program);
     head->samples = offsetof(struct first, samples);
     first->samples.moment_ns = MOMENT_NS;
     session.head = head;
@@ -240,7 +249,7 @@ bool session_on(void)
     int now = atomic_load_explicit(&state, memory_order_acquire);
     if (now == ON || now == OFF)
         return now == ON;
-    if (environ == NULL) /* libc is not ready */
+    if (environ == NULL && !is_child) /* libc is not ready */
         return false;
     if (now == BEGINNING || !atomic_compare_exchange_strong(&state, &now, BEGINNING))
         return false;
@@ -255,11 +264,15 @@ bool session_on(void)
 static void count_live(int64_t change)
 {
     struct profile_head *head = session.head;
-    uint64_t live = __atomic_add_fetch(&head->threads_live, (uint64_t)change, __ATOMIC_RELAXED);
+    uint64_t live = __atomic_add_fetch(&head->threads_live, (uint64_t)change, __ATOMIC_SEQ_CST);
     if (change > 0)
         session_add(&head->threads_started, 1);
     session_raise(&head->threads_most, live);
-    atomic_store_explicit(&session.parallel, live > 1, memory_order_relaxed);
+    for (uint64_t before = live + 1; before != live;
+         live = __atomic_load_n(&head->threads_live, __ATOMIC_SEQ_CST)) {
+        before = live; /* another may have counted and stored meanwhile */
+        atomic_store(&session.parallel, live > 1);
+    }
 }
 
 void session_thread_comes(void)
@@ -378,12 +391,12 @@ static void look(struct profile_head *head)
     head->ns_last = clock_now_ns();
 }
 
-void session_moment(uint64_t live_bytes)
+/* Under the latch. */
+static void note_moment(uint64_t live_bytes)
 {
     static size_t used;
     struct profile_head *head = session.head;
     struct profile_samples *samples = session.samples;
-    latch_take(&latch);
     look(head);
     if (used != 0 && samples->moments[used - 1].ns == 0) /* a child's file, or a new one */
         used = 0;
@@ -400,6 +413,12 @@ void session_moment(uint64_t live_bytes)
     double rate = ns != 0 ? (double)ticks / (double)ns : 1.0;
     uint64_t wait = (uint64_t)(rate * (double)samples->moment_ns);
     atomic_store_explicit(&session.next_moment_ticks, head->ticks_last + wait, memory_order_relaxed);
+}
+
+void session_moment(uint64_t live_bytes)
+{
+    latch_take(&latch);
+    note_moment(live_bytes);
     latch_drop(&latch);
 }
 
@@ -423,13 +442,15 @@ void session_forked(void)
     atomic_store(&state, NOT_BEGUN);
 }
 
-void session_end(uint32_t how, int exit_code)
+void session_end(int exit_code, uint64_t live_bytes)
 {
     if (atomic_load(&state) != ON)
         return;
-    latch_take(&latch);
-    look(session.head);
+    bool taken = latch_take_soon(&latch);
+    if (taken)
+        note_moment(live_bytes);
     session.head->exit_code = (uint32_t)exit_code;
-    session.head->state = how;
-    latch_drop(&latch);
+    session.head->state = PROFILE_ENDED;
+    if (taken)
+        latch_drop(&latch);
 }

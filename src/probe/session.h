@@ -23,6 +23,7 @@ struct session {
     uint32_t gap;
     bool timers;                 /* unless CAIRN_PROBE_TIMER=off: CPU time is sampled */
     bool exact;                  /* CAIRN_PROBE_PATHS=exact: every free is told apart by who had the block */
+    bool measures;               /* malloc_usable_size() is of whoever malloc is */
     _Atomic uint64_t held_bytes; /* what the allocator has from the kernel */
     _Atomic uint64_t next_moment_ticks;
 };
@@ -51,7 +52,8 @@ void session_moment(uint64_t live_bytes);
 /* In a fork's child, before it allocates: leaves the parent's file. */
 void session_forked(void);
 
-void session_end(uint32_t state, int exit_code);
+/* The process ends, perhaps in a handler that interrupted one of these functions: then without a last moment. */
+void session_end(int exit_code, uint64_t live_bytes);
 
 /* Adds to a number in the file that several threads count in. */
 static inline void session_add(uint64_t *number, uint64_t amount)

@@ -93,6 +93,9 @@ static bool begin(struct self *me, bool announced)
     me->rounds = 0;
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL) {
+        me->frame =
+            UINTPTR_MAX; /* a handler that runs from here on returns by a dispatched call, and what it allocates is */
+        me->guard = SELF_INSIDE; /* not counted */
         kernel_calls_arm(me);
         if (kernel_calls_owns_signal())
             cpu_timer_arm(me);
@@ -139,7 +142,7 @@ bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function
 
 void thread_leaves(void)
 {
-    if (self.guard != SELF_INSIDE)
+    if (self.guard != SELF_INSIDE || self.counts == NULL)
         return;
     thread_is_idle(&self);
     self.guard = SELF_OUTSIDE;
@@ -156,18 +159,20 @@ void thread_ends(void)
  * libc frees the thread's own memory with every signal blocked, where a dispatched call would be the end. */
 static void on_thread_end(void *argument)
 {
+    static struct profile_thread nobody; /* what is counted there nobody reads */
     struct self *me = argument;
+    if (me->guard == SELF_UNKNOWN) /* since a fork */
+        return;
     if (++me->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
         pthread_setspecific(key, me);
         return;
     }
     cpu_timer_disarm(me);
     counters_disarm(me);
-    if (me->guard == SELF_OUTSIDE)
-        kernel_calls_disarm(me);
-    me->guard = SELF_ENDED;
+    bool disarmed = kernel_calls_disarm(me);
+    me->guard = disarmed ? SELF_ENDED : SELF_OUTSIDE; /* the kernel goes on reading it */
     session_thread_end(me->counts);
-    me->counts = NULL;
+    me->counts = disarmed ? NULL : &nobody;
 }
 
 void thread_end_process(int exit_code)
@@ -179,8 +184,7 @@ void thread_end_process(int exit_code)
         return;
     if (guard == SELF_OUTSIDE)
         self.guard = SELF_INSIDE;
-    session_moment(watched_live_bytes());
-    session_end(PROFILE_ENDED, exit_code);
+    session_end(exit_code, watched_live_bytes());
     self.guard = guard;
 }
 
@@ -191,6 +195,7 @@ static void begin_anew(struct self *me)
     session_forked();
     watched_forked();
     me->armed = false;
+    me->unseen = false;
     me->has_timer = false;
     counters_disarm(me); /* they count the parent */
     me->counts = NULL;
@@ -199,9 +204,14 @@ static void begin_anew(struct self *me)
         *fork_mark = 1;
 }
 
+/* An operation that a signal's handler interrupted to fork goes on in the child, and counts when it ends. */
 static void on_fork(void)
 {
-    begin_anew(&self);
+    struct self *me = &self;
+    bool goes_on = me->guard == SELF_INSIDE || me->unseen;
+    begin_anew(me);
+    if (goes_on)
+        (void)begin(me, false);
 }
 
 bool thread_was_forked(struct self *me)

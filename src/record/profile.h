@@ -42,9 +42,9 @@ enum {
 
 /* How the process stands. */
 enum profile_state {
-    PROFILE_RUNNING = 1, /* also: killed, or ended by a system call of its own */
+    PROFILE_RUNNING =
+        1, /* also: killed, ended by a system call of its own, or became another program, which has its own file */
     PROFILE_ENDED = 2,
-    PROFILE_EXECED = 3, /* became another program, which has a file of its own */
 };
 
 /* What is counted. Those that allocate come first. */

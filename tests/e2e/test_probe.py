@@ -17,13 +17,14 @@ from pathlib import Path
 
 import pytest
 from support.injecting import carried
+from support.probing import Probed
 
 from cairn import contenders, discover, native
 from cairn.behaviour import event_lines, events_refused
 from cairn.errors import CairnError
 from cairn.estimates import lines as estimate
 from cairn.estimates import remote_share, sampled
-from cairn.profile import gather, read
+from cairn.profile import read
 from cairn.profiles import ALLOCATING, CALLS, FUNCTIONS, ProcessProfile, Profile
 
 Compiled = Callable[..., Path]
@@ -39,47 +40,6 @@ SYSTEM_CALLS = {
     "sched_yield": {"sched_yield"},
 }
 """A trace's names, and the kinds of a profile that they are."""
-
-
-class Probed:
-    """Runs programs with the probe, each in a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.runs = 0
-
-    def start(self, *command: object, allocator: Path | None = None, **environment: str) -> subprocess.Popen[str]:
-        self.runs += 1
-        self.out.mkdir()
-        preload = [carried(native.probe()), *([carried(allocator)] if allocator else [])]
-        return subprocess.Popen(
-            [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "CAIRN_PROBE": str(self.out), "LD_PRELOAD": ":".join(map(str, preload)), **environment},
-        )  # fmt: skip
-
-    def __call__(self, *command: object, allocator: Path | None = None, **environment: str) -> str:
-        process = self.start(*command, allocator=allocator, **environment)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, f"{command}: {process.returncode}\n{err}"
-        assert not err
-        return out
-
-    @property
-    def out(self) -> Path:
-        return self.folder / str(self.runs)
-
-    @property
-    def files(self) -> list[Path]:
-        return sorted(self.out.glob("*.probe"))
-
-    @property
-    def profile(self) -> Profile:
-        return gather(self.out)
-
-    @property
-    def only(self) -> ProcessProfile:
-        (file,) = self.files
-        return read(file)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ static void (*ill_gave)(void *block);
 static void *(*next_malloc)(size_t);
 static void (*next_free)(void *);
 static void *(*next_realloc)(void *, size_t);
+static size_t (*next_usable)(void *);
 static unsigned long ill_strength;
 
 static _Alignas(16) char early[4096]; /* for the search itself */
@@ -31,6 +32,7 @@ __attribute__((constructor)) static void ill_begin(void)
     ill_strength = given != NULL ? strtoul(given, NULL, 10) : 1;
     next_free = (void (*)(void *))dlsym(RTLD_NEXT, "free");
     next_realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
+    next_usable = (size_t (*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
     next_malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
 }
 
@@ -45,6 +47,12 @@ void *malloc(size_t bytes)
     if (ill_gave != NULL && block != NULL)
         ill_gave(block);
     return block;
+}
+
+size_t malloc_usable_size(void *block)
+{
+    char *at = block;
+    return block == NULL || (at >= early && at < early + sizeof early) ? 0 : next_usable(block);
 }
 
 void free(void *block)

@@ -161,7 +161,7 @@ def test_untimed_kinds_are_counted_and_too_many_of_them_forbid_a_ceiling(tmp_pat
 
 
 def test_cpu_time_and_faults_of_a_process_that_became_another_program_count_once(tmp_path: Path) -> None:
-    before = busy(pid=5, begin_ns=1, state=3, user_us=100_000)
+    before = busy(pid=5, begin_ns=1, state=1, user_us=100_000)
     before.faulted("reused", "small", 100, 1_000)
     found = gathered(tmp_path, before, busy(pid=5, begin_ns=2, user_us=900_000), busy(pid=6, begin_ns=3))
     assert estimates.cpu_ns(found) == 1_800_000_000

@@ -228,10 +228,10 @@ def image(pid: int, begin_ns: int, state: str) -> Process:
 
 
 def test_who_was_cut_short_is_not_who_became_another_program() -> None:
-    execed, after = image(7, 1, "execed"), image(7, 5, "ended")
+    before, after = image(7, 1, "running"), image(7, 5, "ended")
     vanished, then = image(8, 2, "running"), image(8, 3, "running")
     first, again = image(9, 1, "ended"), image(9, 4, "ended")
-    images = [execed, after, vanished, then, first, again]
+    images = [before, after, vanished, then, first, again]
     assert lasting(images) == [first, then, again, after]
     assert cut_short(images) == [then]
 

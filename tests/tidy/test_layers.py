@@ -64,7 +64,7 @@ C_ORDER: dict[str, list[str]] = {
     "probe": [
         *("stub", "latch", "next", "watched", "self", "session", "shadow", "owners", "canary", "cpu_timer", "counters"),
         *("kernel_calls", "thread"),
-        *("account", "interpose", "operators", "locks", "process"),
+        *("account", "interpose", "operators", "locks", "signals", "process"),
     ],
 }
 """Within a folder a file sees only files before it."""

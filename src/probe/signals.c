@@ -1,0 +1,166 @@
+/* signals.c - SIGSYS is ours where kernel calls are dispatched: the program's wishes for it are kept apart, and no mask of a
+ * thread or of a handler holds it, since a dispatched call that meets it blocked is the end of the process. By libc's functions;
+ * system calls of the program's own go past us.
+ */
+#include "probe/kernel_calls.h"
+#include "probe/next.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#define INTERPOSED __attribute__((visibility("default")))
+
+static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
+{
+    if (set == NULL || !kernel_calls_owns_signal())
+        return set;
+    *copy = *set;
+    sigdelset(copy, SIGSYS);
+    return copy;
+}
+
+/* --- masks -------------------------------------------------------------------------------------------------------- */
+
+INTERPOSED int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+    sigset_t copy;
+    return NEXT_ALONE(pthread_sigmask)(how, how != SIG_UNBLOCK ? without_ours(set, &copy) : set, old);
+}
+
+INTERPOSED int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+    int error = pthread_sigmask(how, set, old);
+    if (error == 0)
+        return 0;
+    errno = error;
+    return -1;
+}
+
+INTERPOSED int sighold(int number)
+{
+    return number == SIGSYS && kernel_calls_owns_signal() ? 0 : NEXT_ALONE(sighold)(number);
+}
+
+/* BSD's masks are of the first 32 signals. */
+static int bits_without_ours(int mask)
+{
+    return kernel_calls_owns_signal() ? (int)((unsigned)mask & ~(1u << (SIGSYS - 1))) : mask;
+}
+
+INTERPOSED int sigblock(int mask)
+{
+    return NEXT_ALONE(sigblock)(bits_without_ours(mask));
+}
+
+INTERPOSED int sigsetmask(int mask)
+{
+    return NEXT_ALONE(sigsetmask)(bits_without_ours(mask));
+}
+
+/* --- masks while something is waited for: handlers run under them --------------------------------------------------- */
+
+INTERPOSED int sigsuspend(const sigset_t *set)
+{
+    sigset_t copy;
+    return NEXT_ALONE(sigsuspend)(without_ours(set, &copy));
+}
+
+INTERPOSED int ppoll(struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *set)
+{
+    sigset_t copy;
+    return NEXT_ALONE(ppoll)(files, count, time, without_ours(set, &copy));
+}
+
+INTERPOSED int pselect(int count, fd_set *read, fd_set *write, fd_set *other, const struct timespec *time,
+                       const sigset_t *set)
+{
+    sigset_t copy;
+    return NEXT_ALONE(pselect)(count, read, write, other, time, without_ours(set, &copy));
+}
+
+INTERPOSED int epoll_pwait(int file, struct epoll_event *events, int most, int ms, const sigset_t *set)
+{
+    sigset_t copy;
+    return NEXT_ALONE(epoll_pwait)(file, events, most, ms, without_ours(set, &copy));
+}
+
+/* glibc 2.35 */
+int epoll_pwait2(int file, struct epoll_event *events, int most, const struct timespec *time,
+                 const sigset_t *set);
+INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most, const struct timespec *time,
+                            const sigset_t *set)
+{
+    sigset_t copy;
+    return NEXT_ALONE(epoll_pwait2)(file, events, most, time, without_ours(set, &copy));
+}
+
+/* --- handlers ----------------------------------------------------------------------------------------------------- */
+
+/* A handler that was set before the signal became ours runs when it is. */
+INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)
+{
+    if (number == SIGSYS && kernel_calls_owns_signal()) {
+        kernel_calls_their_action(new, old);
+        return 0;
+    }
+    struct sigaction copy;
+    if (new != NULL && kernel_calls_may_own_signal()) {
+        copy = *new;
+        sigdelset(&copy.sa_mask, SIGSYS);
+        new = &copy;
+    }
+    return NEXT_ALONE(sigaction)(number, new, old);
+}
+
+/* True: it is ours, and `*before` is what the program had for it. */
+static bool keep_handler(int number, sighandler_t handler, int flags, sighandler_t *before)
+{
+    if (number != SIGSYS || !kernel_calls_owns_signal())
+        return false;
+    const struct sigaction new = {.sa_handler = handler, .sa_flags = flags};
+    struct sigaction old;
+    kernel_calls_their_action(handler != SIG_HOLD ? &new : NULL, &old);
+    *before = old.sa_handler;
+    return true;
+}
+
+/* libc's do not call sigaction() by its name. */
+INTERPOSED sighandler_t signal(int number, sighandler_t handler)
+{
+    sighandler_t before;
+    return keep_handler(number, handler, SA_RESTART, &before) ? before : NEXT_ALONE(signal)(number, handler);
+}
+
+sighandler_t bsd_signal(int number, sighandler_t handler);
+INTERPOSED sighandler_t bsd_signal(int number, sighandler_t handler)
+{
+    return signal(number, handler);
+}
+
+INTERPOSED sighandler_t ssignal(int number, sighandler_t handler)
+{
+    return signal(number, handler);
+}
+
+INTERPOSED sighandler_t sysv_signal(int number, sighandler_t handler)
+{
+    sighandler_t before;
+    return keep_handler(number, handler, 0, &before) ? before : NEXT_ALONE(sysv_signal)(number, handler);
+}
+
+INTERPOSED sighandler_t __sysv_signal(int number, sighandler_t handler)
+{
+    return sysv_signal(number, handler);
+}
+
+INTERPOSED sighandler_t sigset(int number, sighandler_t handler)
+{
+    sighandler_t before;
+    return keep_handler(number, handler, 0, &before) ? before : NEXT_ALONE(sigset)(number, handler);
+}
+
+INTERPOSED int sigignore(int number)
+{
+    sighandler_t before;
+    return keep_handler(number, SIG_IGN, 0, &before) ? 0 : NEXT_ALONE(sigignore)(number);
+}

@@ -1,0 +1,78 @@
+"""The probe beside programs that use signals and forks in unusual ways; and beside unusual allocators and plugins."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.probing import Probed
+
+from cairn.profile import layouts
+
+Compiled = Callable[..., Path]
+
+
+@pytest.fixture
+def probed(tmp_path: Path) -> Probed:
+    return Probed(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def signals(compiled: Compiled) -> Path:
+    return compiled("probe_signals.c", "-pthread", "-Wno-deprecated-declarations")
+
+
+@pytest.fixture(scope="module")
+def paths(compiled: Compiled) -> Path:
+    return compiled("probe_paths.c", "-shared", "-pthread")
+
+
+@pytest.mark.parametrize("what", ["handlers", "early", "jump", "waits", "young", "ends", "fork", "worker"])
+def test_a_program_goes_on_as_without_the_probe(probed: Probed, signals: Path, paths: Path, what: str) -> None:
+    """Each of them was the end of the process, or hung."""
+    assert probed(signals, what, allocator=paths) == "went on\n"
+    first = min(probed.profile.processes, key=lambda process: process.begin_ns)
+    assert (first.seen, first.state) == ("dispatch", "ended")
+
+
+def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, paths: Path) -> None:
+    for code in (0, 3):
+        process = probed.start(signals, "exit", code, allocator=paths)
+        assert process.wait(60) == code
+        (file,) = probed.files
+        assert int(np.frombuffer(file.read_bytes(), layouts("<").head, 1)["exit_code"][0]) == code
+
+
+def test_nobody_else_is_asked_how_large_a_block_is(probed: Probed, signals: Path, compiled: Compiled) -> None:
+    """The one of libc was: it reads what lies before the block."""
+    allocator = compiled("no_headers.c", "-shared")
+    assert probed(signals, "jump", allocator=allocator, CAIRN_PROBE_GAP="1") == "went on\n"
+    tally = probed.only.tally
+    assert int(tally.timed.count.sum()) > 100
+    assert (tally.watched_bytes, tally.usable_bytes) == (0, 0)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
+def test_a_plugin_may_have_a_cxx_runtime_of_its_own(probed: Probed, tmp_path: Path) -> None:
+    """A program in C whose plugin brings operators and exceptions within: its calls came to us, and we knew no next one."""
+    (tmp_path / "plugin.cpp").write_text(
+        '#include <stdexcept>\n#include <string>\nextern "C" int work() {\n'
+        "    try { throw std::runtime_error(std::string(100, 'x')); }\n"
+        "    catch (const std::exception &error) { int *p = new int[25]; delete[] p; return std::string(error.what()).size(); }\n"
+        "}\n"
+    )
+    (tmp_path / "host.c").write_text(
+        "#include <dlfcn.h>\n#include <stdio.h>\nint main(int argc, char **argv) {\n"
+        "    void *plugin = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;\n"
+        '    int (*work)(void) = plugin != NULL ? (int (*)(void))dlsym(plugin, "work") : NULL;\n'
+        '    return work == NULL || printf("%d\\n", work()) < 0;\n}\n'
+    )
+    plugin, host = tmp_path / "plugin.so", tmp_path / "host"
+    flags = ["-shared", "-fPIC", "-static-libstdc++", "-static-libgcc"]
+    subprocess.run(["g++", *flags, tmp_path / "plugin.cpp", "-o", plugin], check=True)
+    subprocess.run(["gcc", tmp_path / "host.c", "-o", host], check=True)
+    assert probed(host, plugin) == "100\n"
