@@ -266,6 +266,13 @@ def _unavailable(spec: ContenderSpec, copies: Sequence[Found], catalog: Catalog)
     return f"no {wanted} here; 'cairn allocators' lists what is installed{how}."
 
 
+def is_another_build(contender: Contender) -> bool:
+    """Whether the library there is not the one that the contender was when it was found."""
+    if contender.build_id is None or not contender.preload:
+        return False
+    return inspect_library(contender.preload[0]).build_id != contender.build_id
+
+
 def carryable(paths: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str, ...]:
     """Paths that LD_PRELOAD and LD_LIBRARY_PATH can carry: links in `folder` stand for those that they cannot.
 

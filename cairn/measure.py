@@ -21,6 +21,9 @@ WARM_FROM_BYTES = 256 << 20
 _WARM_SHARE = 1.2
 _WARM_LIMIT = 0.7
 """Never touch more than this share of the memory that is available."""
+_LOOKS_ALL = 100
+"""Up to so many blocks the progress line is that of the last one."""
+_LOOKS_GROWTH = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Measurement:
         """Workloads that need no more blocks, and why."""
         self._stretch_s = [0.0] * len(run.settings.workloads)
         """How long the contenders took on each workload in its last block."""
+        self._looks: dict[int, tuple[int, int, stats.Look]] = {}
+        """By workload: blocks and contenders at the last look, and what it said."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
@@ -254,7 +259,7 @@ class Measurement:
         ratios = self._ratios(workload)
         done = self._complete(workload, ratios)
         if ratios:
-            look = self._look(ratios)
+            look = self._look(workload, ratios)
             if look.stop:
                 return look.because or "stopped"
         elif done >= (rule.max_blocks if rule.precision is None else rule.min_blocks):
@@ -265,8 +270,22 @@ class Measurement:
                 return TIME_BUDGET
         return None
 
-    def _look(self, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
-        return stats.look(ratios, self._run.rule) if self._run.rule.judged == "wall" else look(ratios, self._run.rule)
+    def _look(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
+        """At every block that may be the last; of hundreds, else, whenever a twentieth more are there.
+
+        A look takes the square of their number.
+        """
+        rule = self._run.rule
+        blocks = min(len(of) for of in ratios.values())
+        before = self._looks.get(workload)
+        decides = before is None or before[1] != len(ratios) or blocks in stats.look_blocks(rule)
+        if before is not None and not decides:
+            at, _, said = before
+            if blocks == at or _LOOKS_ALL < blocks < at * _LOOKS_GROWTH:
+                return said
+        said = stats.look(ratios, rule) if rule.judged == "wall" else look(ratios, rule)
+        self._looks[workload] = blocks, len(ratios), said
+        return said
 
     def _ratios(self, workload: int) -> dict[str, tuple[float, ...]]:
         if self._run.settings.instructions:
@@ -295,8 +314,8 @@ class Measurement:
                 continue
             ratios = self._ratios(workload)
             done = self._complete(workload, ratios)
-            look = self._look(ratios) if ratios else None
-            expected = look.blocks_expected if look else max(done, rule.min_blocks)
+            look = self._look(workload, ratios) if ratios else None
+            expected = max(done, look.blocks_expected if look else rule.min_blocks)
             left += (expected - done) * self._stretch_s[workload]
             standings.append((expected - done, done, expected, look))
         if not standings:

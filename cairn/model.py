@@ -15,6 +15,9 @@ from typing import Literal
 SCHEMA = 1
 """Version of every document that cairn writes; a reader refuses a newer one."""
 
+LARGEST_NUMBER = 1e15
+"""What a user's metric, a counter or a workload's own figure stays below."""
+
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
 """Two of the phrases that say why measuring ended: with these, there is less than was asked for."""

@@ -99,6 +99,11 @@ def _owns(contender: Contender, path: str) -> bool:
     return name.startswith(("libc.so", "libc-", "ld-musl"))
 
 
+def another_build(contender: Contender) -> str:
+    """The sentence for a library that changed under a run."""
+    return f"{contender.title} is another build than when this run began; begin a new one"
+
+
 def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], str]) -> str | None:
     """Why this process does not use the contender; None if it does."""
     program = _shown(record.exe)
@@ -111,7 +116,7 @@ def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], s
         return f"in {program} malloc belongs to {_shown(record.malloc.path)}, not to {contender.title}"
     built = record.malloc.build_id
     if contender.build_id and built and built != contender.build_id[: len(built)]:
-        return f"{contender.title} is another build than when this run began; begin a new one"
+        return another_build(contender)
     for function, path in record.split.items():
         other = resolve(os.fsdecode(_raw(path)))
         if not _owns(contender, other):

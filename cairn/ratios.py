@@ -303,7 +303,7 @@ def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(factor * np.sum((without - without.mean(axis=0)) ** 2, axis=0)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8)
 def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     import numpy as np
 

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cairn import instructions, native, workloads
-from cairn.contenders import carryable
+from cairn.contenders import carryable, is_another_build
 from cairn.errors import CairnError, ContenderFailed, UsageError
-from cairn.model import Account, Contender, Memory, Proof, Reported, Sample, Settings, Trial
-from cairn.proof import judge, lost_preload, not_behind
+from cairn.model import LARGEST_NUMBER, Account, Contender, Memory, Proof, Reported, Sample, Settings, Trial
+from cairn.proof import another_build, judge, lost_preload, not_behind
 
 if TYPE_CHECKING:
-    from cairn.profiles import Tree
+    from cairn.profiles import ProcessProfile, Tree
 
 _TAIL_BYTES = 4096
 _POLL_S = 0.05
@@ -138,6 +138,8 @@ class Runner:
             for path in contender.preload:
                 if not os.path.exists(path):
                     raise ContenderFailed(f"{path} of {contender.name} is gone; put it back, or begin a new run")
+            if is_another_build(contender):
+                raise ContenderFailed(another_build(contender))
         self._scratch = scratch
         self._launcher = native.launcher()
         self._witness = carried_witness(scratch)
@@ -234,19 +236,29 @@ class Runner:
         """The witness sees the probe; what is behind it the probe itself has told, in files that nobody else wants."""
         from cairn import account, profile  # only here: numpy takes longer to load than most programs to run
 
-        files = [profile.read_begun(self._profiles / name) for name in profile.names(self._profiles)]
+        owners: dict[tuple[str, str], None] = {}
+
+        def read() -> Iterator[ProcessProfile | None]:
+            """One at a time: there may be tens of thousands."""
+            for name in profile.names(self._profiles):
+                each = profile.read_begun(self._profiles / name)
+                if each is not None:
+                    owners[each.process.program, each.process.allocator] = None
+                yield each
+
+        found = profile.added_up(read())
         shutil.rmtree(self._profiles)
         self._profiles.mkdir()
-        owners = dict.fromkeys((each.process.program, each.process.allocator) for each in files if each is not None)
         problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
         problem = proof.problem or next(filter(None, problems), None)
         if problem is None and not owners and not self._settings.why:
             problem = "the probe counted nothing: its files could not be made"
-        found = profile.added_up(files) if self._settings.why else None
-        if found is not None:
+        if found is None or not self._settings.why:
+            told = None
+        else:
             command = tuple(command_line(self._settings, trial.workload))
-            found = replace(found, tree=tree_of(launched, command, contender))
-        return replace(proof, problem=problem), account.account(found) if found is not None else None
+            told = account.account(replace(found, tree=tree_of(launched, command, contender)))
+        return replace(proof, problem=problem), told
 
     def hook(self, name: str, command: str) -> None:
         """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""
@@ -340,6 +352,8 @@ class Runner:
                 value = float(number.replace(",", "").replace("_", ""))
                 if not math.isfinite(value):
                     raise ValueError(number)
+                if abs(value) >= LARGEST_NUMBER:
+                    return found, f"printed {number}, and --metric {pattern.name} takes numbers below 10^15"
                 found[pattern.name] = value
             except (ValueError, AttributeError):
                 return found, f"printed {number!r} where --metric {pattern.name} expects a number"
@@ -377,6 +391,8 @@ def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) 
     return Tree(
         command=command,
         allocator=contender.title,
+        knobs=contender.knobs,
+        build_id=contender.build_id,
         wall_ns=launched.wall_ns,
         user_ns=launched.user_ns,
         system_ns=launched.system_ns,

@@ -166,7 +166,7 @@ class SignedRank:
         return min(1.0, 2 * float(_null_cdf(self.n)[min(at_most_zero, at_least_zero)]))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2)
 def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Index pairs i <= j below n."""
     import numpy as np
@@ -175,17 +175,20 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return first, second
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2)
 def _null_cdf(n: int) -> NDArray[np.float64]:
     """P(T <= t) for t = 0 … n (n + 1) / 2: every rank 1 … n joins the sum T with probability 1/2 (Wilcoxon 1945)."""
     import numpy as np
 
     mass = np.zeros(n * (n + 1) // 2 + 1)
     mass[0] = 1.0
+    ranks_before = 0
     for rank in range(1, n + 1):
-        joined = mass[:-rank] / 2
-        mass /= 2
-        mass[rank:] += joined
+        end = ranks_before + 1  # what is behind is 0 so far
+        ranks_before += rank
+        joined = mass[:end] / 2
+        mass[:end] /= 2
+        mass[rank : rank + end] += joined
     return np.cumsum(mass)
 
 

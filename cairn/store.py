@@ -24,13 +24,12 @@ from typing import TypeVar
 import msgspec
 
 from cairn.errors import CairnError, UsageError
-from cairn.model import SCHEMA, Run, Sample
+from cairn.model import INTERRUPTED, LARGEST_NUMBER, SCHEMA, Run, Sample
 
 _LARGEST_FILE = 256 << 20
 _NAME_LENGTH = 64
 _BLOCKS_MAX = 10_000
 _REASONS_MAX = 10_000
-_LARGEST_NUMBER = 1e15
 _LATEST = 1e11
 """Seconds since the epoch; some three thousand years from now."""
 
@@ -76,13 +75,14 @@ class Folder:
     def create(cls, results: Path, run: Run) -> Folder:
         """Makes ROOT/ID with its run.json; the directory is the user's alone."""
         path = results / run.id
+        content = msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"
         try:
             results.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
             for name in ("witness", "failed"):
                 (path / name).mkdir(mode=0o700)
             folder = cls(path)
-            folder._write_new("run.json", msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+            folder._write_new("run.json", content)
             folder._write_new("samples.jsonl", b"")
             folder._hold()
         except OSError as error:
@@ -101,6 +101,7 @@ class Folder:
         path = self.path / "samples.jsonl"
         line = msgspec.json.encode(sample) + b"\n"
         try:
+            (self.path / "stopped").unlink(missing_ok=True)  # it goes on
             with path.open("ab") as file:
                 file.write(line)
         except OSError as error:
@@ -111,11 +112,13 @@ class Folder:
         self.write("stopped", because.encode() + b"\n")
 
     def mark_resumed(self) -> None:
-        """Measuring goes on: the reason to stop is gone, and so is a line that was cut off."""
+        """Measuring is to go on: a line that was cut off is gone.
+
+        What says why it stopped goes with the next sample.
+        """
         samples = self.path / "samples.jsonl"
         try:
             self._hold()
-            (self.path / "stopped").unlink(missing_ok=True)
             content = _content(samples)
             if content and not content.endswith(b"\n"):
                 os.truncate(samples, content.rfind(b"\n") + 1)
@@ -240,7 +243,7 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
         *(number for number in sample.counters.values() if number is not None),
         *(told.figures.values() if told is not None else ()),
     )
-    if any(abs(number) >= _LARGEST_NUMBER for number in found):
+    if any(abs(number) >= LARGEST_NUMBER for number in found):
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
     if any(not 0 <= number < limit for number in numbers) or (sample.failure is None and sample.wall_ns == 0):
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
@@ -259,7 +262,10 @@ def _leaves(value: object) -> Iterator[float]:
 
 
 def _is_run(path: Path) -> bool:
-    return (path / "run.json").is_file()
+    try:
+        return (path / "run.json").is_file()
+    except OSError:  # a folder that another user closed, as sudo leaves it
+        return False
 
 
 def runs(results: Path) -> list[Path]:
@@ -298,11 +304,14 @@ def find(results: Path, name: str) -> Folder:
 
 
 def last_of(results: Path, experiment: str) -> Folder | None:
-    """The newest run of a built-in experiment that came to its end."""
+    """The newest run of a built-in experiment that came to its end, with every contender behind the probe, too."""
     wanted = f'"experiment": "{experiment}"'.encode()
     for path in reversed(runs(results)):
-        if wanted in _content(path / "run.json") and (path / "stopped").exists():
-            return Folder(path)
+        folder = Folder(path)
+        if wanted not in _content(path / "run.json") or not folder.stopped() or INTERRUPTED in folder.stopped():
+            continue
+        if folder.run().settings.why:
+            return folder
     return None
 
 

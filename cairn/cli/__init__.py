@@ -52,6 +52,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we run
+        getattr(sys, name).reconfigure(errors="backslashreplace")  # a locale that has no ▸
     with _sentences():
         code = cli.main(prog_name="cairn", standalone_mode=False)
         sys.stdout.flush()

@@ -11,7 +11,7 @@ import rich_click as click
 from cairn import options, store, units
 from cairn.cli import runs as making
 from cairn.cli.group import cli
-from cairn.cli.talking import check_out, form_of, say, stderr
+from cairn.cli.talking import check_out, form_of, given, say, stderr
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import StopRule
 from cairn.report.words import printable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="Fewer contenders and blocks, smaller sizes: minutes.")
 @click.option("--plan", is_flag=True, help="Say what would run and how long it would take; run nothing.")
 @click.option(
-    "-r", "--runs", type=click.IntRange(1, 10_000), metavar="N",
+    "-r", "--runs", type=click.IntRange(1, 300), metavar="N",
     help="Exactly N blocks. Default: the experiment's own number, or until it is precise enough.",
 )  # fmt: skip
 @click.option(
@@ -88,6 +88,8 @@ def bench(
         making.conduct(console, run, folder, "cairn bench", form, full, color, out, force)
         return
     if not names or "list" in names:
+        for name in given({"names", "results", "color"}):
+            raise UsageError(f"which experiment? {name} is for a run; 'cairn bench' alone lists what there is")
         _list(names)
         return
     choices = benching.chosen(names, quick)

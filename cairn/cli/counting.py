@@ -47,7 +47,7 @@ class Counting:
         self._started_ns = time.monotonic_ns()
         self._begin: Look | None = None
         self._reported = False
-        self._failure: CairnError | None = None
+        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._follow, name="counting", daemon=True)
 
     def __enter__(self) -> Counting:
@@ -72,7 +72,10 @@ class Counting:
         return {self._span.toggle: lambda: self._events.put("signal")} if self._span.toggle else {}
 
     def finish(self) -> None:
-        """The program has ended: reports what was not yet reported. Raises CairnError where there is nothing to say."""
+        """The program has ended: reports what was not yet reported.
+
+        Raises CairnError where there is nothing to say, and whatever kept a report from being written.
+        """
         from cairn import profile, window
 
         if self._failure is not None:
@@ -88,7 +91,7 @@ class Counting:
     def _follow(self) -> None:
         try:
             self._count()
-        except CairnError as error:
+        except Exception as error:  # finish() raises it where it is told
             self._failure = error
 
     def _count(self) -> None:
@@ -105,8 +108,8 @@ class Counting:
         if span.toggle:
             say(stderr(), "profile", f"counting; {by_signal} ends it")
         if self._waited(span.duration):
-            self._reported = True
             self._report(window.since(self._folder, self._begin, self._started_ns))
+            self._reported = True
 
     def _waited(self, seconds: float | None) -> bool:
         """Until that time has passed, or a signal came; false when the program ended before."""

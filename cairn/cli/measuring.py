@@ -10,7 +10,7 @@ import rich_click as click
 from cairn import options, store
 from cairn.cli.group import cli
 from cairn.cli.runs import compared, conduct, explanation, new_run, refuse_beside_resume, rendered, resumed
-from cairn.cli.talking import check_out, emit, form_of, stderr
+from cairn.cli.talking import check_out, emit, form_of, stderr, was_given
 from cairn.errors import UsageError
 from cairn.model import Pattern, Settings, StopRule, Workload
 
@@ -38,7 +38,7 @@ from cairn.model import Pattern, Settings, StopRule, Workload
 )
 @click.option(
     "--min-blocks",
-    type=click.IntRange(2, 10_000),
+    type=click.IntRange(2, 2_000),
     default=10,
     show_default=True,
     metavar="N",
@@ -46,17 +46,21 @@ from cairn.model import Pattern, Settings, StopRule, Workload
 )
 @click.option(
     "--max-blocks",
-    type=click.IntRange(2, 10_000),
+    type=click.IntRange(2, 2_000),
     default=60,
     show_default=True,
     metavar="N",
     help="Never run more than N blocks.",
 )
 @click.option(
-    "--budget", type=options.SOME_TIME, default="10min", show_default=True, help="Begin no block that would end later."
+    "--budget",
+    type=options.SOME_TIME,
+    default="10min",
+    show_default=True,
+    help="Begin no block that would end later. With -r, none unless given.",
 )
 @click.option(
-    "-r", "--runs", type=click.IntRange(1, 10_000), metavar="N", help="Exactly N blocks, whatever the precision."
+    "-r", "--runs", type=click.IntRange(1, 2_000), metavar="N", help="Exactly N blocks, whatever the precision."
 )
 @click.option(
     "--resume",
@@ -191,7 +195,10 @@ def compare(
             why=why,
         )  # fmt: skip
         if runs is not None:
-            rule = StopRule(precision=None, min_blocks=runs, max_blocks=runs, margin=margin, budget_s=None)
+            for name in ("precision", "min_blocks", "max_blocks"):
+                if was_given(name):
+                    raise UsageError(f"-r runs {runs} blocks, whatever is shown; leave --{name.replace('_', '-')} away")
+            rule = StopRule(None, runs, runs, margin, budget if was_given("budget") else None)
         elif max_blocks < min_blocks:
             raise UsageError(f"--max-blocks {max_blocks} is less than --min-blocks {min_blocks}")
         else:

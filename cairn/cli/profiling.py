@@ -20,14 +20,14 @@ from cairn import options, store
 from cairn.cli.counting import Counting, Span
 from cairn.cli.group import cli
 from cairn.cli.running import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
-from cairn.cli.talking import check_out, emit, fail, wants_color
+from cairn.cli.talking import check_out, emit, fail, given, say, stderr, wants_color
 from cairn.errors import CairnError, ContenderFailed, UsageError
 
 if TYPE_CHECKING:
     from cairn.foreground import Ended
     from cairn.model import Contender
     from cairn.prediction import Prediction
-    from cairn.profiles import Profile
+    from cairn.profiles import Profile, Tree
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
@@ -95,11 +95,13 @@ def profile(
       cairn profile --keep raw -- ./prog
       cairn profile --read raw --csv -
 
-    Exit codes are those of cairn run; without a program, 0, 1 and 2.
+    Exit codes are those of cairn run; without a program, 0, 1 and 2; with --overhead those of cairn compare.
     """
     if read is not None:
         if command or keep or delay or duration or toggle:
             raise UsageError("--read shows what is there; it goes with no program, no --keep and no time")
+        for name in given({"read", "full", "as_json", "as_csv", "force", "color"}):
+            raise UsageError(f"--read shows what was counted as it was; leave {name} away")
         from cairn.profile import gather
 
         outs = _Outs(full, as_json, as_csv, force, color)
@@ -146,7 +148,7 @@ class _Outs:
         """Writes all forms."""
         from cairn.report import profile_forms, profiled
 
-        others = _predicted(found, title)
+        others = _predicted(found)
         if self._json:
             text = profile_forms.document(found, allocator=title, cairn=cairn.__version__, others=others)
             emit(text, _path(self._json), self._force)
@@ -158,19 +160,31 @@ class _Outs:
         click.echo(text, nl=False, err=stream is sys.stderr, color=True)
 
 
-def _predicted(found: Profile, title: str | None) -> tuple[Prediction, ...]:
+def _predicted(found: Profile) -> tuple[Prediction, ...]:
     """What the allocators of the last 'cairn calibrate' would save; nothing where too little is known."""
     from cairn import prediction
     from cairn.account import account
 
-    folder = store.last_of(store.root(), prediction.EXPERIMENT)
-    if folder is None or found.tree is None or found.window is not None:
+    if found.tree is None or found.window is not None:
         return ()
-    run = folder.run()
-    known = prediction.costs(run, folder.samples())
-    name = next((one.name for one in run.competing if one.title == (title or found.tree.allocator)), "")
+    try:
+        folder = store.last_of(store.root(), prediction.EXPERIMENT)
+        if folder is None:
+            return ()
+        run, samples = folder.run(), folder.samples()
+    except CairnError as error:  # the profile is good without
+        say(stderr(), "note", f"nothing is predicted: {error}")
+        return ()
+    known = prediction.costs(run, samples)
+    name = next((one.name for one in run.competing if _is_same(one, found.tree)), "")
     faults = found.tree.minor_faults + found.tree.major_faults
     return prediction.predict(account(found), found.tree.system_ns, faults, name, known)
+
+
+def _is_same(contender: Contender, tree: Tree) -> bool:
+    """The allocator that was calibrated, with the environment that it had there."""
+    builds = {contender.build_id, tree.build_id} - {None}
+    return contender.title == tree.allocator and contender.knobs == tree.knobs and len(builds) < 2
 
 
 def _path(out: str | None) -> Path | None:

@@ -12,13 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rich_click as click
-from click.core import ParameterSource
 from rich.console import Console
 
 import cairn
 from cairn import instructions, store, units
-from cairn.cli.talking import emit, end_like_ctrl_c, say, wants_color
+from cairn.cli.talking import emit, end_like_ctrl_c, given, say, wants_color
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
     ACTIVE,
@@ -51,17 +49,8 @@ _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", 
 
 def refuse_beside_resume() -> None:
     """A run goes on as it began: an option that would change it is refused, not ignored."""
-    context = click.get_current_context()
-    assert context is not None
-    for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if (
-            given
-            and parameter.name not in _BESIDE_RESUME
-            and (context.params.get(parameter.name or "") not in ((), None))
-        ):
-            name = parameter.opts[0] if isinstance(parameter, click.Option) else "a command"
-            raise UsageError(f"--resume goes on with a run as it was; leave {name} away, or begin a new run")
+    for name in given(_BESIDE_RESUME):
+        raise UsageError(f"--resume goes on with a run as it was; leave {name} away, or begin a new run")
 
 
 def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
@@ -334,7 +323,7 @@ def rendered(
 
         return document.render(run, comparisons, samples, whys=whys)
     if kind == "calibration":
-        return _calibrated(run, comparisons, samples, form, full, colored, width)
+        return _calibrated(run, comparisons, samples, _is_used(folder), form, full, colored, width)
     if kind == "founding":
         return _founded(run, comparisons, whys, form, full, colored, width)
     text = _by_workload(run, comparisons, form, full, colored, width)
@@ -351,16 +340,27 @@ def explained(run: Run, samples: Sequence[Sample]) -> tuple[Why, ...]:
 
 
 def _calibrated(
-    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], form: str, full: bool, colored: bool,
-    width: int,
+    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], used: bool, form: str, full: bool,
+    colored: bool, width: int,
 ) -> str:  # fmt: skip
     """What each allocator costs; with --full also each workload by itself."""
     from cairn import prediction
     from cairn.report import markdown, predicted, terminal
 
-    board = predicted.board(prediction.costs(run, samples), [one.name for one in run.competing])
+    board = predicted.board(prediction.costs(run, samples), [one.name for one in run.competing], used=used)
     text = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
     return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text
+
+
+def _is_used(folder: store.Folder) -> bool:
+    """Whether it is the calibration that 'cairn profile' takes."""
+    from cairn import prediction
+
+    try:
+        last = store.last_of(store.root(), prediction.EXPERIMENT)
+    except CairnError:  # which says so itself
+        return False
+    return last is not None and last.path.resolve() == folder.path.resolve()
 
 
 def _founded(

@@ -7,10 +7,12 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import rich_click as click
+from click.core import ParameterSource
 from rich.console import Console
 
 from cairn import store
@@ -25,15 +27,40 @@ def wants_color(choice: str, stream: Any) -> bool:
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+class _Stderr(Console):
+    """Who reads it may go away; the work goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def stderr(color: str = "auto") -> Console:
     """Where progress and warnings go."""
     wanted = wants_color(color, sys.stderr)
-    return Console(stderr=True, no_color=not wanted, highlight=False, soft_wrap=True, force_terminal=None)
+    return _Stderr(stderr=True, no_color=not wanted, highlight=False, soft_wrap=True, force_terminal=None)
 
 
 def say(console: Console, head: str, text: str) -> None:
     """A line with its subject in front; the text may come from anywhere."""
     console.print(f"{head:<8} {printable(text)}", markup=False)
+
+
+def was_given(name: str) -> bool:
+    """Whether the command line has this parameter of the command that runs."""
+    context = click.get_current_context()
+    assert context is not None
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def given(beside: Collection[str]) -> Iterator[str]:
+    """What the command line has but for these parameters, as the user wrote it or would."""
+    context = click.get_current_context()
+    assert context is not None
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in beside and was_given(name) and context.params.get(name) not in ((), None):
+            yield parameter.opts[0] if isinstance(parameter, click.Option) else "a command"
 
 
 def form_of(form: str | None, out: Path | None) -> str:

@@ -35,8 +35,8 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
     )
 
 
-def board(costs: Mapping[str, Costs], names: Sequence[str]) -> Board:
-    """One row an allocator: the medians over the workloads."""
+def board(costs: Mapping[str, Costs], names: Sequence[str], *, used: bool) -> Board:
+    """One row an allocator: the medians over the workloads. `used`: it is the calibration that profiles are told by."""
     rows = tuple(
         (
             Cell("  " + printable(name)),
@@ -49,7 +49,12 @@ def board(costs: Mapping[str, Costs], names: Sequence[str]) -> Board:
     failed = [printable(f"{name} failed on a workload, and is not in it") for name in names if name not in costs]
     return Board(
         title="Calibration",
-        says=(f"'cairn profile' uses the costs of these {len(costs)} allocators from now on.",),
+        says=(
+            f"'cairn profile' uses the costs of these {len(costs)} allocators from now on."
+            if used and len(costs) > 1
+            else "'cairn profile' does not use these costs: it takes the last whole calibration of several allocators "
+            "in the folder where results are kept by default.",
+        ),
         tables=(Table("", heads, rows, tight=True),),
         footer=("medians over the workloads, of means · MiB of the peak",),
         failures=tuple(failed),

@@ -130,7 +130,7 @@ def test_a_contender_that_failed_somewhere_has_no_costs() -> None:
     samples = [*trials("system", 20.0), *trials("fast", 5.0), *failed]
     found = costs(a_calibration(), samples)
     assert set(found) == {"system"}
-    told = board(found, ["system", "fast"])
+    told = board(found, ["system", "fast"], used=True)
     assert told.failures == ("fast failed on a workload, and is not in it",)
     assert "20.0 ns" in [cell.text for cell in told.tables[0].rows[0]]
 

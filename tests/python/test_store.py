@@ -100,6 +100,35 @@ def test_a_line_that_was_cut_off_is_left_out_and_cut_away_on_resume(folder: stor
     assert folder.samples() == (a_sample(1), a_sample(2))
 
 
+def test_why_it_stopped_is_known_until_it_goes_on(folder: store.Folder) -> None:
+    folder.append(a_sample(1))
+    folder.mark_stopped("interrupted")
+    again = resumable(folder)
+    again.mark_resumed()
+    assert folder.stopped() == ("interrupted",)
+    again.append(a_sample(2))
+    assert folder.stopped() == ()
+
+
+def test_the_last_of_an_experiment_is_one_that_came_to_its_end(tmp_path: Path) -> None:
+    def run(number: int, stopped: str, *, why: bool = True) -> None:
+        plain = a_run()
+        settings = replace(plain.settings, why=why)
+        name = f"2026010{number}-000000-0000"
+        folder = store.Folder.create(tmp_path, replace(plain, id=name, experiment="calibration", settings=settings))
+        if stopped:
+            folder.mark_stopped(stopped)
+
+    for number, (stopped, why) in enumerate(
+        [("5 blocks", True), ("interrupted", True), ("5 blocks", False), ("", True)]
+    ):
+        run(number, stopped, why=why)
+    (tmp_path / "20260109-000000-0000").mkdir(mode=0)
+    found = store.last_of(tmp_path, "calibration")
+    assert found is not None and found.path.name == "20260100-000000-0000"
+    assert store.last_of(tmp_path, "suite") is None
+
+
 def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) -> None:
     folder.append(a_sample(1))
     with (folder.path / "samples.jsonl").open("ab") as file:

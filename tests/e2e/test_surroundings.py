@@ -1,0 +1,118 @@
+"""What a shell, a locale, a reader that goes away or something else that is damaged may do to the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def in_bytes(cairn, *args: bytes | str, stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
+    words = [*cairn.argv, *args]
+    return subprocess.run(
+        words, env=cairn.env, cwd=cairn.home, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
+        stderr=subprocess.PIPE, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_an_argument_that_is_no_utf8_is_profiled_all_the_same(cairn, churn: Path) -> None:
+    """It was measured to its end, and lost."""
+    out = cairn.home / "out.json"
+    done = in_bytes(cairn, "profile", "--json", str(out), "--", str(churn), b"10\xe9")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(out.read_text())["tree"]["command"][-1] == "10\\xe9"
+
+
+def test_a_run_that_cannot_be_written_down_leaves_nothing(cairn, churn: Path) -> None:
+    done = in_bytes(cairn, "compare", "-r", "1", "-a", "system", "--", str(churn), b"10\xe9")
+    assert done.returncode == 2 and b"not valid UTF-8" in done.stderr
+    assert not list(cairn.results.glob("*"))
+
+
+def test_a_locale_without_our_signs_gets_escapes(cairn, churn: Path) -> None:
+    cairn.environment["PYTHONIOENCODING"] = "latin-1"
+    done = in_bytes(cairn, "compare", "-r", "2", "-a", "system", "-a", "again=system", "--", str(churn), "10")
+    assert done.returncode == 0, done.stderr
+    assert "\\u25b8 " in done.stdout.decode("latin-1")
+
+
+def test_who_reads_stderr_may_go_away(cairn, churn: Path) -> None:
+    """Measuring ended without a word, and without its result."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [*cairn.argv, "compare", "--json", "-r", "2", "-a", "system", "--", str(churn), "10"]
+    done = subprocess.run(
+        command, env=cairn.env, cwd=cairn.home, stdout=subprocess.PIPE, stderr=write, timeout=120, check=False
+    )
+    os.close(write)
+    assert done.returncode == 0
+    assert len(json.loads(done.stdout)["samples"]) == 3
+
+
+@pytest.mark.parametrize("toggled", [("--duration", "0.2s"), ("--duration", "100s")])
+def test_a_report_that_cannot_be_written_is_no_success(cairn, churn: Path, toggled: tuple[str, str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = in_bytes(cairn, "profile", *toggled, "--json", "-", "--", "/bin/sh", "-c", f"{churn} 10; sleep 0.6",
+                        stdout=full.fileno())  # fmt: skip
+    assert done.returncode not in (0, -signal.SIGPIPE)
+    assert b"Traceback" not in done.stderr and b"No space left" in done.stderr
+
+
+def test_a_metric_beyond_what_is_stored_is_refused_and_the_run_stays_readable(cairn) -> None:
+    result = cairn(
+        "compare", "-r", 1, "-a", "system", "--metric", r"n=(\d+)", "--", "/bin/echo", "n=1726000000000000000"
+    )
+    assert result.code == 3 and "below 10^15" in result.sentence
+    assert cairn("report", "last").code == 0
+
+
+def test_what_is_wrong_with_other_runs_is_no_matter_to_a_profile(cairn, churn: Path) -> None:
+    other = cairn.results / "20260101-000000-0000"
+    other.mkdir(parents=True)
+    (other / "run.json").write_text('{"experiment": "calibration"')
+    (other / "stopped").write_text("60 blocks\n")
+    result = cairn("profile", "--", churn, 10)
+    assert result.code == 0, result.err
+    assert "nothing is predicted" in result.err and "at most" in result.err
+
+
+def test_options_that_would_be_ignored_are_refused(cairn, churn: Path) -> None:
+    kept = cairn.home / "kept"
+    assert cairn("profile", "--keep", kept, "--", churn, 10).code == 0
+    for words, says in (
+        (("compare", "-r", 5, "--precision", "2%", "--", churn), "leave --precision away"),
+        (("compare", "-r", 5, "--max-blocks", 9, "--", churn), "leave --max-blocks away"),
+        (("bench", "--json"), "which experiment?"),
+        (("bench", "list", "--quick"), "which experiment?"),
+        (("profile", "--read", kept, "-a", "cairn"), "leave -a away"),
+        (("profile", "--read", kept, "--overhead"), "leave --overhead away"),
+    ):
+        refused = cairn(*words)
+        assert refused.code == 2 and says in refused.sentence, (words, refused.err)
+    assert not list(cairn.results.glob("*"))
+
+
+def test_a_budget_holds_also_where_the_number_of_blocks_is_given(cairn, churn: Path) -> None:
+    result = cairn("compare", "--json", "-r", 2000, "--budget", "2s", "-a", "system", "--", churn, 10)
+    assert result.code == 0, result.err
+    assert 1 < len(result.json["samples"]) < 1000
+    assert "time budget" in cairn("report", "last").out
+
+
+def test_a_resume_that_fails_leaves_the_run_as_it_was(cairn, churn: Path, forward: Path) -> None:
+    """It was "not finished" from then on; and a library that was built anew made its contender fail for good."""
+    library = cairn.home / "libmine.so"
+    library.write_bytes(forward.read_bytes())
+    first = cairn("compare", "-r", 2, "-a", "system", "-a", f"mine={library}", "--", churn, 10)
+    assert first.code == 0, first.err
+    before = cairn("report", "last").out
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O0", "-x", "c", "-", "-o", library], input=b"int x;", check=True)
+    refused = cairn("compare", "--resume", "last")
+    assert refused.code == 4 and "another build" in refused.sentence
+    library.unlink()
+    assert cairn("compare", "--resume", "last").code == 4
+    assert cairn("report", "last").out == before
