@@ -63,8 +63,9 @@ def run(
             str(writing),
             *setenv(environment),
         ]
-        process = subprocess.Popen(
-            [native.launcher(), *options, "--", *command], pass_fds=[writing], process_group=None if alone else 0
+        os.set_inheritable(writing, True)
+        process = subprocess.Popen(  # what the caller opened is the program's: cairn run -- cat <(ls)
+            [native.launcher(), *options, "--", *command], close_fds=False, process_group=None if alone else 0
         )
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe, _signals_to(process, ours or {}):

@@ -203,11 +203,20 @@ def gather(folder: Path) -> Profile:
     return replace(found, tree=_read_tree(folder))
 
 
+def _escaped(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
 def write_tree(folder: Path, tree: Tree) -> None:
     """Beside the probe's files: what none of them knows. Bytes that are no UTF-8 are written as escapes."""
-    words = tuple(os.fsencode(word).decode("utf-8", "backslashreplace") for word in tree.command)
+    plain = replace(
+        tree,
+        command=tuple(map(_escaped, tree.command)),
+        allocator=_escaped(tree.allocator),
+        knobs=tuple((_escaped(key), _escaped(value)) for key, value in tree.knobs),
+    )
     try:
-        (folder / _TREE).write_bytes(msgspec.json.encode(replace(tree, command=words)) + b"\n")
+        (folder / _TREE).write_bytes(msgspec.json.encode(plain) + b"\n")
     except OSError as error:
         raise CairnError(f"cannot write {folder / _TREE}: {error.strerror or error}") from error
 

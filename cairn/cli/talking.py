@@ -60,7 +60,8 @@ def given(beside: Collection[str]) -> Iterator[str]:
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in beside and was_given(name) and context.params.get(name) not in ((), None):
-            yield parameter.opts[0] if isinstance(parameter, click.Option) else "a command"
+            forms = "--json, --csv or --md" if name == "form" else ""
+            yield forms or (parameter.opts[0] if isinstance(parameter, click.Option) else "a command")
 
 
 def form_of(form: str | None, out: Path | None) -> str:

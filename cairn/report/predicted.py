@@ -52,8 +52,8 @@ def board(costs: Mapping[str, Costs], names: Sequence[str], *, used: bool) -> Bo
         says=(
             f"'cairn profile' uses the costs of these {len(costs)} allocators from now on."
             if used and len(costs) > 1
-            else "'cairn profile' does not use these costs: it takes the last whole calibration of several allocators "
-            "in the folder where results are kept by default.",
+            else "'cairn profile' does not use these costs: it takes the last calibration that came to its end in the "
+            "folder where results are kept by default, and needs two allocators or more.",
         ),
         tables=(Table("", heads, rows, tight=True),),
         footer=("medians over the workloads, of means · MiB of the peak",),

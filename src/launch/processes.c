@@ -212,7 +212,7 @@ bool processes_parse_memory(const char *text, struct process_memory *memory)
 
 bool processes_read_memory(pid_t pid, struct process_memory *memory)
 {
-    char text[4096];
+    char text[16384]; /* groups come before memory, and there may be hundreds */
     return file_read_at(AT_FDCWD, proc_path(pid, "/status").data, text, sizeof text) &&
            processes_parse_memory(text, memory);
 }

@@ -214,8 +214,20 @@ static void note_allocation(struct self *me, enum profile_function function, con
     }
 }
 
+/* In the child of a fork within the operation that has no file: as if the thread had not begun. */
+static bool is_lost(struct self *me)
+{
+    if (LIKELY(session.head != NULL))
+        return false;
+    me->special = 0;
+    me->guard = SELF_UNKNOWN;
+    return true;
+}
+
 void account_leave_slowly(struct self *me, enum profile_function function, const void *block, size_t bytes)
 {
+    if (UNLIKELY(is_lost(me)))
+        return;
     bool timed = (me->special & SELF_TIMED) != 0;
     struct reading end = timed ? read_end(me) : (struct reading){.ticks = 0};
     me->guard = SELF_INSIDE;
@@ -257,6 +269,8 @@ static void note_release(struct self *me, struct reading end)
 
 void account_leave_release_slowly(struct self *me)
 {
+    if (UNLIKELY(is_lost(me)))
+        return;
     bool timed = (me->special & SELF_TIMED) != 0;
     struct reading end = timed ? read_end(me) : (struct reading){.ticks = 0};
     if (timed)

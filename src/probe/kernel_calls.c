@@ -227,20 +227,23 @@ static long change_mask(ucontext_t *context, const greg_t *registers)
 static void let_go(greg_t *registers)
 {
     self.guard = SELF_OUTSIDE;
-    self.unseen = true;
+    self.special |= SELF_UNSEEN;
     registers[REG_RIP] -= SYSCALL_BYTES;
 }
 
 static void not_ours(int signal, siginfo_t *info, void *context)
 {
-    if ((theirs.sa_flags & SA_SIGINFO) != 0) {
-        theirs.sa_sigaction(signal, info, context);
-    } else if (theirs.sa_handler == SIG_DFL) {
+    const struct sigaction now = theirs;
+    if (((unsigned)now.sa_flags & SA_RESETHAND) != 0)
+        theirs = (struct sigaction){.sa_handler = SIG_DFL};
+    if ((now.sa_flags & SA_SIGINFO) != 0) {
+        now.sa_sigaction(signal, info, context);
+    } else if (now.sa_handler == SIG_DFL) {
         struct kernel_action fatal = {.handler = NULL};
         stub_call(SYS_rt_sigaction, SIGSYS, (long)&fatal, 0, MASK_BYTES, 0, 0);
         stub_call3(SYS_tgkill, stub_call0(SYS_getpid), stub_call0(SYS_gettid), SIGSYS);
-    } else if (theirs.sa_handler != SIG_IGN) {
-        theirs.sa_handler(signal);
+    } else if (now.sa_handler != SIG_IGN) {
+        now.sa_handler(signal);
     }
 }
 
@@ -447,7 +450,7 @@ void kernel_calls_begin(struct self *me)
 
 bool kernel_calls_interposed(void)
 {
-    return how == PROFILE_INTERPOSE && self.guard == SELF_INSIDE;
+    return how == PROFILE_INTERPOSE && self.guard == SELF_INSIDE && session.head != NULL;
 }
 
 bool kernel_calls_owns_signal(void)
@@ -455,11 +458,16 @@ bool kernel_calls_owns_signal(void)
     return how == PROFILE_DISPATCH;
 }
 
+static bool expected;
+
+void kernel_calls_expect(void)
+{
+    expected = wanted() == PROFILE_DISPATCH;
+}
+
 bool kernel_calls_may_own_signal(void)
 {
-    if (how != PROFILE_UNSEEN || session.head != NULL)
-        return kernel_calls_owns_signal();
-    return session_option("CAIRN_PROBE") != NULL && wanted() == PROFILE_DISPATCH;
+    return expected || kernel_calls_owns_signal();
 }
 
 void kernel_calls_their_action(const struct sigaction *new, struct sigaction *before)

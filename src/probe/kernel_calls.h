@@ -39,7 +39,8 @@ struct sigaction;
 void kernel_calls_their_action(const struct sigaction *wanted, struct sigaction *before);
 bool kernel_calls_owns_signal(void);
 
-/* Does the signal belong to us, or may it as soon as the program allocates? */
+/* Before main, where the probe is wanted: does the signal belong to us, or may it as soon as the program allocates? */
+void kernel_calls_expect(void);
 bool kernel_calls_may_own_signal(void);
 
 #endif

@@ -37,7 +37,7 @@ static void note_contended(const void *lock)
 
 static inline bool is_inside(const struct self *me)
 {
-    return me->guard == SELF_INSIDE && me->counts != NULL;
+    return me->guard == SELF_INSIDE && me->counts != NULL && session.head != NULL;
 }
 
 static void note_taken(struct self *me, const void *lock, enum profile_lock kind)

@@ -96,6 +96,18 @@ static void find_all(void)
     FIND(pthread_create);
     FIND(pthread_sigmask);
     FIND(sigaction);
+    FIND(signal);
+    FIND(sysv_signal);
+    FIND(sigset);
+    FIND(sighold);
+    FIND(sigignore);
+    FIND(sigblock);
+    FIND(sigsetmask);
+    FIND(sigsuspend);
+    FIND(ppoll);
+    FIND(pselect);
+    FIND(epoll_pwait);
+    FIND(epoll_pwait2);
     FIND(longjmp);
     FIND(pthread_mutex_lock);
     FIND(pthread_mutex_trylock);
@@ -111,6 +123,7 @@ static void find_all(void)
     FIND(siglongjmp);
 #undef FIND
     next_find(&next.longjmp_checked, "__longjmp_chk");
+    next_find(&next.ppoll_checked, "__ppoll_chk");
     next_find(&next.throw, "__cxa_throw");
     for (size_t i = 0; i < COUNT_OF(operators); i++) {
         next_find((void **)&next.plain + i, operators[i][0]);

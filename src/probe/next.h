@@ -76,6 +76,8 @@ struct next {
     int (*sigsetmask)(int);
     int (*sigsuspend)(const sigset_t *);
     int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+    int (*ppoll_checked)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *,
+                         size_t); /* __ppoll_chk */
     int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
     int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
     int (*epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);

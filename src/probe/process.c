@@ -30,6 +30,7 @@ __attribute__((constructor)) static void probe_begin(void)
 {
     (void)next_found();
     if (session_option("CAIRN_PROBE") != NULL) {
+        kernel_calls_expect();
         on_exit(note_exit, NULL);
         pthread_atfork(NULL, NULL, forget_starts);
     }

@@ -3,7 +3,7 @@
  *     guard == SELF_OUTSIDE  <=>  this thread counts, and is not in the allocator
  *     guard == SELF_INSIDE   <=>  it is in the allocator, or in the probe on its behalf: its kernel calls are seen
  *                                 (kernel_calls.h), and what it allocates is not counted
- *     counts != NULL         <=>  guard is one of these two
+ *     counts                      where it counts, if guard is one of these two; else NULL, or where nobody reads
  *
  * The kernel reads `guard` at every system call of an armed thread, and kills the thread at any other value.
  */
@@ -22,14 +22,18 @@ enum self_guard {
     SELF_ENDED = 4, /* its last destructor has run, or there was no room for it */
 };
 
-enum self_special { SELF_TIMED = 1, SELF_WATCHED = 2, SELF_EXACT = 4 };
+enum self_special {
+    SELF_TIMED = 1,
+    SELF_WATCHED = 2,
+    SELF_EXACT = 4,
+    SELF_UNSEEN = 8, /* it was let go on with the guard outside */
+};
 
 struct self {
     uint8_t guard;
     uint8_t special;      /* of the operation that it is in: SELF_TIMED, SELF_WATCHED; SELF_EXACT: of all */
     bool armed;           /* the kernel dispatches its calls */
     bool calling;         /* the kernel, on the allocator's behalf */
-    bool unseen;          /* since an operation was let go on with the guard outside: it may not have ended */
     uint8_t kind;         /* of the operation that it is in: enum profile_kind */
     uint8_t rounds;       /* of destructors that it has been through */
     uint32_t until_timed; /* allocations */

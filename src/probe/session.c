@@ -424,15 +424,20 @@ void session_moment(uint64_t live_bytes)
 
 /* --- fork and end ------------------------------------------------------------------------------------------------- */
 
+/* An operation that a handler interrupted to fork may write there once more. */
+static void leave_piece(void *piece, uint64_t bytes)
+{
+    stub_call(SYS_mmap, (long)piece, (long)round_up(bytes, page_bytes()), PROT_READ | PROT_WRITE,
+              MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 void session_forked(void)
 {
     if (atomic_load(&state) != ON)
         return;
-    stub_call3(SYS_munmap, (long)session.head, (long)round_up(sizeof(struct first), page_bytes()), 0);
-    for (uint32_t i = 1; i < chunk_count; i++) {
-        uint64_t bytes = chunk_threads(i) * sizeof(struct profile_thread);
-        stub_call3(SYS_munmap, (long)chunks[i], (long)round_up(bytes, page_bytes()), 0);
-    }
+    leave_piece(session.head, sizeof(struct first));
+    for (uint32_t i = 1; i < chunk_count; i++)
+        leave_piece(chunks[i], chunk_threads(i) * sizeof(struct profile_thread));
     session.head = NULL;
     session.samples = NULL;
     atomic_store(&session.parallel, false);

@@ -71,6 +71,18 @@ INTERPOSED int ppoll(struct pollfd *files, nfds_t count, const struct timespec *
     return NEXT_ALONE(ppoll)(files, count, time, without_ours(set, &copy));
 }
 
+/* What _FORTIFY_SOURCE makes of it. */
+int __ppoll_chk(struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *set,
+                size_t bytes);
+INTERPOSED int __ppoll_chk(struct pollfd *files, nfds_t count, const struct timespec *time,
+                           const sigset_t *set, size_t bytes)
+{
+    sigset_t copy;
+    if (next.ppoll_checked == NULL)
+        next_find(&next.ppoll_checked, "__ppoll_chk");
+    return next.ppoll_checked(files, count, time, without_ours(set, &copy), bytes);
+}
+
 INTERPOSED int pselect(int count, fd_set *read, fd_set *write, fd_set *other, const struct timespec *time,
                        const sigset_t *set)
 {
@@ -84,14 +96,18 @@ INTERPOSED int epoll_pwait(int file, struct epoll_event *events, int most, int m
     return NEXT_ALONE(epoll_pwait)(file, events, most, ms, without_ours(set, &copy));
 }
 
-/* glibc 2.35 */
+/* Not before glibc 2.35. */
 int epoll_pwait2(int file, struct epoll_event *events, int most, const struct timespec *time,
                  const sigset_t *set);
 INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most, const struct timespec *time,
                             const sigset_t *set)
 {
     sigset_t copy;
-    return NEXT_ALONE(epoll_pwait2)(file, events, most, time, without_ours(set, &copy));
+    if (NEXT_ALONE(epoll_pwait2) == NULL) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return next.epoll_pwait2(file, events, most, time, without_ours(set, &copy));
 }
 
 /* --- handlers ----------------------------------------------------------------------------------------------------- */
@@ -119,6 +135,11 @@ static bool keep_handler(int number, sighandler_t handler, int flags, sighandler
         return false;
     const struct sigaction new = {.sa_handler = handler, .sa_flags = flags};
     struct sigaction old;
+    if (handler == SIG_ERR) {
+        errno = EINVAL;
+        *before = SIG_ERR;
+        return true;
+    }
     kernel_calls_their_action(handler != SIG_HOLD ? &new : NULL, &old);
     *before = old.sa_handler;
     return true;
@@ -145,7 +166,8 @@ INTERPOSED sighandler_t ssignal(int number, sighandler_t handler)
 INTERPOSED sighandler_t sysv_signal(int number, sighandler_t handler)
 {
     sighandler_t before;
-    return keep_handler(number, handler, 0, &before) ? before : NEXT_ALONE(sysv_signal)(number, handler);
+    int flags = (int)SA_RESETHAND | SA_NODEFER;
+    return keep_handler(number, handler, flags, &before) ? before : NEXT_ALONE(sysv_signal)(number, handler);
 }
 
 INTERPOSED sighandler_t __sysv_signal(int number, sighandler_t handler)

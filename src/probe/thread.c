@@ -17,6 +17,8 @@ static bool has_key;
 static _Atomic uint32_t last_number;
 static volatile uint32_t *fork_mark; /* on a page that the kernel wipes in a child; NULL: not to be had */
 
+static struct profile_thread nobody; /* what is counted there nobody reads */
+
 static void on_thread_end(void *argument);
 static void on_fork(void);
 
@@ -142,7 +144,7 @@ bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function
 
 void thread_leaves(void)
 {
-    if (self.guard != SELF_INSIDE || self.counts == NULL)
+    if (self.guard != SELF_INSIDE || self.counts == NULL || session.head == NULL)
         return;
     thread_is_idle(&self);
     self.guard = SELF_OUTSIDE;
@@ -159,7 +161,6 @@ void thread_ends(void)
  * libc frees the thread's own memory with every signal blocked, where a dispatched call would be the end. */
 static void on_thread_end(void *argument)
 {
-    static struct profile_thread nobody; /* what is counted there nobody reads */
     struct self *me = argument;
     if (me->guard == SELF_UNKNOWN) /* since a fork */
         return;
@@ -170,9 +171,11 @@ static void on_thread_end(void *argument)
     cpu_timer_disarm(me);
     counters_disarm(me);
     bool disarmed = kernel_calls_disarm(me);
-    me->guard = disarmed ? SELF_ENDED : SELF_OUTSIDE; /* the kernel goes on reading it */
+    me->guard = disarmed ? SELF_ENDED : SELF_INSIDE; /* the kernel goes on reading it */
     session_thread_end(me->counts);
-    me->counts = disarmed ? NULL : &nobody;
+    me->counts = &nobody;
+    if (!disarmed)
+        me->guard = SELF_OUTSIDE;
 }
 
 void thread_end_process(int exit_code)
@@ -195,10 +198,9 @@ static void begin_anew(struct self *me)
     session_forked();
     watched_forked();
     me->armed = false;
-    me->unseen = false;
     me->has_timer = false;
-    counters_disarm(me); /* they count the parent */
-    me->counts = NULL;
+    counters_disarm(me);  /* they count the parent */
+    me->counts = &nobody; /* an operation that goes on may still count */
     me->guard = SELF_UNKNOWN;
     if (fork_mark != NULL)
         *fork_mark = 1;
@@ -208,7 +210,7 @@ static void begin_anew(struct self *me)
 static void on_fork(void)
 {
     struct self *me = &self;
-    bool goes_on = me->guard == SELF_INSIDE || me->unseen;
+    bool goes_on = me->guard == SELF_INSIDE || (me->special & SELF_UNSEEN) != 0;
     begin_anew(me);
     if (goes_on)
         (void)begin(me, false);

@@ -36,6 +36,14 @@ def test_output_and_input_are_passed_through(cairn, forward: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"err\n")
 
 
+def test_what_the_caller_opened_is_the_programs(cairn, tmp_path: Path) -> None:
+    """A shell's <(…) is a descriptor; so is what make gives its children."""
+    (tmp_path / "data").write_text("hello\n")
+    line = f"exec {shlex.join(cairn.argv)} run -- cat /dev/fd/7 7<{tmp_path}/data"
+    done = subprocess.run(["bash", "-c", line], env=cairn.env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+
+
 def test_the_library_is_loaded(cairn, forward: Path) -> None:
     result = cairn("run", "-a", forward, "--", "sh", "-c", "cat /proc/$$/maps")
     assert result.code == 0

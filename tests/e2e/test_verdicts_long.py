@@ -53,10 +53,19 @@ def test_a_planted_slow_down_of_2_percent_is_found_and_sized(cairn, spin: Path) 
 
 
 def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
-    equal = 0
+    """Where the machine is quiet enough for ±1 % in 60 blocks; where it is not, no difference may be shown either."""
+    findings = []
+    widths = []
     for repeat in range(10):
         pair = ("-a", "system", "-a", "again=system")
         change = wall(cairn("compare", *pair, "--seed", repeat, *AS_ASKED, "--", spin, 150, timeout=600))
+        interval = change["interval"]
         print(f"{change['finding']} {change['estimate']:+.3%} in {change['blocks']} blocks")
-        equal += change["finding"] == "equivalent"
+        findings.append(change["finding"])
+        widths.append((interval["high"] - interval["low"]) / 2)
+    assert sum(finding in ("less", "more") for finding in findings) <= 2
+    equal = findings.count("equivalent")
+    noisy = sum(one == "no difference shown" and width > 0.005 for one, width in zip(findings, widths, strict=True))
+    if equal < 8 and noisy > 2:
+        pytest.skip(f"this machine is too noisy: {noisy} of 10 intervals are still wider than ±0.5 % after 60 blocks")
     assert equal >= 8

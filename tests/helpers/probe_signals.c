@@ -7,6 +7,7 @@
  *     young      sends a signal to each of many threads as it begins
  *     ends       ends a thread in a handler that interrupts an operation
  *     fork       forks in a handler that interrupts an operation; it goes on in the child
+ *     lost       the same, where the child can make no file
  *     worker     forks in a thread; the child can make no file, and its thread ends
  *     exit N     exits by that code
  *
@@ -39,6 +40,13 @@ static void soon(void)
 {
     const struct itimerval in_20_ms = {.it_value = {.tv_usec = 20000}};
     setitimer(ITIMER_REAL, &in_20_ms, NULL);
+}
+
+/* Again and again: one that comes before it is waited for is not the last. */
+static void repeatedly(void)
+{
+    const struct itimerval each_20_ms = {.it_value = {.tv_usec = 20000}, .it_interval = {.tv_usec = 20000}};
+    setitimer(ITIMER_REAL, &each_20_ms, NULL);
 }
 
 static void nothing(int number)
@@ -112,13 +120,10 @@ static void waits(void)
     allocate();
     signal(SIGALRM, in_handler);
     sigdelset(&but_one, SIGALRM);
-    soon();
+    repeatedly();
     sigsuspend(&but_one);
-    soon();
     ppoll(NULL, 0, &second, &but_one);
-    soon();
     pselect(0, NULL, NULL, NULL, &second, &but_one);
-    soon();
     epoll_pwait(epoll_create1(0), &event, 1, 1000, &but_one);
 }
 
@@ -168,10 +173,25 @@ static void ends(void)
 
 static pid_t child;
 
+static void no_file(void)
+{
+    const struct rlimit none = {.rlim_max = RLIM_INFINITY};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &none);
+}
+
 static void fork_here(int number)
 {
     (void)number;
     child = fork();
+}
+
+static void fork_lost(int number)
+{
+    const struct rlimit any = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+    no_file();
+    fork_here(number);
+    setrlimit(RLIMIT_FSIZE, &any);
 }
 
 static void await(void)
@@ -181,9 +201,9 @@ static void await(void)
         puts("the child did not end well");
 }
 
-static void fork_within(void)
+static void fork_within(void (*handler)(int))
 {
-    signal(SIGALRM, fork_here);
+    signal(SIGALRM, handler);
     soon();
     (void)do_malloc(77);
     allocate();
@@ -194,12 +214,10 @@ static void fork_within(void)
 
 static void *forks(void *argument)
 {
-    const struct rlimit none = {0};
     allocate();
     child = fork();
     if (child == 0) {
-        signal(SIGXFSZ, SIG_IGN);
-        setrlimit(RLIMIT_FSIZE, &none);
+        no_file();
         pthread_exit(NULL);
     }
     return argument;
@@ -231,7 +249,9 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "ends") == 0) {
         ends();
     } else if (strcmp(what, "fork") == 0) {
-        fork_within();
+        fork_within(fork_here);
+    } else if (strcmp(what, "lost") == 0) {
+        fork_within(fork_lost);
     } else if (strcmp(what, "worker") == 0) {
         worker();
     } else if (strcmp(what, "exit") == 0 && argc > 2) {
