@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cairn import units
 from cairn.estimates import LEVEL, Estimate, remote_share
 from cairn.findings.finding import Finding
@@ -31,14 +33,27 @@ def _slack(tally: Tally) -> float:
     return tally.usable_bytes / tally.watched_bytes - 1 if tally.watched_bytes else 0.0
 
 
+def _error_of_live(profile: Profile, live: float) -> float:
+    """Standard error of live bytes, of them: so many watched blocks tell, each of which stands for `gap` others.
+
+    Large blocks are watched all; counting them as if they were not makes the error larger than it is.
+    """
+    calls = int(profile.tally.calls[:, :, :2].sum())
+    each = int(profile.tally.asked[:, :, :2].sum()) / calls if calls else 0.0
+    told_by = live / (each * max(process.gap for process in profile.processes)) if each else math.inf
+    return 1 / math.sqrt(max(1.0, told_by))
+
+
 def not_reused(profile: Profile) -> Finding | None:
     """Memory that is freed does not serve again. What sizes are rounded up by is another matter."""
     most = _fattest(profile)
-    live = max((moment.live_bytes for moment in profile.moments), default=0) * (1 + _slack(profile.tally))
+    asked = max((moment.live_bytes for moment in profile.moments), default=0)
+    live = asked * (1 + _slack(profile.tally))
     if most is None or not live:
         return None
     kept, beyond = _held(most), _held(most) - live
-    if kept < LIVE_RATIO_LEAST * live or beyond < BYTES_LEAST:
+    surely = live * (1 + 2 * _error_of_live(profile, asked))
+    if kept < LIVE_RATIO_LEAST * surely or beyond < BYTES_LEAST:
         return None
     share = beyond / most.resident_bytes
     remote = remote_share(profile.tally)

@@ -99,9 +99,9 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     assert found.effect.value == pytest.approx(0.1, rel=0.01)
 
 
-@pytest.mark.parametrize(("held", "count"), [(100, 1), (45, 1), (44, 0)])
+@pytest.mark.parametrize(("held", "count"), [(100, 1), (47, 1), (46, 0)])
 def test_memory_that_does_not_serve_again_is_found_from_twice_on(tmp_path: Path, held: int, count: int) -> None:
-    """20 MiB are live, of which 12 % more were set apart."""
+    """20 MiB are live, by some 3,400 watched blocks, of which 12 % more were set apart."""
     made = busy()
     made.moments((1, 20 * MIB, held * MIB, 110 * MIB))
     found = find(gathered(tmp_path, made))
