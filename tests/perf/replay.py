@@ -1,0 +1,182 @@
+"""Which cache of freed large blocks would have had what a program asks for: keyed by size, by call site, or by what fits.
+
+    .venv/bin/python tests/perf/replay.py PROG [ARG…]
+
+Runs the program once, over glibc, with large_blocks.c, and replays what each of its processes allocated above 32 KiB. Prints
+allocations, and of 100 the hits of each kind of cache at 2, 8 and 32 MiB.
+
+    size   64 sets of four slots, by count of slices of 16 KiB
+    site   the same, by count of slices, return address and low bits of the stack's depth
+    fit    a list for each count of slices; up to a quarter more will do
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import OrderedDict, defaultdict
+from collections.abc import Hashable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+RECORDER = Path(__file__).with_name("large_blocks.c")
+EVENT = np.dtype([("block", "u8"), ("bytes", "u8"), ("caller", "u8"), ("stack", "u8")])
+SLICE = 16384
+SETS, SLOTS = 64, 4
+MIB = 1 << 20
+
+
+class Block(NamedTuple):
+    """What is known of it when it is asked for."""
+
+    slices: int
+    caller: int
+    depth: int
+
+
+class Cache:
+    """Freed blocks, no more than `most` bytes; the eldest goes."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.bytes = 0
+        self.age = 0
+        self.kept: OrderedDict[int, Block] = OrderedDict()
+
+    def take(self, block: Block) -> bool:
+        """Whether it has one for that; it is then gone."""
+        found = self.find(block)
+        if found is None:
+            return False
+        self.forget(found)
+        return True
+
+    def put(self, block: Block) -> None:
+        """Keeps a freed one."""
+        if block.slices * SLICE > self.most:
+            return
+        self.age += 1
+        self.kept[self.age] = block
+        self.bytes += block.slices * SLICE
+        self.add(self.age, block)
+        while self.bytes > self.most:
+            self.forget(next(iter(self.kept)))
+
+    def forget(self, age: int) -> None:
+        block = self.kept.pop(age)
+        self.bytes -= block.slices * SLICE
+        self.remove(age, block)
+
+    def find(self, block: Block) -> int | None:
+        raise NotImplementedError
+
+    def add(self, age: int, block: Block) -> None:
+        raise NotImplementedError
+
+    def remove(self, age: int, block: Block) -> None:
+        raise NotImplementedError
+
+
+class Ring(Cache):
+    """Sets of four slots, by a key; the slot that was filled first is filled next."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.sets: defaultdict[int, list[int]] = defaultdict(list)
+
+    def key(self, block: Block) -> Hashable:
+        return block.slices
+
+    def slots(self, block: Block) -> list[int]:
+        return self.sets[hash(self.key(block)) % SETS]
+
+    def find(self, block: Block) -> int | None:
+        here = (age for age in reversed(self.slots(block)) if self.key(self.kept[age]) == self.key(block))
+        return next(here, None)
+
+    def add(self, age: int, block: Block) -> None:
+        slots = self.slots(block)
+        slots.append(age)
+        if len(slots) > SLOTS:
+            self.forget(slots[0])
+
+    def remove(self, age: int, block: Block) -> None:
+        self.slots(block).remove(age)
+
+
+class Sites(Ring):
+    """By site and size."""
+
+    def key(self, block: Block) -> Hashable:
+        return block
+
+
+class Fit(Cache):
+    """By size, the last freed first; up to a quarter more will do."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.lists: defaultdict[int, list[int]] = defaultdict(list)
+
+    def find(self, block: Block) -> int | None:
+        counts = range(block.slices, block.slices + block.slices // 4 + 1)
+        return next((self.lists[count][-1] for count in counts if self.lists[count]), None)
+
+    def add(self, age: int, block: Block) -> None:
+        self.lists[block.slices].append(age)
+
+    def remove(self, age: int, block: Block) -> None:
+        self.lists[block.slices].remove(age)
+
+
+def replay(events: np.ndarray, cache: Cache) -> tuple[int, int]:
+    """Allocations and hits. A block that is freed and comes at once at the same place was resized where it lay."""
+    live: dict[int, Block] = {}
+    dying: tuple[int, Block] | None = None
+    born = hits = 0
+    for place, size, caller, stack in events.tolist():
+        resized = dying is not None and size > 0 and dying[0] == place
+        if dying is not None and not resized:
+            cache.put(dying[1])
+        dying = None
+        if size == 0:
+            if place in live:
+                dying = place, live.pop(place)
+            continue
+        live[place] = Block(-(-size // SLICE), caller, stack & 0xFF0)
+        if not resized:
+            born += 1
+            hits += cache.take(live[place])
+    return born, hits
+
+
+def main(command: list[str]) -> None:
+    if not command:
+        raise SystemExit(__doc__)
+    with tempfile.TemporaryDirectory() as name:
+        library = Path(name, "large_blocks.so")
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", RECORDER, "-o", library, "-lpthread"], check=True)
+        out = Path(name, "events")
+        out.mkdir()
+        environment = {**os.environ, "LD_PRELOAD": str(library), "LARGE_BLOCKS": str(out)}
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+        print(
+            "process                 allocations   2 MiB: size site  fit   8 MiB: size site  fit  32 MiB: size site  fit"
+        )
+        for file in sorted(out.iterdir(), key=lambda file: -file.stat().st_size):
+            events = np.fromfile(file, EVENT)
+            shown = []
+            for most in (2 * MIB, 8 * MIB, 32 * MIB):
+                for kind in (Ring, Sites, Fit):
+                    born, hits = replay(events, kind(most))
+                    shown.append(f"{100 * hits / born if born else 0:5.0f}")
+            rows = (" ".join(shown[at : at + 3]) for at in (0, 3, 6))
+            print(f"{file.name.partition('.')[2]:24}{born:11}          {'          '.join(rows)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
