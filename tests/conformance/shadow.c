@@ -461,9 +461,12 @@ static void fork_from(struct lane *lane)
 
 /* --- threads ------------------------------------------------------------------------------------------------------ */
 
+static pthread_barrier_t all_here;
+
 static void *live(void *argument)
 {
     struct lane *lane = argument;
+    pthread_barrier_wait(&all_here); /* what refuses memory refuses pthread_create's, too */
     errno = 0;
     for (uint64_t left = lane->calls; left > 0;) {
         uint64_t calls = left < CHECK_EVERY ? left : draw_below(&lane->state, CHECK_EVERY);
@@ -500,6 +503,7 @@ int main(int argc, char **argv)
         lanes[i].state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + i + 1;
         lanes[i].calls = operations / threads / LIVES;
     }
+    pthread_barrier_init(&all_here, NULL, (unsigned)threads);
     for (int life = 0; life < LIVES; life++) {
         pthread_t ids[64];
         for (size_t i = 1; i < threads; i++)
