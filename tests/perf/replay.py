@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
 from collections.abc import Hashable
 from pathlib import Path
@@ -38,7 +39,7 @@ class Block(NamedTuple):
     depth: int
 
 
-class Cache:
+class Cache(ABC):
     """Freed blocks, no more than `most` bytes; the eldest goes."""
 
     def __init__(self, most: int) -> None:
@@ -71,14 +72,17 @@ class Cache:
         self.bytes -= block.slices * SLICE
         self.remove(age, block)
 
+    @abstractmethod
     def find(self, block: Block) -> int | None:
-        raise NotImplementedError
+        """When the one was put in that will do; None: there is none."""
 
+    @abstractmethod
     def add(self, age: int, block: Block) -> None:
-        raise NotImplementedError
+        """It is to be found from now on."""
 
+    @abstractmethod
     def remove(self, age: int, block: Block) -> None:
-        raise NotImplementedError
+        """And no more."""
 
 
 class Ring(Cache):
