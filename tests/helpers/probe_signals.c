@@ -232,34 +232,43 @@ static void worker(void)
     await();
 }
 
+static void handlers(void)
+{
+    by_every_function();
+    by_every_function();
+}
+
+static void fork_with_file(void)
+{
+    fork_within(fork_here);
+}
+
+static void fork_without_file(void)
+{
+    fork_within(fork_lost);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"handlers", handlers}, {"early", early}, {"jump", jump},           {"waits", waits},
+    {"young", young},       {"ends", ends},   {"fork", fork_with_file}, {"lost", fork_without_file},
+    {"worker", worker},
+};
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    if (strcmp(what, "handlers") == 0) {
-        by_every_function();
-        by_every_function();
-    } else if (strcmp(what, "early") == 0) {
-        early();
-    } else if (strcmp(what, "jump") == 0) {
-        jump();
-    } else if (strcmp(what, "waits") == 0) {
-        waits();
-    } else if (strcmp(what, "young") == 0) {
-        young();
-    } else if (strcmp(what, "ends") == 0) {
-        ends();
-    } else if (strcmp(what, "fork") == 0) {
-        fork_within(fork_here);
-    } else if (strcmp(what, "lost") == 0) {
-        fork_within(fork_lost);
-    } else if (strcmp(what, "worker") == 0) {
-        worker();
-    } else if (strcmp(what, "exit") == 0 && argc > 2) {
+    if (argc > 2 && strcmp(what, "exit") == 0) {
         allocate();
         return atoi(argv[2]);
-    } else {
-        return 2;
     }
-    puts("went on");
-    return 0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (strcmp(what, cases[i].name) == 0) {
+            cases[i].run();
+            puts("went on");
+            return 0;
+        }
+    return 2;
 }
