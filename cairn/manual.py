@@ -176,6 +176,9 @@ class _Heap:
 
 def size_classes(library: Path) -> Iterator[SizeClass]:
     """What the library itself shows of its classes: no second formula, which could be another."""
+    heap = _Heap(library)
+    heap.room(4 << 20)  # in a process that is small yet, classes share slabs
+    heap.close()
     smallest = 1
     while True:
         heap = _Heap(library)

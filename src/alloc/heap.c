@@ -236,8 +236,11 @@ static void cool(struct heap *heap, unsigned class)
 
 enum { REFILLS = 256 }; /* between two looks at the clock */
 
-void *heap_refill(struct heap *heap, unsigned class)
+/* (own) A block of one of the class's own slabs. */
+static void *refill(struct heap *heap, unsigned class)
 {
+    if (class <= HEAP_LENT_CLASS_MAX)
+        heap->lent[class] = HEAP_LENT_MOST;
     if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0))
         purge_look();
     warm(heap, class);
@@ -267,6 +270,34 @@ void *heap_refill(struct heap *heap, unsigned class)
             return NULL;
         heap->current[class] = slab;
     }
+}
+
+/* (own) The class whose blocks serve this one now: a coarser one while both process and class are small, else itself. */
+static unsigned lender(const struct heap *heap, unsigned class)
+{
+    if (class > HEAP_LENT_CLASS_MAX || heap->lent[class] == HEAP_LENT_MOST ||
+        atomic_load_explicit(&region.slices, memory_order_relaxed) > CHUNK_SLICES)
+        return class;
+    return size_class_coarse(class, heap->lent[class] < HEAP_LENT_COARSEST ? 1 : 4);
+}
+
+/* (own) A block of another class for one that has no list of its own. */
+static void *lend(struct heap *heap, unsigned class, unsigned from)
+{
+    void *block = heap->list[from] != NULL || heap_steal(heap, from) ? heap_pop_checked(heap, from)
+                                                                     : refill(heap, from);
+    if (block != NULL) {
+        size_t lent = heap->lent[class] + (size_class_bytes(from) + HEAP_LENT_UNIT - 1) / HEAP_LENT_UNIT;
+        heap->lent[class] = lent < HEAP_LENT_MOST ? (uint8_t)lent : HEAP_LENT_MOST;
+    }
+    return block;
+}
+
+void *heap_refill(struct heap *heap, unsigned class)
+{
+    unsigned from = lender(heap, class);
+    void *block = from != class ? lend(heap, class, from) : NULL;
+    return block != NULL ? block : refill(heap, class);
 }
 
 void heap_event(struct heap *heap, struct slab *slab)
@@ -719,75 +750,4 @@ void heap_unlock_all(void)
 bool heap_is_at_rest(const struct heap *heap)
 {
     return heap->shared || heap == heap_left;
-}
-
-/* --- check ------------------------------------------------------------------------------------------------------- */
-
-/* What is true of a list while its lock is held, whoever runs. */
-static void check_links(const struct heap *owner, uint32_t first, enum remote_state state)
-{
-    uint32_t before = 0;
-    for (uint32_t index = first; index != 0; index = slab_at(index)->next) {
-        struct slab *slab = slab_at(index);
-        CHECK_THAT(slab->kind == RUN_SLAB && slab->slices == slab_slices(slab->class));
-        CHECK_THAT(atomic_load(&slab->owner) == owner);
-        CHECK_THAT(remote_state(slab) == state);
-        CHECK_THAT(slab->prev == before);
-        before = index;
-    }
-}
-
-/* Returns how many of the list have no live block. */
-static uint32_t check_slabs(uint32_t first)
-{
-    uint32_t empty = 0;
-    for (uint32_t index = first; index != 0; index = slab_at(index)->next) {
-        slab_check(slab_at(index));
-        empty += slab_live(slab_at(index)) == 0;
-    }
-    return empty;
-}
-
-/* Under the heap's lock. */
-static void check_links_of_heap(const struct heap *heap)
-{
-    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
-        check_links(heap, heap->partial[class], REMOTE_PARKED);
-    check_links(heap, heap->full, REMOTE_FULL);
-    for (uint32_t index = heap->large; index != 0; index = slab_at(index)->next)
-        CHECK_THAT(slab_at(index)->kind == RUN_LARGE && atomic_load(&slab_at(index)->owner) == heap);
-}
-
-void heap_check(struct heap *heap)
-{
-    run_cache_check(&heap->runs);
-    lock_take(&heap->lock);
-    check_links_of_heap(heap);
-    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
-        struct slab *slab = heap->current[class];
-        int32_t length = 0;
-        for (struct block *block = heap->list[class]; block != NULL; block = block->next, length++) {
-            CHECK_THAT(slab_is_marked(block));
-            struct slab *its = slab_of(block);
-            CHECK_THAT(slab_has_block(its, block) && its->class == class && atomic_load(&its->owner) == heap);
-        }
-        CHECK_THAT(heap->room[class] + length == (heap->warm >> class & 1 ? heap_hot(class) : 0));
-        if (slab != NULL) {
-            CHECK_THAT(slab->class == class && remote_state(slab) == REMOTE_CURRENT);
-            CHECK_THAT(atomic_load(&slab->owner) == heap);
-            slab_check(slab);
-        }
-        CHECK_THAT(check_slabs(heap->partial[class]) == (heap->empty >> class & 1));
-    }
-    CHECK_THAT(check_slabs(heap->full) == 0);
-    lock_drop(&heap->lock);
-}
-
-void heap_check_lists(void)
-{
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
-        lock_take(&heap->lock);
-        check_links_of_heap(heap);
-        lock_drop(&heap->lock);
-    }
 }

@@ -9,6 +9,9 @@
  *     a slab of the heap is current[c] (CURRENT), on partial[c] (PARKED), or on `full` (FULL)
  *     at most one slab of a class that is PARKED has no live block: the bit of `empty`
  *
+ * While the process is small, the first blocks of a class are those of a coarser one, so that fewer slabs share the pages:
+ * `lent` counts them, and is HEAP_LENT_MOST from the day on that the class has slabs of its own.
+ *
  * The heap of a thread that has ended is idle and keeps its slabs: the next thread takes it as it is, and until then others
  * take slabs from it before they make new ones. The order of locks: the list of all heaps, a heap's `turn`, its `lock`,
  * the page heap.
@@ -23,6 +26,10 @@
 enum {
     HEAP_HOT_BLOCKS = 16,
     HEAP_HOT_BYTES = 65536,
+    HEAP_LENT_UNIT = 64,      /* bytes */
+    HEAP_LENT_COARSEST = 64,  /* units, 4 KiB: so many are of the next power of two */
+    HEAP_LENT_MOST = 255,     /* units, 16 KiB: until then they are of four classes to a doubling */
+    HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: what is larger has OS pages of its own in any slab */
 };
 
 struct heap_statistics {      /* the first four are the owner's, the others under the heap's lock */
@@ -42,12 +49,13 @@ struct heap {
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
     uint32_t full;
-    uint32_t large;   /* large blocks that go when the heap goes: shared_heap.h alone has any */
-    uint64_t empty;   /* a bit per class */
-    uint64_t warm;    /* a bit per class: between a refill and the next slab of which nothing is live (own) */
-    struct lock turn; /* of a heap that is no thread's: whoever holds it is its owner */
-    struct heap *next;      /* among all heaps that there ever were */
-    struct heap *next_idle; /* among the idle ones */
+    uint32_t large; /* large blocks that go when the heap goes: shared_heap.h alone has any */
+    uint64_t empty; /* a bit per class */
+    uint64_t warm;  /* a bit per class: between a refill and the next slab of which nothing is live (own) */
+    uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (own) of a class's blocks, in others' slabs, freed or not */
+    struct lock turn;                      /* of a heap that is no thread's: whoever holds it is its owner */
+    struct heap *next;                     /* among all heaps that there ever were */
+    struct heap *next_idle;                /* among the idle ones */
     bool has_thread;
     _Atomic bool idle; /* any thread may take it, or slabs of it; written under both locks */
     bool shared;       /* in use, and no thread's */

@@ -7,7 +7,8 @@
  *     size_class(n) is the smallest class with size_class_bytes(class) >= n, for n from 0 to SIZE_CLASS_BYTES_MAX
  *     every class is a multiple of 16 bytes
  *
- * Both directions come from one formula at compile time (size_class.c); docs/allocator.md shows the table.
+ * Both directions come from one formula at compile time (size_class.c); docs/allocator.md shows the table. Fewer
+ * of these classes, for who has few blocks of each: size_class_coarse().
  */
 #ifndef CAIRN_ALLOC_SIZE_CLASS_H
 #define CAIRN_ALLOC_SIZE_CLASS_H
@@ -45,6 +46,15 @@ static inline unsigned size_class(size_t size)
 static inline size_t size_class_bytes(unsigned class)
 {
     return (size_t)size_class_units[class] * 16;
+}
+
+/* The smallest class that holds blocks of `class`, of `steps` to a doubling (1, 2, 4 or 8) where it has that many. Its blocks
+ * begin at multiples of whatever those of `class` do. */
+static inline unsigned size_class_coarse(unsigned class, size_t steps)
+{
+    size_t bytes = size_class_bytes(class);
+    size_t step = ((size_t)1 << (63 - __builtin_clzl(bytes - 1))) / steps;
+    return size_class((bytes + step - 1) & ~(step - 1));
 }
 
 /* The smallest class that holds `size` and whose blocks all begin at a multiple of `alignment`, a power of two.

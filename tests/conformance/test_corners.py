@@ -86,7 +86,7 @@ def test_malloc_stats_writes_lines_on_stderr(program: Callable[..., Program], mo
     ended = program("inform.c", mode)("stats")
     assert ended.code == 0 and not ended.out
     assert all(line.startswith("cairn: ") for line in ended.err.splitlines())
-    assert "live" in ended.err and "of 208 bytes: 1 live of" in ended.err
+    assert "live" in ended.err and "of 256 bytes: 1 live of" in ended.err
 
 
 def prometheus(text: str) -> dict[str, int]:

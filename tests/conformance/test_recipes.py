@@ -138,7 +138,7 @@ def cargo(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 @needs_cargo
 def test_a_program_in_rust_allocates_here(cargo: Callable[..., str]) -> None:
     said = cargo("run", "--release").splitlines()
-    assert said[0] == "33 bytes have room for 48"
+    assert said[0] == "33 bytes have room for 64"
     assert said[0] in DOCUMENT
     assert re.fullmatch(r"[1-9]\d* MiB went back", said[-1])
 

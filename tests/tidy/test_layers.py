@@ -40,6 +40,7 @@ C_ORDER: dict[str, list[str]] = {
             "large",
             "run_cache",
             "heap",
+            "heap_check",
         ),
         *("shared_heap", "thread", "background", "alloc", "options", "stats", "stats_text", "walk"),
     ],
