@@ -54,12 +54,14 @@ SUFFIX = ".probe"
 _TREE = "run.json"
 _TREE_MAX = 4 << 20
 MAGIC = b"cairnpro"
-VERSION = 3
+VERSION = 4
 ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
 OTHER_CALLS = 32
-MOMENTS = 1024
+MOMENTS = 512
+MOMENT = ("ns", "live_bytes", "held_bytes", "resident_bytes", "unasked_bytes", "huge_bytes")
+_UNKNOWN = 2**64 - 1
 
 _FILE_MAX = 256 << 20
 """A fifth of a million threads at once."""
@@ -160,7 +162,7 @@ def layouts(order: str) -> Layouts:
         ],
         align=True,
     )
-    moment = np.dtype([(name, u8) for name in ("ns", "live_bytes", "held_bytes", "resident_bytes")], align=True)
+    moment = np.dtype([(name, u8) for name in MOMENT], align=True)
     samples = np.dtype(
         [
             ("times", times, len(PATHS)),
@@ -413,8 +415,12 @@ def _text(field: bytes) -> str:
 
 def _moments(head: np.void, records: Records) -> Iterator[Moment]:
     seen = _SEEN[int(head["dispatch"])] != "unseen"
-    for ns, live, held, resident in sorted(records[records["ns"] != 0].tolist()):
-        yield Moment(ns, live, held if seen else None, resident)
+    for ns, live, held, resident, unasked, huge in sorted(records[records["ns"] != 0].tolist()):
+        yield Moment(ns, live, held if seen else None, resident, _known(unasked), _known(huge))
+
+
+def _known(number: int) -> int | None:
+    return None if number == _UNKNOWN else number
 
 
 def _process(head: np.void, peak_live_bytes: int) -> Process:

@@ -232,6 +232,10 @@ class Moment:
     """What the allocator has from the kernel."""
     resident_bytes: int
     """Without pages of files."""
+    unasked_bytes: int | None = None
+    """Resident and never handed out, in extents of 2 MiB that have something that was."""
+    huge_bytes: int | None = None
+    """Of the process, in huge pages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     kernel.asks_too_often,
     waiting.queues,
     memory.not_reused,
+    memory.never_handed_out,
     memory.sizes_too_coarse,
 )
 

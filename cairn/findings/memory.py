@@ -14,6 +14,8 @@ LIVE_RATIO_LEAST = 2.0
 """Held, of what was live at most, as it was set apart."""
 BYTES_LEAST = 8 << 20
 """Live bytes of small programs are estimates: docs/findings.md has the two that this was raised for."""
+NEAR_THE_PEAK = 0.8
+"""Of the most that was resident."""
 SLACK_LEAST = 0.20
 """Set apart beyond what was asked for."""
 
@@ -44,6 +46,19 @@ def _error_of_live(profile: Profile, live: float) -> float:
     return 1 / math.sqrt(max(1.0, told_by))
 
 
+def _never_asked(profile: Profile) -> tuple[int, int]:
+    """What was resident among blocks and never handed out, and what lay in huge pages, when most was resident.
+
+    What is fresh early in a program's life is used later: a look from long before the peak tells nothing.
+    """
+    peak = max((moment.resident_bytes for moment in profile.moments), default=0)
+    near = [moment for moment in profile.moments if moment.resident_bytes >= NEAR_THE_PEAK * peak]
+    looks = [
+        (one.resident_bytes, one.unasked_bytes, one.huge_bytes or 0) for one in near if one.unasked_bytes is not None
+    ]
+    return max(looks, default=(0, 0, 0))[1:]
+
+
 def not_reused(profile: Profile) -> Finding | None:
     """Memory that is freed does not serve again. What sizes are rounded up by is another matter."""
     most = _fattest(profile)
@@ -51,7 +66,8 @@ def not_reused(profile: Profile) -> Finding | None:
     live = asked * (1 + _slack(profile.tally))
     if most is None or not live:
         return None
-    kept, beyond = _held(most), _held(most) - live
+    kept = _held(most) - _never_asked(profile)[0]
+    beyond = kept - live
     surely = live * (1 + 2 * _error_of_live(profile, asked))
     if kept < LIVE_RATIO_LEAST * surely or beyond < BYTES_LEAST:
         return None
@@ -72,6 +88,32 @@ def not_reused(profile: Profile) -> Finding | None:
         advice="take an allocator that gives back what other threads free, or free where it was allocated"
         if by_others
         else "free what lives together together, or take an allocator that gives partly used memory other sizes",
+    )
+
+
+def never_handed_out(profile: Profile) -> Finding | None:
+    """Pages that no block was ever on are resident: parts of huge pages, or the allocator wrote there."""
+    unasked, huge = _never_asked(profile)
+    resident = max((moment.resident_bytes for moment in profile.moments), default=0)
+    if unasked < BYTES_LEAST:
+        return None
+    share = unasked / max(unasked, resident)
+    by_huge = huge >= unasked
+    return Finding(
+        name="huge-page-bloat" if by_huge else "touches-more-than-it-gives",
+        says="Huge pages hold memory that nobody asked for"
+        if by_huge
+        else "The allocator touches memory that it hands out to nobody",
+        of="memory",
+        effect=Estimate(share, Interval(share, share, LEVEL)),
+        measured=True,
+        evidence=(
+            f"{units.size(unasked)} are resident, among blocks, in pages that never held one",
+            f"{units.size(huge)} of the process lay in huge pages then",
+        ),
+        advice="turn the allocator's huge pages off (its option, or /sys/kernel/mm/transparent_hugepage/enabled)"
+        if by_huge
+        else "take an allocator that keeps less beside the blocks and writes to memory later",
     )
 
 

@@ -71,7 +71,7 @@ _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """GROUPS, by what their blocks ask for."""
 _COMMAND_MAX = 60
 _TIMELINE = 12
-"""Rows of it; a process leaves up to a thousand moments."""
+"""Rows of it; a process leaves up to 512 moments."""
 
 
 def render(
@@ -323,6 +323,7 @@ def _memory(profile: Profile) -> Table:
     live = max((moment.live_bytes for moment in profile.moments), default=None)
     held = max((moment.held_bytes for moment in profile.moments if moment.held_bytes), default=None)
     resident = max(process.peak_resident_bytes for process in profile.processes) or None
+    unasked = max((one.unasked_bytes for one in profile.moments if one.unasked_bytes is not None), default=None)
     alive = lasting(profile.processes)
     where = "" if len(alive) == 1 else " in one process"
     faults = sum(process.minor_faults + process.major_faults for process in alive)
@@ -333,6 +334,7 @@ def _memory(profile: Profile) -> Table:
         (f"live{where}, at most", NOT_MEASURED if live is None else f"≈ {units.size(live)}"),
         (f"held from the kernel{where}, at most", NOT_MEASURED if held is None else units.size(held)),
         (f"resident{where}, at most", NOT_MEASURED if resident is None else units.size(resident)),
+        *([] if unasked is None else [(f"of it, among blocks, never handed out{where}, at most", units.size(unasked))]),
         ("set apart beyond what was asked for", slack or NOT_MEASURED),
         ("page faults in the allocator", _estimated(inside)),
         ("page faults, all", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),

@@ -4,6 +4,7 @@
 #include "base/ticks.h"
 #include "probe/latch.h"
 #include "probe/next.h"
+#include "probe/residence.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +34,9 @@ static uint64_t
     unused; /* of the last chunk: the first that nobody has counted in; untouched, as all behind it */
 static uint64_t vacant; /* of those that were: 1 + (index << 8 | chunk); 0: none */
 
-enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256 };
+static uint64_t looks_ns; /* in residence_look() */
+
+enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 16 << 20 };
 
 /* The first piece of the file. */
 struct first {
@@ -348,22 +351,15 @@ void session_thread_end(struct profile_thread *counts)
 
 /* --- moments ------------------------------------------------------------------------------------------------------ */
 
-/* Without the pages of files, which are no allocator's. */
-static uint64_t resident_bytes(void)
+/* In no more than a hundredth of the time, and not where nothing could be raised of it. */
+static struct residence look_closely(uint64_t resident, uint64_t lived_ns)
 {
-    char text[128];
-    long fd = stub_call(SYS_openat, AT_FDCWD, (long)"/proc/self/statm", O_RDONLY | O_CLOEXEC, 0, 0, 0);
-    if (stub_failed(fd))
-        return 0;
-    long length = stub_call3(SYS_read, fd, (long)text, sizeof text - 1);
-    stub_call3(SYS_close, fd, 0, 0);
-    text[length > 0 ? length : 0] = '\0';
-    const char *second = strchr(text, ' ');
-    if (second == NULL)
-        return 0;
-    char *third;
-    uint64_t resident = strtoull(second + 1, &third, 10), of_files = strtoull(third, NULL, 10);
-    return (resident > of_files ? resident - of_files : 0) * page_bytes();
+    if (resident < CLOSELY_BYTES || looks_ns * 100 > lived_ns)
+        return (struct residence){.unasked_bytes = RESIDENCE_UNKNOWN, .huge_bytes = RESIDENCE_UNKNOWN};
+    uint64_t begin = clock_now_ns();
+    struct residence found = residence_look();
+    looks_ns += clock_now_ns() - begin;
+    return found;
 }
 
 /* Every second one goes, and from now on they are half as many. */
@@ -402,15 +398,19 @@ static void note_moment(uint64_t live_bytes)
         used = 0;
     if (used == PROFILE_MOMENTS)
         used = thin(samples);
+    uint64_t lived_ns = head->ns_last - head->ns_begin;
+    uint64_t resident = residence_bytes();
+    struct residence closely = look_closely(resident, lived_ns);
     samples->moments[used++] = (struct profile_moment){
-        .ns = head->ns_last - head->ns_begin,
+        .ns = lived_ns,
         .live_bytes = live_bytes,
         .held_bytes = atomic_load_explicit(&session.held_bytes, memory_order_relaxed),
-        .resident_bytes = resident_bytes(),
+        .resident_bytes = resident,
+        .unasked_bytes = closely.unasked_bytes,
+        .huge_bytes = closely.huge_bytes,
     };
     uint64_t ticks = head->ticks_last - head->ticks_begin;
-    uint64_t ns = head->ns_last - head->ns_begin;
-    double rate = ns != 0 ? (double)ticks / (double)ns : 1.0;
+    double rate = lived_ns != 0 ? (double)ticks / (double)lived_ns : 1.0;
     uint64_t wait = (uint64_t)(rate * (double)samples->moment_ns);
     atomic_store_explicit(&session.next_moment_ticks, head->ticks_last + wait, memory_order_relaxed);
 }
@@ -442,6 +442,7 @@ void session_forked(void)
     session.samples = NULL;
     atomic_store(&session.parallel, false);
     atomic_store(&session.next_moment_ticks, 0);
+    looks_ns = 0;
     (void)latch_reset(&latch);
     is_child = true;
     atomic_store(&state, NOT_BEGUN);

@@ -2,7 +2,10 @@
 
 #include "probe/stub.h"
 
+#include <string.h>
+
 _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES];
+static _Atomic(struct shadow_leaf *) leaves;
 
 #define LEAF_BYTES   ((uintptr_t)1 << SHADOW_LEAF_SHIFT)
 #define PAGE_BYTES   ((uintptr_t)1 << SHADOW_PAGE_SHIFT)
@@ -18,12 +21,42 @@ static struct shadow_leaf *leaf_of(uintptr_t address, bool make)
     if (leaf != NULL || !make)
         return leaf;
     leaf = stub_map(sizeof *leaf);
+    if (leaf == NULL)
+        return NULL;
+    leaf->start = address & ~(LEAF_BYTES - 1);
     struct shadow_leaf *other = NULL;
-    if (leaf != NULL && !atomic_compare_exchange_strong(place, &other, leaf)) {
+    if (!atomic_compare_exchange_strong(place, &other, leaf)) {
         stub_call3(SYS_munmap, (long)leaf, sizeof *leaf, 0);
-        leaf = other;
+        return other;
     }
+    leaf->next = atomic_load_explicit(&leaves, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&leaves, &leaf->next, leaf, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
     return leaf;
+}
+
+struct shadow_leaf *shadow_first(void)
+{
+    return atomic_load_explicit(&leaves, memory_order_acquire);
+}
+
+bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page)
+{
+    enum { WORDS = 1 << (SHADOW_PAGE_SHIFT - SHADOW_WORD_SHIFT) };
+    uint64_t any = atomic_load_explicit(&leaf->pages[page / 64], memory_order_relaxed) >> page % 64 & 1;
+    for (size_t i = 0; i < WORDS; i++)
+        any |= atomic_load_explicit(&leaf->granules[page * WORDS + i], memory_order_relaxed);
+    return any != 0;
+}
+
+/* Of the pages of [from, to), which are as `noted` says, the extents count one more or less. */
+static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool noted, int16_t more)
+{
+    for (size_t page = from >> SHADOW_PAGE_SHIFT; page <= (to - 1) >> SHADOW_PAGE_SHIFT; page++)
+        if (shadow_page_is_noted(leaf, page) == noted)
+            atomic_fetch_add_explicit(&leaf->noted[page / SHADOW_EXTENT_PAGES], (uint16_t)more,
+                                      memory_order_relaxed);
 }
 
 /* Bits `first` … `last - 1` of a bitmap. */
@@ -56,6 +89,7 @@ static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
 {
     uintptr_t from = start % LEAF_BYTES;
     uintptr_t to = from + (end - start);
+    count_pages(leaf, from, to, false, 1);
     if (end - start < LARGE_BYTES) {
         change(leaf->granules, from >> GRANULE_BITS, (to + 15) >> GRANULE_BITS, SET);
         return;
@@ -98,9 +132,11 @@ void shadow_forget(uintptr_t start, size_t bytes)
         uintptr_t to = from + ((next < end ? next : end) - start);
         if (to - from ==
             LEAF_BYTES) { /* unmapped rather than filled with zeroes: it may never have been touched */
-            stub_call3(SYS_madvise, (long)leaf, sizeof *leaf, 4 /* MADV_DONTNEED */);
+            stub_call3(SYS_madvise, (long)leaf, offsetof(struct shadow_leaf, noted), 4 /* MADV_DONTNEED */);
+            memset((void *)leaf->noted, 0, sizeof leaf->noted);
             continue;
         }
+        count_pages(leaf, from, to, true, -1);
         change(leaf->granules, from >> GRANULE_BITS, to >> GRANULE_BITS, CLEAR);
         change(leaf->pages, from >> SHADOW_PAGE_SHIFT, to >> SHADOW_PAGE_SHIFT, CLEAR);
     }

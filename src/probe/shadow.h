@@ -4,6 +4,7 @@
  * then counts as new once more. What cannot be noted, for want of memory, counts as reused.
  *
  *     memory is noted    <=>  its bit is set, or that of its page
+ *     noted[e] of a leaf is how many OS pages of its extent e hold noted memory, but for what was lost
  *     a fork's child has its own copy
  */
 #ifndef CAIRN_PROBE_SHADOW_H
@@ -19,11 +20,17 @@ enum {
     SHADOW_WORD_SHIFT = SHADOW_GRANULE_SHIFT + 6,
     SHADOW_LEAF_SHIFT = 30,
     SHADOW_LEAVES = 1 << (47 - SHADOW_LEAF_SHIFT),
+    SHADOW_EXTENT_SHIFT = 21, /* a huge page */
+    SHADOW_EXTENTS = 1 << (SHADOW_LEAF_SHIFT - SHADOW_EXTENT_SHIFT),
+    SHADOW_EXTENT_PAGES = 1 << (SHADOW_EXTENT_SHIFT - SHADOW_PAGE_SHIFT),
 };
 
 struct shadow_leaf {
     _Atomic uint64_t granules[1 << (SHADOW_LEAF_SHIFT - SHADOW_WORD_SHIFT)];
     _Atomic uint64_t pages[1 << (SHADOW_LEAF_SHIFT - SHADOW_PAGE_SHIFT - 6)];
+    _Atomic uint16_t noted[SHADOW_EXTENTS];
+    uintptr_t start; /* the address that it begins at */
+    struct shadow_leaf *next;
 };
 
 extern _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES] __attribute__((visibility("hidden")));
@@ -44,6 +51,12 @@ static inline __attribute__((always_inline)) bool shadow_is_noted(const void *bl
 /* Notes that a block was handed out. Was its beginning new? A block that begins in noted memory is
  * taken to be noted to its end. */
 bool shadow_hand_out(const void *block, size_t bytes);
+
+/* The first of all leaves; their `next` leads to the others. */
+struct shadow_leaf *shadow_first(void);
+
+/* Is anything of an OS page of the leaf noted? `page` counts from its beginning. */
+bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page);
 
 /* The kernel has it back, or gives it anew: new again. */
 void shadow_forget(uintptr_t start, size_t bytes);

@@ -23,7 +23,7 @@
 #define PROFILE_MAGIC "cairnpro"
 
 enum {
-    PROFILE_VERSION = 3,
+    PROFILE_VERSION = 4,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* with the NUL; a longer path is cut */
     PROFILE_CHUNK_THREADS = 8,
@@ -36,7 +36,7 @@ enum {
     PROFILE_BUCKETS = 40 * PROFILE_OCTAVE_BUCKETS, /* to 2^42 ticks: twenty minutes */
     PROFILE_SIZE_BUCKETS = 4 * 48,                 /* four an octave, to 2^48 bytes */
     PROFILE_LIFE_BUCKETS = 48,                     /* one an octave, in ticks */
-    PROFILE_MOMENTS = 1024,
+    PROFILE_MOMENTS = 512,
     PROFILE_SLOTS = 4, /* of events that are counted together */
 };
 
@@ -277,6 +277,10 @@ struct profile_moment {
     uint64_t live_bytes;     /* asked for and not freed; estimated */
     uint64_t held_bytes;     /* that the allocator has from the kernel; 0 where kernel calls are not seen */
     uint64_t resident_bytes; /* of the process, without pages of files */
+    /* UINT64_MAX: not looked at, or not told */
+    uint64_t
+        unasked_bytes;   /* resident and never handed out, in extents of 2 MiB that have something that was */
+    uint64_t huge_bytes; /* of the process, in huge pages */
 };
 
 struct profile_samples {

@@ -26,11 +26,16 @@ PROGRAMS = {
     "free_only": ("--operations", "500K"),
 }
 ALONE = ("hash_table", "lru_cache", "fragmentation")
+HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+needs_huge_pages = pytest.mark.skipif(
+    not HUGE.exists() or "[never]" in HUGE.read_text(), reason="the kernel has no huge pages for who asks"
+)
 ILLNESSES = [
     ("madvise_storm", 32, "returns-what-it-needs"),
     ("mmap_storm", 4, "asks-too-often"),
     ("not_reused", 60, "not-reused"),
     ("coarse_sizes", 60, "sizes-too-coarse"),
+    pytest.param("huge_bloat", 70, "huge-page-bloat", marks=needs_huge_pages),
 ]
 DECLARED = {"not_reused": ["asks-too-often"]}
 """What may be found besides, as the illness itself says."""

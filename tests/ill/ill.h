@@ -3,7 +3,7 @@
  * Each illness is a library, to be preloaded before a healthy allocator and behind the probe. Its file says what it does, by how
  * much ($ILL, its strength) and which findings must name it; nothing else may be found. ill_allocates() and ill_frees() are
  * called within every malloc and free, and may take time, kernel calls and memory. ill_gave, where an illness sets it, is
- * called with every block that malloc and realloc give. */
+ * called with every block that malloc and realloc give; ill_own, where it sets it, serves blocks itself. */
 #ifndef ILL_H
 #define ILL_H
 
@@ -16,6 +16,13 @@ static void ill_allocates(size_t *bytes); /* may ask for more */
 static int ill_frees(void *block);        /* 0: the block is kept for ever */
 
 static void (*ill_gave)(void *block);
+
+struct ill_own {
+    void *(*serve)(size_t bytes); /* NULL: by the next allocator */
+    size_t (*room)(void *block);  /* usable bytes; 0: not its own */
+    void (*take)(void *block);
+};
+static const struct ill_own *ill_own;
 
 static void *(*next_malloc)(size_t);
 static void (*next_free)(void *);
@@ -43,7 +50,9 @@ void *malloc(size_t bytes)
         return at + bytes <= sizeof early ? early + at : NULL;
     }
     ill_allocates(&bytes);
-    void *block = next_malloc(bytes);
+    void *block = ill_own != NULL ? ill_own->serve(bytes) : NULL;
+    if (block == NULL)
+        block = next_malloc(bytes);
     if (ill_gave != NULL && block != NULL)
         ill_gave(block);
     return block;
@@ -52,7 +61,10 @@ void *malloc(size_t bytes)
 size_t malloc_usable_size(void *block)
 {
     char *at = block;
-    return block == NULL || (at >= early && at < early + sizeof early) ? 0 : next_usable(block);
+    if (block == NULL || (at >= early && at < early + sizeof early))
+        return 0;
+    size_t room = ill_own != NULL ? ill_own->room(block) : 0;
+    return room != 0 ? room : next_usable(block);
 }
 
 void free(void *block)
@@ -60,7 +72,11 @@ void free(void *block)
     char *at = block;
     if (block == NULL || (at >= early && at < early + sizeof early))
         return;
-    if (ill_frees(block))
+    if (!ill_frees(block))
+        return;
+    if (ill_own != NULL && ill_own->room(block) != 0)
+        ill_own->take(block);
+    else
         next_free(block);
 }
 
@@ -81,6 +97,15 @@ void *realloc(void *block, size_t bytes)
     if (at >= early && at < early + sizeof early) {
         void *moved = malloc(bytes);
         return moved == NULL ? NULL : memcpy(moved, block, bytes);
+    }
+    size_t room = ill_own != NULL ? ill_own->room(block) : 0;
+    if (room != 0) {
+        void *moved = room >= bytes ? block : malloc(bytes);
+        if (moved != NULL && moved != block) {
+            memcpy(moved, block, room);
+            free(block);
+        }
+        return moved;
     }
     ill_allocates(&bytes);
     void *moved = next_realloc(block, bytes);

@@ -110,6 +110,31 @@ def test_memory_that_does_not_serve_again_is_found_from_twice_on(tmp_path: Path,
         assert found[0].effect.value == pytest.approx((held - 22.4) / 110, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("unasked", "huge", "names_found"),
+    [
+        (30 * MIB, 60 * MIB, ["huge-page-bloat"]),
+        (30 * MIB, 2 * MIB, ["touches-more-than-it-gives"]),
+        (7 * MIB, 60 * MIB, []),
+        (2**64 - 1, 2**64 - 1, []),
+    ],
+)
+def test_resident_memory_that_nobody_was_given_is_found(
+    tmp_path: Path, unasked: int, huge: int, names_found: list[str]
+) -> None:
+    """And it is no memory that does not serve again."""
+    made = busy()
+    made.moments(
+        (1, 20 * MIB, 60 * MIB, 60 * MIB, unasked, huge)
+        if names_found
+        else (1, 50 * MIB, 60 * MIB, 60 * MIB, unasked, huge)
+    )
+    found = find(gathered(tmp_path, made))
+    assert names(found) == names_found
+    if found:
+        assert found[0].effect.value == pytest.approx(0.5)
+
+
 def test_it_is_told_in_a_paragraph_with_what_to_do(tmp_path: Path) -> None:
     (found,) = find(gathered(tmp_path, storm()))
     text = because(found)

@@ -30,6 +30,32 @@ static size_t random_size(struct random *random)
     }
 }
 
+static bool page_noted(size_t page)
+{
+    for (size_t i = page * 4096 / GRANULE; i < (page + 1) * 4096 / GRANULE; i++)
+        if (noted[i])
+            return true;
+    return false;
+}
+
+/* The extents' counts, and the pages', against the model. */
+static void check_pages(void)
+{
+    unsigned counted = 0;
+    unsigned expected = 0;
+    for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
+        for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
+            counted += leaf->noted[extent];
+    for (size_t page = 0; page < SPAN / 4096; page++) {
+        uintptr_t address = base + page * 4096;
+        const struct shadow_leaf *leaf = shadow_leaves[address >> SHADOW_LEAF_SHIFT];
+        bool is_noted = leaf != NULL && shadow_page_is_noted(leaf, (address - leaf->start) / 4096);
+        CHECK(is_noted == page_noted(page));
+        expected += page_noted(page);
+    }
+    CHECK(counted == expected);
+}
+
 /* An allocator never hands out less than what begins at an address was noted for, until it is forgotten: blocks here
  * begin at what is new to the end, or where one begins, as the header takes for granted. */
 TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
@@ -55,9 +81,12 @@ TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
         if (was_new)
             model_note(offset, bytes);
         fresh += was_new;
+        if (step % 1000 == 0)
+            check_pages();
         if (test_failed)
             return;
     }
+    check_pages();
     CHECK(fresh > 1000);
 }
 
