@@ -83,6 +83,7 @@ struct residence residence_look(void)
                 pages += unasked_pages(pagemap, leaf, extent);
     stub_call3(SYS_close, pagemap, 0, 0);
     found.unasked_bytes = pages << SHADOW_PAGE_SHIFT;
-    found.huge_bytes = huge_bytes();
+    if (found.unasked_bytes >= RESIDENCE_HUGE_LEAST)
+        found.huge_bytes = huge_bytes();
     return found;
 }

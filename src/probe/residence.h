@@ -8,13 +8,16 @@
 #include "base/base.h"
 
 #define RESIDENCE_UNKNOWN UINT64_MAX
+#define RESIDENCE_HUGE_LEAST                                                                                 \
+    (UINT64_C(8) << 20) /* below, nothing is raised: a walk over the whole process is spared */
 
 /* Without the pages of files, which are no allocator's. */
 uint64_t residence_bytes(void);
 
 struct residence {
     uint64_t unasked_bytes; /* never handed out, in extents of 2 MiB that have something that was */
-    uint64_t huge_bytes;    /* of the process, in huge pages */
+    uint64_t
+        huge_bytes; /* of the process, in huge pages; unknown where the other is less than RESIDENCE_HUGE_LEAST */
 };
 
 /* Looks at each page of such extents: 10 µs for 2 MiB. */

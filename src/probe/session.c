@@ -34,9 +34,11 @@ static uint64_t
     unused; /* of the last chunk: the first that nobody has counted in; untouched, as all behind it */
 static uint64_t vacant; /* of those that were: 1 + (index << 8 | chunk); 0: none */
 
-static uint64_t looks_ns; /* in residence_look() */
+static uint64_t looks_ns;     /* in residence_look() */
+static uint64_t looked_ns;    /* when it was called last, … */
+static uint64_t looked_bytes; /* … and the most that was resident when it was */
 
-enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 16 << 20 };
+enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 10 << 20 };
 
 /* The first piece of the file. */
 struct first {
@@ -351,23 +353,36 @@ void session_thread_end(struct profile_thread *counts)
 
 /* --- moments ------------------------------------------------------------------------------------------------------ */
 
-/* In no more than a hundredth of the time, and not where nothing could be raised of it. */
+/* Where nothing could be raised of it, nobody looks; else whenever an eighth more is resident than at any look before, so that the
+ * peak is not missed, and once a second; in no more than a fiftieth of the time. */
+static bool is_to_be_looked_at(uint64_t resident, uint64_t lived_ns)
+{
+    return resident >= CLOSELY_BYTES && looks_ns * 50 <= lived_ns &&
+           (resident > looked_bytes + looked_bytes / 8 || lived_ns - looked_ns >= NS_PER_S);
+}
+
 static struct residence look_closely(uint64_t resident, uint64_t lived_ns)
 {
-    if (resident < CLOSELY_BYTES || looks_ns * 100 > lived_ns)
+    if (!is_to_be_looked_at(resident, lived_ns))
         return (struct residence){.unasked_bytes = RESIDENCE_UNKNOWN, .huge_bytes = RESIDENCE_UNKNOWN};
     uint64_t begin = clock_now_ns();
     struct residence found = residence_look();
     looks_ns += clock_now_ns() - begin;
+    looked_ns = lived_ns;
+    if (resident > looked_bytes)
+        looked_bytes = resident;
     return found;
 }
 
-/* Every second one goes, and from now on they are half as many. */
+/* Of each two one goes, not the one that was looked at closely; and from now on they are half as many. */
 static size_t thin(struct profile_samples *samples)
 {
     size_t kept = 0;
-    for (size_t i = 1; i < PROFILE_MOMENTS; i += 2)
-        samples->moments[kept++] = samples->moments[i];
+    for (size_t i = 0; i + 1 < PROFILE_MOMENTS; i += 2) {
+        const struct profile_moment *two = &samples->moments[i];
+        bool first = two[0].unasked_bytes != RESIDENCE_UNKNOWN && two[1].unasked_bytes == RESIDENCE_UNKNOWN;
+        samples->moments[kept++] = two[first ? 0 : 1];
+    }
     memset(&samples->moments[kept], 0, (PROFILE_MOMENTS - kept) * sizeof samples->moments[0]);
     samples->moment_ns *= 2;
     return kept;
@@ -442,7 +457,7 @@ void session_forked(void)
     session.samples = NULL;
     atomic_store(&session.parallel, false);
     atomic_store(&session.next_moment_ticks, 0);
-    looks_ns = 0;
+    looks_ns = looked_ns = looked_bytes = 0;
     (void)latch_reset(&latch);
     is_child = true;
     atomic_store(&state, NOT_BEGUN);
