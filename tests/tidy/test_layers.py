@@ -15,6 +15,7 @@ C_MAY_SEE: dict[str, set[str]] = {
     "base": {"base"},
     "os": {"base", "os"},
     "arena": {"base", "os", "cairn", "arena"},
+    "policy": {"base", "policy"},
     "alloc": {"base", "os", "cairn", "alloc"},
     "abi": {"base", "os", "cairn", "alloc", "abi"},
     "launch": {"base", "launch"},
@@ -56,6 +57,7 @@ C_ORDER: dict[str, list[str]] = {
         "cxx_shared",
         "cxx_archive",
     ],
+    "policy": ["policy"],
     "arena": ["chunk", "guard", "arena", "pool"],
     "launch": [
         *("complaint", "file", "options", "signals", "pace", "processes", "peak", "cgroup", "memory", "sampler"),

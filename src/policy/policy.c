@@ -1,0 +1,229 @@
+#include "policy/policy.h"
+
+/* Epochs. */
+enum {
+    REST_FIRST = 4,
+    REST_LEAST = 3,
+    REST_MOST = 20,
+    REST_PART = 5,    /* of a phase's age is the rest */
+    SURE_WEIGHT = 24, /* the mean of so many can tell a phase from noise */
+};
+static const double DISCOUNT = 0.99;
+static const double UNSEEN_WEIGHT = 0.25;
+static const double FORGOTTEN_WEIGHT = 1e-6; /* some 1,700 epochs after a visit */
+
+/* Noises. */
+static const double BONUS = 0.5;
+static const double MARGIN = 0.5; /* by which another step must seem cheaper than the one in use */
+static const double OUTLIER = 4;  /* what is farther off counts as if it were so far */
+static const double PHASE = 12;   /* so much in all, beyond 1 in each epoch, is no noise */
+
+/* Parts of a cost. */
+static const double NOISE_FIRST = 0.25;
+static const double NOISE_LEAST = 1.0 / 64; /* epochs that are all alike shall not end all trying */
+
+static const double COST_NS_MAX = 1e15; /* eleven days: no epoch is so long */
+
+/* --- arithmetic, without libm -------------------------------------------------------------------------------------- */
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Of more than 0, by Newton's way, which falls until it is there. */
+static double square_root(double x)
+{
+    double root = larger(x, 1);
+    for (double next = (root + x / root) / 2; next < root; next = (root + x / root) / 2)
+        root = next;
+    return root;
+}
+
+/* Of 1 and more; straight between powers of two, which is up to 0.06 too little. */
+static double logarithm(double x)
+{
+    int doublings = 63 - __builtin_clzll((uint64_t)x);
+    return 0.6931 * (doublings - 1 + x / (double)(UINT64_C(1) << doublings));
+}
+
+/* --- what is known ------------------------------------------------------------------------------------------------- */
+
+static double mean_ns(const struct policy_known *known, unsigned step)
+{
+    return known->weight[step] > 0 ? known->sum_ns[step] / known->weight[step] : 0;
+}
+
+/* Of costs of about so much. */
+static double noise_ns(const struct policy_known *known, double cost_ns)
+{
+    double noise = known->noise_weight > 0 ? known->noise_sum_ns / known->noise_weight : 0;
+    return larger(noise, NOISE_LEAST * cost_ns);
+}
+
+/* Returns what the epoch counts for: a wild one says little. */
+static double learn_noise(struct policy_known *known, unsigned step, double cost_ns)
+{
+    double mean = mean_ns(known, step);
+    double noise = noise_ns(known, mean > 0 ? mean : cost_ns);
+    double off = larger(cost_ns - mean, -OUTLIER * noise);
+    if (off > OUTLIER * noise)
+        off = OUTLIER * noise;
+    known->above_ns = larger(known->above_ns + off - noise, 0);
+    known->below_ns = larger(known->below_ns - off - noise, 0);
+    known->noise_sum_ns = known->noise_sum_ns * DISCOUNT + larger(off, -off);
+    known->noise_weight = known->noise_weight * DISCOUNT + 1;
+    return mean + off;
+}
+
+static void learn(struct policy_known *known, unsigned step, double cost_ns)
+{
+    if (known->epochs++ == 0) {
+        known->noise_sum_ns = NOISE_FIRST * cost_ns;
+        known->noise_weight = 1;
+    } else if (known->weight[step] > 0) {
+        cost_ns = learn_noise(known, step, cost_ns);
+    }
+    for (unsigned i = 0; i < POLICY_STEPS; i++) {
+        double kept = known->weight[i] > FORGOTTEN_WEIGHT ? DISCOUNT : 0;
+        known->weight[i] *= kept;
+        known->sum_ns[i] *= kept;
+    }
+    known->weight[step] += 1;
+    known->sum_ns[step] += cost_ns;
+}
+
+static void forget(struct policy_known *known, unsigned step)
+{
+    *known = (struct policy_known){.wanted = step, .rest = REST_FIRST};
+}
+
+static bool is_new_phase(const struct policy_known *known, unsigned step)
+{
+    double noise = noise_ns(known, mean_ns(known, step));
+    return known->weight[step] >= SURE_WEIGHT && larger(known->above_ns, known->below_ns) > PHASE * noise;
+}
+
+/* --- what follows from it ------------------------------------------------------------------------------------------ */
+
+/* What a step may cost, were we lucky. One that was never seen is like the next that was, on the way to the one in use. */
+static double hoped_ns(const struct policy_known *known, unsigned step, unsigned now)
+{
+    double weight = 1; /* so that the logarithm is above 0 */
+    for (unsigned i = 0; i < POLICY_STEPS; i++)
+        weight += known->weight[i];
+    unsigned like = step;
+    while (known->weight[like] <= 0)
+        like = like < now ? like + 1 : like - 1;
+    double seen = like == step ? known->weight[step] : UNSEEN_WEIGHT;
+    double noise = noise_ns(known, mean_ns(known, now));
+    return mean_ns(known, like) - BONUS * noise * square_root(logarithm(weight) / seen);
+}
+
+static unsigned choose(const struct policy *policy, unsigned now)
+{
+    const struct policy_known *known = &policy->known;
+    unsigned best = now;
+    for (unsigned i = policy->least; i <= policy->most; i++)
+        if (known->weight[i] > 0 && mean_ns(known, i) < mean_ns(known, best))
+            best = i;
+    unsigned chosen = now;
+    double least = hoped_ns(known, now, now) - MARGIN * noise_ns(known, mean_ns(known, now));
+    for (unsigned i = policy->least; i <= policy->most; i++) {
+        bool is_far = i > best + 1 || best > i + 1;
+        double hoped = hoped_ns(known, i, now);
+        if (hoped < least && !(is_far && known->weight[i] > 0)) {
+            chosen = i;
+            least = hoped;
+        }
+    }
+    return chosen;
+}
+
+static void change(struct policy *policy, unsigned from, unsigned to)
+{
+    struct policy_known *known = &policy->known;
+    policy->changes[policy->change_count++ % POLICY_TRACE] =
+        (struct policy_change){policy->epochs, from, to, mean_ns(known, from), mean_ns(known, to)};
+    uint64_t rest = known->epochs / REST_PART;
+    known->rest = rest < REST_LEAST ? REST_LEAST : rest > REST_MOST ? REST_MOST : (unsigned)rest;
+    known->above_ns = known->below_ns = 0;
+    atomic_store_explicit(&policy->step, to, memory_order_relaxed);
+}
+
+/* --- what others call ---------------------------------------------------------------------------------------------- */
+
+void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned most)
+{
+    *policy = (struct policy){.step = step, .least = least, .most = most};
+    forget(&policy->known, step);
+}
+
+bool policy_evolve(struct policy *policy, double cost_ns, uint64_t work)
+{
+    policy->epochs++;
+    if (policy->frozen || work == 0 || !(cost_ns >= 0 && cost_ns <= COST_NS_MAX)) /* or not a number */
+        return false;
+    struct policy_known *known = &policy->known;
+    unsigned now = policy_step(policy);
+    learn(known, now, cost_ns / (double)work);
+    if (is_new_phase(known, now)) {
+        forget(known, now);
+        return false;
+    }
+    unsigned before = known->wanted;
+    known->wanted = choose(policy, now);
+    known->rest -= known->rest > 0;
+    if (known->rest > 0 || known->wanted == now || known->wanted != before)
+        return false;
+    change(policy, now, known->wanted > now ? now + 1 : now - 1);
+    return true;
+}
+
+void policy_freeze(struct policy *policy)
+{
+    policy->frozen = true;
+}
+
+unsigned policy_trace(const struct policy *policy, struct policy_change changes[POLICY_TRACE])
+{
+    uint64_t count = policy->change_count < POLICY_TRACE ? policy->change_count : POLICY_TRACE;
+    for (uint64_t i = 0; i < count; i++)
+        changes[i] = policy->changes[(policy->change_count - count + i) % POLICY_TRACE];
+    return (unsigned)count;
+}
+
+unsigned policy_best(const double cost[POLICY_STEPS], unsigned now, double margin)
+{
+    unsigned best = now;
+    for (unsigned i = 0; i < POLICY_STEPS; i++)
+        if (cost[i] < cost[best])
+            best = i;
+    return cost[best] < cost[now] * (1 - margin) ? best : now;
+}
+
+static bool is_known_soundly(const struct policy *policy)
+{
+    const struct policy_known *known = &policy->known;
+    double weight = 0;
+    bool sound = true;
+    for (unsigned i = 0; i < POLICY_STEPS; i++) {
+        sound &= known->weight[i] >= 0 && known->sum_ns[i] >= 0;
+        sound &= known->weight[i] > 0 ? policy->least <= i && i <= policy->most : known->sum_ns[i] <= 0;
+        weight += known->weight[i];
+    }
+    return sound && weight * (1 - DISCOUNT) <= 1.001;
+}
+
+bool policy_is_sound(const struct policy *policy)
+{
+    unsigned step = policy_step(policy);
+    struct policy_change changes[POLICY_TRACE];
+    unsigned count = policy_trace(policy, changes);
+    bool sound = policy->least <= step && step <= policy->most && policy->most < POLICY_STEPS;
+    for (unsigned i = 0; i < count; i++) {
+        sound &= changes[i].from + 1 == changes[i].to || changes[i].to + 1 == changes[i].from;
+        sound &= changes[i].to == (i + 1 < count ? changes[i + 1].from : step);
+    }
+    return sound && is_known_soundly(policy);
+}
