@@ -60,7 +60,7 @@ PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
 OTHER_CALLS = 32
 MOMENTS = 512
-MOMENT = ("ns", "live_bytes", "held_bytes", "resident_bytes", "unasked_bytes", "huge_bytes")
+MOMENT = ("ns", "live_bytes", "held_bytes", "resident_bytes", "unasked_bytes", "unwritten_bytes", "huge_bytes")
 _UNKNOWN = 2**64 - 1
 
 _FILE_MAX = 256 << 20
@@ -415,8 +415,8 @@ def _text(field: bytes) -> str:
 
 def _moments(head: np.void, records: Records) -> Iterator[Moment]:
     seen = _SEEN[int(head["dispatch"])] != "unseen"
-    for ns, live, held, resident, unasked, huge in sorted(records[records["ns"] != 0].tolist()):
-        yield Moment(ns, live, held if seen else None, resident, _known(unasked), _known(huge))
+    for ns, live, held, resident, *closely in sorted(records[records["ns"] != 0].tolist()):
+        yield Moment(ns, live, held if seen else None, resident, *(_known(one) if seen else None for one in closely))
 
 
 def _known(number: int) -> int | None:

@@ -233,7 +233,9 @@ class Moment:
     resident_bytes: int
     """Without pages of files."""
     unasked_bytes: int | None = None
-    """Resident and never handed out, in extents of 2 MiB that have something that was."""
+    """The allocator's, resident, and never handed out, in extents of 2 MiB that have something that was."""
+    unwritten_bytes: int | None = None
+    """Of these, what reads as zero; by a sample."""
     huge_bytes: int | None = None
     """Of the process, in huge pages."""
 

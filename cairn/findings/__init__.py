@@ -19,7 +19,8 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     kernel.asks_too_often,
     waiting.queues,
     memory.not_reused,
-    memory.never_handed_out,
+    memory.huge_page_bloat,
+    memory.touches_more_than_it_gives,
     memory.sizes_too_coarse,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from cairn import units
 from cairn.estimates import LEVEL, Estimate, remote_share
@@ -46,17 +47,28 @@ def _error_of_live(profile: Profile, live: float) -> float:
     return 1 / math.sqrt(max(1.0, told_by))
 
 
-def _never_asked(profile: Profile) -> tuple[int, int]:
-    """What was resident among blocks and never handed out, and what lay in huge pages, when most was resident.
+@dataclass(frozen=True, slots=True)
+class _Unasked:
+    """Resident memory of the allocator's that no block was ever on, among blocks, when most was resident."""
 
-    What is fresh early in a program's life is used later: a look from long before the peak tells nothing.
-    """
+    of_bytes: int
+    """Resident then."""
+    written_bytes: int
+    huge_bytes: int
+    """That were never written either, and lie in huge pages."""
+
+
+def _unasked(profile: Profile) -> _Unasked | None:
+    """None: nobody looked near the peak. What is fresh early in a program's life is used later."""
     peak = max((moment.resident_bytes for moment in profile.moments), default=0)
     near = [moment for moment in profile.moments if moment.resident_bytes >= NEAR_THE_PEAK * peak]
-    looks = [
-        (one.resident_bytes, one.unasked_bytes, one.huge_bytes or 0) for one in near if one.unasked_bytes is not None
-    ]
-    return max(looks, default=(0, 0, 0))[1:]
+    looked_at = (one for one in near if one.unasked_bytes is not None)
+    most = max(looked_at, key=lambda one: one.resident_bytes, default=None)
+    if most is None or most.unasked_bytes is None or most.unwritten_bytes is None:
+        return None
+    unwritten = min(most.unwritten_bytes, most.unasked_bytes)
+    in_huge = most.huge_bytes is not None and most.huge_bytes >= unwritten
+    return _Unasked(peak, most.unasked_bytes - unwritten, unwritten if in_huge else 0)
 
 
 def not_reused(profile: Profile) -> Finding | None:
@@ -66,7 +78,8 @@ def not_reused(profile: Profile) -> Finding | None:
     live = asked * (1 + _slack(profile.tally))
     if most is None or not live:
         return None
-    kept = _held(most) - _never_asked(profile)[0]
+    unasked = _unasked(profile)
+    kept = _held(most) - (unasked.written_bytes + unasked.huge_bytes if unasked else 0)
     beyond = kept - live
     surely = live * (1 + 2 * _error_of_live(profile, asked))
     if kept < LIVE_RATIO_LEAST * surely or beyond < BYTES_LEAST:
@@ -81,8 +94,8 @@ def not_reused(profile: Profile) -> Finding | None:
         effect=Estimate(share, Interval(share, share, LEVEL)),
         measured=True,
         evidence=(
-            f"{units.size(kept)} held and resident, where live blocks took {units.size(live)} at most: "
-            f"{kept / live:.3g} times as much",
+            f"{units.size(kept)} held and resident{', of what was ever handed out' if unasked else ''}, where live "
+            f"blocks took {units.size(live)} at most: {kept / live:.3g} times as much",
             *([f"{remote.value * 100:.3g} % of the frees were by another thread"] if by_others and remote else []),
         ),
         advice="take an allocator that gives back what other threads free, or free where it was allocated"
@@ -91,30 +104,45 @@ def not_reused(profile: Profile) -> Finding | None:
     )
 
 
-def never_handed_out(profile: Profile) -> Finding | None:
-    """Pages that no block was ever on are resident: parts of huge pages, or the allocator wrote there."""
-    unasked, huge = _never_asked(profile)
-    resident = max((moment.resident_bytes for moment in profile.moments), default=0)
-    if unasked < BYTES_LEAST:
+def huge_page_bloat(profile: Profile) -> Finding | None:
+    """Parts of huge pages are resident that nobody was given, and nobody wrote to."""
+    unasked = _unasked(profile)
+    if unasked is None or unasked.huge_bytes < BYTES_LEAST:
         return None
-    share = unasked / max(unasked, resident)
-    by_huge = huge >= unasked
     return Finding(
-        name="huge-page-bloat" if by_huge else "touches-more-than-it-gives",
-        says="Huge pages hold memory that nobody asked for"
-        if by_huge
-        else "The allocator touches memory that it hands out to nobody",
+        name="huge-page-bloat",
+        says="Huge pages hold memory that nobody asked for",
         of="memory",
-        effect=Estimate(share, Interval(share, share, LEVEL)),
-        measured=True,
+        effect=_at_most(unasked.huge_bytes / unasked.of_bytes),
+        measured=False,
         evidence=(
-            f"{units.size(unasked)} are resident, among blocks, in pages that never held one",
-            f"{units.size(huge)} of the process lay in huge pages then",
+            f"{units.size(unasked.huge_bytes)} are resident, among blocks, that never held one and read as zero",
         ),
-        advice="turn the allocator's huge pages off (its option, or /sys/kernel/mm/transparent_hugepage/enabled)"
-        if by_huge
-        else "take an allocator that keeps less beside the blocks and writes to memory later",
+        advice="turn the allocator's huge pages off (its option, or /sys/kernel/mm/transparent_hugepage/enabled)",
     )
+
+
+def touches_more_than_it_gives(profile: Profile) -> Finding | None:
+    """The allocator writes to memory that no block was ever on."""
+    unasked = _unasked(profile)
+    if unasked is None or unasked.written_bytes < BYTES_LEAST:
+        return None
+    return Finding(
+        name="touches-more-than-it-gives",
+        says="The allocator writes to memory that it hands out to nobody",
+        of="memory",
+        effect=_at_most(unasked.written_bytes / unasked.of_bytes),
+        measured=False,
+        evidence=(
+            f"{units.size(unasked.written_bytes)} are resident and written to, among blocks, that never held one",
+        ),
+        advice="take an allocator that keeps less beside the blocks and writes to memory later",
+    )
+
+
+def _at_most(share: float) -> Estimate:
+    """What is gained is less where the memory would be touched later all the same: by a half, where it was tried."""
+    return Estimate(share, Interval(share / 2, share, LEVEL))
 
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:

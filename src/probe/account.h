@@ -79,7 +79,8 @@ account_leave(struct self *me, enum profile_function function, const void *block
 {
     if (LIKELY(me->special == 0)) {
         me->guard = SELF_OUTSIDE;
-        if (LIKELY(shadow_is_noted(block)))
+        if (LIKELY(shadow_is_noted(block)) &&
+            (LIKELY(bytes <= PROFILE_SMALL_MAX) || shadow_is_noted((const char *)block + bytes - 1)))
             return;
     }
     account_leave_slowly(me, function, block, bytes);

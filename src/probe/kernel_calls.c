@@ -95,18 +95,28 @@ static enum profile_call kind_of(long number, const long arguments[3])
 
 /* --- what it changes ---------------------------------------------------------------------------------------------- */
 
-static void hold(uint64_t more)
+static void hold(uintptr_t start, size_t bytes)
 {
-    atomic_fetch_add_explicit(&session.held_bytes, more, memory_order_relaxed);
+    atomic_fetch_add_explicit(&session.held_bytes, bytes, memory_order_relaxed);
+    shadow_hold(start, bytes);
+}
+
+static void give_back(uintptr_t start, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&session.held_bytes, bytes, memory_order_relaxed);
+    shadow_let_go(start, bytes);
 }
 
 static uint64_t note_break(uintptr_t end)
 {
     uintptr_t before = atomic_exchange(&break_end, end);
-    hold(end - before);
-    if (end < before)
-        shadow_forget(end, before - end);
-    return end > before ? end - before : before - end;
+    if (end >= before) {
+        hold(before, end - before);
+        return end - before;
+    }
+    give_back(end, before - end);
+    shadow_forget(end, before - end);
+    return before - end;
 }
 
 /* Returns the bytes that the call was about. */
@@ -116,15 +126,16 @@ static uint64_t follow(enum profile_call kind, const long arguments[3], long res
     size_t bytes = (size_t)arguments[1];
     switch (kind) {
     case PROFILE_MMAP:
-        hold(bytes);
+        hold((uintptr_t)result, bytes);
         shadow_forget((uintptr_t)result, bytes);
         return bytes;
     case PROFILE_MUNMAP:
-        hold(-bytes);
+        give_back(start, bytes);
         shadow_forget(start, bytes);
         return bytes;
     case PROFILE_MREMAP:
-        hold((size_t)arguments[2] - bytes);
+        give_back(start, bytes);
+        hold((uintptr_t)result, (size_t)arguments[2]);
         if ((uintptr_t)result != start)
             shadow_forget(start, bytes);
         return (size_t)arguments[2];

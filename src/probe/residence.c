@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/uio.h>
+
+enum { PAGE_BYTES = 1 << SHADOW_PAGE_SHIFT };
 
 static uint64_t page_bytes(void)
 {
@@ -53,37 +56,77 @@ static uint64_t huge_bytes(void)
     return found == NULL ? RESIDENCE_UNKNOWN : strtoull(found + sizeof name - 1, NULL, 10) << 10;
 }
 
-/* Pages of an extent that are resident, no file's, and not noted. */
-static uint64_t unasked_pages(long pagemap, const struct shadow_leaf *leaf, size_t extent)
+/* --- what was never handed out ------------------------------------------------------------------------------------- */
+
+static struct {
+    uint64_t pages;  /* of all extents */
+    uint64_t looked; /* at what they hold */
+    uint64_t zero;
+    uint64_t stride; /* one of so many is looked at */
+} tally;
+
+/* Past everything that the program may have done with the page: it may not even be readable. */
+static bool read_page(uintptr_t page, void *copy)
+{
+    struct iovec to = {.iov_base = copy, .iov_len = PAGE_BYTES};
+    struct iovec from = {.iov_base = (void *)page, .iov_len = PAGE_BYTES};
+    return stub_call(SYS_process_vm_readv, stub_call0(SYS_getpid), (long)&to, 1, (long)&from, 1, 0) ==
+           PAGE_BYTES;
+}
+
+static void look_into(uintptr_t page)
+{
+    static uint64_t copy[PAGE_BYTES / sizeof(uint64_t)]; /* the stack may be small */
+    if (!read_page(page, copy))
+        return;
+    uint64_t any = 0;
+    for (size_t i = 0; i < COUNT_OF(copy); i++)
+        any |= copy[i];
+    tally.looked++;
+    tally.zero += any == 0;
+}
+
+/* Pages of an extent that are resident, no file's, and not noted; the allocator's, at most as many as it has there beyond those. */
+static void look_at(long pagemap, const struct shadow_leaf *leaf, size_t extent)
 {
     static uint64_t entries[SHADOW_EXTENT_PAGES]; /* proc_pid_pagemap(5) */
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
+    unsigned noted = atomic_load_explicit(&leaf->noted[extent], memory_order_relaxed);
+    unsigned held = shadow_held(leaf, extent);
     size_t first = extent * SHADOW_EXTENT_PAGES;
     uintptr_t page = (leaf->start >> SHADOW_PAGE_SHIFT) + first;
+    if (noted == 0 || held <= noted)
+        return;
     long got = stub_call(SYS_pread64, pagemap, (long)entries, sizeof entries,
                          (long)(page * sizeof entries[0]), 0, 0);
-    uint64_t count = 0;
-    for (size_t i = 0; !stub_failed(got) && i < (size_t)got / sizeof entries[0]; i++)
-        count += (entries[i] & (present | of_file)) == present && !shadow_page_is_noted(leaf, first + i);
-    return count;
+    uint64_t most = tally.pages + held - noted;
+    for (size_t i = 0; !stub_failed(got) && i < (size_t)got / sizeof entries[0] && tally.pages < most; i++)
+        if ((entries[i] & (present | of_file)) == present && !shadow_page_is_noted(leaf, first + i) &&
+            ++tally.pages % tally.stride == 0)
+            look_into((page + i) << SHADOW_PAGE_SHIFT);
 }
 
 struct residence residence_look(void)
 {
-    struct residence found = {.unasked_bytes = RESIDENCE_UNKNOWN, .huge_bytes = RESIDENCE_UNKNOWN};
-    if (page_bytes() != 1 << SHADOW_PAGE_SHIFT)
+    struct residence found = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN};
+    if (page_bytes() != PAGE_BYTES)
         return found;
     long pagemap = open_own("/proc/self/pagemap");
     if (stub_failed(pagemap))
         return found;
-    uint64_t pages = 0;
+    tally.stride =
+        16 + tally.pages / 128; /* 128 pages of 8 MiB; later by what the look before this one found */
+    tally.pages = tally.looked = tally.zero = 0;
     for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
         for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
-            if (atomic_load_explicit(&leaf->noted[extent], memory_order_relaxed) != 0)
-                pages += unasked_pages(pagemap, leaf, extent);
+            look_at(pagemap, leaf, extent);
     stub_call3(SYS_close, pagemap, 0, 0);
-    found.unasked_bytes = pages << SHADOW_PAGE_SHIFT;
-    if (found.unasked_bytes >= RESIDENCE_HUGE_LEAST)
+    found.unasked_bytes = tally.pages << SHADOW_PAGE_SHIFT;
+    if (tally.pages < tally.stride)
+        found.unwritten_bytes = 0;
+    else if (tally.looked > 0)
+        found.unwritten_bytes = tally.pages * tally.zero / tally.looked << SHADOW_PAGE_SHIFT;
+    if (found.unwritten_bytes >= RESIDENCE_HUGE_LEAST && found.unwritten_bytes != RESIDENCE_UNKNOWN)
         found.huge_bytes = huge_bytes();
     return found;
 }

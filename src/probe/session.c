@@ -5,6 +5,7 @@
 #include "probe/latch.h"
 #include "probe/next.h"
 #include "probe/residence.h"
+#include "probe/shadow.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,6 +35,7 @@ static uint64_t
     unused; /* of the last chunk: the first that nobody has counted in; untouched, as all behind it */
 static uint64_t vacant; /* of those that were: 1 + (index << 8 | chunk); 0: none */
 
+static _Atomic bool looking;
 static uint64_t looks_ns;     /* in residence_look() */
 static uint64_t looked_ns;    /* when it was called last, … */
 static uint64_t looked_bytes; /* … and the most that was resident when it was */
@@ -353,24 +355,32 @@ void session_thread_end(struct profile_thread *counts)
 
 /* --- moments ------------------------------------------------------------------------------------------------------ */
 
+static const struct residence unknown = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN};
+
 /* Where nothing could be raised of it, nobody looks; else whenever an eighth more is resident than at any look before, so that the
- * peak is not missed, and once a second; in no more than a fiftieth of the time. */
+ * peak is not missed, and once a second; in no more than a fiftieth of the time, the look itself included. */
 static bool is_to_be_looked_at(uint64_t resident, uint64_t lived_ns)
 {
-    return resident >= CLOSELY_BYTES && looks_ns * 50 <= lived_ns &&
+    uint64_t expected_ns = (resident >> SHADOW_EXTENT_SHIFT) * RESIDENCE_EXTENT_NS;
+    return resident >= CLOSELY_BYTES && (looks_ns + expected_ns) * 50 <= lived_ns &&
            (resident > looked_bytes + looked_bytes / 8 || lived_ns - looked_ns >= NS_PER_S);
 }
 
-static struct residence look_closely(uint64_t resident, uint64_t lived_ns)
+/* Not under the latch, which others wait for: who comes meanwhile does not look. */
+static struct residence look_closely(const struct profile_head *head, uint64_t resident)
 {
-    if (!is_to_be_looked_at(resident, lived_ns))
-        return (struct residence){.unasked_bytes = RESIDENCE_UNKNOWN, .huge_bytes = RESIDENCE_UNKNOWN};
     uint64_t begin = clock_now_ns();
-    struct residence found = residence_look();
-    looks_ns += clock_now_ns() - begin;
-    looked_ns = lived_ns;
-    if (resident > looked_bytes)
-        looked_bytes = resident;
+    uint64_t lived_ns = begin - head->ns_begin;
+    struct residence found = unknown;
+    if (atomic_exchange_explicit(&looking, true, memory_order_acquire))
+        return found;
+    if (is_to_be_looked_at(resident, lived_ns)) {
+        found = residence_look();
+        looks_ns += clock_now_ns() - begin;
+        looked_ns = lived_ns;
+        looked_bytes = resident > looked_bytes ? resident : looked_bytes;
+    }
+    atomic_store_explicit(&looking, false, memory_order_release);
     return found;
 }
 
@@ -403,7 +413,7 @@ static void look(struct profile_head *head)
 }
 
 /* Under the latch. */
-static void note_moment(uint64_t live_bytes)
+static void note_moment(uint64_t live_bytes, uint64_t resident, struct residence closely)
 {
     static size_t used;
     struct profile_head *head = session.head;
@@ -414,14 +424,13 @@ static void note_moment(uint64_t live_bytes)
     if (used == PROFILE_MOMENTS)
         used = thin(samples);
     uint64_t lived_ns = head->ns_last - head->ns_begin;
-    uint64_t resident = residence_bytes();
-    struct residence closely = look_closely(resident, lived_ns);
     samples->moments[used++] = (struct profile_moment){
         .ns = lived_ns,
         .live_bytes = live_bytes,
         .held_bytes = atomic_load_explicit(&session.held_bytes, memory_order_relaxed),
         .resident_bytes = resident,
         .unasked_bytes = closely.unasked_bytes,
+        .unwritten_bytes = closely.unwritten_bytes,
         .huge_bytes = closely.huge_bytes,
     };
     uint64_t ticks = head->ticks_last - head->ticks_begin;
@@ -432,8 +441,10 @@ static void note_moment(uint64_t live_bytes)
 
 void session_moment(uint64_t live_bytes)
 {
+    uint64_t resident = residence_bytes();
+    struct residence closely = look_closely(session.head, resident);
     latch_take(&latch);
-    note_moment(live_bytes);
+    note_moment(live_bytes, resident, closely);
     latch_drop(&latch);
 }
 
@@ -457,7 +468,8 @@ void session_forked(void)
     session.samples = NULL;
     atomic_store(&session.parallel, false);
     atomic_store(&session.next_moment_ticks, 0);
-    looks_ns = looked_ns = looked_bytes = 0;
+    atomic_store(&looking, false);
+    looks_ns = looked_ns = looked_bytes = 0; /* what it has of its parent is looked at within its own time */
     (void)latch_reset(&latch);
     is_child = true;
     atomic_store(&state, NOT_BEGUN);
@@ -469,7 +481,7 @@ void session_end(int exit_code, uint64_t live_bytes)
         return;
     bool taken = latch_take_soon(&latch);
     if (taken)
-        note_moment(live_bytes);
+        note_moment(live_bytes, residence_bytes(), unknown);
     session.head->exit_code = (uint32_t)exit_code;
     session.head->state = PROFILE_ENDED;
     if (taken)

@@ -50,13 +50,30 @@ bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page)
     return any != 0;
 }
 
-/* Of the pages of [from, to), which are as `noted` says, the extents count one more or less. */
-static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool noted, int16_t more)
+/* The part of the extent that begins at `page` and lies before `last`: its end, and in `*extent` which one. */
+static size_t end_in_extent(size_t page, size_t last, size_t *extent)
 {
-    for (size_t page = from >> SHADOW_PAGE_SHIFT; page <= (to - 1) >> SHADOW_PAGE_SHIFT; page++)
-        if (shadow_page_is_noted(leaf, page) == noted)
-            atomic_fetch_add_explicit(&leaf->noted[page / SHADOW_EXTENT_PAGES], (uint16_t)more,
-                                      memory_order_relaxed);
+    *extent = page / SHADOW_EXTENT_PAGES;
+    size_t end = (*extent + 1) * SHADOW_EXTENT_PAGES;
+    return end < last ? end : last;
+}
+
+/* Of the pages of [from, to), those that are as `noted` says are counted, one more or less. Where nothing is noted yet no bit is
+ * looked at. */
+static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool noted)
+{
+    size_t last = (to + PAGE_BYTES - 1) >> SHADOW_PAGE_SHIFT;
+    for (size_t page = from >> SHADOW_PAGE_SHIFT, extent, end; page < last; page = end) {
+        end = end_in_extent(page, last, &extent);
+        _Atomic uint16_t *count = &leaf->noted[extent];
+        uint16_t found = 0;
+        if (atomic_load_explicit(count, memory_order_relaxed) == 0)
+            found = noted ? 0 : (uint16_t)(end - page);
+        else
+            for (; page < end; page++)
+                found = (uint16_t)(found + (shadow_page_is_noted(leaf, page) == noted));
+        atomic_fetch_add_explicit(count, noted ? (uint16_t)-found : found, memory_order_relaxed);
+    }
 }
 
 /* Bits `first` … `last - 1` of a bitmap. */
@@ -89,7 +106,7 @@ static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
 {
     uintptr_t from = start % LEAF_BYTES;
     uintptr_t to = from + (end - start);
-    count_pages(leaf, from, to, false, 1);
+    count_pages(leaf, from, to, false);
     if (end - start < LARGE_BYTES) {
         change(leaf->granules, from >> GRANULE_BITS, (to + 15) >> GRANULE_BITS, SET);
         return;
@@ -101,28 +118,38 @@ static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
     change(leaf->granules, whole_end >> GRANULE_BITS, (to + 15) >> GRANULE_BITS, SET);
 }
 
+/* Over as many leaves as it reaches. */
+static void note_all(uintptr_t start, uintptr_t end)
+{
+    for (uintptr_t next; start < end; start = next) {
+        next = (start | (LEAF_BYTES - 1)) + 1;
+        struct shadow_leaf *leaf = leaf_of(start, true);
+        if (leaf != NULL)
+            note(leaf, start, next < end ? next : end);
+    }
+}
+
 bool shadow_hand_out(const void *block, size_t bytes)
 {
     uintptr_t start = (uintptr_t)block;
     uintptr_t end = start + (bytes != 0 ? bytes : 1);
     struct shadow_leaf *leaf = leaf_of(start, true);
-    if (leaf == NULL || is_noted(leaf, start)) {
-        if (leaf != NULL) /* as a page: the next time it is seen at once */
-            note(leaf, start, start + 1);
+    if (leaf == NULL)
         return false;
-    }
-    for (uintptr_t next; start < end; start = next) {
-        next = (start | (LEAF_BYTES - 1)) + 1;
-        leaf = leaf_of(start, true);
-        if (leaf != NULL)
-            note(leaf, start, next < end ? next : end);
-    }
-    return true;
+    bool is_new = !is_noted(leaf, start);
+    struct shadow_leaf *last = leaf_of(end - 1, true);
+    if (is_new ||
+        (last != NULL && !is_noted(last, end - 1))) /* one that grew, or is longer than the one before it */
+        note_all(start, end);
+    else /* as a page: the next time it is seen at once */
+        note(leaf, start, start + 1);
+    return is_new;
 }
 
 void shadow_forget(uintptr_t start, size_t bytes)
 {
-    uintptr_t end = start + bytes;
+    uintptr_t end = (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1); /* as the kernel takes it */
+    start = (start + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     for (uintptr_t next; start < end; start = next) {
         next = (start | (LEAF_BYTES - 1)) + 1;
         struct shadow_leaf *leaf = leaf_of(start, false);
@@ -136,8 +163,75 @@ void shadow_forget(uintptr_t start, size_t bytes)
             memset((void *)leaf->noted, 0, sizeof leaf->noted);
             continue;
         }
-        count_pages(leaf, from, to, true, -1);
+        count_pages(leaf, from, to, true);
         change(leaf->granules, from >> GRANULE_BITS, to >> GRANULE_BITS, CLEAR);
         change(leaf->pages, from >> SHADOW_PAGE_SHIFT, to >> SHADOW_PAGE_SHIFT, CLEAR);
     }
+}
+
+/* --- what the allocator has --------------------------------------------------------------------------------------- */
+
+enum { WIDE_MOST = 32 };
+
+/* Of 1 GiB and more: mostly addresses alone, and never taken to be given back. */
+static struct {
+    _Atomic uintptr_t start;
+    _Atomic uintptr_t end;
+} wide[WIDE_MOST];
+static _Atomic unsigned wide_count;
+
+static void hold_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool more)
+{
+    size_t last = (to + PAGE_BYTES - 1) >> SHADOW_PAGE_SHIFT;
+    for (size_t page = from >> SHADOW_PAGE_SHIFT, extent, end; page < last; page = end) {
+        end = end_in_extent(page, last, &extent);
+        uint16_t pages = (uint16_t)(end - page);
+        atomic_fetch_add_explicit(&leaf->held[extent], more ? pages : (uint16_t)-pages, memory_order_relaxed);
+    }
+}
+
+static void hold(uintptr_t start, size_t bytes, bool more)
+{
+    uintptr_t end = start + bytes;
+    for (uintptr_t next; start < end; start = next) {
+        next = (start | (LEAF_BYTES - 1)) + 1;
+        struct shadow_leaf *leaf = leaf_of(start, more);
+        if (leaf != NULL)
+            hold_pages(leaf, start % LEAF_BYTES, start % LEAF_BYTES + ((next < end ? next : end) - start),
+                       more);
+    }
+}
+
+void shadow_hold(uintptr_t start, size_t bytes)
+{
+    if (bytes < LEAF_BYTES) {
+        hold(start, bytes, true);
+        return;
+    }
+    unsigned place = atomic_fetch_add_explicit(&wide_count, 1, memory_order_relaxed);
+    if (place < WIDE_MOST) {
+        atomic_store_explicit(&wide[place].start, start, memory_order_relaxed);
+        atomic_store_explicit(&wide[place].end, start + bytes, memory_order_relaxed);
+    }
+}
+
+void shadow_let_go(uintptr_t start, size_t bytes)
+{
+    if (bytes < LEAF_BYTES)
+        hold(start, bytes, false);
+}
+
+unsigned shadow_held(const struct shadow_leaf *leaf, size_t extent)
+{
+    uintptr_t start = leaf->start + (extent << SHADOW_EXTENT_SHIFT);
+    unsigned count = atomic_load_explicit(&wide_count, memory_order_relaxed);
+    if (count > WIDE_MOST)
+        return SHADOW_EXTENT_PAGES;
+    for (unsigned i = 0; i < count; i++)
+        if (start < atomic_load_explicit(&wide[i].end, memory_order_relaxed) &&
+            start + ((uintptr_t)1 << SHADOW_EXTENT_SHIFT) >
+                atomic_load_explicit(&wide[i].start, memory_order_relaxed))
+            return SHADOW_EXTENT_PAGES;
+    unsigned held = atomic_load_explicit(&leaf->held[extent], memory_order_relaxed);
+    return held < SHADOW_EXTENT_PAGES ? held : SHADOW_EXTENT_PAGES;
 }

@@ -4,7 +4,8 @@
  * then counts as new once more. What cannot be noted, for want of memory, counts as reused.
  *
  *     memory is noted    <=>  its bit is set, or that of its page
- *     noted[e] of a leaf is how many OS pages of its extent e hold noted memory, but for what was lost
+ *     noted[e] of a leaf is how many OS pages of its extent e hold noted memory, and held[e] how many the allocator has from
+ *         the kernel; both may be off by what two threads did at once
  *     a fork's child has its own copy
  */
 #ifndef CAIRN_PROBE_SHADOW_H
@@ -29,16 +30,17 @@ struct shadow_leaf {
     _Atomic uint64_t granules[1 << (SHADOW_LEAF_SHIFT - SHADOW_WORD_SHIFT)];
     _Atomic uint64_t pages[1 << (SHADOW_LEAF_SHIFT - SHADOW_PAGE_SHIFT - 6)];
     _Atomic uint16_t noted[SHADOW_EXTENTS];
+    _Atomic uint16_t held[SHADOW_EXTENTS];
     uintptr_t start; /* the address that it begins at */
     struct shadow_leaf *next;
 };
 
 extern _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES] __attribute__((visibility("hidden")));
 
-/* Was its beginning handed out before? False where that is not quickly told; and for NULL. */
-static inline __attribute__((always_inline)) bool shadow_is_noted(const void *block)
+/* Was what lies at an address handed out before? False where that is not quickly told; and for NULL. */
+static inline __attribute__((always_inline)) bool shadow_is_noted(const void *address)
 {
-    uintptr_t start = (uintptr_t)block;
+    uintptr_t start = (uintptr_t)address;
     struct shadow_leaf *leaf = atomic_load_explicit(
         &shadow_leaves[(start >> SHADOW_LEAF_SHIFT) % SHADOW_LEAVES], memory_order_acquire);
     if (UNLIKELY(leaf == NULL))
@@ -48,8 +50,7 @@ static inline __attribute__((always_inline)) bool shadow_is_noted(const void *bl
     return ((word >> (start >> SHADOW_GRANULE_SHIFT) % 64) & 1) != 0;
 }
 
-/* Notes that a block was handed out. Was its beginning new? A block that begins in noted memory is
- * taken to be noted to its end. */
+/* Notes that a block was handed out. Was its beginning new? */
 bool shadow_hand_out(const void *block, size_t bytes);
 
 /* The first of all leaves; their `next` leads to the others. */
@@ -60,5 +61,12 @@ bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page);
 
 /* The kernel has it back, or gives it anew: new again. */
 void shadow_forget(uintptr_t start, size_t bytes);
+
+/* The allocator has pages from the kernel, or gives them back. */
+void shadow_hold(uintptr_t start, size_t bytes);
+void shadow_let_go(uintptr_t start, size_t bytes);
+
+/* How many pages of an extent the allocator has; SHADOW_EXTENT_PAGES where that is not known. */
+unsigned shadow_held(const struct shadow_leaf *leaf, size_t extent);
 
 #endif

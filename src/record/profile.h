@@ -279,8 +279,10 @@ struct profile_moment {
     uint64_t resident_bytes; /* of the process, without pages of files */
     /* UINT64_MAX: not looked at, or not told */
     uint64_t
-        unasked_bytes;   /* resident and never handed out, in extents of 2 MiB that have something that was */
-    uint64_t huge_bytes; /* of the process, in huge pages */
+        unasked_bytes; /* the allocator's, resident, and never handed out, in extents of 2 MiB that have something that was */
+    uint64_t unwritten_bytes; /* of these, what reads as zero; by a sample */
+    uint64_t
+        huge_bytes; /* of the process, in huge pages; not told where there is less than 8 MiB of the one before */
 };
 
 struct profile_samples {

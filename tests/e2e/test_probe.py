@@ -246,16 +246,20 @@ def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -
 
 
 def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Path) -> None:
-    """Two microseconds of computing; the median, for a busy machine adds to some, and of several runs the least."""
+    """Two microseconds of computing, within a tenth, told as the middle of a bucket, at most a sixteenth away.
+
+    The median, for a busy machine adds to some, and of several runs the least.
+    """
+    most = 2200 * 17 / 16
     medians = []
-    while len(medians) < 8 and (not medians or min(medians) > 2200):
+    while len(medians) < 8 and (not medians or min(medians) > most):
         probed(sizes, 1, 1000, 20000, allocator=paths, CAIRN_PROBE_GAP="16")
         lines = {line.name: line for line in estimate(probed.profile)}
         assert lines["new"].timed > 500
         median = lines["new"].quantiles[0]
         assert median is not None and median >= 2000
         medians.append(median)
-    assert min(medians) <= 2200
+    assert min(medians) <= most
 
 
 def test_cpu_time_in_the_allocator_is_found_by_timers_too(probed: Probed, sizes: Path, paths: Path) -> None:

@@ -50,11 +50,11 @@ def test_the_structs_are_as_long_as_in_c() -> None:
     head = 8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 40 + 32 * 16 + 2 * 1024
     thread = 4 + 4 + 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
     times = (12 + 1 + 4 + 4) * 8 + 320 * 4
-    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 48
+    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 56
     for order in "<>":
         layout = profile.layouts(order)
         assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (head, thread, samples)
-    assert (head, thread, samples) == (3944, 1568, 88152)
+    assert (head, thread, samples) == (3944, 1568, 92248)
 
 
 def test_names_are_as_many_as_in_c() -> None:

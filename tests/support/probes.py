@@ -144,8 +144,8 @@ class Made:
         calls["max_ticks"] = max(calls["max_ticks"], ns * TICKS_PER_NS + PAIR)
 
     def moments(self, *of: tuple[int, ...]) -> None:
-        """(ns, live, held, resident) each, and if that was looked at (unasked, huge)."""
-        told = [(*one, *(2**64 - 1,) * (6 - len(one))) for one in of]
+        """(ns, live, held, resident) each, and if that was looked at (unasked, unwritten, huge)."""
+        told = [(*one, *(2**64 - 1,) * (7 - len(one))) for one in of]
         self.samples["moments"][0, : len(of)] = np.array(told, self.samples["moments"].dtype)
 
     def content(self) -> bytes:

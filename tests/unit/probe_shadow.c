@@ -56,8 +56,7 @@ static void check_pages(void)
     CHECK(counted == expected);
 }
 
-/* An allocator never hands out less than what begins at an address was noted for, until it is forgotten: blocks here
- * begin at what is new to the end, or where one begins, as the header takes for granted. */
+/* Where both ends of a block are noted nothing more is: what is between may be new. */
 TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
 {
     struct random random = random_of(20261122);
@@ -77,8 +76,9 @@ TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
             continue;
         }
         bool was_new = !noted[offset / GRANULE];
+        bool is_longer = !noted[(offset + bytes - 1) / GRANULE]; /* than what was there, or it has grown */
         CHECK(shadow_hand_out((void *)(base + offset), bytes) == was_new);
-        if (was_new)
+        if (was_new || is_longer)
             model_note(offset, bytes);
         fresh += was_new;
         if (step % 1000 == 0)
@@ -102,6 +102,53 @@ TEST(memory_of_any_size_is_noted_to_its_end)
         CHECK(!shadow_hand_out((void *)last, 1));
         CHECK(shadow_hand_out((void *)behind, 1));
     }
+}
+
+TEST(a_whole_leaf_that_is_forgotten_counts_nothing)
+{
+    uintptr_t start = UINT64_C(300) << SHADOW_LEAF_SHIFT;
+    CHECK(shadow_hand_out((void *)start, 5 << 20));
+    CHECK(shadow_hand_out((void *)(start + (9 << 20)), 100));
+    const struct shadow_leaf *leaf = shadow_leaves[300];
+    REQUIRE(leaf != NULL && leaf->start == start);
+    CHECK(leaf->noted[0] == SHADOW_EXTENT_PAGES && leaf->noted[2] == 256 && leaf->noted[4] == 1);
+    shadow_forget(start, (size_t)1 << SHADOW_LEAF_SHIFT);
+    for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
+        CHECK(leaf->noted[extent] == 0);
+    CHECK(shadow_hand_out((void *)start, 1) && leaf->noted[0] == 1);
+}
+
+TEST(what_is_forgotten_are_whole_pages)
+{
+    uintptr_t start = UINT64_C(301) << SHADOW_LEAF_SHIFT;
+    CHECK(shadow_hand_out((void *)start, 3 * 4096));
+    shadow_forget(start, 4097); /* as munmap takes two pages */
+    CHECK(shadow_leaves[301]->noted[0] == 1);
+    CHECK(!shadow_hand_out((void *)(start + 2 * 4096), 1) && shadow_hand_out((void *)(start + 4096), 1));
+}
+
+TEST(a_block_that_grew_is_noted_to_its_end)
+{
+    uintptr_t start = UINT64_C(302) << SHADOW_LEAF_SHIFT;
+    CHECK(shadow_hand_out((void *)start, 65536));
+    CHECK(!shadow_hand_out((void *)start, 1 << 20));
+    CHECK(shadow_leaves[302]->noted[0] == 256);
+    CHECK(!shadow_hand_out((void *)(start + (1 << 19)), 1));
+}
+
+TEST(what_the_allocator_has_is_counted_by_extents)
+{
+    uintptr_t start = UINT64_C(303) << SHADOW_LEAF_SHIFT;
+    shadow_hold(start + 4096, 3 << 20);
+    const struct shadow_leaf *leaf = shadow_leaves[303];
+    REQUIRE(leaf != NULL);
+    CHECK(shadow_held(leaf, 0) == SHADOW_EXTENT_PAGES - 1 && shadow_held(leaf, 1) == 257);
+    CHECK(shadow_held(leaf, 2) == 0);
+    shadow_let_go(start + 4096, 1 << 20);
+    CHECK(shadow_held(leaf, 0) == SHADOW_EXTENT_PAGES - 257);
+    CHECK(shadow_hand_out((void *)(start + ((uintptr_t)5 << 30)), 1)); /* a leaf of a reserve of addresses */
+    shadow_hold(start + ((uintptr_t)4 << 30), (size_t)64 << 30);
+    CHECK(shadow_held(shadow_leaves[308], 7) == SHADOW_EXTENT_PAGES && shadow_held(leaf, 2) == 0);
 }
 
 TEST(addresses_of_larger_machines_are_taken)

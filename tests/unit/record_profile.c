@@ -8,7 +8,7 @@ TEST(the_structs_have_the_sizes_that_the_reader_knows)
 {
     CHECK(sizeof(struct profile_head) == 3944);
     CHECK(sizeof(struct profile_thread) == 1568);
-    CHECK(sizeof(struct profile_samples) == 88152);
+    CHECK(sizeof(struct profile_samples) == 92248);
 }
 
 TEST(buckets_grow_with_the_ticks_and_are_exact_at_first)
