@@ -10,7 +10,8 @@
  *     at most one slab of a class that is PARKED has no live block: the bit of `empty`
  *
  * While the process is small, the first blocks of a class are those of a coarser one, so that fewer slabs share the pages:
- * `lent` counts them, and is HEAP_LENT_MOST from the day on that the class has slabs of its own.
+ * `lent` counts them, and is HEAP_LENT_MOST from the first time on that the heap goes to slabs of that class; those that
+ * it was left by others are passed by until then.
  *
  * The heap of a thread that has ended is idle and keeps its slabs: the next thread takes it as it is, and until then others
  * take slabs from it before they make new ones. The order of locks: the list of all heaps, a heap's `turn`, its `lock`,
@@ -33,7 +34,7 @@ enum {
 };
 
 struct heap_statistics {      /* the first four are the owner's, the others under the heap's lock */
-    _Atomic uint64_t refills; /* times that a list was empty */
+    _Atomic uint64_t refills; /* times that a class's slabs were asked for blocks */
     _Atomic uint64_t slabs_made;
     _Atomic uint64_t slabs_adopted;
     _Atomic uint64_t posts; /* blocks that others gave back to its slabs, and that it has taken from there */
