@@ -15,6 +15,7 @@ from cairn.findings import find
 from cairn.profile import gather
 
 ILL = Path(__file__).parents[1] / "ill"
+HELPERS = ILL.parent / "helpers"
 PROGRAMS = {
     "hash_table": ("--operations", "2M"),
     "lru_cache": ("--operations", "1M"),
@@ -105,3 +106,19 @@ def test_an_illness_of_threads_is_found_and_nothing_else(
 ) -> None:
     """Over Cairn: glibc's arenas ask the kernel often where there are threads, which would be found as well."""
     assert findings(program, illness, strength, native.allocator()) == [name]
+
+
+@pytest.mark.parametrize("over", [None, native.allocator()], ids=["glibc", "cairn"])
+def test_blocks_that_grow_and_mappings_of_the_programs_own_are_nobodys_waste(tmp_path: Path, over: Path | None) -> None:
+    program, out = tmp_path / "neighbours", tmp_path / "raw"
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
+    subprocess.run(["gcc", *flags, HELPERS / "probe_neighbours.c", "-o", program], check=True)
+    out.mkdir()
+    preload = [carried(native.probe()), *([carried(over)] if over else [])]
+    environment = {**os.environ, "CAIRN_PROBE": str(out), "LD_PRELOAD": ":".join(preload)}
+    subprocess.run([program], check=True, timeout=60, env=environment)
+    profile = gather(out)
+    looks = [moment.unasked_bytes for moment in profile.moments if moment.unasked_bytes is not None]
+    assert max(moment.resident_bytes for moment in profile.moments) > 128 << 20
+    assert looks
+    assert max(looks) < 4 << 20
