@@ -145,6 +145,17 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
     pace_spend(&memory->look, clock_now_ns(), clock_thread_cpu_ns() - begin_ns);
 }
 
+/* Pages of files that the kernel took, and how often all were dropped. Read only where so much is there to be taken. */
+static void read_cache_taken(struct memory *memory, uint64_t other_bytes)
+{
+    uint64_t most = other_bytes > memory->other_bytes ? other_bytes : memory->other_bytes;
+    memory->other_bytes = other_bytes;
+    char text[16384];
+    if (most <= memory->slack_bytes || memory->vmstat < 0 || !file_read(memory->vmstat, text, sizeof text))
+        return;
+    memory->cache_taken = stat_or_zero(text, "pgsteal_file ") + stat_or_zero(text, "drop_pagecache ");
+}
+
 static void begin_interval(const struct memory *memory)
 {
     if (memory->resettable)
@@ -163,6 +174,8 @@ static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
         return false;
     if (has_max)
         reading->charged = memory->resettable ? PEAK_CHARGED_INTERVAL : PEAK_CHARGED_LIFETIME;
+    read_cache_taken(memory, reading->other_bytes);
+    reading->cache_taken = memory->cache_taken;
     correct_small(memory, reading);
     return true;
 }
@@ -176,6 +189,8 @@ static bool open_cgroup(struct memory *memory, int folder, enum memory_method me
         .kernel = openat(folder, "memory.kmem.usage_in_bytes", O_RDONLY | O_CLOEXEC),
         .charged_max = openat(folder, charged_max, O_RDWR | O_CLOEXEC),
         .members = openat(folder, "cgroup.procs", O_RDONLY | O_CLOEXEC),
+        .vmstat = open("/proc/vmstat", O_RDONLY | O_CLOEXEC),
+        .other_bytes = UINT64_MAX, /* so that the first reading knows the counter */
         .slack_bytes = memory_slack_bytes(),
     };
     memory->resettable = memory->charged_max >= 0 && file_write(memory->charged_max, "0");
@@ -304,6 +319,7 @@ bool memory_open_sampled(struct memory *memory, pid_t ancestor)
         .kernel = -1,
         .charged_max = -1,
         .members = -1,
+        .vmstat = -1,
         .ancestor = ancestor,
     };
     read_freed_lazily(&memory->freed_lazily);
@@ -327,7 +343,7 @@ bool memory_read(struct memory *memory, struct peak_reading *reading)
 
 void memory_close(struct memory *memory)
 {
-    int fds[] = {memory->stat, memory->kernel, memory->charged_max, memory->members};
+    int fds[] = {memory->stat, memory->kernel, memory->charged_max, memory->members, memory->vmstat};
     for (size_t i = 0; memory->method != MEMORY_NOT_MEASURED && i < COUNT_OF(fds); i++) {
         if (fds[i] >= 0)
             close(fds[i]);

@@ -59,8 +59,11 @@ struct memory {
     int kernel;           /* v1: kernel memory; -1 when it is not counted apart */
     int charged_max;      /* the highest; -1 where the kernel has none */
     int members;          /* cgroup.procs; -1 when it cannot be read */
+    int vmstat;           /* the machine's; -1 when it cannot be read */
     bool resettable;      /* charged_max begins anew at every reading */
     uint64_t slack_bytes; /* see memory_slack_bytes() */
+    uint64_t other_bytes; /* at the last reading */
+    uint64_t cache_taken; /* see peak_reading */
 
     /* process by process */
     pid_t ancestor;

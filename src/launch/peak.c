@@ -29,15 +29,33 @@ struct peak peak_begin(uint64_t slack_bytes)
     return (struct peak){.slack_bytes = slack_bytes};
 }
 
-/* At one instant `charged_max` was charged, of which `other` and `lazy` were at most as given. */
-static void close_gap(struct peak *peak, uint64_t charged_max, uint64_t other, uint64_t lazy, uint64_t slack)
+static bool exceeds(uint64_t bound, uint64_t known, uint64_t slack)
 {
-    uint64_t bound = less(charged_max, other);
-    if (bound > peak->peak_bytes + slack)
-        peak->peak_bytes = bound;
-    bound = less(bound, lazy);
-    if (bound > peak->less_lazy_bytes + slack)
-        peak->less_lazy_bytes = min(bound, peak->peak_bytes);
+    return bound > known && bound - known > slack;
+}
+
+/* Whether the gap is still one is known now: up to this reading the kernel took no page cache. */
+static void settle(struct peak *peak)
+{
+    const struct peak_gap *gap = &peak->gap;
+    if (gap->cache_taken == peak->last.cache_taken) {
+        if (exceeds(gap->bytes, peak->peak_bytes, gap->slack_bytes))
+            peak->peak_bytes = gap->bytes;
+        if (exceeds(gap->less_lazy_bytes, peak->less_lazy_bytes, gap->slack_bytes))
+            peak->less_lazy_bytes = min(gap->less_lazy_bytes, peak->peak_bytes);
+    }
+    peak->gap = (struct peak_gap){0};
+}
+
+/* At one instant since `cache_taken` was read `charged_max` was charged, of which `other` and `lazy` were at most as given. */
+static struct peak_gap gap_since(uint64_t cache_taken, uint64_t charged_max, uint64_t other, uint64_t lazy,
+                                 uint64_t slack)
+{
+    uint64_t bytes = less(charged_max, other);
+    return (struct peak_gap){.bytes = bytes,
+                             .less_lazy_bytes = less(bytes, lazy),
+                             .slack_bytes = slack,
+                             .cache_taken = cache_taken};
 }
 
 void peak_add(struct peak *peak, const struct peak_reading *reading)
@@ -55,22 +73,26 @@ void peak_add(struct peak *peak, const struct peak_reading *reading)
         peak->charged_peak_bytes = max(peak->charged_peak_bytes, reading->charged_max_bytes);
         peak->other_max_bytes = max(peak->other_max_bytes, reading->other_bytes);
     }
-    if (reading->charged == PEAK_CHARGED_INTERVAL) {
-        uint64_t most = max(reading->other_bytes, peak->last.other_bytes);
-        uint64_t change = most - min(reading->other_bytes, peak->last.other_bytes);
-        close_gap(peak, reading->charged_max_bytes, most, lazy_around, peak->slack_bytes + change);
-    }
-
+    struct peak_reading before = peak->last;
     peak->last = *reading;
     peak->last.lazy_bytes = lazy;
-    peak->count++;
+    settle(peak);
+    if (peak->count++ == 0)
+        before.cache_taken = peak->cache_taken_first = reading->cache_taken;
+    if (reading->charged == PEAK_CHARGED_INTERVAL) {
+        uint64_t most = max(reading->other_bytes, before.other_bytes);
+        uint64_t change = most - min(reading->other_bytes, before.other_bytes);
+        peak->gap = gap_since(before.cache_taken, reading->charged_max_bytes, most, lazy_around,
+                              peak->slack_bytes + change);
+    }
 }
 
 void peak_end(struct peak *peak)
 {
     if (peak->last.charged == PEAK_CHARGED_LIFETIME)
-        close_gap(peak, peak->last.charged_max_bytes, peak->other_max_bytes, peak->lazy_peak_bytes,
-                  peak->slack_bytes);
+        peak->gap = gap_since(peak->cache_taken_first, peak->last.charged_max_bytes, peak->other_max_bytes,
+                              peak->lazy_peak_bytes, peak->slack_bytes);
+    settle(peak);
 }
 
 bool peak_is_known(const struct peak *peak)

@@ -10,7 +10,9 @@
  *     charged_max - the greater `other` of the two readings
  *
  * unless `other` itself was higher in between. A file written and deleted within one interval is thus taken
- * for memory; intervals are short so that this stays small. (`other` is read as such. What is charged less
+ * for memory; intervals are short so that this stays small. Where the kernel took page cache meanwhile, from
+ * anyone, nothing is closed: it counts what it took only afterwards, so a gap is closed at the reading after
+ * the one that showed it, or at the end. (`other` is read as such. What is charged less
  * what is resident would be simpler, and wrong while a process gives much back: its pages are no longer
  * resident, but still charged.)
  *
@@ -43,7 +45,16 @@ struct peak_reading {
     uint64_t at_least_bytes; /* resident was once that high, says another source; 0: none does */
     uint64_t other_bytes;
     uint64_t charged_max_bytes;
+    uint64_t cache_taken; /* a counter of the whole machine: stands still while no page cache is taken */
     enum peak_charged charged;
+};
+
+/* What resident was at least, between two readings, if no page cache was taken since the first of them. */
+struct peak_gap {
+    uint64_t bytes;
+    uint64_t less_lazy_bytes;
+    uint64_t slack_bytes; /* by so much it must exceed what is known */
+    uint64_t cache_taken; /* at the first */
 };
 
 struct peak {
@@ -54,13 +65,15 @@ struct peak {
     uint64_t charged_peak_bytes;
     uint64_t other_max_bytes; /* over all readings, as lazy_peak_bytes is */
     uint64_t count;
+    uint64_t cache_taken_first;
     struct peak_reading last;
+    struct peak_gap gap; /* that the last reading showed */
 };
 
 struct peak peak_begin(uint64_t slack_bytes);
 void peak_add(struct peak *peak, const struct peak_reading *reading);
 
-/* After the last reading: what a charged_max over the whole lifetime still tells. */
+/* After the last reading: closes the last gap, or what a charged_max over the whole lifetime still tells. */
 void peak_end(struct peak *peak);
 
 /* Whether it means anything. The last reading is taken when the program has ended, and so, alone, tells only
