@@ -192,15 +192,6 @@ void *heap_pop_checked(struct heap *heap, unsigned class)
     return heap_pop(heap, class, block);
 }
 
-/* (own) From now on blocks that are freed may be handed out again before others of their slabs. */
-static void warm(struct heap *heap, unsigned class)
-{
-    if ((heap->warm >> class & 1) == 0) {
-        heap->warm |= UINT64_C(1) << class;
-        heap->room[class] += heap_hot(class);
-    }
-}
-
 /* (own) What of a list begins with blocks of one slab, as most of it does, goes back to that; returns the rest. Takes the
  * lock. */
 static struct block *cool_slab(struct heap *heap, struct block *first)
@@ -243,7 +234,9 @@ static void *refill(struct heap *heap, unsigned class)
         heap->lent[class] = HEAP_LENT_MOST;
     if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0))
         purge_look();
-    warm(heap, class);
+    /* What is freed from here on may be handed out before others of its slab. */
+    heap->warm |= UINT64_C(1) << class;
+    heap_set_room(heap, class, 0);
     for (;;) {
         struct slab *slab = heap->current[class];
         if (slab != NULL) {
@@ -251,11 +244,15 @@ static void *refill(struct heap *heap, unsigned class)
             struct block *first = slab_steal(slab, &count);
             if (first == NULL)
                 first = collect(heap, slab, &count);
-            if (first == NULL)
+            if (first == NULL) {
+                /* These are room's to ignore: what is freed while they go out is pushed before them, so that it leaves no
+                 * hole among them, and blocks of one time lie one after the other. */
                 first = slab_carve(slab, &count);
+                count = 0;
+            }
             if (first != NULL) {
                 heap->list[class] = first;
-                heap->room[class] -= (int32_t)count;
+                heap_set_room(heap, class, count);
                 return heap_pop_checked(heap, class);
             }
             if (!put_aside(heap, slab))

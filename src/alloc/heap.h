@@ -5,7 +5,8 @@
  * then look whether it still is the owner. Between calls, always:
  *
  *     list[c] holds free blocks of the heap's slabs of class c, which count as live there
- *     room[c] is heap_hot(c), or 0 where the bit of `warm` is not set, less the length of list[c]
+ *     room[c] is heap_hot(c), or 0 where the bit of `warm` is not set, less the length of list[c], and more by those that
+ *     its refill carved: an OS page of them, or one block
  *     a slab of the heap is current[c] (CURRENT), on partial[c] (PARKED), or on `full` (FULL)
  *     at most one slab of a class that is PARKED has no live block: the bit of `empty`
  *
@@ -27,9 +28,11 @@
 enum {
     HEAP_HOT_BLOCKS = 16,
     HEAP_HOT_BYTES = 65536,
-    HEAP_LENT_UNIT = 64,      /* bytes */
-    HEAP_LENT_COARSEST = 64,  /* units, 4 KiB: so many are of the next power of two */
-    HEAP_LENT_MOST = 255,     /* units, 16 KiB: until then they are of four classes to a doubling */
+    HEAP_CARVED_MOST = 4096, /* blocks of a list that were carved for it: of one OS page, of 64 KiB at most */
+    HEAP_HOT_CLASS_ALL = 47, /* up to 4 KiB all of HEAP_HOT_BLOCKS fit */
+    HEAP_LENT_UNIT = 64,     /* bytes */
+    HEAP_LENT_COARSEST = 64, /* units, 4 KiB: so many are of the next power of two */
+    HEAP_LENT_MOST = 255,    /* units, 16 KiB: until then they are of four classes to a doubling */
     HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: what is larger has OS pages of its own in any slab */
 };
 
@@ -75,6 +78,8 @@ static inline uint64_t heap_count(_Atomic uint64_t *counter, uint64_t more)
  * before others of their slab: each may be the only one that keeps its slab. */
 static inline int32_t heap_hot(unsigned class)
 {
+    if (LIKELY(class <= HEAP_HOT_CLASS_ALL))
+        return HEAP_HOT_BLOCKS;
     int32_t fit = HEAP_HOT_BYTES / (int32_t)size_class_bytes(class);
     return fit < HEAP_HOT_BLOCKS ? fit : HEAP_HOT_BLOCKS;
 }
@@ -106,6 +111,13 @@ static inline void *heap_pop(struct heap *heap, unsigned class, struct block *bl
     return block;
 }
 
+/* (own) The list, which was empty, has so many blocks that came back. */
+static inline void heap_set_room(struct heap *heap, unsigned class, uint32_t count)
+{
+    int32_t most = heap->warm >> class & 1 ? heap_hot(class) : 0;
+    heap->room[class] = most - (int32_t)count;
+}
+
 /* (own) What came back to the current slab of the class is the heap's list, which was empty; false: nothing did. */
 static inline bool heap_steal(struct heap *heap, unsigned class)
 {
@@ -114,7 +126,7 @@ static inline bool heap_steal(struct heap *heap, unsigned class)
         return false;
     uint32_t count;
     heap->list[class] = slab_steal(slab, &count);
-    heap->room[class] -= (int32_t)count;
+    heap_set_room(heap, class, count);
     return true;
 }
 

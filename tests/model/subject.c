@@ -4,10 +4,8 @@ void *subject_malloc(size_t size)
 {
     void *p = alloc_malloc(size);
     unsigned class = size_class(size);
-    if ((thread_heap->warm >> class & 1) != 0) { /* frees are to reach the slab */
-        thread_heap->warm &= ~(UINT64_C(1) << class);
-        thread_heap->room[class] -= heap_hot(class);
-    }
+    thread_heap->warm &= ~(UINT64_C(1) << class); /* frees are to reach the slab */
+    thread_heap->room[class] = 0;
     return p;
 }
 
