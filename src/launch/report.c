@@ -65,7 +65,8 @@ static void add_text_or_null(struct text *text, const char *key, const char *val
 static void add_memory(struct text *text, const struct report *report)
 {
     const struct peak *peak = &report->peak;
-    bool known = peak_is_known(peak);
+    /* Before it would have become the program, the child is a copy of the launcher. */
+    bool known = peak_is_known(peak) && report->exec_errno == 0;
     text_add_json_key(text, "memory");
     text_add(text, "{");
     text_add_json_text(text, "method", memory_method_name(report->memory_method));

@@ -35,6 +35,8 @@ TEST(report_of_a_failed_exec_has_no_exit_code)
     struct report report = {.status = 127 << 8, .exec_errno = ENOENT};
     CHECK(says(&report, "\"exit_code\":null,\"signal\":null"));
     CHECK(says(&report, "\"exec_errno\":2,\"exec_error\":\"No such file or directory\""));
+    report.peak = (struct peak){.peak_bytes = 47104, .count = 2}; /* of the copy of the launcher */
+    CHECK(says(&report, "\"peak_bytes\":null"));
 }
 
 TEST(report_says_null_for_what_was_not_measured)
