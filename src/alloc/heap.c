@@ -174,7 +174,7 @@ static struct slab *make(struct heap *heap, unsigned class)
     bool zero;
     size_t index = page_heap_allocate(slab_slices(class), 0, &zero);
     if (UNLIKELY(index == 0) && !heap->shared) { /* what waits for somebody, here or elsewhere, may do */
-        drain_runs(heap);
+        heap_collect(heap);
         heap_sweep();
         index = page_heap_allocate(slab_slices(class), 0, &zero);
     }
@@ -493,8 +493,8 @@ static struct slab *take_first(uint32_t *list)
     return slab;
 }
 
-/* Takes a slab of the heap off its list, until there is none; of classes below `*class` there are none. Under the heap's
- * lock. */
+/* Takes a slab of the heap off its list, until there is none; of classes below `*class` there are none, as long as the heap's lock
+ * is held. */
 static struct slab *take_any(struct heap *heap, unsigned *class)
 {
     for (; *class < SIZE_CLASS_COUNT; ++*class) {
@@ -520,9 +520,9 @@ static void leave_to(struct heap *heap, struct slab *slab)
 /* All slabs of a heap that is idle come to another that is. Under heaps_lock. */
 static void evacuate(struct heap *from, struct heap *to)
 {
-    unsigned class = 0;
     for (;;) {
         lock_take(&from->lock);
+        unsigned class = 0; /* anew: a full one may have come to any list while the lock was open */
         struct slab *slab = take_any(from, &class);
         if (slab != NULL) {
             remote_set_state(slab, REMOTE_CURRENT);

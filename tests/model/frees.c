@@ -29,13 +29,14 @@ enum start {
     FULL,           /* all blocks out, but for what may be posted without waking it */
     ENDED,          /* like PARKED, and then the owner ended; likewise */
     ENDED_FULL,
-    TWO_PARKED, /* slabs, each with `live` blocks out */
+    ENDED_TWO_FULL, /* and a third, PARKED */
+    TWO_PARKED,     /* slabs, each with `live` blocks out */
     CURRENT_16, /* of a class whose slabs have sixteen blocks: an eighth is the second free, not the first */
     FULL_16,
 };
 static const char *const start_names[] = {
-    "CURRENT",     "PARKED",     "PARKED by a post", "FULL",       "ended",
-    "ended, FULL", "two PARKED", "CURRENT of 16",    "FULL of 16",
+    "CURRENT",     "PARKED",          "PARKED by a post", "FULL",          "ended",
+    "ended, FULL", "ended, two FULL", "two PARKED",       "CURRENT of 16", "FULL of 16",
 };
 
 enum {
@@ -87,7 +88,7 @@ static void setup(void)
     unsigned capacity = row_capacity();
     for (unsigned i = 0; i < capacity; i++)
         block[i] = world_malloc(row_size());
-    if (row->start == TWO_PARKED)
+    if (row->start == TWO_PARKED || row->start == ENDED_TWO_FULL)
         for (unsigned i = 0; i < capacity; i++)
             block[SECOND + i] = world_malloc(row_size());
     if (row->start != CURRENT && row->start != CURRENT_16) /* the slab of these is then the current one */
@@ -100,7 +101,7 @@ static void setup(void)
         if (row->start == TWO_PARKED)
             world_free(block[SECOND + i]);
     }
-    if (row->start == ENDED || row->start == ENDED_FULL) {
+    if (row->start == ENDED || row->start == ENDED_FULL || row->start == ENDED_TWO_FULL) {
         heap_release(heap_acquire(false)); /* somebody that slabs can be left to */
         world_as(0);
         world_end_thread();
@@ -121,6 +122,15 @@ static void fork_thread(unsigned self)
     heap_unlock_all();
     forked = true;
     forker = self;
+}
+
+static void release_empty(struct heap *heap)
+{
+    unsigned class = size_class(row_size());
+    bool has = heap->current[class] != NULL || heap->partial[class] != 0 || heap->full != 0;
+    if (has)
+        model_fail("a heap that was to be empty has a slab");
+    heap_release(heap);
 }
 
 static void body(unsigned self)
@@ -146,7 +156,7 @@ static void body(unsigned self)
             heap_collect(thread_heap);
             break;
         case 'e':
-            heap_release(heap_acquire(true));
+            release_empty(heap_acquire(true));
             break;
         case 's':
             heap_sweep();
@@ -478,6 +488,7 @@ TEST(a_heap_is_emptied_beside_frees_and_adoptions)
 {
     EXPLORE({ENDED, 1, {"", "f0", "e"}}, {ENDED, 2, {"", "f0", "f1", "e"}}, {ENDED, 1, {"", "m", "e"}},
             {ENDED, 2, {"", "f0", "mf1", "e"}}, {ENDED_FULL, 8, {"", "f0", "e"}},
+            {ENDED_TWO_FULL, 8, {"", "f0", "e"}}, {ENDED_TWO_FULL, 8, {"", "g0", "e"}},
             {ENDED, 1, {"", "f0", "n", "e"}}, {ENDED, 1, {"", "f0", "ee"}});
 }
 
