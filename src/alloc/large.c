@@ -117,10 +117,12 @@ static bool extend(struct slab *slab, size_t index, size_t more)
     size_t have = slab->slices;
     if (!page_heap_extend(index, have, more, &zero))
         return false;
-    if (!slab->moved || os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT))
+    if (!slab->moved)
         return true;
-    page_heap_free_clean(index + have, more);
-    return false;
+    enum os_lengthened longer = os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT);
+    if (longer == OS_NOT_LENGTHENED) /* else nobody may ever use it again */
+        page_heap_free_clean(index + have, more);
+    return longer == OS_LENGTHENED;
 }
 
 bool large_resize(struct slab *slab, size_t size)

@@ -54,8 +54,13 @@ enum os_moved {
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes);
 
 /* Makes what os_move() made, `bytes` long, longer by `more`, where memory is mapped that nobody needs: it reads as zero, and
- * the whole can be moved again. False: refused; it is as it was, and what is behind reads as zero. */
-bool os_lengthen(void *start, size_t bytes, size_t more);
+ * the whole can be moved again. */
+enum os_lengthened {
+    OS_LENGTHENED,
+    OS_NOT_LENGTHENED,             /* refused: it is as it was, and what is behind reads as zero */
+    OS_NOT_LENGTHENED_BEHIND_LOST, /* refused: it is as it was; what is behind is no memory any more */
+};
+enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more);
 
 /* As os_give_back(), and makes one mapping again of what os_move() split. */
 bool os_renew(void *start, size_t bytes);

@@ -89,6 +89,13 @@ bool os_renew(void *start, size_t bytes)
     return got != MAP_FAILED;
 }
 
+/* Where there are as many mappings as may be, a new one is refused, and clearing what is there is not; where anything is not
+ * mapped, both are. */
+static bool renew_or_clear(void *start, size_t bytes)
+{
+    return os_renew(start, bytes) || os_give_back(start, bytes);
+}
+
 /* The kernel clears `to` before it looks whether it can move at all. The place that is left is mapped anew, so that it
  * becomes one with what lies around it. */
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
@@ -98,19 +105,19 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
     errno = saved;
     if (moved)
         return os_renew(from, from_bytes) ? OS_MOVED : OS_MOVED_FROM_LOST;
-    return os_renew(to, to_bytes) ? OS_NOT_MOVED : OS_NOT_MOVED_TO_LOST;
+    return renew_or_clear(to, to_bytes) ? OS_NOT_MOVED : OS_NOT_MOVED_TO_LOST;
 }
 
 /* A mapping grows where nothing is mapped. */
-bool os_lengthen(void *start, size_t bytes, size_t more)
+enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
 {
     int saved = errno;
     char *end = (char *)start + bytes;
     bool longer = munmap(end, more) == 0 && mremap(start, bytes, bytes + more, 0) == start;
     errno = saved;
-    if (!longer)
-        os_renew(end, more);
-    return longer;
+    if (longer)
+        return OS_LENGTHENED;
+    return renew_or_clear(end, more) ? OS_NOT_LENGTHENED : OS_NOT_LENGTHENED_BEHIND_LOST;
 }
 
 bool os_want_huge_pages(void *start, size_t bytes)

@@ -101,6 +101,40 @@ TEST(what_was_left_by_moved_pages_reads_as_zero)
     page_heap_check();
 }
 
+/* Refused in both ways, so that half of the time what is behind the block is not even mapped any more. */
+TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
+{
+    for (unsigned i = 0; i <= 8; i++) {
+        blocks[i] = alloc_malloc(MIB);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], 0xff, MIB);
+    }
+    fake_os.losing = true;
+    for (unsigned i = 0; i < 8; i++) {
+        blocks[i] = alloc_realloc(blocks[i], 4 * MIB); /* not in place: there is the next one */
+        REQUIRE(blocks[i] != NULL);
+        fake_os.refuse_call = fake_os.call_count + 1;
+        fake_os.refuse_more = i % 3 != 0; /* nor can it be moved, mostly */
+        blocks[i] = alloc_realloc(blocks[i], 5 * MIB);
+        REQUIRE(blocks[i] != NULL);
+        CHECK(blocks[i][0] == 0xff && blocks[i][MIB - 1] == 0xff);
+        fake_os.refuse_call = 0;
+        fake_os.refuse_more = 0;
+    }
+    fake_os.losing = false;
+    CHECK(fake_os.behind_lost > 0);
+    for (unsigned i = 9; i < MANY; i++) { /* small, so that they go wherever there is room */
+        blocks[i] = alloc_calloc(1, 3 * SLICE_BYTES);
+        REQUIRE(blocks[i] != NULL);
+        CHECK(blocks[i][0] == 0 && memcmp(blocks[i], blocks[i] + 1, 3 * SLICE_BYTES - 1) == 0);
+        memset(blocks[i], 0xff, 3 * SLICE_BYTES);
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        alloc_free(blocks[i]);
+    page_heap_purge(0);
+    page_heap_check();
+}
+
 static void touch(char *block, size_t size)
 {
     for (size_t at = 0; at < size; at += 64)

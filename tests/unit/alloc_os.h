@@ -60,6 +60,7 @@ static struct {
     unsigned occupied_last;         /* up to this one */
     unsigned occupied_chunks;       /* as do the next so many claims of chunks */
     uintptr_t addresses_end;        /* there are none from here on; 0: the machine's */
+    unsigned behind_lost;           /* how often os_lengthen() cost what was behind */
     bool losing; /* a move that is refused costs one of the two places, now and then, and for ever */
     bool trapping;
     uint64_t
@@ -77,7 +78,7 @@ bool os_unmap(void *start, size_t bytes);
 enum os_claimed os_claim(void *start, size_t bytes);
 bool os_give_back(void *start, size_t bytes);
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes);
-bool os_lengthen(void *start, size_t bytes, size_t more);
+enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more);
 bool os_renew(void *start, size_t bytes);
 bool os_want_huge_pages(void *start, size_t bytes);
 bool os_want_small_pages(void *start, size_t bytes);
@@ -194,13 +195,19 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
     }
 }
 
-bool os_lengthen(void *start, size_t bytes, size_t more)
+/* Refused in one of the two ways that there are. */
+enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
 {
     fake_expect_ours(start, bytes + more);
     if (!fake_refuses())
         return real_lengthen(start, bytes, more);
+    if (fake_os.losing && fake_os.refused_count % 2 == 0) {
+        real_unmap((char *)start + bytes, more);
+        fake_os.behind_lost++;
+        return OS_NOT_LENGTHENED_BEHIND_LOST;
+    }
     real_renew((char *)start + bytes, more);
-    return false;
+    return OS_NOT_LENGTHENED;
 }
 
 bool os_renew(void *start, size_t bytes)
