@@ -59,7 +59,7 @@ struct cairn_class_stats {
 };
 
 /* A block is live from malloc() to free(), and counts with its usable size. What another thread holds ready to hand out
- * next counts as live as well: at most what is left of one slab per class and thread. Where threads allocate meanwhile,
+ * next counts as live as well: at most what is left of one slab per class and thread, or 16 and an OS page of blocks of several. Where threads allocate meanwhile,
  * numbers of different lines are of slightly different moments. */
 struct cairn_stats {
     size_t live_bytes;

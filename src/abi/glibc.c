@@ -23,9 +23,10 @@ static struct mallinfo2 info(void)
 {
     struct cairn_stats stats;
     stats_gather(&stats);
-    size_t arena = stats.resident_bytes - stats.large_bytes;
+    /* Somebody may have allocated or freed between the one and the other. */
     size_t small = stats.live_bytes - stats.large_bytes;
-    if (small > arena) /* somebody allocated between the one and the other */
+    size_t arena = stats.resident_bytes > stats.large_bytes ? stats.resident_bytes - stats.large_bytes : 0;
+    if (small > arena)
         arena = small;
     size_t free_blocks = 0;
     for (size_t i = 0; i < CAIRN_CLASS_COUNT; i++)

@@ -447,6 +447,28 @@ static void release(size_t index, size_t slices)
     }
 }
 
+/* What was resident no longer is. */
+static void forget(struct chunk *chunk)
+{
+    chunk->dense = 0;
+    chunk->reused = 0;
+    chunk->told = 0;
+}
+
+static void clean(size_t index, size_t slices)
+{
+    statistics.idle_slices -= slices;
+    while (slices > 0) {
+        struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
+        unsigned first = (unsigned)(index % CHUNK_SLICES);
+        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
+        bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
+        forget(chunk);
+        index += count;
+        slices -= count;
+    }
+}
+
 static void purge_to(size_t keep_slices);
 
 static bool within_limit(size_t more_slices)
@@ -484,20 +506,32 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
     return index;
 }
 
+/* What was handed out just now and is not wanted is as it was; part of it may be clean where not all was. */
+static void cut_off(size_t index, size_t slices, bool zero)
+{
+    if (slices == 0)
+        return;
+    release(index, slices);
+    if (zero) {
+        clean(index, slices);
+        fresh_slices -= slices;
+    }
+}
+
 size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
 {
     size_t unit = alignment >> SLICE_SHIFT;
     if (slices == 0 || unit >= REGION_SLICES_MAX || slices >= REGION_SLICES_MAX - unit)
         return 0;
     lock_take(&lock);
+    size_t most = statistics.used_most;
     size_t index = within_limit(slices) ? allocate(slices + unit - 1, 0, zero) : 0;
     if (index != 0) {
         size_t misses = (region.base >> SLICE_SHIFT) + index;
         size_t head = (unit - misses % unit) % unit;
-        if (head > 0)
-            release(index, head);
-        if (unit - 1 - head > 0)
-            release(index + head + slices, unit - 1 - head);
+        cut_off(index, head, *zero);
+        cut_off(index + head + slices, unit - 1 - head, *zero);
+        statistics.used_most = most > statistics.used_slices ? most : statistics.used_slices;
         index += head;
         keep_limit();
     }
@@ -525,28 +559,6 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
     struct page_heap_use use = {statistics.used_slices, statistics.idle_slices};
     lock_drop(&lock);
     return use;
-}
-
-/* What was resident no longer is. */
-static void forget(struct chunk *chunk)
-{
-    chunk->dense = 0;
-    chunk->reused = 0;
-    chunk->told = 0;
-}
-
-static void clean(size_t index, size_t slices)
-{
-    statistics.idle_slices -= slices;
-    while (slices > 0) {
-        struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
-        unsigned first = (unsigned)(index % CHUNK_SLICES);
-        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
-        bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
-        forget(chunk);
-        index += count;
-        slices -= count;
-    }
 }
 
 void page_heap_free_clean(size_t index, size_t slices)
@@ -688,7 +700,8 @@ size_t page_heap_limit(size_t bytes)
     lock_take(&lock);
     size_t before = statistics.limit_slices < REGION_SLICES_MAX ? statistics.limit_slices << SLICE_SHIFT : 0;
     bool none = bytes == 0 || bytes >> SLICE_SHIFT >= REGION_SLICES_MAX;
-    statistics.limit_slices = none ? REGION_SLICES_MAX : bytes >> SLICE_SHIFT;
+    size_t slices = bytes < SLICE_BYTES ? 1 : bytes >> SLICE_SHIFT; /* 0 would read as no limit */
+    statistics.limit_slices = none ? REGION_SLICES_MAX : slices;
     keep_limit();
     lock_drop(&lock);
     return before;
@@ -719,13 +732,15 @@ void page_heap_check(void)
     region_check();
     size_t used = 0;
     size_t idle = 0;
+    size_t never =
+        chunk_end() > 0 && chunk_of(0)->state != FOREIGN; /* slice 0, where the first chunk is ours */
     for (size_t number = 0; number < chunk_end(); number++) {
         struct chunk *chunk = chunk_of(number);
         bits_wide map = bits_load(&chunk->used);
         used += bits_count(map);
         idle += bits_count(bits_load(&chunk->dirty) & ~map);
         CHECK_THAT(chunk->used_count == bits_count(map));
-        CHECK_THAT((map & ~bits_load(&chunk->dirty)) == (bits_wide)(number == 0)); /* slice 0 */
+        CHECK_THAT((map & ~bits_load(&chunk->dirty)) == (bits_wide)(number == 0 && never)); /* slice 0 */
         CHECK_THAT((chunk->state == FULL) == (map == ~(bits_wide)0));
         CHECK_THAT(chunk->state == PARTIAL || chunk->state == FULL || map == 0);
         if (chunk->state == PARTIAL)
@@ -733,7 +748,6 @@ void page_heap_check(void)
         CHECK_THAT((chunk->state == EMPTY) == chunk_map_has(number));
     }
     chunk_map_check();
-    size_t never = atomic_load_explicit(&region.slices, memory_order_relaxed) > 0; /* slice 0 */
     CHECK_THAT(used == statistics.used_slices + never);
     CHECK_THAT(idle == statistics.idle_slices);
     lock_drop(&lock);

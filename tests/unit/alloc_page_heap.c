@@ -184,6 +184,23 @@ TEST(an_occupied_place_is_skipped_for_ever)
     page_heap_check();
 }
 
+/* What an alignment passes by nobody has touched. */
+TEST(an_aligned_run_leaves_what_is_around_it_as_it_was)
+{
+    page_heap_purge(0);
+    struct page_heap_level before = page_heap_level();
+    bool zero;
+    size_t slices = CHUNK_SLICES + 1;
+    size_t index = page_heap_allocate_aligned(slices, 8 * CHUNK_BYTES, &zero);
+    REQUIRE(index != 0 && zero);
+    CHECK((uintptr_t)region_address(index) % (8 * CHUNK_BYTES) == 0);
+    struct page_heap_level after = page_heap_level();
+    CHECK(after.use.used == before.use.used + slices && after.use.idle == before.use.idle);
+    CHECK(after.fresh == before.fresh + slices);
+    page_heap_check();
+    page_heap_free(index, slices);
+}
+
 TEST(a_limit_is_no_crash)
 {
     fake_os.limit_bytes = fake_os.claimed_bytes + (32 << 20);
