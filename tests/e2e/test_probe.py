@@ -181,8 +181,10 @@ def test_counters_count_what_an_operation_does(probed: Probed, sizes: Path, path
     found = {line.name: line for line in event_lines(probed.profile)}
     faults = found["new"].per_operation("page-faults")
     assert found["new"].looked_at > 200
-    assert faults.interval.low <= 3 + 192 / 4096 <= faults.interval.high  # three, and those of the block itself
-    assert faults.value == pytest.approx(3.05, abs=0.1)
+    # Three, and those of the block itself. The sample is random: two of its 95 % intervals miss the truth once in 10,000 runs.
+    width = faults.interval.high - faults.interval.low
+    assert faults.value == pytest.approx(3 + 192 / 4096, abs=width)
+    assert width < 0.2
     assert found["free"].per_operation("page-faults").value < 0.1
     cycles = found["new"].totals.get("cycles")
     refused = events_refused(probed.profile)
