@@ -72,7 +72,7 @@ struct cairn_stats {
     size_t used_most_bytes; /* the most that used_bytes ever was */
     size_t idle_bytes;      /* free, and still resident: what cairn_purge(0) gives back */
     size_t resident_bytes;  /* used and idle: no more is resident, but for what CAIRN_PURGE=free offers */
-    size_t cached_bytes;    /* of the used: runs that threads keep for large blocks, and all cached_count */
+    size_t cached_bytes;    /* of the used: runs that threads keep, and all cached_count */
     size_t free_bytes;      /* other free blocks: what fragmentation costs */
     size_t fresh_bytes;     /* all fresh_count */
     size_t slack_bytes;     /* all slack_bytes of the classes */

@@ -47,14 +47,20 @@ static uint32_t *list_of(struct heap *owner, struct slab *slab)
     return remote_state(slab) == REMOTE_FULL ? &owner->full : &owner->partial[slab->class];
 }
 
-static void discard(struct slab *slab)
+/* Its run is no slab any more. */
+static void end(struct slab *slab)
 {
-    size_t index = slab_index(slab);
-    size_t slices = slab->slices;
     uint32_t posted = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
     if (posted > 0)
         atomic_fetch_add_explicit(&posts_gone, posted, memory_order_relaxed);
     slab_destroy(slab);
+}
+
+static void discard(struct slab *slab)
+{
+    size_t index = slab_index(slab);
+    size_t slices = slab->slices;
+    end(slab);
     purge_free(index, slices);
 }
 
@@ -161,7 +167,7 @@ static struct slab *adopt(struct heap *heap, unsigned class)
     return slab;
 }
 
-/* What the thread kept of large blocks is free. */
+/* The runs that the thread kept are free. */
 static void drain_runs(struct heap *heap)
 {
     struct slab *run;
@@ -169,10 +175,32 @@ static void drain_runs(struct heap *heap)
         large_free(run);
 }
 
+/* (own) The slab, in which nothing is live, and its run is kept for the next one. */
+static void keep(struct heap *heap, struct slab *slab)
+{
+    slab_is_free(slab);
+    end(slab);
+    if (!run_cache_put(&heap->runs, slab))
+        heap_free_large(heap, slab);
+}
+
+/* (own) A run that was kept. Where none is as long, the heap grows while others lie unused: one goes back. 0: there is none. */
+static size_t take_kept(struct heap *heap, size_t slices)
+{
+    struct slab *run = run_cache_take_equal(&heap->runs, slices);
+    if (run != NULL && !run->moved)
+        return slab_index(run);
+    if (run != NULL || (run = run_cache_evict(&heap->runs)) != NULL)
+        large_free(run);
+    return 0;
+}
+
 static struct slab *make(struct heap *heap, unsigned class)
 {
-    bool zero;
-    size_t index = page_heap_allocate(slab_slices(class), 0, &zero);
+    bool zero = false;
+    size_t index = take_kept(heap, slab_slices(class));
+    if (index == 0)
+        index = page_heap_allocate(slab_slices(class), 0, &zero);
     if (UNLIKELY(index == 0) && !heap->shared) { /* what waits for somebody, here or elsewhere, may do */
         heap_collect(heap);
         heap_sweep();
@@ -318,8 +346,10 @@ void heap_event(struct heap *heap, struct slab *slab)
             link(&heap->partial[class], slab);
     }
     lock_drop(&heap->lock);
-    if (over)
+    if (over && heap->shared)
         give_back(slab);
+    else if (over)
+        keep(heap, slab);
     if (live == 0)
         cool(heap, class);
 }
@@ -433,8 +463,8 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_over)
 
 void heap_collect(struct heap *heap)
 {
-    drain_runs(heap);
     cool_all(heap);
+    drain_runs(heap); /* what that emptied is kept */
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);

@@ -27,12 +27,13 @@ static bool has_time(uint64_t now, unsigned share)
     return began != 0 && atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / share;
 }
 
-/* Carving links every block, so that each OS page is touched where none of them is larger: in slabs of one or two slices. */
+/* Carving links every block, so that each OS page is touched where no block is larger than one. */
 static bool is_carved(const struct slab *slab)
 {
     uint32_t slices = atomic_load_explicit(&slab->slices, memory_order_relaxed);
     uint32_t end = atomic_load_explicit(&slab->end, memory_order_relaxed);
-    return slices <= 2 && end > slices * (SLICE_BYTES / 8 * 7); /* at most an eighth holds no block */
+    return size_class_bytes(slab->class) <= os_page_bytes() &&
+           end > slices * (SLICE_BYTES / 8 * 7); /* at most an eighth holds no block */
 }
 
 /* Others may be changing what it looks at: a guess that was right a moment ago. */

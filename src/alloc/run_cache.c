@@ -2,6 +2,12 @@
 
 #include "alloc/broken.h"
 
+uint32_t run_cache_share(uint32_t threads)
+{
+    uint32_t share = RUN_CACHE_TOGETHER / (threads > 0 ? threads : 1);
+    return share > RUN_CACHE_MOST ? RUN_CACHE_MOST : share < RUN_CACHE_LEAST ? RUN_CACHE_LEAST : share;
+}
+
 struct slab *run_cache_evict(struct run_cache *cache)
 {
     if (cache->filled == 0)

@@ -1,14 +1,15 @@
 /* run_cache.h - runs of slices that a thread keeps to hand out again, without the page heap and its lock.
  *
- * Runs of up to 64 slices, last in first out, on a list for each count of slices. A thread's heap has one, and its thread
- * alone uses it. To the page heap what lies here is in use. Between calls, always:
+ * Runs of large blocks and of slabs, up to 64 slices, last in first out, on a list for each count of slices. A thread's heap
+ * has one, and its thread alone uses it. To the page heap what lies here is in use. Between calls, always:
  *
  *     `slices` is the sum over all lists, and at most what `most` was when the last run came
  *     a bit of `filled` is set where the list is not empty: bit 0 for runs of one slice
  *     the record of every run says RUN_CACHED, so that freeing one again is noticed
  *
  * From a full cache one run goes for each that comes, of the next longer kind each time, so that sizes that are asked for
- * no longer do not stay for ever.
+ * no longer do not stay for ever; and one goes for each slab that finds none as long, so that a heap that grows does not keep
+ * beside what it takes from the machine.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H
@@ -31,6 +32,17 @@ struct run_cache {
     uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
 };
 
+/* The last run that came with so many slices; there is one. */
+static inline struct slab *run_cache_pop(struct run_cache *cache, size_t count)
+{
+    struct slab *run = slab_at(cache->first[count]);
+    cache->first[count] = run->next;
+    cache->filled &=
+        ~((uint64_t)(run->next == 0) << (count - 1)); /* no branch: half of the time nobody knows */
+    cache->slices -= (uint32_t)count;
+    return run;
+}
+
 /* A run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and at most a quarter more: its record is RUN_CACHED, and says how
  * many. NULL: there is none. */
 static inline struct slab *run_cache_take(struct run_cache *cache, size_t slices)
@@ -41,21 +53,17 @@ static inline struct slab *run_cache_take(struct run_cache *cache, size_t slices
     unsigned more = (unsigned)__builtin_ctzll(fits);
     if (more > slices / 4)
         return NULL;
-    size_t count = slices + more;
-    struct slab *run = slab_at(cache->first[count]);
-    cache->first[count] = run->next;
-    cache->filled &=
-        ~((uint64_t)(run->next == 0) << (count - 1)); /* no branch: half of the time nobody knows */
-    cache->slices -= (uint32_t)count;
-    return run;
+    return run_cache_pop(cache, slices + more);
+}
+
+/* The same, and no more. */
+static inline struct slab *run_cache_take_equal(struct run_cache *cache, size_t slices)
+{
+    return (cache->filled >> (slices - 1) & 1) == 0 ? NULL : run_cache_pop(cache, slices);
 }
 
 /* How much one of so many threads may keep. */
-static inline uint32_t run_cache_share(uint32_t threads)
-{
-    uint32_t share = RUN_CACHE_TOGETHER / (threads > 0 ? threads : 1);
-    return share > RUN_CACHE_MOST ? RUN_CACHE_MOST : share < RUN_CACHE_LEAST ? RUN_CACHE_LEAST : share;
-}
+uint32_t run_cache_share(uint32_t threads);
 
 /* Keeps a run that nobody uses; false: it is too long, or too much. */
 static inline bool run_cache_put(struct run_cache *cache, struct slab *run)

@@ -65,10 +65,14 @@ struct slab {
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
 
-/* Slices of a slab of this class: eight blocks or more. */
+/* Slices of a slab of this class: the fewest that hold four blocks and leave at most a sixteenth behind them. */
 static inline size_t slab_slices(unsigned class)
 {
-    return (8 * size_class_bytes(class) + SLICE_BYTES - 1) / SLICE_BYTES;
+    size_t bytes = size_class_bytes(class);
+    size_t slices = (4 * bytes + SLICE_BYTES - 1) / SLICE_BYTES;
+    while ((slices << SLICE_SHIFT) % bytes > (slices << SLICE_SHIFT) / 16)
+        slices++;
+    return slices;
 }
 
 static inline struct slab *slab_at(size_t index)

@@ -266,7 +266,25 @@ void *large_allocate_to_grow(size_t size)
 
 void large_free(struct slab *slab)
 {
-    (void)slab;
+    page_heap_free(slab_index(slab), slab->slices);
+}
+
+/* No thread keeps runs: they would hide who comes to a slab that is gone. */
+uint32_t run_cache_share(uint32_t threads)
+{
+    (void)threads;
+    return 0;
+}
+
+struct slab *run_cache_evict(struct run_cache *cache)
+{
+    (void)cache;
+    return NULL;
+}
+
+void run_cache_check(const struct run_cache *cache)
+{
+    (void)cache;
 }
 
 void *large_move(struct slab *slab, size_t size)

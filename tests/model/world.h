@@ -1,6 +1,6 @@
 /* world.h - what a model's threads live in: memory for a few slabs, a heap each, and a book of who has which block.
  *
- * It stands for region.c, page_heap.c, large.c and thread.c. The page heap never hands out a run a second time: one
+ * It stands for region.c, page_heap.c, large.c, run_cache.c and thread.c. The page heap never hands out a run a second time: one
  * that came back is forbidden for ever, so that whoever still comes there is seen, and each thread takes from a part of
  * its own, so that two who take do not depend on each other. Always checked:
  *
