@@ -108,9 +108,25 @@ static struct heap *within(struct cairn_heap *heap)
     return (struct heap *)heap;
 }
 
+/* Where there is no memory, what the calling thread has ready for itself may do. */
+static void *allocate_within(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero)
+{
+    void *p = shared_heap_allocate(within(heap), size, alignment, zero);
+    if (p == NULL) {
+        names_collect();
+        p = shared_heap_allocate(within(heap), size, alignment, zero);
+    }
+    return or_enomem(p);
+}
+
 EXPORT struct cairn_heap *cairn_heap_create(void)
 {
-    return or_enomem(shared_heap_create());
+    struct heap *heap = shared_heap_create();
+    if (heap == NULL) {
+        names_collect();
+        heap = shared_heap_create();
+    }
+    return or_enomem(heap);
 }
 
 EXPORT void cairn_heap_destroy(struct cairn_heap *heap)
@@ -128,19 +144,19 @@ EXPORT void cairn_heap_release(struct cairn_heap *heap)
 EXPORT void *cairn_heap_malloc(struct cairn_heap *heap, size_t size)
 {
     bool zero;
-    return or_enomem(shared_heap_allocate(within(heap), size, 1, &zero));
+    return allocate_within(heap, size, 1, &zero);
 }
 
 EXPORT void *cairn_heap_calloc(struct cairn_heap *heap, size_t count, size_t size)
 {
     size_t bytes;
     bool zero = false;
-    void *p = NULL;
-    if (!__builtin_mul_overflow(count, size, &bytes))
-        p = shared_heap_allocate(within(heap), bytes, 1, &zero);
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return or_enomem(NULL);
+    void *p = allocate_within(heap, bytes, 1, &zero);
     if (p != NULL && !zero)
         memset(p, 0, bytes);
-    return or_enomem(p);
+    return p;
 }
 
 EXPORT void *cairn_heap_aligned_alloc(struct cairn_heap *heap, size_t alignment, size_t size)
@@ -150,7 +166,7 @@ EXPORT void *cairn_heap_aligned_alloc(struct cairn_heap *heap, size_t alignment,
         return NULL;
     }
     bool zero;
-    return or_enomem(shared_heap_allocate(within(heap), size, alignment, &zero));
+    return allocate_within(heap, size, alignment, &zero);
 }
 
 EXPORT void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t size)

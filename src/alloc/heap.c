@@ -346,9 +346,7 @@ void heap_event(struct heap *heap, struct slab *slab)
             link(&heap->partial[class], slab);
     }
     lock_drop(&heap->lock);
-    if (over && heap->shared)
-        give_back(slab);
-    else if (over)
+    if (over)
         keep(heap, slab);
     if (live == 0)
         cool(heap, class);

@@ -27,13 +27,14 @@ static bool has_time(uint64_t now, unsigned share)
     return began != 0 && atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / share;
 }
 
-/* Carving links every block, so that each OS page is touched where no block is larger than one. */
+/* Carving links every block: where none is larger than an OS page, each page up to the one in which the last begins is touched. */
 static bool is_carved(const struct slab *slab)
 {
-    uint32_t slices = atomic_load_explicit(&slab->slices, memory_order_relaxed);
-    uint32_t end = atomic_load_explicit(&slab->end, memory_order_relaxed);
-    return size_class_bytes(slab->class) <= os_page_bytes() &&
-           end > slices * (SLICE_BYTES / 8 * 7); /* at most an eighth holds no block */
+    size_t bytes = size_class_bytes(__atomic_load_n(&slab->class, __ATOMIC_RELAXED));
+    size_t page = os_page_bytes();
+    size_t slab_bytes = (size_t)atomic_load_explicit(&slab->slices, memory_order_relaxed) << SLICE_SHIFT;
+    size_t end = atomic_load_explicit(&slab->end, memory_order_relaxed);
+    return bytes <= page && end + page >= slab_bytes + bytes;
 }
 
 /* Others may be changing what it looks at: a guess that was right a moment ago. */

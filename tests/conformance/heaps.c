@@ -356,6 +356,27 @@ TEST(no_more_is_handed_out_than_the_limit_says)
     cairn_check();
 }
 
+/* All that there is was this thread's once, and is free. */
+TEST(at_the_limit_a_heap_gets_what_the_thread_holds_ready)
+{
+    static void *blocks[2000];
+    size_t count = 0;
+    cairn_collect();
+    cairn_limit(now().used_bytes + ((size_t)1 << 20));
+    while (count < COUNT(blocks) && (blocks[count] = malloc(1000)) != NULL)
+        count++;
+    CHECK(count > 500 && count < COUNT(blocks));
+    while (count > 0)
+        free(blocks[--count]);
+    struct cairn_heap *heap = cairn_heap_create();
+    REQUIRE(heap != NULL);
+    CHECK(cairn_heap_malloc(heap, 100) != NULL);
+    CHECK(cairn_heap_malloc(heap, 500000) != NULL);
+    cairn_heap_destroy(heap);
+    cairn_limit(0);
+    cairn_check();
+}
+
 int main(int argc, char **argv)
 {
     require_cairn();
