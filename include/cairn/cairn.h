@@ -88,7 +88,7 @@ struct cairn_stats {
     size_t thread_count;    /* that have allocated and live */
     size_t heap_count;      /* of cairn_heap_create(), and one for threads that are ending */
     uint64_t refills;       /* times that a thread had to look for more blocks of a class */
-    uint64_t slabs_made;    /* from fresh memory */
+    uint64_t slabs_made;    /* from runs that nobody used */
     uint64_t slabs_adopted; /* from threads that have ended */
     uint64_t remote_frees;  /* of blocks in slabs that are not of the thread that frees */
     uint64_t wakes;         /* full slabs that other threads' frees put back to use */

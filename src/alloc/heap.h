@@ -160,7 +160,7 @@ void heap_collect(struct heap *heap);
  * how many. The heap that was left last is released first. By any thread that holds no lock. */
 size_t heap_sweep(void);
 
-/* Gives back a large block whose run the heap's cache did not take at once. (own) */
+/* Gives back a large block, or a slab that has ended, whose run the heap's cache did not take at once. (own) */
 void heap_free_large(struct heap *heap, struct slab *slab);
 
 /* Puts a large block on the heap's list, or takes it off. By any thread. */

@@ -5,7 +5,7 @@
  * resident costs none. So chunks that were dense for a quarter of a second or two are collapsed (MADV_COLLAPSE, Linux 6.1), as
  * long as that has taken no more than a thirty-second of the time since the first look, and where 2 MiB more while it is done are
  * a twentieth at most. The kernel is not asked what is resident,
- * for that call may be death in a sandbox: a slab of blocks of up to 4 KiB has been touched as far as it is carved; of large blocks
+ * for that call may be death in a sandbox: a slab of blocks of up to an OS page has been touched as far as it is carved; of large blocks
  * and runs that were, nothing is known, and no more than a thirty-second of a chunk may be those.
  *
  * There is no thread for it: it is done by whoever ends an epoch of purge.h.

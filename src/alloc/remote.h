@@ -5,12 +5,12 @@
  *     CURRENT   the owner's heap allocates from it; on no list
  *     PARKED    on the owner's list for its class: there may be room in it
  *     FULL      on the owner's list of full slabs: nobody looks at it until something comes back
- *     CLAIMED   on its way back to the page heap
+ *     CLAIMED   on its way back to the page heap, or to the runs that its thread keeps
  *
  * States change under the lock of the owner's heap (heap.h). A post is one compare-and-swap without a lock, but for two
  * that find something to do:
  *
- *     an eighth of a FULL slab is posted: it is PARKED, so that the owner's next refill finds it
+ *     an eighth of a FULL slab, or one block where that is none, is posted: it is PARKED, so that the owner's next refill finds it
  *     the last live block of a slab that is not CURRENT is posted: nobody else can touch the slab any more. It is
  *     CLAIMED, taken off its list, and its run goes back, however long the owner sleeps
  *

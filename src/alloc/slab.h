@@ -17,7 +17,7 @@
  * moments, and their sum is a hint.
  *
  * Local free counts down one field whatever the state: of a slab that nobody allocates from, the event at 0 comes after
- * an eighth of it, and puts it back to use; of others when all blocks are back.
+ * an eighth of it, or one block, and puts it back to use; of others when all blocks are back.
  *
  * A free block holds the next one, and a key that says that it is free.
  */

@@ -40,7 +40,7 @@ static const struct member of_all[] = {
     OF_ALL(thread_count, false, "Threads that have allocated and live."),
     OF_ALL(heap_count, false, "Heaps that are no thread's."),
     OF_ALL(refills, true, "Times that a thread looked for more blocks of a class."),
-    OF_ALL(slabs_made, true, "Slabs cut from fresh memory."),
+    OF_ALL(slabs_made, true, "Slabs cut from runs that nobody used."),
     OF_ALL(slabs_adopted, true, "Slabs taken from threads that have ended."),
     OF_ALL(remote_frees, true, "Frees of another thread's small blocks."),
     OF_ALL(wakes, true, "Full slabs that such frees put back to use."),
