@@ -188,6 +188,10 @@ def _mixed(mib: int, live: int, seconds: float) -> tuple[Variant, ...]:
     return (Variant("mixed", "mixed", f"--bytes {mib}M --live {live}M", seconds, 2 * live << 20),)
 
 
+_FROZEN = "cairn-frozen=cairn:CAIRN_POLICY=frozen"
+"""Our own allocator, which learns nothing: whether learning pays is read off beside it."""
+
+
 def _scenarios() -> tuple[Variant, ...]:
     """Only the first bytes of a buffer are written: filling 2 MiB costs ten times what the allocator does."""
     return tuple(
@@ -268,9 +272,11 @@ EXPERIMENTS = (
         title="JSON, MIR, VM and MIXED: ns per operation, page faults, and a ranking by points; 50 runs each",
         full=Size(
             blocks(50), ("system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
-            variants=_scenarios(),
+            beside=(_FROZEN,), variants=_scenarios(),
         ),
-        quick=Size(blocks(10), ("system", "cairn", "jemalloc", "mimalloc"), variants=_scenarios()),
+        quick=Size(
+            blocks(10), ("system", "cairn", "jemalloc", "mimalloc"), beside=(_FROZEN,), variants=_scenarios(),
+        ),
         report="scenarios",
     ),
     Experiment(

@@ -42,6 +42,8 @@ _ENVIRONMENT = (
     ),
     ("CAIRN_BACKGROUND", "1: the allocator cairn gives memory back by a thread while the program sleeps"),
     ("CAIRN_PURGE", "free: the allocator cairn offers memory to the kernel (MADV_FREE) instead of dropping it"),
+    ("CAIRN_POLICY", "frozen: the allocator cairn learns nothing of the program"),
+    ("CAIRN_TRACE", "1: the allocator cairn says on stderr what it has learnt"),
     ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
 )
 

@@ -83,6 +83,8 @@ struct cairn_stats {
 
     uint64_t map_calls; /* of the kernel, for more memory */
     uint64_t purge_calls;
+    size_t held_bytes; /* of idle memory so much is kept beyond as much as is used; learnt */
+    uint64_t learnt;   /* times that this has changed, or for how long no huge page is asked for */
 
     size_t slab_count;
     size_t thread_count;    /* that have allocated and live */

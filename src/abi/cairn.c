@@ -4,6 +4,7 @@
 #include "abi/abi.h"
 #include "alloc/background.h"
 #include "alloc/first_touch.h"
+#include "alloc/learning.h"
 #include "alloc/options.h"
 #include "alloc/page_heap.h"
 #include "alloc/shared_heap.h"
@@ -242,6 +243,10 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     enum options_huge huge = options_huge_pages(environment);
     if (huge != OPTIONS_HUGE_AUTO)
         first_touch_want(huge == OPTIONS_HUGE_ALWAYS ? FIRST_TOUCH_HUGE : FIRST_TOUCH_SMALL);
+    if (options_policy_frozen(environment))
+        learning_freeze();
+    if (options_trace(environment))
+        learning_trace();
     if (options_purge_lazily(environment))
         page_heap_purge_lazily();
     if (options_background(environment))

@@ -1,5 +1,6 @@
 #include "alloc/first_touch.h"
 
+#include "alloc/learning.h"
 #include "os/os.h"
 
 #include <stdatomic.h>
@@ -43,9 +44,12 @@ void first_touch_huge(char *chunk)
     uint64_t ticks = os_touch(chunk);
     uint64_t small = atomic_load_explicit(&small_ticks, memory_order_relaxed);
     unsigned next = PATIENCE_LEAST;
+    if (learning_is_frozen())
+        return;
     if (small != 0 && ticks > HUGE_SLOW * small * (OS_HUGE_PAGE_BYTES / os_page_bytes())) {
         next = atomic_load_explicit(&patience, memory_order_relaxed);
         atomic_store_explicit(&wait, next, memory_order_relaxed);
+        learning_changed("chunks that ask for no huge page, since the last one was slow to come", 0, next);
         next = next < PATIENCE_MOST ? 2 * next : PATIENCE_MOST;
     }
     atomic_store_explicit(&patience, next, memory_order_relaxed);

@@ -84,6 +84,16 @@ bool options_purge_lazily(char **environment)
     return is_in(environment, "CAIRN_PURGE=", "free");
 }
 
+bool options_policy_frozen(char **environment)
+{
+    return is_in(environment, "CAIRN_POLICY=", "frozen");
+}
+
+bool options_trace(char **environment)
+{
+    return is_in(environment, "CAIRN_TRACE=", "1");
+}
+
 bool options_keep_deepbind(void)
 {
     return is("CAIRN_KEEP_DEEPBIND", "1");

@@ -7,6 +7,8 @@
  *     CAIRN_HUGE_PAGES=0         no chunk asks for huge pages; =1: also where they are slow to come (page_heap.h)
  *     CAIRN_BACKGROUND=1         a thread gives memory back while the program sleeps (background.h)
  *     CAIRN_PURGE=free           memory goes back when the kernel needs it (MADV_FREE)
+ *     CAIRN_POLICY=frozen        nothing is learnt of the program (learning.h)
+ *     CAIRN_TRACE=1              what is learnt is told on stderr
  *     CAIRN_KEEP_DEEPBIND=1      dlopen() passes RTLD_DEEPBIND on (abi/dlopen.c)
  *
  * A program that runs with other rights than its caller's (set-uid, capabilities) is asked nothing.
@@ -38,6 +40,8 @@ enum options_huge options_huge_pages(char **environment);
 /* Also for a constructor. */
 bool options_background(char **environment);
 bool options_purge_lazily(char **environment);
+bool options_policy_frozen(char **environment);
+bool options_trace(char **environment);
 
 bool options_keep_deepbind(void);
 

@@ -1,6 +1,7 @@
 #include "alloc/purge.h"
 
 #include "alloc/huge_page.h"
+#include "alloc/learning.h"
 #include "base/ticks.h"
 #include "os/os.h"
 
@@ -43,11 +44,18 @@ static bool was_in_vain(const struct page_heap_level *level)
     return went >= HELD_SLICES / 2 && came >= went / 2;
 }
 
+static void hold(size_t slices)
+{
+    size_t before = atomic_exchange_explicit(&held, slices, memory_order_relaxed);
+    learning_changed("idle memory that is kept beyond as much as is used, in bytes", before << SLICE_SHIFT,
+                     slices << SLICE_SHIFT);
+}
+
 static void purge_at_once(void)
 {
     struct page_heap_level level = page_heap_level();
-    if (was_in_vain(&level)) {
-        atomic_store_explicit(&held, level.use.used + level.use.idle + HELD_SLICES, memory_order_relaxed);
+    if (was_in_vain(&level) && !learning_is_frozen()) {
+        hold(level.use.used + level.use.idle + HELD_SLICES);
     } else {
         page_heap_purge((level.use.used + HELD_SLICES) / 2 << SLICE_SHIFT);
         if (level.fresh !=
@@ -62,8 +70,7 @@ static void purge_unneeded(const struct page_heap_level *level, size_t slack)
     size_t keep = level->idle_least > slack ? level->use.idle - level->idle_least + slack : level->use.idle;
     size_t purged = page_heap_purge(keep << SLICE_SHIFT) >> SLICE_SHIFT;
     size_t before = atomic_load_explicit(&held, memory_order_relaxed);
-    atomic_store_explicit(&held, before > HELD_SLICES + purged ? before - purged : HELD_SLICES,
-                          memory_order_relaxed);
+    hold(before > HELD_SLICES + purged ? before - purged : HELD_SLICES);
 }
 
 static size_t slack_of(struct page_heap_use use)
@@ -123,4 +130,9 @@ void purge_look(void)
 {
     if (epoch_is_over())
         look();
+}
+
+size_t purge_held_bytes(void)
+{
+    return atomic_load_explicit(&held, memory_order_relaxed) << SLICE_SHIFT;
 }

@@ -23,4 +23,7 @@ void purge_look(void);
 /* For background.h: sleeps while no more is idle than the slack, at most so long. True: something was freed meanwhile. */
 bool purge_rest(unsigned ms);
 
+/* So much idle memory is kept beyond as much as is used, as far as has been learnt (learning.h). */
+size_t purge_held_bytes(void);
+
 #endif

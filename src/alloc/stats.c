@@ -1,7 +1,9 @@
 #include "alloc/stats.h"
 
 #include "alloc/large.h"
+#include "alloc/learning.h"
 #include "alloc/page_heap.h"
+#include "alloc/purge.h"
 #include "alloc/thread.h"
 
 _Static_assert((int)CAIRN_CLASS_COUNT == (int)SIZE_CLASS_COUNT, "the header says how many classes there are");
@@ -136,4 +138,6 @@ void stats_gather(struct cairn_stats *stats)
     stats->purged_bytes = pages.purged_bytes;
     stats->map_calls = pages.grown;
     stats->purge_calls = pages.purges;
+    stats->held_bytes = purge_held_bytes();
+    stats->learnt = learning_changes();
 }

@@ -36,6 +36,8 @@ static const struct member of_all[] = {
     OF_ALL(purged_bytes, true, "Given back to the machine."),
     OF_ALL(map_calls, true, "Kernel calls for more memory."),
     OF_ALL(purge_calls, true, "Kernel calls that gave memory back."),
+    OF_ALL(held_bytes, false, "Idle memory that is kept beyond as much as is used."),
+    OF_ALL(learnt, true, "Times that what is learnt has changed."),
     OF_ALL(slab_count, false, "Slabs."),
     OF_ALL(thread_count, false, "Threads that have allocated and live."),
     OF_ALL(heap_count, false, "Heaps that are no thread's."),

@@ -179,3 +179,18 @@ def test_memory_can_go_back_when_the_kernel_needs_it(program: Callable[..., Prog
     assert lazily >= 60 << 10 and wrong == 0
     lazily, wrong = map(int, program("lazy.c", mode).succeed().split())
     assert lazily == 0 and wrong == 0
+
+
+@pytest.mark.parametrize("mode", ["linked", "archive"])
+def test_what_is_needed_again_and_again_is_kept_unless_learning_is_frozen(
+    program: Callable[..., Program], mode: str
+) -> None:
+    fill = program("learning.c", mode)
+    learning, frozen = fill("x", CAIRN_TRACE="1"), fill("x", CAIRN_TRACE="1", CAIRN_POLICY="frozen")
+    learnt, held, purged = map(int, learning.out.split())
+    assert learnt >= 1 and held > 128 * MIB
+    told = [line for line in learning.err.splitlines() if line.startswith("cairn: idle memory that is kept")]
+    assert len(told) >= 1 and told[0].endswith(f": {128 * MIB} -> {told[0].rpartition(' ')[2]}")
+    learnt, held, all_purged = map(int, frozen.out.split())
+    assert learnt == 0 and held == 128 * MIB and frozen.err == ""
+    assert all_purged > 2 * purged

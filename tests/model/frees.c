@@ -33,10 +33,12 @@ enum start {
     TWO_PARKED,     /* slabs, each with `live` blocks out */
     CURRENT_16, /* of a class whose slabs have sixteen blocks: an eighth is the second free, not the first */
     FULL_16,
+    CURRENT_4, /* the same of four: an eighth is none, and the first free is it */
+    FULL_4,
 };
 static const char *const start_names[] = {
-    "CURRENT",     "PARKED",          "PARKED by a post", "FULL",          "ended",
-    "ended, FULL", "ended, two FULL", "two PARKED",       "CURRENT of 16", "FULL of 16",
+    "CURRENT",         "PARKED",     "PARKED by a post", "FULL",       "ended",        "ended, FULL",
+    "ended, two FULL", "two PARKED", "CURRENT of 16",    "FULL of 16", "CURRENT of 4", "FULL of 4",
 };
 
 enum {
@@ -73,12 +75,12 @@ static uint64_t all_executions;
 
 static size_t row_size(void)
 {
-    return row->start >= CURRENT_16 ? 1024 : 14336; /* of seven slices */
+    return row->start >= CURRENT_4 ? 4096 : row->start >= CURRENT_16 ? 1024 : 14336; /* of seven slices */
 }
 
 static unsigned row_capacity(void)
 {
-    return row->start >= CURRENT_16 ? 16 : 8;
+    return row->start >= CURRENT_4 ? 4 : row->start >= CURRENT_16 ? 16 : 8;
 }
 
 static void setup(void)
@@ -91,7 +93,8 @@ static void setup(void)
     if (row->start == TWO_PARKED || row->start == ENDED_TWO_FULL)
         for (unsigned i = 0; i < capacity; i++)
             block[SECOND + i] = world_malloc(row_size());
-    if (row->start != CURRENT && row->start != CURRENT_16) /* the slab of these is then the current one */
+    bool is_current = row->start == CURRENT || row->start == CURRENT_16 || row->start == CURRENT_4;
+    if (!is_current) /* the slab of these is then the current one */
         for (unsigned i = 0; i < capacity; i++)
             world_malloc(row_size());
     if (row->start == PARKED_BY_POST)
@@ -253,7 +256,7 @@ static void check_slab(struct slab *slab)
            posted);
     SHOULD(slab->carved == live + free, "of %u blocks %u are live and %u are free", slab->carved, live, free);
 
-    unsigned eighth = slab->capacity / 8;
+    unsigned eighth = slab->capacity < 8 ? 1 : slab->capacity / 8;
     SHOULD(state != REMOTE_FULL || posted < eighth, "a FULL slab with %u posted blocks was not woken",
            posted);
     SHOULD(state != REMOTE_FULL || free < eighth, "a FULL slab with %u free blocks was not woken", free);
@@ -524,6 +527,13 @@ TEST(remote_frees_cross_an_eighth_beside_the_owners_event)
 {
     EXPLORE({FULL, 8, {"f0f1", "f2"}}, {FULL, 8, {"f0", "f1", "f2"}}, {FULL_16, 15, {"f0f1", "f2"}},
             {FULL_16, 15, {"f0", "f1", "f2"}}, {FULL_16, 16, {"f0f1", "f2f3"}});
+}
+
+TEST(slabs_of_four_blocks)
+{
+    EXPLORE({FULL_4, 4, {"f0f1", "f2"}}, {FULL_4, 4, {"f0", "f1", "f2"}}, {FULL_4, 4, {"", "f0f1", "f2f3"}},
+            {FULL_4, 4, {"m", "f0"}}, {FULL_4, 4, {"x", "f0", "f1"}}, {FULL_4, 4, {"f0cf1", "f2"}},
+            {CURRENT_4, 4, {"m", "f0f1"}}, {CURRENT_4, 3, {"mm", "f0"}}, {CURRENT_4, 4, {"m", "f0", "f1"}});
 }
 
 TEST(remote_frees_beside_the_owners_refill)

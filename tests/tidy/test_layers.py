@@ -32,6 +32,7 @@ C_ORDER: dict[str, list[str]] = {
             "size_class",
             "region",
             "chunk_map",
+            "learning",
             "first_touch",
             "page_heap",
             "slab",
