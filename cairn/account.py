@@ -6,14 +6,16 @@ from cairn.behaviour import faults_inside, kernel_lines, kernel_ns, lock_lines
 from cairn.estimates import TOTAL, cpu_ns, lines
 from cairn.findings import find
 from cairn.model import Account, Calls, Operations, Raised
-from cairn.profiles import WAITING, Profile, lasting
+from cairn.profiles import SPINNING, WAITING, Profile, lasting
 
 
 def account(profile: Profile) -> Account:
     """The few numbers of it that explain a difference in time or memory."""
     tally, kernel, locks = profile.tally, kernel_lines(profile), lock_lines(profile)
-    contended = [one for one in locks if one.contended]
-    in_kernel, for_locks = kernel_ns(kernel, waiting=True), [one.wait_ns for one in contended]
+    # Who spins burns CPU time, which is in the allocator's own code.
+    contended = [one for one in locks if one.contended and one.name != SPINNING]
+    in_kernel = kernel_ns(kernel, waiting=True)
+    for_locks = [one.wait_ns for one in contended]
     inside = faults_inside(profile)
     samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
     live = max((moment.live_bytes for moment in profile.moments), default=None)
@@ -37,7 +39,7 @@ def account(profile: Profile) -> Account:
         calls={one.name: Calls(one.count, one.bytes, one.total_ns) for one in kernel},
         kernel_ns=kernel_ns(kernel, waiting=False) if _sees_kernel(profile) else None,
         waiting_ns=None
-        if in_kernel is None or None in for_locks
+        if in_kernel is None or None in for_locks or not _sees_kernel(profile)
         else max(in_kernel, sum(ns or 0.0 for ns in for_locks)),
         waits=max(sum(one.count for one in kernel if one.name in WAITING), sum(one.contended for one in contended)),
         faults=sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)),

@@ -73,7 +73,10 @@ def _judged(case: Case, why: Why | None) -> Judged:
     change = gap.whole.change or 0.0
     if not gap.whole.shown or (change > 0) != case.slower:
         return Judged(case, why, "does not reproduce", gap.ranked if gap.whole.shown else ())
-    held = sum(part.change or 0.0 for part in gap.parts if part.name in case.parts)
+    expected = [part for part in gap.parts if part.name in case.parts]
+    if any(part.change is None for part in expected):
+        return Judged(case, why, "not measured", gap.ranked)
+    held = sum(part.change or 0.0 for part in expected if part.shown and part.borne_out)
     return Judged(case, why, "as recorded" if held / change > MOSTLY else "another cause", gap.ranked)
 
 

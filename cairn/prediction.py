@@ -132,21 +132,24 @@ def predict(
     """What each other allocator would save a program that ran under `allocator`, the greatest first.
 
     None of them where `allocator` was not calibrated, or too little of the program is known: few samples of CPU time,
-    no kernel calls, kinds of operations that the workloads of the calibration have not got.
+    no kernel calls, kinds of operations that the workloads of the calibration have not got. Of one process: times of
+    several belong to no one's peak.
     """
     mine, peak = known.get(allocator), account.resident_bytes
     kernel_ns, cpu_ns = account.kernel_ns, account.cpu_ns
     if mine is None or kernel_ns is None or not peak or not cpu_ns or account.samples < SAMPLES_ENOUGH:
         return ()
     program_ns = cpu_ns * (1 - account.samples_probe / account.samples)
+    if program_ns <= 0:
+        return ()
     kernel_ns = min(kernel_ns, system_ns)
     inside_ns = account.samples_inside / account.samples * cpu_ns
     other_ns = max(0.0, system_ns - kernel_ns)
     in_faults = other_ns * min(1.0, (account.faults_inside or 0.0) / faults) if faults else 0.0
     own_ns = max(0.0, inside_ns - kernel_ns - in_faults)
-    # The program's own system time is no fault's: faults take what they took in the calibration, at most.
+    # The program's own system time is no fault's: faults take what they took in the calibration.
     if mine.fault:
-        other_ns = min(other_ns, faults * max(mine.fault.values()))
+        other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
     found = []
     for name, theirs in known.items():
         scales = _scales(account, mine, theirs) if name != allocator else ()
@@ -171,7 +174,7 @@ def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:
     ratios: dict[str, dict[int, float]] = {}
     for kind in times:
         own, other = mine.kinds.get(kind, {}), theirs.kinds.get(kind, {})
-        if of := {place: other[place] / max(own[place], SHORTEST_NS) for place in own if place in other}:
+        if of := {place: _ratio(other[place], own[place]) for place in own if place in other}:
             ratios[kind] = of
     weight = sum(times[kind] for kind in ratios)
     if not weight or weight < KNOWN_LEAST * sum(times.values()):
@@ -183,6 +186,10 @@ def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:
     )
     outermost = 1 if len(scales) >= _WITHOUT_ENDS else 0
     return scales[outermost], statistics.median(scales), scales[-1 - outermost]
+
+
+def _ratio(other: float, own: float) -> float:
+    return max(other, SHORTEST_NS) / max(own, SHORTEST_NS)
 
 
 def _each_ns(kind: str, operations: Operations) -> float | None:

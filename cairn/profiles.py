@@ -33,7 +33,8 @@ CALLS = (
     *("mmap", "munmap", "mremap", "brk", "mprotect", "madvise(DONTNEED)", "madvise(FREE)", "madvise(HUGEPAGE)"),
     *("madvise(other)", "futex wait", "futex wake", "sched_yield", "sleep", "other"),
 )
-LOCKS = ("mutex", "spin lock", "read-write lock")
+SPINNING = "spin lock"
+LOCKS = ("mutex", SPINNING, "read-write lock")
 SAMPLED = ("malloc, new", "calloc", "realloc", "aligned", "free, delete", "other")
 """What is sampled together by CPU timers."""
 KINDS = ("new", "reused", "calloc", "realloc", "aligned", "free, local", "free, remote")

@@ -103,8 +103,12 @@ class Gap:
     @property
     def undecided(self) -> tuple[Part, ...]:
         """Parts that were measured and may be 0 or may not."""
-        told = (*self.ranked, *self.against)
-        return tuple(one for one in self.parts[:-1] if one.change is not None and one not in told)
+        return tuple(one for one in self.parts[:-1] if one.change is not None and not one.shown)
+
+    @property
+    def contradicted(self) -> tuple[Part, ...]:
+        """Parts that are shown, though what they are told by went the other way."""
+        return tuple(one for one in self.parts[:-1] if one.shown and not one.borne_out)
 
     def _told(self, way: float) -> tuple[Part, ...]:
         return tuple(
@@ -285,9 +289,10 @@ class _Shares:
 
 def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
     """In the allocator, less the kernel there: its calls, and of what else the kernel did a share by the faults."""
-    kernel, faults_inside, faults = _kernel_ns(side), side.account.faults_inside, _faults(side.probed)
+    kernel, faults_inside, faults = side.account.kernel_ns, side.account.faults_inside, _faults(side.probed)
     if shares is None or kernel is None or faults_inside is None:
         return None
+    kernel = min(kernel, side.probed.system_ns)  # of this run: its samples are those of the probed one
     in_faults = (side.probed.system_ns - kernel) * min(1.0, faults_inside / faults) if faults else 0.0
     return shares.split(side)[0] - kernel - in_faults
 

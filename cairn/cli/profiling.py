@@ -164,8 +164,9 @@ def _predicted(found: Profile) -> tuple[Prediction, ...]:
     """What the allocators of the last 'cairn calibrate' would save; nothing where too little is known."""
     from cairn import prediction
     from cairn.account import account
+    from cairn.profiles import lasting
 
-    if found.tree is None or found.window is not None:
+    if found.tree is None or found.window is not None or len(lasting(found.processes)) > 1:
         return ()
     try:
         folder = store.last_of(store.root(), prediction.EXPERIMENT)

@@ -67,7 +67,7 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
     """Memory goes to the kernel and comes back by page faults."""
     busy, found = busy_ns(profile), kernel_lines(profile)
     again, faults = faults_again(profile)
-    if busy is None or not profile.operations or again < AGAIN_LEAST * faults:
+    if busy is None or not profile.operations or not again or again < AGAIN_LEAST * faults:
         return None
     returning = [one for one in found if one.name in RETURNING]
     moving = [one for one in found if one.name == "brk" and shrunk_bytes(profile, one) > held_most(profile)]
@@ -79,7 +79,8 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
     if not calls:
         return None
     often = calls / profile.operations * 1000 >= PER_THOUSAND_LEAST
-    if not often and given < TURNOVER_LEAST * max(1, held_most(profile)):
+    held = held_most(profile)
+    if not often and (not held or given < TURNOVER_LEAST * held):
         return None
     _, _, asking_ns = _sum(asking)
     ns, least = (_on_processor(profile, each) for each in (ns, ns + asking_ns))
@@ -94,8 +95,8 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         effect=effect,
         measured=not faults_ns,
         evidence=(
-            f"{_told([*returning, *moving])}: {units.size(given)} given back, of {units.size(held_most(profile))} "
-            f"that it held at most, in {units.time(ns)}",
+            f"{_told([*returning, *moving])}: {units.size(given)} given back"
+            f"{f', of {units.size(held)} that it held at most' if held else ''}, in {units.time(ns)}",
             f"{units.count(again)} of {units.count(faults)} page faults were on pages beyond the peak",
         ),
         advice="let it keep more of what is free (glibc: MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_, jemalloc: "

@@ -22,13 +22,13 @@ SLACK_LEAST = 0.20
 
 
 def _held(moment: Moment) -> int:
-    """What is held and resident: addresses alone cost nothing."""
-    return min(moment.held_bytes if moment.held_bytes is not None else moment.resident_bytes, moment.resident_bytes)
+    """What is held and resident: addresses alone cost nothing. 0: nobody counted what is held."""
+    return min(moment.held_bytes or 0, moment.resident_bytes)
 
 
 def _fattest(profile: Profile) -> Moment | None:
-    """When most was held and resident."""
-    return max(profile.moments, key=_held, default=None)
+    """When most was held and resident, or just resident where nobody counted what is held."""
+    return max(profile.moments, key=lambda moment: (_held(moment), moment.resident_bytes), default=None)
 
 
 def _slack(tally: Tally) -> float:
@@ -149,13 +149,13 @@ def sizes_too_coarse(profile: Profile) -> Finding | None:
     """Blocks are much larger than what was asked for."""
     tally, most = profile.tally, _fattest(profile)
     slack = _slack(tally)
-    if most is None:
+    if most is None or not most.resident_bytes:
         return None
     live = max(moment.live_bytes for moment in profile.moments)
     wasted = live * slack
     if slack < SLACK_LEAST or wasted < BYTES_LEAST:
         return None
-    share = min(1.0, wasted / max(1, most.resident_bytes))
+    share = min(1.0, wasted / most.resident_bytes)
     return Finding(
         name="sizes-too-coarse",
         says="Blocks are much larger than what the program asks for",

@@ -9,6 +9,7 @@ from cairn.founding import Judged
 from cairn.report.boards import Board
 from cairn.report.layout import Cell, Table
 from cairn.report.words import NOT_MEASURED, printable
+from cairn.why import Why
 
 _CAUSES = 2
 
@@ -37,7 +38,7 @@ def board(judged: Sequence[Judged]) -> Board:
         "hardened: stands in for DieHarder",
     )
     failures = [
-        printable(f"{one.case.application}, {one.case.contender}: {one.why.why_not or 'too few blocks'}")
+        printable(f"{one.case.application}, {one.case.contender}: {_why_not(one.why)}")
         for one in judged
         if one.verdict == "not measured" and one.why is not None
     ]
@@ -45,6 +46,13 @@ def board(judged: Sequence[Judged]) -> Board:
         title="Founding cases", says=tuple(map(printable, says)), tables=(table,), footer=footer,
         failures=tuple(failures),
     )  # fmt: skip
+
+
+def _why_not(why: Why) -> str:
+    if why.why_not:
+        return why.why_not
+    told = why.time is not None and why.time.whole.interval is not None
+    return "the parts that its cause would show in were not measured" if told else "too few blocks"
 
 
 def _here(one: Judged) -> str:

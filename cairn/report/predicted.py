@@ -23,7 +23,7 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
         return
     best = predictions[0]
     among = f"of {len(predictions)} that were measured on this machine"
-    if best.saves < TELL_FROM:
+    if best.saves < TELL_FROM or best.low <= 0:
         yield f"No other allocator, {among}, is expected to save 5 % of CPU or more."
         return
     ends = f"[{best.low * 100:.0f}, {best.high * 100:.0f}]"

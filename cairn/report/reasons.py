@@ -151,6 +151,8 @@ def _parts(gap: Gap) -> Iterator[str]:
         yield f"the other way: {'; '.join(_cause(gap, one) for one in against)}"
     if perhaps := [f"{one.name} {_points(gap, one)}" for one in gap.undecided if _matters(gap, one)]:
         yield f"perhaps, with more blocks: {', '.join(perhaps)}"
+    if strange := [f"{one.name} {_points(gap, one)}" for one in gap.contradicted if _matters(gap, one)]:
+        yield f"not borne out by their number: {', '.join(strange)}"
     if unknown := [one.name for one in gap.parts if one.change is None]:
         yield f"{', '.join(unknown)}: {NOT_MEASURED}"
     yield f"{UNEXPLAINED} {_points(gap, gap.unexplained)}"

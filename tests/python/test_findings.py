@@ -68,6 +68,7 @@ def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(tmp
     "change",
     [
         lambda made: made.start.__setitem__("minor_faults", 5_000),  # nothing was touched again
+        lambda made: made.start.__setitem__("minor_faults", 0),  # nor was anything, as in a window of a life
         lambda made: made.start["calls"]["calls"].__setitem__(0, 0),  # nothing was given back
         lambda made: made.start["calls"]["ticks"].__setitem__(0, 0),  # and it took no time
     ],

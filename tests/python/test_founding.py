@@ -22,10 +22,10 @@ def part(name: str, change: float | None, half: float = 1.0, evidence: tuple[str
     return Part(name, (100 + change) * NS, 100 * NS, change * NS, ends, evidence)
 
 
-def why(case: Case, whole: float, *, half: float = 1.0, **parts: float) -> Why:
+def why(case: Case, whole: float, *, half: float = 1.0, **parts: float | None) -> Why:
     named = {"own": OWN, "kernel": KERNEL, "faults": FAULTS, "program": PROGRAM}
     found = [part(name, parts.get(key, 0.0)) for key, name in named.items()]
-    rest = part(UNEXPLAINED, whole - sum(parts.values()))
+    rest = part(UNEXPLAINED, whole - sum(change or 0.0 for change in parts.values()))
     return Why(case.contender, "system", 0, 8, Gap("time", part("", whole, half), (*found, rest)), None)
 
 
@@ -35,6 +35,8 @@ def why(case: Case, whole: float, *, half: float = 1.0, **parts: float) -> Why:
         (why(TRIM, 40, kernel=25, faults=10), "as recorded"),
         (why(TRIM, 40, own=35), "another cause"),
         (why(TRIM, 40, kernel=15), "another cause"),
+        (why(TRIM, 40, own=35, kernel=None), "not measured"),
+        (why(TRIM, 40, own=None, kernel=25, faults=10), "as recorded"),
         (why(TRIM, -40, kernel=-35), "does not reproduce"),
         (why(TRIM, 0.5, kernel=0.4), "does not reproduce"),
         (why(TRIM, 40, half=50, kernel=35), "does not reproduce"),

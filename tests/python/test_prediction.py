@@ -135,6 +135,22 @@ def test_a_contender_that_failed_somewhere_has_no_costs() -> None:
     assert "20.0 ns" in [cell.text for cell in told.tables[0].rows[0]]
 
 
+def test_below_what_the_clock_tells_two_times_are_the_same() -> None:
+    shorter = replace(SYSTEM, kinds={kind: {0: 1.0} for kind in SYSTEM.kinds})
+    other = replace(SYSTEM, kinds={kind: {0: 0.5} for kind in SYSTEM.kinds})
+    (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": shorter, "other": other})
+    assert found.own == 0
+
+
+def test_what_may_be_a_loss_is_not_promised() -> None:
+    ratios = {place: 20.0 * ratio for place, ratio in enumerate((0.1, 0.5, 0.6, 1.8, 3.0))}
+    other = replace(calibrated(places=5), kinds=dict.fromkeys(("reused", "free, local"), ratios))
+    found = predict(an_account(), 10 * MS, 0, "system", {"system": calibrated(places=5), "other": other})
+    assert found[0].saves >= 0.05 and found[0].low <= 0
+    (said,) = sentences(found)
+    assert said.startswith("No other allocator")
+
+
 def test_little_is_no_reason_to_change() -> None:
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     much = predict(an_account(), 10 * MS, 0, "system", known)

@@ -130,6 +130,10 @@ def test_page_faults_are_no_cause_where_there_are_fewer_of_them() -> None:
     found = gap([*(replace(s, minor_faults=800) for s in trials("system", system_ms=35.0)), *trials("fast")])
     assert part(found, FAULTS).change == pytest.approx(-15 * MS)
     assert FAULTS not in [one.name for one in found.ranked]
+    assert [one.name for one in found.contradicted] == [FAULTS] and FAULTS not in [one.name for one in found.undecided]
+    samples = [*(replace(s, minor_faults=800) for s in trials("system", system_ms=35.0)), *trials("fast")]
+    (said, *_) = sentences(explain(why_run("fast"), samples, "fast", "system"))
+    assert "not borne out by their number: page faults −12" in said and "perhaps" not in said
 
 
 def test_waiting_takes_no_cpu_time_and_is_told_beside() -> None:
@@ -144,6 +148,13 @@ def test_waiting_takes_no_cpu_time_and_is_told_beside() -> None:
 def test_kernel_time_by_the_clock_is_never_more_than_all_system_time() -> None:
     found = gap([*trials("system", kernel_ns=500.0 * MS), *trials("fast")])
     assert part(found, KERNEL).other == pytest.approx(20 * MS)
+
+
+def test_the_kernels_part_of_the_samples_is_that_of_the_run_that_was_sampled() -> None:
+    """The plain run was so short that the ticks found no system time in it; what the probed one sampled is as it was."""
+    found = gap([*trials("system", system_ms=0.0), *trials("fast")])
+    assert part(found, KERNEL).other == 0
+    assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
 
 
 @pytest.mark.parametrize(
