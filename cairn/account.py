@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cairn.behaviour import faults_inside, kernel_lines, kernel_ns, lock_lines
-from cairn.estimates import TOTAL, cpu_ns, lines
+from cairn.behaviour import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
+from cairn.estimates import TOTAL, clock, cpu_ns, lines
 from cairn.findings import find
 from cairn.model import Account, Calls, Operations, Raised
 from cairn.profiles import SPINNING, WAITING, Profile, lasting
@@ -18,8 +18,8 @@ def account(profile: Profile) -> Account:
     for_locks = [one.wait_ns for one in contended]
     inside = faults_inside(profile)
     samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
-    live = max((moment.live_bytes for moment in profile.moments), default=None)
-    slack = tally.usable_bytes / tally.watched_bytes - 1 if tally.watched_bytes else None
+    most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
+    ticking = clock(tally)
     return Account(
         operations=profile.operations,
         cpu_ns=cpu_ns(profile) or 0,
@@ -37,22 +37,24 @@ def account(profile: Profile) -> Account:
             if line.name != TOTAL
         },
         calls={one.name: Calls(one.count, one.bytes, one.total_ns) for one in kernel},
-        kernel_ns=kernel_ns(kernel, waiting=False) if _sees_kernel(profile) else None,
+        kernel_ns=kernel_cpu_ns(kernel) if _sees_kernel(profile) else None,
         waiting_ns=None
         if in_kernel is None or None in for_locks or not _sees_kernel(profile)
         else max(in_kernel, sum(ns or 0.0 for ns in for_locks)),
         waits=max(sum(one.count for one in kernel if one.name in WAITING), sum(one.contended for one in contended)),
         faults=sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)),
         faults_inside=inside.value if inside is not None else None,
-        live_bytes=live,
-        slack_bytes=round(live * max(0.0, slack)) if live is not None and slack is not None else None,
+        live_bytes=most.live_bytes if most is not None else None,
+        slack_bytes=most.slack_bytes if most is not None else None,
         resident_bytes=max((moment.resident_bytes for moment in profile.moments), default=None),
         findings=tuple(
-            Raised(found.name, found.says, found.of, found.effect.value, found.advice) for found in find(profile)
+            Raised(one.name, one.says, one.of, one.effect.value, one.advice, one.effect.interval, one.evidence)
+            for one in find(profile)
         ),
+        detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,
     )
 
 
 def _sees_kernel(profile: Profile) -> bool:
-    """Whether calls of the kernel were looked for at all: none that was seen is none only then."""
-    return all(process.seen != "unseen" for process in profile.processes)
+    """Whether every call of the kernel was seen: none is none only then, and those that libc made itself count."""
+    return all(process.seen == "dispatch" for process in profile.processes)

@@ -41,6 +41,8 @@ class KernelLine:
     per_second: float | None
     per_thousand: float | None
     """Operations."""
+    cpu_ns: float | None
+    """What of the total was on a processor: measured of those that wait, all of it of others."""
 
 
 def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
@@ -66,6 +68,7 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
                 max(0.0, most - own / count) * ns if ns and (most := float(kernel.most_ticks[place])) else None,
                 count / seconds if seconds else None,
                 count / operations * 1000 if operations else None,
+                float(kernel.cpu_ns[place]) if name in WAITING else total * ns if ns else None,
             )
         )
     return tuple(sorted(found, key=lambda one: -(one.total_ns or 0.0)))
@@ -73,7 +76,15 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
 
 def kernel_ns(of: Sequence[KernelLine], *, waiting: bool) -> float | None:
     """Time within calls that wait, or within all others; None where calls were not timed."""
-    times = [one.total_ns for one in of if (one.name in WAITING) == waiting]
+    return _sum([one.total_ns for one in of if (one.name in WAITING) == waiting])
+
+
+def kernel_cpu_ns(of: Sequence[KernelLine]) -> float | None:
+    """CPU time of all of them; None where calls were not timed."""
+    return _sum([one.cpu_ns for one in of])
+
+
+def _sum(times: Sequence[float | None]) -> float | None:
     return None if any(time is None for time in times) else sum(time or 0.0 for time in times)
 
 

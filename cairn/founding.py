@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cairn.why import FAULTS, KERNEL, OWN, PROGRAM, Part, Why
+from cairn.why import FAULTS, GAP_LEAST, KERNEL, OWN, PROGRAM, Gap, Part, Why
 
-Verdict = Literal["as recorded", "another cause", "does not reproduce", "not measured"]
+Verdict = Literal["as recorded", "another cause", "does not reproduce", "not shown", "not measured"]
 
 MOSTLY = 0.5
 """Of the gap: what the expected parts must hold together."""
@@ -71,6 +71,8 @@ def _judged(case: Case, why: Why | None) -> Judged:
         return Judged(case, why, "not measured", ())
     gap = why.time
     change = gap.whole.change or 0.0
+    if not gap.whole.shown and not _excluded(case, gap):
+        return Judged(case, why, "not shown", ())
     if not gap.whole.shown or (change > 0) != case.slower:
         return Judged(case, why, "does not reproduce", gap.ranked if gap.whole.shown else ())
     expected = [part for part in gap.parts if part.name in case.parts]
@@ -78,6 +80,13 @@ def _judged(case: Case, why: Why | None) -> Judged:
         return Judged(case, why, "not measured", gap.ranked)
     held = sum(part.change or 0.0 for part in expected if part.shown and part.borne_out)
     return Judged(case, why, "as recorded" if held / change > MOSTLY else "another cause", gap.ranked)
+
+
+def _excluded(case: Case, gap: Gap) -> bool:
+    """Whether the interval leaves no room for a gap that anyone would have recorded."""
+    assert gap.whole.interval is not None
+    end = gap.whole.interval.high if case.slower else -gap.whole.interval.low
+    return end < GAP_LEAST * (gap.whole.other or 0.0)
 
 
 def contenders(cases: Sequence[Case] = CASES) -> tuple[str, ...]:

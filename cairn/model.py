@@ -160,6 +160,9 @@ class Raised:
     effect: float
     """As a share of that."""
     advice: str
+    interval: Interval | None = None
+    """Of the effect."""
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,7 @@ class Account:
     calls: Mapping[str, Calls]
     """By name; CALLS of `profiles`."""
     kernel_ns: float | None
-    """Within the kernel's calls, those left out that wait."""
+    """CPU time within the kernel's calls; None too where not every one was seen."""
     waiting_ns: float | None
     """Within those, or for pthread's locks, whichever is more: a lock waits in the kernel."""
     waits: int
@@ -191,6 +194,8 @@ class Account:
     resident_bytes: int | None
     """At most; without pages of files."""
     findings: tuple[Raised, ...] = ()
+    detours_ns: float = 0.0
+    """What calls of the kernel took longer because they were seen, nearly all of it in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)

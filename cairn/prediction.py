@@ -132,20 +132,23 @@ def predict(
     """What each other allocator would save a program that ran under `allocator`, the greatest first.
 
     None of them where `allocator` was not calibrated, or too little of the program is known: few samples of CPU time,
-    no kernel calls, kinds of operations that the workloads of the calibration have not got. Of one process: times of
-    several belong to no one's peak.
+    not every kernel call, no page faults, kinds of operations that the workloads of the calibration have not got. Of
+    one process: times of several belong to no one's peak.
     """
     mine, peak = known.get(allocator), account.resident_bytes
     kernel_ns, cpu_ns = account.kernel_ns, account.cpu_ns
     if mine is None or kernel_ns is None or not peak or not cpu_ns or account.samples < SAMPLES_ENOUGH:
         return ()
+    if account.faults_inside is None:
+        return ()
     program_ns = cpu_ns * (1 - account.samples_probe / account.samples)
     if program_ns <= 0:
         return ()
-    kernel_ns = min(kernel_ns, system_ns)
-    inside_ns = account.samples_inside / account.samples * cpu_ns
-    other_ns = max(0.0, system_ns - kernel_ns)
-    in_faults = other_ns * min(1.0, (account.faults_inside or 0.0) / faults) if faults else 0.0
+    detours_ns = min(account.detours_ns, float(system_ns))
+    kernel_ns = min(kernel_ns, system_ns - detours_ns)
+    inside_ns = account.samples_inside / account.samples * cpu_ns - detours_ns / 2  # cairn.why has why
+    other_ns = system_ns - detours_ns - kernel_ns
+    in_faults = other_ns * min(1.0, account.faults_inside / faults) if faults else 0.0
     own_ns = max(0.0, inside_ns - kernel_ns - in_faults)
     # The program's own system time is no fault's: faults take what they took in the calibration.
     if mine.fault:

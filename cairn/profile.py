@@ -54,13 +54,16 @@ SUFFIX = ".probe"
 _TREE = "run.json"
 _TREE_MAX = 4 << 20
 MAGIC = b"cairnpro"
-VERSION = 4
+VERSION = 5
 ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
 OTHER_CALLS = 32
 MOMENTS = 512
-MOMENT = ("ns", "live_bytes", "held_bytes", "resident_bytes", "unasked_bytes", "unwritten_bytes", "huge_bytes")
+MOMENT = (
+    *("ns", "live_bytes", "live_usable_bytes", "held_bytes", "resident_bytes"),
+    *("unasked_bytes", "unwritten_bytes", "huge_bytes", "own_bytes"),
+)
 _UNKNOWN = 2**64 - 1
 
 _FILE_MAX = 256 << 20
@@ -73,7 +76,7 @@ _SEEN: dict[int, Seen] = {0: "unseen", 1: "dispatch", 2: "interpose", 3: "unseen
 
 _COUNTS = (
     *("calls", "bytes", "released", "fresh", "frees"),
-    *("cpu_samples", "cpu_samples_inside", "cpu_samples_probe"),
+    *("cpu_samples", "cpu_samples_inside", "cpu_samples_probe", "lived_ticks"),
 )
 """Of a thread, what adds up by itself."""
 
@@ -93,7 +96,7 @@ def layouts(order: str) -> Layouts:
     """For "<" or ">"; `align` is the natural alignment of C."""
     u4, u8 = order + "u4", order + "u8"
     per_group = (len(ALLOCATING), len(PHASES), len(GROUPS))
-    call = np.dtype([(name, u8) for name in ("calls", "failed", "bytes", "ticks", "max_ticks")], align=True)
+    call = np.dtype([(name, u8) for name in ("calls", "failed", "bytes", "ticks", "max_ticks", "cpu_ns")], align=True)
     other = np.dtype([("number", u8), ("calls", u8)], align=True)
     head = np.dtype(
         [
@@ -137,7 +140,7 @@ def layouts(order: str) -> Layouts:
         [
             ("thread", u4),
             ("users", u4),
-            ("next", u8),
+            *((name, u8) for name in ("next", "since_ticks", "lived_ticks")),
             ("calls", u8, per_group),
             ("bytes", u8, per_group),
             ("released", u8, (len(RELEASING), len(PHASES))),
@@ -383,10 +386,18 @@ class _Threads:
         nobody = np.zeros(1, layout)
         self.counts = {name: _sum(nobody[name]) for name in _COUNTS}
         self.locks = _locks(nobody["locks"])
+        self.begun = self.begun_ticks = 0
 
     def add(self, records: Records) -> None:
+        living = records[records["since_ticks"] != 0]
+        self.begun += len(living)
+        self.begun_ticks += int(_sum(living["since_ticks"]))
         self.counts = {name: total + _sum(records[name]) for name, total in self.counts.items()}
         self.locks += _locks(records["locks"])
+
+    def lived_ticks(self, last: int) -> int:
+        """How long threads that allocated lived, until then, together."""
+        return int(self.counts["lived_ticks"]) + max(0, self.begun * last - self.begun_ticks)
 
 
 def _locks(of: Records) -> Locks:
@@ -415,8 +426,9 @@ def _text(field: bytes) -> str:
 
 def _moments(head: np.void, records: Records) -> Iterator[Moment]:
     seen = _SEEN[int(head["dispatch"])] != "unseen"
-    for ns, live, held, resident, *closely in sorted(records[records["ns"] != 0].tolist()):
-        yield Moment(ns, live, held if seen else None, resident, *(_known(one) if seen else None for one in closely))
+    for ns, live, usable, held, resident, *closely in sorted(records[records["ns"] != 0].tolist()):
+        looked = (_known(one) if seen else None for one in closely)
+        yield Moment(ns, live, _known(usable), held if seen else None, resident, *looked)
 
 
 def _known(number: int) -> int | None:
@@ -463,6 +475,8 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
         span_ns=int(head["ns_last"]) - int(head["ns_begin"]),
         lived_ns=int(head["ns_last"]) - int(head["ns_begin"]),
         probe_ticks=int(timed.clock_ticks.sum() + timed.alone_clock_ticks.sum()) + detour_ticks,
+        detour_ticks=detour_ticks,
+        threads_ticks=threads.lived_ticks(int(head["ticks_last"])),
         calls=threads.counts["calls"],
         asked=threads.counts["bytes"],
         released=threads.counts["released"],
@@ -522,4 +536,5 @@ def _kernel(calls: Records, pair: int) -> Kernel:
         ticks=as_counts(calls["ticks"]),
         clock_ticks=count * pair,
         most_ticks=as_counts(calls["max_ticks"]),
+        cpu_ns=as_counts(calls["cpu_ns"]),
     )

@@ -136,6 +136,8 @@ class Kernel:
     ticks: Exact
     clock_ticks: Exact
     most_ticks: Exact
+    cpu_ns: Exact
+    """Of WAITING: what of that was on a processor."""
 
     def __add__(self, other: Kernel) -> Kernel:
         return _added(self, other)
@@ -178,6 +180,10 @@ class Tally:
     """How long processes were counted, summed."""
     probe_ticks: int
     """What the probe itself is known to have taken."""
+    detour_ticks: int
+    """Of that, what calls of the kernel took longer because they were seen: nearly all of it in the kernel."""
+    threads_ticks: int
+    """How long the threads that allocated lived, summed."""
     calls: Exact
     """[ALLOCATING, PHASES, GROUPS], as `asked`."""
     asked: Exact
@@ -229,6 +235,8 @@ class Moment:
     ns: int
     live_bytes: int
     """Asked for and not freed, estimated."""
+    live_usable_bytes: int | None
+    """What the allocator set apart for these."""
     held_bytes: int | None
     """What the allocator has from the kernel."""
     resident_bytes: int
@@ -239,6 +247,13 @@ class Moment:
     """Of these, what reads as zero; by a sample."""
     huge_bytes: int | None = None
     """Of the process, in huge pages."""
+    own_bytes: int | None = None
+    """The allocator's, resident, in extents of 2 MiB that have something that was handed out."""
+
+    @property
+    def slack_bytes(self) -> int | None:
+        """Set apart for live blocks beyond what was asked for."""
+        return None if self.live_usable_bytes is None else max(0, self.live_usable_bytes - self.live_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cairn import stats, units
+from cairn.estimates import Estimate
 from cairn.findings import beside
 from cairn.findings.finding import Finding
 from cairn.model import Account, Calls, Interval, Raised, Run, Sample
@@ -136,7 +137,7 @@ class Why:
     findings: tuple[Finding, ...] = ()
     """About the slower of the two, by what the other does."""
     raised: tuple[tuple[str, Raised], ...] = ()
-    """Of whom, and what was found of it alone, in most of its trials; `effect` is the median."""
+    """Of whom, and what was found of it alone, in most of its trials: as in the trial of its middle effect."""
     why_not: str = ""
     """Why there is no answer."""
 
@@ -220,16 +221,13 @@ def _sides(samples: Sequence[Sample], name: str) -> dict[int, _Side]:
 
 
 def _mostly(trials: Sequence[Sequence[Raised]]) -> list[Raised]:
-    """What was raised in most of the trials, each with the median of its effects."""
+    """What was raised in most of the trials, each as in the trial of its middle effect."""
     by_name: dict[str, list[Raised]] = {}
     for raised in trials:
         for one in raised:
             by_name.setdefault(one.name, []).append(one)
     kept = [of for of in by_name.values() if len(of) > _MOSTLY * len(trials)]
-    middle = [
-        Raised(of[0].name, of[0].says, of[0].of, statistics.median(one.effect for one in of), of[0].advice)
-        for of in kept
-    ]
+    middle = [sorted(of, key=lambda one: one.effect)[(len(of) - 1) // 2] for of in kept]
     return sorted(middle, key=lambda one: -one.effect)
 
 
@@ -241,7 +239,9 @@ def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
     slower = 0 if (time.whole.change or 0.0) > 0 else 1
     mine, theirs = ([pair[place].account for pair in pairs] for place in (slower, 1 - slower))
     took = statistics.fmean(_cpu_ns(pair[slower].plain) for pair in pairs)
-    return beside.beside(beside.Two(mine, theirs, took, abs(own.change or 0.0)))
+    ends = sorted(abs(end) for end in (own.interval.low, own.interval.high)) if own.interval is not None else []
+    longer = Estimate(abs(own.change or 0.0), Interval(ends[0], ends[1], LEVEL))
+    return beside.beside(beside.Two(mine, theirs, took, longer))
 
 
 def _cpu_ns(sample: Sample) -> float:
@@ -292,14 +292,26 @@ def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
     kernel, faults_inside, faults = side.account.kernel_ns, side.account.faults_inside, _faults(side.probed)
     if shares is None or kernel is None or faults_inside is None:
         return None
-    kernel = min(kernel, side.probed.system_ns)  # of this run: its samples are those of the probed one
-    in_faults = (side.probed.system_ns - kernel) * min(1.0, faults_inside / faults) if faults else 0.0
-    return shares.split(side)[0] - kernel - in_faults
+    detours = _detours_ns(side)
+    kernel = min(kernel, side.probed.system_ns - detours)  # of this run: its samples are those of the probed one
+    rest = side.probed.system_ns - detours - kernel
+    in_faults = rest * min(1.0, faults_inside / faults) if faults else 0.0
+    return shares.split(side)[0] - kernel - in_faults - detours / 2
+
+
+def _detours_ns(side: _Side) -> float:
+    """System time of a probed run that its plain one has not.
+
+    The way in ends in the probe, and the way out in the allocator, where timers find it.
+    """
+    return min(side.account.detours_ns, float(side.probed.system_ns))
 
 
 def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
     own = _own_ns(side, shares)
-    return None if own is None or shares is None else side.probed.user_ns - shares.split(side)[1] - own
+    if own is None or shares is None:
+        return None
+    return side.probed.user_ns - max(0.0, shares.split(side)[1] - _detours_ns(side) / 2) - own
 
 
 Reading = Callable[[_Side], float | None]

@@ -58,9 +58,15 @@ class Two:
     theirs: Sequence[Account]
     cpu_ns: float
     """What the program took."""
-    most_ns: float
+    most_ns: Estimate
     """What the allocator's own code takes longer: operations are timed by the clock, with kernel, faults and waiting in
-    them, and no more than that is believed of them."""
+    them, and no more than that is believed of all of them together."""
+
+    @property
+    def believed(self) -> float:
+        """The share that is believed of what operations take longer by the clock."""
+        longer = _mean_difference(_pairs(self))
+        return min(1.0, self.most_ns.value / longer) if longer > 0 else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +105,25 @@ def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _
     return known if len(known) == len(pairs) >= stats.BLOCKS_LEAST else []
 
 
+def _mean_difference(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> float:
+    """What the first takes longer; 0 of none."""
+    return statistics.fmean(one.ns - other.ns for one, other in pairs) if pairs else 0.0
+
+
 def _longer(two: Two, *names: str) -> _Longer | None:
     """None where it is not shown."""
     known = _pairs(two, names)
     if not known or not two.cpu_ns:
         return None
-    differences = [one.ns - other.ns for one, other in known]
+    differences = [(one.each_ns - other.each_ns) * one.count for one, other in known]
     middle, half = statistics.fmean(differences), stats.mean_half_width(differences)
     if middle - half <= 0:
         return None
-    effect = Estimate(middle, Interval(middle - half, middle + half, LEVEL)).over(
-        two.cpu_ns, most=two.most_ns / two.cpu_ns
-    )
+    ends, most = two.most_ns.interval, two.believed
+    effect = Estimate(
+        min(most * middle, two.most_ns.value),
+        Interval(min(most * (middle - half), ends.low), min(most * (middle + half), ends.high), LEVEL),
+    ).over(two.cpu_ns)
     means = [
         _Kinds(statistics.fmean(one.count for one in each), statistics.fmean(one.ns for one in each))
         for each in zip(*known, strict=True)
@@ -140,8 +153,8 @@ def slow_free(two: Two) -> Finding | None:
     free, all_of_it = _longer(two, *FREEING), _pairs(two)
     if free is None or free.ratio < RATIO_LEAST:
         return None
-    whole = statistics.fmean(one.ns - other.ns for one, other in all_of_it) / two.cpu_ns if all_of_it else 0.0
-    if not all_of_it or free.effect.value < FREE_SHARE_LEAST * min(whole, two.most_ns / two.cpu_ns):
+    whole = min(_mean_difference(all_of_it), two.most_ns.value) / two.cpu_ns
+    if not all_of_it or free.effect.value < FREE_SHARE_LEAST * whole:
         return None
     return Finding(
         name="slow-free",

@@ -5,46 +5,57 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from cairn import units
-from cairn.estimates import LEVEL, Estimate, remote_share
+from cairn.estimates import LEVEL, Estimate, octaves, remote_share
 from cairn.findings.finding import Finding
 from cairn.model import Interval
-from cairn.profiles import Moment, Profile, Tally
+from cairn.profiles import SIZE_BUCKETS, Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
 """Held, of what was live at most, as it was set apart."""
 BYTES_LEAST = 8 << 20
 """Live bytes of small programs are estimates: docs/findings.md has the two that this was raised for."""
+WATCHED_MOST = 8192
+"""Blocks that the probe has room for."""
+MEDIUM_MAX = 32768
+"""Bytes: larger blocks are watched all."""
 NEAR_THE_PEAK = 0.8
 """Of the most that was resident."""
 SLACK_LEAST = 0.20
 """Set apart beyond what was asked for."""
 
 
-def _held(moment: Moment) -> int:
-    """What is held and resident: addresses alone cost nothing. 0: nobody counted what is held."""
-    return min(moment.held_bytes or 0, moment.resident_bytes)
-
-
-def _fattest(profile: Profile) -> Moment | None:
-    """When most was held and resident, or just resident where nobody counted what is held."""
-    return max(profile.moments, key=lambda moment: (_held(moment), moment.resident_bytes), default=None)
-
-
-def _slack(tally: Tally) -> float:
-    """What is set apart beyond what was asked for, of what was asked for."""
-    return tally.usable_bytes / tally.watched_bytes - 1 if tally.watched_bytes else 0.0
+def _near_the_peak(profile: Profile) -> list[Moment]:
+    """When nearly as much was resident as ever."""
+    peak = max((moment.resident_bytes for moment in profile.moments), default=0)
+    return [moment for moment in profile.moments if moment.resident_bytes >= NEAR_THE_PEAK * peak]
 
 
 def _error_of_live(profile: Profile, live: float) -> float:
-    """Standard error of live bytes, of them: so many watched blocks tell, each of which stands for `gap` others.
+    """Standard error of live bytes, of them.
 
-    Large blocks are watched all; counting them as if they were not makes the error larger than it is.
+    So many watched blocks tell, each of which stands for `gap` others, or for more where there is no room for all.
+    Blocks that differ in size tell less than as many equal ones. Large blocks are watched all; counting them as if they
+    were not makes the error larger than it is.
     """
-    calls = int(profile.tally.calls[:, :, :2].sum())
-    each = int(profile.tally.asked[:, :, :2].sum()) / calls if calls else 0.0
-    told_by = live / (each * max(process.gap for process in profile.processes)) if each else math.inf
-    return 1 / math.sqrt(max(1.0, told_by))
+    tally = profile.tally
+    calls = int(tally.calls[:, :, :2].sum())
+    each = int(tally.asked[:, :, :2].sum()) / calls if calls else 0.0
+    if not each:
+        return 0.0
+    told_by = live / (each * max(process.gap for process in profile.processes))
+    return math.sqrt(_unevenness(tally) / max(1.0, min(told_by, WATCHED_MOST)))
+
+
+def _unevenness(tally: Tally) -> float:
+    """The mean square of small and medium sizes over the square of their mean; 1 where all are equal."""
+    ends = octaves(SIZE_BUCKETS, 4)
+    middles = (ends[:-1] + ends[1:]) / 2
+    weights = np.where(ends[:-1] < MEDIUM_MAX, tally.sizes, 0.0)
+    mean = float((weights * middles).sum())
+    return float(weights.sum() * (weights * middles**2).sum()) / mean**2 if mean else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +72,7 @@ class _Unasked:
 def _unasked(profile: Profile) -> _Unasked | None:
     """None: nobody looked near the peak. What is fresh early in a program's life is used later."""
     peak = max((moment.resident_bytes for moment in profile.moments), default=0)
-    near = [moment for moment in profile.moments if moment.resident_bytes >= NEAR_THE_PEAK * peak]
-    looked_at = (one for one in near if one.unasked_bytes is not None)
+    looked_at = (one for one in _near_the_peak(profile) if one.unasked_bytes is not None)
     most = max(looked_at, key=lambda one: one.resident_bytes, default=None)
     if most is None or most.unasked_bytes is None or most.unwritten_bytes is None:
         return None
@@ -71,15 +81,22 @@ def _unasked(profile: Profile) -> _Unasked | None:
     return _Unasked(peak, most.unasked_bytes - unwritten, unwritten if in_huge else 0)
 
 
+def _kept(moment: Moment) -> int:
+    """Of the allocator's, resident, and handed out to somebody, ever; 0: nobody looked."""
+    return max(0, (moment.own_bytes or 0) - (moment.unasked_bytes or 0))
+
+
 def not_reused(profile: Profile) -> Finding | None:
-    """Memory that is freed does not serve again. What sizes are rounded up by is another matter."""
-    most = _fattest(profile)
+    """Memory that is freed does not serve again. What sizes are rounded up by is another matter.
+
+    Nothing where nobody looked: of what is resident, much may be the program's own.
+    """
+    most = max(profile.moments, key=_kept, default=None)
     asked = max((moment.live_bytes for moment in profile.moments), default=0)
-    live = asked * (1 + _slack(profile.tally))
+    live = max((moment.live_usable_bytes or moment.live_bytes for moment in profile.moments), default=0)
     if most is None or not live:
         return None
-    unasked = _unasked(profile)
-    kept = _held(most) - (unasked.written_bytes + unasked.huge_bytes if unasked else 0)
+    kept = _kept(most)
     beyond = kept - live
     surely = live * (1 + 2 * _error_of_live(profile, asked))
     if kept < LIVE_RATIO_LEAST * surely or beyond < BYTES_LEAST:
@@ -94,8 +111,8 @@ def not_reused(profile: Profile) -> Finding | None:
         effect=Estimate(share, Interval(share, share, LEVEL)),
         measured=True,
         evidence=(
-            f"{units.size(kept)} held and resident{', of what was ever handed out' if unasked else ''}, where live "
-            f"blocks took {units.size(live)} at most: {kept / live:.3g} times as much",
+            f"{units.size(kept)} of the allocator's are resident and were handed out once, where live blocks took "
+            f"{units.size(live)} at most: {kept / live:.3g} times as much",
             *([f"{remote.value * 100:.3g} % of the frees were by another thread"] if by_others and remote else []),
         ),
         advice="take an allocator that gives back what other threads free, or free where it was allocated"
@@ -146,13 +163,12 @@ def _at_most(share: float) -> Estimate:
 
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:
-    """Blocks are much larger than what was asked for."""
-    tally, most = profile.tally, _fattest(profile)
-    slack = _slack(tally)
-    if most is None or not most.resident_bytes:
+    """Blocks are much larger than what was asked for: those that are live near the peak."""
+    most = max(_near_the_peak(profile), key=lambda moment: moment.slack_bytes or 0, default=None)
+    wasted = most.slack_bytes if most is not None else None
+    if most is None or not wasted or not most.resident_bytes:
         return None
-    live = max(moment.live_bytes for moment in profile.moments)
-    wasted = live * slack
+    slack = wasted / most.live_bytes if most.live_bytes else math.inf
     if slack < SLACK_LEAST or wasted < BYTES_LEAST:
         return None
     share = min(1.0, wasted / most.resident_bytes)
@@ -162,6 +178,8 @@ def sizes_too_coarse(profile: Profile) -> Finding | None:
         of="memory",
         effect=Estimate(share, Interval(share, share, LEVEL)),
         measured=True,
-        evidence=(f"{slack * 100:.3g} % more is set apart than asked for, {units.size(wasted)} of what is live",),
+        evidence=(
+            f"{units.size(wasted)} are set apart beyond the {units.size(most.live_bytes)} that live blocks asked for",
+        ),
         advice="take an allocator with finer size classes, or ask for sizes that fit its classes",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cairn import units
 from cairn.behaviour import kernel_lines, lock_lines
-from cairn.estimates import LEVEL, Estimate
+from cairn.estimates import LEVEL, Estimate, clock
 from cairn.findings.finding import Finding
 from cairn.model import Interval
 from cairn.profiles import WAITING, Profile
@@ -16,8 +16,9 @@ SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
 
 
 def _thread_ns(profile: Profile) -> float:
-    """How long all threads lived, at most: as many as there were at once, for as long as their process was."""
-    return float(sum(one.threads_most * (one.end_ns - one.begin_ns) for one in profile.processes))
+    """How long all threads that allocated lived; 0: not known."""
+    ticking = clock(profile.tally)
+    return profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
 
 
 def queues(profile: Profile) -> Finding | None:

@@ -180,6 +180,8 @@ def _because(why: Why, finding: Finding) -> str:
 
 
 def _alone(name: str, raised: Raised) -> str:
-    return (
-        f"▲ {name}: {raised.says}: {units.percent(raised.effect, signed=False)} of {raised.of}. To do: {raised.advice}."
-    )
+    ends = raised.interval
+    within = f" [{ends.low * 100:.3g}, {ends.high * 100:.3g}]" if ends is not None and ends.low < ends.high else ""
+    told = "".join(f" {text}." for text in raised.evidence)
+    share = f"{units.percent(raised.effect, signed=False)} of {raised.of}{within}"
+    return f"▲ {name}: {raised.says}: {share}.{told} To do: {raised.advice}."

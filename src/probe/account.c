@@ -174,14 +174,14 @@ static void leave(struct self *me, bool timed)
     uint64_t due = atomic_load_explicit(&session.next_moment_ticks, memory_order_relaxed);
     if (timed && UNLIKELY(ticks_now() >= due) &&
         atomic_compare_exchange_strong(&session.next_moment_ticks, &due, UINT64_MAX))
-        session_moment(watched_live_bytes());
+        session_moment(watched_live());
     thread_is_idle(me);
     me->guard = SELF_OUTSIDE;
 }
 
 /* A block that moved by realloc stays watched. Every large one is and stands for itself; one that becomes small is one
  * of many, and draws a lot as they did. */
-static void watch(struct self *me, const void *block, size_t bytes)
+static void watch(struct self *me, const void *block, size_t bytes, size_t usable)
 {
     bool large = profile_group(bytes) == PROFILE_LARGE;
     if ((me->special & SELF_WATCHED) != 0) {
@@ -191,15 +191,21 @@ static void watch(struct self *me, const void *block, size_t bytes)
         if (was_large != large)
             me->watched.weight = large ? 1 : session.gap;
         me->watched.bytes = bytes;
+        me->watched.usable = usable;
         watched_move(block, me->watched, &me->random);
         return;
     }
     struct watched about = {
-        .ticks = ticks_now(), .bytes = bytes, .thread = me->number, .weight = large ? 1 : session.gap};
+        .ticks = ticks_now(),
+        .bytes = bytes,
+        .usable = usable,
+        .thread = me->number,
+        .weight = large ? 1 : session.gap,
+    };
     watched_add(block, about, &me->random);
 }
 
-static void note_allocation(struct self *me, enum profile_function function, const void *block, size_t bytes,
+static void note_allocation(struct self *me, enum profile_function function, size_t bytes, size_t usable,
                             bool is_new, struct reading end)
 {
     struct profile_samples *samples = session.samples;
@@ -208,9 +214,9 @@ static void note_allocation(struct self *me, enum profile_function function, con
     uint64_t weight = group == PROFILE_LARGE ? 1 : session.gap;
     note_timed(me, &samples->times[path], group, end);
     session_add(&samples->sizes[size_bucket(bytes)], weight);
-    if (block != NULL && session.measures) {
+    if (usable != 0) {
         session_add(&samples->asked_bytes, weight * bytes);
-        session_add(&samples->usable_bytes, weight * next.malloc_usable_size((void *)(uintptr_t)block));
+        session_add(&samples->usable_bytes, weight * usable);
     }
 }
 
@@ -240,10 +246,12 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
         if ((me->special & SELF_WATCHED) != 0) /* it lives as it was */
             watched_move(me->given, me->watched, &me->random);
     }
+    bool watched = (me->special & (SELF_TIMED | SELF_WATCHED)) != 0 && block != NULL;
+    size_t usable = watched && session.measures ? next.malloc_usable_size((void *)(uintptr_t)block) : 0;
     if (timed)
-        note_allocation(me, function, block, bytes, is_new, end);
-    if ((me->special & (SELF_TIMED | SELF_WATCHED)) != 0 && block != NULL)
-        watch(me, block, bytes);
+        note_allocation(me, function, bytes, usable, is_new, end);
+    if (watched)
+        watch(me, block, bytes, usable);
     if ((me->special & SELF_EXACT) != 0 && block != NULL)
         owners_note(block, (struct owner){.thread = me->number, .group = profile_group(bytes)});
     leave(me, timed);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -93,6 +94,12 @@ static enum profile_call kind_of(long number, const long arguments[3])
     }
 }
 
+/* Whose time by the clock is not time on a processor. */
+static bool waits(enum profile_call kind)
+{
+    return kind == PROFILE_FUTEX_WAIT || kind == PROFILE_SCHED_YIELD || kind == PROFILE_SLEEP;
+}
+
 /* --- what it changes ---------------------------------------------------------------------------------------------- */
 
 static void hold(uintptr_t start, size_t bytes)
@@ -171,12 +178,13 @@ static void note_other(long number)
     }
 }
 
-void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks)
+void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks, uint64_t cpu_ns)
 {
     enum profile_call kind = kind_of(number, arguments);
     struct profile_call_counts *counts = &session.head->calls[kind];
     session_add(&counts->calls, 1);
     session_add(&counts->ticks, ticks);
+    session_add(&counts->cpu_ns, cpu_ns);
     session_raise(&counts->max_ticks, ticks);
     self.kernel_calls++;
     self.kernel_ticks += ticks;
@@ -242,6 +250,14 @@ static void let_go(greg_t *registers)
     registers[REG_RIP] -= SYSCALL_BYTES;
 }
 
+/* libc's function would be dispatched again. */
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec now = {.tv_sec = 0};
+    stub_call3(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now, 0);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
 static void not_ours(int signal, siginfo_t *info, void *context)
 {
     const struct sigaction now = theirs;
@@ -292,13 +308,16 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     }
     const long arguments[3] = {registers[REG_RDI], registers[REG_RSI], registers[REG_RDX]};
     self.calling = true;
+    bool waiting = waits(kind_of(number, arguments));
+    uint64_t cpu_before_ns = waiting ? thread_cpu_ns() : 0;
     uint64_t before = ticks_before();
     long result = stub_call(number, arguments[0], arguments[1], arguments[2], registers[REG_R10],
                             registers[REG_R8], registers[REG_R9]);
     uint64_t ticks = ticks_after() - before;
+    uint64_t cpu_ns = waiting ? thread_cpu_ns() - cpu_before_ns : 0;
     self.calling = false;
     if (!calibrating)
-        kernel_calls_note(number, arguments, result, ticks);
+        kernel_calls_note(number, arguments, result, ticks, cpu_ns);
     registers[REG_RAX] = result;
 }
 

@@ -185,7 +185,7 @@ INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destro
 static void note(long number, long a, long b, long c, long result, uint64_t before)
 {
     kernel_calls_note(number, (const long[3]){a, b, c}, result == -1 ? -errno : result,
-                      ticks_after() - before);
+                      ticks_after() - before, 0);
 }
 
 INTERPOSED void *mmap(void *start, size_t bytes, int protection, int flags, int fd, off_t offset)
@@ -242,8 +242,8 @@ INTERPOSED void *sbrk(intptr_t more)
     uint64_t ticks = ticks_after() - before;
     const long arguments[3] = {0};
     if (result == (void *)-1)
-        kernel_calls_note(SYS_brk, arguments, -ENOMEM, ticks);
+        kernel_calls_note(SYS_brk, arguments, -ENOMEM, ticks, 0);
     else
-        kernel_calls_note(SYS_brk, arguments, (long)result + more, ticks);
+        kernel_calls_note(SYS_brk, arguments, (long)result + more, ticks, 0);
     return result;
 }

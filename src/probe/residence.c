@@ -59,7 +59,8 @@ static uint64_t huge_bytes(void)
 /* --- what was never handed out ------------------------------------------------------------------------------------- */
 
 static struct {
-    uint64_t pages;  /* of all extents */
+    uint64_t own;    /* pages of all extents: the allocator's */
+    uint64_t pages;  /* of these, never handed out */
     uint64_t looked; /* at what they hold */
     uint64_t zero;
     uint64_t stride; /* one of so many is looked at */
@@ -86,29 +87,45 @@ static void look_into(uintptr_t page)
     tally.zero += any == 0;
 }
 
-/* Pages of an extent that are resident, no file's, and not noted; the allocator's, at most as many as it has there beyond those. */
-static void look_at(long pagemap, const struct shadow_leaf *leaf, size_t extent)
+/* Which pages of an extent are resident and no file's: a bit each. */
+static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_EXTENT_PAGES / 64])
 {
     static uint64_t entries[SHADOW_EXTENT_PAGES]; /* proc_pid_pagemap(5) */
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
+    long got = stub_call(SYS_pread64, pagemap, (long)entries, sizeof entries,
+                         (long)(page * sizeof entries[0]), 0, 0);
+    memset(resident, 0, SHADOW_EXTENT_PAGES / 8);
+    for (size_t i = 0; !stub_failed(got) && i < (size_t)got / sizeof entries[0]; i++)
+        resident[i / 64] |= (uint64_t)((entries[i] & (present | of_file)) == present) << i % 64;
+    return !stub_failed(got);
+}
+
+/* The allocator's, at most as many as it has there; and of what nobody was given, at most what it has beyond what is noted. */
+static void look_at(long pagemap, const struct shadow_leaf *leaf, size_t extent)
+{
+    uint64_t resident[SHADOW_EXTENT_PAGES / 64];
     unsigned noted = atomic_load_explicit(&leaf->noted[extent], memory_order_relaxed);
     unsigned held = shadow_held(leaf, extent);
     size_t first = extent * SHADOW_EXTENT_PAGES;
     uintptr_t page = (leaf->start >> SHADOW_PAGE_SHIFT) + first;
-    if (noted == 0 || held <= noted)
+    if (noted == 0 || !read_extent(pagemap, page, resident))
         return;
-    long got = stub_call(SYS_pread64, pagemap, (long)entries, sizeof entries,
-                         (long)(page * sizeof entries[0]), 0, 0);
+    unsigned all = 0;
+    for (size_t i = 0; i < COUNT_OF(resident); i++)
+        all += (unsigned)__builtin_popcountll(resident[i]);
+    tally.own += all < held ? all : held;
+    if (held <= noted)
+        return;
     uint64_t most = tally.pages + held - noted;
-    for (size_t i = 0; !stub_failed(got) && i < (size_t)got / sizeof entries[0] && tally.pages < most; i++)
-        if ((entries[i] & (present | of_file)) == present && !shadow_page_is_noted(leaf, first + i) &&
+    for (size_t i = 0; i < SHADOW_EXTENT_PAGES && tally.pages < most; i++)
+        if ((resident[i / 64] >> i % 64 & 1) != 0 && !shadow_page_is_noted(leaf, first + i) &&
             ++tally.pages % tally.stride == 0)
             look_into((page + i) << SHADOW_PAGE_SHIFT);
 }
 
 struct residence residence_look(void)
 {
-    struct residence found = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN};
+    struct residence found = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN};
     if (page_bytes() != PAGE_BYTES)
         return found;
     long pagemap = open_own("/proc/self/pagemap");
@@ -116,11 +133,12 @@ struct residence residence_look(void)
         return found;
     tally.stride =
         16 + tally.pages / 128; /* 128 pages of 8 MiB; later by what the look before this one found */
-    tally.pages = tally.looked = tally.zero = 0;
+    tally.own = tally.pages = tally.looked = tally.zero = 0;
     for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
         for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
             look_at(pagemap, leaf, extent);
     stub_call3(SYS_close, pagemap, 0, 0);
+    found.own_bytes = tally.own << SHADOW_PAGE_SHIFT;
     found.unasked_bytes = tally.pages << SHADOW_PAGE_SHIFT;
     if (tally.pages < tally.stride)
         found.unwritten_bytes = 0;

@@ -23,6 +23,7 @@ struct residence {
     uint64_t
         huge_bytes; /* of the process, in huge pages; unknown where there is less than RESIDENCE_HUGE_LEAST of the
                                  one before */
+    uint64_t own_bytes; /* the allocator's, in such extents: at most what it has there from the kernel */
 };
 
 /* Looks at each page of such extents. */

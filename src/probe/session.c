@@ -329,6 +329,7 @@ struct profile_thread *session_thread_begin(bool announced)
     if (counts != NULL) {
         counts->thread = (uint32_t)stub_call0(SYS_gettid);
         counts->users++;
+        counts->since_ticks = ticks_now();
     } else {
         session.head->threads_lost++;
     }
@@ -347,6 +348,8 @@ void session_thread_end(struct profile_thread *counts)
         if (counts < chunks[chunk] || index >= chunk_threads(chunk))
             continue;
         counts->thread = 0;
+        counts->lived_ticks += ticks_now() - counts->since_ticks;
+        counts->since_ticks = 0;
         counts->next = vacant;
         vacant = 1 + (index << 8 | chunk);
     }
@@ -355,7 +358,8 @@ void session_thread_end(struct profile_thread *counts)
 
 /* --- moments ------------------------------------------------------------------------------------------------------ */
 
-static const struct residence unknown = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN};
+static const struct residence unknown = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN,
+                                         RESIDENCE_UNKNOWN};
 
 /* Where nothing could be raised of it, nobody looks; else whenever an eighth more is resident than at any look before, so that the
  * peak is not missed, and once a second; in no more than a fiftieth of the time, the look itself included. */
@@ -413,7 +417,7 @@ static void look(struct profile_head *head)
 }
 
 /* Under the latch. */
-static void note_moment(uint64_t live_bytes, uint64_t resident, struct residence closely)
+static void note_moment(struct watched_live live, uint64_t resident, struct residence closely)
 {
     static size_t used;
     struct profile_head *head = session.head;
@@ -426,12 +430,14 @@ static void note_moment(uint64_t live_bytes, uint64_t resident, struct residence
     uint64_t lived_ns = head->ns_last - head->ns_begin;
     samples->moments[used++] = (struct profile_moment){
         .ns = lived_ns,
-        .live_bytes = live_bytes,
+        .live_bytes = live.bytes,
+        .live_usable_bytes = session.measures ? live.usable : RESIDENCE_UNKNOWN,
         .held_bytes = atomic_load_explicit(&session.held_bytes, memory_order_relaxed),
         .resident_bytes = resident,
         .unasked_bytes = closely.unasked_bytes,
         .unwritten_bytes = closely.unwritten_bytes,
         .huge_bytes = closely.huge_bytes,
+        .own_bytes = closely.own_bytes,
     };
     uint64_t ticks = head->ticks_last - head->ticks_begin;
     double rate = lived_ns != 0 ? (double)ticks / (double)lived_ns : 1.0;
@@ -439,12 +445,12 @@ static void note_moment(uint64_t live_bytes, uint64_t resident, struct residence
     atomic_store_explicit(&session.next_moment_ticks, head->ticks_last + wait, memory_order_relaxed);
 }
 
-void session_moment(uint64_t live_bytes)
+void session_moment(struct watched_live live)
 {
     uint64_t resident = residence_bytes();
     struct residence closely = look_closely(session.head, resident);
     latch_take(&latch);
-    note_moment(live_bytes, resident, closely);
+    note_moment(live, resident, closely);
     latch_drop(&latch);
 }
 
@@ -475,13 +481,13 @@ void session_forked(void)
     atomic_store(&state, NOT_BEGUN);
 }
 
-void session_end(int exit_code, uint64_t live_bytes)
+void session_end(int exit_code, struct watched_live live)
 {
     if (atomic_load(&state) != ON)
         return;
     bool taken = latch_take_soon(&latch);
     if (taken)
-        note_moment(live_bytes, residence_bytes(), unknown);
+        note_moment(live, residence_bytes(), unknown);
     session.head->exit_code = (uint32_t)exit_code;
     session.head->state = PROFILE_ENDED;
     if (taken)

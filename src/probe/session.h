@@ -12,6 +12,7 @@
 #ifndef CAIRN_PROBE_SESSION_H
 #define CAIRN_PROBE_SESSION_H
 
+#include "probe/watched.h"
 #include "record/profile.h"
 
 #include <stdatomic.h>
@@ -46,14 +47,14 @@ void session_thread_end(struct profile_thread *counts);
 void session_thread_comes(void);
 void session_thread_stays_away(void);
 
-/* Notes clocks and what the kernel knows of the process. `live_bytes`: see struct profile_moment. */
-void session_moment(uint64_t live_bytes);
+/* Notes clocks and what the kernel knows of the process. */
+void session_moment(struct watched_live live);
 
 /* In a fork's child, before it allocates: leaves the parent's file. */
 void session_forked(void);
 
 /* The process ends, perhaps in a handler that interrupted one of these functions: then without a last moment. */
-void session_end(int exit_code, uint64_t live_bytes);
+void session_end(int exit_code, struct watched_live live);
 
 /* Adds to a number in the file that several threads count in. */
 static inline void session_add(uint64_t *number, uint64_t amount)

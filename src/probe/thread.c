@@ -187,7 +187,7 @@ void thread_end_process(int exit_code)
         return;
     if (guard == SELF_OUTSIDE)
         self.guard = SELF_INSIDE;
-    session_end(exit_code, watched_live_bytes());
+    session_end(exit_code, watched_live());
     self.guard = guard;
 }
 

@@ -18,8 +18,10 @@ struct shard {
 
 _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
 static struct shard shards[SHARDS];
-static _Atomic uint64_t
-    live_bytes[SHARDS];      /* of each; together, since a process that ends looks at them all */
+static struct {
+    _Atomic uint64_t bytes;
+    _Atomic uint64_t usable;
+} live[SHARDS];              /* of each; together, since a process that ends looks at them all */
 static uint8_t filter_floor; /* of every slot */
 
 static struct shard *shard_of(const void *block)
@@ -35,18 +37,23 @@ static void filter_add(uintptr_t block, int change)
                           memory_order_relaxed);
 }
 
-static void live_add(struct shard *shard, uint64_t bytes)
+static void grow(_Atomic uint64_t *sum, uint64_t by)
 {
-    _Atomic uint64_t *live = &live_bytes[shard - shards];
-    atomic_store_explicit(live, atomic_load_explicit(live, memory_order_relaxed) + bytes,
-                          memory_order_relaxed);
+    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + by, memory_order_relaxed);
+}
+
+/* So many blocks as this one, or fewer where that is negative. */
+static void live_add(struct shard *shard, const struct watched *about, int64_t count)
+{
+    grow(&live[shard - shards].bytes, about->bytes * (uint64_t)count);
+    grow(&live[shard - shards].usable, about->usable * (uint64_t)count);
 }
 
 static void drop(struct shard *shard, uint32_t i)
 {
     uint32_t last = --shard->count;
     filter_add(shard->blocks[i], -1);
-    live_add(shard, -(shard->abouts[i].bytes * shard->abouts[i].weight));
+    live_add(shard, &shard->abouts[i], -(int64_t)shard->abouts[i].weight);
     shard->blocks[i] = shard->blocks[last];
     shard->abouts[i] = shard->abouts[last];
 }
@@ -66,7 +73,7 @@ static void halve(struct shard *shard, bool large, struct random *random)
             drop(shard, i);
             continue;
         }
-        live_add(shard, about->bytes * about->weight);
+        live_add(shard, about, about->weight);
         about->weight *= 2;
     }
     shard->halved[large]++;
@@ -79,7 +86,7 @@ static void add(struct shard *shard, const void *block, struct watched watched, 
     shard->blocks[shard->count] = (uintptr_t)block;
     shard->abouts[shard->count++] = watched;
     filter_add((uintptr_t)block, 1);
-    live_add(shard, watched.bytes * watched.weight);
+    live_add(shard, &watched, watched.weight);
 }
 
 void watched_add(const void *block, struct watched watched, struct random *random)
@@ -118,12 +125,14 @@ bool watched_take(const void *block, struct watched *watched)
     return found;
 }
 
-uint64_t watched_live_bytes(void)
+struct watched_live watched_live(void)
 {
-    uint64_t bytes = 0;
-    for (int i = 0; i < SHARDS; i++)
-        bytes += atomic_load_explicit(&live_bytes[i], memory_order_relaxed);
-    return bytes;
+    struct watched_live all = {.bytes = 0};
+    for (int i = 0; i < SHARDS; i++) {
+        all.bytes += atomic_load_explicit(&live[i].bytes, memory_order_relaxed);
+        all.usable += atomic_load_explicit(&live[i].usable, memory_order_relaxed);
+    }
+    return all;
 }
 
 void watched_look_at_all(void)
@@ -140,7 +149,8 @@ void watched_forked(void)
         if (!latch_reset(&shards[i].latch))
             continue;
         shards[i] = (struct shard){.count = 0};
-        atomic_store_explicit(&live_bytes[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&live[i].bytes, 0, memory_order_relaxed);
+        atomic_store_explicit(&live[i].usable, 0, memory_order_relaxed);
         for (int slot = i * SLOTS; slot < (i + 1) * SLOTS; slot++)
             atomic_store_explicit(&watched_filter[slot], filter_floor, memory_order_relaxed);
     }

@@ -6,7 +6,7 @@
  * fair sample. Any thread may call anything, from inside (self.h). Always:
  *
  *     watched_filter[f(block)] == 0  =>  the block is not watched, nor are all to be looked at
- *     live bytes                     ==  the sum over the watched of weight x bytes
+ *     what is live                   ==  the sum over the watched of weight x bytes, and of weight x usable
  */
 #ifndef CAIRN_PROBE_WATCHED_H
 #define CAIRN_PROBE_WATCHED_H
@@ -23,6 +23,7 @@ enum {
 struct watched {
     uint64_t ticks; /* when it was handed out */
     uint64_t bytes;
+    uint64_t usable; /* what the allocator set apart for it; 0: it was not asked */
     uint32_t thread; /* self.number of who got it */
     uint32_t weight;
 };
@@ -49,8 +50,12 @@ void watched_move(const void *block, struct watched watched, struct random *rand
 /* Stops watching. False: it was not watched. */
 bool watched_take(const void *block, struct watched *watched);
 
-/* Bytes asked for and not freed, estimated. */
-uint64_t watched_live_bytes(void);
+/* What is not freed, estimated. */
+struct watched_live {
+    uint64_t bytes; /* asked for */
+    uint64_t usable;
+};
+struct watched_live watched_live(void);
 
 /* Every block may be watched: for who wants to see each free. Before the first one is; there is no way back. */
 void watched_look_at_all(void);

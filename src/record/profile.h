@@ -23,7 +23,7 @@
 #define PROFILE_MAGIC "cairnpro"
 
 enum {
-    PROFILE_VERSION = 4,
+    PROFILE_VERSION = 5,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* with the NUL; a longer path is cut */
     PROFILE_CHUNK_THREADS = 8,
@@ -150,6 +150,8 @@ struct profile_call_counts {
     uint64_t bytes; /* that they were about: mapped, unmapped, advised, grown */
     uint64_t ticks;
     uint64_t max_ticks;
+    uint64_t
+        cpu_ns; /* of those that wait (futex wait, sched_yield, sleep): what of that was on a processor */
 };
 
 struct profile_other_call {
@@ -235,9 +237,11 @@ struct profile_head {
 };
 
 struct profile_thread {
-    uint32_t thread; /* the kernel's number of who counts here now; 0: nobody */
-    uint32_t users;  /* threads that have counted here, one after the other */
-    uint64_t next;   /* the probe's own: the next one with nobody */
+    uint32_t thread;      /* the kernel's number of who counts here now; 0: nobody */
+    uint32_t users;       /* threads that have counted here, one after the other */
+    uint64_t next;        /* the probe's own: the next one with nobody */
+    uint64_t since_ticks; /* when who counts here now began; 0: nobody */
+    uint64_t lived_ticks; /* how long those before did, together */
     uint64_t calls[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS];
     uint64_t bytes[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS]; /* asked for */
     uint64_t released[PROFILE_RELEASING][PROFILE_PHASES];
@@ -273,8 +277,9 @@ struct profile_times {
 
 /* A moment of the process: 0 ns where there is none yet. */
 struct profile_moment {
-    uint64_t ns;             /* since the beginning */
-    uint64_t live_bytes;     /* asked for and not freed; estimated */
+    uint64_t ns;                /* since the beginning */
+    uint64_t live_bytes;        /* asked for and not freed; estimated */
+    uint64_t live_usable_bytes; /* what the allocator set apart for these; UINT64_MAX: it was not asked */
     uint64_t held_bytes;     /* that the allocator has from the kernel; 0 where kernel calls are not seen */
     uint64_t resident_bytes; /* of the process, without pages of files */
     /* UINT64_MAX: not looked at, or not told */
@@ -283,6 +288,7 @@ struct profile_moment {
     uint64_t unwritten_bytes; /* of these, what reads as zero; by a sample */
     uint64_t
         huge_bytes; /* of the process, in huge pages; not told where there is less than 8 MiB of the one before */
+    uint64_t own_bytes; /* the allocator's, resident, in such extents of 2 MiB */
 };
 
 struct profile_samples {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from support.injecting import carried
 from cairn import native
 from cairn.findings import find
 from cairn.profile import gather
+from cairn.profiles import Tree
 
 ILL = Path(__file__).parents[1] / "ill"
 HELPERS = ILL.parent / "helpers"
@@ -64,11 +66,21 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
             preload.append(carried(over))
         out = tmp_path / "raw"
         out.mkdir()
-        subprocess.run(
-            [native.workload(program), *PROGRAMS[program]], check=True, timeout=120, stdout=subprocess.DEVNULL,
+        command = [native.workload(program), *PROGRAMS[program]]
+        started = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL,
             env={**os.environ, "CAIRN_PROBE": str(out), "ILL": str(strength), "LD_PRELOAD": ":".join(preload)},
         )  # fmt: skip
-        return [finding.name for finding in find(gather(out))]
+        _, status, used = os.wait4(started.pid, 0)
+        assert status == 0
+        user_ns, system_ns = round(used.ru_utime * 1e9), round(used.ru_stime * 1e9)
+        tree = Tree(
+            tuple(map(str, command)), "", None, user_ns, system_ns, used.ru_nvcsw, used.ru_nivcsw, used.ru_minflt,
+            used.ru_majflt, {}, user_mode_only=False,
+        )  # fmt: skip
+        found = find(replace(gather(out), tree=tree))
+        print(*found, sep="\n")  # shown where a test fails
+        return [finding.name for finding in found]
 
     return look
 

@@ -91,6 +91,8 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     (why,) = result.json["whys"]
     assert [one["name"] for one in why["findings"]] == [name]
     assert not why["raised"]
-    left = next(one["interval"] for one in why["time"]["parts"] if one["name"] == "unexplained")
+    parts = {one["name"]: one for one in why["time"]["parts"]}
+    assert max(parts, key=lambda part: parts[part]["change"]) == "its own code"
+    left = parts["unexplained"]["interval"]
     fifth = 0.2 * why["time"]["whole"]["change"]
     assert left["low"] <= fifth and left["high"] >= -fifth, "more than a fifth is shown to be unexplained"

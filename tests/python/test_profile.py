@@ -47,14 +47,14 @@ def read(tmp_path: Path, content: bytes) -> profile.ProcessProfile:
 def test_the_structs_are_as_long_as_in_c() -> None:
     """Added up by hand from src/record/profile.h; the unit test in C asserts the same numbers."""
     numbers = 19 + 24 + 1 + 11 + 17 + 11 + 6  # of 64 bits: gap … threads_lost, chunks, samples, counts, rusage, locks
-    head = 8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 40 + 32 * 16 + 2 * 1024
-    thread = 4 + 4 + 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
+    head = 8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 48 + 32 * 16 + 2 * 1024
+    thread = 4 + 4 + 3 * 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
     times = (12 + 1 + 4 + 4) * 8 + 320 * 4
-    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 56
+    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 72
     for order in "<>":
         layout = profile.layouts(order)
         assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (head, thread, samples)
-    assert (head, thread, samples) == (3944, 1568, 92248)
+    assert (head, thread, samples) == (4056, 1584, 100440)
 
 
 def test_names_are_as_many_as_in_c() -> None:

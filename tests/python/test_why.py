@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from support.comparisons import EVIL, a_run, a_sample
 
+from cairn.estimates import Estimate
 from cairn.findings import beside
-from cairn.model import Account, Calls, Contender, Operations, Raised, Run, Sample
+from cairn.model import Account, Calls, Contender, Interval, Operations, Raised, Run, Sample
 from cairn.report import document, markdown, terminal
 from cairn.report.reasons import sentences, summary
 from cairn.why import (
@@ -288,6 +289,11 @@ def slow(**times: float) -> list[Account]:
     return [an_account(kinds=kinds)] * 8
 
 
+def longer(ms: float, half: float = 0.0) -> Estimate:
+    """What its own code takes longer."""
+    return Estimate(ms * MS, Interval((ms - half) * MS, (ms + half) * MS, 0.95))
+
+
 @pytest.mark.parametrize(
     ("times", "names"),
     [
@@ -302,17 +308,27 @@ def slow(**times: float) -> list[Account]:
     ],
 )
 def test_what_is_slow_beside_another(times: dict[str, float], names: list[str]) -> None:
-    found = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, 50.0 * MS))
+    found = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(50.0)))
     assert [one.name for one in found] == names
 
 
 def test_what_costs_less_than_a_hundredth_is_not_raised() -> None:
-    assert beside.beside(beside.Two(slow(free=2.0), slow(), 100_000.0 * MS, 50.0 * MS)) == ()
+    assert beside.beside(beside.Two(slow(free=2.0), slow(), 100_000.0 * MS, longer(50.0))) == ()
 
 
 def test_no_more_is_believed_than_the_allocators_own_code_takes_longer() -> None:
-    (found,) = beside.beside(beside.Two(slow(free=9.0), slow(), 100.0 * MS, 5.0 * MS))
+    (found,) = beside.beside(beside.Two(slow(free=9.0), slow(), 100.0 * MS, longer(5.0)))
     assert found.effect.value == found.effect.interval.high == pytest.approx(0.05)
+
+
+def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
+    """120 ms longer by the clock, of which 5 are believed, at least 2: two thirds are freeing, a third is new memory."""
+    mine, theirs = slow(free=5.0, new=31.0), slow()
+    assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(180.0 * MS)
+    found = beside.beside(beside.Two(mine, theirs, 100.0 * MS, longer(6.0, 4.0)))
+    assert [one.name for one in found] == ["slow-new", "slow-free"]
+    assert [one.effect.value for one in found] == pytest.approx([0.04, 0.02])
+    assert [one.effect.interval.low for one in found] == pytest.approx([0.02, 0.02])
 
 
 def test_kinds_that_were_never_timed_hide_nothing_while_they_are_few() -> None:
@@ -321,15 +337,15 @@ def test_kinds_that_were_never_timed_hide_nothing_while_they_are_few() -> None:
         return [replace(one, kinds={**one.kinds, **rare}) for one in accounts]
 
     for count, names in ((2, ["slow-free"]), (3_000_000, [])):
-        two = beside.Two(with_rare(slow(free=3.0), count), with_rare(slow(), count), 100.0 * MS, 50.0 * MS)
+        two = beside.Two(with_rare(slow(free=3.0), count), with_rare(slow(), count), 100.0 * MS, longer(50.0))
         assert [one.name for one in beside.beside(two)] == names
 
 
 def test_what_was_not_timed_is_not_found() -> None:
     kinds = {name: replace(one, total_ns=None) for name, one in an_account().kinds.items()}
-    assert beside.beside(beside.Two([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS, 50.0 * MS)) == ()
+    assert beside.beside(beside.Two([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS, longer(50.0))) == ()
 
 
 def test_a_difference_that_may_be_noise_is_not_found() -> None:
     mine = [*slow(free=8.0)[:1], *slow()[:7]]
-    assert beside.beside(beside.Two(mine, slow(), 100.0 * MS, 50.0 * MS)) == ()
+    assert beside.beside(beside.Two(mine, slow(), 100.0 * MS, longer(50.0))) == ()

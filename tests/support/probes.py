@@ -15,7 +15,7 @@ from cairn.profiles import Path as TimedPath
 
 TICKS_PER_NS = 2
 PAIR = 40
-BEHIND_HEAD = 3968
+BEHIND_HEAD = 4096
 """Where the first threads are: the head, rounded up to a line of the cache."""
 NOTHING = 20
 """Events that are counted where nothing is done."""
@@ -144,8 +144,15 @@ class Made:
         calls["max_ticks"] = max(calls["max_ticks"], ns * TICKS_PER_NS + PAIR)
 
     def moments(self, *of: tuple[int, ...]) -> None:
-        """(ns, live, held, resident) each, and if that was looked at (unasked, unwritten, huge)."""
-        told = [(*one, *(2**64 - 1,) * (7 - len(one))) for one in of]
+        """(ns, live, held, resident) each, and if that was looked at (unasked, unwritten, huge).
+
+        Then all that is held is the allocator's. For live blocks an eighth more is set apart.
+        """
+        unknown = 2**64 - 1
+        told = [
+            (ns, live, live + live // 8, held, resident) + ((*closely, held) if closely else (unknown,) * 4)
+            for ns, live, held, resident, *closely in of
+        ]
         self.samples["moments"][0, : len(of)] = np.array(told, self.samples["moments"].dtype)
 
     def content(self) -> bytes:

@@ -102,7 +102,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "behaviour": {"model", "profiles", "estimates"},
     "findings": {"model", "units", "stats", "profiles", "estimates", "behaviour", "findings"},
     "account": {"model", "profiles", "estimates", "behaviour", "findings"},
-    "why": {"model", "units", "stats", "profiles", "findings"},
+    "why": {"model", "units", "stats", "estimates", "profiles", "findings"},
     "founding": {"why"},
     "prediction": {"model", "estimates", "why"},
     "profile": {"errors", "model", "profiles"},

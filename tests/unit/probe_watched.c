@@ -26,16 +26,16 @@ static uint64_t take_all(uint64_t count)
 TEST(a_block_is_watched_until_it_is_taken)
 {
     struct random random = random_of(1);
-    struct watched watched = {.ticks = 7, .bytes = 100, .thread = 3, .weight = 64};
+    struct watched watched = {.ticks = 7, .bytes = 100, .usable = 112, .thread = 3, .weight = 64};
     CHECK(!watched_maybe(address(0)) && !watched_take(address(0), &watched));
     watched_add(address(0), watched, &random);
     CHECK(watched_maybe(address(0)));
-    CHECK(watched_live_bytes() == 6400);
+    CHECK(watched_live().bytes == 6400 && watched_live().usable == 7168);
     struct watched taken = {0};
     REQUIRE(watched_take(address(0), &taken));
     CHECK(taken.ticks == 7 && taken.bytes == 100 && taken.thread == 3 && taken.weight == 64);
     CHECK(!watched_maybe(address(0)) && !watched_take(address(0), &taken));
-    CHECK(watched_live_bytes() == 0);
+    CHECK(watched_live().bytes == 0 && watched_live().usable == 0);
 }
 
 TEST(what_is_not_watched_is_mostly_told_without_looking)
@@ -48,7 +48,7 @@ TEST(what_is_not_watched_is_mostly_told_without_looking)
         maybe += watched_maybe(address(i));
     CHECK(maybe < 8000); /* a filter of 131,072 with 8,000 in it */
     (void)take_all(8000);
-    CHECK(watched_live_bytes() == 0);
+    CHECK(watched_live().bytes == 0);
 }
 
 /* 200,000 blocks are twenty times what there is room for. Four standard deviations of a sum of 8,192 halved by lot. */
@@ -57,15 +57,18 @@ TEST(a_thinned_sample_still_stands_for_all)
     enum { BLOCKS = 200000 };
     struct random random = random_of(3);
     for (uint64_t i = 0; i < BLOCKS; i++)
-        watched_add(address(i), (struct watched){.bytes = 16 + i % 100, .weight = 1}, &random);
+        watched_add(address(i),
+                    (struct watched){.bytes = 16 + i % 100, .usable = 2 * (16 + i % 100), .weight = 1},
+                    &random);
     double expected = 0;
     for (uint64_t i = 0; i < BLOCKS; i++)
         expected += 16 + (double)(i % 100);
-    double live = (double)watched_live_bytes();
+    double live = (double)watched_live().bytes;
     CHECK(live > 0.93 * expected && live < 1.07 * expected);
+    CHECK(watched_live().usable == 2 * watched_live().bytes);
     double weight = (double)take_all(BLOCKS);
     CHECK(weight > 0.95 * BLOCKS && weight < 1.05 * BLOCKS);
-    CHECK(watched_live_bytes() == 0);
+    CHECK(watched_live().bytes == 0);
 }
 
 TEST(large_blocks_are_kept_while_small_ones_are_thinned)
@@ -107,7 +110,7 @@ TEST(threads_do_not_disturb_each_other)
         pthread_join(threads[i], &problem);
         CHECK(problem == NULL);
     }
-    CHECK(watched_live_bytes() == 0);
+    CHECK(watched_live().bytes == 0);
 }
 
 int main(int argc, char **argv)
