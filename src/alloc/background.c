@@ -26,11 +26,10 @@ static void *body(void *nothing)
     unsigned period = PERIOD_MS;
     prctl(PR_SET_NAME, "cairn-purge", 0, 0, 0);
     for (;;) {
-        size_t before = page_heap_level().purged;
         os_sleep_ms(period);
         heap_sweep();
         purge_look();
-        period = page_heap_level().purged != before ? PERIOD_MS : 2 * period;
+        period = purge_is_refused() ? 2 * period : PERIOD_MS;
         if (period > PERIOD_MOST_MS)
             period = PERIOD_MOST_MS;
         if (purge_rest(PERIOD_MOST_MS))
@@ -47,6 +46,8 @@ static void after_fork_in_child(void)
 
 void background_want(void)
 {
+    run_cache_keep_nothing();
+    purge_is_watched();
     if (pthread_atfork(NULL, NULL, after_fork_in_child) == 0)
         atomic_store_explicit(&background_due, true, memory_order_relaxed);
 }

@@ -1,7 +1,8 @@
 /* background.h - a thread that gives back what nobody needs while the program sleeps; only where it is asked for.
  *
  * Without it idle memory is looked at by who frees or allocates, so that a program that frees much and then sleeps keeps what was
- * idle for less than a quarter of a second. The thread begins when 2 MiB are in use, and blocks all signals. Where nothing is idle it
+ * idle for less than a quarter of a second. With it threads keep no runs, nor slabs of which nothing is live: while they sleep nobody
+ * else could give them back. The thread begins when 2 MiB are in use, and blocks all signals. Where nothing is idle it
  * rests until a run is freed, and looks every few seconds for slabs that wait for a thread that sleeps. In the child of a fork there
  * is none until the child allocates. It never ends: a plugin that has us within, and may be closed, has none.
  */
@@ -16,7 +17,7 @@
 /* There is to be one, and there is none yet. */
 extern _Atomic bool background_due __attribute__((visibility("hidden")));
 
-/* There is to be one. */
+/* There is to be one. Before the program has a second thread. */
 void background_want(void);
 
 /* Begins it, if it is time. By any thread, while background_due; not under a lock. Where none can be had, a line on stderr says so,

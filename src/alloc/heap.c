@@ -175,6 +175,11 @@ static void drain_runs(struct heap *heap)
         large_free(run);
 }
 
+static uint32_t run_share(void)
+{
+    return run_cache_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
+}
+
 /* (own) The slab, in which nothing is live, and its run is kept for the next one. */
 static void keep(struct heap *heap, struct slab *slab)
 {
@@ -335,7 +340,9 @@ void heap_event(struct heap *heap, struct slab *slab)
     unsigned class = slab->class; /* as soon as the lock is dropped it can be gone */
     uint32_t live = fold(slab);
     bool over = live == 0 || remote_has_all(slab);
-    if (live == 0 && (heap->empty >> class & 1) == 0) { /* one is kept: the next refill may be near */
+    heap->runs.most = run_share();
+    if (live == 0 && heap->runs.most > 0 &&
+        (heap->empty >> class & 1) == 0) { /* one is kept: the next refill may be near */
         heap->empty |= UINT64_C(1) << class;
         over = false;
     }
@@ -402,7 +409,7 @@ void heap_free_large(struct heap *heap, struct slab *slab)
         large_free(slab);
         return;
     }
-    runs->most = run_cache_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
+    runs->most = run_share();
     if (slab->slices <= runs->most) {
         while (!run_cache_put(runs, slab))
             large_free(run_cache_evict(runs));

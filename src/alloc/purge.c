@@ -8,6 +8,7 @@
 enum {
     LOOK_TICKS = 1 << 26, /* 13 to 67 ms, by processors of 5 to 1 GHz */
     SLACK_SLICES = (1 << 20) / SLICE_BYTES,
+    SLACK_WATCHED_SLICES = (256 << 10) / SLICE_BYTES,
     HELD_SLICES = (128 << 20) / SLICE_BYTES,
     EPOCH_MS = 250,
 };
@@ -65,17 +66,27 @@ static void purge_at_once(void)
     atomic_store_explicit(&fresh_before, level.fresh, memory_order_relaxed);
 }
 
+static _Atomic bool refused; /* the last time the machine took nothing of what nobody needed */
+
 static void purge_unneeded(const struct page_heap_level *level, size_t slack)
 {
     size_t keep = level->idle_least > slack ? level->use.idle - level->idle_least + slack : level->use.idle;
     size_t purged = page_heap_purge(keep << SLICE_SHIFT) >> SLICE_SHIFT;
+    atomic_store_explicit(&refused, purged == 0 && keep < level->use.idle, memory_order_relaxed);
     size_t before = atomic_load_explicit(&held, memory_order_relaxed);
     hold(before > HELD_SLICES + purged ? before - purged : HELD_SLICES);
 }
 
+static size_t slack_least = SLACK_SLICES;
+
+void purge_is_watched(void)
+{
+    slack_least = SLACK_WATCHED_SLICES;
+}
+
 static size_t slack_of(struct page_heap_use use)
 {
-    return use.used / 32 > SLACK_SLICES ? use.used / 32 : SLACK_SLICES;
+    return use.used / 32 > slack_least ? use.used / 32 : slack_least;
 }
 
 /* An epoch is over. */
@@ -105,6 +116,11 @@ bool purge_rest(unsigned ms)
     if (!is_idle(page_heap_level().use))
         os_wait_ms(&resting, 1, ms);
     return atomic_exchange_explicit(&resting, 0, memory_order_relaxed) == 0;
+}
+
+bool purge_is_refused(void)
+{
+    return atomic_load_explicit(&refused, memory_order_relaxed);
 }
 
 static void stir(void)

@@ -20,8 +20,14 @@ void purge_free(size_t index, size_t slices);
 /* Gives back what nobody needed, if an epoch is over. By any thread that holds no lock; takes the page heap's. */
 void purge_look(void);
 
+/* For background.h: there is a thread that looks; a quarter of the slack will do. Before the program has a second thread. */
+void purge_is_watched(void);
+
 /* For background.h: sleeps while no more is idle than the slack, at most so long. True: something was freed meanwhile. */
 bool purge_rest(unsigned ms);
+
+/* For background.h: the last time that anything was to go, the machine took nothing, as of what is locked. */
+bool purge_is_refused(void);
 
 /* So much idle memory is kept beyond as much as is used, as far as has been learnt (learning.h). */
 size_t purge_held_bytes(void);

@@ -2,8 +2,17 @@
 
 #include "alloc/broken.h"
 
+static bool keeps_nothing;
+
+void run_cache_keep_nothing(void)
+{
+    keeps_nothing = true;
+}
+
 uint32_t run_cache_share(uint32_t threads)
 {
+    if (keeps_nothing)
+        return 0;
     uint32_t share = RUN_CACHE_TOGETHER / (threads > 0 ? threads : 1);
     return share > RUN_CACHE_MOST ? RUN_CACHE_MOST : share < RUN_CACHE_LEAST ? RUN_CACHE_LEAST : share;
 }

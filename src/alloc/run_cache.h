@@ -65,6 +65,10 @@ static inline struct slab *run_cache_take_equal(struct run_cache *cache, size_t 
 /* How much one of so many threads may keep. */
 uint32_t run_cache_share(uint32_t threads);
 
+/* From now on no thread may keep anything: what one that sleeps keeps nobody else can give back. Before the program has a second
+ * thread. */
+void run_cache_keep_nothing(void);
+
 /* Keeps a run that nobody uses; false: it is too long, or too much. */
 static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
 {

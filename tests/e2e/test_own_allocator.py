@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -133,3 +135,13 @@ def test_a_missing_library_is_one_sentence_with_the_next_step(without_it, churn:
     assert result.code == 0, result.err
     assert f"cairn is left out: {lacks}" in result.err
     assert "cairn" not in contenders(result.json)
+
+
+def test_who_worked_for_long_and_sleeps_holds_little_a_second_later_where_a_thread_looks() -> None:
+    """Of bursts in which nothing lay idle for a quarter of a second the thread must not conclude that it may sleep on."""
+    command = [native.workload("burst_idle"), "--bytes", "300M", "--idle", "1"]
+    environment = {**os.environ, "LD_PRELOAD": LIBRARY, "CAIRN_BACKGROUND": "1"}
+    ended = subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+    figures = json.loads(ended.stdout)["figures"]
+    assert figures["resident_after_0_s_bytes"] > 250 << 20
+    assert figures["resident_after_1_s_bytes"] < 180 << 20

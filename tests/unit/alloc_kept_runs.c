@@ -103,6 +103,19 @@ TEST(what_is_kept_goes_back_at_once_when_asked)
     page_heap_check();
 }
 
+/* The last one: there is no way back. */
+TEST(beside_a_thread_that_looks_nothing_is_kept)
+{
+    run_cache_keep_nothing();
+    heap_collect(thread_heap);
+    size_t before = level().use.used;
+    come_and_go(MANY, SMALL);
+    alloc_free(alloc_malloc(20 * SLICE_BYTES));
+    CHECK(thread_heap->runs.slices == 0 && thread_heap->empty == 0);
+    CHECK(level().use.used <= before + slab_slices(size_class(SMALL))); /* the one that it allocates from */
+    heap_check(thread_heap);
+}
+
 int main(int argc, char **argv)
 {
     return test_main(argc, argv);
