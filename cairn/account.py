@@ -36,7 +36,7 @@ def account(profile: Profile) -> Account:
             for line in lines(profile)
             if line.name != TOTAL
         },
-        calls={one.name: Calls(one.count, one.bytes, one.total_ns) for one in kernel},
+        calls={one.name: Calls(one.count, one.bytes, one.total_ns, one.cpu_ns) for one in kernel},
         kernel_ns=kernel_cpu_ns(kernel) if _sees_kernel(profile) else None,
         waiting_ns=None
         if in_kernel is None or None in for_locks or not _sees_kernel(profile)

@@ -68,10 +68,15 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
                 max(0.0, most - own / count) * ns if ns and (most := float(kernel.most_ticks[place])) else None,
                 count / seconds if seconds else None,
                 count / operations * 1000 if operations else None,
-                float(kernel.cpu_ns[place]) if name in WAITING else total * ns if ns else None,
+                _on_processor(float(kernel.cpu_ns[place]) if name in WAITING else None, total * ns if ns else None),
             )
         )
     return tuple(sorted(found, key=lambda one: -(one.total_ns or 0.0)))
+
+
+def _on_processor(cpu_ns: float | None, total_ns: float | None) -> float | None:
+    """No more than what it took by the clock; all of that where it was not asked for."""
+    return total_ns if cpu_ns is None or total_ns is None else min(cpu_ns, total_ns)
 
 
 def kernel_ns(of: Sequence[KernelLine], *, waiting: bool) -> float | None:

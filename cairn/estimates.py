@@ -332,7 +332,13 @@ def probe_ns(profile: Profile) -> float | None:
     known = tally.probe_ticks * ticking.ns_per_tick if ticking else None
     if cpu is None or tally.cpu_samples < SAMPLES_ENOUGH:
         return known
-    return max(known or 0.0, cpu * min(1.0, tally.cpu_samples_probe / tally.cpu_samples))
+    return max(known or 0.0, cpu * min(1.0, tally.cpu_samples_probe / tally.cpu_samples) + way_out_ns(tally))
+
+
+def way_out_ns(tally: Tally) -> float:
+    """Of the detours to the kernel, the half that timers find in the allocator: a call returns there, and not to us."""
+    ticking = clock(tally)
+    return tally.detour_ticks * ticking.ns_per_tick / 2 if ticking else 0.0
 
 
 def busy_ns(profile: Profile) -> float | None:
@@ -385,8 +391,9 @@ def sampled(profile: Profile) -> tuple[Sampled, ...]:
     found = []
     for name, inside in ((TOTAL, tally.cpu_samples_inside.sum()), *zip(SAMPLED, tally.cpu_samples_inside, strict=True)):
         k = min(int(inside), n)
-        ends = wilson(k, n)
-        total = Estimate(k / n * cpu, Interval(ends.low * cpu, ends.high * cpu, LEVEL))
+        ends, out = wilson(k, n), way_out_ns(tally) * k / max(1, int(tally.cpu_samples_inside.sum()))
+        low, middle, high = (max(0.0, share * cpu - out) for share in (ends.low, k / n, ends.high))
+        total = Estimate(middle, Interval(low, high, LEVEL))
         if k or name == TOTAL:
             found.append(Sampled(name, k, n, total, total.over(busy, most=1.0)))
     return tuple(found)

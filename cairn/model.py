@@ -147,6 +147,8 @@ class Calls:
     bytes: int | None
     """None where it has none."""
     total_ns: float | None
+    cpu_ns: float | None = None
+    """What of that was on a processor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,10 +141,10 @@ def predict(
         return ()
     if account.faults_inside is None:
         return ()
-    program_ns = cpu_ns * (1 - account.samples_probe / account.samples)
+    detours_ns = min(account.detours_ns, float(system_ns))
+    program_ns = cpu_ns * (1 - account.samples_probe / account.samples) - detours_ns / 2
     if program_ns <= 0:
         return ()
-    detours_ns = min(account.detours_ns, float(system_ns))
     kernel_ns = min(kernel_ns, system_ns - detours_ns)
     inside_ns = account.samples_inside / account.samples * cpu_ns - detours_ns / 2  # cairn.why has why
     other_ns = system_ns - detours_ns - kernel_ns

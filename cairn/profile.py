@@ -312,7 +312,7 @@ def _content(file: int) -> ProcessProfile | None:
     if magic != MAGIC:
         raise _Damaged("it begins otherwise")
     head, layout = _head(file, about.st_size)
-    threads = _Threads(layout.thread)
+    threads = _Threads(layout.thread, int(head["ticks_last"]))
     for records in _thread_records(file, head, layout.thread):
         threads.add(records)
     place = int(head["samples"])
@@ -382,22 +382,23 @@ def _thread_records(file: int, head: np.void, layout: np.dtype[np.void]) -> Iter
 class _Threads:
     """What all threads together counted."""
 
-    def __init__(self, layout: np.dtype[np.void]) -> None:
+    def __init__(self, layout: np.dtype[np.void], last: int) -> None:
         nobody = np.zeros(1, layout)
         self.counts = {name: _sum(nobody[name]) for name in _COUNTS}
         self.locks = _locks(nobody["locks"])
-        self.begun = self.begun_ticks = 0
+        self.last, self.living_ticks = last, 0
 
     def add(self, records: Records) -> None:
-        living = records[records["since_ticks"] != 0]
-        self.begun += len(living)
-        self.begun_ticks += int(_sum(living["since_ticks"]))
+        since = records["since_ticks"]
+        living = since[(since != 0) & (since < self.last)]  # of one that began after the last look nothing is known
+        self.living_ticks += len(living) * self.last - int(_sum(living))
         self.counts = {name: total + _sum(records[name]) for name, total in self.counts.items()}
         self.locks += _locks(records["locks"])
 
-    def lived_ticks(self, last: int) -> int:
-        """How long threads that allocated lived, until then, together."""
-        return int(self.counts["lived_ticks"]) + max(0, self.begun * last - self.begun_ticks)
+    @property
+    def lived_ticks(self) -> int:
+        """How long all lived until the last look, together."""
+        return int(self.counts["lived_ticks"]) + self.living_ticks
 
 
 def _locks(of: Records) -> Locks:
@@ -476,7 +477,7 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
         lived_ns=int(head["ns_last"]) - int(head["ns_begin"]),
         probe_ticks=int(timed.clock_ticks.sum() + timed.alone_clock_ticks.sum()) + detour_ticks,
         detour_ticks=detour_ticks,
-        threads_ticks=threads.lived_ticks(int(head["ticks_last"])),
+        threads_ticks=threads.lived_ticks,
         calls=threads.counts["calls"],
         asked=threads.counts["bytes"],
         released=threads.counts["released"],

@@ -183,7 +183,7 @@ class Tally:
     detour_ticks: int
     """Of that, what calls of the kernel took longer because they were seen: nearly all of it in the kernel."""
     threads_ticks: int
-    """How long the threads that allocated lived, summed."""
+    """How long all threads lived, summed; in a window as if all that lived at once had lived through it."""
     calls: Exact
     """[ALLOCATING, PHASES, GROUPS], as `asked`."""
     asked: Exact

@@ -5,7 +5,7 @@ runs show; its parts are what the probed runs show, in which allocator and progr
 threads' CPU time. So the parts need not add up to the gap, and what is missing is told as unexplained:
 
     own code       CPU time in the allocator, less that of the kernel there
-    kernel calls   within the allocator, those that wait left out
+    kernel calls   CPU time within the allocator's
     page faults    the plain runs' system time less those calls. The program's own calls are in it: they are the same
                    under both, and fall out of the difference
     the program    CPU time in user mode outside the allocator: what it does with the blocks, and how these lie; all
@@ -428,13 +428,20 @@ def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
     found: list[tuple[float, str]] = []
     for kind in dict.fromkeys(name for pair in pairs for side in pair for name in side.account.calls):
         own, other = ([_call(side, kind) for side in sides] for sides in zip(*pairs, strict=True))
-        longer = statistics.fmean(one.total_ns or 0.0 for one in own) - statistics.fmean(
-            one.total_ns or 0.0 for one in other
+        longer = statistics.fmean(_cpu_of(kind, one) for one in own) - statistics.fmean(
+            _cpu_of(kind, one) for one in other
         )
-        if kind not in NOT_ON_PROCESSOR and longer * whole > 0:
+        if longer * whole > 0:
             counts = statistics.fmean(one.count for one in own), statistics.fmean(one.count for one in other)
             found.append((abs(longer), " ".join(_against(kind, counts))))
     return tuple(text for _, text in sorted(found, reverse=True)[:_EVIDENCE])
+
+
+def _cpu_of(kind: str, calls: Calls) -> float:
+    """On a processor; of a run that was kept before that was asked of those that wait, none of them."""
+    if calls.cpu_ns is not None:
+        return calls.cpu_ns
+    return 0.0 if kind in NOT_ON_PROCESSOR else calls.total_ns or 0.0
 
 
 def _call(side: _Side, kind: str) -> Calls:

@@ -98,7 +98,10 @@ def _windowed(folder: Path, begin: Look, end_ns: int) -> Iterator[ProcessProfile
         )
         if name in begin.counted:
             tally = tally - begin.counted[name]
-        yield ProcessProfile(process, replace(tally, lived_ns=process.end_ns - process.begin_ns), moments)
+        lived_ns = process.end_ns - process.begin_ns
+        # What the file says of them is as old as the last moment.
+        threads_ticks = process.threads_most * lived_ns * tally.span_ticks // max(1, tally.span_ns)
+        yield ProcessProfile(process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments)
 
 
 def _moments(of: ProcessProfile, from_ns: int) -> Iterator[Moment]:

@@ -63,10 +63,15 @@ class Two:
     them, and no more than that is believed of all of them together."""
 
     @property
-    def believed(self) -> float:
-        """The share that is believed of what operations take longer by the clock."""
-        longer = _mean_difference(_pairs(self))
-        return min(1.0, self.most_ns.value / longer) if longer > 0 else 1.0
+    def longer_ns(self) -> float:
+        """What those kinds of operations that take longer do so by the clock, all together."""
+        names = dict.fromkeys(name for one in (*self.mine, *self.theirs) for name in one.kinds)
+        each = [statistics.fmean(found) for name in names if (found := _differences(_pairs(self, (name,))))]
+        return sum(one for one in each if one > 0)
+
+    def believed(self, ns: float, most_ns: float) -> float:
+        """Of what some operations take longer by the clock, their part of what is believed of all: at most so much."""
+        return ns * min(1.0, most_ns / self.longer_ns) if self.longer_ns > 0 else ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +110,9 @@ def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _
     return known if len(known) == len(pairs) >= stats.BLOCKS_LEAST else []
 
 
-def _mean_difference(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> float:
-    """What the first takes longer; 0 of none."""
-    return statistics.fmean(one.ns - other.ns for one, other in pairs) if pairs else 0.0
+def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
+    """What the first takes longer than if each took as long as the other's, block by block."""
+    return [(one.each_ns - other.each_ns) * one.count for one, other in pairs]
 
 
 def _longer(two: Two, *names: str) -> _Longer | None:
@@ -115,14 +120,14 @@ def _longer(two: Two, *names: str) -> _Longer | None:
     known = _pairs(two, names)
     if not known or not two.cpu_ns:
         return None
-    differences = [(one.each_ns - other.each_ns) * one.count for one, other in known]
+    differences = _differences(known)
     middle, half = statistics.fmean(differences), stats.mean_half_width(differences)
     if middle - half <= 0:
         return None
-    ends, most = two.most_ns.interval, two.believed
+    ends = two.most_ns.interval
     effect = Estimate(
-        min(most * middle, two.most_ns.value),
-        Interval(min(most * (middle - half), ends.low), min(most * (middle + half), ends.high), LEVEL),
+        two.believed(middle, two.most_ns.value),
+        Interval(two.believed(middle - half, max(0.0, ends.low)), two.believed(middle + half, ends.high), LEVEL),
     ).over(two.cpu_ns)
     means = [
         _Kinds(statistics.fmean(one.count for one in each), statistics.fmean(one.ns for one in each))
@@ -153,7 +158,7 @@ def slow_free(two: Two) -> Finding | None:
     free, all_of_it = _longer(two, *FREEING), _pairs(two)
     if free is None or free.ratio < RATIO_LEAST:
         return None
-    whole = min(_mean_difference(all_of_it), two.most_ns.value) / two.cpu_ns
+    whole = min(two.longer_ns, two.most_ns.value) / two.cpu_ns
     if not all_of_it or free.effect.value < FREE_SHARE_LEAST * whole:
         return None
     return Finding(

@@ -94,14 +94,14 @@ def not_reused(profile: Profile) -> Finding | None:
     most = max(profile.moments, key=_kept, default=None)
     asked = max((moment.live_bytes for moment in profile.moments), default=0)
     live = max((moment.live_usable_bytes or moment.live_bytes for moment in profile.moments), default=0)
-    if most is None or not live:
+    if most is None or not live or not most.resident_bytes:
         return None
     kept = _kept(most)
     beyond = kept - live
     surely = live * (1 + 2 * _error_of_live(profile, asked))
     if kept < LIVE_RATIO_LEAST * surely or beyond < BYTES_LEAST:
         return None
-    share = beyond / most.resident_bytes
+    share = min(1.0, beyond / most.resident_bytes)
     remote = remote_share(profile.tally)
     by_others = remote is not None and remote.value >= 0.1
     return Finding(
@@ -163,8 +163,8 @@ def _at_most(share: float) -> Estimate:
 
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:
-    """Blocks are much larger than what was asked for: those that are live near the peak."""
-    most = max(_near_the_peak(profile), key=lambda moment: moment.slack_bytes or 0, default=None)
+    """Blocks are much larger than what was asked for: those that are live when most is resident."""
+    most = max(profile.moments, key=lambda moment: (moment.resident_bytes, moment.live_bytes), default=None)
     wasted = most.slack_bytes if most is not None else None
     if most is None or not wasted or not most.resident_bytes:
         return None

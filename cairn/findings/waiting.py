@@ -16,7 +16,7 @@ SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
 
 
 def _thread_ns(profile: Profile) -> float:
-    """How long all threads that allocated lived; 0: not known."""
+    """How long all threads lived; 0: not known."""
     ticking = clock(profile.tally)
     return profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
 

@@ -29,7 +29,10 @@ def board(judged: Sequence[Judged]) -> Board:
     table = Table("", ("like", "under", "recorded", "here, CPU time", "is that so"), tuple(rows))
     same = sum(one.verdict == "as recorded" for one in judged)
     measured = [one for one in judged if one.verdict != "not measured"]
-    says = [f"{same} of {len(measured)} cases are as recorded, by gap and by cause."]
+    open_ones = sum(one.verdict == "not shown" for one in measured)
+    says = [f"{same} of {len(measured) - open_ones} cases are as recorded, by gap and by cause."]
+    if open_ones:
+        says[0] += f" {open_ones} more may be: the intervals leave that open."
     says += [f"{one.case.application}, {one.case.contender}: {_told(one)}" for one in measured]
     blocks = min((one.why.blocks for one in measured if one.why is not None), default=0)
     footer = (

@@ -205,8 +205,8 @@ static void watch(struct self *me, const void *block, size_t bytes, size_t usabl
     watched_add(block, about, &me->random);
 }
 
-static void note_allocation(struct self *me, enum profile_function function, size_t bytes, size_t usable,
-                            bool is_new, struct reading end)
+static void note_allocation(struct self *me, enum profile_function function, size_t bytes, bool is_new,
+                            struct reading end)
 {
     struct profile_samples *samples = session.samples;
     enum profile_group group = profile_group(bytes);
@@ -214,10 +214,19 @@ static void note_allocation(struct self *me, enum profile_function function, siz
     uint64_t weight = group == PROFILE_LARGE ? 1 : session.gap;
     note_timed(me, &samples->times[path], group, end);
     session_add(&samples->sizes[size_bucket(bytes)], weight);
-    if (usable != 0) {
-        session_add(&samples->asked_bytes, weight * bytes);
-        session_add(&samples->usable_bytes, weight * usable);
-    }
+}
+
+/* What the allocator set apart; 0: it is not asked. It may call the kernel for that: not before all times are noted. */
+static size_t usable_bytes(const void *block)
+{
+    return session.measures ? next.malloc_usable_size((void *)(uintptr_t)block) : 0;
+}
+
+static void note_usable(size_t bytes, size_t usable)
+{
+    uint64_t weight = profile_group(bytes) == PROFILE_LARGE ? 1 : session.gap;
+    session_add(&session.samples->asked_bytes, weight * bytes);
+    session_add(&session.samples->usable_bytes, weight * usable);
 }
 
 /* In the child of a fork within the operation that has no file: as if the thread had not begun. */
@@ -246,12 +255,14 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
         if ((me->special & SELF_WATCHED) != 0) /* it lives as it was */
             watched_move(me->given, me->watched, &me->random);
     }
-    bool watched = (me->special & (SELF_TIMED | SELF_WATCHED)) != 0 && block != NULL;
-    size_t usable = watched && session.measures ? next.malloc_usable_size((void *)(uintptr_t)block) : 0;
     if (timed)
-        note_allocation(me, function, bytes, usable, is_new, end);
-    if (watched)
+        note_allocation(me, function, bytes, is_new, end);
+    if ((me->special & (SELF_TIMED | SELF_WATCHED)) != 0 && block != NULL) {
+        size_t usable = usable_bytes(block);
+        if (timed && usable != 0)
+            note_usable(bytes, usable);
         watch(me, block, bytes, usable);
+    }
     if ((me->special & SELF_EXACT) != 0 && block != NULL)
         owners_note(block, (struct owner){.thread = me->number, .group = profile_group(bytes)});
     leave(me, timed);

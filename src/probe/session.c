@@ -348,8 +348,9 @@ void session_thread_end(struct profile_thread *counts)
         if (counts < chunks[chunk] || index >= chunk_threads(chunk))
             continue;
         counts->thread = 0;
-        counts->lived_ticks += ticks_now() - counts->since_ticks;
-        counts->since_ticks = 0;
+        uint64_t since = counts->since_ticks;
+        counts->since_ticks = 0; /* first: who looks meanwhile counts it once at most */
+        counts->lived_ticks += ticks_now() - since;
         counts->next = vacant;
         vacant = 1 + (index << 8 | chunk);
     }

@@ -133,6 +133,12 @@ def test_what_is_the_programs_own_is_no_memory_that_does_not_serve_again(tmp_pat
     assert find(gathered(tmp_path, made)) == ()
 
 
+def test_a_file_that_says_nothing_was_resident_is_no_end(tmp_path: Path) -> None:
+    made = busy()
+    made.moments((1, 20 * MIB, 100 * MIB, 0, 0, 0, UNKNOWN))
+    assert find(gathered(tmp_path, made)) == ()
+
+
 def test_blocks_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Path) -> None:
     made = busy()
     made.moments((1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN))

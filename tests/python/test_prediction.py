@@ -50,6 +50,14 @@ def calibrated(*, places: int = 1, factor: float = 1.0, kernel: float = 0.0, fau
 SYSTEM = calibrated()
 
 
+def test_detours_to_the_kernel_are_neither_saved_nor_the_programs() -> None:
+    """12 of the 32 ms of system time: 6 of them were found in the allocator, and 6 in the probe."""
+    known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
+    (found,) = predict(an_account(samples_inside=66, detours_ns=12 * MS), 32 * MS, 0, "system", known)
+    assert found.own == pytest.approx(25 / 194)
+    assert found.kernel == pytest.approx(10 / 194)
+
+
 def test_an_allocator_that_takes_half_as_long_saves_half_of_its_own_code() -> None:
     (found,) = predict(an_account(), 20 * MS, 0, "system", {"system": SYSTEM, "quick": calibrated(factor=0.5)})
     # 60 of 220 ms in the allocator, 10 of these in the kernel; 20 of 220 are the probe's

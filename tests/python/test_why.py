@@ -98,6 +98,22 @@ def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None
     assert found.waiting is not None and found.waiting.other == 0
 
 
+def test_detours_to_the_kernel_are_no_time_of_anybodys() -> None:
+    """8 of the 20 ms of system time: half is found in the allocator, half in the probe."""
+    found = gap([*trials("system", detours_ns=8 * MS), *trials("fast")])
+    assert part(found, OWN).other == pytest.approx((40 - 6 - 6 / 7 - 4) * MS)
+    assert part(found, PROGRAM).other == pytest.approx((100 - (12 - 4) - (40 - 6 - 6 / 7 - 4)) * MS)
+
+
+def test_a_call_that_waits_is_evidence_by_its_time_on_a_processor() -> None:
+    yields = {
+        "sched_yield": Calls(5_000, None, 500.0 * MS, 9.0 * MS),
+        "munmap": Calls(100, 1 << 20, 6.0 * MS, 6.0 * MS),
+    }
+    found = gap([*trials("system"), *trials("fast", 120.0, 40.0, calls=yields, kernel_ns=15.0 * MS)])
+    assert part(found, KERNEL).evidence == ("5,000 sched_yield against 0",)
+
+
 def test_what_runs_where_the_probe_is_not_is_the_programs() -> None:
     """Half of the tree's CPU time is in a process without the probe: 40 of 120 samples are of the other half."""
     found = gap([*trials("system", cpu_ns=60 * MS), *trials("fast")])
@@ -322,13 +338,21 @@ def test_no_more_is_believed_than_the_allocators_own_code_takes_longer() -> None
 
 
 def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
-    """120 ms longer by the clock, of which 5 are believed, at least 2: two thirds are freeing, a third is new memory."""
+    """180 ms longer by the clock, of which 6 are believed, at least 2: a third is freeing, two thirds are new memory."""
     mine, theirs = slow(free=5.0, new=31.0), slow()
     assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(180.0 * MS)
     found = beside.beside(beside.Two(mine, theirs, 100.0 * MS, longer(6.0, 4.0)))
     assert [one.name for one in found] == ["slow-new", "slow-free"]
     assert [one.effect.value for one in found] == pytest.approx([0.04, 0.02])
-    assert [one.effect.interval.low for one in found] == pytest.approx([0.02, 0.02])
+    assert [one.effect.interval.low for one in found] == pytest.approx([0.04 / 3, 0.02 / 3])
+    assert [one.effect.interval.high for one in found] == pytest.approx([0.2 / 3, 0.1 / 3])
+
+
+def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
+    """Freeing takes 60 ms longer, new memory 60, reused 14 less: no more than the 12 of its own code, both together."""
+    found = beside.beside(beside.Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0)))
+    assert sorted(one.name for one in found) == ["slow-free", "slow-new"]
+    assert [one.effect.value for one in found] == pytest.approx([0.06, 0.06])
 
 
 def test_kinds_that_were_never_timed_hide_nothing_while_they_are_few() -> None:

@@ -53,6 +53,20 @@ def test_what_was_there_before_is_not_counted(tmp_path: Path) -> None:
     assert not cut_short(found.processes)
 
 
+def test_threads_lived_through_the_window_however_old_the_file_is(tmp_path: Path) -> None:
+    """Three of them, since long before; the file's clocks stand where they stood at the last moment."""
+    made = running()
+    made.start["threads_most"] = 3
+    made.threads["since_ticks"][:3] = 7
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    time.sleep(0.05)
+    found = window.since(tmp_path, begin, 0)
+    ticking = estimates.clock(found.tally)
+    assert ticking is not None and found.wall_ns >= 50_000_000
+    assert found.tally.threads_ticks * ticking.ns_per_tick == pytest.approx(3 * found.wall_ns, rel=0.01)
+
+
 def test_cpu_time_is_the_kernels_and_not_the_files(tmp_path: Path) -> None:
     running(user_us=77_000_000).write(tmp_path)
     begin = window.look(tmp_path)
