@@ -20,7 +20,7 @@ from support.injecting import carried
 from support.probing import Probed
 
 from cairn import contenders, discover, native
-from cairn.behaviour import event_lines, events_refused
+from cairn.behaviour import event_lines, events_refused, kernel_lines
 from cairn.errors import CairnError
 from cairn.estimates import lines as estimate
 from cairn.estimates import remote_share, sampled
@@ -245,6 +245,22 @@ def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -
     assert tally.contended_locks == 1
     section = float(tally.locks.section_ticks[0]) * ms / int(tally.locks.sections[0])
     assert section > 0.99
+    lived, span = tally.threads_ticks * ms, tally.span_ns / 1e6
+    assert 1.5 * span < lived <= 3 * span  # the main thread, and both until they end
+    wait = next(one for one in kernel_lines(probed.profile) if one.name == "futex wait")
+    assert wait.total_ns is not None and wait.cpu_ns is not None
+    assert 0 < wait.cpu_ns < wait.total_ns / 2
+
+
+def test_resident_memory_is_the_allocators_or_the_programs(probed: Probed) -> None:
+    """A table of 2 million places, by malloc, and the harness's own, which are not."""
+    probed(native.workload("hash_table"), "--operations", "2M")
+    looked_at = [one for one in probed.only.moments if one.own_bytes is not None]
+    assert looked_at
+    for one in looked_at:
+        assert one.live_usable_bytes is not None and one.own_bytes is not None and one.unasked_bytes is not None
+        assert one.unasked_bytes <= one.own_bytes < 1.02 * one.resident_bytes
+        assert 1 <= one.live_usable_bytes / one.live_bytes < 1.5
 
 
 def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Path) -> None:
