@@ -35,6 +35,7 @@ _ENVIRONMENT = (
         "CAIRN_STATS",
         "1, json or prometheus: the allocator cairn tells on standard error what it did when a program ends",
     ),
+    ("CAIRN_SITES", "1: the allocator cairn counts large blocks by call site; 'cairn sites' shows them"),
     ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
     (
         "CAIRN_HUGE_PAGES",

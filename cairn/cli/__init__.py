@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import rich_click as click
 
-from cairn.cli import benching, keeping, measuring, profiling, running
+from cairn.cli import benching, keeping, measuring, profiling, running, siting
 from cairn.cli.group import cli
 from cairn.cli.talking import fail
 from cairn.errors import CairnError, Interrupted, UsageError
 
-__all__ = ["benching", "cli", "keeping", "main", "measuring", "profiling", "running"]
+__all__ = ["benching", "cli", "keeping", "main", "measuring", "profiling", "running", "siting"]
 
 
 @contextlib.contextmanager

@@ -103,10 +103,15 @@ struct cairn_stats {
  * where it is not called. */
 void cairn_statistics(struct cairn_stats *stats);
 
-enum { CAIRN_JSON_BYTES = 16384, CAIRN_PROMETHEUS_BYTES = 32768 }; /* enough for each document */
+/* Enough for each document; with CAIRN_SITES=1 in the environment the second one for the JSON. */
+enum { CAIRN_JSON_BYTES = 16384, CAIRN_SITES_BYTES = 393216, CAIRN_PROMETHEUS_BYTES = 32768 };
 
 /* The same as a JSON object, its members named as above; classes without a slab are left out. Returns its length without
- * the final NUL, or 0 where it did not fit into `capacity` bytes. */
+ * the final NUL, or 0 where it did not fit into `capacity` bytes.
+ *
+ * With CAIRN_SITES=1 it has more members, of who allocates large blocks: `sites`, those with the most bytes first, as many as
+ * there is room for; `site_count`, how many there are; `other_sites`, those that came when 768 were known; and `objects`, the
+ * files that their addresses lie in, which are the return addresses of the calls. */
 size_t cairn_statistics_json(char *text, size_t capacity);
 
 /* The same in Prometheus' text format, version 0.0.4: metrics cairn_live_bytes and so on, what only grows ending in _total,

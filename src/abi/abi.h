@@ -22,28 +22,28 @@ static inline bool power_of_two(size_t x)
     return x != 0 && (x & (x - 1)) == 0;
 }
 
-/* As glibc: a block that is made 0 bytes large is freed, and NULL is no failure. */
+/* The cold doors of malloc(), calloc() and realloc(): what is not done at once, and large blocks. A name ends in a jump to
+ * one, so that the door's return address is that of the name: where the program called from (alloc/site.h). */
+void *names_malloc_slow(size_t size) __attribute__((noinline));
+void *names_calloc_slow(size_t count, size_t size) __attribute__((noinline));
+void *names_realloc_slow(void *p, size_t size) __attribute__((noinline));
+
 static inline void *resized(void *p, size_t size)
 {
-    if (p != NULL && size == 0) {
-        alloc_free(p);
-        return NULL;
-    }
-    return or_enomem(alloc_realloc(p, size));
+    if (UNLIKELY(size - 1 >= SIZE_CLASS_BYTES_MAX)) /* 0 wraps */
+        return names_realloc_slow(p, size);
+    return or_enomem(alloc_realloc_small(p, size));
 }
 
 /* ISO C: any power of two, and any size. */
-static inline void *aligned(size_t alignment, size_t size)
+static inline void *aligned(size_t alignment, size_t size, const void *caller)
 {
     if (UNLIKELY(!power_of_two(alignment))) {
         errno = EINVAL;
         return NULL;
     }
-    return or_enomem(alloc_aligned(alignment, size));
+    return or_enomem(alloc_aligned_slow(alignment, size, caller));
 }
-
-/* After alloc_malloc_quick(). */
-void *names_malloc_slow(size_t size) __attribute__((noinline));
 
 /* memalign(), valloc() and pvalloc(), which the C library has by other names as well. */
 void *names_memalign(size_t alignment, size_t size);

@@ -8,6 +8,7 @@
 #include "alloc/options.h"
 #include "alloc/page_heap.h"
 #include "alloc/shared_heap.h"
+#include "alloc/site.h"
 #include "alloc/stats.h"
 #include "alloc/stats_text.h"
 #include "alloc/walk.h"
@@ -28,7 +29,8 @@ EXPORT void *cairn_malloc(size_t size)
 
 EXPORT void *cairn_calloc(size_t count, size_t size)
 {
-    return or_enomem(alloc_calloc(count, size));
+    void *p = alloc_calloc_quick(count, size);
+    return LIKELY(p != NULL) ? p : names_calloc_slow(count, size);
 }
 
 EXPORT void *cairn_realloc(void *block, size_t size)
@@ -38,7 +40,7 @@ EXPORT void *cairn_realloc(void *block, size_t size)
 
 EXPORT void *cairn_aligned_alloc(size_t alignment, size_t size)
 {
-    return aligned(alignment, size);
+    return aligned(alignment, size, __builtin_return_address(0));
 }
 
 EXPORT size_t cairn_usable_size(const void *block)
@@ -99,6 +101,7 @@ EXPORT void cairn_check(void)
     shared_heap_check_all();
     heap_check_lists();
     page_heap_check();
+    site_check();
 }
 
 /* --- heaps -------------------------------------------------------------------------------------------------------- */
@@ -110,12 +113,18 @@ static struct heap *within(struct cairn_heap *heap)
 }
 
 /* Where there is no memory, what the calling thread has ready for itself may do. */
-static void *allocate_within(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero)
+static void *allocate_within(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero,
+                             const void *caller)
 {
     void *p = shared_heap_allocate(within(heap), size, alignment, zero);
     if (p == NULL) {
         names_collect();
         p = shared_heap_allocate(within(heap), size, alignment, zero);
+    }
+    if (UNLIKELY(site_is_counted()) && p != NULL) {
+        struct slab *slab = slab_at(region_index(p));
+        if (slab->kind == RUN_LARGE)
+            site_take(slab, slab->slices, caller, false);
     }
     return or_enomem(p);
 }
@@ -145,7 +154,7 @@ EXPORT void cairn_heap_release(struct cairn_heap *heap)
 EXPORT void *cairn_heap_malloc(struct cairn_heap *heap, size_t size)
 {
     bool zero;
-    return allocate_within(heap, size, 1, &zero);
+    return allocate_within(heap, size, 1, &zero, __builtin_return_address(0));
 }
 
 EXPORT void *cairn_heap_calloc(struct cairn_heap *heap, size_t count, size_t size)
@@ -154,7 +163,7 @@ EXPORT void *cairn_heap_calloc(struct cairn_heap *heap, size_t count, size_t siz
     bool zero = false;
     if (__builtin_mul_overflow(count, size, &bytes))
         return or_enomem(NULL);
-    void *p = allocate_within(heap, bytes, 1, &zero);
+    void *p = allocate_within(heap, bytes, 1, &zero, __builtin_return_address(0));
     if (p != NULL && !zero)
         memset(p, 0, bytes);
     return p;
@@ -167,20 +176,22 @@ EXPORT void *cairn_heap_aligned_alloc(struct cairn_heap *heap, size_t alignment,
         return NULL;
     }
     bool zero;
-    return allocate_within(heap, size, alignment, &zero);
+    return allocate_within(heap, size, alignment, &zero, __builtin_return_address(0));
 }
 
 EXPORT void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t size)
 {
+    const void *caller = __builtin_return_address(0);
+    bool zero;
     if (block == NULL)
-        return cairn_heap_malloc(heap, size);
+        return allocate_within(heap, size, 1, &zero, caller);
     if (size == 0) {
         alloc_free(block);
         return NULL;
     }
     if (alloc_resize(block, size))
         return block;
-    void *moved = cairn_heap_malloc(heap, size);
+    void *moved = allocate_within(heap, size, 1, &zero, caller);
     if (moved != NULL) {
         size_t have = alloc_usable_size(block);
         memcpy(moved, block, size < have ? size : have);
@@ -218,9 +229,11 @@ void names_tell(enum options_statistics how)
     int saved = errno;
     struct cairn_stats stats;
     stats_gather(&stats);
-    char *memory = os_map(CAIRN_PROMETHEUS_BYTES, 1, 0); /* more than some stacks are */
+    bool has_sites = how == OPTIONS_STATISTICS_JSON && site_is_counted();
+    size_t room = has_sites ? CAIRN_SITES_BYTES : CAIRN_PROMETHEUS_BYTES;
+    char *memory = os_map(room, 1, 0); /* more than some stacks are */
     if (memory != NULL) {
-        struct text text = text_over(memory, CAIRN_PROMETHEUS_BYTES);
+        struct text text = text_over(memory, room);
         if (how == OPTIONS_STATISTICS_JSON) {
             stats_write_json(&text, &stats);
             text_add_char(&text, '\n');
@@ -230,7 +243,7 @@ void names_tell(enum options_statistics how)
             stats_write_lines(&text, &stats);
         }
         say(&text);
-        os_unmap(memory, CAIRN_PROMETHEUS_BYTES);
+        os_unmap(memory, room);
     }
     errno = saved;
 }
@@ -240,6 +253,8 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
 {
     (void)argc, (void)argv;
     char **environment = environ != NULL ? environ : given_environment;
+    if (options_sites(environment))
+        site_begin();
     enum options_huge huge = options_huge_pages(environment);
     if (huge != OPTIONS_HUGE_AUTO)
         first_touch_want(huge == OPTIONS_HUGE_ALWAYS ? FIRST_TOUCH_HUGE : FIRST_TOUCH_SMALL);

@@ -1,6 +1,9 @@
 /* The operators in libcairn.a: an object of its own, which needs the C++ runtime and nothing of ours but cairn.h.
  *
  * The forms with std::nothrow are the runtime's own: they call these and catch what they throw, which C cannot.
+ *
+ * cairn.h has no name that would take a caller: where sites are counted (alloc/site.h), all large blocks of an operator are
+ * of one site, which is the operator.
  */
 #include <cairn/cairn.h>
 
@@ -11,13 +14,20 @@ static inline void *cxx_quick(size_t size)
     return cairn_malloc(size);
 }
 
-static inline void *cxx_allocate(size_t size)
+static inline void *cxx_quick_aligned(size_t alignment, size_t size)
 {
+    return cairn_aligned_alloc(alignment, size);
+}
+
+static inline void *cxx_allocate(size_t size, const void *caller)
+{
+    (void)caller;
     return cairn_malloc(size);
 }
 
-static inline void *cxx_allocate_aligned(size_t alignment, size_t size)
+static inline void *cxx_allocate_aligned(size_t alignment, size_t size, const void *caller)
 {
+    (void)caller;
     return cairn_aligned_alloc(alignment, size);
 }
 

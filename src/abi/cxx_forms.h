@@ -1,8 +1,9 @@
-/* cxx_forms.h - C++'s operators, in terms of four functions that the including file has:
+/* cxx_forms.h - C++'s operators, in terms of five functions that the including file has:
  *
  *     void *cxx_quick(size_t size);                                  NULL: ask cxx_allocate()
- *     void *cxx_allocate(size_t size);                               NULL: no memory
- *     void *cxx_allocate_aligned(size_t alignment, size_t size);     a power of two
+ *     void *cxx_quick_aligned(size_t alignment, size_t size);        a power of two; NULL: ask cxx_allocate_aligned()
+ *     void *cxx_allocate(size_t size, const void *caller);           NULL: no memory
+ *     void *cxx_allocate_aligned(size_t alignment, size_t size, const void *caller);
  *     void cxx_release(void *p);
  *
  * The names are those of the Itanium C++ ABI where size_t is unsigned long. Which form calls which is the standard's
@@ -17,14 +18,17 @@ _Static_assert(sizeof(size_t) == sizeof(unsigned long), "m in the names below is
 
 #define OPERATOR EXPORT __attribute__((weak))
 
+/* Entered by a jump: its caller is the operator's. */
 static void *new_slow(size_t alignment, size_t size) __attribute__((cold, noinline));
 
 static void *new_slow(size_t alignment, size_t size)
 {
+    const void *caller = __builtin_return_address(0);
     if (!power_of_two(alignment))
         cxx_throw();
     for (;;) {
-        void *p = alignment <= 16 ? cxx_allocate(size) : cxx_allocate_aligned(alignment, size);
+        void *p =
+            alignment <= 16 ? cxx_allocate(size, caller) : cxx_allocate_aligned(alignment, size, caller);
         if (p != NULL)
             return p;
         cxx_handler handler = cxx_new_handler();
@@ -49,7 +53,7 @@ OPERATOR void *_Znam(size_t size)
 /* (size_t, align_val_t) */
 OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t alignment)
 {
-    void *p = power_of_two(alignment) ? cxx_allocate_aligned(alignment, size) : NULL;
+    void *p = power_of_two(alignment) ? cxx_quick_aligned(alignment, size) : NULL;
     return LIKELY(p != NULL) ? p : new_slow(alignment, size);
 }
 

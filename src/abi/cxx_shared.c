@@ -10,14 +10,19 @@ static inline void *cxx_quick(size_t size)
     return alloc_malloc_quick(size);
 }
 
-static inline void *cxx_allocate(size_t size)
+static inline void *cxx_quick_aligned(size_t alignment, size_t size)
 {
-    return alloc_malloc(size);
+    return alloc_aligned_quick(alignment, size);
 }
 
-static inline void *cxx_allocate_aligned(size_t alignment, size_t size)
+static inline void *cxx_allocate(size_t size, const void *caller)
 {
-    return alloc_aligned(alignment, size);
+    return alloc_malloc_slow(size, caller);
+}
+
+static inline void *cxx_allocate_aligned(size_t alignment, size_t size, const void *caller)
+{
+    return alloc_aligned_slow(alignment, size, caller);
 }
 
 static inline __attribute__((always_inline)) void cxx_release(void *p)
@@ -96,7 +101,7 @@ static void *nothrow_slow(bool ours, const char *name, size_t size, const void *
 
 static void *nothrow_slow(bool ours, const char *name, size_t size, const void *nothrow)
 {
-    void *p = ours ? cxx_allocate(size) : NULL;
+    void *p = ours ? cxx_allocate(size, __builtin_return_address(0)) : NULL;
     if (p != NULL || (ours && cxx_new_handler() == NULL))
         return p;
     form *of_runtime = (form *)find(name);
@@ -105,7 +110,8 @@ static void *nothrow_slow(bool ours, const char *name, size_t size, const void *
 
 static void *nothrow_aligned(bool ours, const char *name, size_t size, size_t alignment, const void *nothrow)
 {
-    void *p = ours && power_of_two(alignment) ? cxx_allocate_aligned(alignment, size) : NULL;
+    const void *caller = __builtin_return_address(0);
+    void *p = ours && power_of_two(alignment) ? cxx_allocate_aligned(alignment, size, caller) : NULL;
     if (p != NULL || (ours && cxx_new_handler() == NULL))
         return p;
     form_aligned *of_runtime = (form_aligned *)find(name);

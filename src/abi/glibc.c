@@ -182,7 +182,8 @@ EXPORT void __libc_free(void *p)
 
 EXPORT void *__libc_calloc(size_t count, size_t size)
 {
-    return or_enomem(alloc_calloc(count, size));
+    void *p = alloc_calloc_quick(count, size);
+    return LIKELY(p != NULL) ? p : names_calloc_slow(count, size);
 }
 
 EXPORT void *__libc_realloc(void *p, size_t size)

@@ -4,7 +4,23 @@
 
 void *names_malloc_slow(size_t size)
 {
-    return or_enomem(alloc_malloc_slow(size));
+    return or_enomem(alloc_malloc_slow(size, __builtin_return_address(0)));
+}
+
+void *names_calloc_slow(size_t count, size_t size)
+{
+    return or_enomem(alloc_calloc_slow(count, size, __builtin_return_address(0)));
+}
+
+/* As glibc: a block that is made 0 bytes large is freed, and NULL is no failure. */
+void *names_realloc_slow(void *p, size_t size)
+{
+    if (size > 0)
+        return or_enomem(alloc_realloc_large(p, size, __builtin_return_address(0)));
+    if (p == NULL)
+        return names_malloc_slow(0);
+    alloc_free(p);
+    return NULL;
 }
 
 EXPORT void *malloc(size_t size)
@@ -20,7 +36,8 @@ EXPORT void free(void *p)
 
 EXPORT void *calloc(size_t count, size_t size)
 {
-    return or_enomem(alloc_calloc(count, size));
+    void *p = alloc_calloc_quick(count, size);
+    return LIKELY(p != NULL) ? p : names_calloc_slow(count, size);
 }
 
 EXPORT void *realloc(void *p, size_t size)
@@ -39,14 +56,14 @@ EXPORT void *reallocarray(void *p, size_t count, size_t size)
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size)
 {
-    return aligned(alignment, size);
+    return aligned(alignment, size, __builtin_return_address(0));
 }
 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 {
     if (!power_of_two(alignment) || alignment % sizeof(void *) != 0)
         return EINVAL;
-    void *p = alloc_aligned(alignment, size);
+    void *p = alloc_aligned_slow(alignment, size, __builtin_return_address(0));
     if (p == NULL)
         return ENOMEM;
     *result = p;
@@ -83,12 +100,12 @@ void *names_memalign(size_t alignment, size_t size)
     size_t power = 16;
     while (power < alignment)
         power *= 2;
-    return or_enomem(alloc_aligned(power, size));
+    return or_enomem(alloc_aligned_slow(power, size, __builtin_return_address(0)));
 }
 
 void *names_valloc(size_t size)
 {
-    return or_enomem(alloc_aligned(os_page_bytes(), size));
+    return or_enomem(alloc_aligned_slow(os_page_bytes(), size, __builtin_return_address(0)));
 }
 
 /* Whole OS pages. */

@@ -3,6 +3,7 @@
 #include "alloc/background.h"
 #include "alloc/broken.h"
 #include "alloc/large.h"
+#include "alloc/site.h"
 
 #include <string.h>
 
@@ -14,7 +15,7 @@ static bool has_heap(void)
 }
 
 /* Of the page heap; where that has nothing more, what waits for somebody, here or elsewhere, may do. */
-static void *allocate_large(size_t size, size_t alignment, bool *zero)
+static void *allocate_new(size_t size, size_t alignment, bool *zero)
 {
     void *p = large_allocate(size, alignment, zero);
     if (UNLIKELY(p == NULL)) {
@@ -23,15 +24,14 @@ static void *allocate_large(size_t size, size_t alignment, bool *zero)
         heap_sweep();
         p = large_allocate(size, alignment, zero);
     }
-    background_look();
     return p;
 }
 
-/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept. NULL: it kept none that fits. */
-static inline void *reuse_large(size_t size)
+/* Above SIZE_CLASS_BYTES_MAX: a run of up to `longest` slices that the thread kept. NULL: it kept none that fits. */
+static inline void *reuse_large(size_t size, size_t longest)
 {
     size_t slices = large_slices(size); /* 0 where the sum overflows */
-    if (UNLIKELY(slices - 1 >= RUN_CACHE_RUN_MAX))
+    if (UNLIKELY(slices - 1 >= longest))
         return NULL;
     struct slab *run = run_cache_take(&thread_heap->runs, slices); /* of those without a thread it is empty */
     if (UNLIKELY(run == NULL))
@@ -40,12 +40,36 @@ static inline void *reuse_large(size_t size)
     return slab_start(run);
 }
 
-void *alloc_malloc_slow(size_t size)
+/* A large block, or NULL. Its caller's site counts it, where sites are counted. */
+static inline void *counted(void *p, size_t size, const void *caller, bool hit)
+{
+    if (UNLIKELY(site_is_counted()) && p != NULL)
+        site_take(slab_at(region_index(p)), large_slices(size), caller, hit);
+    return p;
+}
+
+/* What is not reused unseen. */
+static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignment, bool *zero,
+                                                      const void *caller)
+{
+    void *p = NULL;
+    if (UNLIKELY(site_is_counted()) && alignment == 1)
+        p = reuse_large(size, RUN_CACHE_RUN_MAX);
+    bool hit = p != NULL;
+    if (hit)
+        *zero = false;
+    else
+        p = allocate_new(size, alignment, zero);
+    background_look();
+    return counted(p, size, caller, hit);
+}
+
+void *alloc_malloc_slow(size_t size, const void *caller)
 {
     bool zero;
     if (size > SIZE_CLASS_BYTES_MAX) {
-        void *p = reuse_large(size);
-        return LIKELY(p != NULL) ? p : allocate_large(size, 1, &zero);
+        void *p = reuse_large(size, site_unseen);
+        return LIKELY(p != NULL) ? p : allocate_large(size, 1, &zero, caller);
     }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
@@ -63,35 +87,39 @@ void *alloc_malloc_slow(size_t size)
     return block;
 }
 
-void *alloc_calloc(size_t count, size_t size)
+void *alloc_calloc_slow(size_t count, size_t size, const void *caller)
 {
     size_t bytes;
+    bool zero = false;
     if (__builtin_mul_overflow(count, size, &bytes))
         return NULL;
-    if (bytes > SIZE_CLASS_BYTES_MAX) {
-        bool zero = false;
-        void *p = reuse_large(bytes);
-        if (p == NULL)
-            p = allocate_large(bytes, 1, &zero);
-        if (p != NULL && !zero)
-            memset(p, 0, bytes);
-        return p;
-    }
-    void *p = alloc_malloc(bytes);
-    if (LIKELY(p != NULL))
+    void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes) : reuse_large(bytes, site_unseen);
+    if (p == NULL && bytes > SIZE_CLASS_BYTES_MAX)
+        p = allocate_large(bytes, 1, &zero, caller);
+    if (p != NULL && !zero)
         memset(p, 0, bytes);
     return p;
 }
 
-void *alloc_aligned(size_t alignment, size_t size)
+void *alloc_aligned_quick(size_t alignment, size_t size)
 {
     if (alignment <= 16)
-        return alloc_malloc(size);
+        return alloc_malloc_quick(size);
+    unsigned class = size_class_aligned(size, alignment);
+    return class < SIZE_CLASS_COUNT ? alloc_malloc_quick(size_class_bytes(class)) : NULL;
+}
+
+void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller)
+{
+    if (alignment <= 16) {
+        void *p = alloc_malloc_quick(size);
+        return LIKELY(p != NULL) ? p : alloc_malloc_slow(size, caller);
+    }
     unsigned class = size_class_aligned(size, alignment);
     if (class < SIZE_CLASS_COUNT)
         return alloc_malloc(size_class_bytes(class));
     bool zero;
-    return allocate_large(size, alignment, &zero);
+    return allocate_large(size, alignment, &zero, caller);
 }
 
 /* --- freeing ----------------------------------------------------------------------------------------------------- */
@@ -116,18 +144,28 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
-static void free_large(struct slab *slab)
+/* One that a heap of cairn_heap_create() has, or that is not kept at once. */
+static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
-    if (UNLIKELY(keeper != NULL))
+    if (keeper != NULL)
         heap_drop_large(keeper, slab);
-    if (LIKELY(run_cache_put(&thread_heap->runs, slab))) /* never of those without a thread */
-        return;
+    if (UNLIKELY(site_is_counted()))
+        site_give_back(slab);
     background_look();
     if (LIKELY(has_heap()) || thread_birth() != NULL)
         heap_free_large(thread_heap, slab);
     else
         large_free(slab);
+}
+
+static void free_large(struct slab *slab)
+{
+    bool kept =
+        atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
+        run_cache_put_up_to(&thread_heap->runs, slab, site_unseen); /* never of those without a thread */
+    if (UNLIKELY(!kept))
+        free_large_slowly(slab);
 }
 
 /* NULL, and what is wrong. */
@@ -204,10 +242,31 @@ bool alloc_resize(void *p, size_t size)
     return resize(run_of(p), p, size);
 }
 
-void *alloc_realloc(void *p, size_t size)
+/* What `p` holds of it, of `have` bytes, is then in `moved`; NULL: there was no room, but what shrinks need not fail. */
+static inline __attribute__((always_inline)) void *exchanged(void *p, size_t have, void *moved, size_t size)
+{
+    if (moved == NULL)
+        return size <= have ? p : NULL;
+    memcpy(moved, p, size < have ? size : have);
+    alloc_free(p);
+    return moved;
+}
+
+void *alloc_realloc_small(void *p, size_t size)
 {
     if (p == NULL)
         return alloc_malloc(size);
+    struct slab *slab = run_of(p);
+    if (resize(slab, p, size))
+        return p;
+    return exchanged(p, usable(slab), alloc_malloc(size), size);
+}
+
+/* What has to move is a new block of the caller's. */
+void *alloc_realloc_large(void *p, size_t size, const void *caller)
+{
+    if (p == NULL)
+        return alloc_malloc_slow(size, caller);
     struct slab *slab = run_of(p);
     if (resize(slab, p, size))
         return p;
@@ -217,15 +276,11 @@ void *alloc_realloc(void *p, size_t size)
         void *there = large_move(slab, size);
         background_look();
         if (there != NULL)
-            return there;
+            return counted(there, size, caller, false);
     }
-    void *moved = grows ? large_allocate_to_grow(size) : NULL;
+    void *moved = grows ? counted(large_allocate_to_grow(size), size, caller, false) : NULL;
     background_look();
     if (moved == NULL)
-        moved = alloc_malloc(size);
-    if (moved == NULL)
-        return size <= have ? p : NULL; /* what shrinks need not fail */
-    memcpy(moved, p, size < have ? size : have);
-    alloc_free(p);
-    return moved;
+        moved = alloc_malloc_slow(size, caller);
+    return exchanged(p, have, moved, size);
 }

@@ -4,14 +4,19 @@
  * that is rare leaves through a cold door. NULL is the answer to a size that overflows or that the machine refuses, and
  * errno is not touched here: abi/ knows what the standards ask for. Any thread may call anything, also with blocks of
  * another. Every block is aligned to 16 bytes.
+ *
+ * `caller` is where the program called from, by the return address of the name; NULL: not known. It is looked at where a
+ * large block is made, and sites are counted (site.h).
  */
 #ifndef CAIRN_ALLOC_ALLOC_H
 #define CAIRN_ALLOC_ALLOC_H
 
 #include "alloc/thread.h"
 
+#include <string.h>
+
 /* What is not done at once: large sizes, and a list that is empty or was written to. */
-void *alloc_malloc_slow(size_t size) __attribute__((noinline));
+void *alloc_malloc_slow(size_t size, const void *caller) __attribute__((noinline));
 
 /* NULL, large blocks, other threads' blocks, and what is no block at all. */
 void alloc_free_slow(void *p) __attribute__((noinline));
@@ -33,7 +38,7 @@ static inline void *alloc_malloc_quick(size_t size)
 static inline void *alloc_malloc(size_t size)
 {
     void *p = alloc_malloc_quick(size);
-    return LIKELY(p != NULL) ? p : alloc_malloc_slow(size);
+    return LIKELY(p != NULL) ? p : alloc_malloc_slow(size, NULL);
 }
 
 /* `p` is NULL, or came from here. Wrong use is one line on stderr and abort(). */
@@ -57,14 +62,44 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
         alloc_free_slow(p);
 }
 
-/* count × size bytes, all zero. */
-void *alloc_calloc(size_t count, size_t size);
+/* count × size bytes, all zero. In two steps as well. */
+void *alloc_calloc_slow(size_t count, size_t size, const void *caller) __attribute__((noinline));
 
-/* `alignment` is a power of two. */
-void *alloc_aligned(size_t alignment, size_t size);
+static inline void *alloc_calloc_quick(size_t count, size_t size)
+{
+    size_t bytes;
+    if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+        return NULL;
+    void *p = alloc_malloc_quick(bytes);
+    if (LIKELY(p != NULL))
+        memset(p, 0, bytes);
+    return p;
+}
 
-/* Like ISO C's; a size of 0 is one of 1. What fails leaves `p` as it was. */
-void *alloc_realloc(void *p, size_t size);
+static inline void *alloc_calloc(size_t count, size_t size)
+{
+    void *p = alloc_calloc_quick(count, size);
+    return LIKELY(p != NULL) ? p : alloc_calloc_slow(count, size, NULL);
+}
+
+/* `alignment` is a power of two. The first of a list; NULL: ask the second, which is complete by itself. */
+void *alloc_aligned_quick(size_t alignment, size_t size);
+void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller);
+
+static inline void *alloc_aligned(size_t alignment, size_t size)
+{
+    return alloc_aligned_slow(alignment, size, NULL);
+}
+
+/* Like ISO C's; a size of 0 is one of 1. What fails leaves `p` as it was. The one is for sizes of up to
+ * SIZE_CLASS_BYTES_MAX, the other for those above. */
+void *alloc_realloc_small(void *p, size_t size);
+void *alloc_realloc_large(void *p, size_t size, const void *caller);
+
+static inline void *alloc_realloc(void *p, size_t size)
+{
+    return size <= SIZE_CLASS_BYTES_MAX ? alloc_realloc_small(p, size) : alloc_realloc_large(p, size, NULL);
+}
 
 /* Makes a block hold `size` bytes where it is; false: it stays as it was. */
 bool alloc_resize(void *p, size_t size);

@@ -16,7 +16,7 @@
  *
  * The heap of a thread that has ended is idle and keeps its slabs: the next thread takes it as it is, and until then others
  * take slabs from it before they make new ones. The order of locks: the list of all heaps, a heap's `turn`, its `lock`,
- * the page heap.
+ * the page heap; that of the sites (site.h) is taken last.
  */
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H

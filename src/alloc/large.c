@@ -2,6 +2,7 @@
 
 #include "alloc/huge_page.h"
 #include "alloc/purge.h"
+#include "alloc/site.h"
 #include "os/os.h"
 
 static void *made(size_t index, size_t slices)
@@ -83,6 +84,8 @@ void *large_move(struct slab *slab, size_t size)
             page_heap_free_clean(to, want);
         return NULL;
     }
+    if (UNLIKELY(site_is_counted()))
+        site_give_back(slab);
     has_moved_back(slab);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     if (moved == OS_MOVED) /* else nobody may ever use it again */
@@ -104,6 +107,8 @@ static void release(bool moved, size_t index, size_t slices)
 
 void large_free(struct slab *slab)
 {
+    if (UNLIKELY(site_is_counted()))
+        site_give_back(slab); /* of a heap that is destroyed; all others have been */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;
@@ -135,6 +140,8 @@ bool large_resize(struct slab *slab, size_t size)
     if (want > have && !extend(slab, index, want - have))
         return false;
     atomic_store_explicit(&slab->slices, (uint32_t)want, memory_order_relaxed);
+    if (UNLIKELY(site_is_counted()))
+        site_resize(slab, have);
     if (want < have)
         release(slab->moved, index + want, have - want);
     return true;

@@ -74,6 +74,11 @@ static bool is_in(char **environment, const char *name, const char *value)
     return given != NULL && strcmp(given, value) == 0;
 }
 
+bool options_sites(char **environment)
+{
+    return is_in(environment, "CAIRN_SITES=", "1");
+}
+
 bool options_background(char **environment)
 {
     return is_in(environment, "CAIRN_BACKGROUND=", "1");

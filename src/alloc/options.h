@@ -3,6 +3,7 @@
  *     CAIRN_STATS=1              statistics in lines on stderr when the process ends
  *     CAIRN_STATS=json           as one JSON object in one line
  *     CAIRN_STATS=prometheus     in Prometheus' text format
+ *     CAIRN_SITES=1              what each call site does with large blocks is in the JSON as well (site.h)
  *     CAIRN_LIMIT=SIZE           no more memory than that is handed out: bytes, or with K, M, G or T times 1024 …
  *     CAIRN_HUGE_PAGES=0         no chunk asks for huge pages; =1: also where they are slow to come (page_heap.h)
  *     CAIRN_BACKGROUND=1         a thread gives memory back while the program sleeps (background.h)
@@ -36,6 +37,7 @@ enum options_limit options_limit(char **environment, size_t *bytes);
 /* Also for a constructor. */
 enum options_huge { OPTIONS_HUGE_AUTO, OPTIONS_HUGE_NEVER, OPTIONS_HUGE_ALWAYS };
 enum options_huge options_huge_pages(char **environment);
+bool options_sites(char **environment);
 
 /* Also for a constructor. */
 bool options_background(char **environment);

@@ -40,13 +40,16 @@ enum run_kind {
     RUN_SLAB,
     RUN_LARGE,  /* large.h: one block */
     RUN_CACHED, /* run_cache.h: a thread keeps it, and it is no block */
-    RUN_OWN,    /* the allocator's own: heaps */
+    RUN_OWN,    /* the allocator's own: heaps, the table of sites */
 };
 
 struct slab {
     _Alignas(RECORD_BYTES) _Atomic(struct heap *)
-        owner;               /* NULL: a large block of no heap's, or no run. Written under the owner's lock */
-    struct block *free;      /* (own) blocks that came back, newest first */
+        owner; /* NULL: a large block of no heap's, or no run. Written under the owner's lock */
+    union {
+        struct block *free; /* (own) blocks that came back, newest first */
+        uint64_t born_ns;   /* RUN_LARGE that a site counts: since when it is out */
+    };
     _Atomic uint32_t until;  /* (own) local frees until the next event */
     _Atomic uint32_t rest;   /* (own) */
     _Atomic uint64_t posted; /* remote.h */
@@ -56,8 +59,11 @@ struct slab {
     uint32_t back;           /* RUN_TAIL: so many slices before this one the run begins */
     uint16_t capacity;       /* blocks that fit */
     _Atomic uint16_t carved; /* (own) blocks that were ever handed out or linked */
-    uint32_t inverse;        /* of the class: slab_begins() */
-    _Atomic uint32_t end;    /* (own) bytes from the start to behind the last carved block */
+    union {
+        uint32_t inverse; /* of the class: slab_begins() */
+        uint32_t site;    /* RUN_LARGE, while sites are counted: for whom it counts (site.h) */
+    };
+    _Atomic uint32_t end; /* (own) bytes from the start to behind the last carved block */
     uint8_t class;
     _Atomic uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
     uint8_t zero;         /* what is not carved reads as zero */

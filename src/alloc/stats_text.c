@@ -1,6 +1,11 @@
 #include "alloc/stats_text.h"
 
+#include "alloc/site.h"
+
+#include <elf.h>
+#include <link.h>
 #include <stddef.h>
+#include <sys/auxv.h>
 
 /* --- what there is to write --------------------------------------------------------------------------------------- */
 
@@ -72,6 +77,127 @@ static void add_members(struct text *text, const struct member *members, size_t 
         text_add_json_unsigned(text, members[i].name, value_of(&members[i], structure));
 }
 
+/* --- JSON, where sites are counted -------------------------------------------------------------------------------- */
+
+enum {
+    SITE_TEXT_BYTES = 430, /* of a site, with numbers as long as they get */
+    END_BYTES = 32,        /* what closes the document, and a newline */
+};
+_Static_assert(CAIRN_SITES_BYTES > CAIRN_JSON_BYTES + SITE_MOST * SITE_TEXT_BYTES,
+               "there is room for all sites");
+
+static void add_address(struct text *text, const char *key, uintptr_t address)
+{
+    text_add_json_key(text, key);
+    text_add_char(text, '"');
+    text_add_hex(text, address);
+    text_add_char(text, '"');
+}
+
+struct objects {
+    struct text *text;
+    const char *open;
+};
+
+/* The first object has no name: it is the program, by the name that the kernel was given; of a script, the script. */
+static const char *path_of(const struct dl_phdr_info *object)
+{
+    if (object->dlpi_name != NULL && object->dlpi_name[0] != '\0')
+        return object->dlpi_name;
+    const char *program = (const char *)getauxval(AT_EXECFN);
+    return program != NULL ? program : "";
+}
+
+/* An object that the loader has mapped, if a site lies in it. */
+static int add_object(struct dl_phdr_info *object, size_t bytes, void *context)
+{
+    struct objects *objects = context;
+    uintptr_t begin = UINTPTR_MAX;
+    uintptr_t end = 0;
+    (void)bytes;
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        uintptr_t start = object->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD)
+            continue;
+        if (start < begin)
+            begin = start;
+        if (start + part->p_memsz > end)
+            end = start + part->p_memsz;
+    }
+    if (!site_is_within(begin, end))
+        return 0;
+    text_add(objects->text, objects->open);
+    objects->open = ",{";
+    text_add_json_text(objects->text, "path", path_of(object));
+    add_address(objects->text, "base", object->dlpi_addr);
+    add_address(objects->text, "begin", begin);
+    add_address(objects->text, "end", end);
+    text_add_char(objects->text, '}');
+    return 0;
+}
+
+static void add_counts(struct text *text, const struct site *site)
+{
+    text_add_json_unsigned(text, "blocks", site->blocks);
+    text_add_json_unsigned(text, "bytes", site->bytes);
+    text_add_json_unsigned(text, "live_count", site->blocks - site->freed);
+    text_add_json_unsigned(text, "live_bytes", site->live_bytes);
+    text_add_json_unsigned(text, "hits", site->hits);
+    text_add_json_unsigned(text, "misses", site->blocks - site->hits);
+    text_add_json_key(text, "lives");
+    for (unsigned i = 0; i < SITE_LIVES; i++) {
+        text_add_char(text, i == 0 ? '[' : ',');
+        text_add_unsigned(text, site->lives[i]);
+    }
+    text_add_char(text, ']');
+}
+
+/* False: there is no room for it, and nothing was added. */
+static bool add_site(struct text *text, const char *open, const struct site *site)
+{
+    size_t before = text->length;
+    text_add(text, open);
+    add_address(text, "address", site->address);
+    text_add_json_unsigned(text, "slices", site->slices);
+    text_add_json_unsigned(text, "depth", site->depth);
+    add_counts(text, site);
+    text_add_char(text, '}');
+    if (!text->truncated && text->capacity - text->length > END_BYTES)
+        return true;
+    text->truncated = false;
+    text->length = before;
+    text->data[before] = '\0';
+    return false;
+}
+
+/* The objects come first: the loader's lock is not waited for under the sites' one. */
+static void add_sites(struct text *text)
+{
+    struct objects objects = {text, "{"};
+    text_add_json_key(text, "objects");
+    text_add_char(text, '[');
+    dl_iterate_phdr(add_object, &objects);
+    text_add_char(text, ']');
+
+    site_lock();
+    text_add_json_unsigned(text, "site_count", site_count());
+    text_add_json_key(text, "other_sites");
+    text_add_char(text, '{');
+    add_counts(text, site_others());
+    text_add_char(text, '}');
+    text_add_json_key(text, "sites");
+    text_add_char(text, '[');
+    const char *open = "{";
+    const struct site *site = text->truncated ? NULL : site_next(NULL);
+    while (site != NULL && add_site(text, open, site)) {
+        open = ",{";
+        site = site_next(site);
+    }
+    text_add_char(text, ']');
+    site_unlock();
+}
+
 void stats_write_json(struct text *text, const struct cairn_stats *stats)
 {
     text_add_char(text, '{');
@@ -87,7 +213,10 @@ void stats_write_json(struct text *text, const struct cairn_stats *stats)
         add_members(text, of_class, COUNT_OF(of_class), &stats->classes[i]);
         text_add_char(text, '}');
     }
-    text_add(text, "]}");
+    text_add_char(text, ']');
+    if (site_is_counted())
+        add_sites(text);
+    text_add_char(text, '}');
 }
 
 /* --- Prometheus ---------------------------------------------------------------------------------------------------- */

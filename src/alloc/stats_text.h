@@ -6,7 +6,7 @@
 
 #include <cairn/cairn.h>
 
-/* One JSON object, without a newline. */
+/* One JSON object, without a newline; of the sites, where they are counted, as many as there is room for. */
 void stats_write_json(struct text *text, const struct cairn_stats *stats);
 
 /* Prometheus' text format, version 0.0.4. */

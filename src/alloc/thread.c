@@ -2,6 +2,7 @@
 
 #include "alloc/page_heap.h"
 #include "alloc/shared_heap.h"
+#include "alloc/site.h"
 #include "os/os.h"
 
 #include <limits.h>
@@ -39,10 +40,12 @@ static void before_fork(void)
     lock_take(&late_lock);
     heap_lock_all();
     page_heap_lock();
+    site_lock();
 }
 
 static void after_fork(void)
 {
+    site_unlock();
     page_heap_unlock();
     heap_unlock_all();
     lock_drop(&late_lock);

@@ -25,6 +25,16 @@ FOR_THE_LOADER = {"dlopen", "dlmopen"}
 FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 23, "_ZdlPv": 41}
 """Instructions that may stand before the first return; of free, cold doors included."""
 
+_OF_C = ("malloc", "calloc", "realloc")
+COLD_DOORS = {
+    **{f"{of}{name}": f"names_{name}_slow" for of in ("", "cairn_", "__libc_") for name in _OF_C},
+    **dict.fromkeys(("_Znwm", "_ZnwmSt11align_val_t"), "new_slow"),
+    **dict.fromkeys(("_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t"), "nothrow_slow"),
+    **{"_Znam": "_Znwm", "_ZnamSt11align_val_t": "_ZnwmSt11align_val_t", "reallocarray": "realloc"},
+    **{"__libc_memalign": "names_memalign", "__libc_valloc": "names_valloc", "__libc_pvalloc": "names_pvalloc"},
+}
+"""By a jump, so that the door's return address is that of the name: the site of a large block (src/alloc/site.h)."""
+
 
 def call(*command: object, **environment: str) -> str:
     done = subprocess.run(
@@ -175,6 +185,23 @@ def test_the_loader_s_functions_end_in_a_jump(prefix: Path) -> None:
     for function in FOR_THE_LOADER:
         body = listing.split(f"<{function}>:\n")[1].split("\n\n")[0]
         assert re.search(r"\bjmp\s+\*", body), body
+
+
+def parts(listing: str, function: str) -> str:
+    """The function, with what the compiler put elsewhere because it is rarely needed."""
+    heads = [head for name in (function, f"{function}.cold") if (head := f"<{name}>:\n") in listing]
+    return "\n".join(listing.split(head)[1].split("\n\n", maxsplit=1)[0] for head in heads)
+
+
+def test_the_names_leave_through_their_cold_doors_by_a_jump(prefix: Path) -> None:
+    listing = call("objdump", "-d", "--no-show-raw-insn", prefix / "lib" / "libcairn.so")
+    if "x86-64" not in listing:
+        pytest.skip("looked for on x86-64 alone")
+    for function, door in COLD_DOORS.items():
+        body = parts(listing, function)
+        target = rf".*<{re.escape(door)}(\.\w+)*(@\w+)*>"  # the compiler's own copy, or by way of the loader
+        assert re.search(rf"\bj\w+\s{target}", body), f"{function} does not jump to {door}\n{body}"
+        assert not re.search(rf"\bcall\w*\s{target}", body), f"{function} calls {door}\n{body}"
 
 
 @pytest.mark.parametrize(

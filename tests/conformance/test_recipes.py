@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -60,7 +61,15 @@ def test_every_member_of_the_statistics_is_explained() -> None:
         )
     }
     assert len(members) >= 24
-    assert members == set(first_column(chapter("Statistics").split("**What glibc's")[0]))
+    assert members == set(first_column(chapter("Statistics").split("**Sites.**")[0]))
+
+
+def test_every_member_about_sites_is_explained(program: Callable[..., Program]) -> None:
+    run = program("sites.c", "preloaded")
+    plain, sites = (json.loads(run(CAIRN_STATS="json", **more).err) for more in ({}, {"CAIRN_SITES": "1"}))
+    members = (set(sites) - set(plain)) | set(sites["sites"][0])
+    explained = chapter("Statistics").split("**Sites.**")[1].split("**What glibc's")[0]
+    assert members == set(first_column(explained))
 
 
 def test_every_option_is_explained() -> None:

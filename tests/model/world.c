@@ -4,6 +4,7 @@
 #include "alloc/huge_page.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
+#include "alloc/site.h"
 #include "memory.h"
 #include "os/os.h"
 
@@ -250,6 +251,19 @@ _Atomic bool background_due;
 void background_begin(void)
 {
     model_fail("a thread is begun that nobody asked for");
+}
+
+/* No site is counted, and no block is large. */
+size_t site_unseen = RUN_CACHE_RUN_MAX;
+
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit)
+{
+    (void)slab, (void)slices, (void)caller, (void)hit;
+}
+
+void site_give_back(struct slab *slab)
+{
+    (void)slab;
 }
 
 void *large_allocate(size_t size, size_t alignment, bool *zero)

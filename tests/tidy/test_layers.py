@@ -37,10 +37,11 @@ C_ORDER: dict[str, list[str]] = {
             "page_heap",
             "slab",
             "remote",
+            "run_cache",
+            "site",
             "huge_page",
             "purge",
             "large",
-            "run_cache",
             "heap",
             "heap_check",
         ),
@@ -112,8 +113,10 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
         *("profiles", "estimates", "behaviour", "findings", "why", "founding", "prediction"),
     },
     "elf": set(),
+    "sites": {"errors", "units"},
     "program": {"errors", "elf"},
     "library": {"errors", "elf", "program"},
+    "symbols": {"errors", "elf", "program", "sites"},
     "catalog": {"errors"},
     "discover": {"__init__", "errors", "catalog", "library", "native"},
     "contenders": {"errors", "model", "program", "library", "catalog", "discover"},
@@ -157,7 +160,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
 PURE = {
     *("model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"),
     *("ratios", "standings", "scenario", "instructions", "profiles", "estimates", "behaviour", "findings"),
-    *("account", "why", "founding", "prediction"),
+    *("account", "why", "founding", "prediction", "sites"),
 }
 IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
 PRINTING = {"cli", "manual"}

@@ -1,0 +1,215 @@
+#include "alloc/site.h"
+
+#include "alloc/broken.h"
+#include "alloc/page_heap.h"
+#include "alloc/run_cache.h"
+#include "base/clock.h"
+#include "os/lock.h"
+
+#include <string.h>
+
+enum {
+    HASH_BITS = 10,
+    DEPTHS = 256, /* of 16 bytes each */
+    OTHERS = SITE_SLOTS + 1,
+    TABLE_BYTES = OTHERS * sizeof(struct site),
+    TABLE_SLICES = (TABLE_BYTES + SLICE_BYTES - 1) / SLICE_BYTES,
+};
+_Static_assert(SITE_SLOTS == 1 << HASH_BITS, "a hash is a row");
+_Static_assert(SITE_MOST < SITE_SLOTS, "a search ends at an empty row");
+_Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > OTHERS, "a slab leaves no row's number");
+
+size_t site_unseen = RUN_CACHE_RUN_MAX;
+
+static struct lock lock;
+static struct site *sites; /* OTHERS rows; row n is number n + 1 in a record */
+static uint32_t filled;
+
+/* --- the table; under the lock ------------------------------------------------------------------------------------ */
+
+static uint32_t hash(uintptr_t address, uint32_t slices, uint32_t depth)
+{
+    uint64_t mixed = address ^ (uint64_t)slices << 40 ^ (uint64_t)depth << 32;
+    return (uint32_t)(mixed * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HASH_BITS));
+}
+
+/* Its row, or the empty one that would be it. */
+static uint32_t find(uintptr_t address, uint32_t slices, uint32_t depth)
+{
+    uint32_t at = hash(address, slices, depth);
+    for (; sites[at].address != 0; at = (at + 1) % SITE_SLOTS)
+        if (sites[at].address == address && sites[at].slices == slices && sites[at].depth == depth)
+            break;
+    return at;
+}
+
+/* The number of the row that the block counts for. */
+static uint32_t number_of(uintptr_t address, uint32_t slices, uint32_t depth)
+{
+    if (address == 0)
+        return OTHERS;
+    uint32_t at = find(address, slices, depth);
+    if (sites[at].address == 0) {
+        if (filled == SITE_MOST)
+            return OTHERS;
+        filled++;
+        sites[at].address = address;
+        sites[at].slices = slices;
+        sites[at].depth = depth;
+    }
+    return at + 1;
+}
+
+static unsigned life_of(uint64_t ns)
+{
+    unsigned bits = ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(ns);
+    unsigned life = bits <= SITE_LIFE_FIRST ? 0 : (bits - SITE_LIFE_FIRST - 1) / SITE_LIFE_STEP + 1;
+    return life < SITE_LIVES ? life : SITE_LIVES - 1;
+}
+
+static size_t bytes_of(const struct slab *slab)
+{
+    return (size_t)slab->slices << SLICE_SHIFT;
+}
+
+/* NULL: none. A record that nobody has counted holds 0 or what a slab left. */
+static struct site *site_of(const struct slab *slab)
+{
+    return slab->site - 1 < OTHERS ? &sites[slab->site - 1] : NULL;
+}
+
+/* --- blocks come and go ------------------------------------------------------------------------------------------- */
+
+bool site_begin(void)
+{
+    bool zero;
+    if (site_is_counted())
+        return true;
+    size_t index = page_heap_allocate(TABLE_SLICES, 0, &zero);
+    if (index == 0)
+        return false;
+    sites = region_address(index);
+    if (!zero)
+        memset(sites, 0, TABLE_BYTES);
+    for (size_t i = 0; i < TABLE_SLICES; i++)
+        atomic_store_explicit(&slab_at(index + i)->kind, RUN_OWN, memory_order_relaxed);
+    site_unseen = 0;
+    return true;
+}
+
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit)
+{
+    uint32_t depth = (uint32_t)((uintptr_t)__builtin_frame_address(0) / 16 % DEPTHS);
+    slab->born_ns = clock_now_ns();
+    lock_take(&lock);
+    slab->site = number_of((uintptr_t)caller, (uint32_t)slices, depth);
+    struct site *site = site_of(slab);
+    site->blocks++;
+    site->bytes += bytes_of(slab);
+    site->live_bytes += bytes_of(slab);
+    site->hits += hit;
+    lock_drop(&lock);
+}
+
+void site_give_back(struct slab *slab)
+{
+    struct site *site = site_of(slab);
+    if (site == NULL)
+        return;
+    unsigned life = life_of(clock_now_ns() - slab->born_ns);
+    slab->site = 0;
+    lock_take(&lock);
+    site->freed++;
+    site->live_bytes -= bytes_of(slab);
+    site->lives[life]++;
+    lock_drop(&lock);
+}
+
+void site_resize(struct slab *slab, size_t before)
+{
+    struct site *site = site_of(slab);
+    if (site == NULL)
+        return;
+    lock_take(&lock);
+    site->live_bytes += bytes_of(slab) - (before << SLICE_SHIFT); /* less, where that wraps */
+    lock_drop(&lock);
+}
+
+/* --- for who tells ------------------------------------------------------------------------------------------------ */
+
+void site_lock(void)
+{
+    lock_take(&lock);
+}
+
+void site_unlock(void)
+{
+    lock_drop(&lock);
+}
+
+static bool comes_before(const struct site *one, const struct site *other)
+{
+    return one->bytes != other->bytes ? one->bytes > other->bytes : one < other;
+}
+
+/* Looked for anew each time: there is no memory for an order, and nobody is in a hurry. */
+const struct site *site_next(const struct site *before)
+{
+    const struct site *next = NULL;
+    for (size_t i = 0; i < SITE_SLOTS; i++)
+        if (sites[i].address != 0 && (before == NULL || comes_before(before, &sites[i])) &&
+            (next == NULL || comes_before(&sites[i], next)))
+            next = &sites[i];
+    return next;
+}
+
+const struct site *site_others(void)
+{
+    return &sites[OTHERS - 1];
+}
+
+uint32_t site_count(void)
+{
+    return filled;
+}
+
+bool site_is_within(uintptr_t begin, uintptr_t end)
+{
+    bool found = false;
+    lock_take(&lock);
+    for (size_t i = 0; i < SITE_SLOTS && !found; i++)
+        found = sites[i].address > begin && sites[i].address <= end;
+    lock_drop(&lock);
+    return found;
+}
+
+static void check_row(const struct site *site)
+{
+    uint64_t ended = 0;
+    for (unsigned i = 0; i < SITE_LIVES; i++)
+        ended += site->lives[i];
+    CHECK_THAT(site->hits <= site->blocks && site->freed <= site->blocks);
+    CHECK_THAT(ended == site->freed);
+    CHECK_THAT((site->live_bytes == 0) == (site->freed == site->blocks));
+}
+
+void site_check(void)
+{
+    if (!site_is_counted())
+        return;
+    lock_take(&lock);
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < SITE_SLOTS; i++) {
+        const struct site *site = &sites[i];
+        if (site->address == 0) {
+            CHECK_THAT(site->blocks == 0);
+            continue;
+        }
+        rows++;
+        CHECK_THAT(find(site->address, site->slices, site->depth) == i);
+        check_row(site);
+    }
+    check_row(site_others());
+    CHECK_THAT(rows == filled && rows <= SITE_MOST);
+    lock_drop(&lock);
+}

@@ -1,0 +1,84 @@
+/* site.h - what each place of the program does with large blocks, where CAIRN_SITES=1 asks for it.
+ *
+ * A site is the address behind the call, how many slices were asked for, and eight bits of the depth of the stack, which
+ * tell those apart who call the same wrapper; nothing is unwound. Cold doors alone count: the names of abi/ end in a jump
+ * to them, so that their return address is the program's. Small blocks have no site.
+ *
+ * The table is one run of slices, taken once; a site stays in it for ever. When it is full, and where nobody knows the
+ * caller, a block counts for the row of others. The record of a block says for which row, and since when (slab.h).
+ *
+ * Until site_begin() nothing is counted, and nothing is different. From then on runs that threads keep come and go by the
+ * cold doors, too. Between calls, always, of every row:
+ *
+ *     hits <= blocks and freed <= blocks
+ *     the sum of `lives` is `freed`
+ *     live_bytes is 0 where all blocks were freed, and nowhere else
+ *
+ * and of all rows: at most SITE_MOST are filled, and each is found from its hash on, before the first that is empty.
+ *
+ * The lock is taken last, after any other, and by cold doors alone.
+ */
+#ifndef CAIRN_ALLOC_SITE_H
+#define CAIRN_ALLOC_SITE_H
+
+#include "alloc/slab.h"
+
+enum {
+    SITE_SLOTS = 1024,
+    SITE_MOST = 768,
+    SITE_LIVES = 8,
+    SITE_LIFE_FIRST = 10, /* bits of ns: lives[0] has those below a microsecond, */
+    SITE_LIFE_STEP = 4,   /* [1] those below 16 times as long, and so on; the last all others */
+};
+
+struct site {
+    uintptr_t address; /* behind the call; 0: the row is empty, or that of others */
+    uint32_t slices;   /* asked for */
+    uint32_t depth;
+    uint64_t blocks; /* ever */
+    uint64_t bytes;  /* of these, as they were handed out */
+    uint64_t hits;   /* of these, runs that the thread had kept */
+    uint64_t freed;  /* of these */
+    uint64_t live_bytes;
+    uint64_t lives[SITE_LIVES];
+};
+
+/* Runs of up to so many slices come and go without a look at their site; 0 while sites are counted, and that is what tells.
+ * Written before the program has a second thread. */
+extern size_t site_unseen __attribute__((visibility("hidden")));
+
+static inline bool site_is_counted(void)
+{
+    return site_unseen == 0;
+}
+
+/* From now on. False: the machine refuses a table. Takes the page heap's lock. */
+bool site_begin(void);
+
+/* A large block was made for who called from `caller`, NULL: not known, and asked for so many slices; `hit`: of a run that
+ * the thread had kept. While sites are counted; called from where the stack is equally deep for equal callers. */
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit);
+
+/* It is none any more, or not in this place; the run may be anybody's afterwards. What no site counts is passed over. */
+void site_give_back(struct slab *slab);
+
+/* It has another length in the same place, and had so many slices before. */
+void site_resize(struct slab *slab, size_t before);
+
+/* For who tells, and for fork: nothing is counted between the two. */
+void site_lock(void);
+void site_unlock(void);
+
+/* Between these two. The sites one after the other, those with the most bytes first: the first for NULL, NULL after the
+ * last. */
+const struct site *site_next(const struct site *before);
+const struct site *site_others(void);
+uint32_t site_count(void);
+
+/* Whether a site lies behind `begin` and not behind `end`. Takes the lock. */
+bool site_is_within(uintptr_t begin, uintptr_t end);
+
+/* Asserts the contract. Takes the lock. */
+void site_check(void);
+
+#endif

@@ -1,0 +1,117 @@
+"""What is read of sites, and how they are shown; which function an address lies in."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from cairn import elf, sites, symbols
+from cairn.errors import CairnError
+
+COUNTS = {"blocks": 4, "bytes": 458752, "live_count": 1, "live_bytes": 114688, "hits": 3, "misses": 1}
+SITE = {"address": "0x401234", "slices": 7, "depth": 3, **COUNTS, "lives": [0, 1, 2, 0, 0, 0, 0, 0]}
+OTHERS = {**dict.fromkeys(COUNTS, 0), "lives": [0] * 8}
+
+
+def line(*told: dict[str, object], count: int | None = None, path: str = "./prog") -> str:
+    return json.dumps(
+        {
+            "live_bytes": 1,
+            "objects": [{"path": path, "base": "0x400000", "begin": "0x400000", "end": "0x402000"}],
+            "site_count": len(told) if count is None else count,
+            "other_sites": OTHERS,
+            "sites": list(told),
+        },
+        separators=(",", ":"),
+    )
+
+
+def test_each_process_is_a_document_among_other_lines() -> None:
+    text = f"a line of the program's\n{line(SITE)}\n" + '{"live_bytes":1,"classes":[]}\n' + f"{line()}\n"
+    first, second = sites.parse(text)
+    (site,) = first.sites
+    assert (site.address, site.slices, site.depth, site.blocks) == (0x401234, 7, 3, 4)
+    assert first.object_of(site) == sites.Object("./prog", 0x400000, 0x400000, 0x402000)
+    assert second.sites == ()
+
+
+def test_a_path_is_any_bytes() -> None:
+    (document,) = sites.parse(line(SITE, path="/h\u00c3\u00a9/\u00ff"))
+    assert os.fsencode(document.objects[0].path) == "/hé/".encode() + b"\xff"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"live_bytes":1}\n', '{"sites":[1]}', '{"sites":[],"objects":5}', '{"sites":[}']
+)
+def test_what_tells_nothing_is_a_sentence(text: str) -> None:
+    with pytest.raises(CairnError):
+        sites.parse(text)
+
+
+def test_the_table_shows_the_first_and_says_what_it_leaves_out() -> None:
+    (document,) = sites.parse(line(SITE, {**SITE, "address": "0x401235"}, count=5))
+    shown = sites.render(document, lambda site: f"f+{site.address - 0x401230:#x}", 1).splitlines()
+    assert shown[1].split() == ["448", "KiB", "4", "112", "KiB", "75", "%", "<", "262", "µs", "112", "KiB", "f+0x4"]
+    assert shown[2] == "4 sites with fewer bytes are not shown"
+
+
+def test_half_of_the_blocks_lived_shorter() -> None:
+    assert sites.half_lived([0] * 8) == "-"
+    assert sites.half_lived([1] + [0] * 7) == "< 1 µs"
+    assert sites.half_lived([1, 0, 0, 2, 0, 0, 0, 0]) == "< 4.2 ms"
+    assert sites.half_lived([0] * 7 + [9]) == "longer"
+
+
+def functions(path: Path) -> symbols.Functions:
+    descriptor = elf.open_regular(str(path))
+    try:
+        return symbols.Functions(elf.Image(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def test_an_address_lies_in_a_function(compiled: Callable[..., Path]) -> None:
+    program = compiled("churn.c")
+    with program.open("rb") as file:
+        main = ELFFile(file).get_section_by_name(".symtab").get_symbol_by_name("main")[0]
+    found = functions(program)
+    start, size = main["st_value"], main["st_size"]
+    assert found.at(start) == ("main", 0) and found.at(start + size - 1) == ("main", size - 1)
+    assert found.at(0) is None and found.at(1 << 60) is None
+    place = symbols.Files().place(sites.Object(str(program), 1 << 40, 1 << 40, 1 << 41), (1 << 40) + start + 5)
+    assert (place.function, place.offset, place.path) == ("main", 5, str(program))
+
+
+def test_what_is_not_known_is_an_address(compiled: Callable[..., Path], tmp_path: Path) -> None:
+    stripped = compiled("churn.c", "-s")
+    assert functions(stripped).at(0) is None
+    text = tmp_path / "text"
+    text.write_text("hello")
+    files = symbols.Files()
+    for path in (str(text), str(tmp_path), str(tmp_path / "gone")):
+        place = files.place(sites.Object(path, 0x1000, 0x1000, 0x2000), 0x1234)
+        assert str(place) == f"0x234 in {path}"
+    assert str(files.place(None, 0x1234)) == "0x1234"
+
+
+def test_of_a_script_it_is_what_runs_it(compiled: Callable[..., Path], tmp_path: Path) -> None:
+    program = compiled("churn.c")
+    script = tmp_path / "script"
+    script.write_text(f"#!{program}\n")
+    script.chmod(0o755)
+    place = symbols.Files().place(sites.Object(str(script), 0, 0, 1 << 40), 0x1234)
+    assert place.path == os.path.realpath(program)
+
+
+def test_of_several_processes_those_without_large_blocks_are_counted(cairn, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    told.write_text(f"{line()}\n{line(SITE)}\n{line()}\n")
+    shown = cairn("sites", told).out.splitlines()
+    assert shown[0] == "process 2 of 3, in the order of their ends"
+    assert shown[2].startswith("448 KiB") and shown[2].endswith("0x1234 in ./prog")
+    assert shown[-1] == "2 processes had no block above 32 KiB"

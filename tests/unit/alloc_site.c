@@ -1,0 +1,384 @@
+/* alloc_site.c - sites of large blocks: each block counts once, wherever it comes from and however it goes. */
+#include <cairn/cairn.h>
+
+#include "alloc_names.h"
+
+#include "alloc/site.h"
+
+#include "alloc/large.h"
+#include "alloc_os.h"
+#include "test.h"
+
+#include "../../src/abi/cairn.c"
+#include "../../src/abi/glibc.c"
+#include "../../src/abi/malloc.c"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+enum {
+    LARGE = 100000, /* 7 slices */
+    MOVED = 8,
+    THREADS = 4,
+    ROUNDS = 2000,
+    MANY = SITE_MOST + 100,
+};
+
+/* What was before anybody counted. */
+static struct {
+    void *block;
+    size_t kept_slices;
+    bool counts;
+    bool tells;
+} early;
+
+/* Somewhere in a program. */
+static const void *place(uintptr_t number)
+{
+    return (const void *)(0x10000 + 16 * number);
+}
+
+static uint64_t ended(const struct site *site)
+{
+    uint64_t lives = 0;
+    for (unsigned i = 0; i < SITE_LIVES; i++)
+        lives += site->lives[i];
+    return lives;
+}
+
+static void add(struct site *sum, const struct site *site)
+{
+    sum->address = site->address;
+    sum->slices = site->slices;
+    sum->blocks += site->blocks;
+    sum->bytes += site->bytes;
+    sum->hits += site->hits;
+    sum->freed += site->freed;
+    sum->live_bytes += site->live_bytes;
+    sum->lives[0] += ended(site);
+}
+
+/* What counts for a place, of whatever length and depth; for all of them and others with NULL. */
+static struct site of(const void *caller)
+{
+    struct site sum = {0};
+    site_lock();
+    for (const struct site *site = site_next(NULL); site != NULL; site = site_next(site))
+        if (caller == NULL || site->address == (uintptr_t)caller)
+            add(&sum, site);
+    if (caller == NULL)
+        add(&sum, site_others());
+    site_unlock();
+    return sum;
+}
+
+static unsigned occurrences(const char *text, const char *what)
+{
+    unsigned count = 0;
+    for (const char *at = strstr(text, what); at != NULL; at = strstr(at + 1, what))
+        count++;
+    return count;
+}
+
+static void before_anybody_counts(void)
+{
+    static char json[CAIRN_JSON_BYTES];
+    early.block = alloc_malloc_slow(LARGE, place(1));
+    alloc_free(alloc_malloc_slow(LARGE, place(1)));
+    early.kept_slices = thread_heap->runs.slices;
+    early.counts = site_is_counted();
+    early.tells = cairn_statistics_json(json, sizeof json) == 0 || strstr(json, "\"sites\"") != NULL;
+    site_check();
+}
+
+TEST(nothing_is_counted_before_it_is_asked_for)
+{
+    CHECK(!early.counts && !early.tells);
+    CHECK(early.kept_slices == large_slices(LARGE)); /* it went unseen */
+}
+
+TEST(a_block_counts_for_its_site_from_the_call_to_the_free)
+{
+    REQUIRE(site_begin() && site_begin());
+    void *p = alloc_malloc_slow(LARGE, place(2));
+    REQUIRE(p != NULL);
+    size_t bytes = alloc_usable_size(p);
+    struct site site = of(place(2));
+    CHECK(site.slices == large_slices(LARGE));
+    CHECK(site.blocks == 1 && site.bytes == bytes);
+    CHECK(site.freed == 0 && site.live_bytes == bytes && site.lives[0] == 0);
+    alloc_free(p);
+    site = of(place(2));
+    CHECK(site.blocks == 1 && site.bytes == bytes);
+    CHECK(site.freed == 1 && site.live_bytes == 0 && site.lives[0] == 1);
+    site_check();
+}
+
+TEST(a_run_that_the_thread_had_kept_is_a_hit)
+{
+    REQUIRE(site_begin());
+    alloc_free(alloc_malloc(1)); /* the thread has a heap */
+    heap_collect(thread_heap);
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned char *p = alloc_calloc_slow(1, LARGE, place(3));
+        REQUIRE(p != NULL);
+        CHECK(p[0] == 0 && memcmp(p, p + 1, LARGE - 1) == 0);
+        memset(p, 0xff, LARGE);
+        CHECK(of(place(3)).blocks == i + 1 && of(place(3)).hits == i);
+        alloc_free(p);
+    }
+    CHECK(thread_heap->runs.slices == large_slices(LARGE));
+    heap_check(thread_heap);
+    site_check();
+}
+
+TEST(a_site_is_also_a_length_and_small_blocks_have_none)
+{
+    REQUIRE(site_begin());
+    uint32_t before = site_count();
+    alloc_free(alloc_malloc_slow(SIZE_CLASS_BYTES_MAX, place(4)));
+    CHECK(of(place(4)).blocks == 0 && site_count() == before);
+    alloc_free(alloc_malloc_slow(SIZE_CLASS_BYTES_MAX + 1, place(4)));
+    alloc_free(alloc_malloc_slow(SIZE_CLASS_BYTES_MAX + 2, place(4)));
+    CHECK(of(place(4)).blocks == 2 && site_count() == before + 1);
+    alloc_free(alloc_malloc_slow(LARGE, place(4)));
+    CHECK(of(place(4)).blocks == 3 && site_count() == before + 2);
+    alloc_free(alloc_aligned_slow((size_t)1 << 20, 100, place(4)));
+    CHECK(of(place(4)).blocks == 4 && site_count() == before + 3);
+}
+
+TEST(what_was_there_before_counts_for_nobody)
+{
+    REQUIRE(site_begin() && early.block != NULL);
+    struct site before = of(NULL);
+    early.block = alloc_realloc_large(early.block, LARGE / 2, place(5));
+    CHECK(of(NULL).blocks == before.blocks && of(NULL).live_bytes == before.live_bytes);
+    alloc_free(early.block);
+    CHECK(of(NULL).freed == before.freed && of(NULL).live_bytes == before.live_bytes);
+    CHECK(of(place(1)).blocks == 0 && of(place(5)).blocks == 0);
+    site_check();
+}
+
+/* In a row they cannot grow in place: they move by bytes, or from 1 MiB on by pages. */
+static void grow(size_t slices, const void *first, const void *second)
+{
+    void *blocks[MOVED];
+    uint64_t moved = 0;
+    for (unsigned i = 0; i < MOVED; i++) {
+        blocks[i] = alloc_realloc_large(NULL, slices * SLICE_BYTES, first);
+        REQUIRE(blocks[i] != NULL);
+    }
+    CHECK(of(first).blocks == MOVED && of(first).live_bytes == MOVED * slices * SLICE_BYTES);
+    size_t live_bytes = 0;
+    for (unsigned i = 0; i < MOVED; i++) {
+        void *before = blocks[i];
+        blocks[i] = alloc_realloc_large(before, 2 * slices * SLICE_BYTES, second);
+        REQUIRE(blocks[i] != NULL);
+        moved += blocks[i] != before;
+        live_bytes += alloc_usable_size(blocks[i]);
+    }
+    CHECK(moved > 0 && of(second).blocks == moved && of(first).freed == moved);
+    CHECK(of(first).live_bytes + of(second).live_bytes == live_bytes);
+    site_check();
+    for (unsigned i = 0; i < MOVED; i++) { /* in place */
+        void *before = blocks[i];
+        blocks[i] = alloc_realloc_large(before, 3 * SLICE_BYTES, place(6));
+        CHECK(blocks[i] == before);
+    }
+    CHECK(of(first).live_bytes + of(second).live_bytes == MOVED * 3 * SLICE_BYTES);
+    CHECK(of(place(6)).blocks == 0);
+    for (unsigned i = 0; i < MOVED; i++)
+        alloc_free(blocks[i]);
+    CHECK(of(first).freed == MOVED && of(second).freed == moved);
+    CHECK(of(first).live_bytes == 0 && of(second).live_bytes == 0);
+    site_check();
+    page_heap_check();
+}
+
+TEST(a_block_that_moves_is_a_new_one_of_who_called_realloc)
+{
+    REQUIRE(site_begin());
+    heap_collect(thread_heap);
+    grow(5, place(7), place(8));
+    heap_collect(thread_heap);
+    grow(64, place(9), place(10));
+}
+
+TEST(a_large_block_that_becomes_small_is_given_back)
+{
+    REQUIRE(site_begin());
+    void *p = alloc_malloc_slow(LARGE, place(11));
+    REQUIRE(p != NULL);
+    p = alloc_realloc_small(p, 100);
+    CHECK(p != NULL && alloc_usable_size(p) < SLICE_BYTES);
+    CHECK(of(place(11)).freed == 1 && of(place(11)).live_bytes == 0);
+    p = alloc_realloc_large(p, LARGE, place(12));
+    CHECK(p != NULL && of(place(12)).blocks == 1);
+    alloc_free(p);
+    CHECK(of(place(12)).freed == 1);
+}
+
+TEST(every_name_counts_once)
+{
+    REQUIRE(site_begin());
+    struct site before = of(NULL);
+    void *blocks[] = {
+        malloc(LARGE),
+        calloc(1, LARGE),
+        realloc(NULL, LARGE),
+        reallocarray(NULL, 1, LARGE),
+        aligned_alloc(64, LARGE),
+        memalign(SLICE_BYTES, 1),
+        valloc(LARGE),
+        pvalloc(LARGE),
+        cairn_malloc(LARGE),
+        cairn_calloc(LARGE, 1),
+        cairn_realloc(NULL, LARGE),
+        cairn_aligned_alloc(64, LARGE),
+    };
+    void *aligned_block = NULL;
+    CHECK(posix_memalign(&aligned_block, 64, LARGE) == 0);
+    CHECK(of(NULL).blocks == before.blocks + COUNT_OF(blocks) + 1);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        free(blocks[i]);
+    cairn_free(aligned_block);
+    CHECK(of(NULL).freed == before.freed + COUNT_OF(blocks) + 1);
+    CHECK(of(NULL).live_bytes == before.live_bytes);
+    CHECK(realloc(malloc(LARGE), 0) == NULL);
+    free(realloc(NULL, 0));
+    CHECK(of(NULL).freed == before.freed + COUNT_OF(blocks) + 2);
+    site_check();
+}
+
+TEST(blocks_of_a_heap_count_and_go_with_it)
+{
+    REQUIRE(site_begin());
+    struct site before = of(NULL);
+    struct cairn_heap *heap = cairn_heap_create();
+    REQUIRE(heap != NULL);
+    void *freed = cairn_heap_malloc(heap, LARGE);
+    void *kept = cairn_heap_calloc(heap, 1, LARGE);
+    kept = cairn_heap_realloc(heap, kept, 3 * LARGE);
+    CHECK(freed != NULL && kept != NULL && cairn_heap_aligned_alloc(heap, 1 << 16, 1) != NULL);
+    CHECK(cairn_heap_malloc(heap, 100) != NULL);
+    cairn_free(freed);
+    struct site now = of(NULL);
+    uint64_t live = now.blocks - now.freed - (before.blocks - before.freed);
+    CHECK(now.blocks >= before.blocks + 3 && live == 2);
+    cairn_heap_destroy(heap);
+    CHECK(of(NULL).blocks == of(NULL).freed && of(NULL).live_bytes == before.live_bytes);
+    cairn_check();
+}
+
+static void *come_and_go(void *number)
+{
+    void *kept = NULL;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        void *p = alloc_malloc_slow(LARGE + i % 3 * SLICE_BYTES, place((uintptr_t)number));
+        alloc_free(kept);
+        kept = p;
+    }
+    alloc_free(kept);
+    return NULL;
+}
+
+TEST(threads_count_every_block)
+{
+    REQUIRE(site_begin());
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, come_and_go, (void *)(20 + i % 2)) == 0);
+    for (unsigned i = 0; i < 20; i++)
+        site_check();
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (uintptr_t i = 20; i < 22; i++) {
+        struct site site = of(place(i));
+        CHECK(site.blocks == THREADS / 2 * ROUNDS && site.freed == site.blocks && site.live_bytes == 0);
+        CHECK(site.lives[0] == site.blocks);
+    }
+    site_check();
+}
+
+/* Whether all holds in a process of its own. */
+static bool holds_in_a_child(void check(void))
+{
+    int status = 1;
+    pid_t child = fork();
+    if (child == 0) {
+        check();
+        _exit(test_failed ? 1 : 0);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+static void count_one(void)
+{
+    uint64_t before = of(place(30)).blocks;
+    alloc_free(alloc_malloc_slow(LARGE, place(30)));
+    CHECK(of(place(30)).blocks == before + 1);
+    site_check();
+}
+
+static atomic_bool done;
+
+static void *come_and_go_alone(void *number)
+{
+    come_and_go(number);
+    atomic_store(&done, true);
+    return NULL;
+}
+
+/* Whatever the other thread is doing just then. It is detached: a child has it no more, and none to join. */
+TEST(a_child_finds_the_table_open_and_goes_on_counting)
+{
+    REQUIRE(site_begin());
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, come_and_go_alone, (void *)31) == 0);
+    pthread_detach(thread);
+    for (unsigned i = 0; i < 10; i++)
+        CHECK(holds_in_a_child(count_one));
+    while (!atomic_load(&done))
+        sched_yield();
+    CHECK(of(place(30)).blocks == 0);
+}
+
+static void fill_the_table(void)
+{
+    static char json[CAIRN_SITES_BYTES];
+    uint64_t others = site_others()->blocks;
+    uint32_t known = site_count();
+    alloc_free(alloc_malloc(LARGE)); /* whose caller nobody knows */
+    CHECK(site_others()->blocks == others + 1 && site_count() == known);
+    for (uintptr_t i = 0; i < MANY; i++)
+        alloc_free(alloc_malloc_slow(LARGE, place(1000 + i)));
+    CHECK(site_count() == SITE_MOST);
+    CHECK(site_others()->blocks == others + 1 + known + MANY - SITE_MOST);
+    CHECK(site_others()->freed == site_others()->blocks);
+    site_check();
+
+    size_t length = cairn_statistics_json(json, CAIRN_JSON_BYTES);
+    unsigned told = occurrences(json, "\"address\":");
+    REQUIRE(length > 0 && length < CAIRN_JSON_BYTES);
+    CHECK(told > 5 && told < SITE_MOST && strcmp(json + length - 3, "}]}") == 0);
+    length = cairn_statistics_json(json, sizeof json);
+    REQUIRE(length > CAIRN_JSON_BYTES && length < sizeof json);
+    CHECK(occurrences(json, "\"address\":") == SITE_MOST && strcmp(json + length - 3, "}]}") == 0);
+    CHECK(strstr(json, "\"site_count\":768,") != NULL);
+    CHECK(cairn_statistics_json(json, 100) == 0);
+}
+
+TEST(what_a_full_table_does_not_know_counts_for_others)
+{
+    REQUIRE(site_begin());
+    CHECK(holds_in_a_child(fill_the_table)); /* it is full for ever */
+}
+
+int main(int argc, char **argv)
+{
+    before_anybody_counts();
+    return test_main(argc, argv);
+}
