@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cairn import units
 from cairn.errors import CairnError
 
+_BEGIN = '{"live_bytes":'
 SLICE_BYTES = 16 << 10
 """The unit in which the allocator has large blocks: docs/allocator.md, "Where memory comes from"."""
 
@@ -71,27 +72,29 @@ class Document:
         return next((one for one in self.objects if one.begin < site.address <= one.end), None)
 
 
-def parse(text: str) -> tuple[Document, ...]:
-    """Every process that told of sites, in the order of their ends; the text is all of the program's standard error.
+def parse(lines: Iterable[str]) -> tuple[tuple[Document, ...], int]:
+    """Every process that told of sites, in the order of their ends, and how many lines were damaged.
 
-    Raises CairnError where there is none, with what to do.
+    The lines are the program's standard error, in which others write, too. Raises CairnError where there is none, with
+    what to do.
     """
-    found = tuple(_documents(text))
+    found, damaged = [], 0
+    for line in lines:
+        place = line.find(_BEGIN)  # behind what somebody left without an end of line, perhaps
+        if place < 0 or '"sites":[' not in line:
+            continue
+        try:
+            found.append(_document(json.loads(line[place:])))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            damaged += 1
     if not found:
         raise CairnError(
-            "no process tells of sites here; run the program with CAIRN_SITES=1 CAIRN_STATS=json in its environment, "
-            "with the allocator cairn, and keep what it writes on standard error"
+            "what processes tell of sites here is cut off or mixed up; give each its own file as standard error"
+            if damaged
+            else "no process tells of sites here; run the program with CAIRN_SITES=1 CAIRN_STATS=json in its "
+            "environment, with the allocator cairn, and keep what it writes on standard error"
         )
-    return found
-
-
-def _documents(text: str) -> Iterator[Document]:
-    for line in text.splitlines():
-        if line.startswith("{") and '"sites":[' in line:
-            try:
-                yield _document(json.loads(line))
-            except (ValueError, TypeError, KeyError, AttributeError):
-                raise CairnError(f"this line is no statistics of cairn: {line[:60]}…") from None
+    return tuple(found), damaged
 
 
 def _document(told: dict[str, Any]) -> Document:
@@ -103,19 +106,33 @@ def _document(told: dict[str, Any]) -> Document:
     )
 
 
+def _number(told: int | str) -> int:
+    """Of 64 bits; an address as text."""
+    number = int(told, 16) if isinstance(told, str) else int(told)
+    if not 0 <= number < 1 << 64:
+        raise ValueError(told)
+    return number
+
+
 def _counts(row: dict[str, Any]) -> dict[str, Any]:
     names = ("blocks", "bytes", "live_count", "live_bytes", "hits", "misses")
-    return {name: int(row[name]) for name in names} | {"lives": tuple(int(count) for count in row["lives"])}
+    return {name: _number(row[name]) for name in names} | {"lives": tuple(_number(count) for count in row["lives"])}
 
 
 def _site(row: dict[str, Any]) -> Site:
-    return Site(**_counts(row), address=int(row["address"], 16), slices=int(row["slices"]), depth=int(row["depth"]))
+    which = _number(row["address"]), _number(row["slices"]), _number(row["depth"])
+    site = Site(**_counts(row), address=which[0], slices=which[1], depth=which[2])
+    if not site.blocks:
+        raise ValueError("a site without a block")
+    return site
 
 
 def _object(row: dict[str, Any]) -> Object:
     """A path is bytes, of which those that are no ASCII came as \\u00XX."""
     path = os.fsdecode(row["path"].encode("latin-1"))
-    return Object(path, *(int(row[name], 16) for name in ("base", "begin", "end")))
+    if "\0" in path:
+        raise ValueError("no path")
+    return Object(path, *(_number(row[name]) for name in ("base", "begin", "end")))
 
 
 def half_lived(lives: Sequence[int]) -> str:

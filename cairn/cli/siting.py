@@ -25,7 +25,9 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
     """Say which functions allocate large blocks, above 32 KiB: how many, how much of it lives, how long others did.
 
     FILE is what a program wrote on standard error that ran with the allocator cairn, CAIRN_SITES=1 and
-    CAIRN_STATS=json; by default standard input. Functions are named from the files that the program was made of.
+    CAIRN_STATS=json; by default standard input. Functions are named from the files that the program was made of: they
+    must still be there and the same, and a program that was called by a relative path is looked for from here. A
+    child of a fork tells its parent's blocks once more.
 
     \b
       cairn run -a 'cairn:CAIRN_SITES=1;CAIRN_STATS=json' -- ./prog 2>told
@@ -36,7 +38,7 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
     from cairn import symbols
 
     files = symbols.Files()
-    documents = told.parse(file.read())
+    documents, damaged = told.parse(file)
     if as_json:
         click.echo(json.dumps([_plain(document, files) for document in documents], indent=1))
         return
@@ -45,6 +47,10 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
             head = f"process {place} of {len(documents)}, in the order of their ends\n" if len(documents) > 1 else ""
             text = head + told.render(document, partial(_where, files, document), most)
             click.echo("\n".join(map(printable, text.splitlines())) + "\n" * (len(documents) > 1))
+    if damaged:
+        click.echo(
+            f"▲ {damaged} {'line was' if damaged == 1 else 'lines were'} cut off or mixed up, and left out", err=True
+        )
     if none := sum(not (one.count or one.others.blocks) for one in documents):
         click.echo(f"{none} {'process' if none == 1 else 'processes'} had no block above 32 KiB")
 

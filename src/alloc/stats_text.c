@@ -108,7 +108,19 @@ static const char *path_of(const struct dl_phdr_info *object)
     return program != NULL ? program : "";
 }
 
-/* An object that the loader has mapped, if a site lies in it. */
+/* True: what was added since `before` fits, with so much behind it. Else it is taken away again. */
+static bool fits(struct text *text, size_t before, size_t behind)
+{
+    if (!text->truncated && text->capacity - text->length > behind)
+        return true;
+    text->truncated = false;
+    text->length = before;
+    text->data[before] = '\0';
+    return false;
+}
+
+/* An object that the loader has mapped, if a site lies in it. Those for which there is no room are left out: their sites are then
+ * addresses alone. */
 static int add_object(struct dl_phdr_info *object, size_t bytes, void *context)
 {
     struct objects *objects = context;
@@ -125,15 +137,17 @@ static int add_object(struct dl_phdr_info *object, size_t bytes, void *context)
         if (start + part->p_memsz > end)
             end = start + part->p_memsz;
     }
-    if (!site_is_within(begin, end))
+    if (objects->text->truncated || !site_is_within(begin, end))
         return 0;
+    size_t before = objects->text->length;
     text_add(objects->text, objects->open);
-    objects->open = ",{";
     text_add_json_text(objects->text, "path", path_of(object));
     add_address(objects->text, "base", object->dlpi_addr);
     add_address(objects->text, "begin", begin);
     add_address(objects->text, "end", end);
     text_add_char(objects->text, '}');
+    if (fits(objects->text, before, SITE_TEXT_BYTES + END_BYTES))
+        objects->open = ",{";
     return 0;
 }
 
@@ -157,18 +171,15 @@ static void add_counts(struct text *text, const struct site *site)
 static bool add_site(struct text *text, const char *open, const struct site *site)
 {
     size_t before = text->length;
+    if (text->truncated)
+        return false;
     text_add(text, open);
     add_address(text, "address", site->address);
     text_add_json_unsigned(text, "slices", site->slices);
     text_add_json_unsigned(text, "depth", site->depth);
     add_counts(text, site);
     text_add_char(text, '}');
-    if (!text->truncated && text->capacity - text->length > END_BYTES)
-        return true;
-    text->truncated = false;
-    text->length = before;
-    text->data[before] = '\0';
-    return false;
+    return fits(text, before, END_BYTES);
 }
 
 /* The objects come first: the loader's lock is not waited for under the sites' one. */

@@ -26,7 +26,7 @@ def told(program: Program) -> dict[str, list[sites.Site]]:
     """The sites of each function."""
     ended = program(CAIRN_SITES="1", CAIRN_STATS="json")
     assert ended.code == 0, ended.err
-    (document,) = sites.parse(ended.err)
+    ((document,), _) = sites.parse(ended.err.splitlines())
     assert document.count == len(document.sites) and document.others.blocks == 0
     found: dict[str, list[sites.Site]] = {}
     files = symbols.Files()

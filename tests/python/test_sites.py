@@ -33,7 +33,8 @@ def line(*told: dict[str, object], count: int | None = None, path: str = "./prog
 
 def test_each_process_is_a_document_among_other_lines() -> None:
     text = f"a line of the program's\n{line(SITE)}\n" + '{"live_bytes":1,"classes":[]}\n' + f"{line()}\n"
-    first, second = sites.parse(text)
+    (first, second), damaged = sites.parse(text.splitlines())
+    assert damaged == 0
     (site,) = first.sites
     assert (site.address, site.slices, site.depth, site.blocks) == (0x401234, 7, 3, 4)
     assert first.object_of(site) == sites.Object("./prog", 0x400000, 0x400000, 0x402000)
@@ -41,7 +42,7 @@ def test_each_process_is_a_document_among_other_lines() -> None:
 
 
 def test_a_path_is_any_bytes() -> None:
-    (document,) = sites.parse(line(SITE, path="/h\u00c3\u00a9/\u00ff"))
+    ((document,), _) = sites.parse([line(SITE, path="/h\u00c3\u00a9/\u00ff")])
     assert os.fsencode(document.objects[0].path) == "/hé/".encode() + b"\xff"
 
 
@@ -50,11 +51,11 @@ def test_a_path_is_any_bytes() -> None:
 )
 def test_what_tells_nothing_is_a_sentence(text: str) -> None:
     with pytest.raises(CairnError):
-        sites.parse(text)
+        sites.parse([text])
 
 
 def test_the_table_shows_the_first_and_says_what_it_leaves_out() -> None:
-    (document,) = sites.parse(line(SITE, {**SITE, "address": "0x401235"}, count=5))
+    ((document,), _) = sites.parse([line(SITE, {**SITE, "address": "0x401235"}, count=5)])
     shown = sites.render(document, lambda site: f"f+{site.address - 0x401230:#x}", 1).splitlines()
     assert shown[1].split() == ["448", "KiB", "4", "112", "KiB", "75", "%", "<", "262", "µs", "112", "KiB", "f+0x4"]
     assert shown[2] == "4 sites with fewer bytes are not shown"
@@ -115,3 +116,27 @@ def test_of_several_processes_those_without_large_blocks_are_counted(cairn, tmp_
     assert shown[0] == "process 2 of 3, in the order of their ends"
     assert shown[2].startswith("448 KiB") and shown[2].endswith("0x1234 in ./prog")
     assert shown[-1] == "2 processes had no block above 32 KiB"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        line(SITE)[:-40],
+        line(SITE)[:200] + line(SITE),
+        line({**SITE, "blocks": 0}),
+        line(SITE).replace('"blocks":4', '"blocks":Infinity'),
+        line(SITE).replace('"blocks":4', '"blocks":' + "9" * 400),
+        line(SITE).replace('"blocks":4', '"blocks":-4'),
+        line(SITE, path="/a\0b"),
+        '{"live_bytes":1,"sites":' + "[" * 100_000,
+    ],
+)
+def test_a_damaged_line_costs_no_other_one(cairn, tmp_path: Path, damaged: str) -> None:
+    told = tmp_path / "told"
+    told.write_text(f"{damaged}\n50 % done{line(SITE)}\n")
+    ended = cairn("sites", told)
+    assert ended.code == 0 and "0x1234 in ./prog" in ended.out
+    assert ended.err.strip() == "▲ 1 line was cut off or mixed up, and left out"
+    told.write_text(damaged)
+    ended = cairn("sites", told)
+    assert ended.code == 1 and "cut off or mixed up" in ended.err and "Traceback" not in ended.err

@@ -369,6 +369,15 @@ static void fill_the_table(void)
     CHECK(occurrences(json, "\"address\":") == SITE_MOST && strcmp(json + length - 3, "}]}") == 0);
     CHECK(strstr(json, "\"site_count\":768,") != NULL);
     CHECK(cairn_statistics_json(json, 100) == 0);
+    unsigned whole = 0;
+    for (size_t room = 100; room < CAIRN_JSON_BYTES; room += 7) { /* nothing, or a document that is one */
+        length = cairn_statistics_json(json, room);
+        CHECK(length < room);
+        CHECK(length == 0 ||
+              (occurrences(json, "{") == occurrences(json, "}") && strcmp(json + length - 2, "]}") == 0));
+        whole += length != 0;
+    }
+    CHECK(whole > 100);
 }
 
 TEST(what_a_full_table_does_not_know_counts_for_others)
