@@ -171,12 +171,13 @@ def sizes_too_coarse(profile: Profile) -> Finding | None:
     slack = wasted / most.live_bytes if most.live_bytes else math.inf
     if slack < SLACK_LEAST or wasted < BYTES_LEAST:
         return None
-    share = min(1.0, wasted / most.resident_bytes)
+    share, off = wasted / most.resident_bytes, 2 * _error_of_live(profile, most.live_bytes)
+    ends = Interval(max(0.0, min(1.0, share * (1 - off))), min(1.0, share * (1 + off)), LEVEL)
     return Finding(
         name="sizes-too-coarse",
         says="Blocks are much larger than what the program asks for",
         of="memory",
-        effect=Estimate(share, Interval(share, share, LEVEL)),
+        effect=Estimate(min(1.0, share), ends),
         measured=True,
         evidence=(
             f"{units.size(wasted)} are set apart beyond the {units.size(most.live_bytes)} that live blocks asked for",

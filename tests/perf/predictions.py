@@ -1,0 +1,98 @@
+"""How often it is right what 'cairn profile' says that another allocator would save.
+
+    .venv/bin/python tests/perf/predictions.py RUN CALIBRATION
+
+RUN is the folder of a run with --why, CALIBRATION that of one of 'cairn calibrate', on the same machine. Each contender that
+was calibrated is predicted from the probed runs of each other one; what it really saves the plain runs show. Of each
+workload and pair one line: what it saves, as told, the range, and as it was; then how many of the gains of 5 % and more
+were told to within 5 points, and how often 5 % or more was promised where there was no such gain.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import prediction, store
+from cairn.model import Run, Sample
+from cairn.prediction import Prediction
+from cairn.report.predicted import TELL_FROM
+from cairn.why import twin
+
+NEAR = 0.05
+
+
+@dataclass(frozen=True)
+class Cell:
+    """On a workload, from one allocator to another; shares of CPU time."""
+
+    workload: str
+    before: str
+    after: str
+    told: float
+    low: float
+    high: float
+    saved: float
+
+    @property
+    def promised(self) -> bool:
+        """As a user would be told, if this were the best of the others."""
+        return self.told >= TELL_FROM and self.low > 0
+
+    @property
+    def is_near(self) -> bool:
+        """Within so many points, or nothing promised and nothing gained."""
+        return abs(self.told - self.saved) <= NEAR
+
+
+def cells(run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Costs]) -> Iterator[Cell]:
+    """Every pair on every workload of which enough is known."""
+    for place, workload in enumerate(run.settings.workloads):
+        its = [one for one in samples if one.trial.workload == place and one.counts]
+        cpu = {
+            one.name: statistics.fmean(taken)
+            for one in run.competing
+            if (taken := [s.user_ns + s.system_ns for s in its if s.trial.contender == one.name])
+        }
+        for before in cpu:
+            told: dict[str, list[Prediction]] = {}
+            for one in its:
+                if one.trial.contender != twin(before) or one.account is None:
+                    continue
+                faults = one.minor_faults + one.major_faults
+                for found in prediction.predict(one.account, one.system_ns, faults, before, costs):
+                    told.setdefault(found.allocator, []).append(found)
+            for after, each in told.items():
+                if after in cpu:
+                    middle = (statistics.median(getattr(one, what) for one in each) for what in ("saves", "low", "high"))
+                    yield Cell(workload.name, before, after, *middle, saved=1 - cpu[after] / cpu[before])
+
+
+def main() -> int:
+    """Prints the lines."""
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    kept, calibrated = (store.Folder(Path(name)) for name in sys.argv[1:])
+    costs = prediction.costs(calibrated.run(), calibrated.samples())
+    found = list(cells(kept.run(), kept.samples(), costs))
+    print(f"{'workload':24} {'from':10} {'to':10} {'told':>7} {'range':>16} {'saved':>7}")
+    for one in found:
+        spread = f"[{one.low * 100:.0f}, {one.high * 100:.0f}]"
+        print(
+            f"{one.workload:24} {one.before:10} {one.after:10} {one.told * 100:6.1f} % {spread:>16} {one.saved * 100:5.1f} %"
+        )
+    gains = [one for one in found if one.saved >= TELL_FROM]
+    others = [one for one in found if one.saved < TELL_FROM]
+    near = sum(one.is_near for one in gains)
+    promised = sum(one.promised for one in others)
+    print(f"\n{len(found)} cells; of {len(gains)} gains of 5 % or more {near} told to within 5 points")
+    print(f"of {len(others)} others, 5 % or more promised in {promised}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
