@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,8 +33,15 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of large blocks: how many there ever were, of how many bytes, and what became of them."""
+    """Of large blocks: how many there ever were, of how many bytes, and what became of them.
 
+    Of a thread that has many some are counted, chosen at random, and stand for the others: then these are estimates.
+    """
+
+    counted: int
+    """Blocks that were looked at."""
+    blocks_variance: int
+    """Of `blocks`; 0 where each was counted."""
     blocks: int
     bytes: int
     live_count: int
@@ -43,6 +51,11 @@ class Counts:
     misses: int
     lives: tuple[int, ...]
     """How many lived how long, by LIVES."""
+
+    @property
+    def error(self) -> float:
+        """How far off `blocks` may be, as a share of it: two standard errors; not as many as that in 95 of 100 cases."""
+        return 2 * math.sqrt(self.blocks_variance) / self.blocks if self.blocks else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +128,7 @@ def _number(told: int | str) -> int:
 
 
 def _counts(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("blocks", "bytes", "live_count", "live_bytes", "hits", "misses")
+    names = ("counted", "blocks_variance", "blocks", "bytes", "live_count", "live_bytes", "hits", "misses")
     return {name: _number(row[name]) for name in names} | {"lives": tuple(_number(count) for count in row["lives"])}
 
 
@@ -147,10 +160,11 @@ def half_lived(lives: Sequence[int]) -> str:
 
 def render(document: Document, where: Callable[[Site], str], most: int) -> str:
     """A table, the sites with the most bytes first."""
-    heads = ("bytes", "blocks", "live", "hits", "half lived", "each", "where")
+    heads = ("bytes", "blocks", "±", "live", "hits", "half lived", "each", "where")
     rows = [
         (
-            *(units.size(site.bytes), units.count(site.blocks), units.size(site.live_bytes)),
+            *(units.size(site.bytes), units.count(site.blocks)),
+            *(f"{100 * site.error:.0f} %" if site.error else "", units.size(site.live_bytes)),
             *(f"{100 * site.hits / site.blocks:.0f} %", half_lived(site.lives)),
             *(units.size(site.slices * SLICE_BYTES), where(site)),
         )
@@ -161,6 +175,8 @@ def render(document: Document, where: Callable[[Site], str], most: int) -> str:
         "  ".join((*(text.rjust(width) for text, width in zip(row[:-1], widths, strict=True)), row[-1]))
         for row in (heads, *rows)
     ]
+    if any(site.error for site in document.sites[:most]):
+        lines.append("±: of many blocks some were counted, chosen at random, that stand for the others; 95 %")
     if (untold := document.count - len(rows)) > 0:
         lines.append(f"{untold} sites with fewer bytes are not shown")
     if document.others.blocks:

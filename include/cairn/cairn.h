@@ -104,7 +104,7 @@ struct cairn_stats {
 void cairn_statistics(struct cairn_stats *stats);
 
 /* Enough for each document; with CAIRN_SITES=1 in the environment the second one for the JSON. */
-enum { CAIRN_JSON_BYTES = 16384, CAIRN_SITES_BYTES = 393216, CAIRN_PROMETHEUS_BYTES = 32768 };
+enum { CAIRN_JSON_BYTES = 16384, CAIRN_SITES_BYTES = 425984, CAIRN_PROMETHEUS_BYTES = 32768 };
 
 /* The same as a JSON object, its members named as above; classes without a slab are left out. Returns its length without
  * the final NUL, or 0 where it did not fit into `capacity` bytes.

@@ -124,7 +124,7 @@ static void *allocate_within(struct cairn_heap *heap, size_t size, size_t alignm
     if (UNLIKELY(site_is_counted()) && p != NULL) {
         struct slab *slab = slab_at(region_index(p));
         if (slab->kind == RUN_LARGE)
-            site_take(slab, slab->slices, caller, false);
+            site_take(slab, slab->slices, caller, false, NULL);
     }
     return or_enomem(p);
 }

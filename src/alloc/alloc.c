@@ -40,11 +40,24 @@ static inline void *reuse_large(size_t size, size_t longest)
     return slab_start(run);
 }
 
-/* A large block, or NULL. Its caller's site counts it, where sites are counted. */
+/* A large block, or NULL. Its caller's site counts it, where sites are counted and it is its turn. */
 static inline void *counted(void *p, size_t size, const void *caller, bool hit)
 {
     if (UNLIKELY(site_is_counted()) && p != NULL)
-        site_take(slab_at(region_index(p)), large_slices(size), caller, hit);
+        site_take(slab_at(region_index(p)), large_slices(size), caller, hit,
+                  has_heap() ? &thread_heap->site_turn : NULL);
+    return p;
+}
+
+/* Where sites are counted: a run that the thread kept, and that no site counts. NULL: it is to be counted, or there is none. */
+static inline void *reuse_uncounted(size_t size)
+{
+    struct heap *heap = thread_heap;
+    if (heap->site_turn.left == 0) /* also where there is no thread */
+        return NULL;
+    void *p = reuse_large(size, RUN_CACHE_RUN_MAX);
+    if (LIKELY(p != NULL))
+        heap->site_turn.left--;
     return p;
 }
 
@@ -64,12 +77,18 @@ static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignm
     return counted(p, size, caller, hit);
 }
 
-void *alloc_malloc_slow(size_t size, const void *caller)
+static __attribute__((noinline)) void *malloc_large(size_t size, const void *caller)
 {
     bool zero;
+    void *p = reuse_uncounted(size);
+    return LIKELY(p != NULL) ? p : allocate_large(size, 1, &zero, caller);
+}
+
+void *alloc_malloc_slow(size_t size, const void *caller)
+{
     if (size > SIZE_CLASS_BYTES_MAX) {
         void *p = reuse_large(size, site_unseen);
-        return LIKELY(p != NULL) ? p : allocate_large(size, 1, &zero, caller);
+        return LIKELY(p != NULL) ? p : malloc_large(size, caller);
     }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
@@ -94,7 +113,7 @@ void *alloc_calloc_slow(size_t count, size_t size, const void *caller)
     if (__builtin_mul_overflow(count, size, &bytes))
         return NULL;
     void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes) : reuse_large(bytes, site_unseen);
-    if (p == NULL && bytes > SIZE_CLASS_BYTES_MAX)
+    if (p == NULL && bytes > SIZE_CLASS_BYTES_MAX && (p = reuse_uncounted(bytes)) == NULL)
         p = allocate_large(bytes, 1, &zero, caller);
     if (p != NULL && !zero)
         memset(p, 0, bytes);
@@ -144,11 +163,11 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
-/* One that a heap of cairn_heap_create() has, or that is not kept at once. */
+/* One that a heap of cairn_heap_create() has, that a site counts, or that is not kept at once. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
-    if (keeper != NULL)
+    if (keeper != NULL && keeper != site_keeper(slab))
         heap_drop_large(keeper, slab);
     if (UNLIKELY(site_is_counted()))
         site_give_back(slab);
@@ -161,9 +180,8 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 
 static void free_large(struct slab *slab)
 {
-    bool kept =
-        atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
-        run_cache_put_up_to(&thread_heap->runs, slab, site_unseen); /* never of those without a thread */
+    bool kept = atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
+                run_cache_put(&thread_heap->runs, slab); /* never of those without a thread */
     if (UNLIKELY(!kept))
         free_large_slowly(slab);
 }
@@ -272,7 +290,7 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
         return p;
     size_t have = usable(slab);
     bool grows = slab->kind == RUN_LARGE && size > have;
-    if (grows && atomic_load_explicit(&slab->owner, memory_order_relaxed) == NULL) {
+    if (grows && atomic_load_explicit(&slab->owner, memory_order_relaxed) == site_keeper(slab)) {
         void *there = large_move(slab, size);
         background_look();
         if (there != NULL)

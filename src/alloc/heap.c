@@ -651,7 +651,7 @@ static void settle(struct heap *heap)
     while (heap->large != 0) {
         struct slab *slab = slab_at(heap->large);
         unlink_slab(&heap->large, slab);
-        atomic_store_explicit(&slab->owner, NULL, memory_order_release);
+        atomic_store_explicit(&slab->owner, site_keeper(slab), memory_order_release);
     }
     lock_drop(&heap->lock);
     retire(heap);

@@ -69,11 +69,11 @@ uint32_t run_cache_share(uint32_t threads);
  * thread. */
 void run_cache_keep_nothing(void);
 
-/* Keeps a run of up to `longest` slices that nobody uses; false: it is too long, or too much. */
-static inline bool run_cache_put_up_to(struct run_cache *cache, struct slab *run, size_t longest)
+/* Keeps a run that nobody uses; false: it is too long, or too much. */
+static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
 {
     uint32_t count = run->slices;
-    if (count > longest || cache->slices + count > cache->most)
+    if (count > RUN_CACHE_RUN_MAX || cache->slices + count > cache->most)
         return false;
     atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
     run->next = cache->first[count];
@@ -81,11 +81,6 @@ static inline bool run_cache_put_up_to(struct run_cache *cache, struct slab *run
     cache->filled |= UINT64_C(1) << (count - 1);
     cache->slices += count;
     return true;
-}
-
-static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
-{
-    return run_cache_put_up_to(cache, run, RUN_CACHE_RUN_MAX);
 }
 
 /* Any run, taken out: the next longer one than the last, or the shortest. NULL: there is none left. */

@@ -17,7 +17,12 @@ enum {
 };
 _Static_assert(SITE_SLOTS == 1 << HASH_BITS, "a hash is a row");
 _Static_assert(SITE_MOST < SITE_SLOTS, "a search ends at an empty row");
-_Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > OTHERS, "a slab leaves no row's number");
+
+/* What a block's record says: the number of its row, and how often what it stands for was doubled. */
+enum { DOUBLING_BITS = 4 };
+_Static_assert(SITE_DOUBLINGS < 1 << DOUBLING_BITS, "they fit");
+_Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > (OTHERS + 1) << DOUBLING_BITS,
+               "a slab leaves no row's number");
 
 size_t site_unseen = RUN_CACHE_RUN_MAX;
 
@@ -75,7 +80,34 @@ static size_t bytes_of(const struct slab *slab)
 /* NULL: none. A record that nobody has counted holds 0 or what a slab left. */
 static struct site *site_of(const struct slab *slab)
 {
-    return slab->site - 1 < OTHERS ? &sites[slab->site - 1] : NULL;
+    uint32_t number = slab->site >> DOUBLING_BITS;
+    return number - 1 < OTHERS ? &sites[number - 1] : NULL;
+}
+
+/* For so many blocks one counts that a site counts. */
+static uint64_t stands_for(const struct slab *slab)
+{
+    return UINT64_C(1) << slab->site % (1 << DOUBLING_BITS);
+}
+
+struct heap *site_keeper(const struct slab *slab)
+{
+    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_unseen : NULL;
+}
+
+/* How often what a block stands for was doubled, after so many were counted. */
+static uint32_t doublings(uint32_t counted)
+{
+    uint32_t times = counted < SITE_ALL ? 0 : 1 + (counted - SITE_ALL) / SITE_EACH;
+    return times < SITE_DOUBLINGS ? times : SITE_DOUBLINGS;
+}
+
+/* The turn's blocks until the next one that is counted: as many as one stands for, less one, on average. */
+static void go_on(struct site_turn *turn)
+{
+    if (turn->counted < UINT32_MAX)
+        turn->counted++;
+    turn->left = (uint32_t)random_below(&turn->random, (UINT64_C(2) << doublings(turn->counted)) - 1);
 }
 
 /* --- blocks come and go ------------------------------------------------------------------------------------------- */
@@ -97,18 +129,32 @@ bool site_begin(void)
     return true;
 }
 
-void site_take(struct slab *slab, size_t slices, const void *caller, bool hit)
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn)
 {
     uint32_t depth = (uint32_t)((uintptr_t)__builtin_frame_address(0) / 16 % DEPTHS);
+    uint32_t doubled = 0;
+    if (turn != NULL && turn->left > 0) {
+        turn->left--;
+        return;
+    }
+    if (turn != NULL) {
+        doubled = doublings(turn->counted);
+        go_on(turn);
+    }
     slab->born_ns = clock_now_ns();
     lock_take(&lock);
-    slab->site = number_of((uintptr_t)caller, (uint32_t)slices, depth);
+    slab->site = number_of((uintptr_t)caller, (uint32_t)slices, depth) << DOUBLING_BITS | doubled;
     struct site *site = site_of(slab);
-    site->blocks++;
-    site->bytes += bytes_of(slab);
-    site->live_bytes += bytes_of(slab);
-    site->hits += hit;
+    uint64_t blocks = stands_for(slab);
+    site->counted++;
+    site->variance += blocks * (blocks - 1);
+    site->blocks += blocks;
+    site->bytes += blocks * bytes_of(slab);
+    site->live_bytes += blocks * bytes_of(slab);
+    site->hits += hit ? blocks : 0;
     lock_drop(&lock);
+    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == NULL)
+        atomic_store_explicit(&slab->owner, site_keeper(slab), memory_order_release);
 }
 
 void site_give_back(struct slab *slab)
@@ -117,11 +163,14 @@ void site_give_back(struct slab *slab)
     if (site == NULL)
         return;
     unsigned life = life_of(clock_now_ns() - slab->born_ns);
+    uint64_t blocks = stands_for(slab);
+    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == site_keeper(slab))
+        atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     slab->site = 0;
     lock_take(&lock);
-    site->freed++;
-    site->live_bytes -= bytes_of(slab);
-    site->lives[life]++;
+    site->freed += blocks;
+    site->live_bytes -= blocks * bytes_of(slab);
+    site->lives[life] += blocks;
     lock_drop(&lock);
 }
 
@@ -131,7 +180,8 @@ void site_resize(struct slab *slab, size_t before)
     if (site == NULL)
         return;
     lock_take(&lock);
-    site->live_bytes += bytes_of(slab) - (before << SLICE_SHIFT); /* less, where that wraps */
+    site->live_bytes +=
+        stands_for(slab) * (bytes_of(slab) - (before << SLICE_SHIFT)); /* less, where that wraps */
     lock_drop(&lock);
 }
 
@@ -188,7 +238,8 @@ static void check_row(const struct site *site)
     uint64_t ended = 0;
     for (unsigned i = 0; i < SITE_LIVES; i++)
         ended += site->lives[i];
-    CHECK_THAT(site->hits <= site->blocks && site->freed <= site->blocks);
+    CHECK_THAT(site->hits <= site->blocks && site->freed <= site->blocks && site->counted <= site->blocks);
+    CHECK_THAT((site->variance == 0) == (site->counted == site->blocks));
     CHECK_THAT(ended == site->freed);
     CHECK_THAT((site->live_bytes == 0) == (site->freed == site->blocks));
 }

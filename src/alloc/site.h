@@ -5,14 +5,19 @@
  * to them, so that their return address is the program's. Small blocks have no site.
  *
  * The table is one run of slices, taken once; a site stays in it for ever. When it is full, and where nobody knows the
- * caller, a block counts for the row of others. The record of a block says for which row, and since when (slab.h).
+ * caller, a block counts for the row of others. The record of a block says for which row, for how many, and since when
+ * (slab.h).
  *
- * Until site_begin() nothing is counted, and nothing is different. From then on runs that threads keep come and go by the
- * cold doors, too. Between calls, always, of every row:
+ * Of each thread's blocks the first SITE_ALL are counted, then one of two, of four, and so on, chosen at random: each counts
+ * for so many. What the rows say is then an estimate that is right on average, and `variance` says how far off it is.
+ *
+ * Until site_begin() nothing is counted, and nothing is different. From then on runs that threads keep come by a cold door,
+ * too, and blocks that count have site_keeper() for an owner, so that they go by one. Between calls, always, of every row:
  *
  *     hits <= blocks and freed <= blocks
  *     the sum of `lives` is `freed`
  *     live_bytes is 0 where all blocks were freed, and nowhere else
+ *     counted <= blocks, and `variance` is 0 where they are equal, and nowhere else
  *
  * and of all rows: at most SITE_MOST are filled, and each is found from its hash on, before the first that is empty.
  *
@@ -22,10 +27,14 @@
 #define CAIRN_ALLOC_SITE_H
 
 #include "alloc/slab.h"
+#include "base/random.h"
 
 enum {
     SITE_SLOTS = 1024,
     SITE_MOST = 768,
+    SITE_ALL = 1024, /* a thread's blocks until which each is counted */
+    SITE_EACH = 256, /* that are counted for as many others each, and then for twice as many */
+    SITE_DOUBLINGS = 10,
     SITE_LIVES = 8,
     SITE_LIFE_FIRST = 10, /* bits of ns: lives[0] has those below a microsecond, */
     SITE_LIFE_STEP = 4,   /* [1] those below 16 times as long, and so on; the last all others */
@@ -35,15 +44,25 @@ struct site {
     uintptr_t address; /* behind the call; 0: the row is empty, or that of others */
     uint32_t slices;   /* asked for */
     uint32_t depth;
-    uint64_t blocks; /* ever */
-    uint64_t bytes;  /* of these, as they were handed out */
-    uint64_t hits;   /* of these, runs that the thread had kept */
-    uint64_t freed;  /* of these */
+    uint64_t
+        counted; /* blocks that were looked at; all that follows is of these and of those that they stand for */
+    uint64_t variance; /* of `blocks` */
+    uint64_t blocks;   /* ever */
+    uint64_t bytes;    /* of these, as they were handed out */
+    uint64_t hits;     /* of these, runs that the thread had kept */
+    uint64_t freed;    /* of these */
     uint64_t live_bytes;
     uint64_t lives[SITE_LIVES];
 };
 
-/* Runs of up to so many slices come and go without a look at their site; 0 while sites are counted, and that is what tells.
+/* Which of a thread's blocks is counted next; zeroed, it is the first. */
+struct site_turn {
+    uint32_t left;    /* blocks until then */
+    uint32_t counted; /* so far */
+    struct random random;
+};
+
+/* Runs of up to so many slices come without a look at their site; 0 while sites are counted, and that is what tells.
  * Written before the program has a second thread. */
 extern size_t site_unseen __attribute__((visibility("hidden")));
 
@@ -56,11 +75,15 @@ static inline bool site_is_counted(void)
 bool site_begin(void);
 
 /* A large block was made for who called from `caller`, NULL: not known, and asked for so many slices; `hit`: of a run that
- * the thread had kept. While sites are counted; called from where the stack is equally deep for equal callers. */
-void site_take(struct slab *slab, size_t slices, const void *caller, bool hit);
+ * the thread had kept. It is counted, or passed by if it is not its turn; NULL: it is. While sites are counted; called from
+ * where the stack is equally deep for equal callers. */
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn);
 
 /* It is none any more, or not in this place; the run may be anybody's afterwards. What no site counts is passed over. */
 void site_give_back(struct slab *slab);
+
+/* The owner of a large block that is no heap's: NULL where no site counts it. */
+struct heap *site_keeper(const struct slab *slab);
 
 /* It has another length in the same place, and had so many slices before. */
 void site_resize(struct slab *slab, size_t before);

@@ -80,7 +80,7 @@ static void add_members(struct text *text, const struct member *members, size_t 
 /* --- JSON, where sites are counted -------------------------------------------------------------------------------- */
 
 enum {
-    SITE_TEXT_BYTES = 430, /* of a site, with numbers as long as they get */
+    SITE_TEXT_BYTES = 510, /* of a site, with numbers as long as they get */
     END_BYTES = 32,        /* what closes the document, and a newline */
 };
 _Static_assert(CAIRN_SITES_BYTES > CAIRN_JSON_BYTES + SITE_MOST * SITE_TEXT_BYTES,
@@ -153,7 +153,9 @@ static int add_object(struct dl_phdr_info *object, size_t bytes, void *context)
 
 static void add_counts(struct text *text, const struct site *site)
 {
+    text_add_json_unsigned(text, "counted", site->counted);
     text_add_json_unsigned(text, "blocks", site->blocks);
+    text_add_json_unsigned(text, "blocks_variance", site->variance);
     text_add_json_unsigned(text, "bytes", site->bytes);
     text_add_json_unsigned(text, "live_count", site->blocks - site->freed);
     text_add_json_unsigned(text, "live_bytes", site->live_bytes);

@@ -256,9 +256,15 @@ void background_begin(void)
 /* No site is counted, and no block is large. */
 size_t site_unseen = RUN_CACHE_RUN_MAX;
 
-void site_take(struct slab *slab, size_t slices, const void *caller, bool hit)
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn)
 {
-    (void)slab, (void)slices, (void)caller, (void)hit;
+    (void)slab, (void)slices, (void)caller, (void)hit, (void)turn;
+}
+
+struct heap *site_keeper(const struct slab *slab)
+{
+    (void)slab;
+    return NULL;
 }
 
 void site_give_back(struct slab *slab)

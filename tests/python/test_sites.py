@@ -13,7 +13,10 @@ from elftools.elf.elffile import ELFFile
 from cairn import elf, sites, symbols
 from cairn.errors import CairnError
 
-COUNTS = {"blocks": 4, "bytes": 458752, "live_count": 1, "live_bytes": 114688, "hits": 3, "misses": 1}
+COUNTS = {
+    **{"counted": 4, "blocks_variance": 0, "blocks": 4, "bytes": 458752},
+    **{"live_count": 1, "live_bytes": 114688, "hits": 3, "misses": 1},
+}
 SITE = {"address": "0x401234", "slices": 7, "depth": 3, **COUNTS, "lives": [0, 1, 2, 0, 0, 0, 0, 0]}
 OTHERS = {**dict.fromkeys(COUNTS, 0), "lives": [0] * 8}
 
@@ -59,6 +62,15 @@ def test_the_table_shows_the_first_and_says_what_it_leaves_out() -> None:
     shown = sites.render(document, lambda site: f"f+{site.address - 0x401230:#x}", 1).splitlines()
     assert shown[1].split() == ["448", "KiB", "4", "112", "KiB", "75", "%", "<", "262", "µs", "112", "KiB", "f+0x4"]
     assert shown[2] == "4 sites with fewer bytes are not shown"
+
+
+def test_what_is_an_estimate_says_how_far_off_it_may_be() -> None:
+    told = {**SITE, "counted": 25, "blocks_variance": 25 * 4 * 3, "blocks": 100, "live_count": 97}
+    ((document,), _) = sites.parse([line(told, {**SITE, "address": "0x401235"})])
+    assert [round(site.error, 3) for site in document.sites] == [0.346, 0]
+    shown = sites.render(document, lambda site: "f", 2).splitlines()
+    assert shown[1].split()[2:5] == ["100", "35", "%"] and shown[2].split()[2:4] == ["4", "112"]
+    assert shown[3].startswith("±: ")
 
 
 def test_half_of_the_blocks_lived_shorter() -> None:

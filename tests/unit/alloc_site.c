@@ -23,8 +23,9 @@ enum {
     LARGE = 100000, /* 7 slices */
     MOVED = 8,
     THREADS = 4,
-    ROUNDS = 2000,
+    ROUNDS = SITE_ALL - 10,
     MANY = SITE_MOST + 100,
+    SAMPLED = 200000,
 };
 
 /* What was before anybody counted. */
@@ -34,6 +35,13 @@ static struct {
     bool counts;
     bool tells;
 } early;
+
+/* The calling thread begins anew: all of its blocks are counted. */
+static void count_all(void)
+{
+    alloc_free(alloc_malloc(1)); /* it has a heap */
+    thread_heap->site_turn = (struct site_turn){0};
+}
 
 /* Somewhere in a program. */
 static const void *place(uintptr_t number)
@@ -53,6 +61,8 @@ static void add(struct site *sum, const struct site *site)
 {
     sum->address = site->address;
     sum->slices = site->slices;
+    sum->counted += site->counted;
+    sum->variance += site->variance;
     sum->blocks += site->blocks;
     sum->bytes += site->bytes;
     sum->hits += site->hits;
@@ -108,7 +118,7 @@ TEST(a_block_counts_for_its_site_from_the_call_to_the_free)
     size_t bytes = alloc_usable_size(p);
     struct site site = of(place(2));
     CHECK(site.slices == large_slices(LARGE));
-    CHECK(site.blocks == 1 && site.bytes == bytes);
+    CHECK(site.blocks == 1 && site.bytes == bytes && site.counted == 1 && site.variance == 0);
     CHECK(site.freed == 0 && site.live_bytes == bytes && site.lives[0] == 0);
     alloc_free(p);
     site = of(place(2));
@@ -275,6 +285,7 @@ TEST(blocks_of_a_heap_count_and_go_with_it)
 
 static void *come_and_go(void *number)
 {
+    count_all();
     void *kept = NULL;
     for (unsigned i = 0; i < ROUNDS; i++) {
         void *p = alloc_malloc_slow(LARGE + i % 3 * SLICE_BYTES, place((uintptr_t)number));
@@ -301,6 +312,78 @@ TEST(threads_count_every_block)
         CHECK(site.lives[0] == site.blocks);
     }
     site_check();
+}
+
+/* One of four blocks, one of four, and half of them, from three places, in an order that repeats. */
+static void come_and_go_often(void)
+{
+    count_all();
+    for (unsigned i = 0; i < SAMPLED; i++)
+        alloc_free(alloc_malloc_slow(LARGE, place(i % 4 == 0 ? 50 : i % 4 == 1 ? 51 : 52)));
+}
+
+TEST(of_many_blocks_some_are_counted_and_stand_for_the_others)
+{
+    REQUIRE(site_begin());
+    come_and_go_often();
+    const unsigned share[] = {4, 4, 2};
+    uint64_t counted = 0;
+    for (unsigned i = 0; i < COUNT_OF(share); i++) {
+        struct site site = of(place(50 + i));
+        double expected = (double)SAMPLED / share[i], off = (double)site.blocks - expected;
+        CHECK(off * off < 9.0 * (double)site.variance);
+        CHECK(off * off < 0.04 * expected * expected);
+        CHECK(site.freed == site.blocks && site.live_bytes == 0 && site.lives[0] == site.blocks);
+        CHECK(site.bytes == site.blocks * large_slices(LARGE) * SLICE_BYTES);
+        CHECK(site.hits + 10 > site.blocks);
+        counted += site.counted;
+    }
+    CHECK(counted > SITE_ALL && counted < SAMPLED / 20);
+    count_all();
+    site_check();
+}
+
+/* What is out when nobody is asked any more goes back by the door that it came by. */
+TEST(blocks_that_count_and_blocks_that_do_not_lie_side_by_side)
+{
+    REQUIRE(site_begin());
+    static void *blocks[64];
+    struct site before = of(NULL);
+    for (unsigned round = 0; round < 100; round++) {
+        thread_heap->site_turn.counted = round % 4 * SITE_ALL;
+        for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
+            void *p = alloc_malloc_slow(LARGE + i % 5 * SLICE_BYTES, place(60));
+            REQUIRE(p != NULL);
+            blocks[i] = i % 3 == 0 ? alloc_realloc_large(p, 2 * LARGE + i % 7 * SLICE_BYTES, place(61)) : p;
+        }
+        heap_check(thread_heap);
+        site_check();
+        for (unsigned i = 0; i < COUNT_OF(blocks); i++)
+            alloc_free(blocks[(i * 5 + round) % COUNT_OF(blocks)]);
+    }
+    count_all();
+    struct site now = of(NULL);
+    CHECK(now.blocks > before.blocks && now.blocks - now.freed == before.blocks - before.freed);
+    CHECK(now.live_bytes == before.live_bytes);
+    cairn_check();
+}
+
+TEST(a_heap_that_is_given_up_leaves_blocks_that_still_count)
+{
+    REQUIRE(site_begin());
+    struct site before = of(NULL);
+    struct heap *heap = shared_heap_create();
+    REQUIRE(heap != NULL);
+    bool zero;
+    void *p = shared_heap_allocate(heap, LARGE, 1, &zero);
+    REQUIRE(p != NULL);
+    site_take(slab_at(region_index(p)), large_slices(LARGE), place(70), false, NULL);
+    shared_heap_release(heap);
+    CHECK(of(place(70)).blocks == 1 && of(place(70)).freed == 0);
+    alloc_free(p);
+    CHECK(of(place(70)).freed == 1 && of(NULL).live_bytes == before.live_bytes);
+    alloc_free(alloc_malloc_slow(LARGE, place(71)));
+    cairn_check();
 }
 
 /* Whether all holds in a process of its own. */
@@ -353,11 +436,12 @@ static void fill_the_table(void)
     uint32_t known = site_count();
     alloc_free(alloc_malloc(LARGE)); /* whose caller nobody knows */
     CHECK(site_others()->blocks == others + 1 && site_count() == known);
+    count_all();
     for (uintptr_t i = 0; i < MANY; i++)
         alloc_free(alloc_malloc_slow(LARGE, place(1000 + i)));
     CHECK(site_count() == SITE_MOST);
     CHECK(site_others()->blocks == others + 1 + known + MANY - SITE_MOST);
-    CHECK(site_others()->freed == site_others()->blocks);
+    CHECK(site_others()->variance == 0 && site_others()->freed == site_others()->blocks);
     site_check();
 
     size_t length = cairn_statistics_json(json, CAIRN_JSON_BYTES);
