@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cairn.estimates import SAMPLES_ENOUGH
+from cairn.estimates import SAMPLES_ENOUGH, WAY_OUT
 from cairn.model import Account, Operations, Run, Sample
 from cairn.why import twin
 
@@ -142,11 +142,11 @@ def predict(
     if account.faults_inside is None:
         return ()
     detours_ns = min(account.detours_ns, float(system_ns))
-    program_ns = cpu_ns * (1 - account.samples_probe / account.samples) - detours_ns / 2
+    program_ns = cpu_ns * (1 - account.samples_probe / account.samples) - detours_ns * WAY_OUT
     if program_ns <= 0:
         return ()
     kernel_ns = min(kernel_ns, system_ns - detours_ns)
-    inside_ns = account.samples_inside / account.samples * cpu_ns - detours_ns / 2  # cairn.why has why
+    inside_ns = account.samples_inside / account.samples * cpu_ns - detours_ns * WAY_OUT  # cairn.why has why
     other_ns = system_ns - detours_ns - kernel_ns
     in_faults = other_ns * min(1.0, account.faults_inside / faults) if faults else 0.0
     own_ns = max(0.0, inside_ns - kernel_ns - in_faults)

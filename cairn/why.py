@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cairn import stats, units
-from cairn.estimates import Estimate
+from cairn.estimates import WAY_OUT, Estimate
 from cairn.findings import beside
 from cairn.findings.finding import Finding
 from cairn.model import Account, Calls, Interval, Raised, Run, Sample
@@ -287,16 +287,33 @@ class _Shares:
         return a.samples_inside / a.samples * a.cpu_ns, a.samples_probe / a.samples * a.cpu_ns
 
 
+def _in_faults_ns(side: _Side) -> float | None:
+    """Of what else the kernel did, the allocator's share, by the page faults: the rest is the program's."""
+    rest, inside, faults = _rest_ns(side), side.account.faults_inside, _faults(side.probed)
+    if rest is None or inside is None:
+        return None
+    return rest * min(1.0, inside / faults) if faults else 0.0
+
+
+def _rest_ns(side: _Side) -> float | None:
+    """System time of a probed run that is no call of the allocator's: at most the plain run's.
+
+    The probe asks the kernel for the page faults of operations, which is system time, too.
+    """
+    kernel, plain = side.account.kernel_ns, _fault_ns(side)
+    if kernel is None or plain is None:
+        return None
+    return min(plain, max(0.0, side.probed.system_ns - _detours_ns(side) - kernel))
+
+
 def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
-    """In the allocator, less the kernel there: its calls, and of what else the kernel did a share by the faults."""
-    kernel, faults_inside, faults = side.account.kernel_ns, side.account.faults_inside, _faults(side.probed)
-    if shares is None or kernel is None or faults_inside is None:
+    """In the allocator, less the kernel there."""
+    kernel, in_faults = side.account.kernel_ns, _in_faults_ns(side)
+    if shares is None or kernel is None or in_faults is None:
         return None
     detours = _detours_ns(side)
     kernel = min(kernel, side.probed.system_ns - detours)  # of this run: its samples are those of the probed one
-    rest = side.probed.system_ns - detours - kernel
-    in_faults = rest * min(1.0, faults_inside / faults) if faults else 0.0
-    return shares.split(side)[0] - kernel - in_faults - detours / 2
+    return shares.split(side)[0] - kernel - in_faults - detours * WAY_OUT
 
 
 def _detours_ns(side: _Side) -> float:
@@ -308,10 +325,12 @@ def _detours_ns(side: _Side) -> float:
 
 
 def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
-    own = _own_ns(side, shares)
-    if own is None or shares is None:
+    """Outside of allocator and probe, less the kernel there."""
+    rest, in_faults = _rest_ns(side), _in_faults_ns(side)
+    if shares is None or rest is None or in_faults is None:
         return None
-    return side.probed.user_ns - max(0.0, shares.split(side)[1] - _detours_ns(side) / 2) - own
+    inside, probe = shares.split(side)
+    return _cpu_ns(side.probed) - inside - probe - (rest - in_faults)
 
 
 Reading = Callable[[_Side], float | None]
