@@ -61,8 +61,10 @@ _CALLED = {
     "aligned": ("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
 }
 WAY_OUT = 0.25
-"""Of a detour to the kernel: a call returns to the allocator, not to us, and what that takes timers find there. Measured
-with a library whose malloc calls the kernel twenty times for nothing: 0.23, 0.24, 0.25 (docs/probe.md)."""
+"""Of a detour to the kernel: a call returns to the allocator, not to us, and what that takes timers find there.
+
+Measured with a library whose malloc calls the kernel twenty times for nothing: 0.23, 0.24, 0.25 (docs/probe.md).
+"""
 FREED = ("free, local", "free, remote")
 """In the order of WHOSE."""
 TOTAL = "TOTAL"

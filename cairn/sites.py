@@ -54,7 +54,7 @@ class Counts:
 
     @property
     def error(self) -> float:
-        """How far off `blocks` may be, as a share of it: two standard errors; not as many as that in 95 of 100 cases."""
+        """How far off `blocks` may be, as a share of it: by two standard errors."""
         return 2 * math.sqrt(self.blocks_variance) / self.blocks if self.blocks else 0.0
 
 

@@ -27,19 +27,6 @@ static void *allocate_new(size_t size, size_t alignment, bool *zero)
     return p;
 }
 
-/* Above SIZE_CLASS_BYTES_MAX: a run of up to `longest` slices that the thread kept. NULL: it kept none that fits. */
-static inline void *reuse_large(size_t size, size_t longest)
-{
-    size_t slices = large_slices(size); /* 0 where the sum overflows */
-    if (UNLIKELY(slices - 1 >= longest))
-        return NULL;
-    struct slab *run = run_cache_take(&thread_heap->runs, slices); /* of those without a thread it is empty */
-    if (UNLIKELY(run == NULL))
-        return NULL;
-    atomic_store_explicit(&run->kind, RUN_LARGE, memory_order_release);
-    return slab_start(run);
-}
-
 /* A large block, or NULL. Its caller's site counts it, where sites are counted and it is its turn. */
 static inline void *counted(void *p, size_t size, const void *caller, bool hit)
 {
@@ -55,19 +42,17 @@ static inline void *reuse_uncounted(size_t size)
     struct heap *heap = thread_heap;
     if (heap->site_turn.left == 0) /* also where there is no thread */
         return NULL;
-    void *p = reuse_large(size, RUN_CACHE_RUN_MAX);
+    void *p = alloc_reuse_large(size, RUN_CACHE_RUN_MAX);
     if (LIKELY(p != NULL))
         heap->site_turn.left--;
     return p;
 }
 
-/* What is not reused unseen. */
+/* What is to be counted, or was not reused. */
 static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignment, bool *zero,
                                                       const void *caller)
 {
-    void *p = NULL;
-    if (UNLIKELY(site_is_counted()) && alignment == 1)
-        p = reuse_large(size, RUN_CACHE_RUN_MAX);
+    void *p = alignment == 1 ? alloc_reuse_large(size, RUN_CACHE_RUN_MAX) : NULL;
     bool hit = p != NULL;
     if (hit)
         *zero = false;
@@ -86,10 +71,8 @@ static __attribute__((noinline)) void *malloc_large(size_t size, const void *cal
 
 void *alloc_malloc_slow(size_t size, const void *caller)
 {
-    if (size > SIZE_CLASS_BYTES_MAX) {
-        void *p = reuse_large(size, site_unseen);
-        return LIKELY(p != NULL) ? p : malloc_large(size, caller);
-    }
+    if (size > SIZE_CLASS_BYTES_MAX)
+        return malloc_large(size, caller);
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
     if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class)))
@@ -112,8 +95,8 @@ void *alloc_calloc_slow(size_t count, size_t size, const void *caller)
     bool zero = false;
     if (__builtin_mul_overflow(count, size, &bytes))
         return NULL;
-    void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes) : reuse_large(bytes, site_unseen);
-    if (p == NULL && bytes > SIZE_CLASS_BYTES_MAX && (p = reuse_uncounted(bytes)) == NULL)
+    void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes) : reuse_uncounted(bytes);
+    if (p == NULL && bytes > SIZE_CLASS_BYTES_MAX)
         p = allocate_large(bytes, 1, &zero, caller);
     if (p != NULL && !zero)
         memset(p, 0, bytes);
@@ -178,7 +161,7 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
         large_free(slab);
 }
 
-static void free_large(struct slab *slab)
+static inline void free_large(struct slab *slab)
 {
     bool kept = atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
                 run_cache_put(&thread_heap->runs, slab); /* never of those without a thread */
@@ -186,8 +169,7 @@ static void free_large(struct slab *slab)
         free_large_slowly(slab);
 }
 
-/* NULL, and what is wrong. */
-static __attribute__((noinline)) void free_rest(void *p)
+void alloc_free_slow(void *p)
 {
     if (p == NULL)
         return;
@@ -200,7 +182,7 @@ static __attribute__((noinline)) void free_rest(void *p)
 
 /* A small block of another thread, or, from behind the first slice of its slab, of the thread's own; `slab` is the record of
  * the slice that it begins in. */
-static __attribute__((noinline)) void free_small(struct slab *slab, void *p)
+static __attribute__((noinline)) void free_small(void *p, struct slab *slab)
 {
     struct block *block = p;
     size_t offset = (uintptr_t)p % SLICE_BYTES;
@@ -211,25 +193,19 @@ static __attribute__((noinline)) void free_small(struct slab *slab, void *p)
     uintptr_t last = slab_key(block, NULL);
     if (UNLIKELY(slab->kind != RUN_SLAB || !slab_begins(slab, (uint32_t)offset) ||
                  slab_is_marked_by(block, last)))
-        free_rest(p);
+        alloc_free_slow(p);
     else if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == thread_heap)
         heap_free(thread_heap, slab, block, last);
     else if (UNLIKELY(!remote_post_quick(slab, block, offset, last)))
         heap_post(slab, block);
 }
 
-void alloc_free_slow(void *p)
+void alloc_free_other(void *p, struct slab *slab)
 {
-    size_t index = region_index(p);
-    if (UNLIKELY(!region_has(index))) {
-        free_rest(p);
-        return;
-    }
-    struct slab *slab = slab_at(index);
     if (slab->kind == RUN_LARGE && (uintptr_t)p % SLICE_BYTES == 0)
         free_large(slab);
     else
-        free_small(slab, p);
+        free_small(p, slab);
 }
 
 /* --- resizing ---------------------------------------------------------------------------------------------------- */

@@ -11,27 +11,45 @@
 #ifndef CAIRN_ALLOC_ALLOC_H
 #define CAIRN_ALLOC_ALLOC_H
 
+#include "alloc/large.h"
 #include "alloc/thread.h"
 
 #include <string.h>
 
-/* What is not done at once: large sizes, and a list that is empty or was written to. */
+/* What is not done at once: a list that is empty or was written to, and large sizes of which the thread kept no run. */
 void *alloc_malloc_slow(size_t size, const void *caller) __attribute__((noinline));
 
-/* NULL, large blocks, other threads' blocks, and what is no block at all. */
+/* NULL, and what is no block at all. */
 void alloc_free_slow(void *p) __attribute__((noinline));
+
+/* Large blocks, other threads' blocks, and what is no block; `slab` is the record of the slice that `p` lies in. */
+void alloc_free_other(void *p, struct slab *slab) __attribute__((noinline));
+
+/* Above SIZE_CLASS_BYTES_MAX: a run of up to `longest` slices that the thread kept. NULL: it kept none that fits. */
+static inline void *alloc_reuse_large(size_t size, size_t longest)
+{
+    size_t slices = large_slices(size); /* 0 where the sum overflows */
+    if (UNLIKELY(slices - 1 >= longest))
+        return NULL;
+    uint32_t index =
+        run_cache_take(&thread_heap->runs, (uint32_t)slices); /* of those without a thread it is empty */
+    if (UNLIKELY(index == 0))
+        return NULL;
+    atomic_store_explicit(&slab_at(index)->kind, RUN_LARGE, memory_order_release);
+    void *p = region_address(index);
+    ASSUME(p != NULL);
+    return p;
+}
 
 /* NULL: ask alloc_malloc_slow(). Two steps, so that a name of abi/ can end in its own cold door, by a jump. */
 static inline void *alloc_malloc_quick(size_t size)
 {
-    if (LIKELY(size <= SIZE_CLASS_BYTES_MAX)) {
-        struct heap *heap = thread_heap;
-        unsigned class = size_class(size);
-        struct block *block = heap->list[class];
-        if (LIKELY(block != NULL && slab_is_marked(block)))
-            return heap_pop(heap, class, block);
-    }
-    return NULL;
+    if (UNLIKELY(size > SIZE_CLASS_BYTES_MAX))
+        return alloc_reuse_large(size, site_unseen);
+    struct heap *heap = thread_heap;
+    unsigned class = size_class(size);
+    struct block *block = heap->list[class];
+    return LIKELY(block != NULL && slab_is_marked(block)) ? heap_pop(heap, class, block) : NULL;
 }
 
 /* A size of 0 is one of 1. */
@@ -59,7 +77,7 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
                !slab_is_marked_by(block, last)))
         heap_free(heap, slab, block, last);
     else
-        alloc_free_slow(p);
+        alloc_free_other(p, slab);
 }
 
 /* count × size bytes, all zero. In two steps as well. */

@@ -192,10 +192,11 @@ static void keep(struct heap *heap, struct slab *slab)
 /* (own) A run that was kept. Where none is as long, the heap grows while others lie unused: one goes back. 0: there is none. */
 static size_t take_kept(struct heap *heap, size_t slices)
 {
-    struct slab *run = run_cache_take_equal(&heap->runs, slices);
-    if (run != NULL && !run->moved)
-        return slab_index(run);
-    if (run != NULL || (run = run_cache_evict(&heap->runs)) != NULL)
+    uint32_t index = run_cache_take_equal(&heap->runs, (uint32_t)slices);
+    if (index != 0 && !slab_at(index)->moved)
+        return index;
+    struct slab *run = index != 0 ? slab_at(index) : run_cache_evict(&heap->runs);
+    if (run != NULL)
         large_free(run);
     return 0;
 }

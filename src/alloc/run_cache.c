@@ -24,7 +24,7 @@ struct slab *run_cache_evict(struct run_cache *cache)
     uint64_t longer =
         cache->evicted < RUN_CACHE_RUN_MAX ? cache->filled >> cache->evicted << cache->evicted : 0;
     cache->evicted = 1 + (uint32_t)__builtin_ctzll(longer != 0 ? longer : cache->filled);
-    return run_cache_take(cache, cache->evicted);
+    return slab_at(run_cache_pop(cache, cache->evicted));
 }
 
 void run_cache_check(const struct run_cache *cache)

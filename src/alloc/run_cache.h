@@ -32,34 +32,35 @@ struct run_cache {
     uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
 };
 
-/* The last run that came with so many slices; there is one. */
-static inline struct slab *run_cache_pop(struct run_cache *cache, size_t count)
+/* The slice index of the last run that came with so many slices; there is one. */
+static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
 {
-    struct slab *run = slab_at(cache->first[count]);
-    cache->first[count] = run->next;
-    cache->filled &=
-        ~((uint64_t)(run->next == 0) << (count - 1)); /* no branch: half of the time nobody knows */
-    cache->slices -= (uint32_t)count;
-    return run;
+    uint32_t index = cache->first[count];
+    uint32_t next = slab_at(index)->next;
+    ASSUME(index != 0);
+    cache->first[count] = next;
+    cache->filled ^= (uint64_t)(next == 0) << (count - 1); /* no branch: half of the time nobody knows */
+    cache->slices -= count;
+    return index;
 }
 
-/* A run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and at most a quarter more: its record is RUN_CACHED, and says how
- * many. NULL: there is none. */
-static inline struct slab *run_cache_take(struct run_cache *cache, size_t slices)
+/* The slice index of a run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and at most a quarter more: its record is
+ * RUN_CACHED, and says how many. 0: there is none. */
+static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
 {
     uint64_t fits = cache->filled >> (slices - 1);
     if (fits == 0)
-        return NULL;
-    unsigned more = (unsigned)__builtin_ctzll(fits);
+        return 0;
+    uint32_t more = (uint32_t)__builtin_ctzll(fits);
     if (more > slices / 4)
-        return NULL;
+        return 0;
     return run_cache_pop(cache, slices + more);
 }
 
 /* The same, and no more. */
-static inline struct slab *run_cache_take_equal(struct run_cache *cache, size_t slices)
+static inline uint32_t run_cache_take_equal(struct run_cache *cache, uint32_t slices)
 {
-    return (cache->filled >> (slices - 1) & 1) == 0 ? NULL : run_cache_pop(cache, slices);
+    return (cache->filled >> (slices - 1) & 1) == 0 ? 0 : run_cache_pop(cache, slices);
 }
 
 /* How much one of so many threads may keep. */
@@ -83,7 +84,7 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     return true;
 }
 
-/* Any run, taken out: the next longer one than the last, or the shortest. NULL: there is none left. */
+/* The record of any run, taken out: the next longer one than the last, or the shortest. NULL: there is none left. */
 struct slab *run_cache_evict(struct run_cache *cache);
 
 /* Asserts the contract. */

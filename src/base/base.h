@@ -9,6 +9,9 @@
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+/* What the caller guarantees, and the compiler cannot see. */
+#define ASSUME(x) ((x) ? (void)0 : __builtin_unreachable())
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 #define NS_PER_S  UINT64_C(1000000000)

@@ -57,7 +57,7 @@ def cells(run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Cos
             for one in run.competing
             if (taken := [s.user_ns + s.system_ns for s in its if s.trial.contender == one.name])
         }
-        for before in cpu:
+        for before, took in cpu.items():
             told: dict[str, list[Prediction]] = {}
             for one in its:
                 if one.trial.contender != twin(before) or one.account is None:
@@ -67,8 +67,10 @@ def cells(run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Cos
                     told.setdefault(found.allocator, []).append(found)
             for after, each in told.items():
                 if after in cpu:
-                    middle = (statistics.median(getattr(one, what) for one in each) for what in ("saves", "low", "high"))
-                    yield Cell(workload.name, before, after, *middle, saved=1 - cpu[after] / cpu[before])
+                    middle = (
+                        statistics.median(getattr(one, what) for one in each) for what in ("saves", "low", "high")
+                    )
+                    yield Cell(workload.name, before, after, *middle, saved=1 - cpu[after] / took)
 
 
 def main() -> int:

@@ -68,7 +68,7 @@ def test_what_is_an_estimate_says_how_far_off_it_may_be() -> None:
     told = {**SITE, "counted": 25, "blocks_variance": 25 * 4 * 3, "blocks": 100, "live_count": 97}
     ((document,), _) = sites.parse([line(told, {**SITE, "address": "0x401235"})])
     assert [round(site.error, 3) for site in document.sites] == [0.346, 0]
-    shown = sites.render(document, lambda site: "f", 2).splitlines()
+    shown = sites.render(document, lambda _: "f", 2).splitlines()
     assert shown[1].split()[2:5] == ["100", "35", "%"] and shown[2].split()[2:4] == ["4", "112"]
     assert shown[3].startswith("±: ")
 
