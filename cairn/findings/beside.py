@@ -16,8 +16,8 @@ from cairn.model import Account, Interval
 
 RATIO_LEAST = 1.5
 """Of the means: from here on a kind of operations is slow beside another allocator's."""
-FREE_SHARE_LEAST = 0.30
-"""Of what all operations take longer."""
+PART_LEAST = 0.5
+"""Of what the allocator's own code takes longer: what is less is not why it is slower."""
 NEW_RATIO_LEAST = 2.0
 NEW_CPU_LEAST = 0.03
 SHORTEST_NS = 5.0
@@ -98,9 +98,18 @@ class _Longer:
 def beside(two: Two) -> tuple[Finding, ...]:
     """What is found of the first."""
     path = slow_path(two)
-    named = [path] if path is not None and large_enough(path) else [slow_free(two), slow_new(two)]
-    kept = [finding for finding in named if finding is not None and large_enough(finding)]
+    named = [path] if path is not None and _is_why(two, path) else [slow_free(two), slow_new(two)]
+    kept = [finding for finding in named if finding is not None and _is_why(two, finding)]
     return tuple(sorted(kept, key=lambda one: -one.effect.value))
+
+
+def _is_why(two: Two, finding: Finding) -> bool:
+    """Large enough, and most of what is longer; nothing where the time of too many operations is not known."""
+    return (
+        bool(_pairs(two))
+        and large_enough(finding)
+        and finding.effect.value * two.cpu_ns >= PART_LEAST * two.most_ns.value
+    )
 
 
 def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _Kinds]]:
@@ -155,11 +164,8 @@ def slow_path(two: Two) -> Finding | None:
 
 def slow_free(two: Two) -> Finding | None:
     """Freeing is where it loses."""
-    free, all_of_it = _longer(two, *FREEING), _pairs(two)
+    free = _longer(two, *FREEING)
     if free is None or free.ratio < RATIO_LEAST:
-        return None
-    whole = min(two.longer_ns, two.most_ns.value) / two.cpu_ns
-    if not all_of_it or free.effect.value < FREE_SHARE_LEAST * whole:
         return None
     return Finding(
         name="slow-free",

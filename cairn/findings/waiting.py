@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cairn import units
 from cairn.behaviour import kernel_lines, lock_lines
-from cairn.estimates import LEVEL, Estimate, clock
+from cairn.estimates import LEVEL, Estimate, clock, probe_ns
 from cairn.findings.finding import Finding
 from cairn.model import Interval
-from cairn.profiles import WAITING, Profile
+from cairn.profiles import WAITING, WAKING, Profile
 
 PER_THOUSAND_LEAST = 0.5
 """Waits per 1,000 operations."""
@@ -16,21 +16,25 @@ SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
 
 
 def _thread_ns(profile: Profile) -> float:
-    """How long all threads lived; 0: not known."""
+    """How long all threads lived, less what the probe took of that; 0: not known."""
     ticking = clock(profile.tally)
-    return profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
+    whole = profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
+    return max(whole - (probe_ns(profile) or 0.0), whole / 2)
 
 
 def queues(profile: Profile) -> Finding | None:
     """Threads queue on a lock, by sleeping, yielding or spinning."""
     whole = _thread_ns(profile)
-    slept = [one for one in kernel_lines(profile) if one.name in WAITING]
+    calls = kernel_lines(profile)
+    slept = [one for one in calls if one.name in WAITING]
+    woken = [one for one in calls if one.name == WAKING]
     locks = [one for one in lock_lines(profile) if one.contended]
     waits = max(sum(one.count for one in slept), sum(one.contended for one in locks))
     waited = max(sum(one.total_ns or 0.0 for one in slept), sum(one.wait_ns or 0.0 for one in locks))
-    if not profile.operations or not whole:
+    if not profile.operations or not whole or not waits:
         return None
-    share = min(1.0, waited / whole)
+    waking = sum(one.total_ns or 0.0 for one in woken)
+    share = min(1.0, (waited + waking) / whole)
     if share < (SHARE_LEAST if waits / profile.operations * 1000 >= PER_THOUSAND_LEAST else SHARE_LARGE):
         return None
     different = profile.tally.contended_locks
@@ -43,8 +47,8 @@ def queues(profile: Profile) -> Finding | None:
         measured=True,
         evidence=(
             f"{units.count(waits)} waits on {where}, {waits / profile.operations * 1000:.3g} per 1,000 operations, "
-            f"{units.time(waited)} in all",
-            *(f"{units.count(one.count)} {one.name}" for one in slept),
+            f"{units.time(waited)} in all{f', and {units.time(waking)} to wake who waits' if waking else ''}",
+            *(f"{units.count(one.count)} {one.name}" for one in (*slept, *woken)),
         ),
         advice="take an allocator with a heap for each thread, or let fewer threads allocate",
     )

@@ -100,6 +100,16 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     (found,) = find(gathered(tmp_path, made))
     assert (found.name, found.of) == ("queues", "thread time")
     assert found.effect.value == pytest.approx(0.1, rel=0.01)
+    made.kernel("futex wake", 200, 500_000)
+    (found,) = find(gathered(tmp_path / "woken", made))
+    assert found.effect.value == pytest.approx(0.15, rel=0.01)
+    assert "100 ms to wake who waits" in found.evidence[0]
+
+
+def test_who_wakes_nobody_waits_for_nobody(tmp_path: Path) -> None:
+    made = busy()
+    made.kernel("futex wake", 200_000, 1_000)
+    assert "queues" not in names(find(gathered(tmp_path, made)))
 
 
 def test_what_waits_burns_no_more_than_its_own_time_on_a_processor(tmp_path: Path) -> None:
