@@ -220,6 +220,7 @@ _KINDS = (
     ("sessions", "fragmentation", "--kind server --operations 60K"),
     ("buffers", "scenario", "--which mixed --operations 20K"),
     ("growing", "realloc_growth", "--largest 4M"),
+    ("large", "large_churn", "--operations 400"),
     ("threads", "producer_consumer", "--threads 2 --operations 1M"),
 )
 """What a calibration runs: each kind of operations, in more than one company."""

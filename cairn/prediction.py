@@ -8,7 +8,7 @@ spends in the kernel's calls and in page faults. A program that was profiled und
     in the kernel      take what the other takes for so much memory: what it takes beyond that now is an illness
 
 and the program itself stays as it is: how its blocks would lie nobody knows. Each workload tells other ratios: the
-range is theirs, of five or more without the two outermost.
+range is theirs, in the allocator of five or more without the two outermost, in the kernel of all.
 """
 
 from __future__ import annotations
@@ -156,18 +156,27 @@ def predict(
     found = []
     for name, theirs in known.items():
         scales = _scales(account, mine, theirs) if name != allocator else ()
-        if not scales or not theirs.kernel or not theirs.faults:
+        if not scales or not theirs.kernel.keys() & theirs.faults.keys():
             continue
         kernel, fault = (
             statistics.median(theirs.kernel.values()) * peak,
             statistics.median(theirs.faults.values()) * peak,
         )
         in_kernel, in_fault = (kernel_ns - kernel) / program_ns, (other_ns - fault) / program_ns
-        own = [own_ns * (1 - scale) / program_ns for scale in scales]
-        kernels = in_kernel + in_fault
-        low, middle, high = (one + kernels for one in sorted(own))
-        found.append(Prediction(name, middle, low, high, middle - kernels, in_kernel, in_fault))
+        worst, middle, best = (own_ns * (1 - scale) / program_ns for scale in sorted(scales, reverse=True))
+        least, most = ((kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs))
+        saves = middle + in_kernel + in_fault
+        found.append(Prediction(name, saves, worst + least, best + most, middle, in_kernel, in_fault))
     return tuple(sorted(found, key=lambda one: -one.saves))
+
+
+def _in_the_kernel(of: Costs) -> tuple[float, float]:
+    """The most and the least of all workloads, for each byte of the peak: calls and page faults together.
+
+    None is left out: that an allocator gives large blocks back at once one workload alone may tell.
+    """
+    both = [of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys()]
+    return max(both), min(both)
 
 
 def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:
@@ -184,10 +193,9 @@ def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:
         return ()
     usual = {kind: statistics.median(of.values()) for kind, of in ratios.items()}
     places = {place for of in ratios.values() for place in of}
-    scales = sorted(
-        sum(times[kind] * of.get(place, usual[kind]) for kind, of in ratios.items()) / weight for place in places
-    )
+    scales = [sum(times[kind] * of.get(place, usual[kind]) for kind, of in ratios.items()) / weight for place in places]
     outermost = 1 if len(scales) >= _WITHOUT_ENDS else 0
+    scales.sort()
     return scales[outermost], statistics.median(scales), scales[-1 - outermost]
 
 

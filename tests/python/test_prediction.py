@@ -58,6 +58,15 @@ def test_detours_to_the_kernel_are_neither_saved_nor_the_programs() -> None:
     assert found.kernel == pytest.approx(10 / 197)
 
 
+def test_what_another_takes_in_the_kernel_on_any_workload_is_in_the_range() -> None:
+    """20 ms for the peak of 100 MiB on one of six, nothing on the others: where it gives back what it needs."""
+    dear = {0: 20 * MS / (100 * MIB)} | dict.fromkeys(range(1, 6), 0.0)
+    known = {"system": calibrated(places=6), "quick": replace(calibrated(places=6, factor=0.5), kernel=dear)}
+    (found,) = predict(an_account(), 20 * MS, 0, "system", known)
+    assert found.high == found.saves == pytest.approx((25 + 10) / 200)
+    assert found.low == pytest.approx((25 + 10 - 20) / 200)
+
+
 def test_an_allocator_that_takes_half_as_long_saves_half_of_its_own_code() -> None:
     (found,) = predict(an_account(), 20 * MS, 0, "system", {"system": SYSTEM, "quick": calibrated(factor=0.5)})
     # 60 of 220 ms in the allocator, 10 of these in the kernel; 20 of 220 are the probe's
