@@ -254,7 +254,7 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     (void)argc, (void)argv;
     char **environment = environ != NULL ? environ : given_environment;
     if (options_sites(environment))
-        site_begin();
+        alloc_count_sites();
     enum options_huge huge = options_huge_pages(environment);
     if (huge != OPTIONS_HUGE_AUTO)
         first_touch_want(huge == OPTIONS_HUGE_ALWAYS ? FIRST_TOUCH_HUGE : FIRST_TOUCH_SMALL);

@@ -27,32 +27,47 @@ static void *allocate_new(size_t size, size_t alignment, bool *zero)
     return p;
 }
 
+bool alloc_count_sites(void)
+{
+    if (!site_begin())
+        return false;
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        heap->site_turn = (struct site_turn){0};
+    return true;
+}
+
 /* A large block, or NULL. Its caller's site counts it, where sites are counted and it is its turn. */
 static inline void *counted(void *p, size_t size, const void *caller, bool hit)
 {
-    if (UNLIKELY(site_is_counted()) && p != NULL)
-        site_take(slab_at(region_index(p)), large_slices(size), caller, hit,
-                  has_heap() ? &thread_heap->site_turn : NULL);
+    struct site_turn *turn = has_heap() ? &thread_heap->site_turn : NULL;
+    if (UNLIKELY(site_is_counted())) {
+        if (p != NULL)
+            site_take(slab_at(region_index(p)), large_slices(size), caller, hit, turn);
+    } else if (turn != NULL) {
+        turn->left = UINT32_MAX;
+    }
     return p;
 }
 
-/* Where sites are counted: a run that the thread kept, and that no site counts. NULL: it is to be counted, or there is none. */
-static inline void *reuse_uncounted(size_t size)
+/* A run that the thread kept, whoever's turn it is. */
+static void *reuse_any(size_t size)
 {
-    struct heap *heap = thread_heap;
-    if (heap->site_turn.left == 0) /* also where there is no thread */
+    size_t slices = large_slices(size);
+    if (slices - 1 >= RUN_CACHE_RUN_MAX)
         return NULL;
-    void *p = alloc_reuse_large(size, RUN_CACHE_RUN_MAX);
-    if (LIKELY(p != NULL))
-        heap->site_turn.left--;
-    return p;
+    uint32_t index =
+        run_cache_take(&thread_heap->runs, (uint32_t)slices); /* of those without a thread it is empty */
+    if (index == 0)
+        return NULL;
+    atomic_store_explicit(&slab_at(index)->kind, RUN_LARGE, memory_order_release);
+    return region_address(index);
 }
 
 /* What is to be counted, or was not reused. */
 static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignment, bool *zero,
                                                       const void *caller)
 {
-    void *p = alignment == 1 ? alloc_reuse_large(size, RUN_CACHE_RUN_MAX) : NULL;
+    void *p = alignment == 1 ? reuse_any(size) : NULL;
     bool hit = p != NULL;
     if (hit)
         *zero = false;
@@ -62,17 +77,12 @@ static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignm
     return counted(p, size, caller, hit);
 }
 
-static __attribute__((noinline)) void *malloc_large(size_t size, const void *caller)
-{
-    bool zero;
-    void *p = reuse_uncounted(size);
-    return LIKELY(p != NULL) ? p : allocate_large(size, 1, &zero, caller);
-}
-
 void *alloc_malloc_slow(size_t size, const void *caller)
 {
-    if (size > SIZE_CLASS_BYTES_MAX)
-        return malloc_large(size, caller);
+    if (size > SIZE_CLASS_BYTES_MAX) {
+        bool zero;
+        return allocate_large(size, 1, &zero, caller);
+    }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
     if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class)))
@@ -95,9 +105,7 @@ void *alloc_calloc_slow(size_t count, size_t size, const void *caller)
     bool zero = false;
     if (__builtin_mul_overflow(count, size, &bytes))
         return NULL;
-    void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes) : reuse_uncounted(bytes);
-    if (p == NULL && bytes > SIZE_CLASS_BYTES_MAX)
-        p = allocate_large(bytes, 1, &zero, caller);
+    void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes) : allocate_large(bytes, 1, &zero, caller);
     if (p != NULL && !zero)
         memset(p, 0, bytes);
     return p;

@@ -25,16 +25,23 @@ void alloc_free_slow(void *p) __attribute__((noinline));
 /* Large blocks, other threads' blocks, and what is no block; `slab` is the record of the slice that `p` lies in. */
 void alloc_free_other(void *p, struct slab *slab) __attribute__((noinline));
 
-/* Above SIZE_CLASS_BYTES_MAX: a run of up to `longest` slices that the thread kept. NULL: it kept none that fits. */
-static inline void *alloc_reuse_large(size_t size, size_t longest)
+/* From now on large blocks are counted by their sites. False: the machine refuses a table. Before the program has a second
+ * thread. */
+bool alloc_count_sites(void);
+
+/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept, for a block that no site counts. NULL: it kept none that fits, or
+ * it is the heap's turn (site.h). */
+static inline void *alloc_reuse_large(size_t size)
 {
+    struct heap *heap = thread_heap;
     size_t slices = large_slices(size); /* 0 where the sum overflows */
-    if (UNLIKELY(slices - 1 >= longest))
+    if (UNLIKELY(slices - 1 >= RUN_CACHE_RUN_MAX ||
+                 heap->site_turn.left == 0)) /* also where there is no thread */
         return NULL;
-    uint32_t index =
-        run_cache_take(&thread_heap->runs, (uint32_t)slices); /* of those without a thread it is empty */
+    uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices);
     if (UNLIKELY(index == 0))
         return NULL;
+    heap->site_turn.left--;
     atomic_store_explicit(&slab_at(index)->kind, RUN_LARGE, memory_order_release);
     void *p = region_address(index);
     ASSUME(p != NULL);
@@ -42,10 +49,10 @@ static inline void *alloc_reuse_large(size_t size, size_t longest)
 }
 
 /* NULL: ask alloc_malloc_slow(). Two steps, so that a name of abi/ can end in its own cold door, by a jump. */
-static inline void *alloc_malloc_quick(size_t size)
+static inline __attribute__((always_inline)) void *alloc_malloc_quick(size_t size)
 {
     if (UNLIKELY(size > SIZE_CLASS_BYTES_MAX))
-        return alloc_reuse_large(size, site_unseen);
+        return alloc_reuse_large(size);
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
     struct block *block = heap->list[class];

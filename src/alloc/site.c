@@ -2,7 +2,6 @@
 
 #include "alloc/broken.h"
 #include "alloc/page_heap.h"
-#include "alloc/run_cache.h"
 #include "base/clock.h"
 #include "os/lock.h"
 
@@ -24,10 +23,9 @@ _Static_assert(SITE_DOUBLINGS < 1 << DOUBLING_BITS, "they fit");
 _Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > (OTHERS + 1) << DOUBLING_BITS,
                "a slab leaves no row's number");
 
-size_t site_unseen = RUN_CACHE_RUN_MAX;
+struct site *site_table; /* OTHERS rows; row n is number n + 1 in a record */
 
 static struct lock lock;
-static struct site *sites; /* OTHERS rows; row n is number n + 1 in a record */
 static uint32_t filled;
 
 /* --- the table; under the lock ------------------------------------------------------------------------------------ */
@@ -42,8 +40,9 @@ static uint32_t hash(uintptr_t address, uint32_t slices, uint32_t depth)
 static uint32_t find(uintptr_t address, uint32_t slices, uint32_t depth)
 {
     uint32_t at = hash(address, slices, depth);
-    for (; sites[at].address != 0; at = (at + 1) % SITE_SLOTS)
-        if (sites[at].address == address && sites[at].slices == slices && sites[at].depth == depth)
+    for (; site_table[at].address != 0; at = (at + 1) % SITE_SLOTS)
+        if (site_table[at].address == address && site_table[at].slices == slices &&
+            site_table[at].depth == depth)
             break;
     return at;
 }
@@ -54,13 +53,13 @@ static uint32_t number_of(uintptr_t address, uint32_t slices, uint32_t depth)
     if (address == 0)
         return OTHERS;
     uint32_t at = find(address, slices, depth);
-    if (sites[at].address == 0) {
+    if (site_table[at].address == 0) {
         if (filled == SITE_MOST)
             return OTHERS;
         filled++;
-        sites[at].address = address;
-        sites[at].slices = slices;
-        sites[at].depth = depth;
+        site_table[at].address = address;
+        site_table[at].slices = slices;
+        site_table[at].depth = depth;
     }
     return at + 1;
 }
@@ -81,7 +80,7 @@ static size_t bytes_of(const struct slab *slab)
 static struct site *site_of(const struct slab *slab)
 {
     uint32_t number = slab->site >> DOUBLING_BITS;
-    return number - 1 < OTHERS ? &sites[number - 1] : NULL;
+    return number - 1 < OTHERS ? &site_table[number - 1] : NULL;
 }
 
 /* For so many blocks one counts that a site counts. */
@@ -92,7 +91,7 @@ static uint64_t stands_for(const struct slab *slab)
 
 struct heap *site_keeper(const struct slab *slab)
 {
-    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_unseen : NULL;
+    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table : NULL;
 }
 
 /* How often what a block stands for was doubled, after so many were counted. */
@@ -120,12 +119,12 @@ bool site_begin(void)
     size_t index = page_heap_allocate(TABLE_SLICES, 0, &zero);
     if (index == 0)
         return false;
-    sites = region_address(index);
+    struct site *table = region_address(index);
     if (!zero)
-        memset(sites, 0, TABLE_BYTES);
+        memset(table, 0, TABLE_BYTES);
     for (size_t i = 0; i < TABLE_SLICES; i++)
         atomic_store_explicit(&slab_at(index + i)->kind, RUN_OWN, memory_order_relaxed);
-    site_unseen = 0;
+    site_table = table;
     return true;
 }
 
@@ -207,15 +206,15 @@ const struct site *site_next(const struct site *before)
 {
     const struct site *next = NULL;
     for (size_t i = 0; i < SITE_SLOTS; i++)
-        if (sites[i].address != 0 && (before == NULL || comes_before(before, &sites[i])) &&
-            (next == NULL || comes_before(&sites[i], next)))
-            next = &sites[i];
+        if (site_table[i].address != 0 && (before == NULL || comes_before(before, &site_table[i])) &&
+            (next == NULL || comes_before(&site_table[i], next)))
+            next = &site_table[i];
     return next;
 }
 
 const struct site *site_others(void)
 {
-    return &sites[OTHERS - 1];
+    return &site_table[OTHERS - 1];
 }
 
 uint32_t site_count(void)
@@ -228,7 +227,7 @@ bool site_is_within(uintptr_t begin, uintptr_t end)
     bool found = false;
     lock_take(&lock);
     for (size_t i = 0; i < SITE_SLOTS && !found; i++)
-        found = sites[i].address > begin && sites[i].address <= end;
+        found = site_table[i].address > begin && site_table[i].address <= end;
     lock_drop(&lock);
     return found;
 }
@@ -251,7 +250,7 @@ void site_check(void)
     lock_take(&lock);
     uint32_t rows = 0;
     for (uint32_t i = 0; i < SITE_SLOTS; i++) {
-        const struct site *site = &sites[i];
+        const struct site *site = &site_table[i];
         if (site->address == 0) {
             CHECK_THAT(site->blocks == 0);
             continue;

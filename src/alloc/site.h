@@ -55,23 +55,23 @@ struct site {
     uint64_t lives[SITE_LIVES];
 };
 
-/* Which of a thread's blocks is counted next; zeroed, it is the first. */
+/* Which of a thread's blocks is counted next; zeroed, it is the first. Where no site counts, `left` is for the quick path
+ * alone, which looks at it and nothing else. */
 struct site_turn {
     uint32_t left;    /* blocks until then */
     uint32_t counted; /* so far */
     struct random random;
 };
 
-/* Runs of up to so many slices come without a look at their site; 0 while sites are counted, and that is what tells.
- * Written before the program has a second thread. */
-extern size_t site_unseen __attribute__((visibility("hidden")));
+extern struct site *site_table __attribute__((visibility("hidden")));
 
+/* Written before the program has a second thread. */
 static inline bool site_is_counted(void)
 {
-    return site_unseen == 0;
+    return site_table != NULL;
 }
 
-/* From now on. False: the machine refuses a table. Takes the page heap's lock. */
+/* From now on; the caller zeroes all turns. False: the machine refuses a table. Takes the page heap's lock. */
 bool site_begin(void);
 
 /* A large block was made for who called from `caller`, NULL: not known, and asked for so many slices; `hit`: of a run that

@@ -254,7 +254,12 @@ void background_begin(void)
 }
 
 /* No site is counted, and no block is large. */
-size_t site_unseen = RUN_CACHE_RUN_MAX;
+struct site *site_table;
+
+bool site_begin(void)
+{
+    return false;
+}
 
 void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn)
 {

@@ -112,7 +112,7 @@ TEST(nothing_is_counted_before_it_is_asked_for)
 
 TEST(a_block_counts_for_its_site_from_the_call_to_the_free)
 {
-    REQUIRE(site_begin() && site_begin());
+    REQUIRE(alloc_count_sites() && alloc_count_sites());
     void *p = alloc_malloc_slow(LARGE, place(2));
     REQUIRE(p != NULL);
     size_t bytes = alloc_usable_size(p);
@@ -129,7 +129,7 @@ TEST(a_block_counts_for_its_site_from_the_call_to_the_free)
 
 TEST(a_run_that_the_thread_had_kept_is_a_hit)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     alloc_free(alloc_malloc(1)); /* the thread has a heap */
     heap_collect(thread_heap);
     for (unsigned i = 0; i < 3; i++) {
@@ -147,7 +147,7 @@ TEST(a_run_that_the_thread_had_kept_is_a_hit)
 
 TEST(a_site_is_also_a_length_and_small_blocks_have_none)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     uint32_t before = site_count();
     alloc_free(alloc_malloc_slow(SIZE_CLASS_BYTES_MAX, place(4)));
     CHECK(of(place(4)).blocks == 0 && site_count() == before);
@@ -162,7 +162,7 @@ TEST(a_site_is_also_a_length_and_small_blocks_have_none)
 
 TEST(what_was_there_before_counts_for_nobody)
 {
-    REQUIRE(site_begin() && early.block != NULL);
+    REQUIRE(alloc_count_sites() && early.block != NULL);
     struct site before = of(NULL);
     early.block = alloc_realloc_large(early.block, LARGE / 2, place(5));
     CHECK(of(NULL).blocks == before.blocks && of(NULL).live_bytes == before.live_bytes);
@@ -210,7 +210,7 @@ static void grow(size_t slices, const void *first, const void *second)
 
 TEST(a_block_that_moves_is_a_new_one_of_who_called_realloc)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     heap_collect(thread_heap);
     grow(5, place(7), place(8));
     heap_collect(thread_heap);
@@ -219,7 +219,7 @@ TEST(a_block_that_moves_is_a_new_one_of_who_called_realloc)
 
 TEST(a_large_block_that_becomes_small_is_given_back)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     void *p = alloc_malloc_slow(LARGE, place(11));
     REQUIRE(p != NULL);
     p = alloc_realloc_small(p, 100);
@@ -233,7 +233,7 @@ TEST(a_large_block_that_becomes_small_is_given_back)
 
 TEST(every_name_counts_once)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     struct site before = of(NULL);
     void *blocks[] = {
         malloc(LARGE),
@@ -265,7 +265,7 @@ TEST(every_name_counts_once)
 
 TEST(blocks_of_a_heap_count_and_go_with_it)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     struct site before = of(NULL);
     struct cairn_heap *heap = cairn_heap_create();
     REQUIRE(heap != NULL);
@@ -298,7 +298,7 @@ static void *come_and_go(void *number)
 
 TEST(threads_count_every_block)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++)
         REQUIRE(pthread_create(&threads[i], NULL, come_and_go, (void *)(20 + i % 2)) == 0);
@@ -324,7 +324,7 @@ static void come_and_go_often(void)
 
 TEST(of_many_blocks_some_are_counted_and_stand_for_the_others)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     come_and_go_often();
     const unsigned share[] = {4, 4, 2};
     uint64_t counted = 0;
@@ -346,7 +346,7 @@ TEST(of_many_blocks_some_are_counted_and_stand_for_the_others)
 /* What is out when nobody is asked any more goes back by the door that it came by. */
 TEST(blocks_that_count_and_blocks_that_do_not_lie_side_by_side)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     static void *blocks[64];
     struct site before = of(NULL);
     for (unsigned round = 0; round < 100; round++) {
@@ -370,7 +370,7 @@ TEST(blocks_that_count_and_blocks_that_do_not_lie_side_by_side)
 
 TEST(a_heap_that_is_given_up_leaves_blocks_that_still_count)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     struct site before = of(NULL);
     struct heap *heap = shared_heap_create();
     REQUIRE(heap != NULL);
@@ -418,7 +418,7 @@ static void *come_and_go_alone(void *number)
 /* Whatever the other thread is doing just then. It is detached: a child has it no more, and none to join. */
 TEST(a_child_finds_the_table_open_and_goes_on_counting)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     pthread_t thread;
     REQUIRE(pthread_create(&thread, NULL, come_and_go_alone, (void *)31) == 0);
     pthread_detach(thread);
@@ -466,7 +466,7 @@ static void fill_the_table(void)
 
 TEST(what_a_full_table_does_not_know_counts_for_others)
 {
-    REQUIRE(site_begin());
+    REQUIRE(alloc_count_sites());
     CHECK(holds_in_a_child(fill_the_table)); /* it is full for ever */
 }
 
