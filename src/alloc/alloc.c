@@ -40,11 +40,13 @@ bool alloc_count_sites(void)
 static inline void *counted(void *p, size_t size, const void *caller, bool hit)
 {
     struct site_turn *turn = has_heap() ? &thread_heap->site_turn : NULL;
-    if (UNLIKELY(site_is_counted())) {
-        if (p != NULL)
-            site_take(slab_at(region_index(p)), large_slices(size), caller, hit, turn);
-    } else if (turn != NULL) {
-        turn->left = UINT32_MAX;
+    if (LIKELY(!site_is_counted())) {
+        if (turn != NULL)
+            turn->left = UINT32_MAX;
+    } else if (turn != NULL && turn->left > 0) {
+        turn->left--;
+    } else if (p != NULL) {
+        site_take(slab_at(region_index(p)), large_slices(size), caller, hit, turn);
     }
     return p;
 }
@@ -158,10 +160,12 @@ static struct slab *run_of(const void *p)
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
-    if (keeper != NULL && keeper != site_keeper(slab))
-        heap_drop_large(keeper, slab);
-    if (UNLIKELY(site_is_counted()))
-        site_give_back(slab);
+    if (UNLIKELY(keeper != NULL)) {
+        if (keeper != site_keeper(slab))
+            heap_drop_large(keeper, slab);
+        if (site_is_counted())
+            site_give_back(slab);
+    }
     background_look();
     if (LIKELY(has_heap()) || thread_birth() != NULL)
         heap_free_large(thread_heap, slab);

@@ -132,10 +132,6 @@ void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, s
 {
     uint32_t depth = (uint32_t)((uintptr_t)__builtin_frame_address(0) / 16 % DEPTHS);
     uint32_t doubled = 0;
-    if (turn != NULL && turn->left > 0) {
-        turn->left--;
-        return;
-    }
     if (turn != NULL) {
         doubled = doublings(turn->counted);
         go_on(turn);

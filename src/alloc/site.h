@@ -32,8 +32,8 @@
 enum {
     SITE_SLOTS = 1024,
     SITE_MOST = 768,
-    SITE_ALL = 1024, /* a thread's blocks until which each is counted */
-    SITE_EACH = 256, /* that are counted for as many others each, and then for twice as many */
+    SITE_ALL = 512, /* a thread's blocks until which each is counted */
+    SITE_EACH = 64, /* that are counted for as many others each, and then for twice as many */
     SITE_DOUBLINGS = 10,
     SITE_LIVES = 8,
     SITE_LIFE_FIRST = 10, /* bits of ns: lives[0] has those below a microsecond, */
@@ -75,8 +75,8 @@ static inline bool site_is_counted(void)
 bool site_begin(void);
 
 /* A large block was made for who called from `caller`, NULL: not known, and asked for so many slices; `hit`: of a run that
- * the thread had kept. It is counted, or passed by if it is not its turn; NULL: it is. While sites are counted; called from
- * where the stack is equally deep for equal callers. */
+ * the thread had kept. It is the turn's next, NULL: each counts. While sites are counted; called from where the stack is
+ * equally deep for equal callers. */
 void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn);
 
 /* It is none any more, or not in this place; the run may be anybody's afterwards. What no site counts is passed over. */

@@ -436,9 +436,10 @@ static void fill_the_table(void)
     uint32_t known = site_count();
     alloc_free(alloc_malloc(LARGE)); /* whose caller nobody knows */
     CHECK(site_others()->blocks == others + 1 && site_count() == known);
-    count_all();
-    for (uintptr_t i = 0; i < MANY; i++)
+    for (uintptr_t i = 0; i < MANY; i++) {
+        count_all();
         alloc_free(alloc_malloc_slow(LARGE, place(1000 + i)));
+    }
     CHECK(site_count() == SITE_MOST);
     CHECK(site_others()->blocks == others + 1 + known + MANY - SITE_MOST);
     CHECK(site_others()->variance == 0 && site_others()->freed == site_others()->blocks);
