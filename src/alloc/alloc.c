@@ -42,10 +42,12 @@ static inline void *counted(void *p, size_t size, const void *caller, bool hit)
     struct site_turn *turn = has_heap() ? &thread_heap->site_turn : NULL;
     if (LIKELY(!site_is_counted())) {
         if (turn != NULL)
-            turn->left = UINT32_MAX;
+            turn->left = SITE_TURN_LONG;
+    } else if (p == NULL) {
+        return NULL;
     } else if (turn != NULL && turn->left > 0) {
         turn->left--;
-    } else if (p != NULL) {
+    } else {
         site_take(slab_at(region_index(p)), large_slices(size), caller, hit, turn);
     }
     return p;
@@ -161,7 +163,7 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
     if (UNLIKELY(keeper != NULL)) {
-        if (keeper != site_keeper(slab))
+        if (!site_keeps(keeper))
             heap_drop_large(keeper, slab);
         if (site_is_counted())
             site_give_back(slab);
@@ -278,7 +280,8 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
         return p;
     size_t have = usable(slab);
     bool grows = slab->kind == RUN_LARGE && size > have;
-    if (grows && atomic_load_explicit(&slab->owner, memory_order_relaxed) == site_keeper(slab)) {
+    const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
+    if (grows && (owner == NULL || site_keeps(owner))) {
         void *there = large_move(slab, size);
         background_look();
         if (there != NULL)

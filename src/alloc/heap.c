@@ -367,7 +367,7 @@ static struct heap *lock_owner(struct slab *slab)
 {
     for (;;) {
         struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
-        if (UNLIKELY(owner == NULL))
+        if (UNLIKELY(owner == NULL || site_keeps(owner)))
             broken("a block is freed twice, the last time by another thread", slab_start(slab));
         lock_take(&owner->lock);
         if (atomic_load_explicit(&slab->owner, memory_order_acquire) == owner)

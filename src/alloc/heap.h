@@ -50,7 +50,7 @@ struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* what malloc pops */
     int32_t room[SIZE_CLASS_COUNT];       /* above 0: free pushes to the list, and not to the slab */
     struct slab *current[SIZE_CLASS_COUNT];
-    struct site_turn site_turn; /* (own) beside what is looked at with it */
+    struct site_turn site_turn; /* (own) but for alloc_count_sites(); beside what is looked at with it */
     struct run_cache runs;      /* (own) */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */

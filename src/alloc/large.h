@@ -1,7 +1,7 @@
 /* large.h - blocks that are a run of slices each: above SIZE_CLASS_BYTES_MAX, or aligned to more than a slab can.
  *
  * The record of the first slice says RUN_LARGE and how many there are. Its owner is NULL, a heap that is no thread's
- * (shared_heap.h), or site_keeper(), so that the fast path of free leaves through its cold door. Any thread may give any back.
+ * (shared_heap.h), or site_keeps() it, so that the fast path of free leaves through its cold door. Any thread may give any back.
  */
 #ifndef CAIRN_ALLOC_LARGE_H
 #define CAIRN_ALLOC_LARGE_H

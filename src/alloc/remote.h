@@ -120,8 +120,10 @@ static inline enum remote_state remote_state(struct slab *slab)
  * it stays one. */
 static inline bool remote_is_slab(struct slab *slab)
 {
-    bool owned = atomic_load_explicit(&slab->owner, memory_order_acquire) != NULL; /* sees slab_create() */
-    return slab->kind == RUN_SLAB && owned && remote_state(slab) != REMOTE_CLAIMED;
+    bool owned = atomic_load_explicit(&slab->owner, memory_order_acquire) != NULL;
+    bool is_slab =
+        atomic_load_explicit(&slab->kind, memory_order_acquire) == RUN_SLAB; /* sees slab_create() */
+    return is_slab && owned && remote_state(slab) != REMOTE_CLAIMED;
 }
 
 /* Under the lock: whether every live block is posted and the owner is not on its way to heap_event(), so that nobody

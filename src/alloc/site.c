@@ -91,7 +91,7 @@ static uint64_t stands_for(const struct slab *slab)
 
 struct heap *site_keeper(const struct slab *slab)
 {
-    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table : NULL;
+    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table : NULL; /* site_keeps() */
 }
 
 /* How often what a block stands for was doubled, after so many were counted. */
@@ -101,12 +101,20 @@ static uint32_t doublings(uint32_t counted)
     return times < SITE_DOUBLINGS ? times : SITE_DOUBLINGS;
 }
 
-/* The turn's blocks until the next one that is counted: as many as one stands for, less one, on average. */
-static void go_on(struct site_turn *turn)
+/* One is counted: how often what it stands for was doubled. The next is anywhere among those that it will stand for, behind
+ * those of this one. */
+static uint32_t go_on(struct site_turn *turn, uint64_t now_ns)
 {
+    uint32_t doubled = doublings(turn->counted);
+    if (turn->counted == 0) /* no two heaps draw the same */
+        turn->random = random_of((uintptr_t)turn ^ now_ns << 32);
     if (turn->counted < UINT32_MAX)
         turn->counted++;
-    turn->left = (uint32_t)random_below(&turn->random, (UINT64_C(2) << doublings(turn->counted)) - 1);
+    uint32_t others = (UINT32_C(1) << doublings(turn->counted)) - 1;
+    uint32_t before = (uint32_t)random_below(&turn->random, (uint64_t)others + 1);
+    turn->left = turn->behind + before;
+    turn->behind = others - before;
+    return doubled;
 }
 
 /* --- blocks come and go ------------------------------------------------------------------------------------------- */
@@ -131,12 +139,8 @@ bool site_begin(void)
 void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn)
 {
     uint32_t depth = (uint32_t)((uintptr_t)__builtin_frame_address(0) / 16 % DEPTHS);
-    uint32_t doubled = 0;
-    if (turn != NULL) {
-        doubled = doublings(turn->counted);
-        go_on(turn);
-    }
     slab->born_ns = clock_now_ns();
+    uint32_t doubled = turn != NULL ? go_on(turn, slab->born_ns) : 0;
     lock_take(&lock);
     slab->site = number_of((uintptr_t)caller, (uint32_t)slices, depth) << DOUBLING_BITS | doubled;
     struct site *site = site_of(slab);
@@ -159,7 +163,7 @@ void site_give_back(struct slab *slab)
         return;
     unsigned life = life_of(clock_now_ns() - slab->born_ns);
     uint64_t blocks = stands_for(slab);
-    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == site_keeper(slab))
+    if (site_keeps(atomic_load_explicit(&slab->owner, memory_order_relaxed)))
         atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     slab->site = 0;
     lock_take(&lock);

@@ -8,11 +8,13 @@
  * caller, a block counts for the row of others. The record of a block says for which row, for how many, and since when
  * (slab.h).
  *
- * Of each thread's blocks the first SITE_ALL are counted, then one of two, of four, and so on, chosen at random: each counts
- * for so many. What the rows say is then an estimate that is right on average, and `variance` says how far off it is.
+ * Of each thread's blocks the first SITE_ALL are counted, then one at random of each two that follow, of each four, and so
+ * on: it counts for so many. What the rows say is then an estimate that is right on average, and `variance` says how far
+ * off it is at most. A thread that takes an ended one's heap goes on with its turns. Blocks of heaps that are no thread's
+ * are all counted, and those of threads that have none.
  *
- * Until site_begin() nothing is counted, and nothing is different. From then on runs that threads keep come by a cold door,
- * too, and blocks that count have site_keeper() for an owner, so that they go by one. Between calls, always, of every row:
+ * Until site_begin() nothing is counted, and nothing is different. From then on a block that counts comes by the cold door,
+ * also of a run that the thread had kept, and site_keeps() its owner, so that it goes by one. Between calls, always, of every row:
  *
  *     hits <= blocks and freed <= blocks
  *     the sum of `lives` is `freed`
@@ -32,7 +34,7 @@
 enum {
     SITE_SLOTS = 1024,
     SITE_MOST = 768,
-    SITE_ALL = 512, /* a thread's blocks until which each is counted */
+    SITE_ALL = 512, /* a heap's blocks until which each is counted */
     SITE_EACH = 64, /* that are counted for as many others each, and then for twice as many */
     SITE_DOUBLINGS = 10,
     SITE_LIVES = 8,
@@ -60,8 +62,10 @@ struct site {
 struct site_turn {
     uint32_t left;    /* blocks until then */
     uint32_t counted; /* so far */
+    uint32_t behind;  /* of those that the last one stands for, blocks that came after it */
     struct random random;
 };
+enum { SITE_TURN_LONG = 1 << 16 }; /* `left` where no site counts */
 
 extern struct site *site_table __attribute__((visibility("hidden")));
 
@@ -81,6 +85,12 @@ void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, s
 
 /* It is none any more, or not in this place; the run may be anybody's afterwards. What no site counts is passed over. */
 void site_give_back(struct slab *slab);
+
+/* Whether that is the owner of a block that a site counts and that is no heap's: an address, and no heap. */
+static inline bool site_keeps(const struct heap *owner)
+{
+    return owner == (const struct heap *)&site_table;
+}
 
 /* The owner of a large block that is no heap's: NULL where no site counts it. */
 struct heap *site_keeper(const struct slab *slab);

@@ -21,7 +21,8 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     slab->inverse = UINT32_MAX / (uint32_t)size_class_bytes(class) + 1;
     __atomic_store_n(&slab->class, (uint8_t)class, __ATOMIC_RELAXED); /* huge_page.c may be reading it */
     slab->zero = zero;
-    atomic_store_explicit(&slab->kind, RUN_SLAB, memory_order_relaxed);
+    atomic_store_explicit(&slab->kind, RUN_SLAB,
+                          memory_order_release); /* publishes the above: remote_is_slab() */
     for (size_t i = 1; i < slices; i++) {
         struct slab *tail = slab_at(index + i);
         tail->back = (uint32_t)i;

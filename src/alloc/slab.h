@@ -45,7 +45,7 @@ enum run_kind {
 
 struct slab {
     _Alignas(RECORD_BYTES) _Atomic(struct heap *)
-        owner; /* NULL or site_keeper(): a large block of no heap's, or no run. Written under the owner's lock */
+        owner; /* NULL or site_keeps(): a large block of no heap's, or no run. A slab's is written under its owner's lock */
     union {
         struct block *free; /* (own) blocks that came back, newest first */
         uint64_t born_ns;   /* RUN_LARGE that a site counts: since when it is out */
@@ -61,7 +61,8 @@ struct slab {
     _Atomic uint16_t carved; /* (own) blocks that were ever handed out or linked */
     union {
         uint32_t inverse; /* of the class: slab_begins() */
-        uint32_t site; /* RUN_LARGE, while sites are counted: for whom it counts, and for how many (site.h) */
+        uint32_t
+            site; /* RUN_LARGE that a site counts: which, and for how many; of others 0, or what a slab left (site.h) */
     };
     _Atomic uint32_t end; /* (own) bytes from the start to behind the last carved block */
     uint8_t class;

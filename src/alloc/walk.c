@@ -41,7 +41,7 @@ static bool look(size_t index, size_t end, struct seen *seen)
 {
     *seen = (struct seen){.slices = 1};
     struct slab *slab = slab_at(index);
-    seen->owner = atomic_load_explicit(&slab->owner, memory_order_acquire); /* sees slab_create() */
+    seen->owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
     if (slab->kind == RUN_LARGE) {
         size_t slices = slab->slices;
         if (slices == 0 || slices > end - index) /* just made, or just freed */
