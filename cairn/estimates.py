@@ -65,6 +65,8 @@ WAY_OUT = 0.25
 
 Measured with a library whose malloc calls the kernel twenty times for nothing: 0.23, 0.24, 0.25 (docs/probe.md).
 """
+ASKED_NS = 250.0
+"""Of a question to the kernel, getrusage(2), on one machine: 131 ms for 525,800."""
 FREED = ("free, local", "free, remote")
 """In the order of WHOSE."""
 TOTAL = "TOTAL"
@@ -344,6 +346,11 @@ def way_out_ns(tally: Tally) -> float:
     """Of the detours to the kernel, what timers find in the allocator."""
     ticking = clock(tally)
     return tally.detour_ticks * ticking.ns_per_tick * WAY_OUT if ticking else 0.0
+
+
+def asked_ns(tally: Tally) -> float:
+    """What it took to ask the kernel for the page faults of operations: two questions for each that was looked at."""
+    return 2 * ASKED_NS * float(tally.timed.fault_operations.sum())
 
 
 def busy_ns(profile: Profile) -> float | None:

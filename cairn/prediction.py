@@ -8,7 +8,8 @@ spends in the kernel's calls and in page faults. A program that was profiled und
     in the kernel      take what the other takes for so much memory: what it takes beyond that now is an illness
 
 and the program itself stays as it is: how its blocks would lie nobody knows. Each workload tells other ratios: the
-range is theirs, in the allocator of five or more without the two outermost, in the kernel of all.
+range is theirs, of five or more without the two outermost; but in the kernel of all, where the program takes more
+there, for its memory, than these do.
 """
 
 from __future__ import annotations
@@ -148,11 +149,12 @@ def predict(
     kernel_ns = min(kernel_ns, system_ns - detours_ns)
     inside_ns = account.samples_inside / account.samples * cpu_ns - detours_ns * WAY_OUT  # cairn.why has why
     other_ns = system_ns - detours_ns - kernel_ns
-    in_faults = other_ns * min(1.0, account.faults_inside / faults) if faults else 0.0
-    own_ns = max(0.0, inside_ns - kernel_ns - in_faults)
-    # The program's own system time is no fault's: faults take what they took in the calibration.
+    # Neither the program's own system time nor the probe's is a fault's: they take what they took in the calibration.
     if mine.fault:
         other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
+    in_faults = other_ns * min(1.0, account.faults_inside / faults) if faults else 0.0
+    own_ns = max(0.0, inside_ns - kernel_ns - in_faults)
+    churns = kernel_ns + other_ns > _in_the_kernel(mine, all_of=False)[0] * peak
     found = []
     for name, theirs in known.items():
         scales = _scales(account, mine, theirs) if name != allocator else ()
@@ -164,19 +166,21 @@ def predict(
         )
         in_kernel, in_fault = (kernel_ns - kernel) / program_ns, (other_ns - fault) / program_ns
         worst, middle, best = (own_ns * (1 - scale) / program_ns for scale in sorted(scales, reverse=True))
-        least, most = ((kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs))
+        least, most = ((kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs, all_of=churns))
         saves = middle + in_kernel + in_fault
         found.append(Prediction(name, saves, worst + least, best + most, middle, in_kernel, in_fault))
     return tuple(sorted(found, key=lambda one: -one.saves))
 
 
-def _in_the_kernel(of: Costs) -> tuple[float, float]:
-    """The most and the least of all workloads, for each byte of the peak: calls and page faults together.
+def _in_the_kernel(of: Costs, *, all_of: bool) -> tuple[float, float]:
+    """The most and the least of the workloads, for each byte of the peak: calls and page faults together.
 
-    None is left out: that an allocator gives large blocks back at once one workload alone may tell.
+    Of all of them: where memory comes and goes, what an allocator does to large blocks one workload alone may tell.
+    Else of many without the two outermost.
     """
-    both = [of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys()]
-    return max(both), min(both)
+    both = sorted(of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys())
+    outermost = 1 if len(both) >= _WITHOUT_ENDS and not all_of else 0
+    return (both[-1 - outermost], both[outermost]) if both else (0.0, 0.0)
 
 
 def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:

@@ -41,8 +41,8 @@ KINDS = ("new", "reused", "calloc", "realloc", "aligned", "free, local", "free, 
 """All of these in the order of src/record/profile.h."""
 
 WAITING = ("futex wait", "sched_yield", "sleep")
-WAKING = "futex wake"
 """Kernel calls whose time is not spent on a processor."""
+WAKING = "futex wake"
 ABOUT_MEMORY = CALLS[: CALLS.index("futex wait")]
 """Those that have a number of bytes."""
 

@@ -41,7 +41,7 @@ class Counts:
     counted: int
     """Blocks that were looked at."""
     blocks_variance: int
-    """Of `blocks`; 0 where each was counted."""
+    """Of `blocks`; 0 where each counted one stands for itself: of a thread that has many, others may be missing."""
     blocks: int
     bytes: int
     live_count: int
@@ -128,6 +128,7 @@ def _number(told: int | str) -> int:
 
 
 def _counts(row: dict[str, Any]) -> dict[str, Any]:
+    row = {"counted": row["blocks"], "blocks_variance": 0} | row  # as before blocks were counted by samples
     names = ("counted", "blocks_variance", "blocks", "bytes", "live_count", "live_bytes", "hits", "misses")
     return {name: _number(row[name]) for name in names} | {"lives": tuple(_number(count) for count in row["lives"])}
 
@@ -176,7 +177,10 @@ def render(document: Document, where: Callable[[Site], str], most: int) -> str:
         for row in (heads, *rows)
     ]
     if any(site.error for site in document.sites[:most]):
-        lines.append("±: of many blocks some were counted, chosen at random, that stand for the others; 95 %")
+        lines.append(
+            "±, of blocks, 95 %: of many some were counted, chosen at random, that stand for the others; live, hits "
+            "and lives are less sure. Without one, a site was seen only while all were counted, and may have had more."
+        )
     if (untold := document.count - len(rows)) > 0:
         lines.append(f"{untold} sites with fewer bytes are not shown")
     if document.others.blocks:

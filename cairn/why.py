@@ -8,8 +8,8 @@ threads' CPU time. So the parts need not add up to the gap, and what is missing 
     kernel calls   CPU time within the allocator's
     page faults    the plain runs' system time less those calls. The program's own calls are in it: they are the same
                    under both, and fall out of the difference
-    the program    CPU time in user mode outside the allocator: what it does with the blocks, and how these lie; all
-                   that is in processes where the probe is not is the program's, too
+    the program    CPU time outside allocator and probe, less the kernel's: what it does with the blocks, and how these
+                   lie; all that is in processes where the probe is not is the program's, too
     unexplained    what the probe changes in the program's user time, and whatever else
 
 Waiting in the allocator takes no CPU time: it is told beside.
@@ -269,6 +269,9 @@ class _Shares:
 
     inside: float
     probe: float
+    asked: float = 0.0
+    """Of what else the kernel did in the probed runs, the share that was the probe's: it asks for the page faults of
+    operations. No more than the plain runs have less, and than the probe was found to take beside the detours."""
 
     @staticmethod
     def of(sides: Sequence[_Side]) -> _Shares | None:
@@ -277,7 +280,12 @@ class _Shares:
         if samples < SAMPLES_LEAST:
             return None
         each = (sum(s.account.samples_inside for s in sides), sum(s.account.samples_probe for s in sides))
-        return _Shares(each[0] / samples, each[1] / samples)
+        found = _Shares(each[0] / samples, each[1] / samples)
+        rest = sum(_probed_rest_ns(side) for side in sides)
+        more = rest - sum(_fault_ns(side) or 0.0 for side in sides)
+        beside = sum(found.split(side)[1] - _detours_ns(side) * (1 - WAY_OUT) for side in sides)
+        asked = max(0.0, min(more, beside))
+        return replace(found, asked=min(1.0, asked / rest) if rest else 0.0)
 
     def split(self, side: _Side) -> tuple[float, float]:
         """Nanoseconds in allocator and probe, by the trial's own samples if it has any."""
@@ -287,28 +295,30 @@ class _Shares:
         return a.samples_inside / a.samples * a.cpu_ns, a.samples_probe / a.samples * a.cpu_ns
 
 
-def _in_faults_ns(side: _Side) -> float | None:
+def _in_faults_ns(side: _Side, shares: _Shares | None) -> float | None:
     """Of what else the kernel did, the allocator's share, by the page faults: the rest is the program's."""
-    rest, inside, faults = _rest_ns(side), side.account.faults_inside, _faults(side.probed)
+    rest, inside, faults = _rest_ns(side, shares), side.account.faults_inside, _faults(side.probed)
     if rest is None or inside is None:
         return None
     return rest * min(1.0, inside / faults) if faults else 0.0
 
 
-def _rest_ns(side: _Side) -> float | None:
-    """System time of a probed run that is no call of the allocator's: at most the plain run's.
+def _probed_rest_ns(side: _Side) -> float:
+    """System time of a probed run that is neither in the allocator's calls nor on the way to them."""
+    detours = _detours_ns(side)
+    return side.probed.system_ns - detours - min(side.account.kernel_ns or 0.0, side.probed.system_ns - detours)
 
-    The probe asks the kernel for the page faults of operations, which is system time, too.
-    """
-    kernel, plain = side.account.kernel_ns, _fault_ns(side)
-    if kernel is None or plain is None:
+
+def _rest_ns(side: _Side, shares: _Shares | None) -> float | None:
+    """The same without what the probe asks the kernel for itself."""
+    if shares is None or side.account.kernel_ns is None:
         return None
-    return min(plain, max(0.0, side.probed.system_ns - _detours_ns(side) - kernel))
+    return _probed_rest_ns(side) * (1 - shares.asked)
 
 
 def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
     """In the allocator, less the kernel there."""
-    kernel, in_faults = side.account.kernel_ns, _in_faults_ns(side)
+    kernel, in_faults = side.account.kernel_ns, _in_faults_ns(side, shares)
     if shares is None or kernel is None or in_faults is None:
         return None
     detours = _detours_ns(side)
@@ -326,7 +336,7 @@ def _detours_ns(side: _Side) -> float:
 
 def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
     """Outside of allocator and probe, less the kernel there."""
-    rest, in_faults = _rest_ns(side), _in_faults_ns(side)
+    rest, in_faults = _rest_ns(side, shares), _in_faults_ns(side, shares)
     if shares is None or rest is None or in_faults is None:
         return None
     inside, probe = shares.split(side)

@@ -18,6 +18,8 @@ RATIO_LEAST = 1.5
 """Of the means: from here on a kind of operations is slow beside another allocator's."""
 PART_LEAST = 0.5
 """Of what the allocator's own code takes longer: what is less is not why it is slower."""
+SCALED_MOST = 2.0
+"""By so much the clock may find less than timers of CPU time: docs/decisions/0012-what-an-operation-takes.md."""
 NEW_RATIO_LEAST = 2.0
 NEW_CPU_LEAST = 0.03
 SHORTEST_NS = 5.0
@@ -59,8 +61,8 @@ class Two:
     cpu_ns: float
     """What the program took."""
     most_ns: Estimate
-    """What the allocator's own code takes longer: operations are timed by the clock, with kernel, faults and waiting in
-    them, and no more than that is believed of all of them together."""
+    """What the allocator's own code takes longer. The clock says which operations it is, and not how much: kernel,
+    faults and waiting are in their times, and what a quick one holds up beside it is not."""
 
     @property
     def longer_ns(self) -> float:
@@ -70,8 +72,8 @@ class Two:
         return sum(one for one in each if one > 0)
 
     def believed(self, ns: float, most_ns: float) -> float:
-        """Of what some operations take longer by the clock, their part of what is believed of all: at most so much."""
-        return ns * min(1.0, most_ns / self.longer_ns) if self.longer_ns > 0 else ns
+        """Of what all take longer, the part of those that take so much longer by the clock; no more than twice that."""
+        return ns * min(SCALED_MOST, most_ns / self.longer_ns) if self.longer_ns > 0 else ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cairn import units
 from cairn.behaviour import KernelLine, kernel_cpu_ns, kernel_lines
-from cairn.estimates import LEVEL, Estimate, busy_ns, clock
+from cairn.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
 from cairn.findings.finding import Finding
 from cairn.model import Interval
 from cairn.profiles import Profile, lasting
@@ -56,6 +56,7 @@ def _fault_ns(profile: Profile, faults: int) -> float:
     """What a page fault took, where nothing else was done in the kernel; 0: not known."""
     inside, ticking = kernel_cpu_ns(kernel_lines(profile)) or 0.0, clock(profile.tally)
     inside += profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
+    inside += min(asked_ns(profile.tally), probe_ns(profile) or 0.0)
     return max(0.0, profile.tree.system_ns - inside) / faults if profile.tree and faults else 0.0
 
 

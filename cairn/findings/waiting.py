@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cairn import units
 from cairn.behaviour import kernel_lines, lock_lines
 from cairn.estimates import LEVEL, Estimate, clock, probe_ns
@@ -33,7 +35,10 @@ def queues(profile: Profile) -> Finding | None:
     waited = max(sum(one.total_ns or 0.0 for one in slept), sum(one.wait_ns or 0.0 for one in locks))
     if not profile.operations or not whole or not waits:
         return None
-    waking = sum(one.total_ns or 0.0 for one in woken)
+    wakes = sum(one.count for one in woken)
+    most = float(profile.tree.system_ns) if profile.tree is not None else math.inf
+    # Who wakes nobody that waits here wakes a thread of the allocator's own.
+    waking = min(most, sum(one.total_ns or 0.0 for one in woken)) * min(1.0, waits / wakes if wakes else 0.0)
     share = min(1.0, (waited + waking) / whole)
     if share < (SHARE_LEAST if waits / profile.operations * 1000 >= PER_THOUSAND_LEAST else SHARE_LARGE):
         return None

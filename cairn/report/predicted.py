@@ -21,9 +21,9 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
     """The best of the others; nothing where nobody knows."""
     if not predictions:
         return
-    best = predictions[0]
+    best = next((one for one in predictions if one.saves >= TELL_FROM and one.low > 0), None)
     among = f"of {len(predictions)} that were measured on this machine"
-    if best.saves < TELL_FROM or best.low <= 0:
+    if best is None:
         yield f"No other allocator, {among}, is expected to save 5 % of CPU or more."
         return
     ends = f"[{best.low * 100:.0f}, {best.high * 100:.0f}]"

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import cairn
 from cairn import prediction, store
 from cairn.model import Run, Sample
 from cairn.prediction import Prediction
@@ -44,7 +45,7 @@ class Cell:
 
     @property
     def is_near(self) -> bool:
-        """Within so many points, or nothing promised and nothing gained."""
+        """Within so many points."""
         return abs(self.told - self.saved) <= NEAR
 
 
@@ -92,7 +93,7 @@ def main() -> int:
     near = sum(one.is_near for one in gains)
     promised = sum(one.promised for one in others)
     print(f"\n{len(found)} cells; of {len(gains)} gains of 5 % or more {near} told to within 5 points")
-    print(f"of {len(others)} others, 5 % or more promised in {promised}")
+    print(f"of {len(others)} others, 5 % or more promised in {promised}; by {cairn.__file__}")
     return 0
 
 

@@ -104,6 +104,9 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     (found,) = find(gathered(tmp_path / "woken", made))
     assert found.effect.value == pytest.approx(0.15, rel=0.01)
     assert "100 ms to wake who waits" in found.evidence[0]
+    made.kernel("futex wake", 800, 500_000)  # of five, four were for threads of the allocator's own
+    (found,) = find(gathered(tmp_path / "others", made))
+    assert found.effect.value == pytest.approx(0.15, rel=0.01)
 
 
 def test_who_wakes_nobody_waits_for_nobody(tmp_path: Path) -> None:

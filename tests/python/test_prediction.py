@@ -64,6 +64,7 @@ def test_what_another_takes_in_the_kernel_on_any_workload_is_in_the_range() -> N
     known = {"system": calibrated(places=6), "quick": replace(calibrated(places=6, factor=0.5), kernel=dear)}
     (found,) = predict(an_account(), 20 * MS, 0, "system", known)
     assert found.high == found.saves == pytest.approx((25 + 10) / 200)
+    assert found.low < found.saves
     assert found.low == pytest.approx((25 + 10 - 20) / 200)
 
 
