@@ -4,19 +4,19 @@
 follow each one's costs on this machine: the mean time of each kind of operation, and for each byte of the peak what it
 spends in the kernel's calls and in page faults. A program that was profiled under one of them would, under another,
 
-    in the allocator   take as much longer or less as the other takes for these kinds of operations
+    in the allocator   take as much longer or less as the other takes for these kinds of operations: by the clock, put
+                       right by what timers of CPU time found of both in the calibration
     in the kernel      take what the other takes for so much memory: what it takes beyond that now is an illness
 
 and the program itself stays as it is: how its blocks would lie nobody knows. Each workload tells other ratios: the
-range is theirs, of five or more without the two outermost; but in the kernel of all, where the program takes more
-there, for its memory, than these do.
+range is theirs, in the allocator of five or more without the two outermost, in the kernel of all.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cairn.estimates import SAMPLES_ENOUGH, WAY_OUT
 from cairn.model import Account, Operations, Run, Sample
@@ -49,6 +49,10 @@ class Costs:
     """Nanoseconds of other system time for each byte of the peak."""
     fault: Mapping[int, float]
     """Nanoseconds of other system time for each page fault."""
+    own: Mapping[int, float] = field(default_factory=dict)
+    """Nanoseconds of a run in its own code, by timers of CPU time."""
+    clocked: Mapping[int, float] = field(default_factory=dict)
+    """The same by the clock: as long as the run's operations take, each kind by `kinds`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +88,30 @@ def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
 @dataclass(frozen=True, slots=True)
 class _Trial:
     plain: Sample
+    probed: Sample
     account: Account
 
     @property
     def kernel_ns(self) -> float:
         return min(self.account.kernel_ns or 0.0, self.plain.system_ns)
 
+    @property
+    def own_ns(self) -> float:
+        """As in cairn.why, which has why."""
+        a, system_ns = self.account, self.probed.system_ns
+        detours = min(a.detours_ns, float(system_ns))
+        kernel = min(a.kernel_ns or 0.0, system_ns - detours)
+        rest = min(self.plain.system_ns - self.kernel_ns, system_ns - detours - kernel)
+        faults = self.probed.minor_faults + self.probed.major_faults
+        in_faults = rest * min(1.0, (a.faults_inside or 0.0) / faults) if faults else 0.0
+        return a.samples_inside / a.samples * a.cpu_ns - kernel - in_faults - detours * WAY_OUT if a.samples else 0.0
+
 
 def _trials(samples: Sequence[Sample], name: str, workload: int) -> list[_Trial]:
     """Of each block the plain run, and what the probe counted in the other."""
     its = {(s.trial.contender, s.trial.block): s for s in samples if s.counts and s.trial.workload == workload}
     probed = ((plain, its.get((twin(name), block))) for (whose, block), plain in its.items() if whose == name)
-    return [_Trial(plain, one.account) for plain, one in probed if one is not None and one.account is not None]
+    return [_Trial(plain, one, one.account) for plain, one in probed if one is not None and one.account is not None]
 
 
 def _costs(title: str, of: Mapping[int, Sequence[_Trial]]) -> Costs:
@@ -120,7 +136,18 @@ def _costs(title: str, of: Mapping[int, Sequence[_Trial]]) -> Costs:
         kernel=each(lambda trial: trial.kernel_ns, _peak),
         faults=each(faults_ns, _peak),
         fault=each(faults_ns, lambda trial: trial.plain.minor_faults + trial.plain.major_faults),
+        own={
+            place: own
+            for place, trials in of.items()
+            if sum(one.account.samples for one in trials) >= SAMPLES_ENOUGH
+            and (own := statistics.fmean(one.own_ns for one in trials)) > 0
+        },
+        clocked={place: statistics.fmean(_clocked_ns(one.account) for one in trials) for place, trials in of.items()},
     )
+
+
+def _clocked_ns(account: Account) -> float:
+    return sum(one.count * (_each_ns(kind, one) or 0.0) for kind, one in account.kinds.items())
 
 
 def _peak(trial: _Trial) -> float:
@@ -154,7 +181,6 @@ def predict(
         other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
     in_faults = other_ns * min(1.0, account.faults_inside / faults) if faults else 0.0
     own_ns = max(0.0, inside_ns - kernel_ns - in_faults)
-    churns = kernel_ns + other_ns > _in_the_kernel(mine, all_of=False)[0] * peak
     found = []
     for name, theirs in known.items():
         scales = _scales(account, mine, theirs) if name != allocator else ()
@@ -166,21 +192,19 @@ def predict(
         )
         in_kernel, in_fault = (kernel_ns - kernel) / program_ns, (other_ns - fault) / program_ns
         worst, middle, best = (own_ns * (1 - scale) / program_ns for scale in sorted(scales, reverse=True))
-        least, most = ((kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs, all_of=churns))
+        least, most = ((kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs))
         saves = middle + in_kernel + in_fault
         found.append(Prediction(name, saves, worst + least, best + most, middle, in_kernel, in_fault))
     return tuple(sorted(found, key=lambda one: -one.saves))
 
 
-def _in_the_kernel(of: Costs, *, all_of: bool) -> tuple[float, float]:
-    """The most and the least of the workloads, for each byte of the peak: calls and page faults together.
+def _in_the_kernel(of: Costs) -> tuple[float, float]:
+    """The most and the least of all workloads, for each byte of the peak: calls and page faults together.
 
-    Of all of them: where memory comes and goes, what an allocator does to large blocks one workload alone may tell.
-    Else of many without the two outermost.
+    None is left out: what an allocator does to large blocks one workload alone may tell.
     """
-    both = sorted(of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys())
-    outermost = 1 if len(both) >= _WITHOUT_ENDS and not all_of else 0
-    return (both[-1 - outermost], both[outermost]) if both else (0.0, 0.0)
+    both = [of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys()]
+    return max(both), min(both)
 
 
 def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:
@@ -197,10 +221,27 @@ def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:
         return ()
     usual = {kind: statistics.median(of.values()) for kind, of in ratios.items()}
     places = {place for of in ratios.values() for place in of}
-    scales = [sum(times[kind] * of.get(place, usual[kind]) for kind, of in ratios.items()) / weight for place in places]
+    timers = _by_timers(mine, theirs)
+    all_of_them = statistics.median(timers.values()) if timers else 1.0
+    scales = [
+        sum(times[kind] * of.get(place, usual[kind]) for kind, of in ratios.items())
+        / weight
+        * timers.get(place, all_of_them)
+        for place in places
+    ]
     outermost = 1 if len(scales) >= _WITHOUT_ENDS else 0
     scales.sort()
     return scales[outermost], statistics.median(scales), scales[-1 - outermost]
+
+
+def _by_timers(mine: Costs, theirs: Costs) -> dict[int, float]:
+    """By what the clock's ratio of two allocators is wrong, by workload: the ratio by timers of CPU time over it.
+
+    Quick operations take less among others than alone: docs/decisions/0012-what-an-operation-takes.md.
+    """
+    known = mine.own.keys() & theirs.own.keys()
+    clocked = {place: _ratio(theirs.clocked[place], mine.clocked[place]) for place in known}
+    return {place: theirs.own[place] / mine.own[place] / ratio for place, ratio in clocked.items()}
 
 
 def _ratio(other: float, own: float) -> float:

@@ -58,6 +58,18 @@ def test_detours_to_the_kernel_are_neither_saved_nor_the_programs() -> None:
     assert found.kernel == pytest.approx(10 / 197)
 
 
+def test_the_clocks_ratio_is_put_right_by_timers() -> None:
+    """By the clock it takes half as long; by timers, in the calibration, four fifths: so it does in the program."""
+    by_clock, by_timers = {0: 100.0 * MS}, {0: 200.0 * MS}
+    system = replace(SYSTEM, clocked=by_clock, own=by_timers)
+    quick = replace(calibrated(factor=0.5), clocked={0: 50.0 * MS}, own={0: 160.0 * MS})
+    (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": system, "quick": quick})
+    assert found.own == pytest.approx(50 * (1 - 0.8) / 200)
+    unknown = replace(quick, own={})  # too few samples: the clock has to do
+    (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": system, "quick": unknown})
+    assert found.own == pytest.approx(50 * (1 - 0.5) / 200)
+
+
 def test_what_another_takes_in_the_kernel_on_any_workload_is_in_the_range() -> None:
     """20 ms for the peak of 100 MiB on one of six, nothing on the others: where it gives back what it needs."""
     dear = {0: 20 * MS / (100 * MIB)} | dict.fromkeys(range(1, 6), 0.0)
