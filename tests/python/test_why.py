@@ -346,13 +346,13 @@ def test_what_is_slow_beside_another(times: dict[str, float], names: list[str]) 
     assert [one.name for one in found] == names
     twice = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(2 * more_ms)))
     assert [one.effect.value for one in twice] == pytest.approx([2 * one.effect.value for one in found])
-    mostly_else = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(4.1 * more_ms)))
+    mostly_else = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(5.1 * more_ms)))
     assert mostly_else == ()
 
 
 def test_of_two_causes_the_larger_is_named() -> None:
-    """60 ms of freeing and 40 of new memory, by the clock."""
-    found = beside.beside(beside.Two(slow(free=5.0, new=11.0), slow(), 100.0 * MS, longer(50.0)))
+    """60 ms of freeing and 20 of new memory, by the clock."""
+    found = beside.beside(beside.Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
     assert [one.name for one in found] == ["slow-free"]
     assert found[0].effect.value == pytest.approx(0.3)
 
