@@ -16,9 +16,9 @@ from cairn.model import Account, Interval
 
 RATIO_LEAST = 1.5
 """Of the means: from here on a kind of operations is slow beside another allocator's."""
-PART_LEAST = 0.4
+PART_LEAST = 0.3
 """Of what the allocator's own code takes longer: what is less is not why it is slower. Of an illness that strikes new
-memory alone 46 % was found in it, for what goes beyond the most blocks so far may well have served before."""
+memory alone 34 % was found in it, for what goes beyond the most blocks so far may well have served before."""
 SCALED_MOST = 2.0
 """By so much the clock may find less than timers of CPU time: docs/decisions/0012-what-an-operation-takes.md."""
 NEW_RATIO_LEAST = 2.0

@@ -44,7 +44,6 @@ CASES = {
 NOT_SO = {
     "glibc, which grows and trims": "by perf, too, four fifths of the gap are its own code",
     "snmalloc, blocks of 2 MiB": "by perf, too, the program itself holds most of the gap",
-    "glibc, freed by others": "on 2 CPUs its threads wait for 2 to 3 % of their time, which is below what is raised",
     "google-tcmalloc without rseq": "by perf, too, the program itself holds half of the gap",
 }
 """Expected, and not so where it was run, by perf's samples of the plain programs either: docs/findings.md."""

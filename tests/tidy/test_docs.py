@@ -28,7 +28,7 @@ def commands(text: str) -> Iterator[str]:
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
     inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
     for line in (*lines, *inline):
-        if re.match(r"(\.venv/bin/)?cairn [a-z]|make [a-z]", line):
+        if re.match(r"(\.venv/bin/)?cairn (?!takes )[a-z]|make [a-z]", line):
             yield line
 
 
