@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cairn import stats, units
 from cairn.estimates import LEVEL, UNTIMED_MAX, Estimate
@@ -23,6 +23,9 @@ SCALED_MOST = 2.0
 """By so much the clock may find less than timers of CPU time: docs/decisions/0012-what-an-operation-takes.md."""
 NEW_RATIO_LEAST = 2.0
 NEW_CPU_LEAST = 0.03
+OUTLYING = 2.0
+"""Times the median of an allocator's trials: a mean beyond is taken for that. Some thousand of a trial's operations are
+timed; where the host stopped the machine in one of them, unseen by the kernel, that one alone made 18 ns into 400."""
 SHORTEST_NS = 5.0
 """Means below are taken for this: so near to the clock's own, a ratio says nothing."""
 
@@ -119,7 +122,16 @@ def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _
     """Of each block; none where one is not known, or there are too few."""
     pairs = [(_kinds(one, names), _kinds(other, names)) for one, other in zip(two.mine, two.theirs, strict=True)]
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
-    return known if len(known) == len(pairs) >= stats.BLOCKS_LEAST else []
+    if not len(known) == len(pairs) >= stats.BLOCKS_LEAST:
+        return []
+    mine, theirs = zip(*known, strict=True)
+    return list(zip(_within(mine), _within(theirs), strict=True))
+
+
+def _within(trials: Sequence[_Kinds]) -> list[_Kinds]:
+    """An allocator's, none far beyond its others."""
+    most = OUTLYING * statistics.median(one.each_ns for one in trials)
+    return [replace(one, ns=min(one.ns, most * one.count)) for one in trials]
 
 
 def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:

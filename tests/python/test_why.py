@@ -384,6 +384,14 @@ def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
     assert [one.effect.value for one in found] == pytest.approx([0.06, 0.06])
 
 
+def test_one_operation_in_which_the_machine_stood_hides_nothing() -> None:
+    """In one of the other's trials freeing took 30 times as long, by one timed operation of thousands."""
+    stood = [*slow()[1:], *slow(free=30.0)[:1]]
+    (found,) = beside.beside(beside.Two(slow(free=5.0), stood, 100.0 * MS, longer(60.0)))
+    assert found.name == "slow-free"
+    assert beside.beside(beside.Two(stood, slow(), 100.0 * MS, longer(60.0))) == ()
+
+
 def test_kinds_that_were_never_timed_hide_nothing_while_they_are_few() -> None:
     def with_rare(accounts: list[Account], count: int) -> list[Account]:
         rare = {"realloc": Operations(count, 0, None, None)}
