@@ -1,0 +1,86 @@
+"""Redis under a load that changes: what over_time.py and 'cairn compare' run for a server that lives for a minute.
+
+    python3 tests/perf/redis_load.py REDIS-SERVER [ROUNDS]
+
+REDIS-SERVER must be built with MALLOC=libc; Debian's has an allocator within. The server makes all values itself, so that
+the client takes next to nothing. A round: a cache is filled with values of one size, 120 to 300 MB of them; beside them
+lists and hashes grow; these go one by one, the cache all at once, as where a new version of a site comes out; and every
+fifth round nothing happens for half a second. The work is the same whoever does it: CPU time tells who needs less.
+"""
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROUNDS = 100
+IDLE_S = 0.5
+GROWING = """
+for i = 1, 30000 do
+  redis.call('RPUSH', 'list' .. i % 500, string.rep('l', (i + ARGV[1]) % 120))
+  redis.call('HSET', 'hash' .. i % 300, 'field' .. i, i * ARGV[1])
+end
+"""
+DELETED = """
+for i = 0, 500 do redis.call('DEL', 'list' .. i, 'hash' .. i) end
+"""
+VALUES = ((400_000, 300), (60_000, 5_000), (4_000, 60_000), (150_000, 1_500))
+"""How many, and bytes of each, by turns."""
+
+
+def asked(server: socket.socket, *words: str) -> bytes:
+    """Sends one command; its answer is one line."""
+    server.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(one), one.encode()) for one in words))
+    answer = b""
+    while not answer.endswith(b"\r\n"):
+        if not (more := server.recv(4096)):
+            break
+        answer += more
+    if answer.startswith(b"-"):
+        raise SystemExit(answer.decode().strip())
+    return answer
+
+
+def connected(path: Path) -> socket.socket:
+    """When the server is there."""
+    for _ in range(500):
+        server = socket.socket(socket.AF_UNIX)
+        try:
+            server.connect(str(path))
+        except OSError:
+            server.close()
+            time.sleep(0.02)
+        else:
+            return server
+    raise SystemExit("the server did not begin within 10 seconds")
+
+
+def main() -> None:
+    """Round after round, then an ordinary end."""
+    if len(sys.argv) not in (2, 3):
+        raise SystemExit(__doc__)
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "socket"
+        command = [sys.argv[1], "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"]
+        command += ["--enable-debug-command", "yes"]
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+        with connected(path) as server:
+            for turn in range(rounds):
+                count, size = VALUES[turn % len(VALUES)]
+                asked(server, "DEBUG", "POPULATE", str(count), "value", str(size))
+                asked(server, "EVAL", GROWING, "0", str(turn))
+                asked(server, "EVAL", DELETED, "0")
+                asked(server, "FLUSHALL", "SYNC")
+                if turn % 5 == 4:
+                    time.sleep(IDLE_S)
+            print(asked(server, "DBSIZE").decode().strip())
+            server.sendall(b"SHUTDOWN NOSAVE\r\n")
+        if process.wait(60) != 0:
+            raise SystemExit("the server failed")
+
+
+if __name__ == "__main__":
+    main()
