@@ -44,7 +44,8 @@ void first_touch_huge(char *chunk)
     uint64_t ticks = os_touch(chunk);
     uint64_t small = atomic_load_explicit(&small_ticks, memory_order_relaxed);
     unsigned next = PATIENCE_LEAST;
-    if (learning_is_frozen())
+    bool is_waiting = atomic_load_explicit(&wait, memory_order_relaxed) > 0; /* for one of several at once */
+    if (is_waiting || first_touch_wanted() != FIRST_TOUCH_AUTO || learning_is_frozen())
         return;
     if (small != 0 && ticks > HUGE_SLOW * small * (OS_HUGE_PAGE_BYTES / os_page_bytes())) {
         next = atomic_load_explicit(&patience, memory_order_relaxed);
@@ -62,7 +63,9 @@ void first_touch_small(char *chunk)
     uint64_t first = os_touch(chunk);
     uint64_t second = os_touch(chunk + os_page_bytes());
     uint64_t small = atomic_load_explicit(&small_ticks, memory_order_relaxed);
-    if (second >= first / 16)
-        atomic_store_explicit(&small_ticks, small == 0 ? second : small - small / 8 + second / 8,
-                              memory_order_relaxed);
+    if (second < first / 16)
+        return;
+    uint64_t now =
+        second < first ? second : first; /* in the other one somebody else may have had the processor */
+    atomic_store_explicit(&small_ticks, small == 0 ? now : small - small / 8 + now / 8, memory_order_relaxed);
 }

@@ -89,7 +89,7 @@ void *large_move(struct slab *slab, size_t size)
     has_moved_back(slab);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     if (moved == OS_MOVED) /* else nobody may ever use it again */
-        page_heap_free_clean(from, have);
+        page_heap_free_renewed(from, have);
     slab_at(to)->moved = true;
     return made(to, want);
 }
@@ -100,7 +100,7 @@ void *large_move(struct slab *slab, size_t size)
 static void release(bool moved, size_t index, size_t slices)
 {
     if (moved && os_renew(region_address(index), slices << SLICE_SHIFT))
-        page_heap_free_clean(index, slices);
+        page_heap_free_renewed(index, slices);
     else
         purge_free(index, slices);
 }

@@ -539,15 +539,29 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     return index;
 }
 
-struct page_heap_level page_heap_level(void)
+static struct page_heap_level level_now(void)
 {
-    lock_take(&lock);
-    struct page_heap_level level = {
+    return (struct page_heap_level){
         .use = {statistics.used_slices, statistics.idle_slices},
         .idle_least = idle_least,
         .fresh = fresh_slices,
-        .purged = statistics.purged_bytes >> SLICE_SHIFT,
+        .is_lazy = lazy,
     };
+}
+
+struct page_heap_level page_heap_level(void)
+{
+    lock_take(&lock);
+    struct page_heap_level level = level_now();
+    lock_drop(&lock);
+    return level;
+}
+
+struct page_heap_level page_heap_epoch(void)
+{
+    lock_take(&lock);
+    struct page_heap_level level = level_now();
+    idle_least = statistics.idle_slices;
     lock_drop(&lock);
     return level;
 }
@@ -564,6 +578,16 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
 void page_heap_free_clean(size_t index, size_t slices)
 {
     lock_take(&lock);
+    release(index, slices);
+    clean(index, slices);
+    lock_drop(&lock);
+}
+
+void page_heap_free_renewed(size_t index, size_t slices)
+{
+    lock_take(&lock);
+    for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES; number++)
+        chunk_of(number)->huge = chunk_of(number)->small = false;
     release(index, slices);
     clean(index, slices);
     lock_drop(&lock);
@@ -675,7 +699,8 @@ static void purge_to(size_t keep_slices)
         for (size_t number = chunk_end(); number-- > 0 && statistics.idle_slices > keep_slices && left > 0;)
             if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL))
                 left -= !purge_chunk(number);
-    idle_least = statistics.idle_slices;
+    if (statistics.idle_slices < idle_least)
+        idle_least = statistics.idle_slices;
 }
 
 size_t page_heap_purge(size_t keep_bytes)

@@ -35,17 +35,23 @@ struct page_heap_use {
 /* The same, and how it has changed. */
 struct page_heap_level {
     struct page_heap_use use;
-    size_t idle_least; /* since page_heap_purge() was called last: so much nobody needed meanwhile */
-    size_t fresh;      /* handed out, ever, that were not resident: each a page fault or several */
-    size_t purged;     /* given back, ever */
+    size_t idle_least; /* since the epoch began: so much nobody needed meanwhile */
+    size_t fresh;      /* handed out, ever, that were not resident: mostly a page fault or several */
+    bool is_lazy;      /* page_heap_purge_lazily() */
 };
 struct page_heap_level page_heap_level(void);
+
+/* The same at the end of an epoch; the next begins. */
+struct page_heap_level page_heap_epoch(void);
 
 /* Takes back any part of what was handed out. Returns what that came to. */
 struct page_heap_use page_heap_free(size_t index, size_t slices);
 
 /* The same of what reads as zero and is not resident, because its pages went elsewhere. */
 void page_heap_free_clean(size_t index, size_t slices);
+
+/* The same where it is a new mapping: nothing was asked for it. */
+void page_heap_free_renewed(size_t index, size_t slices);
 
 /* Lengthens a run at its end where that is free; `*zero` tells of what was added. */
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);

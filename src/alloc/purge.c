@@ -33,17 +33,8 @@ static bool epoch_is_over(void)
 
 /* Slices that are kept beyond what is used; relaxed: who misses a change does what was right a moment ago. */
 static _Atomic size_t held = HELD_SLICES;
-static _Atomic size_t
-    purged_before; /* when the last purge at once began: page_heap_level.purged, and .fresh */
-static _Atomic size_t fresh_before;
-
-/* Whether most of what went the last time came back by page faults. */
-static bool was_in_vain(const struct page_heap_level *level)
-{
-    size_t went = level->purged - atomic_load_explicit(&purged_before, memory_order_relaxed);
-    size_t came = level->fresh - atomic_load_explicit(&fresh_before, memory_order_relaxed);
-    return went >= HELD_SLICES / 2 && came >= went / 2;
-}
+static _Atomic size_t went;         /* slices at once, as the program shrank the last time */
+static _Atomic size_t fresh_before; /* page_heap_level.fresh then */
 
 static void hold(size_t slices)
 {
@@ -52,21 +43,38 @@ static void hold(size_t slices)
                      slices << SLICE_SHIFT);
 }
 
+/* Whether most of what went the last time came back by page faults. */
+static bool was_in_vain(const struct page_heap_level *level, size_t came)
+{
+    size_t gone = atomic_load_explicit(&went, memory_order_relaxed);
+    return !level->is_lazy && gone >= HELD_SLICES / 2 && came >= gone / 2;
+}
+
+static bool is_too_much(struct page_heap_use use)
+{
+    return use.idle > use.used + atomic_load_explicit(&held, memory_order_relaxed);
+}
+
+static _Atomic bool refused; /* the last time the machine took nothing of what was to go */
+
+/* What another thread did meanwhile is not done again. */
 static void purge_at_once(void)
 {
     struct page_heap_level level = page_heap_level();
-    if (was_in_vain(&level) && !learning_is_frozen()) {
+    if (!is_too_much(level.use))
+        return;
+    size_t came = level.fresh - atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
+    bool in_vain = was_in_vain(&level, came);
+    if (came != 0) /* else the program shrinks on */
+        atomic_store_explicit(&went, 0, memory_order_relaxed);
+    if (in_vain && !learning_is_frozen()) {
         hold(level.use.used + level.use.idle + HELD_SLICES);
-    } else {
-        page_heap_purge((level.use.used + HELD_SLICES) / 2 << SLICE_SHIFT);
-        if (level.fresh !=
-            atomic_load_explicit(&fresh_before, memory_order_relaxed)) /* the first of several */
-            atomic_store_explicit(&purged_before, level.purged, memory_order_relaxed);
+        return;
     }
-    atomic_store_explicit(&fresh_before, level.fresh, memory_order_relaxed);
+    size_t purged = page_heap_purge((level.use.used + HELD_SLICES) / 2 << SLICE_SHIFT) >> SLICE_SHIFT;
+    atomic_fetch_add_explicit(&went, purged, memory_order_relaxed);
+    atomic_store_explicit(&refused, purged == 0, memory_order_relaxed);
 }
-
-static _Atomic bool refused; /* the last time the machine took nothing of what nobody needed */
 
 static void purge_unneeded(const struct page_heap_level *level, size_t slack)
 {
@@ -92,8 +100,9 @@ static size_t slack_of(struct page_heap_use use)
 /* An epoch is over. */
 static void look(void)
 {
-    struct page_heap_level level = page_heap_level();
+    struct page_heap_level level = page_heap_epoch();
     size_t slack = slack_of(level.use);
+    atomic_store_explicit(&refused, false, memory_order_relaxed);
     if (level.use.idle > slack)
         purge_unneeded(&level, slack);
     huge_page_epoch();
@@ -136,7 +145,7 @@ void purge_free(size_t index, size_t slices)
     struct page_heap_use use = page_heap_free(index, slices);
     if (UNLIKELY(atomic_load_explicit(&resting, memory_order_relaxed) != 0) && is_idle(use))
         stir();
-    if (UNLIKELY(use.idle > use.used + atomic_load_explicit(&held, memory_order_relaxed)))
+    if (UNLIKELY(is_too_much(use)) && !atomic_load_explicit(&refused, memory_order_relaxed))
         purge_at_once();
     else if ((is_idle(use) || use.used >= CHUNK_SLICES) && epoch_is_over())
         look();

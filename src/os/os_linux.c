@@ -219,6 +219,7 @@ void os_sleep_ms(unsigned ms)
 
 void os_say(const char *line, size_t length)
 {
+    int saved = errno;
     while (length > 0) {
         long written = syscall(SYS_write, STDERR_FILENO, line, length);
         if (written <= 0)
@@ -226,6 +227,7 @@ void os_say(const char *line, size_t length)
         line += written;
         length -= (size_t)written;
     }
+    errno = saved;
 }
 
 _Noreturn void os_die(const char *line, size_t length)

@@ -1,25 +1,55 @@
-/* learning: memory is filled and emptied in turns, several times faster than an epoch; what was learnt of that, and what it spared. */
+/* learning: memory is filled and emptied; what was learnt of that, and what it spared.
+ *
+ *   swings   in turns, several times faster than an epoch
+ *   slowly   once: a part is freed block by block, so that it goes with the epochs, then all the rest at once
+ *   once     in turns, and then four times as much, a single time
+ */
 #include "conformance.h"
 
 #include <cairn/cairn.h>
 
-enum { BLOCKS = 60, BYTES = 4 << 20, TURNS = 8 };
+enum { BLOCKS = 60, MORE_BLOCKS = 4 * BLOCKS, SLOW_BLOCKS = 40, BYTES = 4 << 20, TURNS = 8 };
 
-int main(void)
+static char *blocks[MORE_BLOCKS];
+
+static void fill(int count)
 {
-    static char *blocks[BLOCKS];
+    for (int i = 0; i < count; i++) {
+        if ((blocks[i] = malloc(BYTES)) == NULL)
+            exit(1);
+        for (size_t at = 0; at < BYTES; at += 4096)
+            blocks[i][at] = 1;
+    }
+}
+
+static void empty(int from, int to, unsigned pause_ms)
+{
+    for (int i = from; i < to; i++) {
+        free(blocks[i]);
+        usleep(pause_ms * 1000);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    const char *mode = count > 1 ? arguments[1] : "";
     struct cairn_stats stats;
-    for (int turn = 0; turn < TURNS; turn++) {
-        for (int i = 0; i < BLOCKS; i++) {
-            if ((blocks[i] = malloc(BYTES)) == NULL)
-                return 1;
-            for (size_t at = 0; at < BYTES; at += 4096)
-                blocks[i][at] = 1;
+    if (strcmp(mode, "slowly") == 0) {
+        fill(MORE_BLOCKS / 2);
+        empty(0, SLOW_BLOCKS, 30);
+        empty(SLOW_BLOCKS, MORE_BLOCKS / 2, 0);
+    } else {
+        for (int turn = 0; turn < TURNS; turn++) {
+            fill(BLOCKS);
+            empty(0, BLOCKS, 0);
         }
-        for (int i = 0; i < BLOCKS; i++)
-            free(blocks[i]);
+    }
+    if (strcmp(mode, "once") == 0) {
+        fill(MORE_BLOCKS);
+        empty(0, MORE_BLOCKS, 0);
     }
     cairn_statistics(&stats);
-    printf("%llu %zu %zu\n", (unsigned long long)stats.learnt, stats.held_bytes, stats.purged_bytes);
+    printf("%llu %zu %zu %zu\n", (unsigned long long)stats.learnt, stats.held_bytes, stats.purged_bytes,
+           stats.idle_bytes);
     return 0;
 }

@@ -186,11 +186,23 @@ def test_what_is_needed_again_and_again_is_kept_unless_learning_is_frozen(
     program: Callable[..., Program], mode: str
 ) -> None:
     fill = program("learning.c", mode)
-    learning, frozen = fill("x", CAIRN_TRACE="1"), fill("x", CAIRN_TRACE="1", CAIRN_POLICY="frozen")
-    learnt, held, purged = map(int, learning.out.split())
+    learning, frozen = fill("swings", CAIRN_TRACE="1"), fill("swings", CAIRN_TRACE="1", CAIRN_POLICY="frozen")
+    learnt, held, purged, _ = map(int, learning.out.split())
     assert learnt >= 1 and held > 128 * MIB
     told = [line for line in learning.err.splitlines() if line.startswith("cairn: idle memory that is kept")]
     assert len(told) >= 1 and told[0].endswith(f": {128 * MIB} -> {told[0].rpartition(' ')[2]}")
-    learnt, held, all_purged = map(int, frozen.out.split())
+    learnt, held, all_purged, _ = map(int, frozen.out.split())
     assert learnt == 0 and held == 128 * MIB and frozen.err == ""
     assert all_purged > 2 * purged
+
+
+def test_what_went_by_the_way_says_nothing_of_what_would_go_at_once(program: Callable[..., Program]) -> None:
+    """A tenth of it went while nobody needed it; that the program had grown before is not that it came again."""
+    learnt, held, purged, idle = map(int, program("learning.c", "linked")("slowly").out.split())
+    assert learnt == 0 and held == 128 * MIB
+    assert purged > 300 * MIB and idle <= 130 * MIB
+
+
+def test_what_was_needed_once_is_not_kept_for_what_was_needed_again_before(program: Callable[..., Program]) -> None:
+    _, held, _, idle = map(int, program("learning.c", "linked")("once").out.split())
+    assert idle <= held < 500 * MIB

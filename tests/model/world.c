@@ -222,6 +222,11 @@ struct page_heap_level page_heap_level(void)
     return (struct page_heap_level){.fresh = 0};
 }
 
+struct page_heap_level page_heap_epoch(void)
+{
+    return page_heap_level();
+}
+
 void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms)
 {
     (void)word, (void)value, (void)ms;
