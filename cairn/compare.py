@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 from cairn import stats, units
 from cairn.model import (
+    BENCH_BLOCKS_MOST,
+    BLOCKS_MOST,
     BUILT_IN,
     CPU_TIME,
     LAZY,
@@ -242,10 +244,12 @@ class _Judge:
             pick, _ = self._pick()
             steps += [f"cairn run -a {shlex.quote(c.spec or c.name)} -- PROG…" for c in contenders if c.name == pick]
         elif self._those(Finding.NOT_SHOWN):
-            if bench is not None and len(self.table.blocks) >= self.rule.min_blocks:
-                steps.append(f"cairn bench {bench} -r {2 * len(self.table.blocks)}")
-            elif bench is None and len(self.table.blocks) >= self.rule.max_blocks:
-                steps.append(f"cairn compare --max-blocks {2 * self.rule.max_blocks} …")
+            blocks = len(self.table.blocks)
+            if bench is not None and self.rule.min_blocks <= blocks < BENCH_BLOCKS_MOST:
+                steps.append(f"cairn bench {bench} -r {min(2 * blocks, BENCH_BLOCKS_MOST)}")
+            elif bench is None and self.rule.max_blocks <= blocks < BLOCKS_MOST:
+                wanted = "-r" if self.rule.precision is None else "--max-blocks"
+                steps.append(f"cairn compare {wanted} {min(2 * self.rule.max_blocks, BLOCKS_MOST)} …")
             elif bench is None and self.rule.precision is not None and self._all_narrow():
                 steps.append(f"cairn compare --precision {50 * self.rule.precision:g}% …")
         return steps

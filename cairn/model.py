@@ -390,6 +390,11 @@ class Row:
     """Blocks whose wall time is far from this contender's others; flagged, never dropped."""
 
 
+BLOCKS_MOST = 2_000
+"""That a run may have."""
+BENCH_BLOCKS_MOST = 300
+
+
 @dataclass(frozen=True, slots=True)
 class StopRule:
     """When enough blocks have been run.

@@ -230,7 +230,10 @@ def _read_tree(folder: Path) -> Tree | None:
     """None where it is not there: the files of one program may have been copied alone."""
     path = folder / _TREE
     try:
-        with path.open("rb") as file:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise CairnError(f"{path} is no description of a run: it is no regular file")
             content = file.read(_TREE_MAX + 1)
         if len(content) > _TREE_MAX:
             raise CairnError(f"{path} is no description of a run: it has more than {_TREE_MAX >> 20} MiB")
@@ -239,7 +242,7 @@ def _read_tree(folder: Path) -> Tree | None:
         return None
     except OSError as error:
         raise _cannot_read(path, error) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CairnError(f"{path} is no description of a run: {error}") from error
 
 

@@ -42,8 +42,12 @@ def root() -> Path:
     if given:
         return Path(given)
     data = os.environ.get("XDG_DATA_HOME")
-    base = Path(data) if data and data.startswith("/") else Path.home() / ".local" / "share"
-    return base / "cairn" / "results"
+    if data and data.startswith("/"):
+        return Path(data) / "cairn" / "results"
+    try:
+        return Path.home() / ".local" / "share" / "cairn" / "results"
+    except RuntimeError:  # neither $HOME nor an entry for this user
+        raise CairnError("there is no home folder to keep runs in; name one with $CAIRN_RESULTS") from None
 
 
 def cannot(what: str, path: Path, error: OSError) -> CairnError:
@@ -103,6 +107,8 @@ class Folder:
         try:
             (self.path / "stopped").unlink(missing_ok=True)  # it goes on
             with path.open("ab") as file:
+                if file.tell() + len(line) > _LARGEST_FILE:
+                    raise CairnError(f"{path} is full: a run has {_LARGEST_FILE >> 20} MiB at most; begin another")
                 file.write(line)
         except OSError as error:
             raise cannot("write", path, error) from error
@@ -262,8 +268,9 @@ def _leaves(value: object) -> Iterator[float]:
 
 
 def _is_run(path: Path) -> bool:
+    """What profiles and other tools keep may have a run.json, too."""
     try:
-        return (path / "run.json").is_file()
+        return all((path / name).is_file() for name in ("run.json", "samples.jsonl"))
     except OSError:  # a folder that another user closed, as sudo leaves it
         return False
 

@@ -79,7 +79,7 @@ class Functions:
         if address >= start + (size or _UNSIZED_BYTES):
             return None
         text = self._names[name : name + _NAME_MAX].split(b"\0")[0]
-        return os.fsdecode(text), address - start
+        return (os.fsdecode(text), address - start) if text else None  # or its name is beyond what was read
 
 
 class Files:

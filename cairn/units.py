@@ -6,6 +6,7 @@ import math
 import re
 
 _DURATIONS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_LONGEST_S = 100 * 365 * 86400
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30, "gib": 1 << 30}
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z%]*)\s*")
 
@@ -22,7 +23,10 @@ def parse_duration(text: str) -> float:
     number, unit = _split(text)
     if unit not in _DURATIONS:
         raise ValueError(f"{text!r} is not a duration; write for example 90s, 10min, 1h")
-    return number * _DURATIONS[unit]
+    seconds = number * _DURATIONS[unit]
+    if seconds > _LONGEST_S:
+        raise ValueError(f"{text!r} is longer than 100 years")
+    return seconds
 
 
 def parse_size(text: str) -> int:

@@ -171,8 +171,9 @@ def explain(run: Run, samples: Sequence[Sample], contender: str, baseline: str, 
     sides = [_sides(its, name) for name in (contender, baseline)]
     pairs = [(sides[0][block], sides[1][block]) for block in sorted(sides[0].keys() & sides[1].keys())]
     if not pairs:
-        nothing = any(sample.trial.contender == twin(contender) and sample.counts for sample in its)
-        reason = "behind the probe it allocated nothing" if nothing else "no block is complete"
+        empty = {sample.trial.contender for sample in its if sample.counts and sample.account is None}
+        nothing = [name for name in (contender, baseline) if twin(name) in empty]
+        reason = f"behind the probe {nothing[0]} allocated nothing" if nothing else "no block is complete"
         return _none(contender, baseline, workload, reason)
     time = _time(pairs)
     found = [

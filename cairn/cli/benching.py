@@ -13,7 +13,7 @@ from cairn.cli import runs as making
 from cairn.cli.group import cli
 from cairn.cli.talking import check_out, form_of, given, say, stderr
 from cairn.errors import CairnError, Interrupted, UsageError
-from cairn.model import StopRule
+from cairn.model import BENCH_BLOCKS_MOST, StopRule
 from cairn.report.words import printable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="Fewer contenders and blocks, smaller sizes: minutes.")
 @click.option("--plan", is_flag=True, help="Say what would run and how long it would take; run nothing.")
 @click.option(
-    "-r", "--runs", type=click.IntRange(1, 300), metavar="N",
+    "-r", "--runs", type=click.IntRange(1, BENCH_BLOCKS_MOST), metavar="N",
     help="Exactly N blocks. Default: the experiment's own number, or until it is precise enough.",
 )  # fmt: skip
 @click.option(
@@ -123,10 +123,15 @@ def bench(
             raise
         except CairnError as error:  # the next experiment does not depend on this one
             failures.append(error)
-            if place + 1 < len(choices):
+            if place + 1 < len(choices) or _gravest(failures) is not error:
                 say(console, "✘", str(error))
     if failures:
-        raise min(failures, key=lambda error: error.exit_code)  # 1: not even tried; 3: nothing to compare with; 4
+        raise _gravest(failures)
+
+
+def _gravest(failures: Sequence[CairnError]) -> CairnError:
+    """1: not even tried; 3: nothing to compare with; 4."""
+    return min(failures, key=lambda error: error.exit_code)
 
 
 @cli.command()

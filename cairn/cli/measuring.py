@@ -12,7 +12,7 @@ from cairn.cli.group import cli
 from cairn.cli.runs import compared, conduct, explanation, new_run, refuse_beside_resume, rendered, resumed
 from cairn.cli.talking import check_out, emit, form_of, stderr, was_given
 from cairn.errors import UsageError
-from cairn.model import Pattern, Settings, StopRule, Workload
+from cairn.model import BLOCKS_MOST, Pattern, Settings, StopRule, Workload
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
@@ -38,7 +38,7 @@ from cairn.model import Pattern, Settings, StopRule, Workload
 )
 @click.option(
     "--min-blocks",
-    type=click.IntRange(2, 2_000),
+    type=click.IntRange(2, BLOCKS_MOST),
     default=10,
     show_default=True,
     metavar="N",
@@ -46,7 +46,7 @@ from cairn.model import Pattern, Settings, StopRule, Workload
 )
 @click.option(
     "--max-blocks",
-    type=click.IntRange(2, 2_000),
+    type=click.IntRange(2, BLOCKS_MOST),
     default=60,
     show_default=True,
     metavar="N",
@@ -60,7 +60,7 @@ from cairn.model import Pattern, Settings, StopRule, Workload
     help="Begin no block that would end later. With -r, none unless given.",
 )
 @click.option(
-    "-r", "--runs", type=click.IntRange(1, 2_000), metavar="N", help="Exactly N blocks, whatever the precision."
+    "-r", "--runs", type=click.IntRange(1, BLOCKS_MOST), metavar="N", help="Exactly N blocks, whatever the precision."
 )
 @click.option(
     "--resume",

@@ -200,11 +200,15 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
         with private_folder() as scratch, observer:
             Measurement(run, folder, scratch, observer).measure()
     except Interrupted as stopped:
-        name = folder.path.name if folder.path.parent == store.root() else shlex.quote(str(folder.path.absolute()))
-        raise Interrupted(f"{stopped}; go on with: {command} --resume {name}") from None
+        raise Interrupted(f"{stopped}; go on with: {command} --resume {_found_by(folder)}") from None
     except CairnError:
         say(console, "results", str(folder.path))
         raise
+
+
+def _found_by(folder: store.Folder) -> str:
+    """What a command takes to find the run again, in a shell: its name where it is kept by default, else its path."""
+    return folder.path.name if folder.path.parent == store.root() else shlex.quote(str(folder.path.absolute()))
 
 
 def conduct(
@@ -275,7 +279,7 @@ def compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
                 run.rule,
                 stopped_because=reasons[min(index, len(reasons) - 1)] if reasons else "not finished",
                 user_metrics=own,
-                run_name=folder.path.name,
+                run_name=_found_by(folder),
                 time=ACTIVE if slept else WALL,
                 beside=experiment.compared if experiment is not None else (),
                 bench=" ".join(_named(run)) or None,
@@ -317,7 +321,7 @@ def rendered(
         return _scenarios(run, comparisons, samples, folder.stopped(), form, full, colored, width)
     whys = explained(run, samples) if run.settings.why else ()
     if kind == "standings":
-        return _standings(run, comparisons, samples, whys, folder.stopped(), form, full, colored, width)
+        return _standings(run, comparisons, samples, whys, folder, form, full, colored, width)
     if form == "json":
         from cairn.report import document
 
@@ -448,7 +452,7 @@ def _counted(run: Run, samples: Sequence[Sample], form: str, width: int) -> str:
 
 def _standings(
     run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], whys: Sequence[Why],
-    stopped: Sequence[str], form: str, full: bool, colored: bool, width: int,
+    folder: store.Folder, form: str, full: bool, colored: bool, width: int,
 ) -> str:  # fmt: skip
     """Means over all workloads, and in how many cells a gap was explained; with --full also each by itself."""
     from cairn import standings
@@ -459,11 +463,11 @@ def _standings(
         case "json":
             return document.render(run, comparisons, samples, standings=found, whys=whys)
         case "md":
-            text = markdown.standings(run, found, stopped=stopped)
+            text = markdown.standings(run, found, stopped=folder.stopped())
         case _:
-            text = terminal.standings(run, found, color=colored, stopped=stopped, width=width)
+            text = terminal.standings(run, found, color=colored, stopped=folder.stopped(), width=width)
     if whys:
-        board = reasons.summary(run, whys)
+        board = reasons.summary(run, whys, _found_by(folder))
         told = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
         text = "\n".join([text, told])
     if not full:

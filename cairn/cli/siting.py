@@ -39,6 +39,10 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
 
     files = symbols.Files()
     documents, damaged = told.parse(file)
+    if damaged:
+        click.echo(
+            f"▲ {damaged} {'line was' if damaged == 1 else 'lines were'} cut off or mixed up, and left out", err=True
+        )
     if as_json:
         click.echo(json.dumps([_plain(document, files) for document in documents], indent=1))
         return
@@ -47,10 +51,6 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
             head = f"process {place} of {len(documents)}, in the order of their ends\n" if len(documents) > 1 else ""
             text = head + told.render(document, partial(_where, files, document), most)
             click.echo("\n".join(map(printable, text.splitlines())) + "\n" * (len(documents) > 1))
-    if damaged:
-        click.echo(
-            f"▲ {damaged} {'line was' if damaged == 1 else 'lines were'} cut off or mixed up, and left out", err=True
-        )
     if none := sum(not (one.count or one.others.blocks) for one in documents):
         click.echo(f"{none} {'process' if none == 1 else 'processes'} had no block above 32 KiB")
 

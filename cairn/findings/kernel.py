@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from cairn import units
 from cairn.behaviour import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
@@ -11,7 +13,8 @@ from cairn.profiles import Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
 ASKING = ("mmap", "mremap", "brk", "mprotect")
-PAGE_BYTES = 4096
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+"""Of this machine, where a profile is mostly taken that is read here."""
 PER_THOUSAND_LEAST = 1.0
 """Calls per 1,000 operations."""
 SHARE_LEAST = 0.02

@@ -74,7 +74,7 @@ def _unasked(profile: Profile) -> _Unasked | None:
     peak = max((moment.resident_bytes for moment in profile.moments), default=0)
     looked_at = (one for one in _near_the_peak(profile) if one.unasked_bytes is not None)
     most = max(looked_at, key=lambda one: one.resident_bytes, default=None)
-    if most is None or most.unasked_bytes is None or most.unwritten_bytes is None:
+    if not peak or most is None or most.unasked_bytes is None or most.unwritten_bytes is None:
         return None
     unwritten = min(most.unwritten_bytes, most.unasked_bytes)
     in_huge = most.huge_bytes is not None and most.huge_bytes >= unwritten

@@ -26,7 +26,7 @@ def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
     )
 
 
-def summary(run: Run, found: Sequence[Why]) -> Board:
+def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
     """Of many pairs: how many gaps there are, how many the parts account for, and where each is told."""
     gaps, told = accounted(found)
     what = f"{gaps} gap{'s' * (gaps != 1)} in CPU time above {GAP_LEAST * 100:.0f} %"
@@ -36,7 +36,7 @@ def summary(run: Run, found: Sequence[Why]) -> Board:
         says=(
             f"{what}, of {len(found)} pair{'s' * (len(found) != 1)}; "
             f"in {told}{share} the parts leave {LEFT_MOST * 100:.0f} % of it at most.",
-            f"Each of them: cairn explain {run.id}",
+            f"Each of them: cairn explain {run_name}",
         ),
         tables=(),
         footer=(),

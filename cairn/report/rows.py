@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from io import StringIO
 
 from cairn.model import Run, Sample, value
+from cairn.report.words import printable
 
 _COLUMNS = (
     "run", "workload", "block", "position", "contender", "title", "counts", "failure", "started_at", "exit_code",
@@ -52,7 +53,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
         row += [sample.metrics.get(name) for name in metrics]
         row += [sample.counters.get(name) for name in counters]
         row += [value(sample, f"figure:{name}") for name in figures]
-        writer.writerow([inert(cell) for cell in row])
+        writer.writerow([inert(printable(cell) if isinstance(cell, str) else cell) for cell in row])
     return file.getvalue()
 
 

@@ -71,7 +71,7 @@ struct cairn_stats {
     size_t used_bytes;      /* of that: in slabs, large blocks, and what belongs to threads */
     size_t used_most_bytes; /* the most that used_bytes ever was */
     size_t idle_bytes;      /* free, and still resident: what cairn_purge(0) gives back */
-    size_t resident_bytes;  /* used and idle: no more is resident, but for what CAIRN_PURGE=free offers */
+    size_t resident_bytes;  /* used and idle: no more is resident, but for CAIRN_PURGE=free and huge pages */
     size_t cached_bytes;    /* of the used: runs that threads keep, and all cached_count */
     size_t free_bytes;      /* other free blocks: what fragmentation costs */
     size_t fresh_bytes;     /* all fresh_count */

@@ -18,7 +18,7 @@
 
 #include <stddef.h>
 
-/* An epoch is over. By any thread that holds no lock; takes the page heap's. */
+/* An epoch is over. Takes the page heap's lock; who frees a run for another heap holds that heap's meanwhile. */
 void huge_page_epoch(void);
 
 /* The caller has made a large block of a run of at least CHUNK_SLICES, and nobody has touched it since. Holds no lock. */

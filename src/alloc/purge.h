@@ -5,9 +5,10 @@
  * one that swings faster than that makes no system call for it. There is no thread and no timer, but where background.h is
  * asked for: whoever frees a run looks at the clock, and now and then who needs more small blocks.
  *
- * Else nobody looks while a program sleeps. So what is idle beyond what is used and 128 MiB goes at once; but where most of what
- * went so was needed again before the next time, as in a program that fills and empties its memory in turns, as much is
- * kept as was ever used, until an epoch shows that nobody needs it.
+ * Else nobody looks while a program sleeps. So what is idle beyond what is used and 128 MiB goes at once, down to half of that; but
+ * where most of what went so was needed again before the next time, as in a program that fills and empties its memory in
+ * turns, as much is kept as there is, and 128 MiB more, beyond what is used; less again by what an epoch shows that nobody
+ * needs. Each such purge is judged by the next alone.
  */
 #ifndef CAIRN_ALLOC_PURGE_H
 #define CAIRN_ALLOC_PURGE_H
@@ -17,7 +18,7 @@
 /* Frees a run, and gives back what is idle beyond the measure. Takes the page heap's lock. */
 void purge_free(size_t index, size_t slices);
 
-/* Gives back what nobody needed, if an epoch is over. By any thread that holds no lock; takes the page heap's. */
+/* Gives back what nobody needed, if an epoch is over. Takes the page heap's lock; the caller does not hold it. */
 void purge_look(void);
 
 /* For background.h: there is a thread that looks; a quarter of the slack will do. Before the program has a second thread. */

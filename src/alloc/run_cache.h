@@ -7,7 +7,7 @@
  *     a bit of `filled` is set where the list is not empty: bit 0 for runs of one slice
  *     the record of every run says RUN_CACHED, so that freeing one again is noticed
  *
- * From a full cache one run goes for each that comes, of the next longer kind each time, so that sizes that are asked for
+ * From a full cache runs go for each that comes until it has room, of the next longer kind each time, so that sizes that are asked for
  * no longer do not stay for ever; and one goes for each slab that finds none as long, so that a heap that grows does not keep
  * beside what it takes from the machine.
  */

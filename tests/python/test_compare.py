@@ -321,7 +321,18 @@ class TestVerdict:
         assert comparison.verdict == (
             f"No difference shown: not enough data to tell; the intervals still reach ±{reach:.1f} %.",
         )
-        assert comparison.next_steps == ("cairn report last --md", "cairn compare --max-blocks 40 …")
+        assert comparison.next_steps == ("cairn report last --md", "cairn compare -r 40 …")
+
+    @pytest.mark.parametrize(
+        ("most", "advice"), [(2000, ["cairn compare -r 40 …"]), (30, ["cairn compare -r 30 …"]), (20, [])]
+    )
+    def test_where_so_many_blocks_were_asked_for_more_are(
+        self, most: int, advice: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cairn.compare.BLOCKS_MOST", most)
+        rule = StopRule(precision=None, min_blocks=20, max_blocks=20)
+        samples = runs({"system": 10, "a": 10}, noise=0.2)
+        assert list(judge(samples, ("system", "a"), rule).next_steps[1:]) == advice
 
     def test_narrow_intervals_without_a_finding_keep_the_baseline_within_what_they_reach(self) -> None:
         rule = StopRule(precision=0.02, margin=0.001, max_blocks=60)

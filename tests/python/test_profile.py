@@ -328,7 +328,17 @@ def test_what_the_launcher_knows_lies_beside_the_files(tmp_path: Path) -> None:
     assert "cache-misses" in text
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"command": 3}', b"\xff", b"[" * 5_000_000])
+def test_a_description_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    (tmp_path / "run.json").unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "run.json")
+    with pytest.raises(CairnError, match="it is no regular file"):
+        profile.gather(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"command": 3}', b"\xff", b"[" * 5_000_000, b'{"x":' + b"[" * 5_000_000]
+)
 def test_a_damaged_description_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     busy().write(tmp_path)
     (tmp_path / "run.json").write_bytes(content)

@@ -149,6 +149,8 @@ def test_a_damaged_line_costs_no_other_one(cairn, tmp_path: Path, damaged: str) 
     ended = cairn("sites", told)
     assert ended.code == 0 and "0x1234 in ./prog" in ended.out
     assert ended.err.strip() == "▲ 1 line was cut off or mixed up, and left out"
+    as_json = cairn("sites", "--json", told)
+    assert as_json.code == 0 and as_json.err == ended.err and len(as_json.json) == 1
     told.write_text(damaged)
     ended = cairn("sites", told)
     assert ended.code == 1 and "cut off or mixed up" in ended.err and "Traceback" not in ended.err

@@ -178,6 +178,35 @@ def test_a_run_is_found_by_last_id_beginning_and_path(tmp_path: Path) -> None:
             store.find(tmp_path, name)
 
 
+def test_what_others_keep_is_no_run(tmp_path: Path) -> None:
+    """A profile has a description of that name, too; 'cairn clean' would take it away."""
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile" / "run.json").write_text("{}")
+    assert store.runs(tmp_path) == []
+
+
+def test_a_run_does_not_grow_beyond_what_is_read(folder: store.Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.append(a_sample())
+    whole = (folder.path / "samples.jsonl").stat().st_size
+    monkeypatch.setattr(store, "_LARGEST_FILE", whole * 3 // 2)
+    with pytest.raises(CairnError, match="is full"):
+        folder.append(a_sample(2))
+    monkeypatch.undo()
+    assert (folder.path / "samples.jsonl").stat().st_size == whole and len(folder.samples()) == 1
+
+
+def test_without_a_home_the_folder_is_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CAIRN_RESULTS", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def homeless() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(CairnError, match="CAIRN_RESULTS"):
+        store.root()
+
+
 def test_no_run_at_all_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cairn compare"):
         store.find(tmp_path / "missing", "last")

@@ -26,6 +26,12 @@ def test_percentages_are_always_in_percent(text: str, ratio: float) -> None:
     assert units.parse_percent(text) == pytest.approx(ratio)
 
 
+def test_nothing_lasts_longer_than_a_hundred_years() -> None:
+    assert units.parse_duration("876000h") == 876000 * 3600
+    with pytest.raises(ValueError, match="longer than 100 years"):
+        units.parse_duration("9999999h")
+
+
 @given(st.text(max_size=12))
 def test_what_is_no_number_is_refused_with_a_sentence(text: str) -> None:
     for parse in (units.parse_duration, units.parse_size, units.parse_percent):

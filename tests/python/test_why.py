@@ -240,7 +240,16 @@ def test_where_one_of_the_four_fails_there_is_no_answer(whose: str) -> None:
 
 def test_a_program_that_allocates_nothing_has_no_cause_there() -> None:
     samples = [replace(s, account=None) for s in (*trials("system"), *trials("fast"))]
-    assert explain(why_run("fast"), samples, "fast", "system").why_not == "behind the probe it allocated nothing"
+    assert explain(why_run("fast"), samples, "fast", "system").why_not == "behind the probe fast allocated nothing"
+    alone = [*trials("fast"), *(replace(s, account=None) for s in trials("system"))]
+    assert explain(why_run("fast"), alone, "fast", "system").why_not == "behind the probe system allocated nothing"
+
+
+def test_what_was_interrupted_in_its_first_block_has_no_block() -> None:
+    begun = [
+        s for s in (*trials("system"), *trials("fast")) if s.trial.contender == "fast+probe" and s.trial.block == 1
+    ]
+    assert begun and explain(why_run("fast"), begun, "fast", "system").why_not == "no block is complete"
 
 
 def test_a_run_without_the_probe_knows_no_why() -> None:
@@ -278,10 +287,10 @@ def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> No
     left = explain(run, [*trials("system", 120.0), *trials("fast")], "fast", "system")
     small = explain(run, [*trials("system", 93.0), *trials("fast")], "fast", "system")
     assert accounted([told, left, small]) == (2, 1)
-    first, second = summary(run, [told, left, small]).says
+    first, second = summary(run, [told, left, small], "last").says
     assert first == "2 gaps in CPU time above 5 %, of 3 pairs; in 1 (50.0 %) the parts leave 20 % of it at most."
-    assert second == f"Each of them: cairn explain {run.id}"
-    assert summary(run, [small]).says[0].startswith("0 gaps in CPU time above 5 %, of 1 pair; in 0 the parts")
+    assert second == "Each of them: cairn explain last"
+    assert summary(run, [small], "last").says[0].startswith("0 gaps in CPU time above 5 %, of 1 pair; in 0 the parts")
 
 
 def test_what_is_the_same_is_said_to_be_the_same() -> None:
