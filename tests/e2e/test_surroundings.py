@@ -74,6 +74,7 @@ def test_what_is_wrong_with_other_runs_is_no_matter_to_a_profile(cairn, churn: P
     other = cairn.results / "20260101-000000-0000"
     other.mkdir(parents=True)
     (other / "run.json").write_text('{"experiment": "calibration"')
+    (other / "samples.jsonl").touch()
     (other / "stopped").write_text("60 blocks\n")
     result = cairn("profile", "--", churn, 10)
     assert result.code == 0, result.err
