@@ -45,7 +45,9 @@ def test_locked_memory_stays_near_what_is_used(program: Callable[..., Program], 
     said = program("locked.c", mode).succeed().strip()
     if said == "not allowed":
         pytest.skip("mlockall is not allowed here")
-    assert int(said) < 48_000
+    resident_kb, asked = map(int, said.split())
+    assert resident_kb < 48_000
+    assert 0 < asked < 30  # eight refusals are enough, until a quarter of a second is over
 
 
 @in_both
