@@ -37,7 +37,7 @@ ILLNESSES = [
     ("madvise_storm", 32, "returns-what-it-needs"),
     ("mmap_storm", 4, "asks-too-often"),
     ("not_reused", 60, "not-reused"),
-    ("coarse_sizes", 60, "sizes-too-coarse"),
+    ("coarse_sizes", 150, "sizes-too-coarse"),
     ("metadata_heavy", 70, "touches-more-than-it-gives"),
     pytest.param("huge_bloat", 70, "huge-page-bloat", marks=needs_huge_pages),
 ]
