@@ -1,42 +1,15 @@
 #include "alloc/page_heap.h"
 
 #include "alloc/broken.h"
-#include "alloc/chunk_map.h"
+#include "alloc/chunk.h"
 #include "alloc/first_touch.h"
+#include "alloc/free_map.h"
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
 
-enum state {
-    FOREIGN = 0, /* also what region_grow() skipped: its record was never written */
-    EMPTY,       /* no slice used: its bit of the map is set */
-    PARTIAL,     /* on the list for its longest free run */
-    FULL,
-};
-
-struct chunk {
-    _Alignas(RECORD_BYTES) struct bits used;
-    struct bits dirty; /* touched, as far as we know, since it was mapped or given back */
-    uint32_t next;     /* on the list of its kind; 0: none, since chunk 0 is never on top of one alone */
-    uint32_t prev;
-    uint16_t list; /* PARTIAL */
-    uint8_t state;
-    uint8_t huge;        /* the kernel was asked for a huge page */
-    uint8_t small;       /* and then to give none there */
-    uint8_t inside;      /* its first slice belongs to a run that begins in a chunk before */
-    uint16_t used_count; /* bits of `used` */
-    uint8_t dense;       /* page_heap_look(): at so many looks in a row it was; COLLAPSED */
-    uint8_t reused;      /* times that all of it was handed out at once, and was dirty */
-    uint8_t told;        /* and times that this was told: each time it has to be twice as many */
-    uint8_t offered;     /* what is not dirty may be what it was, and resident */
-};
-_Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
-
 enum {
-    NONE = UINT32_MAX,
-    DENSITIES = 4,
-    PARTIAL_LISTS = (CHUNK_SLICES - 1) * DENSITIES,
-    PARTIAL_WORDS = (PARTIAL_LISTS + 63) / 64,
+    LONG_SLICES = 16,      /* 256 KiB: shorter runs lie within a chunk */
     DENSE_LOOKS = 2,       /* `dense` of a chunk that may become a huge page, */
     COLLAPSED = UINT8_MAX, /* and of one that has */
     REUSES = 4,
@@ -45,75 +18,14 @@ enum {
 };
 
 static struct lock lock;
-static uint32_t partial[PARTIAL_LISTS]; /* first chunk; NONE: empty. Valid where the bit is set */
-static uint64_t partial_filled[PARTIAL_WORDS];
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
 static bool lazy; /* what goes back is offered */
 static size_t idle_least;
 static size_t fresh_slices; /* handed out that were not dirty, ever */
 
-static struct chunk *chunk_of(size_t number)
-{
-    return region_chunk_record(number);
-}
-
 static size_t chunk_end(void)
 {
     return atomic_load_explicit(&region.slices, memory_order_relaxed) / CHUNK_SLICES;
-}
-
-/* --- lists: a first chunk and a bit that says whether it counts ------------------------------------------------- */
-
-static void push(uint32_t *first, bool filled, size_t number)
-{
-    struct chunk *chunk = chunk_of(number);
-    chunk->prev = NONE;
-    chunk->next = filled ? *first : NONE;
-    if (chunk->next != NONE)
-        chunk_of(chunk->next)->prev = (uint32_t)number;
-    *first = (uint32_t)number;
-}
-
-/* Returns whether the list is still filled. */
-static bool unlink_from(uint32_t *first, size_t number)
-{
-    struct chunk *chunk = chunk_of(number);
-    if (chunk->next != NONE)
-        chunk_of(chunk->next)->prev = chunk->prev;
-    if (chunk->prev != NONE)
-        chunk_of(chunk->prev)->next = chunk->next;
-    else
-        *first = chunk->next;
-    return *first != NONE;
-}
-
-static void partial_remove(size_t number)
-{
-    unsigned list = chunk_of(number)->list;
-    if (!unlink_from(&partial[list], number))
-        partial_filled[list / 64] &= ~(UINT64_C(1) << list % 64);
-}
-
-/* Puts a chunk that is on no list where its map says. */
-static void settle(size_t number)
-{
-    struct chunk *chunk = chunk_of(number);
-    if (chunk->used_count == 0) {
-        chunk->state = EMPTY;
-        chunk_map_put(number, 1);
-        return;
-    }
-    if (chunk->used_count == CHUNK_SLICES) {
-        chunk->state = FULL;
-        return;
-    }
-    bits_wide free = ~bits_load(&chunk->used);
-    unsigned longest = bits_is_run(free) ? (unsigned)CHUNK_SLICES - chunk->used_count : bits_longest(free);
-    unsigned density = chunk->used_count * DENSITIES / (CHUNK_SLICES + 1u);
-    chunk->state = PARTIAL;
-    chunk->list = (uint16_t)((longest - 1) * DENSITIES + (DENSITIES - 1 - density));
-    push(&partial[chunk->list], partial_filled[chunk->list / 64] >> chunk->list % 64 & 1, number);
-    partial_filled[chunk->list / 64] |= UINT64_C(1) << chunk->list % 64;
 }
 
 /* --- marking ----------------------------------------------------------------------------------------------------- */
@@ -125,7 +37,7 @@ static unsigned dirty_of(bits_wide dirty, bits_wide run, unsigned count)
     return both == 0 ? 0 : both == run ? count : bits_count(both);
 }
 
-/* Marks `count` free slices of a chunk that is on no list as used, and puts it on one; returns how many of them were dirty. */
+/* Marks `count` free slices of a chunk as used; returns how many of them were dirty. */
 static unsigned take(size_t number, unsigned first, unsigned count)
 {
     struct chunk *chunk = chunk_of(number);
@@ -134,7 +46,7 @@ static unsigned take(size_t number, unsigned first, unsigned count)
     bits_store(&chunk->used, bits_load(&chunk->used) | run);
     bits_store(&chunk->dirty, dirty | run);
     chunk->used_count = (uint16_t)(chunk->used_count + count);
-    settle(number);
+    chunk_took(number);
     return dirty_of(dirty, run, count);
 }
 
@@ -148,7 +60,7 @@ static unsigned take_whole(size_t number)
     bits_store(&chunk->used, ~(bits_wide)0);
     bits_store(&chunk->dirty, ~(bits_wide)0);
     chunk->used_count = CHUNK_SLICES;
-    chunk->state = FULL;
+    chunk_took_all(number);
     return dirty;
 }
 
@@ -163,7 +75,7 @@ static void count_taken(size_t slices, size_t dirty)
         statistics.used_most = statistics.used_slices;
 }
 
-/* Marks `slices` from `index` on as used, over as many chunks as they reach, which are on no list. `inside`: the run that they are
+/* Marks `slices` from `index` on as used, over as many chunks as they reach. `inside`: the run that they are
  * of begins before them. Returns whether all of them read as zero. */
 static bool take_all(size_t index, size_t slices, bool inside)
 {
@@ -186,20 +98,7 @@ static bool take_all(size_t index, size_t slices, bool inside)
 
 /* --- allocating -------------------------------------------------------------------------------------------------- */
 
-/* The first list of at least `from` that is not empty, or PARTIAL_LISTS. */
-static unsigned partial_from(unsigned from)
-{
-    for (unsigned word = from / 64; word < PARTIAL_WORDS; word++) {
-        uint64_t filled = partial_filled[word];
-        if (word == from / 64)
-            filled &= ~UINT64_C(0) << from % 64;
-        if (filled != 0)
-            return word * 64 + (unsigned)__builtin_ctzll(filled);
-    }
-    return PARTIAL_LISTS;
-}
-
-/* True when there are new chunks; they are empty. */
+/* True when there are new chunks; they are free. */
 static bool grow(size_t chunks)
 {
     size_t got;
@@ -208,28 +107,86 @@ static bool grow(size_t chunks)
         return false;
     statistics.grown++;
     statistics.mapped_slices += got * CHUNK_SLICES;
-    for (size_t i = 0; i < got; i++)
-        chunk_of(first + i)->state = EMPTY;
     if (first == 0) { /* slice 0 belongs to nobody, and is never touched */
         bits_store(&chunk_of(0)->used, bits_run(0, 1));
         chunk_of(0)->used_count = 1;
-        settle(0);
-        first++;
-        got--;
     }
-    if (got > 0)
-        chunk_map_put(first, got);
+    free_map_grow(first + got);
+    for (size_t number = first; number < first + got; number++)
+        chunk_gave(number);
     return true;
 }
 
-/* The first of `chunks` empty ones side by side, which stay so. NONE: the machine refuses. */
-static size_t find_empty(size_t chunks)
+/* Whether `slices` from `index` on are free and ours. */
+static bool free_at(size_t index, size_t slices)
 {
-    size_t number;
-    while ((number = chunk_map_find(chunks)) == CHUNK_MAP_NONE)
-        if (!grow(chunks))
-            return NONE;
-    return number;
+    while (slices > 0) {
+        size_t number = index / CHUNK_SLICES;
+        unsigned first = (unsigned)(index % CHUNK_SLICES);
+        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
+        if (number >= chunk_end() || free_map.chunks[number].longest == 0 ||
+            (bits_load(&chunk_of(number)->used) & bits_run(first, count)) != 0)
+            return false;
+        index += count;
+        slices -= count;
+    }
+    return true;
+}
+
+/* Where a long run should begin: at a multiple of this, a power of two that is at most an eighth of it, as a shift. Runs that
+ * come and go then begin where others did, on pages that are resident already. */
+static unsigned grain_shift(size_t slices)
+{
+    return slices < 16 ? 0 : slices >= 8 * CHUNK_SLICES ? 7 : 60 - (unsigned)__builtin_clzll(slices);
+}
+
+/* The start of the lowest place within the chunk where `slices` are free, at their grain where one such is. 0: there is none. */
+static size_t start_in(size_t number, size_t slices)
+{
+    bits_wide starts = bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)slices);
+    bits_wide grains = starts & bits_multiples(grain_shift(slices));
+    return starts == 0 ? 0 : number * CHUNK_SLICES + bits_lowest(grains != 0 ? grains : starts);
+}
+
+/* The same of those that begin with what is free at its end. */
+static size_t start_from(size_t number, size_t slices)
+{
+    unsigned shift = grain_shift(slices);
+    size_t lowest = (number + 1) * CHUNK_SLICES - free_map.chunks[number].at_end;
+    size_t grain = (lowest + ((size_t)1 << shift) - 1) >> shift << shift;
+    return grain > lowest && !free_at(lowest + slices, grain - lowest) ? lowest : grain;
+}
+
+/* Where `slices` are free, which stay so. 0: the machine refuses. */
+static size_t find_long(size_t slices)
+{
+    for (;;) {
+        size_t number = free_map_find(slices);
+        if (number == FREE_MAP_NONE) {
+            if (!grow((slices - free_map_at_end() + CHUNK_SLICES - 1) / CHUNK_SLICES))
+                return 0;
+        } else if (free_map.chunks[number].longest < slices) {
+            return start_from(number, slices);
+        } else {
+            size_t index = start_in(number, slices);
+            if (index != 0)
+                return index;
+            chunk_exactly(number);
+        }
+    }
+}
+
+/* The same within a chunk. */
+static size_t find_short(size_t slices)
+{
+    size_t number = chunk_find(slices);
+    if (number != CHUNK_NONE)
+        return number * CHUNK_SLICES +
+               bits_lowest(bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)slices));
+    while ((number = free_map_find_empty()) == FREE_MAP_NONE)
+        if (!grow(1))
+            return 0;
+    return number * CHUNK_SLICES;
 }
 
 /* --- huge pages -------------------------------------------------------------------------------------------------- */
@@ -257,6 +214,18 @@ static bool is_growing(size_t slices)
            (statistics.purges == 0 || statistics.used_slices >= used_at_purge + HUGE_GROWTH);
 }
 
+static bool is_untouched(const struct chunk *chunk)
+{
+    return chunk->used_count == 0 && bits_load(&chunk->dirty) == 0 && !chunk->offered;
+}
+
+static void want_small(size_t number)
+{
+    struct chunk *chunk = chunk_of(number);
+    chunk->small = os_want_small_pages(region_address(number * CHUNK_SLICES), CHUNK_BYTES);
+    chunk->huge = !chunk->small;
+}
+
 /* A chunk that nobody has touched is begun, by a run at its start: with one fault instead of 512, or without touching
  * what nobody needs. What was asked for stays so as long as the program is large. */
 static void begin_chunk(size_t number, size_t slices)
@@ -265,8 +234,7 @@ static void begin_chunk(size_t number, size_t slices)
     void *start = region_address(number * CHUNK_SLICES);
     bool is_wanted = is_large_program() && (chunk->huge || is_growing(slices)) && first_touch_may_be_huge();
     if (chunk->huge && !is_wanted) {
-        chunk->small = os_want_small_pages(start, CHUNK_BYTES);
-        chunk->huge = !chunk->small;
+        want_small(number);
     } else if (!chunk->huge && is_wanted && os_want_huge_pages(start, CHUNK_BYTES)) {
         chunk->huge = true;
         chunk->small = false;
@@ -275,6 +243,14 @@ static void begin_chunk(size_t number, size_t slices)
         begun = BEGUN_HUGE;
     else if (statistics.used_slices >= (size_t)SMALL_CHUNKS_LEAST * CHUNK_SLICES)
         begun = BEGUN_SMALL;
+}
+
+/* The same of the chunks that a run reaches into otherwise. */
+static void begin_chunks(size_t index, size_t slices)
+{
+    for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES; number++)
+        if (chunk_of(number)->huge && is_untouched(chunk_of(number)))
+            want_small(number);
 }
 
 /* Without the lock, before the run is handed out. */
@@ -298,7 +274,7 @@ static bool may_collapse(const struct chunk *chunk)
 /* Resident as far as we know, and not only waiting to be given back. */
 static bool is_dense(const struct chunk *chunk)
 {
-    return may_collapse(chunk) && !chunk->inside && (chunk->state == PARTIAL || chunk->state == FULL) &&
+    return may_collapse(chunk) && !chunk->inside && chunk->used_count > 0 &&
            bits_load(&chunk->dirty) == ~(bits_wide)0;
 }
 
@@ -371,31 +347,17 @@ void page_heap_put_dense(void *start)
 /* Room behind the run is only looked for: it stays free. */
 static size_t allocate(size_t slices, size_t room, bool *zero)
 {
-    size_t total = slices + room;
-    if (chunk_end() == 0 &&
-        !grow(1)) /* chunk 0 is never empty: find_empty() would pass it by, and map another */
+    if (chunk_end() == 0 && !grow(1)) /* chunk 0 is never empty: who looks for one would map another */
         return 0;
-    if (total < CHUNK_SLICES) {
-        unsigned list = partial_from((unsigned)(total - 1) * DENSITIES);
-        if (list < PARTIAL_LISTS) {
-            size_t number = partial[list];
-            unsigned first = bits_lowest(bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)total));
-            size_t index = number * CHUNK_SLICES + first;
-            partial_remove(number);
-            *zero = take_all(index, slices, false);
-            return index;
-        }
-    }
-    size_t chunks = (slices + CHUNK_SLICES - 1) / CHUNK_SLICES;
-    size_t looked_for = (total + CHUNK_SLICES - 1) / CHUNK_SLICES;
-    size_t number = find_empty(looked_for);
-    if (number == NONE)
+    size_t index = slices + room < LONG_SLICES ? find_short(slices + room) : find_long(slices + room);
+    if (index == 0)
         return 0;
-    chunk_map_take(number, chunks);
-    if (chunks == 1 && bits_load(&chunk_of(number)->dirty) == 0 && !chunk_of(number)->offered)
-        begin_chunk(number, slices);
-    *zero = take_all(number * CHUNK_SLICES, slices, false);
-    return number * CHUNK_SLICES;
+    if (index % CHUNK_SLICES == 0 && slices <= CHUNK_SLICES && is_untouched(chunk_of(index / CHUNK_SLICES)))
+        begin_chunk(index / CHUNK_SLICES, slices);
+    else if (!is_large_program())
+        begin_chunks(index, slices);
+    *zero = take_all(index, slices, false);
+    return index;
 }
 
 static void check_used(bool used, size_t index)
@@ -410,22 +372,19 @@ static void drop(size_t index, unsigned first, unsigned count)
     bits_wide run = bits_run(first, count);
     bits_wide used = bits_load(&chunk->used);
     check_used((used & run) == run, index);
-    if (chunk->state == PARTIAL)
-        partial_remove(index / CHUNK_SLICES);
     bits_store(&chunk->used, used ^ run);
     chunk->used_count = (uint16_t)(chunk->used_count - count);
-    settle(index / CHUNK_SLICES);
+    chunk_gave(index / CHUNK_SLICES);
 }
 
 /* The same of all of a chunk. */
 static void drop_whole(size_t index)
 {
     struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
-    check_used(chunk->state == FULL, index);
+    check_used(chunk->used_count == CHUNK_SLICES, index);
     bits_store(&chunk->used, 0);
     chunk->used_count = 0;
-    chunk->state = EMPTY;
-    chunk_map_put(index / CHUNK_SLICES, 1);
+    chunk_gave_all(index / CHUNK_SLICES);
 }
 
 /* What is in use is dirty, as far as anybody knows. */
@@ -445,6 +404,9 @@ static void release(size_t index, size_t slices)
         index += count;
         slices -= count;
     }
+    if (index % CHUNK_SLICES == 0 && index / CHUNK_SLICES < chunk_end() &&
+        chunk_of(index / CHUNK_SLICES)->inside)
+        chunk_of(index / CHUNK_SLICES)->inside = false;
 }
 
 /* What was resident no longer is. */
@@ -593,35 +555,12 @@ void page_heap_free_renewed(size_t index, size_t slices)
     lock_drop(&lock);
 }
 
-/* Whether `slices` from `index` on are free and ours. */
-static bool free_at(size_t index, size_t slices)
-{
-    while (slices > 0) {
-        size_t number = index / CHUNK_SLICES;
-        unsigned first = (unsigned)(index % CHUNK_SLICES);
-        unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
-        if (number >= chunk_end() || chunk_of(number)->state == FOREIGN ||
-            (bits_load(&chunk_of(number)->used) & bits_run(first, count)) != 0)
-            return false;
-        index += count;
-        slices -= count;
-    }
-    return true;
-}
-
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
 {
     lock_take(&lock);
     size_t from = index + slices;
     bool fits = more > 0 && more < REGION_SLICES_MAX && within_limit(more) && free_at(from, more);
     if (fits) {
-        size_t last = (from + more - 1) / CHUNK_SLICES;
-        for (size_t number = from / CHUNK_SLICES; number <= last; number++) {
-            if (chunk_of(number)->state == PARTIAL)
-                partial_remove(number);
-            else
-                chunk_map_take(number, 1);
-        }
         *zero = take_all(from, more, true);
         keep_limit();
     }
@@ -672,7 +611,7 @@ static bool purge_huge(size_t number)
 static bool purge_chunk(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
-    if (chunk->state == EMPTY && chunk->huge && bits_load(&chunk->dirty) != 0)
+    if (chunk->used_count == 0 && chunk->huge && bits_load(&chunk->dirty) != 0)
         return purge_huge(number);
     for (;;) {
         bits_wide idle = whole_pages(bits_load(&chunk->dirty) & ~bits_load(&chunk->used));
@@ -697,7 +636,7 @@ static void purge_to(size_t keep_slices)
     unsigned left = REFUSALS_MOST;
     for (int round = 0; round < 2; round++) /* empty chunks, then what is free in others */
         for (size_t number = chunk_end(); number-- > 0 && statistics.idle_slices > keep_slices && left > 0;)
-            if (chunk_of(number)->state == (round == 0 ? EMPTY : PARTIAL))
+            if ((chunk_of(number)->used_count == 0) == (round == 0))
                 left -= !purge_chunk(number);
     if (statistics.idle_slices < idle_least)
         idle_least = statistics.idle_slices;
@@ -758,21 +697,16 @@ void page_heap_check(void)
     size_t used = 0;
     size_t idle = 0;
     size_t never =
-        chunk_end() > 0 && chunk_of(0)->state != FOREIGN; /* slice 0, where the first chunk is ours */
+        chunk_end() > 0 && chunk_of(0)->used_count > 0; /* slice 0, where the first chunk is ours */
     for (size_t number = 0; number < chunk_end(); number++) {
         struct chunk *chunk = chunk_of(number);
         bits_wide map = bits_load(&chunk->used);
         used += bits_count(map);
         idle += bits_count(bits_load(&chunk->dirty) & ~map);
-        CHECK_THAT(chunk->used_count == bits_count(map));
         CHECK_THAT((map & ~bits_load(&chunk->dirty)) == (bits_wide)(number == 0 && never)); /* slice 0 */
-        CHECK_THAT((chunk->state == FULL) == (map == ~(bits_wide)0));
-        CHECK_THAT(chunk->state == PARTIAL || chunk->state == FULL || map == 0);
-        if (chunk->state == PARTIAL)
-            CHECK_THAT(chunk->list / DENSITIES + 1u == bits_longest(~map));
-        CHECK_THAT((chunk->state == EMPTY) == chunk_map_has(number));
+        chunk_check(number);
     }
-    chunk_map_check();
+    free_map_check();
     CHECK_THAT(used == statistics.used_slices + never);
     CHECK_THAT(idle == statistics.idle_slices);
     lock_drop(&lock);

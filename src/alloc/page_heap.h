@@ -1,16 +1,14 @@
 /* page_heap.h - runs of slices: hands them out, takes them back, and knows which are resident.
  *
- * Within a chunk of 128 slices a map has a bit per slice. A run that fits into a chunk goes to the one whose longest
- * free run is the shortest that holds it, and of these to one that is densely used, so that sparse chunks empty and can
- * be given back whole (the filler of Temeraire: Hunter et al., OSDI 2021). A longer run takes the lowest whole chunks
- * that fit, and what it leaves of its last one is filled like any other; what goes back to the machine goes from the top.
+ * A run shorter than 256 KiB lies within a chunk, where it leaves the least (chunk.h). A longer one takes the lowest place that
+ * fits, also across the borders of chunks (free_map.h), and there begins at a multiple of a power of two that is at most an eighth of
+ * it, if that fits as well: where runs of other lengths began, so that the first pages of those that come and go are few. What goes
+ * back to the machine goes from the top.
  *
  * Always true, between calls:
  *
  *     a slice of ours is used or free, as its chunk's map says; slice 0 is used
  *     a slice that is not dirty reads as zero and is not resident, but for page_heap_purge_lazily()
- *     a chunk with a free and a used slice is on the list for its longest free run; a full one on none
- *     a chunk without a used slice is in the map of empty ones (chunk_map.h)
  *
  * Every function takes the page heap's lock itself, but for those that say so. Runs are 1 to REGION_SLICES_MAX slices.
  */

@@ -36,16 +36,31 @@ static inline unsigned bits_lowest(bits_wide wide)
     return low != 0 ? (unsigned)__builtin_ctzll(low) : 64 + (unsigned)__builtin_ctzll((uint64_t)(wide >> 64));
 }
 
+/* The same of the highest. */
+static inline unsigned bits_highest(bits_wide wide)
+{
+    uint64_t high = (uint64_t)(wide >> 64);
+    return high != 0 ? 127 - (unsigned)__builtin_clzll(high) : 63 - (unsigned)__builtin_clzll((uint64_t)wide);
+}
+
 static inline unsigned bits_count(bits_wide wide)
 {
     return (unsigned)(__builtin_popcountll((uint64_t)wide) + __builtin_popcountll((uint64_t)(wide >> 64)));
 }
 
-/* Whether the bits that are set lie side by side; some are. */
-static inline bool bits_is_run(bits_wide wide)
+/* The bits whose place is a multiple of 2^shift, 0 to 7. */
+static inline bits_wide bits_multiples(unsigned shift)
 {
-    bits_wide lowest = wide & (0 - wide);
-    return ((wide + lowest) & wide) == 0;
+    static const uint64_t every[] = {
+        UINT64_MAX,
+        0x5555555555555555,
+        0x1111111111111111,
+        0x0101010101010101,
+        0x0001000100010001,
+        0x0000000100000001,
+        1,
+    };
+    return shift == 7 ? 1 : (bits_wide)every[shift] << 64 | every[shift];
 }
 
 /* The bits at which `count` (1 to 128) bits in a row begin. Halving: a run of 13 is one of 8 and another 5 further. */

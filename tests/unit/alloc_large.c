@@ -44,6 +44,48 @@ static bool has_ends(unsigned i, size_t size)
     return blocks[i][0] == (unsigned char)i && blocks[i][size - 1] == (unsigned char)i;
 }
 
+static void touch(char *block, size_t size)
+{
+    for (size_t at = 0; at < size; at += 64)
+        block[at] = 1;
+}
+
+/* A block comes and goes, in the same place, until a chunk of it is collapsed; 0: it is not within so many times. */
+static unsigned times_until_collapsed(bool touched)
+{
+    enum { BYTES = 2 * CHUNK_BYTES }; /* has a chunk to itself wherever it lies */
+    unsigned before = fake_os.collapse_count;
+    for (unsigned time = 1; time <= 40; time++) {
+        char *block = alloc_malloc(BYTES);
+        if (block == NULL)
+            return 0;
+        block[0] = 1;
+        if (touched)
+            touch(block, BYTES);
+        alloc_free(block);
+        if (fake_os.collapse_count != before)
+            return time;
+        for (uint64_t end = ticks_now() + (1 << 18); ticks_now() < end;)
+            continue;
+    }
+    return 0;
+}
+
+/* First, while no chunk has been asked to be a huge page, and no longer to be one. */
+TEST(a_chunk_that_large_blocks_have_again_and_again_becomes_a_huge_page)
+{
+    CHECK(times_until_collapsed(false) == 0);
+    page_heap_purge(0);
+    CHECK(times_until_collapsed(true) > 2);
+    fake_os.collapse_count = 0;
+    CHECK(times_until_collapsed(true) == 0); /* once */
+    page_heap_purge(0);
+    first_touch_want(FIRST_TOUCH_SMALL);
+    CHECK(times_until_collapsed(true) == 0);
+    first_touch_want(FIRST_TOUCH_AUTO);
+    page_heap_purge(0);
+}
+
 /* More of them than may be a mapping of their own; those that come later are copied. */
 TEST(many_blocks_that_grow_keep_what_is_in_them_and_few_mappings)
 {
@@ -133,46 +175,6 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
         alloc_free(blocks[i]);
     page_heap_purge(0);
     page_heap_check();
-}
-
-static void touch(char *block, size_t size)
-{
-    for (size_t at = 0; at < size; at += 64)
-        block[at] = 1;
-}
-
-/* A block comes and goes, in the same place, until its chunk is collapsed; 0: it is not within so many times. */
-static unsigned times_until_collapsed(bool touched)
-{
-    unsigned before = fake_os.collapse_count;
-    for (unsigned time = 1; time <= 40; time++) {
-        char *block = alloc_malloc(CHUNK_BYTES);
-        if (block == NULL)
-            return 0;
-        block[0] = 1;
-        if (touched)
-            touch(block, CHUNK_BYTES);
-        alloc_free(block);
-        if (fake_os.collapse_count != before)
-            return time;
-        for (uint64_t end = ticks_now() + (1 << 18); ticks_now() < end;)
-            continue;
-    }
-    return 0;
-}
-
-TEST(a_chunk_that_large_blocks_have_again_and_again_becomes_a_huge_page)
-{
-    CHECK(times_until_collapsed(false) == 0);
-    page_heap_purge(0);
-    CHECK(times_until_collapsed(true) > 2);
-    fake_os.collapse_count = 0;
-    CHECK(times_until_collapsed(true) == 0); /* once */
-    page_heap_purge(0);
-    first_touch_want(FIRST_TOUCH_SMALL);
-    CHECK(times_until_collapsed(true) == 0);
-    first_touch_want(FIRST_TOUCH_AUTO);
-    page_heap_purge(0);
 }
 
 int main(int argc, char **argv)

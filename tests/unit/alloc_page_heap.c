@@ -159,7 +159,7 @@ TEST(what_is_refused_to_be_given_back_keeps_nothing_else)
     size_t indices[CHUNKS];
     page_heap_purge(0);
     for (size_t i = 0; i < CHUNKS; i++) {
-        indices[i] = page_heap_allocate(CHUNK_SLICES, 0, &zero);
+        indices[i] = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
         REQUIRE(indices[i] != 0);
     }
     for (size_t i = 0; i < CHUNKS; i++)
@@ -215,19 +215,72 @@ TEST(a_limit_is_no_crash)
     page_heap_check();
 }
 
-TEST(small_runs_fill_the_densest_chunk_that_holds_them)
+/* So many slices of an empty heap, with nothing free below them but slice 0, which nobody has. */
+static size_t take_lowest(size_t slices)
 {
-    page_heap_purge(0);
     bool zero;
-    size_t dense = page_heap_allocate(100, 0, &zero);
-    size_t sparse = page_heap_allocate(100, 0, &zero);
-    REQUIRE(dense / CHUNK_SLICES != sparse / CHUNK_SLICES);
+    drop_all();
+    page_heap_purge(0);
+    size_t index = page_heap_allocate(slices, 0, &zero);
+    if (index > 1)
+        CHECK(page_heap_allocate(index - 1, 0, &zero) == 1);
+    return index;
+}
+
+static void drop_lowest(size_t index, size_t slices)
+{
+    page_heap_free(1, index - 1 + slices);
+}
+
+TEST(a_short_run_fills_the_densest_chunk_that_holds_it)
+{
+    bool zero;
+    drop_all();
+    page_heap_purge(0);
+    size_t dense = page_heap_allocate_aligned(100, CHUNK_BYTES, &zero);
+    size_t sparse = page_heap_allocate_aligned(100, CHUNK_BYTES, &zero);
+    REQUIRE(dense != 0 && sparse != 0);
     page_heap_free(sparse + 10, 90);
-    size_t next = page_heap_allocate(20, 0, &zero);
-    CHECK(next / CHUNK_SLICES == dense / CHUNK_SLICES);
-    page_heap_free(next, 20);
+    size_t next = page_heap_allocate(12, 0, &zero);
+    CHECK(next == dense + 100);
+    page_heap_free(next, 12);
     page_heap_free(dense, 100);
     page_heap_free(sparse, 10);
+}
+
+TEST(a_long_run_takes_the_lowest_place_that_fits_also_across_chunks)
+{
+    enum { LONG = CHUNK_SLICES / 2, SHORT = 3 };
+    bool zero;
+    size_t first = take_lowest(4 * CHUNK_SLICES);
+    REQUIRE(first != 0);
+    size_t border = (first / CHUNK_SLICES + 2) * CHUNK_SLICES;
+    page_heap_free(border - LONG / 2, LONG);
+    CHECK(page_heap_allocate(LONG, 0, &zero) == border - LONG / 2);
+    page_heap_free(border - SHORT + 1, SHORT);
+    size_t within = page_heap_allocate(SHORT, 0, &zero);
+    CHECK(within % CHUNK_SLICES <= CHUNK_SLICES - SHORT);
+    page_heap_free(within, SHORT);
+    CHECK(page_heap_extend(border - LONG / 2, LONG / 2 - SHORT + 1, SHORT, &zero));
+    page_heap_check();
+    drop_lowest(first, 4 * CHUNK_SLICES);
+}
+
+TEST(a_long_run_begins_at_its_grain_where_that_fits)
+{
+    enum { LONG = CHUNK_SLICES + 10, GRAIN = CHUNK_SLICES / 8 };
+    bool zero;
+    size_t all = take_lowest(4 * CHUNK_SLICES);
+    REQUIRE(all != 0);
+    size_t place = (all / GRAIN + 2) * GRAIN;
+    page_heap_free(place - 3, LONG + 3);
+    size_t run = page_heap_allocate(LONG, 0, &zero);
+    CHECK(run == place);
+    page_heap_free(run, LONG);
+    CHECK(page_heap_allocate(LONG + 1, 0, &zero) == place - 3); /* elsewhere it would not fit */
+    CHECK(page_heap_allocate(2, 0, &zero) == place - 3 + LONG + 1);
+    drop_lowest(all, 4 * CHUNK_SLICES);
+    page_heap_check();
 }
 
 /* Grows by so many chunks; returns how many of them asked for a huge page. */
@@ -282,7 +335,7 @@ static void become_large(void)
     bool zero;
     page_heap_purge(0);
     for (size_t i = 0; i < MUCH; i++)
-        much[i] = page_heap_allocate(CHUNK_SLICES - 1, 0, &zero);
+        much[i] = page_heap_allocate_aligned(CHUNK_SLICES - 1, CHUNK_BYTES, &zero);
 }
 
 static void become_small(void)
