@@ -57,10 +57,10 @@ static inline void *counted(void *p, size_t size, const void *caller, bool hit)
 static void *reuse_any(size_t size)
 {
     size_t slices = large_slices(size);
+    struct heap *heap = thread_heap; /* of those without a thread all is empty */
     if (slices - 1 >= RUN_CACHE_RUN_MAX)
-        return NULL;
-    uint32_t index =
-        run_cache_take(&thread_heap->runs, (uint32_t)slices); /* of those without a thread it is empty */
+        return heap->runs.long_run != 0 ? heap_reuse_long(heap, size) : NULL;
+    uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices);
     if (index == 0)
         return NULL;
     atomic_store_explicit(&slab_at(index)->kind, RUN_LARGE, memory_order_release);
@@ -177,8 +177,9 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 
 static inline void free_large(struct slab *slab)
 {
+    struct run_cache *runs = &thread_heap->runs; /* where there is no thread it takes none */
     bool kept = atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
-                run_cache_put(&thread_heap->runs, slab); /* never of those without a thread */
+                (run_cache_put(runs, slab) || run_cache_put_long(runs, slab));
     if (UNLIKELY(!kept))
         free_large_slowly(slab);
 }

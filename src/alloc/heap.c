@@ -173,6 +173,9 @@ static void drain_runs(struct heap *heap)
     struct slab *run;
     while ((run = run_cache_evict(&heap->runs)) != NULL)
         large_free(run);
+    run = run_cache_take_long(&heap->runs);
+    if (run != NULL)
+        large_free(run);
 }
 
 static uint32_t run_share(void)
@@ -195,7 +198,9 @@ static size_t take_kept(struct heap *heap, size_t slices)
     uint32_t index = run_cache_take_equal(&heap->runs, (uint32_t)slices);
     if (index != 0 && !slab_at(index)->moved)
         return index;
-    struct slab *run = index != 0 ? slab_at(index) : run_cache_evict(&heap->runs);
+    struct slab *run = index != 0 ? slab_at(index) : run_cache_take_long(&heap->runs);
+    if (run == NULL)
+        run = run_cache_evict(&heap->runs);
     if (run != NULL)
         large_free(run);
     return 0;
@@ -403,11 +408,37 @@ void heap_post(struct slab *slab, struct block *block)
 
 /* --- runs that the thread keeps ---------------------------------------------------------------------------------- */
 
+/* The one that was kept goes, and this one comes in its place, where it may. */
+static void free_long(struct heap *heap, struct slab *slab)
+{
+    heap->runs.most = run_share();
+    struct slab *goes = slab;
+    if (slab->slices <= run_cache_long_most(&heap->runs)) {
+        goes = run_cache_take_long(&heap->runs);
+        run_cache_put_long(&heap->runs, slab);
+    }
+    if (goes != NULL)
+        large_free(goes);
+}
+
+void *heap_reuse_long(struct heap *heap, size_t size)
+{
+    struct slab *run = run_cache_take_long(&heap->runs);
+    if (run == NULL)
+        return NULL;
+    size_t have = run->slices;
+    size_t want = large_slices(size);
+    if (want <= have ? have < 2 * want : large_resize(run, size))
+        return large_reuse(run);
+    large_free(run);
+    return NULL;
+}
+
 void heap_free_large(struct heap *heap, struct slab *slab)
 {
     struct run_cache *runs = &heap->runs;
     if (slab->slices > RUN_CACHE_RUN_MAX) {
-        large_free(slab);
+        free_long(heap, slab);
         return;
     }
     runs->most = run_share();

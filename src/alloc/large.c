@@ -33,6 +33,15 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
     return block;
 }
 
+void *large_reuse(struct slab *run)
+{
+    if (run->slices >= CHUNK_SLICES) {
+        page_heap_count_reuse(slab_index(run), run->slices);
+        huge_page_reused(slab_index(run), run->slices);
+    }
+    return made(slab_index(run), run->slices);
+}
+
 void *large_allocate_to_grow(size_t size)
 {
     if (too_large(size))

@@ -20,6 +20,9 @@ void *large_allocate_to_grow(size_t size);
  * belong to no heap. NULL: nothing changed, and copying may do. */
 void *large_move(struct slab *slab, size_t size);
 
+/* What run_cache.h kept is a block again. */
+void *large_reuse(struct slab *run);
+
 /* `slab` is the record of the block's first slice, or of a run that run_cache.h kept. */
 void large_free(struct slab *slab);
 

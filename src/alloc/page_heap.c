@@ -321,6 +321,15 @@ void *page_heap_find_reused(size_t index, size_t slices)
     return NULL;
 }
 
+/* Of a chunk that is all the caller's nobody else writes this. */
+void page_heap_count_reuse(size_t index, size_t slices)
+{
+    size_t end = (index + slices) / CHUNK_SLICES;
+    for (size_t number = (index + CHUNK_SLICES - 1) / CHUNK_SLICES; number < end; number++)
+        chunk_of(number)->reused =
+            (uint8_t)(chunk_of(number)->reused + (chunk_of(number)->reused < UINT8_MAX));
+}
+
 bool page_heap_take_reused(void *start)
 {
     struct chunk *chunk = chunk_of(region_index(start) / CHUNK_SLICES);

@@ -82,6 +82,9 @@ void page_heap_put_dense(void *start);
 void *page_heap_find_reused(size_t index, size_t slices);
 bool page_heap_take_reused(void *start);
 
+/* The run is its thread's, which kept it, and serves again, as if it had been handed out. */
+void page_heap_count_reuse(size_t index, size_t slices);
+
 struct page_heap_statistics {
     size_t mapped_slices;
     size_t used_slices;

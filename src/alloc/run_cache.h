@@ -6,10 +6,16 @@
  *     `slices` is the sum over all lists, and at most what `most` was when the last run came
  *     a bit of `filled` is set where the list is not empty: bit 0 for runs of one slice
  *     the record of every run says RUN_CACHED, so that freeing one again is noticed
+ *     `long_run` is 0, or a run that is too long for the lists, at most twice as long as all of them may be together
  *
  * From a full cache runs go for each that comes until it has room, of the next longer kind each time, so that sizes that are asked for
  * no longer do not stay for ever; and one goes for each slab that finds none as long, so that a heap that grows does not keep
  * beside what it takes from the machine.
+ *
+ * The long one is that which came last, for the next long block. Programs that give back a buffer of a megabyte or two mostly ask for
+ * the next one soon, of another such size: they get the same memory again, on pages that are in this processor's caches and in no
+ * other's, and where nothing is cut off and put elsewhere free memory does not come to lie in pieces. What is unused of it was
+ * the program's a moment ago.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H
@@ -29,6 +35,7 @@ struct run_cache {
     uint32_t slices;
     uint32_t most;                         /* slices; 0: nothing is kept */
     uint32_t evicted;                      /* slices of the run that went last */
+    uint32_t long_run;                     /* by slice index; 0: none */
     uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
 };
 
@@ -44,15 +51,15 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
     return index;
 }
 
-/* The slice index of a run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and at most a quarter more: its record is
- * RUN_CACHED, and says how many. 0: there is none. */
+/* The slice index of a run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and at most a quarter more; or half, where the cache is
+ * at least half full, and would otherwise soon send one back. Its record is RUN_CACHED, and says how many. 0: there is none. */
 static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
 {
     uint64_t fits = cache->filled >> (slices - 1);
     if (fits == 0)
         return 0;
     uint32_t more = (uint32_t)__builtin_ctzll(fits);
-    if (more > slices / 4)
+    if (more > slices >> (2 * cache->slices >= cache->most ? 1 : 2))
         return 0;
     return run_cache_pop(cache, slices + more);
 }
@@ -86,6 +93,33 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
 
 /* The record of any run, taken out: the next longer one than the last, or the shortest. NULL: there is none left. */
 struct slab *run_cache_evict(struct run_cache *cache);
+
+/* Slices of a long run that may be kept. */
+static inline uint32_t run_cache_long_most(const struct run_cache *cache)
+{
+    return 2 * cache->most;
+}
+
+/* Keeps a run that is too long for run_cache_put(); false: it is too long for this, too, or there is one, or it is not. */
+static inline bool run_cache_put_long(struct run_cache *cache, struct slab *run)
+{
+    uint32_t count = run->slices;
+    if (cache->long_run != 0 || count <= RUN_CACHE_RUN_MAX || count > run_cache_long_most(cache))
+        return false;
+    atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
+    cache->long_run = (uint32_t)slab_index(run);
+    return true;
+}
+
+/* The record of the long run, taken out; NULL: there is none. */
+static inline struct slab *run_cache_take_long(struct run_cache *cache)
+{
+    if (cache->long_run == 0)
+        return NULL;
+    struct slab *run = slab_at(cache->long_run);
+    cache->long_run = 0;
+    return run;
+}
 
 /* Asserts the contract. */
 void run_cache_check(const struct run_cache *cache);

@@ -333,6 +333,12 @@ void *large_move(struct slab *slab, size_t size)
     return NULL;
 }
 
+void *large_reuse(struct slab *run)
+{
+    (void)run;
+    return NULL;
+}
+
 bool large_resize(struct slab *slab, size_t size)
 {
     (void)slab, (void)size;

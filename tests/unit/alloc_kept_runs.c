@@ -103,6 +103,133 @@ TEST(what_is_kept_goes_back_at_once_when_asked)
     page_heap_check();
 }
 
+static size_t used(void)
+{
+    return level().use.used;
+}
+
+static void *long_block(size_t slices)
+{
+    void *p = alloc_malloc(slices * SLICE_BYTES);
+    CHECK(p != NULL);
+    return p == NULL ? NULL : memset(p, 0x5a, slices * SLICE_BYTES);
+}
+
+/* The page heap does not hear of it. */
+TEST(a_long_block_takes_the_run_that_the_last_one_left)
+{
+    alloc_free(alloc_malloc(100 * SLICE_BYTES));
+    size_t before = used();
+    void *p = alloc_malloc(100 * SLICE_BYTES);
+    CHECK(used() == before);
+    alloc_free(p);
+    void *shorter = alloc_malloc(80 * SLICE_BYTES);
+    CHECK(shorter == p && used() == before && alloc_usable_size(shorter) == 100 * SLICE_BYTES);
+    heap_check(thread_heap);
+    page_heap_check();
+    alloc_free(shorter);
+    heap_collect(thread_heap);
+    CHECK(used() == before - 100);
+}
+
+TEST(a_run_is_lengthened_where_it_is)
+{
+    void *p = long_block(100);
+    size_t before = used();
+    alloc_free(p);
+    CHECK(alloc_malloc(110 * SLICE_BYTES) == p);
+    CHECK(used() == before + 10 && alloc_usable_size(p) == 110 * SLICE_BYTES);
+    page_heap_check();
+    alloc_free(p);
+    heap_collect(thread_heap);
+}
+
+TEST(a_run_that_cannot_be_lengthened_or_is_twice_too_long_goes_back)
+{
+    enum { LONG = 2 * RUN_CACHE_MOST };
+    char *p = long_block(LONG);
+    char *behind = long_block(LONG);
+    for (int i = 0; i < 10 && behind != p + LONG * SLICE_BYTES; i++) {
+        p = behind;
+        behind = long_block(LONG);
+    }
+    REQUIRE(behind == p + LONG * SLICE_BYTES);
+    size_t before = used();
+    alloc_free(p);
+    CHECK(alloc_malloc((LONG + 1) * SLICE_BYTES) != p);
+    CHECK(used() == before + 1 && thread_heap->runs.long_run == 0);
+    alloc_free(behind);
+    CHECK(alloc_malloc((LONG / 2 + 1) * SLICE_BYTES) == behind && used() == before + 1);
+    CHECK(alloc_usable_size(behind) == LONG * SLICE_BYTES);
+    alloc_free(behind);
+    void *half = alloc_malloc(LONG / 2 * SLICE_BYTES);
+    CHECK(used() == before + 1 - LONG / 2 && thread_heap->runs.long_run == 0);
+    alloc_free(half);
+    heap_collect(thread_heap);
+    page_heap_check();
+}
+
+TEST(of_long_runs_the_last_is_kept)
+{
+    void *first = long_block(100);
+    void *second = long_block(100);
+    void *too_long = long_block(2 * RUN_CACHE_MOST + 1);
+    size_t before = used();
+    alloc_free(first);
+    alloc_free(second);
+    CHECK(used() == before - 100);
+    alloc_free(too_long);
+    before -= 2 * RUN_CACHE_MOST + 1;
+    CHECK(used() == before - 100);
+    CHECK(alloc_malloc(100 * SLICE_BYTES) == second);
+    alloc_free(second);
+    heap_collect(thread_heap);
+    CHECK(thread_heap->runs.long_run == 0 && used() == before - 200);
+    page_heap_check();
+}
+
+/* It is the first to go. */
+TEST(a_heap_that_grows_keeps_no_long_run)
+{
+    be_large();
+    alloc_free(long_block(100));
+    CHECK(thread_heap->runs.long_run != 0);
+    unsigned count = 20 * (SLICE_BYTES / MEDIUM);
+    allocate(count, MEDIUM);
+    CHECK(thread_heap->runs.long_run == 0);
+    give_back(count);
+    page_heap_check();
+}
+
+TEST(a_long_run_that_was_kept_is_not_taken_for_zero)
+{
+    alloc_free(long_block(100));
+    const unsigned char *p = alloc_calloc(1, 100 * SLICE_BYTES);
+    REQUIRE(p != NULL);
+    size_t other = 0;
+    for (size_t at = 0; at < 100 * SLICE_BYTES; at++)
+        other += p[at] != 0;
+    CHECK(other == 0);
+    alloc_free((void *)(uintptr_t)p);
+}
+
+/* A full cache is less choosy: half too long will do, where a quarter is the most otherwise. */
+TEST(a_cache_that_is_half_full_gives_what_is_half_too_long)
+{
+    heap_collect(thread_heap);
+    void *p = long_block(30);
+    alloc_free(p);
+    void *not_so_long = alloc_malloc(20 * SLICE_BYTES);
+    CHECK(not_so_long != p);
+    void *q = long_block(40);
+    alloc_free(q);
+    alloc_free(not_so_long);
+    REQUIRE(2 * thread_heap->runs.slices >= thread_heap->runs.most);
+    CHECK(alloc_malloc(21 * SLICE_BYTES) == p);
+    CHECK(alloc_malloc(19 * SLICE_BYTES) != q);
+    heap_check(thread_heap);
+}
+
 /* The last one: there is no way back. */
 TEST(beside_a_thread_that_looks_nothing_is_kept)
 {
@@ -111,7 +238,8 @@ TEST(beside_a_thread_that_looks_nothing_is_kept)
     size_t before = level().use.used;
     come_and_go(MANY, SMALL);
     alloc_free(alloc_malloc(20 * SLICE_BYTES));
-    CHECK(thread_heap->runs.slices == 0 && thread_heap->empty == 0);
+    alloc_free(alloc_malloc(100 * SLICE_BYTES));
+    CHECK(thread_heap->runs.slices == 0 && thread_heap->runs.long_run == 0 && thread_heap->empty == 0);
     CHECK(level().use.used <= before + slab_slices(size_class(SMALL))); /* the one that it allocates from */
     heap_check(thread_heap);
 }
