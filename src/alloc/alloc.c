@@ -59,10 +59,13 @@ static void *reuse_any(size_t size)
     size_t slices = large_slices(size);
     struct heap *heap = thread_heap; /* of those without a thread all is empty */
     if (slices - 1 >= RUN_CACHE_RUN_MAX)
-        return heap->runs.long_run != 0 ? heap_reuse_long(heap, size) : NULL;
+        return kept_runs_take_long(&heap->runs, size);
     uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices);
-    if (index == 0)
+    if (index == 0) {
+        if (heap->runs.filled != 0)
+            heap->runs.slack_shift = SLACK_QUARTER;
         return NULL;
+    }
     atomic_store_explicit(&slab_at(index)->kind, RUN_LARGE, memory_order_release);
     return region_address(index);
 }

@@ -1,7 +1,6 @@
 #include "alloc/heap.h"
 
 #include "alloc/broken.h"
-#include "alloc/large.h"
 #include "alloc/page_heap.h"
 #include "alloc/purge.h"
 
@@ -167,20 +166,14 @@ static struct slab *adopt(struct heap *heap, unsigned class)
     return slab;
 }
 
-/* The runs that the thread kept are free. */
-static void drain_runs(struct heap *heap)
-{
-    struct slab *run;
-    while ((run = run_cache_evict(&heap->runs)) != NULL)
-        large_free(run);
-    run = run_cache_take_long(&heap->runs);
-    if (run != NULL)
-        large_free(run);
-}
-
 static uint32_t run_share(void)
 {
     return run_cache_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
+}
+
+void heap_free_large(struct heap *heap, struct slab *slab)
+{
+    kept_runs_free(&heap->runs, slab, run_share());
 }
 
 /* (own) The slab, in which nothing is live, and its run is kept for the next one. */
@@ -192,24 +185,10 @@ static void keep(struct heap *heap, struct slab *slab)
         heap_free_large(heap, slab);
 }
 
-/* (own) A run that was kept. Where none is as long, the heap grows while others lie unused: one goes back. 0: there is none. */
-static size_t take_kept(struct heap *heap, size_t slices)
-{
-    uint32_t index = run_cache_take_equal(&heap->runs, (uint32_t)slices);
-    if (index != 0 && !slab_at(index)->moved)
-        return index;
-    struct slab *run = index != 0 ? slab_at(index) : run_cache_take_long(&heap->runs);
-    if (run == NULL)
-        run = run_cache_evict(&heap->runs);
-    if (run != NULL)
-        large_free(run);
-    return 0;
-}
-
 static struct slab *make(struct heap *heap, unsigned class)
 {
     bool zero = false;
-    size_t index = take_kept(heap, slab_slices(class));
+    size_t index = kept_runs_take(&heap->runs, slab_slices(class));
     if (index == 0)
         index = page_heap_allocate(slab_slices(class), 0, &zero);
     if (UNLIKELY(index == 0) && !heap->shared) { /* what waits for somebody, here or elsewhere, may do */
@@ -406,50 +385,6 @@ void heap_post(struct slab *slab, struct block *block)
         give_back(slab);
 }
 
-/* --- runs that the thread keeps ---------------------------------------------------------------------------------- */
-
-/* The one that was kept goes, and this one comes in its place, where it may. */
-static void free_long(struct heap *heap, struct slab *slab)
-{
-    heap->runs.most = run_share();
-    struct slab *goes = slab;
-    if (slab->slices <= run_cache_long_most(&heap->runs)) {
-        goes = run_cache_take_long(&heap->runs);
-        run_cache_put_long(&heap->runs, slab);
-    }
-    if (goes != NULL)
-        large_free(goes);
-}
-
-void *heap_reuse_long(struct heap *heap, size_t size)
-{
-    struct slab *run = run_cache_take_long(&heap->runs);
-    if (run == NULL)
-        return NULL;
-    size_t have = run->slices;
-    size_t want = large_slices(size);
-    if (want <= have ? have < 2 * want : large_resize(run, size))
-        return large_reuse(run);
-    large_free(run);
-    return NULL;
-}
-
-void heap_free_large(struct heap *heap, struct slab *slab)
-{
-    struct run_cache *runs = &heap->runs;
-    if (slab->slices > RUN_CACHE_RUN_MAX) {
-        free_long(heap, slab);
-        return;
-    }
-    runs->most = run_share();
-    if (slab->slices <= runs->most) {
-        while (!run_cache_put(runs, slab))
-            large_free(run_cache_evict(runs));
-    } else {
-        large_free(slab);
-    }
-}
-
 /* --- looking for what nobody needs ------------------------------------------------------------------------------- */
 
 /* (own) The heap's blocks go back to their slabs. Takes the lock. */
@@ -501,7 +436,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_over)
 void heap_collect(struct heap *heap)
 {
     cool_all(heap);
-    drain_runs(heap); /* what that emptied is kept */
+    kept_runs_drain(&heap->runs); /* what that emptied is kept */
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -645,6 +580,7 @@ struct heap *heap_acquire(bool empty)
     if (heap != NULL) {
         heap->has_thread = true;
         heap->runs.most = run_cache_share(++heaps_in_use);
+        heap->runs.slack_shift = SLACK_QUARTER;
     }
     lock_drop(&heaps_lock);
     return heap;
@@ -703,7 +639,7 @@ static struct heap *take_left(struct heap *next)
 
 void heap_leave(struct heap *heap)
 {
-    drain_runs(heap);
+    kept_runs_drain(&heap->runs);
     struct heap *left = take_left(heap);
     if (left != NULL)
         settle(left);

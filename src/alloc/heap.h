@@ -21,8 +21,8 @@
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
 
+#include "alloc/kept_runs.h"
 #include "alloc/remote.h"
-#include "alloc/run_cache.h"
 #include "alloc/site.h"
 #include "os/lock.h"
 
@@ -164,10 +164,6 @@ size_t heap_sweep(void);
 
 /* Gives back a large block, or a slab that has ended, whose run the heap's cache did not take at once. (own) */
 void heap_free_large(struct heap *heap, struct slab *slab);
-
-/* A block of `size` bytes, too long for the other runs that the heap keeps, of its long run: as that is, where it is less than twice too
- * long, or lengthened. NULL: it kept none that will do; what it kept is free then. (own) */
-void *heap_reuse_long(struct heap *heap, size_t size);
 
 /* Puts a large block on the heap's list, or takes it off. By any thread. */
 void heap_keep_large(struct heap *heap, struct slab *slab);

@@ -30,12 +30,16 @@ enum {
     RUN_CACHE_TOGETHER = 1024,
 };
 
+/* By a quarter; by half since a run went because the cache was full, until one is asked for in vain: what does not serve would go. */
+enum { SLACK_QUARTER = 2, SLACK_HALF = 1 };
+
 struct run_cache {
     uint64_t filled;
     uint32_t slices;
-    uint32_t most;                         /* slices; 0: nothing is kept */
-    uint32_t evicted;                      /* slices of the run that went last */
-    uint32_t long_run;                     /* by slice index; 0: none */
+    uint32_t most;        /* slices; 0: nothing is kept */
+    uint32_t evicted;     /* slices of the run that went last */
+    uint32_t long_run;    /* by slice index; 0: none */
+    uint32_t slack_shift; /* a run serves that is longer by at most so many slices >> this: 1 or 2 */
     uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
 };
 
@@ -51,15 +55,15 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
     return index;
 }
 
-/* The slice index of a run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and at most a quarter more; or half, where the cache is
- * at least half full, and would otherwise soon send one back. Its record is RUN_CACHED, and says how many. 0: there is none. */
+/* The slice index of a run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and as much more as `slack_shift` allows: its record is
+ * RUN_CACHED, and says how many. 0: there is none. */
 static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
 {
     uint64_t fits = cache->filled >> (slices - 1);
     if (fits == 0)
         return 0;
     uint32_t more = (uint32_t)__builtin_ctzll(fits);
-    if (more > slices >> (2 * cache->slices >= cache->most ? 1 : 2))
+    if (more > slices >> cache->slack_shift)
         return 0;
     return run_cache_pop(cache, slices + more);
 }

@@ -43,6 +43,7 @@ C_ORDER: dict[str, list[str]] = {
             "huge_page",
             "purge",
             "large",
+            "kept_runs",
             "heap",
             "heap_check",
         ),

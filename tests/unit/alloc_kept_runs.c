@@ -213,21 +213,30 @@ TEST(a_long_run_that_was_kept_is_not_taken_for_zero)
     alloc_free((void *)(uintptr_t)p);
 }
 
-/* A full cache is less choosy: half too long will do, where a quarter is the most otherwise. */
-TEST(a_cache_that_is_half_full_gives_what_is_half_too_long)
+/* What would go next serves sooner: a cache that overflowed gives what is half too long, until it has nothing that will do. */
+TEST(a_cache_that_overflowed_gives_what_is_half_too_long)
 {
+    void *blocks[5];
     heap_collect(thread_heap);
-    void *p = long_block(30);
-    alloc_free(p);
-    void *not_so_long = alloc_malloc(20 * SLICE_BYTES);
-    CHECK(not_so_long != p);
-    void *q = long_block(40);
-    alloc_free(q);
-    alloc_free(not_so_long);
-    REQUIRE(2 * thread_heap->runs.slices >= thread_heap->runs.most);
-    CHECK(alloc_malloc(21 * SLICE_BYTES) == p);
-    CHECK(alloc_malloc(19 * SLICE_BYTES) != q);
+    alloc_free(long_block(30));
+    blocks[0] = alloc_malloc(20 * SLICE_BYTES);
+    CHECK(thread_heap->runs.slices == 30);
+    for (unsigned i = 1; i < COUNT_OF(blocks); i++)
+        blocks[i] = long_block(30);
+    for (unsigned i = 0; i < COUNT_OF(blocks); i++)
+        alloc_free(blocks[i]);
+    REQUIRE(thread_heap->runs.slices == 4 * 30);
+    alloc_free(long_block(40));
+    void *half_too_long = alloc_malloc(20 * SLICE_BYTES);
+    CHECK(alloc_usable_size(half_too_long) == 30 * SLICE_BYTES);
+    void *in_vain = alloc_malloc(41 * SLICE_BYTES);
+    void *p = alloc_malloc(20 * SLICE_BYTES);
+    CHECK(alloc_usable_size(p) == 20 * SLICE_BYTES);
     heap_check(thread_heap);
+    alloc_free(p);
+    alloc_free(in_vain);
+    alloc_free(half_too_long);
+    heap_collect(thread_heap);
 }
 
 /* The last one: there is no way back. */
