@@ -53,13 +53,16 @@ static inline void *counted(void *p, size_t size, const void *caller, bool hit)
     return p;
 }
 
-/* A run that the thread kept, whoever's turn it is. */
-static void *reuse_any(size_t size)
+/* A run that the thread kept, whoever's turn it is. What is aligned gets the long one alone: of others it gained nothing
+ * (docs/decisions/0008-large-blocks.md). */
+static void *reuse_any(size_t size, size_t alignment)
 {
     size_t slices = large_slices(size);
     struct heap *heap = thread_heap; /* of those without a thread all is empty */
     if (slices - 1 >= RUN_CACHE_RUN_MAX)
-        return kept_runs_take_long(&heap->runs, size);
+        return alignment <= SLICE_BYTES ? heap_reuse_long(heap, size) : NULL;
+    if (alignment != 1)
+        return NULL;
     uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices);
     if (index == 0) {
         if (heap->runs.filled != 0)
@@ -74,7 +77,7 @@ static void *reuse_any(size_t size)
 static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignment, bool *zero,
                                                       const void *caller)
 {
-    void *p = alignment == 1 ? reuse_any(size) : NULL;
+    void *p = reuse_any(size, alignment);
     bool hit = p != NULL;
     if (hit)
         *zero = false;
@@ -295,5 +298,7 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
     background_look();
     if (moved == NULL)
         moved = alloc_malloc_slow(size, caller);
+    if (UNLIKELY(moved == NULL) && resize(slab, p, size)) /* what was kept is free by now */
+        return p;
     return exchanged(p, have, moved, size);
 }

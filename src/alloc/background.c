@@ -47,6 +47,8 @@ static void after_fork_in_child(void)
 void background_want(void)
 {
     run_cache_keep_nothing();
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        heap->runs.most = 0;
     purge_is_watched();
     if (pthread_atfork(NULL, NULL, after_fork_in_child) == 0)
         atomic_store_explicit(&background_due, true, memory_order_relaxed);

@@ -176,6 +176,18 @@ void heap_free_large(struct heap *heap, struct slab *slab)
     kept_runs_free(&heap->runs, slab, run_share());
 }
 
+void *heap_reuse_long(struct heap *heap, size_t size)
+{
+    enum { LOOK_EVERY = 64 };
+    if (heap->runs.long_run == 0) /* also where there is no thread */
+        return NULL;
+    if (++heap->long_reuses % LOOK_EVERY == 0) { /* who does nothing else comes by nowhere else */
+        heap->runs.most = run_share();
+        purge_look();
+    }
+    return kept_runs_take_long(&heap->runs, size);
+}
+
 /* (own) The slab, in which nothing is live, and its run is kept for the next one. */
 static void keep(struct heap *heap, struct slab *slab)
 {

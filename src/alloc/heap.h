@@ -52,6 +52,7 @@ struct heap {
     struct slab *current[SIZE_CLASS_COUNT];
     struct site_turn site_turn; /* (own) but for alloc_count_sites(); beside what is looked at with it */
     struct run_cache runs;      /* (own) */
+    uint32_t long_reuses;       /* (own) of the long run of `runs` */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
     uint32_t full;
@@ -164,6 +165,9 @@ size_t heap_sweep(void);
 
 /* Gives back a large block, or a slab that has ended, whose run the heap's cache did not take at once. (own) */
 void heap_free_large(struct heap *heap, struct slab *slab);
+
+/* kept_runs_take_long(); now and then it is looked at what may be kept, and what nobody needs. (own) */
+void *heap_reuse_long(struct heap *heap, size_t size);
 
 /* Puts a large block on the heap's list, or takes it off. By any thread. */
 void heap_keep_large(struct heap *heap, struct slab *slab);

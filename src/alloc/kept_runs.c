@@ -3,13 +3,16 @@
 /* The one that was kept goes, and this one comes in its place, where it may. */
 static void free_long(struct run_cache *cache, struct slab *run)
 {
-    struct slab *goes = run;
-    if (run->slices <= run_cache_long_most(cache)) {
-        goes = run_cache_take_long(cache);
-        run_cache_put_long(cache, run);
+    uint32_t most = run_cache_long_most(cache);
+    struct slab *before = run_cache_take_long(cache);
+    if (before != NULL && (run->slices <= most || before->slices > most)) {
+        large_free(before);
+        before = NULL;
     }
-    if (goes != NULL)
-        large_free(goes);
+    if (before != NULL)
+        run_cache_put_long(cache, before);
+    if (!run_cache_put_long(cache, run))
+        large_free(run);
 }
 
 void kept_runs_free(struct run_cache *cache, struct slab *run, uint32_t most)
@@ -42,15 +45,20 @@ size_t kept_runs_take(struct run_cache *cache, size_t slices)
 
 void *kept_runs_take_long(struct run_cache *cache, size_t size)
 {
-    struct slab *run = run_cache_take_long(cache);
+    size_t want = large_slices(size); /* 0 where the sum overflows */
+    struct slab *run = want - 1 < REGION_SLICES_MAX ? run_cache_take_long(cache) : NULL;
     if (run == NULL)
         return NULL;
     size_t have = run->slices;
-    size_t want = large_slices(size); /* 0 where the sum overflows */
-    if (want <= have ? have < 2 * want : large_resize(run, size))
-        return large_reuse(run);
-    large_free(run);
-    return NULL;
+    size_t slack = want < have ? have - want : 0;
+    bool fits = want <= have ? slack < want && cache->long_slack + slack <= run_cache_long_most(cache)
+                             : large_resize(run, size);
+    if (!fits) {
+        large_free(run);
+        return NULL;
+    }
+    cache->long_slack += (uint32_t)slack;
+    return large_reuse(run, slack);
 }
 
 void kept_runs_drain(struct run_cache *cache)
@@ -62,4 +70,5 @@ void kept_runs_drain(struct run_cache *cache)
     if (run != NULL)
         large_free(run);
     cache->slack_shift = SLACK_QUARTER;
+    cache->long_slack = 0;
 }

@@ -17,7 +17,8 @@ void kept_runs_free(struct run_cache *cache, struct slab *run, uint32_t most);
 size_t kept_runs_take(struct run_cache *cache, size_t slices);
 
 /* A block of `size` bytes, above what the lists are for, of the long run: as that is, where it is less than twice too long, or lengthened.
- * NULL: there is none, or it will not do, and is free then. */
+ * Of the blocks that are out no more than such a run's length in all was not asked for. NULL: there is none, or it will not do, and is free
+ * then. */
 void *kept_runs_take_long(struct run_cache *cache, size_t size);
 
 /* All go back. */

@@ -5,11 +5,12 @@
 #include "alloc/site.h"
 #include "os/os.h"
 
-static void *made(size_t index, size_t slices)
+static void *made(size_t index, size_t slices, size_t slack)
 {
     if (index == 0)
         return NULL;
     struct slab *slab = slab_at(index);
+    slab->slack = (uint32_t)slack;
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
     atomic_store_explicit(&slab->kind, RUN_LARGE, memory_order_release); /* publishes `slices` to a walk */
     return region_address(index);
@@ -27,19 +28,19 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
     size_t slices = size == 0 ? 1 : large_slices(size);
     size_t index = alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
                                             : page_heap_allocate_aligned(slices, alignment, zero);
-    void *block = made(index, slices);
+    void *block = made(index, slices, 0);
     if (slices >= CHUNK_SLICES && block != NULL)
         huge_page_reused(index, slices);
     return block;
 }
 
-void *large_reuse(struct slab *run)
+void *large_reuse(struct slab *run, size_t slack)
 {
     if (run->slices >= CHUNK_SLICES) {
         page_heap_count_reuse(slab_index(run), run->slices);
         huge_page_reused(slab_index(run), run->slices);
     }
-    return made(slab_index(run), run->slices);
+    return made(slab_index(run), run->slices, slack);
 }
 
 void *large_allocate_to_grow(size_t size)
@@ -48,7 +49,7 @@ void *large_allocate_to_grow(size_t size)
         return NULL;
     bool zero;
     size_t slices = large_slices(size);
-    return made(page_heap_allocate(slices, slices, &zero), slices);
+    return made(page_heap_allocate(slices, slices, &zero), slices, 0);
 }
 
 /* --- moved blocks ------------------------------------------------------------------------------------------------- */
@@ -100,7 +101,7 @@ void *large_move(struct slab *slab, size_t size)
     if (moved == OS_MOVED) /* else nobody may ever use it again */
         page_heap_free_renewed(from, have);
     slab_at(to)->moved = true;
-    return made(to, want);
+    return made(to, want, 0);
 }
 
 /* --- giving back, and resizing in place --------------------------------------------------------------------------- */
@@ -146,9 +147,14 @@ bool large_resize(struct slab *slab, size_t size)
     size_t want = large_slices(size);
     if (want == 0 || want > REGION_SLICES_MAX)
         return false;
+    if (want <= have && have > RUN_CACHE_RUN_MAX && have - want <= slab->slack) { /* no less than before */
+        slab->slack = (uint32_t)(have - want);
+        return true;
+    }
     if (want > have && !extend(slab, index, want - have))
         return false;
     atomic_store_explicit(&slab->slices, (uint32_t)want, memory_order_relaxed);
+    slab->slack = 0;
     if (UNLIKELY(site_is_counted()))
         site_resize(slab, have);
     if (want < have)

@@ -6,7 +6,7 @@
 #ifndef CAIRN_ALLOC_LARGE_H
 #define CAIRN_ALLOC_LARGE_H
 
-#include "alloc/slab.h"
+#include "alloc/run_cache.h"
 
 /* At least `size` bytes at a multiple of `alignment`, a power of two. `*zero`: all of it reads as zero. NULL when the
  * machine refuses, or the sum overflows. */
@@ -20,8 +20,8 @@ void *large_allocate_to_grow(size_t size);
  * belong to no heap. NULL: nothing changed, and copying may do. */
 void *large_move(struct slab *slab, size_t size);
 
-/* What run_cache.h kept is a block again. */
-void *large_reuse(struct slab *run);
+/* What run_cache.h kept is a block again, that asked for so many slices less. */
+void *large_reuse(struct slab *run, size_t slack);
 
 /* `slab` is the record of the block's first slice, or of a run that run_cache.h kept. */
 void large_free(struct slab *slab);
@@ -31,7 +31,8 @@ static inline size_t large_slices(size_t size)
     return (size + SLICE_BYTES - 1) >> SLICE_SHIFT;
 }
 
-/* Makes the block hold `size` bytes without moving it; false: it stays as it is. */
+/* Makes the block hold `size` bytes without moving it, and gives back what it no longer needs, less what it never asked for; false: it
+ * stays as it is. */
 bool large_resize(struct slab *slab, size_t size);
 
 static inline size_t large_bytes(const struct slab *slab)

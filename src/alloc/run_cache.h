@@ -39,6 +39,7 @@ struct run_cache {
     uint32_t most;        /* slices; 0: nothing is kept */
     uint32_t evicted;     /* slices of the run that went last */
     uint32_t long_run;    /* by slice index; 0: none */
+    uint32_t long_slack;  /* slices of long runs that are out and nobody asked for, about */
     uint32_t slack_shift; /* a run serves that is longer by at most so many slices >> this: 1 or 2 */
     uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
 };
@@ -110,6 +111,7 @@ static inline bool run_cache_put_long(struct run_cache *cache, struct slab *run)
     uint32_t count = run->slices;
     if (cache->long_run != 0 || count <= RUN_CACHE_RUN_MAX || count > run_cache_long_most(cache))
         return false;
+    cache->long_slack -= run->slack < cache->long_slack ? run->slack : cache->long_slack;
     atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
     cache->long_run = (uint32_t)slab_index(run);
     return true;

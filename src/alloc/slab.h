@@ -56,7 +56,10 @@ struct slab {
     uint32_t next;           /* on the list that its state says, by slice index; under that list's lock */
     uint32_t prev;
     _Atomic uint32_t slices; /* of the run */
-    uint32_t back;           /* RUN_TAIL: so many slices before this one the run begins */
+    union {
+        uint32_t back;  /* RUN_TAIL: so many slices before this one the run begins */
+        uint32_t slack; /* RUN_LARGE of more than run_cache.h's lists have: slices that nobody asked for */
+    };
     uint16_t capacity;       /* blocks that fit */
     _Atomic uint16_t carved; /* (own) blocks that were ever handed out or linked */
     union {

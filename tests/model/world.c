@@ -333,10 +333,10 @@ void *large_move(struct slab *slab, size_t size)
     return NULL;
 }
 
-void *large_reuse(struct slab *run)
+void *large_reuse(struct slab *run, size_t slack)
 {
-    (void)run;
-    return NULL;
+    (void)run, (void)slack;
+    model_fail("no run is kept");
 }
 
 bool large_resize(struct slab *slab, size_t size)

@@ -188,6 +188,51 @@ TEST(of_long_runs_the_last_is_kept)
     page_heap_check();
 }
 
+/* Each takes what the one before it gave back, and keeps it. */
+TEST(long_blocks_that_stay_waste_no_more_than_one_run_together)
+{
+    enum { LONG = 2 * RUN_CACHE_MOST, SHORTER = LONG / 2 + 1 };
+    void *stays[6];
+    size_t wasted = 0;
+    for (unsigned i = 0; i < COUNT_OF(stays); i++) {
+        alloc_free(long_block(LONG));
+        stays[i] = alloc_malloc(SHORTER * SLICE_BYTES);
+        wasted += alloc_usable_size(stays[i]) / SLICE_BYTES - SHORTER;
+    }
+    CHECK(wasted > 0 && wasted <= LONG);
+    for (unsigned i = 0; i < COUNT_OF(stays); i++)
+        alloc_free(stays[i]);
+    CHECK(thread_heap->runs.long_slack == 0);
+    heap_collect(thread_heap);
+    page_heap_check();
+}
+
+TEST(a_long_block_that_is_aligned_takes_it_too)
+{
+    void *p = long_block(100);
+    alloc_free(p);
+    CHECK(alloc_aligned(64, 100 * SLICE_BYTES) == p);
+    alloc_free(p);
+    void *elsewhere = alloc_aligned(2 * SLICE_BYTES, 100 * SLICE_BYTES);
+    CHECK(elsewhere != p && thread_heap->runs.long_run != 0);
+    alloc_free(elsewhere);
+    heap_collect(thread_heap);
+}
+
+TEST(resizing_gives_back_nothing_that_was_not_asked_for)
+{
+    void *p = long_block(128);
+    alloc_free(p);
+    size_t before = used();
+    CHECK(alloc_malloc(80 * SLICE_BYTES) == p);
+    CHECK(alloc_realloc(p, 90 * SLICE_BYTES) == p && used() == before);
+    CHECK(alloc_realloc(p, 128 * SLICE_BYTES) == p && used() == before);
+    CHECK(alloc_realloc(p, 70 * SLICE_BYTES) == p && used() == before - 58);
+    alloc_free(p);
+    heap_collect(thread_heap);
+    page_heap_check();
+}
+
 /* It is the first to go. */
 TEST(a_heap_that_grows_keeps_no_long_run)
 {
