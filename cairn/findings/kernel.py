@@ -12,7 +12,8 @@ from cairn.model import Interval
 from cairn.profiles import Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
-ASKING = ("mmap", "mremap", "brk", "mprotect")
+GETTING = ("mmap", "brk", "mprotect")
+ASKING = (*GETTING, "mremap")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """Of this machine, where a profile is mostly taken that is read here."""
 PER_THOUSAND_LEAST = 1.0
@@ -110,9 +111,9 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
 
 
 def asks_too_often(profile: Profile) -> Finding | None:
-    """Memory comes from the kernel in pieces that are too small."""
+    """Memory comes from the kernel in pieces that are too small; not by mremap, for what that moves need not be copied."""
     busy = busy_ns(profile)
-    asking = [one for one in kernel_lines(profile) if one.name in ASKING]
+    asking = [one for one in kernel_lines(profile) if one.name in GETTING]
     calls, got, ns = _sum(asking)
     if busy is None or not profile.operations or calls / profile.operations * 1000 < PER_THOUSAND_LEAST:
         return None

@@ -92,6 +92,13 @@ def test_asking_again_and_again_is_found_unless_it_follows_from_giving_back(tmp_
     assert found.name == "returns-what-it-needs"
 
 
+def test_moving_pages_instead_of_copying_them_is_nothing_found(tmp_path: Path) -> None:
+    """Cairn's realloc was named for it, on a program where every other allocator took longer."""
+    made = busy()
+    made.kernel("mremap", 500, 100_000, 1 << 20)
+    assert find(gathered(tmp_path, made)) == ()
+
+
 def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) -> None:
     made = busy()
     made.threads["since_ticks"][0] = 7
