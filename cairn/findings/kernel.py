@@ -111,7 +111,7 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
 
 
 def asks_too_often(profile: Profile) -> Finding | None:
-    """Memory comes from the kernel in pieces that are too small; not by mremap, for what that moves need not be copied."""
+    """Memory comes from the kernel in pieces that are too small; but what mremap moves need not be copied."""
     busy = busy_ns(profile)
     asking = [one for one in kernel_lines(profile) if one.name in GETTING]
     calls, got, ns = _sum(asking)
