@@ -270,7 +270,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         name="scenarios",
-        title="JSON, MIR, VM and MIXED: ns per operation, page faults, and a ranking by points; 50 runs each",
+        title="JSON, MIR, VM and MIXED: ns per operation, page faults, and a ranking by points",
         full=Size(
             blocks(50), ("system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
             beside=(_FROZEN,), variants=_scenarios(),
