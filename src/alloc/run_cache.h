@@ -112,6 +112,7 @@ static inline bool run_cache_put_long(struct run_cache *cache, struct slab *run)
     if (cache->long_run != 0 || count <= RUN_CACHE_RUN_MAX || count > run_cache_long_most(cache))
         return false;
     cache->long_slack -= run->slack < cache->long_slack ? run->slack : cache->long_slack;
+    run->slack = 0;
     atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
     cache->long_run = (uint32_t)slab_index(run);
     return true;
