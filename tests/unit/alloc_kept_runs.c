@@ -233,6 +233,23 @@ TEST(resizing_gives_back_nothing_that_was_not_asked_for)
     page_heap_check();
 }
 
+/* What is kept counts as used until somebody needs it: then a block grows where it is after all. */
+TEST(at_the_limit_what_is_kept_makes_room_for_a_block_that_grows)
+{
+    heap_collect(thread_heap);
+    void *p = long_block(300);
+    void *behind = long_block(200);
+    alloc_free(behind);
+    REQUIRE(thread_heap->runs.long_run != 0);
+    size_t before = used();
+    page_heap_limit((before + 20) * SLICE_BYTES);
+    void *grown = alloc_realloc(p, 400 * SLICE_BYTES);
+    page_heap_limit(0);
+    CHECK(grown == p && used() == before - 200 + 100);
+    alloc_free(grown == NULL ? p : grown);
+    page_heap_check();
+}
+
 /* It is the first to go. */
 TEST(a_heap_that_grows_keeps_no_long_run)
 {
