@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -64,8 +65,7 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
             preload.append(str(library))
         if over is not None:
             preload.append(carried(over))
-        out = tmp_path / "raw"
-        out.mkdir()
+        out = Path(tempfile.mkdtemp(dir=tmp_path))
         command = [native.workload(program), *PROGRAMS[program]]
         started = subprocess.Popen(
             command, stdout=subprocess.DEVNULL,
@@ -100,7 +100,8 @@ def test_of_cairn_nothing_is_found(findings: Callable[..., list[str]], program: 
 def test_an_illness_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
 ) -> None:
-    first, *others = findings(program, illness, strength)
+    """In one of two tries: nobody may have looked near the peak of a short program while the machine stood."""
+    first, *others = findings(program, illness, strength) or findings(program, illness, strength)
     assert first == name
     assert others in ([], DECLARED.get(illness, []))
 
