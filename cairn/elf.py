@@ -212,9 +212,9 @@ class Image:
     def defines(self, name: str) -> bool:
         """Whether the loader would find this symbol here. By hash, as the loader does: the table may be endless."""
         if (table := self._tag(_DT_GNU_HASH)) is not None:
-            return any(self._is_definition(index, name) for index in self._gnu_chain(self._offset(table), name))
+            return any(self._is_definition(index, name) for index in self._gnu_chain(self.offset_of(table), name))
         if (table := self._tag(_DT_HASH)) is not None:
-            return any(self._is_definition(index, name) for index in self._sysv_chain(self._offset(table), name))
+            return any(self._is_definition(index, name) for index in self._sysv_chain(self.offset_of(table), name))
         return False
 
     def _gnu_chain(self, at: int, name: str) -> Iterator[int]:
@@ -264,10 +264,10 @@ class Image:
         if table is None:
             return False
         if self.bits == 32:
-            raw = self._read(self._offset(table + index * 16), 16)
+            raw = self._read(self.offset_of(table + index * 16), 16)
             name_at, _, _, _, _, section = struct.unpack(self._order + "IIIBBH", raw)
         else:
-            raw = self._read(self._offset(table + index * 24), 24)
+            raw = self._read(self.offset_of(table + index * 24), 24)
             name_at, _, _, section, _, _ = struct.unpack(self._order + "IBBHQQ", raw)
         return section != 0 and self._string(name_at) == name
 
@@ -275,7 +275,7 @@ class Image:
         table, size = self._tag(_DT_STRTAB), self._tag(_DT_STRSZ)
         if table is None or size is None or at >= size:
             raise Damaged
-        start = self._offset(table + at)
+        start = self.offset_of(table + at)
         raw = os.pread(self._descriptor, min(size - at, _NAME_MAX), start)
         return os.fsdecode(raw.split(b"\0")[0])
 
@@ -285,7 +285,7 @@ class Image:
     def _of_type(self, kind: int) -> Iterator[_Segment]:
         return (segment for segment in self.segments if segment.type == kind)
 
-    def _offset(self, address: int) -> int:
+    def offset_of(self, address: int) -> int:
         """Where in the file the byte at this address lies."""
         for segment in self._of_type(_PT_LOAD):
             if segment.address <= address < segment.address + segment.file_bytes:

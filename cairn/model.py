@@ -201,6 +201,22 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where the processors were in a plain run: one note after each period of a thread's CPU time."""
+
+    period_ns: int
+    own: int
+    """In the allocator, or in a library that it called."""
+    program: int
+    unknown: int = 0
+    """Where no file is known to lie, and notes that were lost."""
+    calls: int | None = None
+    """In the kernel, called by the allocator; None, here and below: the kernel may not be looked at."""
+    kernel: int | None = None
+    """Elsewhere in the kernel: page faults, the program's calls, its end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One execution of the command under one contender, as the kernel accounted for it."""
 
@@ -231,6 +247,8 @@ class Sample:
     """Of a built-in workload."""
     account: Account | None = None
     """Of a contender behind the probe, where that was asked for."""
+    whereabouts: Whereabouts | None = None
+    """Of one as it is, where that was asked for and the kernel allows it."""
     output_digest: str | None = None
     failure: str | None = None
     """A sentence, when this run must not be read as a result."""

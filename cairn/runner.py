@@ -23,7 +23,18 @@ import msgspec
 from cairn import instructions, native, workloads
 from cairn.contenders import carryable, is_another_build
 from cairn.errors import CairnError, ContenderFailed, UsageError
-from cairn.model import LARGEST_NUMBER, Account, Contender, Memory, Proof, Reported, Sample, Settings, Trial
+from cairn.model import (
+    LARGEST_NUMBER,
+    Account,
+    Contender,
+    Memory,
+    Proof,
+    Reported,
+    Sample,
+    Settings,
+    Trial,
+    Whereabouts,
+)
 from cairn.proof import another_build, judge, lost_preload, not_behind
 
 if TYPE_CHECKING:
@@ -143,6 +154,7 @@ class Runner:
         self._scratch = scratch
         self._launcher = native.launcher()
         self._witness = carried_witness(scratch)
+        self._notes = scratch / "whereabouts"
         self._profiles = scratch / "profiles"
         self._profiles.mkdir(exist_ok=True)
 
@@ -160,6 +172,7 @@ class Runner:
         stdout = Path(settings.stdout) if settings.stdout else self._scratch / "stdout"
         stderr = self._scratch / "stderr"
         keep_output = bool(settings.stdout or settings.patterns or settings.verify_output or settings.reports)
+        looked_at = settings.why and not contender.probed and not settings.instructions
         environment = preload_environment(contender, self._witness, report, os.environ)
         if contender.probed:
             environment |= {"CAIRN_PROBE": str(self._profiles)}
@@ -172,6 +185,7 @@ class Runner:
             *(["--timeout", f"{settings.timeout_s:.3f}"] if settings.timeout_s is not None else []),
             *(["--cpus", settings.cpus] if settings.cpus is not None else []),
             *(["--counters"] if settings.counters else []),
+            *(["--whereabouts", str(self._notes)] if looked_at else []),
             *setenv(environment),
         ]
         started_at = time.time()
@@ -186,6 +200,7 @@ class Runner:
         account = None
         if contender.probed:
             proof, account = self._behind_probe(contender, proof, trial, launched)
+        where = self._whereabouts(contender) if looked_at else None
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
         digest, reported = None, None
@@ -226,6 +241,7 @@ class Runner:
             metrics=metrics,
             reported=reported,
             account=account,
+            whereabouts=where,
             output_digest=digest,
             failure=failure,
         ), Trace(witness=witness, stderr_tail=errors)
@@ -259,6 +275,14 @@ class Runner:
             command = tuple(command_line(self._settings, trial.workload))
             told = account.account(replace(found, tree=tree_of(launched, command, contender)))
         return replace(proof, problem=problem), told
+
+    def _whereabouts(self, contender: Contender) -> Whereabouts | None:
+        """Where the processors were in the run that just ended, if the kernel let them be looked at."""
+        from cairn import whereabouts
+
+        found, _ = whereabouts.read(self._notes, whereabouts.Allocator.of(contender))
+        self._notes.unlink(missing_ok=True)
+        return found
 
     def hook(self, name: str, command: str) -> None:
         """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from cairn import elf
@@ -55,10 +56,10 @@ class Place:
 class Functions:
     """The functions of one file, by their addresses in it."""
 
-    def __init__(self, image: elf.Image) -> None:
+    def __init__(self, image: elf.Image, tables: Sequence[tuple[str, str]] = _TABLES) -> None:
         found = {section.name: section for section in image.sections()} if image.bits == 64 else {}
         table, self._names = b"", b""
-        for symbols, names in _TABLES:
+        for symbols, names in tables:
             if symbols in found and names in found:
                 table = image.content(found[symbols], TABLE_BYTES)
                 self._names = image.content(found[names], TABLE_BYTES)
@@ -70,6 +71,13 @@ class Functions:
             if kind & 15 in _FUNCTIONS and section != 0
         )
 
+    def named(self) -> list[tuple[int, int, str]]:
+        """Of each its start, its end and its name, in the order of their addresses."""
+        return [(start, start + size, self._name(name)) for start, size, name in self._starts]
+
+    def _name(self, at: int) -> str:
+        return os.fsdecode(self._names[at : at + _NAME_MAX].split(b"\0")[0])
+
     def at(self, address: int) -> tuple[str, int] | None:
         """The name of the function that the byte at `address` lies in, and how far behind its start."""
         index = bisect_right(self._starts, (address, 1 << 64, 0)) - 1
@@ -78,8 +86,8 @@ class Functions:
         start, size, name = self._starts[index]
         if address >= start + (size or _UNSIZED_BYTES):
             return None
-        text = self._names[name : name + _NAME_MAX].split(b"\0")[0]
-        return (os.fsdecode(text), address - start) if text else None  # or its name is beyond what was read
+        text = self._name(name)
+        return (text, address - start) if text else None  # or its name is beyond what was read
 
 
 class Files:
@@ -98,6 +106,32 @@ class Files:
         within = address - mapped.base
         found = functions.at(within - 1) if functions is not None else None  # a call may be a function's last act
         return Place(path, None, within) if found is None else Place(path, found[0], found[1] + 1)
+
+
+def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
+    """The offsets in a file from the function before the first of these to the one behind the last; None without them.
+
+    By what the file shows to the loader. Between two of its functions lie those that it does not show, which the linker
+    puts where their object file's others are.
+    """
+    try:
+        descriptor = elf.open_regular(path)
+    except OSError:
+        return None
+    try:
+        image = elf.Image(descriptor)
+        shown = Functions(image, _TABLES[1:]).named()
+        ours = [(start, end) for start, end, name in shown if name in names]
+        if not ours:
+            return None
+        first, last = min(ours)[0], max(end for _, end in ours)
+        low = max((end for _, end, _ in shown if end <= first), default=first)
+        high = min((start for start, _, _ in shown if start >= last), default=last)
+        return image.offset_of(low), image.offset_of(high - 1) + 1
+    except (elf.NotElf, elf.Damaged, OSError, struct.error):
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _read(path: str) -> tuple[str, Functions | None]:

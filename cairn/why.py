@@ -1,16 +1,20 @@
 """Why one contender is slower or fatter than another: the gap between two, taken apart. Pure.
 
 Of each block four runs are looked at: both contenders as they are, and both behind the probe. The gap is what the plain
-runs show; its parts are what the probed runs show, in which allocator and program are told apart by timers of the
-threads' CPU time. So the parts need not add up to the gap, and what is missing is told as unexplained:
+runs show, and so are its parts, where the kernel's clock may look at these (`whereabouts`):
 
-    own code       CPU time in the allocator, less that of the kernel there
-    kernel calls   CPU time within the allocator's
-    page faults    the plain runs' system time less those calls. The program's own calls are in it: they are the same
-                   under both, and fall out of the difference
-    the program    CPU time outside allocator and probe, less the kernel's: what it does with the blocks, and how these
-                   lie; all that is in processes where the probe is not is the program's, too
-    unexplained    what the probe changes in the program's user time, and whatever else
+    own code       CPU time in the allocator
+    kernel calls   CPU time in the kernel, which the allocator called
+    page faults    CPU time elsewhere in the kernel. The program's own calls are in it: they are the same under both,
+                   and fall out of the difference
+    the program    CPU time elsewhere: what it does with the blocks, and how these lie; all that is in processes where
+                   the allocator is not is the program's, too
+    unexplained    CPU time of which there is no note, or one in no file that is known
+
+Where the clock may look at programs but not at the kernel, the allocator's calls are what they take in the probed runs,
+and page faults all other system time. Where it may not look at all, allocator and program are told apart in the probed
+runs, by timers of their threads: then what the probe changes in a program is unexplained, too. Operations, kernel calls
+and waits that are told as evidence are always those of the probed runs.
 
 Waiting in the allocator takes no CPU time: it is told beside.
 
@@ -19,7 +23,8 @@ under both (the median of all trials: each is an estimate), what sizes are round
 and no file's: what is free, scattered or the allocator's records, and the program's own pages, which again are the
 same under both. The gap is that of the whole tree's peak.
 
-docs/decisions/0016-a-gap-taken-apart.md says why so. Means over blocks, with Student's t: only means add up.
+docs/decisions/0016-a-gap-taken-apart.md and 0027-a-clock-from-outside.md say why so. Means over blocks, with Student's
+t: only means add up.
 """
 
 from __future__ import annotations
@@ -42,6 +47,7 @@ PROGRAM, UNEXPLAINED = "the program itself", "unexplained"
 LIVE, SLACK, REST = "live blocks, about", "sizes rounded up", "free, scattered, records"
 
 Of = Literal["time", "memory"]
+By = Literal["clock", "clock, not in the kernel", "probe"]
 SAMPLES_LEAST = 200
 """Of CPU time, over all trials of a contender: with fewer, allocator and program are not told apart."""
 GAP_LEAST, LEFT_MOST = 0.05, 0.2
@@ -71,7 +77,7 @@ class Part:
     differences: tuple[float, ...] = ()
     """Block by block; empty where it was not measured."""
     borne_out: bool = True
-    """Of page faults: their number goes the same way. User and system time are told apart by the kernel's ticks."""
+    """Of page faults, where the kernel's ticks tell user and system time apart: their number goes the same way."""
 
     @property
     def shown(self) -> bool:
@@ -89,6 +95,8 @@ class Gap:
     """In a fixed order, the last is what is unexplained; those that were measured add up to the whole."""
     waiting: Part | None = None
     """Beside the whole, for it takes no CPU time."""
+    by: By = "probe"
+    """How allocator and program were told apart."""
 
     @property
     def ranked(self) -> tuple[Part, ...]:
@@ -349,29 +357,54 @@ Pairs = Sequence[tuple[_Side, _Side]]
 
 
 def _time(pairs: Pairs) -> Gap:
-    shares = {id(side): _Shares.of(sides) for sides in zip(*pairs, strict=True) for side in sides}
-
-    def own(side: _Side) -> float | None:
-        return _own_ns(side, shares[id(side)])
-
-    def program(side: _Side) -> float | None:
-        return _program_ns(side, shares[id(side)])
-
-    parts = [_part(OWN, pairs, own), _part(KERNEL, pairs, _kernel_ns)]
-    parts += [_part(FAULTS, pairs, _fault_ns), _part(PROGRAM, pairs, program)]
+    by = _by([side for pair in pairs for side in pair])
+    if by == "probe":
+        shares = {id(side): _Shares.of(sides) for sides in zip(*pairs, strict=True) for side in sides}
+        parts = [
+            _part(OWN, pairs, lambda side: _own_ns(side, shares[id(side)])),
+            _part(KERNEL, pairs, _kernel_ns),
+            _part(FAULTS, pairs, _fault_ns),
+            _part(PROGRAM, pairs, lambda side: _program_ns(side, shares[id(side)])),
+        ]
+    else:
+        seen = by == "clock"
+        parts = [
+            _part(OWN, pairs, lambda side: _noted(side, "own")),
+            _part(KERNEL, pairs, (lambda side: _noted(side, "calls")) if seen else _kernel_ns),
+            _part(FAULTS, pairs, (lambda side: _noted(side, "kernel")) if seen else _fault_ns),
+            _part(PROGRAM, pairs, lambda side: _noted(side, "program")),
+        ]
     ways = [(one.change or 0.0) for one in parts]
     fewer = _means(pairs, lambda side: _faults(side.plain))
     told = (
         replace(parts[0], evidence=_operations(pairs, ways[0])),
         replace(parts[1], evidence=_calls(pairs, ways[1])),
-        replace(parts[2], evidence=_against("faults", fewer), borne_out=(fewer[0] - fewer[1]) * ways[2] > 0),
+        replace(
+            parts[2],
+            evidence=_against("faults", fewer),
+            borne_out=by == "clock" or (fewer[0] - fewer[1]) * ways[2] > 0,
+        ),
         parts[3],
     )
     waiting = _part(WAITING, pairs, lambda side: side.account.waiting_ns)
     waits = _means(pairs, lambda side: side.account.waits)
-    return _gap(
-        "time", pairs, lambda side: _cpu_ns(side.plain), told, replace(waiting, evidence=_against("waits", waits))
-    )
+    beside_it = replace(waiting, evidence=_against("waits", waits))
+    return replace(_gap("time", pairs, lambda side: _cpu_ns(side.plain), told, beside_it), by=by)
+
+
+def _by(sides: Sequence[_Side]) -> By:
+    """The same for all runs of a pair."""
+    notes = [side.plain.whereabouts for side in sides]
+    if any(note is None for note in notes):
+        return "probe"
+    return "clock" if all(note is not None and note.calls is not None for note in notes) else "clock, not in the kernel"
+
+
+def _noted(side: _Side, where: Literal["own", "calls", "kernel", "program"]) -> float | None:
+    """Nanoseconds of a plain run's CPU time."""
+    notes = side.plain.whereabouts
+    count = getattr(notes, where)
+    return None if notes is None or count is None else count * notes.period_ns
 
 
 def _memory(pairs: Pairs) -> Gap | None:

@@ -27,6 +27,7 @@
 #include "launch/signals.h"
 #include "launch/terminal.h"
 #include "launch/touch.h"
+#include "launch/whereabouts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,6 +56,7 @@ struct launch {
     struct cgroup cgroup;
     struct sampler sampler;
     struct counters counters;
+    struct whereabouts whereabouts;
     struct terminal terminal;
     struct report report;
     uint64_t terminate_ns;  /* deadlines: SIGTERM … */
@@ -212,6 +214,8 @@ static void handle_deadlines(struct launch *launch)
         else
             sampler_begin(&launch->sampler); /* still our own copy, whose memory is not PROG's */
     }
+    if (now_ns >= whereabouts_due_ns(&launch->whereabouts))
+        whereabouts_drain(&launch->whereabouts);
     if (now_ns >= launch->terminate_ns) {
         launch->terminate_ns = NEVER_NS;
         launch->kill_ns = now_ns + launch->options.grace_ns;
@@ -229,8 +233,9 @@ static void handle_deadlines(struct launch *launch)
 static bool watch(struct launch *launch)
 {
     while (!launch->main_ended) {
-        uint64_t deadline_ns =
-            earlier(sampler_due_ns(&launch->sampler), earlier(launch->terminate_ns, launch->kill_ns));
+        uint64_t look_ns =
+            earlier(sampler_due_ns(&launch->sampler), whereabouts_due_ns(&launch->whereabouts));
+        uint64_t deadline_ns = earlier(look_ns, earlier(launch->terminate_ns, launch->kill_ns));
         short report_events = 0;
         wait_until(launch, earlier(deadline_ns, launch->despair_ns),
                    launch->reader_gone ? NULL : &report_events);
@@ -346,6 +351,7 @@ static int finish(struct launch *launch)
     report->sampling_cpu_ns = sampler_cpu_ns(&launch->sampler);
     sampler_end(&launch->sampler);
     counters_read(&launch->counters);
+    whereabouts_close(&launch->whereabouts);
     if (launch->reader_gone) {
         complaint("the reader of the report is gone", NULL, 0);
         return COMPLAINT_EXIT;
@@ -382,6 +388,7 @@ static int run(struct launch *launch)
     launch->terminal.fd = -1;
     for (size_t i = 0; i < COUNTERS_COUNT; i++)
         launch->counters.fds[i] = -1;
+    launch->whereabouts.file = -1;
     if (!signals_take(&launch->signals)) {
         complaint("cannot wait for signals", NULL, errno);
         return COMPLAINT_EXIT;
@@ -394,6 +401,11 @@ static int run(struct launch *launch)
         return fail(launch);
     if (launch->options.counters)
         counters_open(&launch->counters, launch->child.pid);
+    const char *path = launch->options.whereabouts_path;
+    if (path != NULL && !whereabouts_open(&launch->whereabouts, &launch->options, launch->child.pid)) {
+        complaint("cannot write", path, errno);
+        return fail(launch);
+    }
     if (launch->options.terminal) {
         terminal_open(&launch->terminal);
         terminal_lend(&launch->terminal, launch->child.pid);

@@ -30,6 +30,7 @@ const char options_help[] =
     "  --stdout FILE        PROG's standard output; emptied first, created for the owner alone\n"
     "  --stderr FILE        PROG's standard error, likewise; may be the same file\n"
     "  --counters           performance counters of the whole tree\n"
+    "  --whereabouts FILE   where its processors are, by a clock; emptied first, for the owner alone\n"
     "  --touch BYTES        no PROG: write to so much memory once, and give it back\n"
     "  --help, --version\n"
     "\n"
@@ -159,6 +160,8 @@ static const char *take_value(struct options *options, const char *name, char *v
         options->stdout_path = value;
     } else if (strcmp(name, "--stderr") == 0) {
         options->stderr_path = value;
+    } else if (strcmp(name, "--whereabouts") == 0) {
+        options->whereabouts_path = value;
     }
     return NULL;
 }
@@ -166,8 +169,8 @@ static const char *take_value(struct options *options, const char *name, char *v
 static bool needs_value(const char *name)
 {
     static const char *const names[] = {
-        "--report-fd", "--timeout", "--grace", "--memory", "--setenv", "--unsetenv",
-        "--cpus",      "--touch",   "--chdir", "--stdin",  "--stdout", "--stderr",
+        "--report-fd", "--timeout", "--grace", "--memory", "--setenv", "--unsetenv",    "--cpus",
+        "--touch",     "--chdir",   "--stdin", "--stdout", "--stderr", "--whereabouts",
     };
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         if (strcmp(name, names[i]) == 0)

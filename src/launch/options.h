@@ -46,6 +46,7 @@ struct options {
     const char *stdin_path;
     const char *stdout_path;
     const char *stderr_path;
+    const char *whereabouts_path;
     char **edits; /* of PROG's environment */
     size_t edit_count;
     char **command; /* ends with NULL */

@@ -9,9 +9,9 @@ from support.comparisons import EVIL, a_run, a_sample
 
 from cairn.estimates import Estimate
 from cairn.findings import beside
-from cairn.model import Account, Calls, Contender, Interval, Operations, Raised, Run, Sample
+from cairn.model import Account, Calls, Contender, Interval, Operations, Raised, Run, Sample, Whereabouts
 from cairn.report import document, markdown, terminal
-from cairn.report.reasons import sentences, summary
+from cairn.report.reasons import boards, sentences, summary
 from cairn.why import (
     FAULTS,
     KERNEL,
@@ -96,6 +96,59 @@ def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None
     assert part(found, FAULTS).other == pytest.approx(20 * MS - 6 * MS)
     assert part(found, PROGRAM).other == pytest.approx(100 * MS - 12 * MS - 32 * MS)
     assert found.waiting is not None and found.waiting.other == 0
+
+
+def looked_at(samples: list[Sample], **counts: int | None) -> list[Sample]:
+    """The same, and the plain runs' processors seen so often in each place, a note a half millisecond."""
+    where = Whereabouts(**({"period_ns": MS // 2, "own": 60, "program": 110, "calls": 12, "kernel": 36} | counts))  # type: ignore[arg-type]
+    return [replace(one, whereabouts=None if one.account else where) for one in samples]
+
+
+def test_where_the_clock_looks_at_plain_runs_the_parts_are_theirs() -> None:
+    fast = looked_at(trials("fast", 80.0, samples_inside=1), own=40, unknown=4)
+    found = gap([*looked_at(trials("system", samples_inside=119)), *fast])
+    assert found.by == "clock"
+    assert [(one.own, one.other) for one in found.parts[:-1]] == [
+        (20 * MS, 30 * MS),
+        (6 * MS, 6 * MS),
+        (18 * MS, 18 * MS),
+        (55 * MS, 55 * MS),
+    ]
+    # 100 ms, of which 99 have a note; 110 ms, of which 109 have one
+    assert found.unexplained.change == pytest.approx(0, abs=0.1 * MS)
+    assert sum(one.change or 0.0 for one in found.parts) == pytest.approx(found.whole.change)
+
+
+def test_what_is_in_no_known_place_is_unexplained() -> None:
+    fast = looked_at(trials("fast", 80.0), own=30, unknown=10)
+    found = gap([*looked_at(trials("system")), *fast])
+    assert part(found, OWN).change == pytest.approx(-15 * MS)
+    assert found.unexplained.change == pytest.approx(5 * MS, abs=0.1 * MS)
+
+
+def test_a_clock_that_may_not_look_into_the_kernel_leaves_that_to_the_probe() -> None:
+    blind = {"calls": None, "kernel": None}
+    found = gap([*looked_at(trials("system"), **blind), *looked_at(trials("fast", 80.0), own=40, **blind)])
+    assert found.by == "clock, not in the kernel"
+    assert part(found, OWN).change == pytest.approx(-10 * MS)
+    assert part(found, KERNEL).other == pytest.approx(6 * MS)
+    assert part(found, FAULTS).other == pytest.approx(20 * MS - 6 * MS)
+
+
+def test_a_run_without_notes_takes_all_to_the_probe() -> None:
+    fast = looked_at(trials("fast", 80.0), own=40)
+    fast[4] = replace(fast[4], whereabouts=None)
+    found = gap([*looked_at(trials("system")), *fast])
+    assert found.by == "probe"
+    assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
+
+
+def test_how_the_parts_were_told_apart_is_said_below_them() -> None:
+    run = why_run("fast")
+    clocked = [*looked_at(trials("system")), *looked_at(trials("fast", 80.0), own=40)]
+    for samples, says in ((clocked, "by the kernel's clock"), ([*trials("system"), *trials("fast")], "'cairn doctor'")):
+        (board,) = boards(run, [explain(run, samples, "fast", "system")])
+        assert says in board.footer[0]
 
 
 def test_detours_to_the_kernel_are_no_time_of_anybodys() -> None:

@@ -65,7 +65,7 @@ C_ORDER: dict[str, list[str]] = {
     "arena": ["chunk", "guard", "arena", "pool"],
     "launch": [
         *("complaint", "file", "options", "signals", "pace", "processes", "peak", "cgroup", "memory", "sampler"),
-        *("counters", "touch", "child", "terminal", "report", "launch"),
+        *("counters", "whereabouts", "touch", "child", "terminal", "report", "launch"),
     ],
     "witness": ["kernel", "environment", "target", "owner", "record", "exec", "witness"],
     "probe": [
@@ -119,6 +119,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "program": {"errors", "elf"},
     "library": {"errors", "elf", "program"},
     "symbols": {"errors", "elf", "program", "sites"},
+    "whereabouts": {"model", "elf", "symbols"},
     "catalog": {"errors"},
     "discover": {"__init__", "errors", "catalog", "library", "native"},
     "contenders": {"errors", "model", "program", "library", "catalog", "discover"},
@@ -141,7 +142,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "proof": {"model"},
     "runner": {
         *("errors", "model", "contenders", "native", "proof", "workloads", "instructions"),
-        *("profile", "profiles", "account"),
+        *("profile", "whereabouts", "profiles", "account"),
     },
     "foreground": {"errors", "model", "native", "proof", "runner"},
     "measure": {"errors", "model", "machine", "plan", "stats", "compare", "runner", "store"},

@@ -19,7 +19,7 @@ TEST(options_default_to_the_measured_program_alone)
     CHECK(options.memory == OPTIONS_MEMORY_AUTO);
     CHECK(options.timeout_ns == 0);
     CHECK(options.grace_ns == 2 * NS_PER_S);
-    CHECK(!options.terminal && !options.counters && !options.has_cpus);
+    CHECK(!options.terminal && !options.counters && !options.has_cpus && options.whereabouts_path == NULL);
     CHECK(options.edit_count == 0);
     CHECK(strcmp(options.command[0], "true") == 0);
     CHECK(strcmp(options.command[1], "--x") == 0);
@@ -73,6 +73,7 @@ TEST(options_that_are_wrong_are_complained_about)
         {"--unsetenv", "A=1", "--", "true"},
         {"--unsetenv", "", "--", "true"},
         {"--cpus", "", "--", "true"},
+        {"--whereabouts"},
         {"--touch", "1k"},
         {"--touch", "0"},
         {"--touch", "5", "--", "true"},

@@ -1,0 +1,95 @@
+"""Where the processors were, as the kernel's clock noted it, of programs that know it themselves."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.launching import Launch
+
+from cairn import whereabouts
+from cairn.model import Contender, Whereabouts
+
+PLACES = ("own", "calls", "kernel", "program")
+
+
+def noted(file: Path, allocator: whereabouts.Allocator) -> Whereabouts:
+    """Skips where the kernel does not let anybody look."""
+    found, why = whereabouts.read(file, allocator)
+    if found is None:
+        assert "cannot look at programs here" in why
+        pytest.skip(why)
+    if found.calls is None:
+        pytest.skip("the kernel itself may not be looked at")
+    return found
+
+
+@pytest.fixture(scope="session")
+def library(compiled: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What plays the allocator, by the name that its users know it by."""
+    made = compiled("whereabouts.c", "-shared", "-DLIBRARY_ONLY", "-Wl,-soname,libplaces.so")
+    return Path(shutil.copy(made, tmp_path_factory.mktemp("library") / "libplaces.so"))
+
+
+@pytest.fixture(scope="session")
+def program(compiled: Callable[..., Path], library: Path) -> str:
+    return str(compiled("whereabouts.c", "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}"))
+
+
+def test_each_place_gets_the_time_that_was_spent_there(
+    launch: Launch, library: Path, program: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes"
+    outcome = launch("--whereabouts", str(file), "--", program, "150")
+    found = noted(file, whereabouts.Allocator(frozenset({str(library.resolve())})))
+    spent = dict(zip(PLACES, map(int, outcome.out.split()), strict=True))
+    for place, ns in spent.items():
+        assert getattr(found, place) * found.period_ns == pytest.approx(ns, rel=0.1, abs=10e6), place
+    assert found.unknown * found.period_ns < 10e6
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_nothing_of_a_library_that_is_not_the_allocators_is_its_own(
+    launch: Launch, program: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes"
+    launch("--whereabouts", str(file), "--", program, "20")
+    found = noted(file, whereabouts.Allocator(frozenset({"/nowhere"})))
+    assert (found.own, found.calls) == (0, 0)
+
+
+def test_notes_are_as_many_as_the_tree_takes_time(launch: Launch, hold: str, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    report = launch("--whereabouts", str(file), "--", hold, "spinners", "0", "200").told
+    found = noted(file, whereabouts.Allocator(frozenset()))
+    assert found.calls is not None and found.kernel is not None
+    notes = found.own + found.calls + found.kernel + found.program + found.unknown
+    assert notes * found.period_ns == pytest.approx(report["user_ns"] + report["system_ns"], rel=0.05, abs=10e6)
+
+
+def test_the_systems_allocator_is_found_in_libc(launch: Launch, compiled: Callable[..., Path], tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    launch("--whereabouts", str(file), "--", str(compiled("churn.c")), "3000000")
+    found = noted(file, whereabouts.Allocator(frozenset()))
+    assert found.own > 0.2 * (found.own + found.program)
+
+
+def test_what_cannot_be_written_is_told_before_the_program_begins(launch: Launch, tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    outcome = launch("--whereabouts", str(tmp_path / "none" / "notes"), "--", "touch", str(touched))
+    assert outcome.code == 125 and "cannot write" in outcome.err and outcome.err.count("\n") == 1
+    assert not touched.exists()
+
+
+def test_libraries_beside_an_allocator_that_it_needs_are_its_own(
+    compiled: Callable[..., Path], library: Path, tmp_path: Path
+) -> None:
+    """As those of TBB: a proxy is preloaded, and another library in its folder does the work."""
+    beside = Path(shutil.copy(library, tmp_path))
+    made = compiled("forward_malloc.c", "-shared", "-Wl,--no-as-needed", str(beside))
+    proxy = Path(shutil.copy(made, tmp_path / "proxy.so"))
+    own = whereabouts.Allocator.of(Contender("proxy", "custom", "proxy", preload=(str(proxy),)))
+    assert own.files == {str(proxy), str(beside)}
