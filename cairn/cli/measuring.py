@@ -130,8 +130,8 @@ from cairn.model import BLOCKS_MOST, Pattern, Settings, StopRule, Workload
 )
 @click.option(
     "--why", is_flag=True,
-    help="Run each contender behind the probe, too, and take the differences apart: code, kernel, faults, waiting, "
-    "program. Takes more than twice as long.",
+    help="Look at each contender by the kernel's clock, run it behind the probe, too, and take the differences apart: "
+    "code, kernel, faults, waiting, program. Takes more than twice as long.",
 )  # fmt: skip
 @click.option(
     "--memory",
