@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from cairn import native
+from cairn import native, whereabouts
 from cairn.errors import CairnError
 
 TIMEOUT_S = 10.0
@@ -31,6 +32,8 @@ class Abilities:
     """Why it is sampled."""
     counters: Mapping[str, bool] = field(default_factory=dict)
     """Performance counters by name, and whether they count."""
+    clock_problem: str | None = None
+    """Why the kernel's clock cannot look at programs, as the end of a sentence."""
     launcher_problem: str | None = None
     paranoid: int | None = None
     """kernel.perf_event_paranoid: 3 and more forbid everything, 2 leaves the user's own code, 1 and less all of it."""
@@ -55,12 +58,13 @@ class _Line(msgspec.Struct):
 
 def abilities() -> Abilities:
     """Tries everything once; about 50 ms."""
-    line, problem = _launch_true()
+    line, problem, unseen = _launch_true()
     counters = line.counters or {} if line else {}
     return Abilities(
         memory_method=line.memory.method if line else None,
         memory_reason=line.memory.reason if line else None,
         counters={name: number is not None for name, number in counters.items() if not isinstance(number, bool)},
+        clock_problem=unseen,
         launcher_problem=problem,
         paranoid=_number("/proc/sys/kernel/perf_event_paranoid"),
         dispatch=_can_dispatch(),
@@ -78,20 +82,24 @@ def _allocator_problem() -> str | None:
     return None
 
 
-def _launch_true() -> tuple[_Line | None, str | None]:
-    """The launcher's account of `true`, or why there is none."""
-    try:
-        done = subprocess.run(
-            [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters", "--", "true"],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or "it failed"
-        return msgspec.json.decode(done.stdout, type=_Line), None
-    except subprocess.TimeoutExpired:
-        return None, f"it did not answer within {TIMEOUT_S:.0f} s"
-    except (OSError, msgspec.DecodeError) as error:
-        return None, str(error)
+def _launch_true() -> tuple[_Line | None, str | None, str | None]:
+    """The launcher's account of `true`, or why there is none; and why its clock saw nothing, if so."""
+    with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
+        notes = Path(folder) / "notes"
+        command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
+        try:
+            done = subprocess.run(
+                [*command, "--whereabouts", str(notes), "--", "true"],
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False,
+            )  # fmt: skip
+            if done.returncode != 0:
+                return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or "it failed", None
+            _, unseen = whereabouts.read(notes, whereabouts.Allocator(frozenset()))
+            return msgspec.json.decode(done.stdout, type=_Line), None, unseen or None
+        except subprocess.TimeoutExpired:
+            return None, f"it did not answer within {TIMEOUT_S:.0f} s", None
+        except (OSError, msgspec.DecodeError) as error:
+            return None, str(error), None
 
 
 def _number(path: str) -> int | None:

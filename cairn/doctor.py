@@ -580,7 +580,7 @@ def judge_abilities(can: Abilities, here: Host) -> tuple[Check, ...]:
             "Install cairn again with 'make install'; if that does not help, nothing can be measured here.",
         ))  # fmt: skip
     else:
-        checks += [_peak(can), *_counters(can, here)]
+        checks += [_peak(can), *_counters(can, here), _kernels_clock(can)]
     return (*checks, _dispatch(can, here), *_rseq(can), *_reserved(can), *_own_allocator(can))
 
 
@@ -620,6 +620,18 @@ def _counter_check(subject: str, counters: Mapping[str, bool], can: Abilities, h
                      "Use the software counters, or a machine whose host passes a PMU on.")  # fmt: skip
     return Check(subject, "warning", f"{says}: the kernel refuses them",
                  "Look whether a container or seccomp keeps perf_event_open away; the columns stay empty.")  # fmt: skip
+
+
+def _kernels_clock(can: Abilities) -> Check:
+    subject = "kernel's clock"
+    if can.clock_problem is None:
+        return Check(
+            subject, "fine", "looks at plain runs: the parts that --why tells are theirs"
+        )
+    return Check(
+        subject, "warning", f"{can.clock_problem}; the parts that --why tells are those of runs behind the probe",
+        "As root: sysctl kernel.perf_event_paranoid=0; in a container allow perf_event_open (CAP_PERFMON, seccomp).",
+    )  # fmt: skip
 
 
 def _dispatch(can: Abilities, here: Host) -> Check:

@@ -202,18 +202,20 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where the processors were in a plain run: one note after each period of a thread's CPU time."""
+    """Where the processors were in a plain run: one note after each period of CPU time."""
 
     period_ns: int
     own: int
     """In the allocator, or in a library that it called."""
+    calls: int
+    """In the kernel, called by the allocator."""
+    faults: int
+    """In the kernel, called by nobody: page faults and interrupts."""
+    others: int
+    """Elsewhere in the kernel: what the program called, and its end."""
     program: int
     unknown: int = 0
-    """Where no file is known to lie, and notes that were lost."""
-    calls: int | None = None
-    """In the kernel, called by the allocator; None, here and below: the kernel may not be looked at."""
-    kernel: int | None = None
-    """Elsewhere in the kernel: page faults, the program's calls, its end."""
+    """Where no file is known to lie, and records that were lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,8 @@ class Sample:
     """Of a contender behind the probe, where that was asked for."""
     whereabouts: Whereabouts | None = None
     """Of one as it is, where that was asked for and the kernel allows it."""
+    unseen: str | None = None
+    """Why that is not known, as the end of a sentence."""
     output_digest: str | None = None
     failure: str | None = None
     """A sentence, when this run must not be read as a result."""

@@ -200,7 +200,7 @@ class Runner:
         account = None
         if contender.probed:
             proof, account = self._behind_probe(contender, proof, trial, launched)
-        where = self._whereabouts(contender) if looked_at else None
+        where, unseen = self._whereabouts(contender) if looked_at else (None, None)
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
         digest, reported = None, None
@@ -242,6 +242,7 @@ class Runner:
             reported=reported,
             account=account,
             whereabouts=where,
+            unseen=unseen,
             output_digest=digest,
             failure=failure,
         ), Trace(witness=witness, stderr_tail=errors)
@@ -276,13 +277,13 @@ class Runner:
             told = account.account(replace(found, tree=tree_of(launched, command, contender)))
         return replace(proof, problem=problem), told
 
-    def _whereabouts(self, contender: Contender) -> Whereabouts | None:
-        """Where the processors were in the run that just ended, if the kernel let them be looked at."""
+    def _whereabouts(self, contender: Contender) -> tuple[Whereabouts | None, str | None]:
+        """Where the processors were in the run that just ended, or why nobody knows."""
         from cairn import whereabouts
 
-        found, _ = whereabouts.read(self._notes, whereabouts.Allocator.of(contender))
+        found, why = whereabouts.read(self._notes, whereabouts.Allocator.of(contender))
         self._notes.unlink(missing_ok=True)
-        return found
+        return found, why or None
 
     def hook(self, name: str, command: str) -> None:
         """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""

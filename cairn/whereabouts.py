@@ -1,12 +1,13 @@
 """Where the processors were in a plain run, by a clock of the kernel's: what 'cairn-launch --whereabouts' wrote.
 
-Each note tells where a thread was after so much more of its CPU time, and the top of its stack. From these, and from
-which files lay where, the run's CPU time is split:
+Each note tells whose thread a processor ran after so much more time, where that was, and the top of its stack. From
+these, and from which files lay where, the CPU time of the run's processes is split:
 
     own        in the allocator's file; or in a library that it calls, such as libc's memset and locks, where the
                nearest return address on the stack that lies in none of these libraries is the allocator's
     calls      in the kernel, which the allocator called in the same sense
-    kernel     elsewhere in the kernel: page faults, the program's own calls, its beginning and its end
+    faults     in the kernel, which nobody called: page faults and interrupts
+    others     elsewhere in the kernel: what the program called, and its end
     program    elsewhere
     unknown    in no file that the kernel told of
 
@@ -25,16 +26,19 @@ import functools
 import os
 import re
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import BinaryIO
 
 from cairn import elf, symbols
 from cairn.model import Contender, Whereabouts
 
-MAGIC = 0x0174626172656877
+MAGIC = 0x0274626172656877
+MARK = 1 << 16
+"""Behind it no record is older than the youngest before the mark before it."""
 _HEAD = struct.Struct("<QQII")
 _RECORD = struct.Struct("<IHH")
 _LOST, _COMM, _FORK, _SAMPLE, _MMAP2 = 2, 3, 7, 9, 10
@@ -42,18 +46,24 @@ _MODE, _IN_KERNEL = 7, 1
 _EXECUTED = 1 << 13
 _AT = struct.Struct("<QIIQQ")
 """Of a note: where, process, thread, time, and how wide its registers are: 0 none, 2 64 bits."""
-_REGISTERS = struct.Struct("<QQQQ")
-"""rcx, the stack's, where the program was, and bytes of the stack that follow."""
+_REGISTERS = struct.Struct("<QQQ")
+"""The stack's, where the program was, and bytes of the stack that follow."""
 _MAPPED = struct.Struct("<IIQQQIIQQII")
 _WIDE = 2
 _WORD_BYTES = 8
-_WORDS_MOST = 8
+_WORDS, _WORDS_CALLING = 8, 32
+"""How far up the stack a library's caller is looked for, and that of one that calls the kernel: what sleeps has large
+frames, and what does not has large ones that may hold addresses of earlier calls."""
+_READ_BYTES = 1 << 20
+_CALLS = (b"\x0f\x05", b"\xcd\x80", b"\x0f\x34")
+"""Instructions that call the kernel: syscall, int 0x80, sysenter."""
 
 LIBRARIES = re.compile(
     r"(libc|libm|libpthread|libdl|librt|libstdc\+\+|libgcc_s|libunwind|libatomic)[-.]|ld-|libc\.musl|\[vdso\]"
 )
 """That allocators call for their own ends, by the beginnings of their files' names."""
-_LIBC = re.compile(r"libc[-.](so\.6|2\.)|libc\.musl|ld-musl")
+_LIBC = re.compile(r"libc[-.](so\.6|2\.)|libc\.so$|libc\.musl|ld-musl")
+_SHARED = re.compile(r"/(usr/)?(local/)?lib(32|64|x32)?(/[^/]*-linux-[^/]*)?$")
 _MALLOC = (
     "__default_morecore", "malloc", "free", "calloc", "realloc", "memalign", "malloc_trim", "malloc_usable_size",
     "mallopt", "malloc_stats", "posix_memalign", "malloc_info",
@@ -88,24 +98,45 @@ class Allocator:
         return Allocator(frozenset(files))
 
     def owner(self, path: str, offset: int) -> Owner:
-        """Of the byte at an offset of a file."""
+        """Of the byte at an offset of a file. Raises NotKnown of a C library whose functions cannot be told apart."""
         if path in self.files:
             return Owner.ALLOCATOR
         name = os.path.basename(path)
         if not self.files and _LIBC.match(name):
-            low, high = _malloc_part(path)
-            return Owner.ALLOCATOR if low <= offset < high else Owner.LIBRARY
+            part = _malloc_part(path)
+            if part is None:
+                raise NotKnown(f"malloc's part of {path} cannot be told from the rest")
+            return Owner.ALLOCATOR if part[0] <= offset < part[1] else Owner.LIBRARY
         return Owner.LIBRARY if LIBRARIES.match(name) else Owner.PROGRAM
 
 
+class NotKnown(Exception):
+    """What the notes mean; the text says why."""
+
+
 @functools.cache
-def _malloc_part(libc: str) -> tuple[int, int]:
-    """Of a C library whose functions cannot be told apart, nothing."""
-    return symbols.stretch(libc, _MALLOC) or (0, 0)
+def _malloc_part(libc: str) -> tuple[int, int] | None:
+    return symbols.stretch(libc, _MALLOC)
+
+
+@functools.lru_cache(1 << 12)
+def _is_call(path: str, offset: int) -> bool:
+    """Whether the instruction before this offset of a file calls the kernel."""
+    try:
+        descriptor = elf.open_regular(path)
+    except OSError:
+        return False
+    try:
+        return offset >= 2 and os.pread(descriptor, 2, offset - 2) in _CALLS
+    finally:
+        os.close(descriptor)
 
 
 def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
-    """Libraries that it needs and that lie beside it, or where it is told to look."""
+    """Libraries that it needs and that lie beside it, or where it is told to look.
+
+    In a folder that all programs have libraries in, only one whose name its own begins with, as that of TBB's proxy.
+    """
     needs: tuple[str, ...] = ()
     with contextlib.suppress(OSError, elf.NotElf, elf.Damaged):
         descriptor = elf.open_regular(library)
@@ -113,10 +144,12 @@ def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
             needs = elf.Image(descriptor).needs
         finally:
             os.close(descriptor)
+    own_name = os.path.basename(library)
     for name in needs:
         for folder in (os.path.dirname(library), *folders):
             path = os.path.join(folder, name)
-            if not LIBRARIES.match(name) and os.path.exists(path):
+            kin = not _SHARED.match(folder) or own_name.startswith(name.partition(".so")[0])
+            if kin and not LIBRARIES.match(name) and os.path.exists(path):
                 yield os.path.realpath(path)
 
 
@@ -133,25 +166,36 @@ class _Space:
     def put(self, start: int, size: int, offset: int, path: str) -> None:
         """A later mapping hides what it covers; what is left of that keeps its place."""
         end = start + size
+        low = max(0, bisect_right(self.starts, start) - 1)
+        high = bisect_left(self.starts, end)
         kept = []
-        for at, (until, its_offset, its_path) in zip(self.starts, self.mapped, strict=True):
+        for at, (until, its_offset, its_path) in zip(self.starts[low:high], self.mapped[low:high], strict=True):
             if at < start:
                 kept.append((at, (min(until, start), its_offset, its_path)))
             if until > end:
-                low = max(at, end)
-                kept.append((low, (until, its_offset + low - at, its_path)))
+                kept.append((end, (until, its_offset + end - at, its_path)))
         kept.append((start, (end, offset, path)))
         kept.sort()
-        self.starts = [at for at, _ in kept]
-        self.mapped = [what for _, what in kept]
+        self.starts[low:high] = [at for at, _ in kept]
+        self.mapped[low:high] = [what for _, what in kept]
 
-    def owner(self, address: int, allocator: Allocator) -> Owner | None:
-        """None: no code lies there."""
+    def place(self, address: int) -> tuple[str, int] | None:
+        """File and offset of the byte at an address; None: no code lies there."""
         index = bisect_right(self.starts, address) - 1
         if index < 0 or address >= self.mapped[index][0]:
             return None
         _, offset, path = self.mapped[index]
-        return allocator.owner(path, offset + address - self.starts[index])
+        return path, offset + address - self.starts[index]
+
+    def owner(self, address: int, allocator: Allocator) -> Owner | None:
+        """Whose code lies there."""
+        place = self.place(address)
+        return None if place is None else allocator.owner(*place)
+
+    def called(self, address: int) -> bool:
+        """Whether the instruction before it calls the kernel."""
+        place = self.place(address)
+        return place is not None and _is_call(*place)
 
     def caller(self, words: tuple[int, ...], allocator: Allocator) -> Owner | None:
         """Whose code the nearest return address lies in that is none of the libraries'."""
@@ -160,31 +204,38 @@ class _Space:
 
 
 def read(path: Path, allocator: Allocator) -> tuple[Whereabouts | None, str]:
-    """The split of a run's CPU time, or None and why it is not known."""
+    """The split of a run's CPU time, or None and why it is not known, as the end of a sentence."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            return split(file, allocator)
     except OSError as error:
         return None, f"the notes cannot be read: {error.strerror}"
-    return split(data, allocator)
 
 
-def split(data: bytes, allocator: Allocator) -> tuple[Whereabouts | None, str]:
+def split(file: BinaryIO, allocator: Allocator) -> tuple[Whereabouts | None, str]:
     """The same, of what such a file holds."""
-    if len(data) < _HEAD.size:
-        return None, "the notes have no head"
-    magic, period_ns, kernel, error = _HEAD.unpack_from(data)
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None, "there was no room for the notes"
+    magic, period_ns, pid, error = _HEAD.unpack(head)
     if magic != MAGIC:
         return None, "the notes are of another version"
     if error:
         return None, f"the kernel's clock cannot look at programs here: {os.strerror(error)}"
+    found = _Counts(allocator, pid)
     try:
-        found = _Counts(allocator)
-        for kind, misc, body in _ordered(data):
+        for kind, misc, body in _ordered(_records(file)):
             found.add(kind, misc, body)
+    except NotKnown as why:
+        return None, str(why)
     except (struct.error, ValueError):
         return None, "the notes are damaged"
-    where = Whereabouts(period_ns, found.own, found.program, found.unknown + found.lost)
-    return (replace(where, calls=found.calls, kernel=found.kernel) if kernel else where), ""
+    return (
+        Whereabouts(
+            period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown + found.lost
+        ),
+        "",
+    )
 
 
 @dataclass(slots=True)
@@ -192,13 +243,17 @@ class _Counts:
     """Of notes, while they are read in order."""
 
     allocator: Allocator
+    root: int
+    """The first process; what it does before it executes the program is not the program's."""
     own: int = 0
     calls: int = 0
-    kernel: int = 0
+    faults: int = 0
+    others: int = 0
     program: int = 0
     unknown: int = 0
     lost: int = 0
     spaces: dict[int, _Space] = field(default_factory=dict)
+    """Of the program's processes: the clock looks at everybody's."""
 
     def add(self, kind: int, misc: int, body: bytes) -> None:
         """Takes the next record."""
@@ -206,27 +261,43 @@ class _Counts:
             self._sample(body, in_kernel=misc & _MODE == _IN_KERNEL)
         elif kind == _LOST:
             self.lost += struct.unpack_from("<QQ", body)[1]
-        else:
-            _follow(self.spaces, kind, misc, body)
+        elif kind == _FORK:
+            pid, parent = struct.unpack_from("<II", body)
+            if pid != parent and parent in self.spaces:
+                self.spaces[pid] = self.spaces[parent].copy()
+            elif pid != parent:
+                self.spaces.pop(pid, None)
+        elif kind == _COMM and misc & _EXECUTED:
+            (pid,) = struct.unpack_from("<I", body)
+            if pid == self.root or pid in self.spaces:
+                self.spaces[pid] = _Space()
+        elif kind == _MMAP2:
+            pid, _, start, size, offset, *_ = _MAPPED.unpack_from(body)
+            if pid in self.spaces:
+                path = os.fsdecode(body[_MAPPED.size : body.index(b"\0", _MAPPED.size)])
+                self.spaces[pid].put(start, size, offset, path)
 
     def _sample(self, body: bytes, *, in_kernel: bool) -> None:
         address, pid, _, _, width = _AT.unpack_from(body)
-        counter = here = 0
+        space = self.spaces.get(pid)
+        if space is None:
+            return
+        here = 0
         words: tuple[int, ...] = ()
         if width == _WIDE:
-            counter, _, here, size = _REGISTERS.unpack_from(body, _AT.size)
-            words = _words(body, size)
-        space = self.spaces.get(pid) or _Space()
-        if in_kernel:
-            # The instruction that calls the kernel leaves its successor's address in rcx.
-            called = here != 0 and counter == here and self._owner(space, here, words) is Owner.ALLOCATOR
-            self.calls += called
-            self.kernel += not called
-            return
-        owner = self._owner(space, address, words)
-        self.own += owner is Owner.ALLOCATOR
-        self.unknown += owner is None
-        self.program += owner in (Owner.PROGRAM, Owner.LIBRARY)
+            _, here, size = _REGISTERS.unpack_from(body, _AT.size)
+            words = _words(body, size, _WORDS_CALLING if in_kernel else _WORDS)
+        if not in_kernel:
+            owner = self._owner(space, address, words)
+            self.own += owner is Owner.ALLOCATOR
+            self.unknown += owner is None
+            self.program += owner in (Owner.PROGRAM, Owner.LIBRARY)
+        elif width == _WIDE and not space.called(here):
+            self.faults += 1
+        elif self._owner(space, here, words) is Owner.ALLOCATOR:
+            self.calls += 1
+        else:
+            self.others += 1
 
     def _owner(self, space: _Space, address: int, words: tuple[int, ...]) -> Owner | None:
         """A library's work is its caller's; the program's, where no caller is seen."""
@@ -234,46 +305,47 @@ class _Counts:
         return space.caller(words, self.allocator) or owner if owner is Owner.LIBRARY else owner
 
 
-def _words(body: bytes, size: int) -> tuple[int, ...]:
+def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
     """Of the stack, the nearest words, of as many bytes as the kernel could read."""
     at = _AT.size + _REGISTERS.size
     if not size:
         return ()
     (there,) = struct.unpack_from("<Q", body, at + size)
-    count = min(there // _WORD_BYTES, size // _WORD_BYTES, _WORDS_MOST)
+    count = min(there // _WORD_BYTES, size // _WORD_BYTES, most)
     return struct.unpack_from(f"<{count}Q", body, at)
 
 
-def _ordered(data: bytes) -> list[tuple[int, int, bytes]]:
-    """Each record's kind, flags and content, in the order of their times; of one time, as they came."""
-    found = []
-    for kind, misc, body in _records(data):
-        when = _AT.unpack_from(body)[3] if kind == _SAMPLE else struct.unpack_from("<Q", body, len(body) - 8)[0]
-        found.append((when, kind, misc, body))
-    found.sort(key=lambda one: one[0])
-    return [one[1:] for one in found]
+def _ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
+    """By their times, from the turns of several processors; of one time, as they came."""
+    held: list[tuple[int, int, int, bytes]] = []
+    before = youngest = 0
+    for kind, misc, body in records:
+        if kind != MARK:
+            when = _AT.unpack_from(body)[3] if kind == _SAMPLE else struct.unpack_from("<Q", body, len(body) - 8)[0]
+            youngest = max(youngest, when)
+            held.append((when, kind, misc, body))
+            continue
+        held.sort(key=lambda one: one[0])
+        ready = bisect_right(held, before, key=lambda one: one[0])
+        yield from (one[1:] for one in held[:ready])
+        del held[:ready]
+        before = youngest
+    held.sort(key=lambda one: one[0])
+    yield from (one[1:] for one in held)
 
 
-def _records(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    at = _HEAD.size
-    while at + _RECORD.size <= len(data):
-        kind, misc, size = _RECORD.unpack_from(data, at)
-        if size < _RECORD.size + 8 or at + size > len(data):
-            raise ValueError(size)
-        yield kind, misc, data[at + _RECORD.size : at + size]
-        at += size
-
-
-def _follow(spaces: dict[int, _Space], kind: int, misc: int, body: bytes) -> None:
-    """What lies where, from then on."""
-    if kind == _FORK:
-        pid, parent = struct.unpack_from("<II", body)
-        if pid != parent and parent in spaces:
-            spaces[pid] = spaces[parent].copy()
-    elif kind == _COMM:
-        if misc & _EXECUTED:
-            spaces[struct.unpack_from("<I", body)[0]] = _Space()
-    elif kind == _MMAP2:
-        pid, _, start, size, offset, *_ = _MAPPED.unpack_from(body)
-        path = os.fsdecode(body[_MAPPED.size : body.index(b"\0", _MAPPED.size)])
-        spaces.setdefault(pid, _Space()).put(start, size, offset, path)
+def _records(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    data = b""
+    while more := file.read(_READ_BYTES):
+        data, at = data + more, 0
+        while at + _RECORD.size <= len(data):
+            kind, misc, size = _RECORD.unpack_from(data, at)
+            if size < _RECORD.size + 8 * (kind != MARK):
+                raise ValueError(size)
+            if at + size > len(data):
+                break
+            yield kind, misc, data[at + _RECORD.size : at + size]
+            at += size
+        data = data[at:]
+    if data:
+        raise ValueError(len(data))

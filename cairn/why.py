@@ -3,18 +3,18 @@
 Of each block four runs are looked at: both contenders as they are, and both behind the probe. The gap is what the plain
 runs show, and so are its parts, where the kernel's clock may look at these (`whereabouts`):
 
-    own code       CPU time in the allocator
-    kernel calls   CPU time in the kernel, which the allocator called
-    page faults    CPU time elsewhere in the kernel. The program's own calls are in it: they are the same under both,
-                   and fall out of the difference
-    the program    CPU time elsewhere: what it does with the blocks, and how these lie; all that is in processes where
-                   the allocator is not is the program's, too
-    unexplained    CPU time of which there is no note, or one in no file that is known
+    own code         CPU time in the allocator
+    kernel calls     CPU time in the kernel, which the allocator called
+    page faults      CPU time in the kernel, which nobody called
+    program's calls  CPU time elsewhere in the kernel: its calls, and its end, which gives back what it has
+    the program      CPU time elsewhere: what it does with the blocks, and how these lie; all that is in processes where
+                     the allocator is not is the program's, too
+    unexplained      CPU time of which there is no note, or one in no file that is known
 
-Where the clock may look at programs but not at the kernel, the allocator's calls are what they take in the probed runs,
-and page faults all other system time. Where it may not look at all, allocator and program are told apart in the probed
-runs, by timers of their threads: then what the probe changes in a program is unexplained, too. Operations, kernel calls
-and waits that are told as evidence are always those of the probed runs.
+Where it may not look, allocator and program are told apart in the probed runs, by timers of their threads. Page faults
+are then the plain runs' system time less the allocator's calls: the program's own calls are in it, which fall out of
+the difference if they are the same under both. And what the probe changes in a program is unexplained, too. Operations,
+kernel calls and waits that are told as evidence are always those of the probed runs.
 
 Waiting in the allocator takes no CPU time: it is told beside.
 
@@ -38,18 +38,20 @@ from cairn import stats, units
 from cairn.estimates import WAY_OUT, Estimate
 from cairn.findings import beside
 from cairn.findings.finding import Finding
-from cairn.model import Account, Calls, Interval, Raised, Run, Sample
+from cairn.model import Account, Calls, Interval, Raised, Run, Sample, Whereabouts
 from cairn.profiles import WAITING as NOT_ON_PROCESSOR
 
 LEVEL = 0.95
 OWN, KERNEL, FAULTS, WAITING = "its own code", "its kernel calls", "page faults", "waiting in it"
-PROGRAM, UNEXPLAINED = "the program itself", "unexplained"
+CALLING, PROGRAM, UNEXPLAINED = "the program's calls, its end", "the program itself", "unexplained"
 LIVE, SLACK, REST = "live blocks, about", "sizes rounded up", "free, scattered, records"
 
 Of = Literal["time", "memory"]
-By = Literal["clock", "clock, not in the kernel", "probe"]
+By = Literal["clock", "probe"]
 SAMPLES_LEAST = 200
 """Of CPU time, over all trials of a contender: with fewer, allocator and program are not told apart."""
+NOTES_LEAST = 100
+"""Of the clock's, likewise."""
 GAP_LEAST, LEFT_MOST = 0.05, 0.2
 """Gaps in CPU time from so much on are told by the parts but for so much of the gap, or they are not explained."""
 _EVIDENCE = 2
@@ -97,6 +99,8 @@ class Gap:
     """Beside the whole, for it takes no CPU time."""
     by: By = "probe"
     """How allocator and program were told apart."""
+    because: str = ""
+    """Why not by the clock."""
 
     @property
     def ranked(self) -> tuple[Part, ...]:
@@ -357,54 +361,68 @@ Pairs = Sequence[tuple[_Side, _Side]]
 
 
 def _time(pairs: Pairs) -> Gap:
-    by = _by([side for pair in pairs for side in pair])
-    if by == "probe":
-        shares = {id(side): _Shares.of(sides) for sides in zip(*pairs, strict=True) for side in sides}
-        parts = [
-            _part(OWN, pairs, lambda side: _own_ns(side, shares[id(side)])),
-            _part(KERNEL, pairs, _kernel_ns),
-            _part(FAULTS, pairs, _fault_ns),
-            _part(PROGRAM, pairs, lambda side: _program_ns(side, shares[id(side)])),
-        ]
-    else:
-        seen = by == "clock"
-        parts = [
-            _part(OWN, pairs, lambda side: _noted(side, "own")),
-            _part(KERNEL, pairs, (lambda side: _noted(side, "calls")) if seen else _kernel_ns),
-            _part(FAULTS, pairs, (lambda side: _noted(side, "kernel")) if seen else _fault_ns),
-            _part(PROGRAM, pairs, lambda side: _noted(side, "program")),
-        ]
-    ways = [(one.change or 0.0) for one in parts]
-    fewer = _means(pairs, lambda side: _faults(side.plain))
-    told = (
-        replace(parts[0], evidence=_operations(pairs, ways[0])),
-        replace(parts[1], evidence=_calls(pairs, ways[1])),
-        replace(
-            parts[2],
-            evidence=_against("faults", fewer),
-            borne_out=by == "clock" or (fewer[0] - fewer[1]) * ways[2] > 0,
-        ),
-        parts[3],
-    )
+    because = _unseen(pairs)
+    faults = _means(pairs, lambda side: _faults(side.plain))
+    told = []
+    for part in _by_probe(pairs) if because else _by_clock(pairs):
+        change = part.change or 0.0
+        if part.name == OWN:
+            told.append(replace(part, evidence=_operations(pairs, change)))
+        elif part.name == KERNEL:
+            told.append(replace(part, evidence=_calls(pairs, change)))
+        elif part.name == FAULTS:
+            borne_out = not because or (faults[0] - faults[1]) * change > 0
+            told.append(replace(part, evidence=_against("faults", faults), borne_out=borne_out))
+        else:
+            told.append(part)
     waiting = _part(WAITING, pairs, lambda side: side.account.waiting_ns)
     waits = _means(pairs, lambda side: side.account.waits)
     beside_it = replace(waiting, evidence=_against("waits", waits))
-    return replace(_gap("time", pairs, lambda side: _cpu_ns(side.plain), told, beside_it), by=by)
+    gap = _gap("time", pairs, lambda side: _cpu_ns(side.plain), told, beside_it)
+    return replace(gap, by="probe" if because else "clock", because=because)
 
 
-def _by(sides: Sequence[_Side]) -> By:
-    """The same for all runs of a pair."""
-    notes = [side.plain.whereabouts for side in sides]
-    if any(note is None for note in notes):
-        return "probe"
-    return "clock" if all(note is not None and note.calls is not None for note in notes) else "clock, not in the kernel"
+def _by_probe(pairs: Pairs) -> list[Part]:
+    shares = {id(side): _Shares.of(sides) for sides in zip(*pairs, strict=True) for side in sides}
+    return [
+        _part(OWN, pairs, lambda side: _own_ns(side, shares[id(side)])),
+        _part(KERNEL, pairs, _kernel_ns),
+        _part(FAULTS, pairs, _fault_ns),
+        _part(PROGRAM, pairs, lambda side: _program_ns(side, shares[id(side)])),
+    ]
 
 
-def _noted(side: _Side, where: Literal["own", "calls", "kernel", "program"]) -> float | None:
-    """Nanoseconds of a plain run's CPU time."""
-    notes = side.plain.whereabouts
-    count = getattr(notes, where)
-    return None if notes is None or count is None else count * notes.period_ns
+def _by_clock(pairs: Pairs) -> list[Part]:
+    """No interval is narrower than one note on either side: where all blocks have as many, nobody knows more."""
+    notes = [side.plain.whereabouts for pair in pairs for side in pair]
+    period_ns = max(note.period_ns for note in notes if note is not None)
+
+    def part(name: str, count: Callable[[Whereabouts], int]) -> Part:
+        def reading(side: _Side) -> float | None:
+            where = side.plain.whereabouts
+            return None if where is None else float(count(where) * where.period_ns)
+
+        return _part(name, pairs, reading, least=period_ns)
+
+    return [
+        part(OWN, lambda where: where.own),
+        part(KERNEL, lambda where: where.calls),
+        part(FAULTS, lambda where: where.faults),
+        part(CALLING, lambda where: where.others),
+        part(PROGRAM, lambda where: where.program),
+    ]
+
+
+def _unseen(pairs: Pairs) -> str:
+    """Why the clock does not tell; empty if it does."""
+    for sides in zip(*pairs, strict=True):
+        notes = [side.plain.whereabouts for side in sides]
+        if None in notes:
+            return next((side.plain.unseen for side in sides if side.plain.unseen), "nobody asked it")
+        found = sum(n.own + n.calls + n.faults + n.others + n.program for n in notes if n is not None)
+        if found < NOTES_LEAST:
+            return f"of {found} of its notes nothing can be said; more blocks have more"
+    return ""
 
 
 def _memory(pairs: Pairs) -> Gap | None:
@@ -438,21 +456,21 @@ def _gap(of: Of, pairs: Pairs, whole: Reading, parts: Sequence[Part], waiting: P
     return Gap(of, gap, (*parts, rest), waiting)
 
 
-def _part(name: str, pairs: Pairs, reading: Reading) -> Part:
-    """Nothing of it where it was not measured in all blocks."""
+def _part(name: str, pairs: Pairs, reading: Reading, least: float = 0.0) -> Part:
+    """Nothing of it where it was not measured in all blocks. Its interval reaches `least` to both sides at least."""
     both = [(reading(own), reading(other)) for own, other in pairs]
     known = [(own, other) for own, other in both if own is not None and other is not None]
     if len(known) < len(both):
         return Part(name, None, None, None, None)
     differences = tuple(own - other for own, other in known)
     own, other = (statistics.fmean(numbers) for numbers in zip(*known, strict=True))
-    return Part(name, own, other, statistics.fmean(differences), _interval(differences), differences=differences)
+    return Part(name, own, other, statistics.fmean(differences), _interval(differences, least), differences=differences)
 
 
-def _interval(differences: Sequence[float]) -> Interval | None:
+def _interval(differences: Sequence[float], least: float = 0.0) -> Interval | None:
     if len(differences) < stats.BLOCKS_LEAST:
         return None
-    middle, half = statistics.fmean(differences), stats.mean_half_width(differences)
+    middle, half = statistics.fmean(differences), max(least, stats.mean_half_width(differences))
     return Interval(middle - half, middle + half, LEVEL)
 
 

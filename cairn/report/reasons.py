@@ -10,21 +10,18 @@ from cairn.model import Raised, Run
 from cairn.report.boards import Board
 from cairn.report.layout import HEAD_MAX, Cell, Table, shortened
 from cairn.report.words import NOT_MEASURED, printable
-from cairn.why import GAP_LEAST, LEFT_MOST, UNEXPLAINED, By, Gap, Part, Why, accounted
+from cairn.why import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
 
 _TELL_FROM = 0.01
 """Of the whole: smaller causes stand in the table alone."""
-_BY: dict[By, str] = {
-    "clock": f"parts of the plain runs, by the kernel's clock · {UNEXPLAINED}: of which it has no note",
-    "clock, not in the kernel": (
-        "parts of the plain runs, by the kernel's clock, which may not look into the kernel: calls and page faults by "
-        f"the probed ones · {UNEXPLAINED}: of which it has no note"
-    ),
-    "probe": (
-        "parts of the probed runs, for the kernel's clock may not look at programs here ('cairn doctor' says more) · "
-        f"{UNEXPLAINED}: what the plain runs show and the probed ones do not"
-    ),
-}
+
+
+def _how(why: Why) -> str:
+    """What the parts of CPU time are those of."""
+    if why.time is None or why.time.by == "clock":
+        return f"parts of the plain runs, by the kernel's clock · {UNEXPLAINED}: of which it has no note"
+    because = f"parts of the probed runs, not of the plain ones: {why.time.because}"
+    return f"{because} · {UNEXPLAINED}: what the plain runs show and the probed ones do not"
 
 
 def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
@@ -64,10 +61,10 @@ def _board(found: Sequence[Why], title: str) -> Board:
     says = [printable(sentence) for why in known for sentence in sentences(why)]
     says += [printable(text) for text in dict.fromkeys(_alone(name, one) for why in known for name, one in why.raised)]
     blocks = sorted({why.blocks for why in known})
-    how = [_BY[by] for by in dict.fromkeys(why.time.by for why in known if why.time is not None)]
+    how = dict.fromkeys(_how(why) for why in known)
     footer = (
         f"{' or '.join(map(str, blocks))} blocks, each contender as it is and behind the probe · "
-        f"means, Student's t, each interval by itself · {'; '.join(how)}",
+        f"means, Student's t, each interval by itself · {printable('; '.join(how))}",
     )
     return Board(
         title=title,

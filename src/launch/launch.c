@@ -402,7 +402,7 @@ static int run(struct launch *launch)
     if (launch->options.counters)
         counters_open(&launch->counters, launch->child.pid);
     const char *path = launch->options.whereabouts_path;
-    if (path != NULL && !whereabouts_open(&launch->whereabouts, &launch->options, launch->child.pid)) {
+    if (path != NULL && !whereabouts_open(&launch->whereabouts, path, launch->child.pid)) {
         complaint("cannot write", path, errno);
         return fail(launch);
     }

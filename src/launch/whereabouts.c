@@ -11,24 +11,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What functions as small as those of libc that allocators call have beneath their return addresses. */
-#define STACK_BYTES 64
+/* Beneath the return addresses of functions of libc that allocators call: those that sleep have the largest frames. */
+#define STACK_BYTES 256
 
-/* Of a ring: more than a tenth of a second of notes and of libraries that processes load. Without privileges the
- * kernel lends 512 KiB for each processor. */
+/* Of a ring: half a second of notes, or the libraries that a thousand processes load. Without privileges the kernel
+ * lends 512 KiB for each processor. */
 #define RING_BYTES_MOST  ((size_t)256 << 10)
 #define RING_BYTES_LEAST ((size_t)16 << 10)
 
 #if defined(__x86_64__)
 #include <asm/perf_regs.h>
-/* The instruction `syscall` leaves its successor's address in rcx: what a call of the kernel is known by. */
-#define REGISTERS                                                                                            \
-    (UINT64_C(1) << PERF_REG_X86_CX | UINT64_C(1) << PERF_REG_X86_SP | UINT64_C(1) << PERF_REG_X86_IP)
+#define REGISTERS (UINT64_C(1) << PERF_REG_X86_SP | UINT64_C(1) << PERF_REG_X86_IP)
 #else
 #define REGISTERS UINT64_C(0) /* cairn/whereabouts.py does not know what they would mean */
 #endif
 
-static int open_event(pid_t pid, int cpu, bool kernel)
+static int open_event(int cpu)
 {
     struct perf_event_attr attr = {
         .type = PERF_TYPE_SOFTWARE,
@@ -39,11 +37,7 @@ static int open_event(pid_t pid, int cpu, bool kernel)
                        PERF_SAMPLE_STACK_USER,
         .sample_regs_user = REGISTERS,
         .sample_stack_user = STACK_BYTES,
-        .disabled = 1,
-        .inherit = 1,
-        .enable_on_exec = 1,
-        .exclude_kernel = !kernel,
-        .exclude_hv = !kernel,
+        .exclude_idle = 1,
         .mmap = 1,
         .mmap2 = 1,
         .comm = 1,
@@ -51,7 +45,7 @@ static int open_event(pid_t pid, int cpu, bool kernel)
         .task = 1,
         .sample_id_all = 1,
     };
-    return (int)syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+    return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
 /* As large as the kernel lends one; false with errno set. */
@@ -70,24 +64,18 @@ static bool map_ring(struct whereabouts_ring *ring)
     return false;
 }
 
-/* Of every processor on which the program may be; 0 or errno. */
-static int open_rings(struct whereabouts *whereabouts, const struct options *options, pid_t pid)
+/* Of every processor that there is and is on, also those that the program may not use: it may leave for them. 0 or errno. */
+static int open_rings(struct whereabouts *whereabouts)
 {
     if (REGISTERS == 0)
         return ENOSYS;
-    whereabouts->head.kernel = 1;
-    long cpus = sysconf(_SC_NPROCESSORS_CONF);
-    for (int cpu = 0; cpu < cpus && cpu < CPU_SETSIZE; cpu++) {
-        if (options->has_cpus && !CPU_ISSET((size_t)cpu, &options->cpus))
+    int error = ENODEV;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        int fd = open_event(cpu);
+        if (fd < 0 && (errno == ENODEV || errno == EINVAL)) {
+            error = whereabouts->count == 0 ? errno : error;
             continue;
-        int fd = open_event(pid, cpu, whereabouts->head.kernel);
-        if (fd < 0 && (errno == EACCES || errno == EPERM) && whereabouts->count == 0 &&
-            whereabouts->head.kernel) {
-            whereabouts->head.kernel = 0; /* perf_event_paranoid is 2 or higher */
-            fd = open_event(pid, cpu, false);
         }
-        if (fd < 0 && errno == ENODEV)
-            continue; /* that processor is off */
         if (fd < 0)
             return errno;
         struct whereabouts_ring *ring = &whereabouts->rings[whereabouts->count++];
@@ -95,7 +83,7 @@ static int open_rings(struct whereabouts *whereabouts, const struct options *opt
         if (!map_ring(ring))
             return errno;
     }
-    return whereabouts->count == 0 ? ENODEV : 0;
+    return whereabouts->count == 0 ? error : 0;
 }
 
 static void close_rings(struct whereabouts *whereabouts)
@@ -126,19 +114,35 @@ static bool write_all(int fd, const char *data, size_t bytes)
     return true;
 }
 
-bool whereabouts_open(struct whereabouts *whereabouts, const struct options *options, pid_t pid)
+/* Notes of which some are missing are none, and what they took may be what the program needs. */
+static void give_up(struct whereabouts *whereabouts, int error)
 {
-    whereabouts->head =
-        (struct whereabouts_head){.magic = WHEREABOUTS_MAGIC, .period_ns = WHEREABOUTS_PERIOD_NS};
-    whereabouts->file = open(options->whereabouts_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    close_rings(whereabouts);
+    whereabouts->head.error = (uint32_t)error;
+    ssize_t written = ftruncate(whereabouts->file, 0) == 0
+                          ? pwrite(whereabouts->file, &whereabouts->head, sizeof whereabouts->head, 0)
+                          : 0;
+    (void)written; /* without a head nothing is believed either */
+}
+
+bool whereabouts_open(struct whereabouts *whereabouts, const char *path, pid_t pid)
+{
+    whereabouts->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (whereabouts->file < 0)
         return false;
-    int error = open_rings(whereabouts, options, pid);
+    whereabouts->head = (struct whereabouts_head){
+        .magic = WHEREABOUTS_MAGIC,
+        .period_ns = WHEREABOUTS_PERIOD_NS,
+        .pid = (uint32_t)pid,
+    };
+    int error = open_rings(whereabouts);
+    if (error == 0 &&
+        !write_all(whereabouts->file, (const char *)&whereabouts->head, sizeof whereabouts->head))
+        error = errno;
     if (error != 0)
-        close_rings(whereabouts);
-    whereabouts->head.error = (uint32_t)error;
+        give_up(whereabouts, error);
     whereabouts->due_ns = clock_now_ns() + WHEREABOUTS_DRAIN_NS;
-    return write_all(whereabouts->file, (const char *)&whereabouts->head, sizeof whereabouts->head);
+    return true;
 }
 
 uint64_t whereabouts_due_ns(const struct whereabouts *whereabouts)
@@ -162,10 +166,13 @@ static bool drain_ring(struct whereabouts_ring *ring, int file)
 
 void whereabouts_drain(struct whereabouts *whereabouts)
 {
-    for (size_t i = 0; i < whereabouts->count && whereabouts->head.error == 0; i++) {
-        if (!drain_ring(&whereabouts->rings[i], whereabouts->file))
-            whereabouts->head.error = (uint32_t)errno;
-    }
+    static const struct perf_event_header mark = {.type = WHEREABOUTS_MARK, .size = sizeof mark};
+    bool written = true;
+    for (size_t i = 0; i < whereabouts->count && written; i++)
+        written = drain_ring(&whereabouts->rings[i], whereabouts->file);
+    if (whereabouts->count > 0 &&
+        !(written && write_all(whereabouts->file, (const char *)&mark, sizeof mark)))
+        give_up(whereabouts, errno);
     whereabouts->due_ns = clock_now_ns() + WHEREABOUTS_DRAIN_NS;
 }
 
@@ -175,9 +182,6 @@ void whereabouts_close(struct whereabouts *whereabouts)
         return;
     whereabouts_drain(whereabouts);
     close_rings(whereabouts);
-    /* The head is there, so that to write it again takes no room. */
-    ssize_t written = pwrite(whereabouts->file, &whereabouts->head, sizeof whereabouts->head, 0);
-    (void)written;
     close(whereabouts->file);
     whereabouts->file = -1;
 }

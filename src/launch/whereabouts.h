@@ -1,23 +1,29 @@
 /* whereabouts.h - where the processors are in a program and all that it starts, looked at by a clock of the kernel's.
  *
- * Every WHEREABOUTS_PERIOD_NS of CPU time of a thread the kernel notes where it is, what called that, and which files lie
- * where. Nothing is put into the program, which takes no detour, so its locks meet as often as without. The notes go
- * into a file as the kernel writes them (perf_event_open(2)), behind one struct whereabouts_head: whoever reads it may
- * take its time. cairn/whereabouts.py does.
+ * Every WHEREABOUTS_PERIOD_NS each processor that is not idle notes whose thread it runs, where that is and what lies on
+ * top of its stack; and the kernel notes which files lie where, and who starts whom. Nothing is put into the program,
+ * which takes no detour, so its locks meet as often as without. The notes go into a file as the kernel writes them
+ * (perf_event_open(2)), behind one struct whereabouts_head; cairn/whereabouts.py reads them.
+ *
+ * The clock is the processors' and not the threads': one of each thread's own begins anew with it, so that threads
+ * shorter than a period have no note, and longer ones have theirs at the same moments of each run; and it is stopped
+ * and started whenever a thread sleeps, for which those would pay that sleep more. It needs the right to look at all
+ * that runs: root's, or kernel.perf_event_paranoid of 0 or less.
  *
  * Always:
  *
- *     the file begins with a whole head; `error` is the reason for which nothing was noted, else 0
- *     behind it whole records only, in the order of their times within those of one processor
- *     a ring is emptied at least every WHEREABOUTS_DRAIN_NS while the program runs; what it could not hold the
- *     kernel counts in a record of its own
+ *     the file begins with a whole head, or could not be written; `error` is why nothing was noted, else 0
+ *     behind it whole records only: by turns those of each processor in the order of their times, and a mark,
+ *     before which all stand that are older than the youngest before the mark before it
+ *     a ring is emptied every WHEREABOUTS_DRAIN_NS while the program runs, or as soon as the launcher gets to it;
+ *     what it could not hold the kernel counts in a record of its own
  */
 #ifndef CAIRN_LAUNCH_WHEREABOUTS_H
 #define CAIRN_LAUNCH_WHEREABOUTS_H
 
 #include "base/base.h"
-#include "launch/options.h"
 
+#include <sched.h>
 #include <sys/types.h>
 
 /* Nearly a thousand times a second, and in no simple ratio to the milliseconds that kernels and programs repeat by. Each
@@ -27,14 +33,17 @@
 #define WHEREABOUTS_DRAIN_NS (50 * NS_PER_MS)
 
 /* "wherabt" and the version of what follows. */
-#define WHEREABOUTS_MAGIC UINT64_C(0x0174626172656877)
+#define WHEREABOUTS_MAGIC UINT64_C(0x0274626172656877)
 
 struct whereabouts_head {
     uint64_t magic;
     uint64_t period_ns;
-    uint32_t kernel; /* 1: the kernel's own time is noted, too; 0: it may not be looked at */
-    uint32_t error;  /* errno; with it nothing that was noted may be believed */
+    uint32_t pid;   /* PROG's */
+    uint32_t error; /* errno; with it nothing that was noted may be believed */
 };
+
+/* The kind of a mark, which is a record without content: no kernel writes such a kind. */
+enum { WHEREABOUTS_MARK = 1 << 16 };
 
 struct perf_event_mmap_page;
 
@@ -52,8 +61,8 @@ struct whereabouts {
     struct whereabouts_ring rings[CPU_SETSIZE];
 };
 
-/* `pid` is a child that has not yet called exec. False, with errno set, when the file cannot be made or written. */
-bool whereabouts_open(struct whereabouts *whereabouts, const struct options *options, pid_t pid);
+/* `pid` is a child that has not yet called exec. False, with errno set, when there can be no such file. */
+bool whereabouts_open(struct whereabouts *whereabouts, const char *path, pid_t pid);
 
 /* When to look next, on clock_now_ns(). */
 uint64_t whereabouts_due_ns(const struct whereabouts *whereabouts);

@@ -1,13 +1,17 @@
 /* whereabouts.c - works so long in each place that a processor can be in, and prints how long that was.
  *
- *     whereabouts MS          CPU time in each place; prints "own calls kernel program" in nanoseconds
- *     with -shared            the library that plays the allocator, LIBRARY_ONLY defined
+ *     whereabouts MS                  CPU time in each place; prints "own calls faults others program" in nanoseconds
+ *     whereabouts MS short            so much in the library, in children and threads of 0.2 to 0.6 ms each that then work half as
+ *                                     long in the program; prints "own program"
+ *     whereabouts COUNT sleeps        so many short sleeps; library-sleeps: in the library
+ *     with -shared                    the library that plays the allocator, LIBRARY_ONLY defined
  *
  * In the library: work of its own and libc's memset for it (own), read(2) of /dev/zero for it (calls). In the program: work,
- * libc's memset, and a child that does the same (program), page faults and read(2) (kernel).
+ * libc's memset, and a child that does the same (program), page faults (faults) and read(2) (others).
  */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +24,7 @@
 #define BUFFER_BYTES ((size_t)1 << 18)
 #define FRESH_BYTES  ((size_t)4 << 20)
 
-enum { WORK, FILL, READ, TOUCH };
+enum { WORK, FILL, READ, TOUCH, SLEEP };
 
 /* One turn of a few hundred microseconds. */
 #ifdef LIBRARY_ONLY
@@ -35,13 +39,17 @@ static void program_turn(int what, char *buffer, int zeros)
         for (int i = 0; i < 8; i++)
             memset(buffer, i, BUFFER_BYTES);
     } else if (what == READ) {
-        if (read(zeros, buffer, BUFFER_BYTES) != (ssize_t)BUFFER_BYTES)
-            abort();
-    } else if (what == TOUCH) {
+        for (int i = 0; i < 16; i++) {
+            if (read(zeros, buffer, BUFFER_BYTES) != (ssize_t)BUFFER_BYTES)
+                abort();
+        }
+    } else if (what == TOUCH) { /* its munmap is a call, and a small part */
         char *fresh = mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (size_t at = 0; at < FRESH_BYTES; at += 4096)
             fresh[at] = 1;
         munmap(fresh, FRESH_BYTES);
+    } else if (what == SLEEP) {
+        usleep(1);
     } else {
         uint64_t state = 88172645463325252u;
         for (int i = 0; i < 100000; i++) {
@@ -72,12 +80,63 @@ static uint64_t spend(void (*turn)(int, char *, int), int what, uint64_t ns)
     return cpu_ns() - began;
 }
 
+/* Twice as long in the library as in the program. */
+static void *live_shortly(void *of)
+{
+    uint64_t *ns = of;
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    uint64_t began = (uint64_t)now.tv_nsec, at[2] = {0, 0}, wanted_ns = ns[2];
+    for (int where = 0; where < 2; where++) {
+        do {
+            (where == 0 ? library_turn : program_turn)(WORK, NULL, 0);
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+            at[where] = (uint64_t)now.tv_nsec - began;
+        } while (at[where] < (where == 0 ? wanted_ns : at[0] + wanted_ns / 2));
+    }
+    ns[0] = at[0];
+    ns[1] = at[1] - at[0];
+    return NULL;
+}
+
+static int live_shortly_all(uint64_t wanted_ns)
+{
+    uint64_t *ns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t own = 0, program = 0;
+    for (int turn = 0; own < wanted_ns; turn++) {
+        pthread_t thread;
+        ns[2] = 200000 + (uint64_t)(turn * 79 % 401) * 1000; /* no beat of its own */
+        if (turn % 2 == 0) {
+            pid_t child = fork();
+            if (child == 0) {
+                live_shortly(ns);
+                _exit(0);
+            }
+            waitpid(child, NULL, 0);
+        } else if (pthread_create(&thread, NULL, live_shortly, ns) != 0 || pthread_join(thread, NULL) != 0) {
+            return 1;
+        }
+        own += ns[0];
+        program += ns[1];
+    }
+    printf("%llu %llu\n", (unsigned long long)own, (unsigned long long)program);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    const char *what = argc > 2 ? argv[2] : "";
+    if (strstr(what, "sleeps") != NULL) {
+        for (long left = atol(argv[1]); left > 0; left--)
+            (*what == 'l' ? library_turn : program_turn)(SLEEP, NULL, 0);
+        return 0;
+    }
     uint64_t ns = (uint64_t)(argc > 1 ? atol(argv[1]) : 100) * 1000000u;
+    if (strcmp(what, "short") == 0)
+        return live_shortly_all(ns);
     uint64_t own = spend(library_turn, WORK, ns) + spend(library_turn, FILL, ns);
     uint64_t calls = spend(library_turn, READ, ns);
-    uint64_t kernel = spend(program_turn, TOUCH, ns) + spend(program_turn, READ, ns);
+    uint64_t faults = spend(program_turn, TOUCH, ns), others = spend(program_turn, READ, ns);
     uint64_t program = spend(program_turn, WORK, ns) + spend(program_turn, FILL, ns);
     pid_t child = fork();
     if (child == 0) {
@@ -87,8 +146,8 @@ int main(int argc, char **argv)
     if (child < 0 || waitpid(child, NULL, 0) != child)
         return 1;
     program += ns;
-    printf("%llu %llu %llu %llu\n", (unsigned long long)own, (unsigned long long)calls,
-           (unsigned long long)kernel, (unsigned long long)program);
+    printf("%llu %llu %llu %llu %llu\n", (unsigned long long)own, (unsigned long long)calls,
+           (unsigned long long)faults, (unsigned long long)others, (unsigned long long)program);
     return 0;
 }
 #endif

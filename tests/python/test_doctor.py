@@ -360,6 +360,7 @@ NO_PMU = {**dict.fromkeys(SOFTWARE, True), **dict.fromkeys(HARDWARE, False)}
         ({"counters": NO_PMU}, "hardware counters", "warning"),
         ({"counters": dict.fromkeys(SOFTWARE + HARDWARE, False), "paranoid": 3}, "software counters", "warning"),
         ({"launcher_problem": "killed"}, "launcher", "warning"),
+        ({"clock_problem": "the kernel's clock cannot look: Permission denied"}, "kernel's clock", "warning"),
         ({"dispatch": False}, "kernel calls", "warning"),
         ({"dispatch": None}, "kernel calls", "unknown"),
         ({"rseq_registered": None}, "rseq", "fine"),

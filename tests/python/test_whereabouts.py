@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import struct
 from pathlib import Path
 
@@ -17,6 +18,15 @@ LIBC = "/lib/libc.so.6"
 ALLOCATOR = "/opt/libmine.so"
 OWN = whereabouts.Allocator(frozenset({ALLOCATOR}))
 CODE, MINE, C = 0x400000, 0x7F0000000000, 0x7F1000000000
+CALLED = 0x120
+
+
+@pytest.fixture(scope="module")
+def libc(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Whose only instruction that calls the kernel ends at CALLED."""
+    path = tmp_path_factory.mktemp("lib") / "libc.so.6"
+    path.write_bytes(b"\x90" * (CALLED - 2) + b"\x0f\x05" + b"\x90" * 64)
+    return str(path)
 
 
 def record(kind: int, misc: int, body: bytes) -> bytes:
@@ -43,33 +53,33 @@ def forked(parent: int, pid: int, when: int) -> bytes:
 
 
 def note(
-    address: int,
-    *stack: int,
-    mode: int = USER,
-    called: bool = False,
-    user: int | None = None,
-    pid: int = 7,
-    when: int = 100,
-    readable: int | None = None,
+    address: int, *stack: int, user: int | None = None, pid: int = 7, when: int = 100, readable: int | None = None
 ) -> bytes:
-    """One note, `called`: rcx holds the address behind the call, as after the instruction syscall."""
-    user = address if user is None else user
-    words = [*stack, *[0] * 8][:8]
-    there = 64 if readable is None else readable
+    """One note; with `user` in the kernel, and there is the program."""
+    words = [*stack, *[0] * 32][:32]
+    there = 256 if readable is None else readable
+    here = address if user is None else user
     body = struct.pack("<QIIQQ", address, pid, pid, when, 2)
-    body += struct.pack("<QQQQ", user if called else 1, 0x7FFF0000, user, 64) + struct.pack("<8Q", *words)
-    return record(9, mode, body + struct.pack("<Q", there))
+    body += struct.pack("<QQQ", 0x7FFF0000, here, 256) + struct.pack("<32Q", *words)
+    return record(9, USER if user is None else KERNEL, body + struct.pack("<Q", there))
 
 
-def notes(*records: bytes, kernel: int = 1, error: int = 0, magic: int = whereabouts.MAGIC) -> bytes:
-    laid = [executed(), mapped("/bin/program", CODE), mapped(ALLOCATOR, MINE), mapped(LIBC, C)]
-    return struct.pack("<QQII", magic, 500_000, kernel, error) + b"".join([*laid, *records])
+def notes(libc: str, *records: bytes, error: int = 0, magic: int = whereabouts.MAGIC) -> bytes:
+    laid = [executed(), mapped("/bin/program", CODE), mapped(ALLOCATOR, MINE), mapped(libc, C)]
+    return struct.pack("<QQII", magic, 500_000, 7, error) + b"".join([*laid, *records])
 
 
-def counts(*records: bytes, kernel: int = 1) -> Whereabouts:
-    found, why = whereabouts.split(notes(*records, kernel=kernel), OWN)
+def split(data: bytes) -> tuple[Whereabouts | None, str]:
+    return whereabouts.split(io.BytesIO(data), OWN)
+
+
+def counts(libc: str, *records: bytes) -> Whereabouts:
+    found, why = split(notes(libc, *records))
     assert found is not None, why
     return found
+
+
+IN_KERNEL = 1 << 63
 
 
 @pytest.mark.parametrize(
@@ -80,82 +90,105 @@ def counts(*records: bytes, kernel: int = 1) -> Whereabouts:
         (note(C + 5, MINE + 9), "own"),  # memset for the allocator
         (note(C + 5, CODE + 9, MINE + 9), "program"),  # for the program; what lies beneath is of an earlier call
         (note(C + 5, 12, C + 30, MINE + 9), "own"),  # a lock's slow path: one library function in another
+        (note(C + 5, *[12] * 8, MINE + 9), "program"),  # too far up to be believed
         (note(C + 5), "program"),  # nobody is seen
         (note(C + 5, MINE + 9, readable=0), "program"),
         (note(0x10), "unknown"),
         (note(MINE + 0x10000), "unknown"),
-        (note(1 << 63, mode=KERNEL, user=C + 5, called=True), "kernel"),
-        (note(1 << 63, MINE + 9, mode=KERNEL, user=C + 5, called=True), "calls"),  # munmap of the allocator's
-        (note(1 << 63, mode=KERNEL, user=MINE + 5, called=True), "calls"),  # by an instruction of its own
-        (note(1 << 63, mode=KERNEL, user=MINE + 5), "kernel"),  # a page fault there
-        (note(1 << 63, CODE + 9, mode=KERNEL, user=C + 5, called=True), "kernel"),  # read(2) of the program's
+        (note(IN_KERNEL, user=C + CALLED), "others"),
+        (note(IN_KERNEL, MINE + 9, user=C + CALLED), "calls"),  # munmap of the allocator's
+        (note(IN_KERNEL, *[12] * 30, MINE + 9, user=C + CALLED), "calls"),  # its usleep
+        (note(IN_KERNEL, CODE + 9, user=C + CALLED), "others"),  # read(2) of the program's
+        (note(IN_KERNEL, MINE + 9, user=C + CALLED - 1), "faults"),  # memset's
+        (note(IN_KERNEL, user=MINE + 5), "faults"),
+        (note(IN_KERNEL, user=0x10), "faults"),
     ],
 )
-def test_each_note_counts_for_one_place(one: bytes, place: str) -> None:
-    found = counts(one)
-    places = {name: getattr(found, name) for name in ("own", "calls", "kernel", "program", "unknown")}
+def test_each_note_counts_for_one_place(libc: str, one: bytes, place: str) -> None:
+    found = counts(libc, one)
+    places = {name: getattr(found, name) for name in ("own", "calls", "faults", "others", "program", "unknown")}
     assert places == {name: int(name == place) for name in places}
 
 
-def test_where_the_kernel_may_not_be_seen_its_parts_are_not_measured() -> None:
-    found = counts(note(MINE + 5), kernel=0)
-    assert (found.own, found.calls, found.kernel) == (1, None, None)
-
-
-def test_notes_that_were_lost_are_unknown() -> None:
+def test_notes_that_were_lost_are_unknown(libc: str) -> None:
     lost = record(2, 0, timed(struct.pack("<QQ", 1, 40), 7, 50))
-    assert counts(lost, note(CODE + 5)).unknown == 40
+    assert counts(libc, lost, note(CODE + 5)).unknown == 40
 
 
-def test_records_of_several_processors_are_put_into_the_order_of_their_times() -> None:
-    late = mapped("/opt/other.so", MINE, when=200)
-    assert counts(late, note(MINE + 5, when=100), note(MINE + 5, when=300)) == Whereabouts(
-        period_ns=500_000, own=1, program=1, unknown=0, calls=0, kernel=0
-    )
+def test_other_peoples_processes_are_nobodys(libc: str) -> None:
+    others = (executed(9, 5), mapped("/bin/other", CODE, pid=9, when=6), note(CODE + 5, pid=9), forked(9, 10, 7))
+    found = counts(libc, *others, note(CODE + 5, pid=10), note(CODE + 5))
+    assert found.program == 1 and found.unknown == 0
 
 
-def test_a_child_has_what_its_parent_had_and_changes_its_own() -> None:
+def test_what_the_first_process_does_before_it_executes_the_program_is_not_the_programs() -> None:
+    data = struct.pack("<QQII", whereabouts.MAGIC, 500_000, 7, 0) + note(CODE, when=1) + executed(when=5)
+    found, _ = split(data + mapped("/bin/program", CODE, when=6) + note(CODE, when=7))
+    assert found is not None and (found.program, found.unknown) == (1, 0)
+
+
+def test_a_number_that_another_process_gets_later_is_not_the_programs(libc: str) -> None:
+    found = counts(libc, forked(7, 8, 10), note(CODE, pid=8, when=11), forked(1, 8, 20), note(CODE, pid=8, when=21))
+    assert found.program == 1
+
+
+def test_processors_by_turns_are_put_into_the_order_of_their_times(libc: str) -> None:
+    """The second processor's records of the first turn come after the first's of the second."""
+    mark = record(whereabouts.MARK, 0, b"")
+    one = (note(MINE + 5, when=100), note(MINE + 5, when=290), mark)
+    two = (note(MINE + 5, when=400), mapped("/opt/other.so", MINE, when=300), note(CODE, when=301), mark)
+    found = counts(libc, *one, *two, note(MINE + 5, when=500), mark)
+    assert (found.own, found.program) == (2, 3)
+
+
+def test_a_child_has_what_its_parent_had_and_changes_its_own(libc: str) -> None:
     child = (forked(7, 8, 10), mapped("/opt/other.so", MINE, pid=8, when=20))
-    found = counts(*child, note(MINE + 5, pid=8), note(C + 5, MINE + 5, pid=7), note(CODE + 1, pid=8))
+    found = counts(libc, *child, note(MINE + 5, pid=8), note(C + 5, MINE + 5, pid=7), note(CODE + 1, pid=8))
     assert (found.own, found.program) == (1, 2)
 
 
-def test_a_new_thread_changes_nothing() -> None:
+def test_a_new_thread_changes_nothing(libc: str) -> None:
     thread = record(7, 0, timed(struct.pack("<IIIIQ", 7, 7, 9, 7, 10), 9, 10))
-    assert counts(thread, note(MINE + 5)).own == 1
+    assert counts(libc, thread, note(MINE + 5)).own == 1
 
 
-def test_a_program_that_is_executed_begins_anew() -> None:
+def test_a_program_that_is_executed_begins_anew(libc: str) -> None:
     found = counts(
-        executed(when=50), note(MINE + 5), mapped(ALLOCATOR, MINE + 0x100000, when=60), note(MINE + 0x100005)
+        libc, executed(when=50), note(MINE + 5), mapped(ALLOCATOR, MINE + 0x100000, when=60), note(MINE + 0x100005)
     )
     assert (found.own, found.unknown) == (1, 1)
 
 
-def test_a_later_mapping_hides_only_what_it_covers() -> None:
+def test_a_later_mapping_hides_only_what_it_covers(libc: str) -> None:
     within = mapped("/opt/other.so", MINE + 0x4000, when=50, size=0x1000)
-    found = counts(within, note(MINE + 5), note(MINE + 0x4005), note(MINE + 0x5005), note(MINE + 0xF000))
+    found = counts(libc, within, note(MINE + 5), note(MINE + 0x4005), note(MINE + 0x5005), note(MINE + 0xF000))
     assert (found.own, found.program) == (3, 1)
 
 
-def test_code_that_is_in_no_file_is_the_programs() -> None:
-    assert counts(mapped("//anon", 0x5000000, when=2), note(0x5000005)).program == 1
+def test_code_that_is_in_no_file_is_the_programs(libc: str) -> None:
+    assert counts(libc, mapped("//anon", 0x5000000, when=2), note(0x5000005)).program == 1
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no head"),
-        (notes(magic=1), "another version"),
-        (notes(error=errno.EACCES), "Permission denied"),
-        (notes(note(CODE))[:-1], "damaged"),
-        (notes(struct.pack("<IHH", 9, 0, 0)), "damaged"),
-        (notes(record(9, 0, b"short...")), "damaged"),
+        (b"", "no room"),
+        (notes(LIBC, magic=1), "another version"),
+        (notes(LIBC, error=errno.EACCES), "Permission denied"),
+        (notes(LIBC, note(CODE))[:-1], "damaged"),
+        (notes(LIBC, struct.pack("<IHH", 9, 0, 0)), "damaged"),
+        (notes(LIBC, record(9, 0, b"short...")), "damaged"),
     ],
 )
 def test_what_makes_no_sense_is_no_answer(data: bytes, why: str) -> None:
-    found, reason = whereabouts.split(data, OWN)
+    found, reason = split(data)
     assert found is None and why in reason
+
+
+def test_of_a_system_whose_malloc_cannot_be_told_apart_nothing_is_said(libc: str) -> None:
+    data = notes(libc, note(C + 5))
+    found, reason = whereabouts.split(io.BytesIO(data), whereabouts.Allocator(frozenset()))
+    assert found is None and "malloc's part of" in reason
 
 
 def test_a_file_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
@@ -179,4 +212,3 @@ def test_mallocs_part_of_the_systems_library_holds_its_functions_and_not_the_oth
 def test_of_a_file_that_is_no_library_no_part_is_known(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "libc.so.6").write_bytes(content)
     assert symbols.stretch(str(tmp_path / "libc.so.6"), ("malloc",)) is None
-    assert whereabouts.Allocator(frozenset()).owner(str(tmp_path / "libc.so.6"), 5) is whereabouts.Owner.LIBRARY

@@ -13,6 +13,7 @@ from cairn.model import Account, Calls, Contender, Interval, Operations, Raised,
 from cairn.report import document, markdown, terminal
 from cairn.report.reasons import boards, sentences, summary
 from cairn.why import (
+    CALLING,
     FAULTS,
     KERNEL,
     LIVE,
@@ -98,9 +99,10 @@ def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None
     assert found.waiting is not None and found.waiting.other == 0
 
 
-def looked_at(samples: list[Sample], **counts: int | None) -> list[Sample]:
+def looked_at(samples: list[Sample], **counts: int) -> list[Sample]:
     """The same, and the plain runs' processors seen so often in each place, a note a half millisecond."""
-    where = Whereabouts(**({"period_ns": MS // 2, "own": 60, "program": 110, "calls": 12, "kernel": 36} | counts))  # type: ignore[arg-type]
+    known = {"own": 60, "calls": 12, "faults": 26, "others": 10, "program": 110}
+    where = Whereabouts(MS // 2, **(known | counts))
     return [replace(one, whereabouts=None if one.account else where) for one in samples]
 
 
@@ -108,11 +110,12 @@ def test_where_the_clock_looks_at_plain_runs_the_parts_are_theirs() -> None:
     fast = looked_at(trials("fast", 80.0, samples_inside=1), own=40, unknown=4)
     found = gap([*looked_at(trials("system", samples_inside=119)), *fast])
     assert found.by == "clock"
-    assert [(one.own, one.other) for one in found.parts[:-1]] == [
-        (20 * MS, 30 * MS),
-        (6 * MS, 6 * MS),
-        (18 * MS, 18 * MS),
-        (55 * MS, 55 * MS),
+    assert [(one.name, one.own, one.other) for one in found.parts[:-1]] == [
+        (OWN, 20 * MS, 30 * MS),
+        (KERNEL, 6 * MS, 6 * MS),
+        (FAULTS, 13 * MS, 13 * MS),
+        (CALLING, 5 * MS, 5 * MS),
+        (PROGRAM, 55 * MS, 55 * MS),
     ]
     # 100 ms, of which 99 have a note; 110 ms, of which 109 have one
     assert found.unexplained.change == pytest.approx(0, abs=0.1 * MS)
@@ -126,27 +129,34 @@ def test_what_is_in_no_known_place_is_unexplained() -> None:
     assert found.unexplained.change == pytest.approx(5 * MS, abs=0.1 * MS)
 
 
-def test_a_clock_that_may_not_look_into_the_kernel_leaves_that_to_the_probe() -> None:
-    blind = {"calls": None, "kernel": None}
-    found = gap([*looked_at(trials("system"), **blind), *looked_at(trials("fast", 80.0), own=40, **blind)])
-    assert found.by == "clock, not in the kernel"
-    assert part(found, OWN).change == pytest.approx(-10 * MS)
-    assert part(found, KERNEL).other == pytest.approx(6 * MS)
-    assert part(found, FAULTS).other == pytest.approx(20 * MS - 6 * MS)
-
-
-def test_a_run_without_notes_takes_all_to_the_probe() -> None:
+def test_a_run_without_notes_takes_all_to_the_probe_and_says_why() -> None:
     fast = looked_at(trials("fast", 80.0), own=40)
-    fast[4] = replace(fast[4], whereabouts=None)
+    fast[4] = replace(fast[4], whereabouts=None, unseen="there was no room for the notes")
     found = gap([*looked_at(trials("system")), *fast])
-    assert found.by == "probe"
+    assert (found.by, found.because) == ("probe", "there was no room for the notes")
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
+    assert CALLING not in [one.name for one in found.parts]
+
+
+def test_a_few_notes_tell_nothing() -> None:
+    few = {"own": 2, "calls": 0, "faults": 1, "others": 0, "program": 1}
+    found = gap([*looked_at(trials("system"), **few), *looked_at(trials("fast", 80.0), **(few | {"own": 1}))])
+    assert found.by == "probe" and "notes nothing can be said" in found.because
+
+
+def test_where_all_blocks_have_as_many_notes_one_more_or_less_is_not_shown() -> None:
+    found = gap([*looked_at(trials("system")), *looked_at(trials("fast", 80.0), own=59)])
+    assert found.by == "clock" and not part(found, OWN).shown
 
 
 def test_how_the_parts_were_told_apart_is_said_below_them() -> None:
     run = why_run("fast")
     clocked = [*looked_at(trials("system")), *looked_at(trials("fast", 80.0), own=40)]
-    for samples, says in ((clocked, "by the kernel's clock"), ([*trials("system"), *trials("fast")], "'cairn doctor'")):
+    blind = [replace(one, unseen="the kernel's clock cannot look") for one in (*trials("system"), *trials("fast"))]
+    for samples, says in (
+        (clocked, "of the plain runs, by the kernel's clock"),
+        (blind, "the kernel's clock cannot look"),
+    ):
         (board,) = boards(run, [explain(run, samples, "fast", "system")])
         assert says in board.footer[0]
 

@@ -132,7 +132,7 @@ PYTHON_MAY_SEE: dict[str, set[str]] = {
     "register": {"errors", "catalog", "library", "discover", "tools"},
     "machine": {"errors", "model"},
     "inside": {"elf"},
-    "abilities": {"errors", "native"},
+    "abilities": {"errors", "native", "whereabouts"},
     "doctor": {"errors", "model", "program", "library", "machine", "inside", "abilities"},
     "preflight": {"errors", "model", "catalog", "contenders", "discover", "doctor", "machine"},
     "native": {"errors"},
