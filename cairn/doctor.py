@@ -625,9 +625,7 @@ def _counter_check(subject: str, counters: Mapping[str, bool], can: Abilities, h
 def _kernels_clock(can: Abilities) -> Check:
     subject = "kernel's clock"
     if can.clock_problem is None:
-        return Check(
-            subject, "fine", "looks at plain runs: the parts that --why tells are theirs"
-        )
+        return Check(subject, "fine", "looks at plain runs: the parts that --why tells are theirs")
     return Check(
         subject, "warning", f"{can.clock_problem}; the parts that --why tells are those of runs behind the probe",
         "As root: sysctl kernel.perf_event_paranoid=0; in a container allow perf_event_open (CAP_PERFMON, seccomp).",

@@ -81,7 +81,10 @@ class Owner(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """Which code is the allocator's: whole files by their real paths; with none, its part of any C library."""
+    """Which code is the allocator's: whole files by their real paths, and its part of any C library.
+
+    With no file that part alone. With one nobody calls that but the file itself, which then stands before it.
+    """
 
     files: frozenset[str]
 
@@ -102,12 +105,12 @@ class Allocator:
         if path in self.files:
             return Owner.ALLOCATOR
         name = os.path.basename(path)
-        if not self.files and _LIBC.match(name):
-            part = _malloc_part(path)
-            if part is None:
-                raise NotKnown(f"malloc's part of {path} cannot be told from the rest")
-            return Owner.ALLOCATOR if part[0] <= offset < part[1] else Owner.LIBRARY
-        return Owner.LIBRARY if LIBRARIES.match(name) else Owner.PROGRAM
+        if not _LIBC.match(name):
+            return Owner.LIBRARY if LIBRARIES.match(name) else Owner.PROGRAM
+        part = _malloc_part(path)
+        if part is None and not self.files:
+            raise NotKnown(f"malloc's part of {path} cannot be told from the rest")
+        return Owner.ALLOCATOR if part is not None and part[0] <= offset < part[1] else Owner.LIBRARY
 
 
 class NotKnown(Exception):

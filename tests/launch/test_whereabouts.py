@@ -51,7 +51,9 @@ def test_each_place_gets_the_time_that_was_spent_there(
     found = noted(file, whereabouts.Allocator(frozenset({str(library.resolve())})))
     spent = dict(zip(PLACES, map(int, outcome.out.split()), strict=True))
     for place, ns in spent.items():
-        assert getattr(found, place) * found.period_ns == pytest.approx(ns, rel=0.15, abs=10e6), place
+        # What gives back the pages that were touched is a call, a tenth of that time.
+        close = 0.25 if place in ("faults", "others") else 0.15
+        assert getattr(found, place) * found.period_ns == pytest.approx(ns, rel=close, abs=10e6), place
     assert found.unknown * found.period_ns < 10e6
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
