@@ -29,6 +29,7 @@ t: only means add up.
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -38,8 +39,10 @@ from cairn import stats, units
 from cairn.estimates import WAY_OUT, Estimate
 from cairn.findings import beside
 from cairn.findings.finding import Finding
+from cairn.findings.waiting import QUEUES, QUEUES_ADVICE, QUEUES_SAYS, is_queueing
 from cairn.model import Account, Calls, Interval, Raised, Run, Sample, Whereabouts
 from cairn.profiles import WAITING as NOT_ON_PROCESSOR
+from cairn.profiles import WAKING
 
 LEVEL = 0.95
 OWN, KERNEL, FAULTS, WAITING = "its own code", "its kernel calls", "page faults", "waiting in it"
@@ -193,6 +196,14 @@ def explain(run: Run, samples: Sequence[Sample], contender: str, baseline: str, 
         for name, place in ((contender, 0), (baseline, 1))
         for raised in _mostly([pair[place].account.findings for pair in pairs])
     ]
+    if time.by == "clock":
+        found = [
+            (name, raised)
+            for name, place in ((contender, 0), (baseline, 1))
+            for raised in _in_plain_runs(
+                [one for whose, one in found if whose == name], [pair[place] for pair in pairs]
+            )
+        ]
     return Why(
         contender=contender,
         baseline=baseline,
@@ -242,6 +253,38 @@ def _mostly(trials: Sequence[Sequence[Raised]]) -> list[Raised]:
     kept = [of for of in by_name.values() if len(of) > _MOSTLY * len(trials)]
     middle = [sorted(of, key=lambda one: one.effect)[(len(of) - 1) // 2] for of in kept]
     return sorted(middle, key=lambda one: -one.effect)
+
+
+def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Raised]:
+    """Threads that queue meet more often where no probe is between them.
+
+    What is told of that is the clock's share of their waking and falling asleep, and no less than what the probed runs
+    showed; all of the allocator's CPU time at most, for the rest may be a lock's line that goes from processor to
+    processor.
+    """
+    before = next((one for one in raised if one.name == QUEUES), None)
+    cpu_ns = statistics.fmean(_cpu_ns(side.plain) for side in sides)
+    own, in_calls = (statistics.fmean(_noted_ns(side, _NOTES[part]) for side in sides) for part in (OWN, KERNEL))
+    calls = [(kind, _cpu_of(kind, one)) for side in sides for kind, one in side.account.calls.items()]
+    all_ns = sum(ns for _, ns in calls)
+    queueing = sum(ns for kind, ns in calls if kind in (*NOT_ON_PROCESSOR, WAKING)) / all_ns if all_ns else 0.0
+    share = in_calls * queueing / cpu_ns if cpu_ns else 0.0
+    operations = sum(side.account.operations for side in sides)
+    waits = sum(side.account.waits for side in sides) / operations if operations else 0.0
+    if share <= (before.effect if before is not None else 0.0) or not is_queueing(share, waits):
+        return list(raised)
+    told = (
+        *(
+            before.evidence
+            if before is not None
+            else (f"{waits * 1000:.3g} waits per 1,000 operations behind the probe",)
+        ),
+        f"where no probe is between them, to fall asleep and to wake others takes "
+        f"{units.percent(share, signed=False)} of CPU time",
+    )
+    most = min(1.0, max(share, (own + in_calls) / cpu_ns))
+    now = Raised(QUEUES, QUEUES_SAYS, "thread time", share, QUEUES_ADVICE, Interval(share, most, LEVEL), told)
+    return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 
 def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
@@ -356,6 +399,22 @@ def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
     return _cpu_ns(side.probed) - inside - probe - (rest - in_faults)
 
 
+_NOTES: dict[str, Callable[[Whereabouts], int]] = {
+    OWN: lambda where: where.own,
+    KERNEL: lambda where: where.calls,
+    FAULTS: lambda where: where.faults,
+    CALLING: lambda where: where.others,
+    PROGRAM: lambda where: where.program,
+}
+"""What the parts of a plain run are by the clock, in their order."""
+
+
+def _noted_ns(side: _Side, count: Callable[[Whereabouts], int]) -> float:
+    """0 where the clock did not look, which its callers have made sure of."""
+    where = side.plain.whereabouts
+    return 0.0 if where is None else float(count(where) * where.period_ns)
+
+
 Reading = Callable[[_Side], float | None]
 Pairs = Sequence[tuple[_Side, _Side]]
 
@@ -397,19 +456,8 @@ def _by_clock(pairs: Pairs) -> list[Part]:
     notes = [side.plain.whereabouts for pair in pairs for side in pair]
     period_ns = max(note.period_ns for note in notes if note is not None)
 
-    def part(name: str, count: Callable[[Whereabouts], int]) -> Part:
-        def reading(side: _Side) -> float | None:
-            where = side.plain.whereabouts
-            return None if where is None else float(count(where) * where.period_ns)
-
-        return _part(name, pairs, reading, least=period_ns)
-
     return [
-        part(OWN, lambda where: where.own),
-        part(KERNEL, lambda where: where.calls),
-        part(FAULTS, lambda where: where.faults),
-        part(CALLING, lambda where: where.others),
-        part(PROGRAM, lambda where: where.program),
+        _part(name, pairs, functools.partial(_noted_ns, count=count), least=period_ns) for name, count in _NOTES.items()
     ]
 
 

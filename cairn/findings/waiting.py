@@ -11,6 +11,9 @@ from cairn.findings.finding import Finding
 from cairn.model import Interval
 from cairn.profiles import WAITING, WAKING, Profile
 
+QUEUES = "queues"
+QUEUES_SAYS = "Threads wait for each other in the allocator"
+QUEUES_ADVICE = "take an allocator with a heap for each thread, or let fewer threads allocate"
 PER_THOUSAND_LEAST = 0.5
 """Waits per 1,000 operations."""
 SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
@@ -22,6 +25,11 @@ def _thread_ns(profile: Profile) -> float:
     ticking = clock(profile.tally)
     whole = profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
     return max(whole - (probe_ns(profile) or 0.0), whole / 2)
+
+
+def is_queueing(share: float, waits: float) -> bool:
+    """Of the threads' time, and for each operation."""
+    return share >= (SHARE_LEAST if waits * 1000 >= PER_THOUSAND_LEAST else SHARE_LARGE)
 
 
 def queues(profile: Profile) -> Finding | None:
@@ -40,13 +48,13 @@ def queues(profile: Profile) -> Finding | None:
     # Who wakes nobody that waits here wakes a thread of the allocator's own.
     waking = min(most, sum(one.total_ns or 0.0 for one in woken)) * min(1.0, waits / wakes if wakes else 0.0)
     share = min(1.0, (waited + waking) / whole)
-    if share < (SHARE_LEAST if waits / profile.operations * 1000 >= PER_THOUSAND_LEAST else SHARE_LARGE):
+    if not is_queueing(share, waits / profile.operations):
         return None
     different = profile.tally.contended_locks
     where = {0: "locks of its own, which only the kernel sees", 1: "one lock"}.get(different, f"{different} locks")
     return Finding(
-        name="queues",
-        says="Threads wait for each other in the allocator",
+        name=QUEUES,
+        says=QUEUES_SAYS,
         of="thread time",
         effect=Estimate(share, Interval(share, share, LEVEL)),
         measured=True,
@@ -55,5 +63,5 @@ def queues(profile: Profile) -> Finding | None:
             f"{units.time(waited)} in all{f', and {units.time(waking)} to wake who waits' if waking else ''}",
             *(f"{units.count(one.count)} {one.name}" for one in (*slept, *woken)),
         ),
-        advice="take an allocator with a heap for each thread, or let fewer threads allocate",
+        advice=QUEUES_ADVICE,
     )
