@@ -90,9 +90,9 @@ class Allocator:
 
     @staticmethod
     def of(contender: Contender) -> Allocator:
-        """What the contender preloads, and the libraries of its own that these need."""
+        """What the contender preloads, or the program is linked with, and the libraries of its own that these need."""
         files: set[str] = set()
-        left = [os.path.realpath(path) for path in contender.preload]
+        left = [os.path.realpath(path) for path in (*contender.preload, *contender.owners)]
         while left:
             path = left.pop()
             if path not in files:

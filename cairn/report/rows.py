@@ -23,6 +23,9 @@ _REPORTED = (
 )  # fmt: skip
 """Of built-in workloads; there only when a sample has them."""
 
+_NOTED = ("own", "calls", "faults", "others", "program", "unknown")
+"""Of plain runs that the kernel's clock looked at, nanoseconds; there only when a sample has them."""
+
 
 def render(run: Run, samples: Sequence[Sample]) -> str:
     """All trials in the order they ran, warm-up (block 0) included; an empty field was not measured."""
@@ -33,10 +36,11 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     reports = [sample.reported for sample in samples if sample.reported is not None]
     figures = sorted({name for report in reports for name in report.figures})
     reported = _REPORTED if reports else ()
+    noted = [f"clock:{name}_ns" for name in _NOTED] if any(sample.whereabouts for sample in samples) else []
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     named = (("metric", metrics), ("counter", counters), ("figure", figures))
-    writer.writerow([*_COLUMNS, *reported, *(f"{kind}:{name}" for kind, names in named for name in names)])
+    writer.writerow([*_COLUMNS, *reported, *noted, *(f"{kind}:{name}" for kind, names in named for name in names)])
     for sample in samples:
         cpu = value(sample, "cpu")
         row: list[object] = [
@@ -50,6 +54,8 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
             len(sample.proof.unreached), sample.proof.owner, sample.left_behind,
         ]  # fmt: skip
         row += _reported(sample) if reported else []
+        where = sample.whereabouts
+        row += [where and getattr(where, name) * where.period_ns for name in _NOTED] if noted else []
         row += [sample.metrics.get(name) for name in metrics]
         row += [sample.counters.get(name) for name in counters]
         row += [value(sample, f"figure:{name}") for name in figures]

@@ -129,3 +129,5 @@ def test_libraries_beside_an_allocator_that_it_needs_are_its_own(
     proxy = Path(shutil.copy(made, tmp_path / "proxy.so"))
     own = whereabouts.Allocator.of(Contender("proxy", "custom", "proxy", preload=(str(proxy),)))
     assert own.files == {str(proxy), str(beside)}
+    linked = whereabouts.Allocator.of(Contender("linked", "custom", "linked", owners=(str(beside),)))
+    assert linked.files == {str(beside)}

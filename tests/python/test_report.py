@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from support.comparisons import EVIL, a_run, a_sample, compared, samples
 
-from cairn.model import SCHEMA, Contender, Memory, Run, Sample
+from cairn.model import SCHEMA, Contender, Memory, Run, Sample, Whereabouts
 from cairn.report import document, layout, markdown, rows, terminal, words
 
 
@@ -86,6 +86,15 @@ def test_csv_has_a_row_per_run_and_no_formula() -> None:
     (row,) = csv.DictReader(io.StringIO(rows.render(a_run(), of)))
     assert row["failure"].startswith("'=")
     assert (row["wall_ns"], row["counts"], row["peak_bytes"]) == ("1000000", "0", str(100 << 20))
+
+
+def test_csv_has_what_the_clock_noted_where_it_looked() -> None:
+    seen = replace(
+        a_sample(1, "system", 100), whereabouts=Whereabouts(1000, own=3, calls=0, faults=1, others=2, program=9)
+    )
+    one, other = csv.DictReader(io.StringIO(rows.render(a_run(), [seen, a_sample(2, "system", 100)])))
+    assert (one["clock:own_ns"], one["clock:calls_ns"], one["clock:program_ns"]) == ("3000", "0", "9000")
+    assert other["clock:own_ns"] == "" and "clock:own_ns" not in rows.render(a_run(), [a_sample(1, "system", 100)])
 
 
 def test_an_empty_csv_field_was_not_measured() -> None:
