@@ -84,22 +84,25 @@ def _allocator_problem() -> str | None:
 
 def _launch_true() -> tuple[_Line | None, str | None, str | None]:
     """The launcher's account of `true`, or why there is none; and why its clock saw nothing, if so."""
-    with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
-        notes = Path(folder) / "notes"
-        command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
-        try:
+    command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
+    try:
+        with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
+            notes = Path(folder) / "notes"
             done = subprocess.run(
                 [*command, "--whereabouts", str(notes), "--", "true"],
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False,
             )  # fmt: skip
-            if done.returncode != 0:
-                return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or "it failed", None
-            _, unseen = whereabouts.read(notes, whereabouts.Allocator(frozenset()))
-            return msgspec.json.decode(done.stdout, type=_Line), None, unseen or None
-        except subprocess.TimeoutExpired:
-            return None, f"it did not answer within {TIMEOUT_S:.0f} s", None
-        except (OSError, msgspec.DecodeError) as error:
-            return None, str(error), None
+            _, unseen = whereabouts.read(notes, whereabouts.Allocator(frozenset({"/"})))
+    except subprocess.TimeoutExpired:
+        return None, f"it did not answer within {TIMEOUT_S:.0f} s", None
+    except (OSError, CairnError) as error:
+        return None, str(error), None
+    if done.returncode != 0:
+        return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or "it failed", None
+    try:
+        return msgspec.json.decode(done.stdout, type=_Line), None, unseen or None
+    except msgspec.DecodeError as error:
+        return None, str(error), None
 
 
 def _number(path: str) -> int | None:

@@ -626,10 +626,12 @@ def _kernels_clock(can: Abilities) -> Check:
     subject = "kernel's clock"
     if can.clock_problem is None:
         return Check(subject, "fine", "looks at plain runs: the parts that --why tells are theirs")
-    return Check(
-        subject, "warning", f"{can.clock_problem}; the parts that --why tells are those of runs behind the probe",
-        "As root: sysctl kernel.perf_event_paranoid=0; in a container allow perf_event_open (CAP_PERFMON, seccomp).",
-    )  # fmt: skip
+    says = f"{can.clock_problem}; the parts that --why tells are those of runs behind the probe"
+    if "ermi" in can.clock_problem:  # EPERM, EACCES
+        return Check(subject, "warning", says,
+                     "As root: sysctl kernel.perf_event_paranoid=0; in a container allow perf_event_open (CAP_PERFMON, "
+                     "seccomp).")  # fmt: skip
+    return Check(subject, "warning", says, "It takes an x86-64 and a kernel with perf events; all else works without.")
 
 
 def _dispatch(can: Abilities, here: Host) -> Check:

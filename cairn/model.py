@@ -215,7 +215,7 @@ class Whereabouts:
     """Elsewhere in the kernel: what the program called, and its end."""
     program: int
     unknown: int = 0
-    """Where no file is known to lie, and records that were lost."""
+    """Where no file is known to lie, and where nobody knows who called the kernel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ these, and from which files lay where, the CPU time of the run's processes is sp
     faults     in the kernel, which nobody called: page faults and interrupts
     others     elsewhere in the kernel: what the program called, and its end
     program    elsewhere
-    unknown    in no file that the kernel told of
+    unknown    in no file that the kernel told of; or in the kernel, from a file that cannot be read or a program of 32
+               bits
 
 The system's allocator is a part of libc: from the first to the last function of malloc's object file, which the linker
 puts side by side. Frames are not unwound, only the nearest words of the stack are looked at: what lies there between
@@ -41,11 +42,11 @@ MARK = 1 << 16
 """Behind it no record is older than the youngest before the mark before it."""
 _HEAD = struct.Struct("<QQII")
 _RECORD = struct.Struct("<IHH")
-_LOST, _COMM, _FORK, _SAMPLE, _MMAP2 = 2, 3, 7, 9, 10
+_LOST, _COMM, _THROTTLED, _FORK, _SAMPLE, _MMAP2 = 2, 3, 5, 7, 9, 10
 _MODE, _IN_KERNEL = 7, 1
 _EXECUTED = 1 << 13
 _AT = struct.Struct("<QIIQQ")
-"""Of a note: where, process, thread, time, and how wide its registers are: 0 none, 2 64 bits."""
+"""Of a note: where, process, thread, time, and how wide its registers are: 0 none, 1 32 bits, 2 64 bits."""
 _REGISTERS = struct.Struct("<QQQ")
 """The stack's, where the program was, and bytes of the stack that follow."""
 _MAPPED = struct.Struct("<IIQQQIIQQII")
@@ -123,12 +124,18 @@ def _malloc_part(libc: str) -> tuple[int, int] | None:
 
 
 @functools.lru_cache(1 << 12)
-def _is_call(path: str, offset: int) -> bool:
-    """Whether the instruction before this offset of a file calls the kernel."""
+def _is_call(path: str, offset: int) -> bool | None:
+    """Whether the instruction before this offset of a file calls the kernel; None: the file cannot be read.
+
+    Code that is in no file, as compilers at run time make it, calls through libc. What the kernel itself puts into a
+    process touches no page for the first time, so that who is in the kernel from there called it.
+    """
+    if path.startswith(("//anon", "[")):
+        return path == "[vdso]"
     try:
         descriptor = elf.open_regular(path)
     except OSError:
-        return False
+        return None
     try:
         return offset >= 2 and os.pread(descriptor, 2, offset - 2) in _CALLS
     finally:
@@ -195,10 +202,10 @@ class _Space:
         place = self.place(address)
         return None if place is None else allocator.owner(*place)
 
-    def called(self, address: int) -> bool:
-        """Whether the instruction before it calls the kernel."""
+    def called(self, address: int) -> bool | None:
+        """Whether the instruction before it calls the kernel; None: nobody knows."""
         place = self.place(address)
-        return place is not None and _is_call(*place)
+        return False if place is None else _is_call(*place)
 
     def caller(self, words: tuple[int, ...], allocator: Allocator) -> Owner | None:
         """Whose code the nearest return address lies in that is none of the libraries'."""
@@ -233,12 +240,7 @@ def split(file: BinaryIO, allocator: Allocator) -> tuple[Whereabouts | None, str
         return None, str(why)
     except (struct.error, ValueError):
         return None, "the notes are damaged"
-    return (
-        Whereabouts(
-            period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown + found.lost
-        ),
-        "",
-    )
+    return Whereabouts(period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown), ""
 
 
 @dataclass(slots=True)
@@ -254,7 +256,6 @@ class _Counts:
     others: int = 0
     program: int = 0
     unknown: int = 0
-    lost: int = 0
     spaces: dict[int, _Space] = field(default_factory=dict)
     """Of the program's processes: the clock looks at everybody's."""
 
@@ -262,8 +263,8 @@ class _Counts:
         """Takes the next record."""
         if kind == _SAMPLE:
             self._sample(body, in_kernel=misc & _MODE == _IN_KERNEL)
-        elif kind == _LOST:
-            self.lost += struct.unpack_from("<QQ", body)[1]
+        elif kind in (_LOST, _THROTTLED):
+            raise NotKnown("the kernel lost notes" if kind == _LOST else "the kernel throttled its clock")
         elif kind == _FORK:
             pid, parent = struct.unpack_from("<II", body)
             if pid != parent and parent in self.spaces:
@@ -286,16 +287,20 @@ class _Counts:
         if space is None:
             return
         here = 0
+        called: bool | None = True  # without registers a thread is at its end
         words: tuple[int, ...] = ()
         if width == _WIDE:
             _, here, size = _REGISTERS.unpack_from(body, _AT.size)
             words = _words(body, size, _WORDS_CALLING if in_kernel else _WORDS)
+            called = space.called(here)
         if not in_kernel:
             owner = self._owner(space, address, words)
             self.own += owner is Owner.ALLOCATOR
             self.unknown += owner is None
             self.program += owner in (Owner.PROGRAM, Owner.LIBRARY)
-        elif width == _WIDE and not space.called(here):
+        elif called is None or width not in (0, _WIDE):
+            self.unknown += 1
+        elif not called:
             self.faults += 1
         elif self._owner(space, here, words) is Owner.ALLOCATOR:
             self.calls += 1

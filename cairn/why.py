@@ -258,9 +258,9 @@ def _mostly(trials: Sequence[Sequence[Raised]]) -> list[Raised]:
 def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Raised]:
     """Threads that queue meet more often where no probe is between them.
 
-    What is told of that is the clock's share of their waking and falling asleep, and no less than what the probed runs
-    showed; all of the allocator's CPU time at most, for the rest may be a lock's line that goes from processor to
-    processor.
+    Where the clock's share of their waking and falling asleep is more of CPU time than what the probed runs showed is
+    of the threads' time, that is told. All that the allocator takes is the most of it, for a lock's line goes from
+    processor to processor in its own code.
     """
     before = next((one for one in raised if one.name == QUEUES), None)
     cpu_ns = statistics.fmean(_cpu_ns(side.plain) for side in sides)
@@ -273,17 +273,12 @@ def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Rai
     waits = sum(side.account.waits for side in sides) / operations if operations else 0.0
     if share <= (before.effect if before is not None else 0.0) or not is_queueing(share, waits):
         return list(raised)
+    most = units.percent(min(1.0, max(share, (own + in_calls) / cpu_ns)), signed=False)
     told = (
-        *(
-            before.evidence
-            if before is not None
-            else (f"{waits * 1000:.3g} waits per 1,000 operations behind the probe",)
-        ),
-        f"where no probe is between them, to fall asleep and to wake others takes "
-        f"{units.percent(share, signed=False)} of CPU time",
+        *(before.evidence if before else (f"{waits * 1000:.3g} waits per 1,000 operations behind the probe",)),
+        f"Without a probe between them that is what to fall asleep and to wake others takes; with its own code {most}",
     )
-    most = min(1.0, max(share, (own + in_calls) / cpu_ns))
-    now = Raised(QUEUES, QUEUES_SAYS, "thread time", share, QUEUES_ADVICE, Interval(share, most, LEVEL), told)
+    now = Raised(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=told)
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 

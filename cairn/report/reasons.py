@@ -20,7 +20,7 @@ def _how(why: Why) -> str:
     """What the parts of CPU time are those of."""
     if why.time is None or why.time.by == "clock":
         return f"parts of the plain runs, by the kernel's clock · {UNEXPLAINED}: of which it has no note"
-    because = f"parts of the probed runs, not of the plain ones: {why.time.because} ('cairn doctor' tells what it needs)"
+    because = f"parts of the probed runs, not of the plain ones: {why.time.because}; 'cairn doctor' tells what it takes"
     return f"{because} · {UNEXPLAINED}: what the plain runs show and the probed ones do not"
 
 

@@ -11,7 +11,8 @@ static const int waited_for[] = {
     SIGALRM, SIGWINCH,
 };
 
-/* Blocked so that they do no harm: a report or a terminal that went away, or a file that may not grow, is an error of the call. */
+/* Blocked so that they do no harm: a report or a terminal that went away, or a file that may not grow, is seen
+ * as an error of the call. */
 static const int unwanted[] = {SIGPIPE, SIGTTOU, SIGTTIN, SIGXFSZ};
 
 static bool is_ignored(int signal)

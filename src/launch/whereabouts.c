@@ -26,6 +26,9 @@
 #define REGISTERS UINT64_C(0) /* cairn/whereabouts.py does not know what they would mean */
 #endif
 
+/* In all: half an hour of two processors. Who writes more than that may take room that the program needs. */
+#define FILE_BYTES_MOST (UINT64_C(1) << 30)
+
 static int open_event(int cpu)
 {
     struct perf_event_attr attr = {
@@ -64,7 +67,8 @@ static bool map_ring(struct whereabouts_ring *ring)
     return false;
 }
 
-/* Of every processor that there is and is on, also those that the program may not use: it may leave for them. 0 or errno. */
+/* Of every processor that there is and is on, also those that the program may not use: it may leave for them. 0 or
+ * errno. */
 static int open_rings(struct whereabouts *whereabouts)
 {
     if (REGISTERS == 0)
@@ -151,8 +155,9 @@ uint64_t whereabouts_due_ns(const struct whereabouts *whereabouts)
 }
 
 /* One whole stretch, in two parts where it goes over the ring's end. */
-static bool drain_ring(struct whereabouts_ring *ring, int file)
+static bool drain_ring(struct whereabouts *whereabouts, struct whereabouts_ring *ring)
 {
+    int file = whereabouts->file;
     const char *data = (const char *)ring->page + ring->page->data_offset;
     /* acquire: the kernel's records before their announcement; release: read before they may be overwritten */
     uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
@@ -160,6 +165,7 @@ static bool drain_ring(struct whereabouts_ring *ring, int file)
     size_t at = (size_t)tail & (ring->bytes - 1), bytes = (size_t)(head - tail);
     size_t first = bytes < ring->bytes - at ? bytes : ring->bytes - at;
     bool written = write_all(file, data + at, first) && write_all(file, data, bytes - first);
+    whereabouts->bytes += bytes;
     __atomic_store_n(&ring->page->data_tail, head, __ATOMIC_RELEASE);
     return written;
 }
@@ -169,10 +175,12 @@ void whereabouts_drain(struct whereabouts *whereabouts)
     static const struct perf_event_header mark = {.type = WHEREABOUTS_MARK, .size = sizeof mark};
     bool written = true;
     for (size_t i = 0; i < whereabouts->count && written; i++)
-        written = drain_ring(&whereabouts->rings[i], whereabouts->file);
+        written = drain_ring(whereabouts, &whereabouts->rings[i]);
     if (whereabouts->count > 0 &&
         !(written && write_all(whereabouts->file, (const char *)&mark, sizeof mark)))
         give_up(whereabouts, errno);
+    else if (whereabouts->bytes > FILE_BYTES_MOST)
+        give_up(whereabouts, EFBIG);
     whereabouts->due_ns = clock_now_ns() + WHEREABOUTS_DRAIN_NS;
 }
 

@@ -17,6 +17,7 @@
  *     before which all stand that are older than the youngest before the mark before it
  *     a ring is emptied every WHEREABOUTS_DRAIN_NS while the program runs, or as soon as the launcher gets to it;
  *     what it could not hold the kernel counts in a record of its own
+ *     beyond a GiB the notes are given up
  */
 #ifndef CAIRN_LAUNCH_WHEREABOUTS_H
 #define CAIRN_LAUNCH_WHEREABOUTS_H
@@ -58,6 +59,7 @@ struct whereabouts {
     struct whereabouts_head head;
     size_t count;
     uint64_t due_ns;
+    uint64_t bytes; /* that were noted */
     struct whereabouts_ring rings[CPU_SETSIZE];
 };
 

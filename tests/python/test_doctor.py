@@ -373,6 +373,17 @@ def test_the_instruments(change: dict[str, object], subject: str, state: str) ->
     assert about(checks, subject).state == state
 
 
+@pytest.mark.parametrize(
+    ("problem", "step"),
+    [("Permission denied", "paranoid=0"), ("Operation not permitted", "seccomp"), ("File too large", "x86-64")],
+)
+def test_a_clock_that_sees_nothing_has_a_next_step(problem: str, step: str) -> None:
+    check = about(
+        judge_abilities(replace(ABLE, clock_problem=f"the clock cannot look: {problem}"), HOST), "kernel's clock"
+    )
+    assert step in (check.next_step or "")
+
+
 def test_missing_counters_are_explained_by_what_forbids_them() -> None:
     without = replace(ABLE, counters=NO_PMU)
     assert "PMU" in about(judge_abilities(without, replace(HOST, virtual=True)), "hardware counters").says

@@ -15,7 +15,8 @@ from cairn.model import Whereabouts
 KERNEL, USER = 1, 2
 EXECUTED = 1 << 13
 LIBC = "/lib/libc.so.6"
-ALLOCATOR = "/opt/libmine.so"
+ALLOCATOR = __file__
+"""Some file that can be read."""
 OWN = whereabouts.Allocator(frozenset({ALLOCATOR}))
 CODE, MINE, C = 0x400000, 0x7F0000000000, 0x7F1000000000
 CALLED = 0x120
@@ -110,9 +111,26 @@ def test_each_note_counts_for_one_place(libc: str, one: bytes, place: str) -> No
     assert places == {name: int(name == place) for name in places}
 
 
-def test_notes_that_were_lost_are_unknown(libc: str) -> None:
-    lost = record(2, 0, timed(struct.pack("<QQ", 1, 40), 7, 50))
-    assert counts(libc, lost, note(CODE + 5)).unknown == 40
+@pytest.mark.parametrize(("kind", "why"), [(2, "lost notes"), (5, "throttled")])
+def test_where_notes_are_missing_nothing_is_said(libc: str, kind: int, why: str) -> None:
+    found, reason = split(notes(libc, record(kind, 0, timed(struct.pack("<QQ", 1, 40), 7, 50)), note(CODE + 5)))
+    assert found is None and why in reason
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [("[vdso]", "others"), ("/gone/libfoo.so (deleted)", "unknown"), ("//anon", "faults"), ("[vsyscall]", "faults")],
+)
+def test_who_is_in_the_kernel_from_code_that_cannot_be_read(libc: str, path: str, place: str) -> None:
+    """The kernel's own code in a process calls it for some clocks; compilers at run time write to pages."""
+    found = counts(libc, mapped(path, 0x5000000, when=2), note(IN_KERNEL, CODE + 5, user=0x5000005))
+    assert getattr(found, place) == 1
+
+
+def test_of_a_program_of_32_bits_the_kernel_is_unknown_and_of_one_at_its_end_not(libc: str) -> None:
+    narrow, none = (note(IN_KERNEL, user=CODE + 5)[:32] + struct.pack("<Q", width) for width in (1, 0))
+    found = counts(libc, *(one[:6] + struct.pack("<H", len(one)) + one[8:] for one in (narrow, none)))
+    assert (found.unknown, found.others) == (1, 1)
 
 
 def test_other_peoples_processes_are_nobodys(libc: str) -> None:
