@@ -123,10 +123,9 @@ static void give_up(struct whereabouts *whereabouts, int error)
 {
     close_rings(whereabouts);
     whereabouts->head.error = (uint32_t)error;
-    ssize_t written = ftruncate(whereabouts->file, 0) == 0
-                          ? pwrite(whereabouts->file, &whereabouts->head, sizeof whereabouts->head, 0)
-                          : 0;
-    (void)written; /* without a head nothing is believed either */
+    const struct whereabouts_head head = whereabouts->head;
+    if (ftruncate(whereabouts->file, 0) == 0 && lseek(whereabouts->file, 0, SEEK_SET) == 0)
+        write_all(whereabouts->file, (const char *)&head, sizeof head); /* without one nothing is believed */
 }
 
 bool whereabouts_open(struct whereabouts *whereabouts, const char *path, pid_t pid)
