@@ -34,6 +34,7 @@ class Allocator:
     knobs: tuple[str, ...] = ()
     knob_prefixes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     large_pages: str | None = None
     ours: bool = False
@@ -54,6 +55,11 @@ class Allocator:
     def own_knobs(self) -> tuple[tuple[str, str], ...]:
         """The variables that make this contender what it is."""
         return tuple((key, value) for key, _, value in (text.partition("=") for text in self.sets))
+
+    def faults_of(self, version: str | None) -> tuple[str, ...]:
+        """The known faults of one release, as sentences; none for a release that nobody has checked."""
+        parts = (text.partition(": ") for text in self.faults)
+        return tuple(says for faulty, _, says in parts if version is not None and is_version(version, faulty))
 
     def reads_knob(self, variable: str) -> bool:
         """Whether the catalog knows that this allocator reads the variable. False may also mean unknown."""
@@ -103,6 +109,11 @@ class Found:
         """Name and version, as printed."""
         return f"{self.allocator.title} {self.version}" if self.version else self.allocator.title
 
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is known to be wrong with this release."""
+        return self.allocator.faults_of(self.version)
+
 
 _LAYOUTS = ("size-segregated", "sequential")
 
@@ -119,6 +130,7 @@ _LISTS = (
     "knobs",
     "knob_prefixes",
     "caveats",
+    "faults",
     "remarks",
     "sets",
 )
@@ -185,6 +197,9 @@ def _read_entry(table: Any) -> Allocator:
     for text in values.get("sets", ()):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=.*", text):
             raise CairnError(f"{where}: {text} sets no variable; install cairn again")
+    for text in values.get("faults", ()):
+        if not re.fullmatch(r"[0-9][^\s:]*: .+", text):
+            raise CairnError(f"{where}: the fault '{text}' names no version; install cairn again")
     return Allocator(**values)
 
 

@@ -204,7 +204,7 @@ def resolve(
         library = inspect_library(chosen.path)
         refuse_library(library, program, chosen.library_path)
         owners, preload, build_id = (library.realpath,), (library.path,), library.build_id
-    caveats = entry.caveats
+    caveats = entry.caveats + chosen.faults
     if entry.large_pages is not None and os.sysconf("SC_PAGE_SIZE") > 4096:
         caveats += (entry.large_pages,)
     return Contender(

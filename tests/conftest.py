@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.surroundings import isolate
+
+isolate()
 
 ROOT = Path(__file__).resolve().parent.parent
 HELPERS = ROOT / "tests" / "helpers"

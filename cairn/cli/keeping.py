@@ -85,6 +85,8 @@ def get(names: tuple[str, ...], origin: str | None) -> None:
             if got.problem is not None:
                 raise CairnError(got.problem)
             click.echo(f"{printable(got.title)}: {printable(got.path or '')}")
+            for fault in got.faults:
+                say(console, "▲", f"{got.title}: {fault}")
         except CairnError as error:
             if len(names) == 1:
                 raise

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from support.compiling import COMPILERS, ROOT, STANDARD, run, succeed
 from support.compiling import WARNINGS as PEDANTIC
+from support.surroundings import users_environment, users_tool
 
 from .conftest import Library, Program
 
@@ -25,8 +26,6 @@ CRATE = EXAMPLES / "rust"
 WORDS = EXAMPLES / "heap" / "words.c"
 INPUT = "the cat and the dog and the end"
 CODE = "c|rust|toml|dockerfile|ini"
-
-needs_cargo = pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is not here")
 
 
 def chapter(title: str) -> str:
@@ -121,30 +120,19 @@ def test_a_static_program_in_c_plus_plus_works(library: Library, compiled_here: 
 @pytest.fixture(scope="session")
 def cargo(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """cargo(command, …) → what it printed; without a network, and nothing is left in the tree."""
+    tool = users_tool("cargo")
     target = tmp_path_factory.mktemp("rust")
 
     def call(command: str, *arguments: str) -> str:
-        done = run(
-            *(
-                "cargo",
-                command,
-                "--quiet",
-                "--offline",
-                "--locked",
-                "--manifest-path",
-                CRATE / "Cargo.toml",
-                *arguments,
-            ),
-            CARGO_TARGET_DIR=str(target),
-            CAIRN_LIB_DIR=str(library.folder),
-        )
+        options = ("--quiet", "--offline", "--locked", "--manifest-path", CRATE / "Cargo.toml")
+        environment = users_environment(CARGO_TARGET_DIR=str(target), CAIRN_LIB_DIR=str(library.folder))
+        done = run(tool, command, *options, *arguments, **environment)
         assert done.returncode == 0, f"{done.stdout}{done.stderr}"
         return done.stdout
 
     return call
 
 
-@needs_cargo
 def test_a_program_in_rust_allocates_here(cargo: Callable[..., str]) -> None:
     said = cargo("run", "--release").splitlines()
     assert said[0] == "33 bytes have room for 64"
@@ -152,7 +140,6 @@ def test_a_program_in_rust_allocates_here(cargo: Callable[..., str]) -> None:
     assert re.fullmatch(r"[1-9]\d* MiB went back", said[-1])
 
 
-@needs_cargo
 def test_the_crate_keeps_the_contract_of_its_trait(cargo: Callable[..., str]) -> None:
     """Its own tests, and the code in its documentation."""
     cargo("test")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.surroundings import users_environment, users_tool
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a file")
 
@@ -144,15 +145,14 @@ GO = 'package main\n{}\nfunc main() {{ {}; println("hello") }}\n'
 
 @pytest.mark.parametrize("cgo", [False, True])
 def test_go(cairn, tmp_path: Path, cgo: bool) -> None:
-    go = needed("go")
+    go = users_tool("go")
     source = tmp_path / "main.go"
     source.write_text(
         GO.format('// #include <stdlib.h>\nimport "C"', "C.free(C.malloc(1))") if cgo else GO.format("", "")
     )
-    environment = {
-        **os.environ, "CGO_ENABLED": str(int(cgo)), "GOCACHE": str(tmp_path / "cache"), "GOFLAGS": "-p=1",
-        "GO111MODULE": "off",
-    }  # fmt: skip
+    environment = users_environment(
+        CGO_ENABLED=str(int(cgo)), GOCACHE=str(tmp_path / "cache"), GOFLAGS="-p=1", GO111MODULE="off"
+    )
     built(go, "build", "-o", tmp_path / "main", source, env=environment, cwd=tmp_path)
     if cgo:
         warning(cairn, "runtime", ("Go", "cgo"), tmp_path / "main")
@@ -161,8 +161,8 @@ def test_go(cairn, tmp_path: Path, cgo: bool) -> None:
 
 
 def rust(folder: Path, source: str, *crates: str) -> Path:
-    cargo = needed("cargo")
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(folder / "target"), "CARGO_BUILD_JOBS": "1"}
+    cargo = users_tool("cargo")
+    environment = users_environment(CARGO_TARGET_DIR=str(folder / "target"), CARGO_BUILD_JOBS="1")
     built(cargo, "new", "-q", "--vcs", "none", folder / "program", env=environment)
     if crates:
         built(cargo, "add", "-q", *crates, env=environment, cwd=folder / "program")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.surroundings import users_environment, users_tool
 
 from cairn import catalog
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo and a registry"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc"),
 ]
 
@@ -36,9 +35,8 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def environment(empty_cache: Path) -> dict[str, str]:
     """The user's own registries, and a cache of our own: cargo finds both its settings and itself by HOME."""
-    home = Path.home()
-    kept = {key: value for key, value in os.environ.items() if key.startswith(("CARGO_", "PIP_", "RUSTUP_", "SSL_"))}
-    return {"HOME": str(home), "XDG_CACHE_HOME": str(empty_cache), **kept}
+    users_tool("cargo")
+    return users_environment(XDG_CACHE_HOME=str(empty_cache))
 
 
 @pytest.mark.parametrize("name", PEERS)

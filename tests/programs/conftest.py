@@ -1,7 +1,7 @@
 """Programs of other people, each run twice: as it is, and with libcairn in it, which must make no difference to be seen.
 
 With CAIRN_UNDER_PROBE=NAME, it is the probe that must make none: each runs twice under that allocator (by its name for
-`cairn -a`, got before), without the probe and with it. What does not run under the allocator alone is skipped.
+`cairn -a`; it is brought into the tests' cache), without the probe and with it. What does not run under the allocator alone is skipped.
 
 A test is a session: what it does with its programs, and what they answered. It is held on two stages in turn. On the one
 with libcairn the witness is preloaded too, so that every process says who owns malloc in it, and one that does not say so
@@ -26,10 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from support import peers
 from support.allocator import under_test
 from support.launching import wait_until
 
-from cairn import contenders, discover, native, profile, proof
+from cairn import contenders, native, profile, proof
 from cairn.errors import CairnError
 from cairn.model import Contender
 
@@ -285,8 +286,10 @@ def injected() -> Iterator[Injected]:
 
 def _allocator(name: str, folder: Path) -> tuple[Path | None, tuple[tuple[str, str], ...]]:
     """Its library, as a copy that every user can read, unless it has companions; and the variables that it needs."""
+    if name not in ("system", "cairn"):
+        peers.peer(name, origin=None)
     try:
-        found = contenders.resolve(contenders.parse_contender(name), discover.discover())
+        found = contenders.resolve(contenders.parse_contender(name), peers.in_cache(name))
     except CairnError as error:
         pytest.skip(str(error))
     if not found.preload:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn import catalog, contenders, discover
+from cairn import catalog, contenders, discover, inventory
 from cairn.catalog import Found
 from cairn.contenders import ContenderSpec
 from cairn.errors import CairnError, ContenderFailed, UsageError
@@ -99,11 +99,20 @@ def test_no_library_pattern_fits_two_allocators() -> None:
         "[[allocator]]\nname = 'system'\ntitle = 'x'\naliases = ['system']",
         "[[allocator]]\nname = 'a b'\ntitle = 'x'",
         "[[allocator]]\nname = 'custom'\ntitle = 'x'",
+        "[[allocator]]\nname = 'system'\ntitle = 'x'\nfaults = ['it is slow']",
     ],
 )  # fmt: skip
 def test_a_damaged_catalog_is_a_sentence(text: str) -> None:
     with pytest.raises(CairnError, match="install cairn again"):
         catalog.read_catalog(text)
+
+
+def test_a_known_fault_belongs_to_its_release_alone() -> None:
+    entry = catalog.entry("mimalloc")
+    (fault,) = Found(entry, "/x", version="2.0.9").faults
+    assert "aligned_alloc" in fault and "2.0.9" not in fault
+    for other in ("2.0.90", "2.3.2", "2.0", None):
+        assert Found(entry, "/x", version=other).faults == ()
 
 
 # --- the grammar ---
@@ -333,6 +342,21 @@ def test_the_newest_version_of_the_cache_comes_first(compile_to: Compile, tmp_pa
     assert contenders.resolve(contenders.parse_contender("jemalloc@5.9"), found).version == "5.9.0"
     with pytest.raises(ContenderFailed, match=r"no jemalloc 5\.1 here, only 5\.10\.0, 5\.9\.0"):
         contenders.resolve(contenders.parse_contender("jemalloc@5.1"), found)
+
+
+@needs_gcc
+@pytest.mark.usefixtures("nothing_else")
+def test_a_release_with_a_known_fault_is_usable_and_says_so(compile_to: Compile, tmp_path: Path) -> None:
+    """Mimalloc 2.0.9 misaligns aligned_alloc of 256, 512 and 1024 bytes; Debian 12 packages it."""
+    for version in ("2.0.9", "2.3.2"):
+        compile_to(tmp_path / "mimalloc" / version / "libx.so", MALLOC)
+        record(tmp_path / "mimalloc" / version, allocator="mimalloc")
+    found = discover.discover(cache=tmp_path, names=["mimalloc"])
+    resolved = [contenders.resolve(contenders.parse_contender(f"mimalloc@{v}"), found) for v in ("2.0.9", "2.3.2")]
+    assert ["misaligned" in " ".join(contender.caveats) for contender in resolved] == [True, False]
+    listed = inventory.render(catalog.load_catalog(), found, color=False)
+    assert "▲ mimalloc 2.0.9: its aligned_alloc returns misaligned blocks" in listed
+    assert "▲ mimalloc 2.3.2" not in listed
 
 
 @needs_gcc

@@ -6,11 +6,14 @@ import json
 import os
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
+from support import peers
+from support.allocator import under_test
 from support.working import CPUS, Work, entry_of, names
 
-from cairn import discover, workloads
+from cairn import workloads
 
 
 def test_every_program_is_in_the_catalog_and_the_other_way_round(work: Work) -> None:
@@ -62,27 +65,23 @@ def test_a_time_ends_it_too(work: Work, name: str) -> None:
     assert done.line["operations"] > 0
 
 
-def peers() -> list[tuple[str, dict[str, str]]]:
-    """Every allocator that is here, by the first copy found, and the environment that preloads it."""
-    found: dict[str, dict[str, str]] = {}
-    for item in discover.discover():
-        if item.problem is None and item.path is not None:
-            folders = {"LD_LIBRARY_PATH": ":".join(item.library_path)} if item.library_path else {}
-            found.setdefault(item.allocator.name, {"LD_PRELOAD": item.path, **folders})
-    return sorted(found.items())
+@pytest.mark.parametrize("allocator", peers.NAMED)
+@pytest.mark.parametrize("name", names())
+def test_the_checksum_is_the_same_under_another_allocator(work: Work, name: str, allocator: str) -> None:
+    found = peers.peer(allocator)
+    peers.skip_known_fault(found, name)
+    base = work.smallest(name)
+    done = work.smallest(name, **peers.preloading(found))
+    assert done.code == 0, done.err
+    assert (done.line["checksum"], done.line["operations"]) == (base.line["checksum"], base.line["operations"])
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_checksum_is_the_same_under_every_allocator_that_is_here(work: Work, name: str) -> None:
-    here = peers()
-    if not here:
-        pytest.skip("no other allocator is here")
+def test_the_checksum_is_the_same_under_our_allocator(work: Work, name: str, tmp_path: Path) -> None:
     base = work.smallest(name)
-    for allocator, environment in here:
-        done = work.smallest(name, **environment)
-        assert done.code == 0, f"{allocator}: {done.err}"
-        assert done.line["checksum"] == base.line["checksum"], allocator
-        assert done.line["operations"] == base.line["operations"], allocator
+    done = work.smallest(name, LD_PRELOAD=str(under_test(tmp_path).shared))
+    assert done.code == 0, done.err
+    assert (done.line["checksum"], done.line["operations"]) == (base.line["checksum"], base.line["operations"])
 
 
 @pytest.mark.parametrize("program", sorted({entry.program for entry in workloads.load()}))

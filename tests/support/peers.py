@@ -1,0 +1,80 @@
+"""The allocators that tests run beside ours: named here, in a cache of the tests' own, with the faults that are known.
+
+`make test` takes those that Debian packages, and `make check-long` builds others from their pinned sources. Both lie
+below build/peers, so that nothing in the user's cache takes part. A peer that cannot be had is a skip with its reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.surroundings import users_environment
+
+from cairn import discover
+from cairn.catalog import Found
+from cairn.get import UNPACKED
+
+CACHE = Path(__file__).resolve().parents[2] / "build" / "peers"
+"""Stands for ~/.cache: `XDG_CACHE_HOME` of a command that shall find the peers."""
+
+NAMED = ("jemalloc", "mimalloc", "tcmalloc")
+"""Those of `make test`."""
+
+FAULTS = {
+    ("mimalloc", "2.0.9", "aligned"): "aligned_alloc returns misaligned blocks for alignments of 256 bytes and more",
+}
+"""(allocator, version, workload) → the known fault of that release, which makes this workload fail."""
+
+
+def peer(name: str, origin: str | None = "distribution") -> Found:
+    """The allocator as it lies in the tests' cache, brought there first where it is missing.
+
+    An origin of None is the choice of `cairn allocators get`: the pinned source, or else the distribution's package.
+    """
+    problem = _bring(name, origin)
+    if problem:
+        pytest.skip(problem)
+    copies = [copy for copy in in_cache(name) if origin != "distribution" or (copy.origin or "").endswith(UNPACKED)]
+    usable = [copy for copy in copies if copy.problem is None]
+    if not usable:
+        pytest.skip(f"{name} cannot be used here: {copies[0].problem if copies else 'it did not arrive'}")
+    return usable[0]
+
+
+def in_cache(*names: str) -> tuple[Found, ...]:
+    """Every copy in the tests' cache of these allocators, and the system's own and ours where they are named."""
+    found = discover.discover(names=names, cache=discover.cache_folder({"XDG_CACHE_HOME": str(CACHE)}))
+    return tuple(copy for copy in found if copy.cached or copy.allocator.comes_along)
+
+
+def skip_known_fault(found: Found, workload: str) -> None:
+    """Skips by name what fails for a reason that is the peer's."""
+    fault = FAULTS.get((found.allocator.name, found.version or "", workload))
+    if fault is not None:
+        pytest.skip(f"{found.title}: {fault}")
+
+
+def preloading(found: Found) -> dict[str, str]:
+    """The variables that put it into a program."""
+    assert found.path is not None
+    folders = {"LD_LIBRARY_PATH": os.pathsep.join(found.library_path)} if found.library_path else {}
+    return {"LD_PRELOAD": found.path, **folders}
+
+
+@functools.cache
+def _bring(name: str, origin: str | None) -> str | None:
+    """Why it cannot be had; None when it is there. The user's registries serve it, never the user's cache."""
+    chosen = [] if origin is None else ["--from", origin]
+    command = [str(Path(sys.executable).with_name("cairn")), "allocators", "get", *chosen, name]
+    environment = users_environment(XDG_CACHE_HOME=str(CACHE))
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0:
+        return None
+    return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{name} cannot be had here"
