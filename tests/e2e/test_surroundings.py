@@ -81,6 +81,24 @@ def test_what_is_wrong_with_other_runs_is_no_matter_to_a_profile(cairn, churn: P
     assert "nothing is predicted" in result.err and "at most" in result.err
 
 
+@pytest.mark.parametrize(
+    "how",
+    [("run",), ("profile",), ("compare", "-r", 1, "--warm-memory", "off", "--baseline", "mine", "-a", "mine=@")],
+)
+def test_a_malloc_that_the_user_preloads_comes_behind_the_allocator(
+    cairn, compiled, forward: Path, how: tuple[object, ...]
+) -> None:
+    """The program and its child: were it the other way round, the proof would fail."""
+    theirs = compiled("forward_malloc.c", "-shared", "-DTHEIRS")
+    kept = cairn.home / "preloaded"
+    words = [str(word).replace("@", str(forward)) for word in how]
+    script = f'printf %s "$LD_PRELOAD" >{kept}; sh -c true'
+    result = cairn(*words, "-a", f"other={forward}", "--", "sh", "-c", script, LD_PRELOAD=str(theirs))
+    assert result.code == 0, result.err
+    preloaded = kept.read_text().split(":")
+    assert preloaded.index(str(forward)) < preloaded.index(str(theirs)) == len(preloaded) - 1
+
+
 def test_options_that_would_be_ignored_are_refused(cairn, churn: Path) -> None:
     kept = cairn.home / "kept"
     assert cairn("profile", "--keep", kept, "--", churn, 10).code == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from cairn.model import Proof, Unreached
-from cairn.runner import Launched, memory_of
+from cairn.model import Contender, Proof, Unreached
+from cairn.runner import Launched, memory_of, preload_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -52,3 +52,35 @@ def test_no_workload_makes_processes_or_memory_outside_its_own() -> None:
         assert not re.search(
             r"\b(fork|vfork|clone|posix_spawnp?|system|popen|memfd_create|shm_open)\s*\(", file.read_text()
         )
+
+
+FAST = Contender("fast", "custom", "fast", preload=("/opt/probe.so", "/opt/fast.so"), library_path=("/opt/a", "/opt/b"))
+
+
+def preloads(inherited: dict[str, str], contender: Contender = FAST) -> dict[str, str]:
+    return preload_environment(contender, Path("/scratch/witness.so"), Path("/scratch/report"), inherited)
+
+
+def test_the_allocator_comes_before_the_libraries_that_the_user_preloads() -> None:
+    """The first library that defines malloc is the one that the loader takes."""
+    ours = "/scratch/witness.so:/opt/probe.so:/opt/fast.so"
+    for theirs in ("/usr/lib/x.so:/usr/lib/y.so", "/usr/lib/x.so /usr/lib/y.so", " /usr/lib/x.so::/usr/lib/y.so:"):
+        assert preloads({"LD_PRELOAD": theirs})["LD_PRELOAD"] == f"{ours}:/usr/lib/x.so:/usr/lib/y.so"
+    for nothing in ({}, {"LD_PRELOAD": ""}, {"LD_PRELOAD": " :"}):
+        assert preloads(nothing)["LD_PRELOAD"] == ours
+    system = replace(FAST, preload=())
+    assert preloads({"LD_PRELOAD": "/usr/lib/x.so"}, system)["LD_PRELOAD"] == "/scratch/witness.so:/usr/lib/x.so"
+
+
+def test_the_allocators_folders_come_before_those_of_the_user() -> None:
+    assert preloads({"LD_LIBRARY_PATH": "/home/a:/home/b"})["LD_LIBRARY_PATH"] == "/opt/a:/opt/b:/home/a:/home/b"
+    for nothing in ({}, {"LD_LIBRARY_PATH": ""}):
+        assert preloads(nothing)["LD_LIBRARY_PATH"] == "/opt/a:/opt/b"
+    assert "LD_LIBRARY_PATH" not in preloads({"LD_LIBRARY_PATH": "/home/a"}, replace(FAST, library_path=()))
+
+
+def test_the_witness_is_told_its_file_and_the_variables_of_the_contender() -> None:
+    of = preloads({}, replace(FAST, knobs=(("FAST_A", "1"), ("FAST_B", "x:y"))))
+    assert (of["CAIRN_WITNESS"], of["FAST_A"], of["FAST_B"]) == ("/scratch/report", "1", "x:y")
+    assert of["CAIRN_WITNESS_KNOBS"] == "FAST_A:FAST_B"
+    assert "CAIRN_WITNESS_KNOBS" not in preloads({})
