@@ -161,6 +161,38 @@ def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
             read(tmp_path, bytes(broken))
 
 
+@pytest.mark.parametrize("name", ["chunks", "samples"])
+def test_a_place_within_the_head_is_damage(tmp_path: Path, name: str) -> None:
+    """The first place that may hold anything is the one behind the head."""
+    fields = profile.layouts("<").head.fields
+    assert fields is not None
+    head, at = profile.layouts("<").head.itemsize, fields[name][1]
+    for place, fine in ((1, False), (8, False), (head - 8, False), (head - 1, False), (head, True)):
+        broken = bytearray(busy().content())
+        struct.pack_into("<Q", broken, at, place)
+        if fine:
+            read(tmp_path, bytes(broken))
+        else:
+            with pytest.raises(CairnError, match="names a place that it does not have"):
+                read(tmp_path, bytes(broken))
+
+
+@pytest.mark.parametrize("name", ["head", "thread", "samples"])
+@pytest.mark.parametrize("more", [-8, 8, 1 << 20])
+def test_a_structure_of_another_length_is_damage(tmp_path: Path, name: str, more: int) -> None:
+    length = getattr(profile.layouts("<"), name).itemsize
+    with pytest.raises(CairnError, match="its structures have other sizes"):
+        read(tmp_path, busy(head={f"{name}_bytes": length + more}).content())
+
+
+def test_a_file_that_is_longer_than_it_says_may_end_anywhere_behind_that(tmp_path: Path) -> None:
+    content = busy().content()
+    assert read(tmp_path, content + bytes(8)).tally.span_ns == 1_000_000_000
+    for shorter in (1, len(content) - BEHIND_HEAD):
+        with pytest.raises(CairnError, match="cut off"):
+            read(tmp_path, content[:-shorter])
+
+
 def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(CairnError, match="begins otherwise"):
         read(tmp_path, b"\x7fELF" * 1000)
