@@ -133,6 +133,25 @@ def test_a_process_that_timed_nothing_has_no_samples(tmp_path: Path) -> None:
     assert found.tally.timed.count.sum() == 0
 
 
+@pytest.mark.parametrize(("dispatch", "seen"), [(0, "unseen"), (1, "dispatch"), (2, "interpose"), (3, "unseen")])
+def test_held_memory_is_known_only_where_kernel_calls_were_seen(tmp_path: Path, dispatch: int, seen: str) -> None:
+    made = busy(dispatch=dispatch)
+    made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (8_000_000, 3 << 20, 4 << 20, 9 << 20, 5, 6, 7))
+    found = read(tmp_path, made.content())
+    assert found.process.seen == seen
+    assert [(one.live_bytes, one.resident_bytes) for one in found.moments] == [(1 << 20, 9 << 20), (3 << 20, 9 << 20)]
+    known = seen != "unseen"
+    assert [one.held_bytes for one in found.moments] == ([2 << 20, 4 << 20] if known else [None, None])
+    closely = [(one.unasked_bytes, one.unwritten_bytes, one.huge_bytes, one.own_bytes) for one in found.moments]
+    assert closely == [(None,) * 4, (5, 6, 7, 4 << 20) if known else (None,) * 4]
+
+
+def test_usable_bytes_that_were_not_asked_for_are_not_known(tmp_path: Path) -> None:
+    made = busy()
+    made.samples["moments"][0, 1]["live_usable_bytes"] = MOST
+    assert [one.live_usable_bytes for one in read(tmp_path, made.content()).moments] == [9 << 17, None]
+
+
 DAMAGES = {
     "version 9": {"version": 9},
     "other sizes": {"thread_bytes": 8},
