@@ -295,6 +295,34 @@ class TestVerdict:
         assert comparison.verdict[0].endswith("between them; none is shown to be the leanest.")
         assert comparison.verdict[1].startswith(f"{comparison.rows[0].contender}: ")
 
+    def test_a_winner_that_is_leaner_than_some_of_the_equals_only_is_not_called_the_leanest(self) -> None:
+        """Memory chooses between a and the others, but not between b and c."""
+        peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 120.01 * MIB}
+        comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
+        winners = [one.contender for one in comparison.rows if one.contender != "system"]
+        assert sorted(winners) == ["a", "b", "c"]
+        listed = f"{winners[0]}, {winners[1]} or {winners[2]}"
+        assert comparison.verdict[0] == (
+            f"Use {listed}: no difference in time shown from {winners[0]}, the fastest; none is shown to be the leanest."
+        )
+        assert comparison.verdict[1].startswith(f"{winners[0]}: ")
+
+    def test_the_winner_that_is_leaner_than_all_its_equals_is_chosen(self) -> None:
+        peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 135 * MIB}
+        comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
+        assert comparison.verdict[0].endswith("; b takes less memory.")
+        assert comparison.verdict[1].startswith("b: ")
+
+    def test_memory_that_one_of_the_equals_lacks_chooses_nothing(self) -> None:
+        samples = [
+            replace(s, memory=replace(s.memory, peak_bytes=0)) if s.trial.contender == "a" and s.trial.block == 2 else s
+            for s in runs({"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.004)
+        ]
+        comparison = judge(samples, ("system", "a", "b"))
+        fastest = comparison.rows[0].contender
+        assert comparison.verdict[0].endswith("no difference in time shown between them; memory not measured.")
+        assert comparison.verdict[1].startswith(f"{fastest}: ")
+
     def test_a_slower_winner_is_not_called_equal_to_the_fastest(self) -> None:
         assert simple({"system": 10, "a": 8, "b": 9}).verdict[0].startswith("Use a: ")
 
