@@ -375,6 +375,26 @@ def test_findings_of_one_alone_are_told_if_most_trials_had_them() -> None:
     assert found.raised == (("system", raised),)
 
 
+@pytest.mark.parametrize(("raised_in", "told"), [(3, False), (4, False), (5, True), (8, True)])
+def test_a_finding_is_told_that_more_than_half_of_the_trials_raised(raised_in: int, told: bool) -> None:
+    """Of eight. The one told is that of the middle effect, and of an even number the lower one in the middle."""
+    effects = [0.02 * (1 + k * 5 % 8) for k in range(8)]
+    samples = trials("system")
+    behind = [place for place, one in enumerate(samples) if one.account is not None and one.trial.block > 0]
+    for place, effect in list(zip(behind, effects, strict=True))[:raised_in]:
+        raised = Raised("asks-too-often", "It asks", "CPU", effect, "ask less")
+        samples[place] = replace(samples[place], account=replace(an_account(), findings=(raised,)))
+    found = explain(why_run("fast"), [*samples, *trials("fast")], "fast", "system")
+    middle = sorted(effects[:raised_in])[(raised_in - 1) // 2]
+    assert [(name, one.effect) for name, one in found.raised] == ([("system", middle)] if told else [])
+
+
+def test_findings_are_told_in_the_order_of_their_effects() -> None:
+    raised = tuple(Raised(f"finding-{k}", "It does", "CPU", effect, "do less") for k, effect in enumerate((2, 9, 5)))
+    found = explain(why_run("fast"), [*trials("system", findings=raised), *trials("fast")], "fast", "system")
+    assert [one.effect for _, one in found.raised] == [9, 5, 2]
+
+
 def queueing(effect: float, **calls: Calls) -> list[Raised]:
     """What is said of one whose probed runs showed so much.
 
