@@ -146,6 +146,30 @@ class TestHolm:
     def test_the_steps_stop_at_the_first_that_is_not_rejected(self) -> None:
         assert stats.holm_alphas([0.001, 0.03, 0.02, 0.9], 0.05) == (0.05 / 4, 0.05 / 3, 0.05 / 3, 0.05 / 3)
 
+    @pytest.mark.parametrize(
+        ("p_values", "alphas"),
+        [
+            ((0.025, 0.05), (0.025, 0.05)),
+            ((0.025, 0.06), (0.025, 0.05)),
+            ((0.0250001, 0.01), (0.05, 0.025)),
+            ((0.0250001, 0.03), (0.025, 0.025)),
+            ((0.0125, 0.05 / 3, 0.025, 0.05), (0.0125, 0.05 / 3, 0.025, 0.05)),
+        ],
+    )
+    def test_a_p_value_that_equals_its_alpha_is_rejected(
+        self, p_values: tuple[float, ...], alphas: tuple[float, ...]
+    ) -> None:
+        assert stats.holm_alphas(p_values, 0.05) == alphas
+
+    def test_a_difference_of_just_the_alpha_of_its_step_lets_the_next_step_follow(self) -> None:
+        """Of six blocks the least p-value is 1/32, and the next 1/16: both are rejected at 1/16, and neither above."""
+        family = {"first": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "second": [-0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}
+        found = stats.changes(family, 1 / 16, 0.01)
+        assert [change.p_adjusted for change in found.values()] == [1 / 16, 1 / 16]
+        assert [change.finding for change in found.values()] == [Finding.MORE, Finding.MORE]
+        stricter = stats.changes(family, 1 / 16 - 1e-9, 0.01)
+        assert [change.finding for change in stricter.values()] == [Finding.NOT_SHOWN, Finding.NOT_SHOWN]
+
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), error)
     def test_own_alpha_and_adjusted_p_value_decide_alike(self, p_values: list[float], alpha: float) -> None:
         for p, adjusted, own in zip(p_values, stats.holm(p_values), stats.holm_alphas(p_values, alpha), strict=True):
