@@ -412,6 +412,17 @@ static void resized_after_free(void)
     keep(q, place->size * 2);
 }
 
+/* Nothing is written to the block before it can be handed out a second time. */
+static void resized_in_place_after_free(void)
+{
+    unsigned char *p = take();
+    free(p);
+    unsigned char *q = realloc(p, place->size);
+    unsigned char *r = take();
+    keep(q, place->size);
+    keep(r, place->size);
+}
+
 static const struct kind {
     const char *name;
     void (*run)(void);
@@ -448,6 +459,7 @@ static const struct kind {
     {"written-zeros", written_zeros},
     {"written-behind-the-link", written_behind_the_link},
     {"resized-after-free", resized_after_free},
+    {"resized-in-place-after-free", resized_in_place_after_free},
 };
 
 /* --- running ------------------------------------------------------------------------------------------------------ */

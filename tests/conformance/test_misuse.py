@@ -8,19 +8,72 @@ import pytest
 
 from .conftest import MODES, Program
 
+PLACES = (
+    *("16", "48", "256", "1024", "4096", "10000", "32768", "100000", "1000000"),
+    *("64at64", "1000at4096", "5000at65536"),
+)
+"""The blocks of misuse.c, in the order of the table's columns."""
+
+TABLE = """
+double-adjacent               C C C C C C C C C C C C
+double-after-others           C C C C C C C C C C C C
+double-after-refill           C C C C C C C C C C C -
+double-overwritten            C C C C C C C C C C C C
+double-second-in-thread       C C C C C C C ? C C C ?
+double-first-in-thread        C C C C C C C C C C C C
+double-both-in-threads        C C C C C C C C C C C C
+double-of-an-ended-thread's   C C C C C C C C C C C C
+double-after-thread-exit      C C C C C C C C C C C C
+double-after-moving           C C C C C C C - C C - C
+invalid-stack                 C C C C C C C C C C C C
+invalid-static                C C C C C C C C C C C C
+invalid-mapped                C C C C C C C C C C C C
+invalid-number                C C C C C C C C C C C C
+invalid-not-canonical         C C C C C C C C C C C C
+invalid-never-out             C C C C - C - C C C - C
+invalid-far-beyond            C C C C C C C C C C C C
+interior-1                    C C C C - C C C C C - C
+interior-8                    C C C C - C C C C C - C
+interior-16                   - C C C - C C C C C - C
+interior-half                 - C C C - C C C C C - C
+interior-of-later-slice       - - - - - - C C C - - -
+interior-in-thread            - C C C - C C C C C - C
+poisoned-with-live-block      C C C C C C C - - C C -
+poisoned-with-static          C C C C C C C - - C C -
+poisoned-with-stack           C C C C C C C - - C C -
+poisoned-with-nothing-mapped  C C C C C C C - - C C -
+poisoned-with-odd-address     C C C C C C C - - C C -
+written-ones                  C C C C C C C h h C C h
+written-zeros                 C C C C C C C h h C C h
+written-behind-the-link       - h h h h h h h h h h h
+resized-after-free            C C C C C C C C C C C C
+resized-in-place-after-free   C C C C C C C C C C C C
+"""
+
+OUTCOMES = {
+    "C": {"caught"},
+    "h": {"harmless"},
+    "-": {"none"},
+    # To start the thread, glibc asks for a block and is given this memory. The second free is then that of a block which
+    # is in use, and cannot be noticed. Another libc may ask for nothing.
+    "?": {"caught", "harmless"},
+}
+
+
+def expected() -> dict[tuple[str, str], set[str]]:
+    """By kind of misuse and place."""
+    rows = [(kind, marks) for kind, *marks in map(str.split, TABLE.strip().splitlines())]
+    return {(kind, place): OUTCOMES[mark] for kind, marks in rows for place, mark in zip(PLACES, marks, strict=True)}
+
 
 @pytest.fixture(scope="module", params=MODES)
 def verdicts(request: pytest.FixtureRequest, program: Callable[..., Program]) -> dict[tuple[str, str], str]:
-    """Kind of misuse and size → what came of it."""
+    """Kind of misuse and place → the outcome."""
     lines = program("misuse.c", request.param).succeed(timeout=300).splitlines()
     return {(kind, place): verdict for kind, place, verdict in map(str.split, lines)}
 
 
-def test_misuse_is_caught_or_harmless(verdicts: dict[tuple[str, str], str]) -> None:
-    wrong = {
-        f"{kind} {place}": verdict
-        for (kind, place), verdict in verdicts.items()
-        if verdict not in ("caught", "harmless", "none")
-    }
-    assert not wrong
-    assert sum(verdict == "caught" for verdict in verdicts.values()) > 200
+def test_each_misuse_has_the_outcome_of_the_table(verdicts: dict[tuple[str, str], str]) -> None:
+    table = expected()
+    assert verdicts.keys() == table.keys()
+    assert {cell: verdict for cell, verdict in verdicts.items() if verdict not in table[cell]} == {}
