@@ -25,7 +25,8 @@ from cairn.errors import CairnError
 from cairn.estimates import lines as estimate
 from cairn.estimates import remote_share, sampled
 from cairn.profile import read
-from cairn.profiles import ALLOCATING, CALLS, FUNCTIONS, ProcessProfile, Profile
+from cairn.profiles import ALLOCATING, CALLS, FUNCTIONS, GROUPS, PATHS, WHOSE, ProcessProfile, Profile
+from cairn.profiles import Path as TimedPath
 
 Compiled = Callable[..., Path]
 
@@ -320,16 +321,44 @@ def test_a_long_operation_is_timed_although_a_timer_interrupts_it(probed: Probed
 
 
 def test_frees_are_told_apart_one_by_one_where_that_is_asked_for(probed: Probed, known: Path) -> None:
-    probed(known, "hand", 20_000, CAIRN_PROBE_PATHS="exact")
+    probed(known, "hand", 20_000, 5_000, CAIRN_PROBE_PATHS="exact")
     frees = probed.only.tally.frees
     assert probed.only.process.exact
-    local, remote = (frees[place].sum(axis=0).tolist() for place in range(2))
-    assert remote == [9_000, 0, 1_000]
-    assert (local[0], local[2]) == (9_000, 1_000 + 1)
+    local, remote = (frees[WHOSE.index(whose)].sum(axis=0).tolist() for whose in ("local", "remote"))
+    assert remote == [4_500, 0, 500]
+    assert (local[0], local[2]) == (13_500, 1_500 + 1)
     share = remote_share(probed.profile.tally)
     assert share is not None
-    assert share.value == pytest.approx(10_000 / int(frees.sum()))
+    assert share.value == pytest.approx(5_000 / int(frees.sum()))
     assert share.interval.low == share.interval.high
+
+
+def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known: Path) -> None:
+    """A fifth of the blocks is freed by another thread. Large ones are all looked at, and small ones by lot."""
+    probed(known, "hand", 2_000, 400, CAIRN_PROBE_GAP="1")
+    tally = probed.only.tally
+    assert (tally.freed[GROUPS.index("large")], tally.freed_elsewhere[GROUPS.index("large")]) == (200, 40)
+    small = tally.freed_elsewhere[GROUPS.index("small")] / tally.freed[GROUPS.index("small")]
+    assert 0.1 < small < 0.3  # of about 1,000 that are drawn: the standard deviation is 0.013
+    looked_at = tally.timed.count + tally.timed.alone + tally.timed.switched
+    found = {path: int(count) for path, count in zip(PATHS, looked_at, strict=True) if path.group == "large" and count}
+    # The main thread frees after the other one has ended.
+    assert found[TimedPath("free, local", "large", "serial")] == 160
+    assert found[TimedPath("free, remote", "large", "parallel")] == 40
+    assert TimedPath("free, local", "large", "parallel") not in found
+    assert TimedPath("free, remote", "large", "serial") not in found
+
+
+def test_sizes_are_told_apart_by_quarters_of_an_octave(probed: Probed, sizes: Path) -> None:
+    """Each quarter by its first and its last size. Small blocks are drawn by lot; large ones are all counted."""
+    quarters = [((4 + q) << k, (4 + q + 1 << k) - 1) for k in (*range(1, 12), 15, 18) for q in range(4)]
+    buckets = {4 * (k + 1) + q for k in (*range(1, 12), 15, 18) for q in range(4)}
+    words = [word for ends in quarters for size in ends for word in (size, 60)]
+    probed(sizes, 1, *words, *(word for size in (1, 2, 3, 4, 5, 6, 7) for word in (size, 60)), CAIRN_PROBE_GAP="1")
+    found = probed.only.tally.sizes
+    assert {bucket for bucket, weight in enumerate(found) if weight} == buckets | {1, 2, 3, 4, 5, 6, 7}
+    large = [bucket for bucket in buckets if bucket >= 4 * 16]
+    assert [found[bucket] for bucket in large] == [120] * len(large)
 
 
 def test_blocks_of_the_parent_are_local_in_a_child(probed: Probed) -> None:

@@ -5,7 +5,7 @@
  *     jump      leaves an operation by siglongjmp, from a signal that interrupts it, then goes on; prints "went on"
  *     mask      blocks every signal in every way, then allocates
  *     forks N   N children that allocate and end; a last one by _exit(7)
- *     hand N    N blocks, half of which are freed by another thread
+ *     hand N K  N blocks, of which another thread frees the last K
  *     trim      frees what it has and gives it back by malloc_trim
  *     wait      allocates, says so, and waits to be killed
  */
@@ -157,26 +157,28 @@ static void forks(int count)
 
 static void **handed;
 static size_t handed_count;
+static size_t own_count;
 
-static void *free_second_half(void *unused)
+static void *free_all_but_own(void *unused)
 {
     (void)unused;
-    for (size_t i = handed_count / 2; i < handed_count; i++)
+    for (size_t i = own_count; i < handed_count; i++)
         do_free(handed[i]);
     return NULL;
 }
 
-static void hand(size_t count)
+static void hand(size_t count, size_t away_count)
 {
     pthread_t thread;
     handed = do_malloc(count * sizeof *handed);
     handed_count = count;
+    own_count = count - away_count;
     for (size_t i = 0; i < count; i++)
         handed[i] = do_malloc(i % 10 == 0 ? 40000 : 40);
-    if (pthread_create(&thread, NULL, free_second_half, NULL) != 0)
+    if (pthread_create(&thread, NULL, free_all_but_own, NULL) != 0)
         exit(2);
     pthread_join(thread, NULL);
-    for (size_t i = 0; i < count / 2; i++)
+    for (size_t i = 0; i < own_count; i++)
         do_free(handed[i]);
     do_free(handed);
 }
@@ -206,7 +208,7 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "forks") == 0) {
         forks(atoi(argv[2]));
     } else if (strcmp(what, "hand") == 0) {
-        hand((size_t)atoi(argv[2]));
+        hand((size_t)atoi(argv[2]), (size_t)atoi(argv[3]));
     } else if (strcmp(what, "trim") == 0) {
         trim();
     } else if (strcmp(what, "wait") == 0) {
