@@ -349,6 +349,159 @@ TEST(memory_process_by_process_adds_up_descendants)
     memory_close(&memory);
 }
 
+enum { HELD_MIB = 96, BURST_MIB = 24, FOLLOWED_MANY = MEMORY_FOLLOWED_MAX + 6 };
+
+/* The kernel counts the pages of a process in batches per CPU, so that the highest size lacks a few. */
+#define HELD_SEEN_BYTES  ((uint64_t)HELD_MIB * 9 / 10 << 20)
+#define BURST_SEEN_BYTES ((uint64_t)BURST_MIB * 9 / 10 << 20)
+
+/* Fills memory and gives it back. */
+static void burst(size_t bytes)
+{
+    char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(area, bytes, MADV_NOHUGEPAGE);
+    touch(area, bytes);
+    munmap(area, bytes);
+}
+
+/* A process that takes a step for each byte that comes, and answers with one. */
+struct stepper {
+    pid_t pid;
+    int go;
+    int done;
+};
+
+static void step_done(void)
+{
+    ssize_t written = write(STDOUT_FILENO, "d", 1);
+    (void)written;
+}
+
+static void await_step(void)
+{
+    char byte;
+    if (read(STDIN_FILENO, &byte, 1) != 1)
+        _exit(0);
+}
+
+/* The program that a stepper becomes: it has a burst, and stays. */
+static void become_small(void)
+{
+    step_done();
+    await_step();
+    burst((size_t)BURST_MIB << 20);
+    step_done();
+    await_step();
+    _exit(0);
+}
+
+/* Holds HELD_MIB, and at the next step executes this program anew. */
+static struct stepper start_stepper(void)
+{
+    int go[2];
+    int done[2];
+    if (pipe(go) != 0 || pipe(done) != 0)
+        return (struct stepper){.pid = -1};
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(go[0], STDIN_FILENO);
+        dup2(done[1], STDOUT_FILENO);
+        char *area =
+            mmap(NULL, (size_t)HELD_MIB << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        madvise(area, (size_t)HELD_MIB << 20, MADV_NOHUGEPAGE);
+        touch(area, (size_t)HELD_MIB << 20);
+        step_done();
+        await_step();
+        execl("/proc/self/exe", "launch_memory", "--become-small", (char *)NULL);
+        _exit(1);
+    }
+    close(go[0]);
+    close(done[1]);
+    return (struct stepper){pid, go[1], done[0]};
+}
+
+static bool stepped(const struct stepper *stepper)
+{
+    char byte;
+    return read(stepper->done, &byte, 1) == 1;
+}
+
+static bool step(const struct stepper *stepper)
+{
+    return write(stepper->go, "g", 1) == 1 && stepped(stepper);
+}
+
+static void end_stepper(const struct stepper *stepper)
+{
+    end_holder(stepper->pid);
+    close(stepper->go);
+    close(stepper->done);
+}
+
+/* The highest size of a process begins anew with exec: a burst of the new program shows, though the old one was larger. */
+TEST(memory_of_a_burst_is_seen_in_a_smaller_program_after_exec)
+{
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_sampled(&memory, getpid()));
+    struct stepper stepper = start_stepper();
+    REQUIRE(stepper.pid > 0 && stepped(&stepper));
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.at_least_bytes >= HELD_SEEN_BYTES);
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.at_least_bytes == 0); /* it has not grown since */
+
+    REQUIRE(step(&stepper)); /* exec */
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.at_least_bytes < (uint64_t)HELD_MIB << 20);
+    REQUIRE(step(&stepper)); /* the burst */
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.anon_bytes < (uint64_t)HELD_MIB << 20);
+    CHECK(reading.at_least_bytes >= BURST_SEEN_BYTES);
+    CHECK(reading.at_least_bytes < (uint64_t)HELD_MIB << 20);
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.at_least_bytes == 0);
+    end_stepper(&stepper);
+    memory_close(&memory);
+}
+
+/* As it does when no reading was taken between the exec and the burst. */
+TEST(memory_of_a_burst_is_seen_when_the_exec_was_not)
+{
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_sampled(&memory, getpid()));
+    struct stepper stepper = start_stepper();
+    REQUIRE(stepper.pid > 0 && stepped(&stepper));
+    REQUIRE(memory_read(&memory, &reading));
+    REQUIRE(step(&stepper) && step(&stepper));
+    REQUIRE(memory_read(&memory, &reading));
+    CHECK(reading.at_least_bytes >= BURST_SEEN_BYTES);
+    CHECK(reading.at_least_bytes < (uint64_t)HELD_MIB << 20);
+    end_stepper(&stepper);
+    memory_close(&memory);
+}
+
+/* There are places for MEMORY_FOLLOWED_MAX processes: of one that has ended the place is free. */
+TEST(memory_of_many_processes_one_after_the_other_is_followed)
+{
+    const size_t bytes = 1 << 20;
+    struct memory memory;
+    struct peak_reading reading;
+    REQUIRE(memory_open_sampled(&memory, getpid()));
+    for (int i = 0; i < FOLLOWED_MANY; i++) {
+        pid_t pid = start_holder(bytes, false);
+        REQUIRE(pid > 0);
+        REQUIRE(memory_read(&memory, &reading));
+        CHECK(reading.at_least_bytes >= bytes / 2);
+        end_holder(pid);
+        REQUIRE(memory_read(&memory, &reading));
+        CHECK(reading.at_least_bytes == 0);
+    }
+    memory_close(&memory);
+}
+
 TEST(memory_lazily_freed_is_seen_process_by_process)
 {
     const size_t bytes = 8 << 20;
@@ -374,5 +527,7 @@ TEST(memory_method_names_are_those_of_the_report)
 
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--become-small") == 0)
+        become_small();
     return test_main(argc, argv);
 }
