@@ -9,6 +9,7 @@
  */
 #include "conformance.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -404,6 +405,17 @@ static void written_behind_the_link(void)
     memset(p + 16, 0x77, place->size - 16);
 }
 
+/* What the thread keeps goes back without being handed out before. */
+static void written_before_a_trim(void)
+{
+    unsigned char *p = take();
+    unsigned char *q = take();
+    free(q);
+    free(p);
+    memset(p, 0xff, 16);
+    malloc_trim(0);
+}
+
 static void resized_after_free(void)
 {
     unsigned char *p = take();
@@ -458,6 +470,7 @@ static const struct kind {
     {"written-ones", written_ones},
     {"written-zeros", written_zeros},
     {"written-behind-the-link", written_behind_the_link},
+    {"written-before-a-trim", written_before_a_trim},
     {"resized-after-free", resized_after_free},
     {"resized-in-place-after-free", resized_in_place_after_free},
 };
