@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,3 +85,119 @@ def test_changes_carry_their_sign(ratio: float, text: str) -> None:
 def test_every_number_has_at_most_three_digits_and_no_exponent(value: float) -> None:
     for shown in (units.time(value), units.size(value)):
         assert "e" not in shown.split()[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "0 s"),
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (0.6, "1 s"),
+        (59, "59 s"),
+        (59.6, "1 min"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (7325, "2 h 2 min"),
+    ],
+)
+def test_durations_are_told_as_people_say_them(seconds: float, text: str) -> None:
+    assert units.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (7, "7"),
+        (0.25, "0.2"),
+        (99.9, "99.9"),
+        (100.4, "100"),
+        (100, "100"),
+        (1234.5, "1,234"),
+        (999_999, "999,999"),
+        (1e6, "1.00 M"),
+        (-2.5e6, "-2.50 M"),
+        (123_456_789, "123 M"),
+        (1e9, "1.00 G"),
+        (-2.5e10, "-25.0 G"),
+    ],
+)
+def test_counts_are_exact_up_to_a_million(number: float, text: str) -> None:
+    assert units.count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (0.0009, "+0.09 %"),
+        (0.001, "+0.1 %"),
+        (-0.001, "−0.1 %"),
+        (0.9994, "+99.9 %"),
+        (0.9995, "+100 %"),
+        (-0.9996, "−100 %"),
+        (20.8, "+2080 %"),
+        (0.000049, "0 %"),
+        (-0.000049, "0 %"),
+        (0.000051, "+0.01 %"),
+    ],
+)
+def test_percentages_lose_digits_as_they_grow(ratio: float, text: str) -> None:
+    assert units.percent(ratio) == text
+    assert units.percent(ratio, signed=False) == text.replace("+", "")
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (999.5, "1.00 µs"),
+        (999.4, "999 ns"),
+        (999_500, "1.00 ms"),
+        (999_400, "999 µs"),
+        (999_500_000, "1.00 s"),
+        (-1500, "-1.50 µs"),
+        (9.994, "9.99 ns"),
+        (9.996, "10.0 ns"),
+        (99.96, "100 ns"),
+    ],
+)
+def test_times_change_their_unit_where_their_digits_would_round_to_it(ns: float, text: str) -> None:
+    assert units.time(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1023, "1023 B"),
+        (1023.4, "1023 B"),
+        (1023.5, "1.00 KiB"),
+        (1023.5 * 1024, "1.00 MiB"),
+        (-(3 << 30), "-3.00 GiB"),
+        (1 << 40, "1.00 TiB"),
+        (1 << 51, "2,048 TiB"),
+    ],
+)
+def test_sizes_beyond_the_last_unit_stay_in_it(number: float, text: str) -> None:
+    assert units.size(number) == text
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "says"),
+    [
+        (units.parse_duration, "3 d", "write for example 90s, 10min, 1h"),
+        (units.parse_duration, "3%", "write for example 90s, 10min, 1h"),
+        (units.parse_size, "3T", "write for example 512M or 2GiB"),
+        (units.parse_size, "3%", "write for example 512M or 2GiB"),
+        (units.parse_percent, "3s", "write for example 1% or 0.5%"),
+        (units.parse_percent, "9" * 400, "is not a number with a unit"),
+    ],
+)
+def test_a_unit_of_another_kind_is_refused(parse: Callable[[str], float], text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse(text)
+
+
+def test_a_hundred_years_are_not_too_long() -> None:
+    assert units.parse_duration(f"{100 * 365 * 24}h") == 100 * 365 * 86400
