@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cairn import stats
 from cairn.compare import compare, wall_ratios
 from cairn.model import (
+    CPU_TIME,
     Comparison,
     Contender,
     Direction,
@@ -220,6 +221,29 @@ class TestColumns:
         assert row(comparison, "a").changes["metric:rate"].finding is Finding.MORE
         assert row(comparison, "a").changes["counter:cycles"].finding is Finding.LESS
 
+    def test_a_block_in_which_one_of_two_lacks_a_number_is_left_out_of_that_metric(self) -> None:
+        """The other metrics of the block count."""
+        rate = Metric("metric:rate", "rate", "", Direction.MORE)
+        lacking = {("a", 3), ("system", 5), ("b", 7)}
+        samples = [
+            replace(s, metrics={} if (s.trial.contender, s.trial.block) in lacking else {"rate": 2e9 / s.wall_ns})
+            for s in runs({"system": 10, "a": 9, "b": 9})
+        ]
+        comparison = judge(samples, ("system", "a", "b"), user_metrics=[rate])
+        assert [row(comparison, name).changes["metric:rate"].blocks for name in ("a", "b")] == [18, 18]
+        assert [row(comparison, name).summaries["metric:rate"].runs for name in ("system", "a", "b")] == [19, 19, 19]
+        assert row(comparison, "a").changes["wall"].blocks == 20
+
+    @pytest.mark.parametrize("failing", [None, "a", "b"])
+    def test_a_pair_is_compared_beside_the_others_where_neither_failed(self, failing: str | None) -> None:
+        samples = [
+            replace(s, failure="No proof.") if s.trial.contender == failing else s
+            for s in runs({"system": 10, "a": 9, "b": 8})
+        ]
+        against = judge(samples, ("system", "a", "b"), beside=[("a", "b")]).against
+        assert [(one.contender, one.other) for one in against] == ([("a", "b")] if failing is None else [])
+        assert all(one.change.finding is Finding.MORE for one in against)
+
     def test_memory_measured_in_two_ways_is_not_compared(self) -> None:
         samples = runs({"system": 10, "a": 9})
         samples[0] = replace(samples[0], memory=replace(samples[0].memory, method="sampled"))
@@ -249,6 +273,17 @@ class TestColumns:
         walls = {"system": 10.0, "a": 9.5, **{f"b{i}": 10.0 for i in range(others - 1)}}
         samples = [replace(s, wall_ns=3 * s.wall_ns) if s.trial.block == 5 else s for s in runs(walls)]
         assert all(5 not in r.outliers for r in judge(samples, walls).rows)
+
+    def test_a_time_of_zero_flags_nobody(self) -> None:
+        """A run too short for the clock of CPU time has no logarithm."""
+        samples = [
+            replace(s, user_ns=0, system_ns=0) if (s.trial.contender, s.trial.block) == ("a", 4) else s
+            for s in runs({"system": 10, "a": 9, "b": 9})
+        ]
+        comparison = judge(samples, ("system", "a", "b"), time=CPU_TIME)
+        assert [one.outliers for one in comparison.rows] == [(), (), ()]
+        assert CPU_TIME.key not in row(comparison, "a").changes
+        assert CPU_TIME.key in row(comparison, "b").changes
 
 
 class TestVerdict:
