@@ -120,6 +120,15 @@ def test_times_below_the_clocks_resolution_are_no_times(tmp_path: Path) -> None:
     assert one.mean_ns < clock.resolution_ns
     assert one.total_ns is not None
     assert one.total_ns.interval.high == pytest.approx(6_400 * clock.resolution_ns)
+    assert one.quantiles[0] == (1 + 2) / 2 / TICKS_PER_NS  # 40 to 43 ticks, of which the clock takes 40
+
+
+@pytest.mark.parametrize("head", [{"ticks_last": 7}, {"ns_last": 1_000_000_000}])
+def test_a_process_in_which_no_time_passed_has_counts_and_no_times(tmp_path: Path, head: dict[str, int]) -> None:
+    found = gathered(tmp_path, busy(head=head))
+    assert estimates.clock(found.tally) is None
+    assert all(one.total_ns is None and one.mean_ns is None and one.operations for one in estimates.lines(found))
+    assert line(found, TOTAL).operations == 140_820
 
 
 def test_the_ceiling_is_the_share_of_cpu_time_without_the_probes(tmp_path: Path) -> None:
