@@ -258,6 +258,23 @@ class TestSummary:
         assert stats.summarise([4.0]).sigma is None
 
 
+class TestMeanHalfWidth:
+    @pytest.mark.parametrize("n", range(2, 13))
+    def test_it_is_students_interval_of_the_mean(self, n: int) -> None:
+        values = [1.0 + (k * k) % 7 for k in range(n)]
+        expected = scipy.stats.t.ppf(0.975, n - 1) * scipy.stats.sem(values)
+        assert stats.mean_half_width(values) == pytest.approx(expected, rel=5e-4)
+
+    @pytest.mark.parametrize("n", [13, 20, 100])
+    def test_of_many_it_is_a_little_wide_and_never_narrow(self, n: int) -> None:
+        values = [1.0 + (k * k) % 7 for k in range(n)]
+        expected = scipy.stats.t.ppf(0.975, n - 1) * scipy.stats.sem(values)
+        assert expected <= stats.mean_half_width(values) < 1.15 * expected
+
+    def test_equal_values_have_none(self) -> None:
+        assert stats.mean_half_width([3.0, 3.0]) == 0
+
+
 class TestOutliers:
     def test_a_slow_run_among_equal_ones_is_flagged(self) -> None:
         assert stats.outliers([0.01, 0.0, -0.01, 0.02, 0.5, -0.02]) == (4,)
