@@ -34,3 +34,48 @@ def test_the_warm_up_counts_in_no_block_and_keeps_its_order() -> None:
     trials = list(plan.warm_up(["base", "other"], rounds=2))
     assert [trial.contender for trial in trials] == ["base", "other", "base", "other"]
     assert {trial.block for trial in trials} == {plan.WARM_UP}
+
+
+def test_a_block_of_several_workloads_runs_each_at_a_stretch() -> None:
+    orders = set()
+    for number in range(1, 201):
+        trials = plan.block(number, ["a", "b", "c"], seed=7, workloads=(0, 1, 2, 5))
+        assert [trial.position for trial in trials] == list(range(12))
+        stretches = [trials[at : at + 3] for at in range(0, 12, 3)]
+        assert all(len({trial.workload for trial in stretch}) == 1 for stretch in stretches)
+        assert all({trial.contender for trial in stretch} == {"a", "b", "c"} for stretch in stretches)
+        assert {stretch[0].workload for stretch in stretches} == {0, 1, 2, 5}
+        orders.add(tuple(stretch[0].workload for stretch in stretches))
+    assert len(orders) == 24  # all there are of four
+
+
+def test_each_workload_of_a_block_and_each_seed_has_an_order_of_its_own() -> None:
+    def orders(seed: int, workload: int) -> list[str]:
+        blocks = [plan.block(number, ["a", "b", "c", "d"], seed, workloads=(0, 1)) for number in range(1, 101)]
+        return ["".join(trial.contender for trial in block if trial.workload == workload) for block in blocks]
+
+    first = orders(7, 0)
+    for other in (orders(7, 1), orders(8, 0)):
+        alike = sum(one == another for one, another in zip(first, other, strict=True))
+        assert alike < 20  # of 24 orders chance makes about 4 of 100 alike
+
+
+def test_the_order_of_workloads_depends_on_the_seed() -> None:
+    def orders(seed: int) -> list[tuple[int, ...]]:
+        blocks = [plan.block(number, ["a"], seed, workloads=(0, 1, 2, 3)) for number in range(1, 101)]
+        return [tuple(trial.workload for trial in block) for block in blocks]
+
+    assert sum(one == another for one, another in zip(orders(7), orders(8), strict=True)) < 20
+
+
+def test_the_order_of_a_stored_run_is_the_same_in_every_version() -> None:
+    """An interrupted run is gone on with, perhaps by a later version."""
+    trials = plan.block(3, ["a", "b", "c"], seed=7, workloads=(0, 1, 2))
+    assert " ".join(f"{trial.workload}{trial.contender}" for trial in trials) == "0b 0a 0c 1b 1a 1c 2c 2a 2b"
+
+
+def test_the_warm_up_takes_workloads_one_after_the_other() -> None:
+    trials = list(plan.warm_up(["a", "b"], 2, workloads=(3, 1)))
+    cells = [(3, "a"), (3, "b"), (1, "a"), (1, "b")]
+    assert [(trial.workload, trial.contender) for trial in trials] == cells * 2
+    assert [trial.position for trial in trials] == list(range(8))
