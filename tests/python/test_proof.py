@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cairn.catalog import load_catalog
 from cairn.model import Contender, Unreached
-from cairn.proof import judge, lost_preload
+from cairn.proof import judge, lost_preload, not_behind
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 LIB = "/opt/liballoc.so"
@@ -156,3 +156,22 @@ def test_a_library_that_was_built_anew_is_another_contender() -> None:
         record["malloc"]["build_id"] = build_id
         assert proof(record).problem is None, "of a library without one, any build will do"
         assert (proof(record, contender=contender).problem is None) == fine
+
+
+@pytest.mark.parametrize(
+    ("contender", "owner", "problem"),
+    [
+        (OTHER, LIB, None),
+        (OTHER, LIBC, f"in /bin/prog the malloc that was called belongs to {LIBC}, not to liballoc.so"),
+        (SYSTEM, LIBC, None),
+        (SYSTEM, LIB, f"in /bin/prog the malloc that was called belongs to {LIB}, not to glibc 2.36"),
+        (OTHER, "", "in /bin/prog the malloc that was called belongs to nobody known, not to liballoc.so"),
+        (SYSTEM, "", "in /bin/prog the malloc that was called belongs to nobody known, not to glibc 2.36"),
+    ],
+)
+def test_behind_the_probe_malloc_must_be_the_contenders(contender: Contender, owner: str, problem: str | None) -> None:
+    assert not_behind(contender, "/bin/prog", owner, lambda path: path or LIBC) == problem
+
+
+def test_behind_the_probe_a_link_is_followed() -> None:
+    assert not_behind(OTHER, "/bin/prog", "/usr/lib/link.so", {"/usr/lib/link.so": LIB}.__getitem__) is None

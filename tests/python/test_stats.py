@@ -294,6 +294,7 @@ class TestOutliers:
     def test_equal_or_few_runs_flag_nobody(self) -> None:
         assert stats.outliers([0.0] * 10) == ()
         assert stats.outliers([0.0, 0.001, 0.1, 0.002]) == ()
+        assert stats.outliers([0.0, 0.001, 0.1, 0.002, 0.003]) == (2,)
 
 
 class TestLook:
