@@ -266,6 +266,18 @@ def test_processes_of_a_tree_add_up(tmp_path: Path) -> None:
     assert found.tally.kernel.count[CALLS.index("mmap")] == 30
 
 
+@pytest.mark.parametrize("highest", [0, 1, 2])
+def test_the_moments_of_a_tree_are_those_of_the_process_that_held_most(tmp_path: Path, highest: int) -> None:
+    for k in range(3):
+        made = busy(pid=100 + k, begin_ns=10**9 + k)
+        live = (8 << 20) + (k << 10) + (k == highest) * (4 << 20)
+        made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (8_000_000, live, 16 << 20, 28 << 20))
+        made.write(tmp_path)
+    found = profile.gather(tmp_path)
+    assert [one.live_bytes for one in found.moments] == [1 << 20, (12 << 20) + (highest << 10)]
+    assert [process.peak_live_bytes > 10 << 20 for process in found.processes] == [k == highest for k in range(3)]
+
+
 def test_a_folder_without_profiles_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--keep"):
         profile.gather(tmp_path)
