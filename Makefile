@@ -9,7 +9,7 @@ PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
 SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*.toml cairn/*/*.py)
 
-.PHONY: help all demo test check-long check bench man format install clean
+.PHONY: help all demo test check-long check bench man format install uninstall clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -42,7 +42,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 build/installed: .venv/ready $(NATIVE) $(SOURCE)
 	@echo "building cairn"
 	@rm -rf build/dist
-	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	@env -u DESTDIR PATH="$$PWD/.venv/bin:$$PATH" $(PY) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  -w build/dist .
 	@$(PIP) build/dist/*.whl
 	@$(PIP) --force-reinstall --no-deps build/dist/*.whl
@@ -67,15 +67,14 @@ format: .venv/tested ## bring every file into its form
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
 	.venv/bin/clang-format -i include/cairn/* examples/arena/* examples/heap/* tests/arena/*.cpp src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tests/*/*.[ch]
 
-install: build/installed ## install for this user, or under PREFIX=…
-	"$(PYTHON)" -m venv "$(PREFIX)/lib/cairn"
-	"$(PREFIX)/lib/cairn/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt build/dist/*.whl
-	"$(PREFIX)/lib/cairn/bin/python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
-	  build/dist/*.whl
-	mkdir -p "$(PREFIX)/bin" "$(PREFIX)/share/man/man1"
-	ln -sf "$(PREFIX)/lib/cairn/bin/cairn" "$(PREFIX)/bin/cairn"
-	cp man/*.1 "$(PREFIX)/share/man/man1/"
-	@echo "installed: $(PREFIX)/bin/cairn"
+install: build/installed ## install for this user, or under PREFIX=…; DESTDIR=… is for packagers
+	@"$(PYTHON)" tools/install.py install
+
+uninstall: ## remove the files that make install wrote under PREFIX
+	@"$(PYTHON)" tools/install.py uninstall
+
+install uninstall: export PREFIX := $(PREFIX)
+install uninstall: export DESTDIR := $(DESTDIR)
 
 clean: ## remove all that was made
 	rm -rf build .venv dist
