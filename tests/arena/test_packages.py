@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from support.compiling import ROOT
+from support.packages import built_by_cmake, call, needs_pkg_config, pkg_config
 
 from cairn import __version__
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "arena" / "first.c"
 CONTAINERS = ROOT / "examples" / "arena" / "containers.cpp"
-
-
-def call(*command: object, **environment: str) -> str:
-    done = subprocess.run(
-        list(map(str, command)),
-        env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="session")
@@ -58,35 +45,17 @@ def test_no_file_remembers_where_it_was_built(prefix: Path) -> None:
         assert str(ROOT) not in path.read_text() and str(prefix) not in path.read_text(), path.name
 
 
-@pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is not here")
+@needs_pkg_config
 def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    tree.symlink_to(moved)  # a blank would need the shell's quotes
-    known = {"PKG_CONFIG_PATH": str(tree / "lib" / "pkgconfig")}
-    assert call("pkg-config", "--modversion", "cairn-arena", **known).strip() == __version__
-    flags = call("pkg-config", "--cflags", "--libs", "cairn-arena", **known).split()
+    assert pkg_config(moved, "--modversion", "cairn-arena") == [__version__]
     program = tmp_path / "first"
-    call("gcc", EXAMPLE, *flags, "-o", program)
+    call("gcc", EXAMPLE, *pkg_config(moved, "--cflags", "--libs", "cairn-arena"), "-o", program)
     assert "998001" in call(program, LD_LIBRARY_PATH=str(moved / "lib"))
 
 
 @pytest.mark.parametrize("target", ["arena", "arena-static"])
 def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "CMakeLists.txt").write_text(f"""
-        cmake_minimum_required(VERSION 3.20)
-        project(user LANGUAGES C CXX)
-        find_package(cairn-arena {__version__} REQUIRED)
-        set(CMAKE_CXX_STANDARD 17)
-        add_executable(first "{EXAMPLE}")
-        add_executable(containers "{CONTAINERS}")
-        target_link_libraries(first PRIVATE cairn::{target})
-        target_link_libraries(containers PRIVATE cairn::{target})
-    """)
-    build = tmp_path / "build"
-    call("cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={moved}")
-    call("cmake", "--build", build)
+    build = built_by_cmake(tmp_path, moved, f"cairn-arena {__version__}", target, [EXAMPLE, CONTAINERS])
     assert "998001" in call(build / "first")
     assert "1000 numbers" in call(build / "containers")
 

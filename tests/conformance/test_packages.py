@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from support.compiling import ROOT
+from support.packages import built_by_cmake, call, needs_pkg_config, pkg_config
 
 from cairn import __version__
 
@@ -34,18 +33,6 @@ COLD_DOORS = {
     **{"__libc_memalign": "names_memalign", "__libc_valloc": "names_valloc", "__libc_pvalloc": "names_pvalloc"},
 }
 """By a jump, so that the door's return address is that of the name: the site of a large block (src/alloc/site.h)."""
-
-
-def call(*command: object, **environment: str) -> str:
-    done = subprocess.run(
-        list(map(str, command)),
-        env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="session")
@@ -98,13 +85,10 @@ def test_no_file_remembers_where_it_was_built(prefix: Path) -> None:
         assert str(ROOT) not in path.read_text() and str(prefix) not in path.read_text(), path.name
 
 
-@pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is not here")
+@needs_pkg_config
 def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    tree.symlink_to(moved)  # a blank would need the shell's quotes
-    known = {"PKG_CONFIG_PATH": str(tree / "lib" / "pkgconfig")}
-    assert call("pkg-config", "--modversion", "cairn", **known).strip() == __version__
-    flags = call("pkg-config", "--cflags", "--libs", "cairn", **known).split()
+    assert pkg_config(moved, "--modversion", "cairn") == [__version__]
+    flags = pkg_config(moved, "--cflags", "--libs", "cairn")
     program = tmp_path / "api"
     call("gcc", "-D_GNU_SOURCE", "-pthread", HERE / "api.c", "-I", ROOT / "tests" / "unit", *flags, "-o", program)
     assert "0 failed" in call(program, LD_LIBRARY_PATH=str(moved / "lib"))
@@ -112,24 +96,9 @@ def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["malloc", "malloc-static"])
 def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "CMakeLists.txt").write_text(f"""
-        cmake_minimum_required(VERSION 3.20)
-        project(user LANGUAGES C CXX)
-        find_package(cairn {__version__} REQUIRED)
-        set(CMAKE_CXX_STANDARD 17)
-        foreach(source api.c operators.cpp)
-          string(REGEX REPLACE "[.].*" "" name ${{source}})
-          add_executable(${{name}} "{HERE}/${{source}}")
-          target_include_directories(${{name}} PRIVATE "{ROOT}/tests/unit")
-          target_compile_definitions(${{name}} PRIVATE _GNU_SOURCE)
-          target_link_libraries(${{name}} PRIVATE cairn::{target})
-        endforeach()
-    """)
-    build = tmp_path / "build"
-    call("cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={moved}")
-    call("cmake", "--build", build)
+    options = ["add_definitions(-D_GNU_SOURCE)", f'include_directories("{ROOT}/tests/unit")']
+    sources = [HERE / "api.c", HERE / "operators.cpp"]
+    build = built_by_cmake(tmp_path, moved, f"cairn {__version__}", target, sources, *options)
     for program in ("api", "operators"):
         assert "0 failed" in call(build / program)
 
