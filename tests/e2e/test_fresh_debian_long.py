@@ -43,6 +43,14 @@ def test_all_tests_pass_twice(root: Path) -> None:
     assert shown.count(" passed") >= 2
 
 
+def test_the_installed_command_needs_no_tree(root: Path) -> None:
+    """Under ~/.local, by a user without rights, with all dependencies."""
+    compare = "cairn compare -a system,cairn -r 6 -- python3 -c 'print(len([str(i) for i in range(100000)]))'"
+    command = f'make install && cd / && rm -rf "$HOME/a clone" && PATH=$HOME/.local/bin:$PATH && cairn -V && {compare}'
+    shown = on_fresh_debian(root, command, minutes=10)
+    assert "loaded in 1 of 1 processes" in shown
+
+
 def test_what_is_missing_is_one_sentence(root: Path) -> None:
     shown = on_fresh_debian(
         root, "mkdir bin && ln -s /usr/bin/* bin/ && rm bin/g++ && ! PATH=$PWD/bin make demo 2>&1", minutes=2
