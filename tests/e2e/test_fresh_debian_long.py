@@ -47,7 +47,7 @@ def test_the_installed_command_needs_no_tree(root: Path) -> None:
     """Under ~/.local, by a user without rights, with all dependencies."""
     compare = "cairn compare -a system,cairn -r 6 -- python3 -c 'print(len([str(i) for i in range(100000)]))'"
     command = f'make install && cd / && rm -rf "$HOME/a clone" && PATH=$HOME/.local/bin:$PATH && cairn -V && {compare}'
-    shown = on_fresh_debian(root, command, minutes=10)
+    shown = on_fresh_debian(root, command, minutes=15)
     assert "loaded in 1 of 1 processes" in shown
 
 
