@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import glob
 import os
+import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from cairn import discover
-from cairn.catalog import Allocator, Catalog, Found, is_version
+from cairn.catalog import Allocator, Catalog, Found, is_version, load_catalog
 from cairn.discover import file_sha256
 from cairn.errors import CairnError
 from cairn.tools import Busy, Progress, Stalled, locked, run_tool
@@ -61,8 +62,16 @@ class _Refused(Exception):
     """apt or dpkg could not do it; the text is its reason, as the end of a sentence."""
 
 
-class _NoPackage(_Refused):
-    """The distribution has none; only building it helps."""
+class _NotThere(_Refused):
+    """The distribution's index was read, and does not hold what is wanted. Trying again would not help."""
+
+
+class _Lacking(_NotThere):
+    """The index holds none of the entry's packages. `instead` is the next step, where it names another allocator."""
+
+    def __init__(self, reason: str, instead: str | None) -> None:
+        super().__init__(reason)
+        self.instead = instead
 
 
 def silent(step: str) -> None:
@@ -90,7 +99,7 @@ def unpack_from_distribution(
         raise CairnError("the system allocator is part of every system and is never fetched; name another allocator.")
     if not entry.packages:
         raise CairnError(f"{here}: no distribution package holds it. {by_path}")
-    for tool in ("apt-get", "dpkg-deb"):
+    for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise CairnError(
                 f"{here}: only packages of Debian and its family can be unpacked, and {tool} is missing. {by_path}"
@@ -99,7 +108,9 @@ def unpack_from_distribution(
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         with locked(cache / ".lock", progress, "another fetch", LOCK_TIMEOUT_S):
             return _fetch(entry, cache, progress, apt, version)
-    except _NoPackage as refusal:
+    except _Lacking as refusal:
+        raise CairnError(f"{here}: {refusal}{f'; {refusal.instead}' if refusal.instead else f'. {by_path}'}") from None
+    except _NotThere as refusal:
         raise CairnError(f"{here}: {refusal}. {by_path}") from None
     except _Refused as refusal:
         advice = "Check the package sources and the network, and try again"
@@ -124,16 +135,22 @@ def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt, version:
     for folder in ("state/lists/partial", "cache/archives/partial", "download"):
         (work / folder).mkdir(parents=True, exist_ok=True, mode=0o700)
     failure: _Refused | None = None
-    for lists in _list_folders(work, progress, apt):
+    for read in (_systems_lists, _own_lists):
+        try:
+            lists = read(work, progress, apt)
+        except _Refused as refused:
+            raise _without_newer(failure, refused) from None
+        if lists is None:
+            continue
         try:
             package = _choose(entry, work, lists, apt)
             offered = discover.upstream_version(unquote(package.version))
             if not is_version(offered, version):
-                raise _NoPackage(f"the distribution has {offered}, and not {version}")
+                raise _NotThere(f"{_distribution()} has {entry.title} {offered} and not {version}")
             final = home / re.sub(r"[^A-Za-z0-9.+~-]", "_", package.version.partition(":")[2] or package.version)
             if (found := _find_in(entry, cache, final)) is not None:
                 return found
-            archive = _download(package, work, lists, progress, apt)
+            archive = _download(package, work, lists.folder, progress, apt)
         except _Refused as refused:
             failure = refused  # the lists may be of yesterday, and what they name gone: newer ones come next
             continue
@@ -144,7 +161,22 @@ def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt, version:
         if found is None:
             raise _Refused(f"{package.name} {package.version} holds no {entry.title} for this machine")
         return found
-    raise failure or _Refused("there are no package lists")
+    assert failure is not None
+    raise failure
+
+
+def _without_newer(before: _Refused | None, refused: _Refused) -> _Refused:
+    """What to say when newer lists cannot be fetched: the system's lists may have answered the question already."""
+    note = f" (by the package lists of this machine; newer ones could not be fetched: {refused})"
+    match before:
+        case None:
+            return refused
+        case _Lacking():
+            return _Lacking(f"{before}{note}", before.instead)
+        case _NotThere():
+            return _NotThere(f"{before}{note}")
+        case _:
+            return before if str(before) == str(refused) else _Refused(f"{before}; then: {refused}")
 
 
 def _find_in(entry: Allocator, cache: Path, final: Path) -> Found | None:
@@ -156,24 +188,42 @@ def _find_in(entry: Allocator, cache: Path, final: Path) -> Found | None:
 # --- apt ---
 
 
-def _list_folders(work: Path, progress: Progress, apt: Apt) -> Iterator[str]:
-    """The system's lists where it has some; then our own, brought up to date when they are asked for."""
-    if _has_lists(apt.lists):
-        yield apt.lists
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """A folder with package lists."""
+
+    folder: str
+    missing: str | None = None
+    """Why some lists are not there or not new; None when all of them came."""
+
+
+def _systems_lists(work: Path, progress: Progress, apt: Apt) -> _Lists | None:  # noqa: ARG001
+    """The system's own lists; None where it has none, as in most containers."""
+    return _Lists(apt.lists) if _has_lists(apt.lists) else None
+
+
+def _own_lists(work: Path, progress: Progress, apt: Apt) -> _Lists:
+    """The lists in our folder, brought up to date."""
     own = str(work / "state" / "lists")
     progress("reading the package lists")
-    _, output = run_tool(_apt(work, own, apt, "update"), work, apt.stall_s)
+    status, output = run_tool(_apt(work, own, apt, "apt-get", "update"), work, apt.stall_s)
+    complaint = _complaint(output)
     if not _has_lists(own):  # apt calls it a success to have fetched nothing
-        raise _Refused(_complaint(output) or "the package lists could not be fetched")
-    yield own
+        none = "apt has no package sources here" if status == 0 else "the package lists could not be fetched"
+        raise _Refused(complaint or none)
+    # A warning about a source's form is no failure to fetch.
+    return _Lists(own, complaint if status != 0 or "Failed to fetch" in output else None)
 
 
 def _has_lists(folder: str) -> bool:
     return bool(glob.glob(os.path.join(glob.escape(folder), "*_Packages*")))
 
 
-def _apt(work: Path, lists: str, apt: Apt, *arguments: str) -> list[str]:
-    """An apt-get that writes below `work` only. A system's hooks for updates must not run: they act outside."""
+def _apt(work: Path, lists: str, apt: Apt, tool: str, *arguments: str) -> list[str]:
+    """The command of one of apt's tools, which then writes below `work` only.
+
+    A system's hooks for updates must not run: they act outside.
+    """
     configuration = work / "apt.conf"
     configuration.write_text(
         "#clear APT::Update::Pre-Invoke;\n"
@@ -198,30 +248,73 @@ def _apt(work: Path, lists: str, apt: Apt, *arguments: str) -> list[str]:
         "Dir::Log": f"{work}/state",
     }
     options = [part for key, value in settings.items() if value for part in ("-o", f"{key}={value}")]
-    return ["apt-get", "-q", "-c", str(configuration), *options, *apt.options, *arguments]
+    return [tool, "-q", "-c", str(configuration), *options, *apt.options, *arguments]
 
 
-def _choose(entry: Allocator, work: Path, lists: str, apt: Apt) -> _Package:
+def _choose(entry: Allocator, work: Path, lists: _Lists, apt: Apt) -> _Package:
     """The first of the entry's packages that the distribution has; newer releases call some by other names."""
-    reason: str | None = None
-    for name in entry.packages:
-        status, output = run_tool(_apt(work, lists, apt, "--print-uris", "download", name), work, apt.stall_s)
+    for name in _in_index(entry.packages, work, lists.folder, apt):
+        command = _apt(work, lists.folder, apt, "apt-get", "--print-uris", "download", name)
+        _, output = run_tool(command, work, apt.stall_s)
         for line in output.splitlines():
             if match := re.fullmatch(r"'[^']*' (\S+) (\d+) SHA256:([0-9a-f]{64})", line.strip()):
                 file = unquote(match[1])
                 parts = file.split("_")
                 if len(parts) == 3 and os.sep not in file and not file.startswith("."):
                     return _Package(name, parts[1], match[1], int(match[2]), match[3])
-        if status != 0 and "Unable to locate package" not in output and "has no installation candidate" not in output:
-            reason = _complaint(output) or reason
-    raise _Refused(reason) if reason else _NoPackage("the distribution has no package of it")
+        raise _Refused(_complaint(output) or f"apt-get does not say where {name} lies")
+    lacking = f"the package {entry.packages[0]}"
+    if len(entry.packages) > 1:
+        lacking = f"any of the packages {', '.join(entry.packages[:-1])} and {entry.packages[-1]}"
+    if lists.missing is not None:
+        raise _Refused(
+            f"the package lists that could be fetched do not hold {lacking}, and others are missing: {lists.missing}"
+        )
+    has_none = f"{_distribution()} does not have {lacking}"
+    raise _Lacking(has_none, _relative(entry, work, lists.folder, apt))
+
+
+def _in_index(names: Sequence[str], work: Path, lists: str, apt: Apt) -> dict[str, str]:
+    """Name and newest version of those packages that the index holds, in the order of `names`.
+
+    apt-get has several sentences for a package that is not there, among them one for a name that only other packages
+    mention. apt-cache prints a line for each version that can be downloaded, and nothing else.
+    """
+    _, output = run_tool(_apt(work, lists, apt, "apt-cache", "madison", *names), work, apt.stall_s)
+    here: dict[str, str] = {}
+    for line in output.splitlines():
+        columns = [column.strip() for column in line.split("|")]
+        if len(columns) == 3 and columns[2].endswith("Packages"):
+            here.setdefault(columns[0], columns[1])
+    return {name: here[name] for name in names if name in here}
+
+
+def _relative(entry: Allocator, work: Path, lists: str, apt: Apt) -> str | None:
+    """How to get another version of the same allocator, which the catalog has as an entry of its own."""
+    for other in load_catalog().allocators:
+        if other.title != entry.title or other.name == entry.name or not other.packages:
+            continue
+        for name, version in _in_index(other.packages, work, lists, apt).items():
+            is_there = f"{name} ({other.title} {discover.upstream_version(version)})"
+            return f"there it is {is_there}: 'cairn allocators get --from distribution {other.name}'"
+    return None
+
+
+def _distribution() -> str:
+    """Name and release of this system, such as Debian 13."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return "the distribution"
+    name = release.get("NAME", "").removesuffix(" GNU/Linux")
+    return f"{name} {release.get('VERSION_ID', '')}".strip() or "the distribution"
 
 
 def _download(package: _Package, work: Path, lists: str, progress: Progress, apt: Apt) -> Path:
     folder = work / "download"
     archive = folder / package.file
     if not archive.is_file() or file_sha256(archive) != package.sha256:
-        command = _apt(work, lists, apt, "download", f"{package.name}={package.version}")
+        command = _apt(work, lists, apt, "apt-get", "download", f"{package.name}={package.version}")
         progress(f"downloading {package.name} {unquote(package.version)} ({package.size / 1024:,.0f} KiB)")
         status, output = run_tool(command, folder, apt.stall_s)
         if status != 0 or not archive.is_file():

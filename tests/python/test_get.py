@@ -203,14 +203,108 @@ def test_a_package_without_a_library_for_this_machine_is_refused(
     assert versions(tmp_path / "c") == []
 
 
-def test_what_no_package_holds_is_told_apart_from_a_failure(repository: Repository, tmp_path: Path) -> None:
-    repository.add("something-else", "1", b"")
-    with pytest.raises(CairnError, match="the distribution has no package of it"):
-        get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
-    with pytest.raises(CairnError, match="no distribution package holds it"):
-        get.unpack_from_distribution(replace(ENTRY, packages=()), tmp_path / "c", apt=repository.apt())
-    with pytest.raises(CairnError, match="never fetched"):
-        get.unpack_from_distribution(catalog.entry("system"), tmp_path / "c", apt=repository.apt())
+ADVICE_ON_THE_NETWORK = "Check the package sources and the network"
+
+
+def refusal(entry: Allocator, cache: Path, apt: get.Apt, version: str | None = None) -> str:
+    """The sentence that says why the entry cannot be had."""
+    with pytest.raises(CairnError) as caught:
+        get.unpack_from_distribution(entry, cache, apt=apt, version=version)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def trixie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that calls itself Debian 13."""
+    release = {"NAME": "Debian GNU/Linux", "VERSION_ID": "13", "PRETTY_NAME": "Debian GNU/Linux 13 (trixie)"}
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: release)
+
+
+def mention(repository: Repository, package: str, replaces: str) -> None:
+    """Lets an index entry replace a package that the index does not hold: apt then knows the name without a version."""
+    index = repository.folder / "Packages"
+    entry = f"Package: {package}\n"
+    assert entry in index.read_text()
+    index.write_text(index.read_text().replace(entry, f"{entry}Replaces: {replaces}\nBreaks: {replaces}\n"))
+
+
+@pytest.mark.usefixtures("trixie")
+@pytest.mark.parametrize("mentioned", [False, True])
+def test_a_package_that_the_release_lacks_is_told_as_lacking(
+    repository: Repository, library: bytes, tmp_path: Path, mentioned: bool
+) -> None:
+    """Debian 13's libmimalloc3 mentions libmimalloc2.0. The demo then blamed the network for a package that is gone."""
+    repository.add("something-else", "1", library)
+    if mentioned:
+        mention(repository, "something-else", "libpretend9t64, libpretend9")
+    assert refusal(ENTRY, tmp_path / "c", repository.apt()) == (
+        "jemalloc is not obtainable here: Debian 13 does not have any of the packages libpretend9t64 and libpretend9. "
+        "Build it, and name its library: -a jemalloc=/path/to/it.so"
+    )
+
+
+@pytest.mark.usefixtures("trixie")
+def test_another_version_that_the_release_has_is_the_next_step(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
+    repository.add("libmimalloc3", "3.0.1+ds-2.1", library)
+    mention(repository, "libmimalloc3", "libmimalloc2.0")
+    assert refusal(catalog.entry("mimalloc"), tmp_path / "c", repository.apt()) == (
+        "mimalloc is not obtainable here: Debian 13 does not have the package libmimalloc2.0; there it is libmimalloc3 "
+        "(mimalloc 3.0.1): 'cairn allocators get --from distribution mimalloc3'"
+    )
+
+
+@pytest.mark.usefixtures("trixie")
+def test_a_version_that_the_release_lacks_is_told_with_the_one_it_has(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
+    repository.add("libpretend9", "5.3.0-3", library)
+    told = refusal(ENTRY, tmp_path / "c", repository.apt(), version="5.3.1")
+    assert "Debian 13 has jemalloc 5.3.0 and not 5.3.1" in told and ADVICE_ON_THE_NETWORK not in told
+
+
+def test_a_package_may_lie_in_the_index_that_could_not_be_fetched(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
+    """One of two sources cannot be reached: the other's index alone does not prove that the release lacks a package."""
+    repository.add("something-else", "1", library)
+    apt = repository.apt()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with (repository.folder.parent / "sources.list").open("a") as sources:
+            sources.write(f"deb [trusted=yes] http://127.0.0.1:{closed.getsockname()[1]} ./\n")
+        told = refusal(ENTRY, tmp_path / "c", apt)
+    assert "do not hold any of the packages" in told and "127.0.0.1" in told and ADVICE_ON_THE_NETWORK in told
+
+
+@pytest.mark.usefixtures("trixie")
+def test_the_systems_lists_answer_where_newer_ones_cannot_be_fetched(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
+    repository.add("something-else", "1", library)
+    refusal(ENTRY, tmp_path / "first", repository.apt())
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        lists = tmp_path / "first" / ".apt" / "state" / "lists"
+        # apt knows a list by its source: the same one, which then fails to answer.
+        index = repository.folder / "Packages"
+        index.rename(repository.folder / "gone")
+        told = refusal(ENTRY, tmp_path / "second", replace(repository.apt(), lists=str(lists)))
+    assert "Debian 13 does not have any of the packages" in told and "newer ones could not be fetched" in told
+
+
+def test_no_package_sources_at_all_are_told_as_that(repository: Repository, tmp_path: Path) -> None:
+    apt = repository.apt()
+    (repository.folder.parent / "sources.list").write_text("")
+    assert "apt has no package sources here" in refusal(ENTRY, tmp_path / "c", apt)
+
+
+def test_an_allocator_without_a_package_is_refused_at_once(repository: Repository, tmp_path: Path) -> None:
+    without = replace(ENTRY, packages=())
+    assert "no distribution package holds it" in refusal(without, tmp_path / "c", repository.apt())
+    assert "never fetched" in refusal(catalog.entry("system"), tmp_path / "c", repository.apt())
 
 
 def test_without_a_network_the_reason_is_told(repository: Repository, tmp_path: Path) -> None:
