@@ -26,6 +26,7 @@ from cairn.program import (
     refuse_program,
     refuse_wrapper,
 )
+from cairn.units import size
 
 PYMALLOC = ("PYTHONMALLOC", "malloc")
 
@@ -103,6 +104,8 @@ class Diagnosis:
     linked: str | None = None
     """The allocator it is linked with, which is then its baseline."""
     libc: str | None = None
+    carries: ProgramFacts | None = None
+    """The facts of a program that carries an allocator which it may or may not call; only a run tells."""
 
     @property
     def obstacle(self) -> Check | None:
@@ -158,7 +161,10 @@ def judge_program(facts: ProgramFacts) -> Diagnosis:
     knob = PYMALLOC if _has_pymalloc(facts) and "PYTHONMALLOC" not in facts.environment else None
     if knob is not None and _ignores_environment(facts):
         knob = None
-    return Diagnosis(tuple(checks), facts.program, knob=knob, linked=facts.linked, libc=facts.libc)
+    carries = facts if own.state == "unknown" else None
+    return Diagnosis(
+        tuple(checks), facts.program, knob=knob, linked=facts.linked, libc=facts.libc, carries=carries
+    )  # fmt: skip
 
 
 def _refused(subject: str, refusal: ContenderFailed) -> Check:
@@ -226,22 +232,19 @@ def _allocator(facts: ProgramFacts) -> Check:
             f"{name} defines malloc for itself without exporting it, so a preloaded allocator is never called",
             "Rebuild it without its own malloc, or with it exported.",
         )  # fmt: skip
-    if inside.allocator is not None:
-        how = "Rebuild it without its #[global_allocator]." if inside.rust else "Rebuild it with libc's malloc."
-        if facts.base.startswith(("redis-", "valkey-")):
-            how = "Rebuild it with make MALLOC=libc."
-        if inside.evidence == "symbol":
+    if inside.allocator is not None and not _serves_python_alone(inside):
+        if _bypasses(facts):
             return Check(
                 "allocator", "obstacle",
                 f"{name} has {inside.allocator} linked in and calls it by its own name ({inside.mark}), past any "
                 "preloaded allocator",
-                how,
+                _without_own(facts),
             )  # fmt: skip
         return Check(
-            "allocator", "warning",
-            f"{name} is stripped and seems to have {inside.allocator} linked in (it holds the texts {inside.mark}): "
-            "what calls it directly never reaches a preloaded allocator",
-            f"If no contender differs, this is why. {how}",
+            "allocator", "unknown",
+            f"{name} carries {_carried(inside)}; before a run it is not known whether its blocks come from there, past "
+            "any preloaded allocator",
+            "'cairn compare' finds out in a run behind the probe; 'cairn profile' counts the calls that reach malloc.",
         )  # fmt: skip
     if facts.linked is not None:
         library = os.path.basename(facts.linked)
@@ -261,6 +264,88 @@ def _allocator(facts: ProgramFacts) -> Check:
     if inside.go:
         return Check("allocator", "fine", "C's malloc is the C library's")
     return Check("allocator", "fine", "no allocator of its own")
+
+
+def _serves_python_alone(inside: Inside) -> bool:
+    """CPython 3.13 and newer carry a mimalloc for their own objects, which only PYTHONMALLOC=mimalloc makes them use.
+
+    A free-threaded build always uses it; `_cpython` judges both.
+    """
+    return inside.python and inside.allocator == "mimalloc"
+
+
+def _bypasses(facts: ProgramFacts) -> bool:
+    """Whether the file alone proves that the program's blocks come from the allocator inside it.
+
+    A symbol proves that the allocator is there, and not that the program calls it. Its callers are known only where
+    Rust's global allocator or redis's build chose it, where it is Chromium's shim around malloc, and where the program
+    could get no block from the C library.
+    """
+    inside = facts.inside
+    if inside.allocator is None or inside.evidence != "symbol":
+        return False
+    chosen = inside.rust_allocator or facts.base.startswith(("redis-", "valkey-"))
+    return chosen or inside.allocator == "PartitionAlloc" or not inside.asks_libc
+
+
+def _carried(inside: Inside) -> str:
+    if inside.evidence == "text":
+        return f"{inside.allocator}, by the texts {inside.mark}"
+    return f"{inside.allocator}, by the symbol {inside.mark}"
+
+
+def _without_own(facts: ProgramFacts) -> str:
+    """How to build the program so that its blocks come from malloc."""
+    if facts.base.startswith(("redis-", "valkey-")):
+        return "Rebuild it with make MALLOC=libc."
+    return "Rebuild it without its #[global_allocator]." if facts.inside.rust else "Rebuild it with libc's malloc."
+
+
+OTHERWISE_BYTES = 8 << 20
+"""Memory that need not come from any allocator: stacks, static data, and what an allocator sets apart at its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What the probe saw of a whole run. None: it could not see it."""
+
+    operations: int
+    """Allocations and frees that reached malloc."""
+    live_bytes: int | None
+    """At most, of blocks that came from malloc."""
+    resident_bytes: int | None
+    """At most, of the process; without pages of files."""
+
+
+def with_a_run(diagnosis: Diagnosis, reached: Reached) -> Diagnosis:
+    """The diagnosis of a program that carries an allocator, after a run has shown how much reached malloc.
+
+    The probe does not see the allocator inside. It sees the blocks of malloc, and how much memory the process has. A
+    fragmented heap may take twice its blocks; more memory than that, and by a clear margin, came from elsewhere.
+    """
+    facts = diagnosis.carries
+    assert facts is not None
+    live, resident = reached.live_bytes or 0, reached.resident_bytes
+    seen = (
+        f"in a run behind the probe, {reached.operations:,} allocations and frees reached malloc, and "
+        f"{size(live)} of at most {size(resident) if resident is not None else 'an unknown amount'} in memory"
+    )
+    carries = f"{facts.name} carries {_carried(facts.inside)}"
+    if resident is None:
+        check = Check("allocator", "unknown", f"{carries}; {seen}", "Make /proc readable, and compare again.")
+    elif resident > 2 * live + OTHERWISE_BYTES:
+        check = Check(
+            "allocator", "warning", f"{carries}; only little memory comes from malloc: {seen}", _without_own(facts)
+        )
+    elif resident <= 2 * live:
+        check = Check("allocator", "fine", f"{carries}, which is not its malloc: {seen}")
+    else:
+        check = Check(
+            "allocator", "unknown", f"{carries}; {seen}, too little to tell whether other blocks came from there",
+            f"If no contender differs, {facts.name} may use its own. {_without_own(facts)}",
+        )  # fmt: skip
+    checks = tuple(check if old.subject == "allocator" else old for old in diagnosis.checks)
+    return replace(diagnosis, checks=checks, carries=None)
 
 
 def _runtime(facts: ProgramFacts) -> list[Check]:
@@ -323,6 +408,12 @@ def _cpython(facts: ProgramFacts) -> Check:
             f"{who} with pymalloc, started with -E or -I: it ignores PYTHONMALLOC, and 99 % of allocations never reach "
             "malloc",
             "Start it without -E and -I, with contenders such as -a jemalloc:PYTHONMALLOC=malloc.",
+        )  # fmt: skip
+    if chosen in ("mimalloc", "mimalloc_debug"):
+        return Check(
+            "runtime", "warning",
+            f"{who} with PYTHONMALLOC={chosen}: its objects lie in a mimalloc of its own, never in malloc",
+            "Compare with PYTHONMALLOC=malloc.",
         )  # fmt: skip
     if chosen in ("malloc", "malloc_debug"):
         return Check("runtime", "fine", f"{who} with PYTHONMALLOC={chosen}: every allocation reaches malloc")

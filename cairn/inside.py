@@ -1,5 +1,7 @@
 """Which allocator or language runtime an executable carries inside, where a preloaded library cannot see it.
 
+An allocator inside is a hint, and no proof that the program's blocks come from it: `doctor` judges that.
+
 Facts only, from names that the linker left and, where those were stripped, from texts that an allocator's code cannot
 do without. Every read is bounded, and nothing is executed: the file may be hostile.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cairn import elf
@@ -61,6 +64,10 @@ _TEXTS = (
 """Allocator, the head of its error messages, and the name of a knob: both together stand in its code only."""
 
 
+_IMPORTS = (b"malloc\0", b"calloc\0", b"realloc\0", b"memalign\0", b"aligned_alloc\0", b"\0_Znw", b"\0_Zna")
+"""Ends or beginnings of the names by which programs ask the C library, or C++'s, for memory."""
+
+
 _SANITIZER_LIBRARIES = ("libasan.", "libhwasan.", "libtsan.", "libmsan.", "liblsan.")
 
 
@@ -74,6 +81,8 @@ class Inside:
     """"symbol", or "text" for a stripped file in which both of an allocator's texts stand."""
     mark: str | None = None
     """What was found, as it stands in the file."""
+    asks_libc: bool = True
+    """False if the executable imports no function that allocates: all of its own blocks come from elsewhere."""
     go: bool = False
     rust: bool = False
     rust_allocator: bool = False
@@ -124,6 +133,7 @@ def _inside(image: elf.Image) -> Inside:
         allocator=allocator,
         evidence=evidence,
         mark=mark,
+        asks_libc=_asks_libc(image, sections),
         go=".go.buildinfo" in sections or ".note.go.buildid" in sections,
         rust=table.ends_with(_RUST) or table.contains(b"rust_eh_personality") or b"/rustc/" in data,
         rust_allocator=table.ends_with(_RUST_CHOSEN),
@@ -131,6 +141,14 @@ def _inside(image: elf.Image) -> Inside:
         node=image.defines("node_module_register"),
         stripped=not names,
     )
+
+
+def _asks_libc(image: elf.Image, sections: Mapping[str, elf.Section]) -> bool:
+    """Linkers let a name begin within a longer one, so that je_malloc, if exported, counts as malloc here."""
+    if ".dynstr" not in sections:
+        return True
+    names = image.content(sections[".dynstr"], SCAN_BYTES)
+    return any(name in names for name in _IMPORTS)
 
 
 class _Symbols:

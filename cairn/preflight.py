@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cairn import discover
@@ -17,7 +17,7 @@ from cairn.contenders import (
     resolve,
     split_contenders,
 )
-from cairn.doctor import Diagnosis, diagnose, quick_warnings
+from cairn.doctor import Diagnosis, diagnose, quick_warnings, with_a_run
 from cairn.errors import ContenderFailed
 from cairn.machine import conditions
 from cairn.model import Check, Contender, Host, Settings
@@ -38,9 +38,10 @@ class Preflight:
     """The program in one line, when nothing is to be said against it; else empty."""
 
 
-def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> Preflight:
+def prepare(specs: Sequence[str], settings: Settings, baseline: str | None, say: Callable[[str], None]) -> Preflight:
     """The contenders that the user named, or those that make sense in this program.
 
+    A program that carries an allocator runs once, which `say` is told before: only a run shows whether it uses that.
     Raises ContenderFailed when no preloaded allocator can work in it, or one of them cannot be had.
     """
     found = discover.discover()
@@ -68,6 +69,12 @@ def prepare(specs: Sequence[str], settings: Settings, baseline: str | None) -> P
     contenders = tuple(resolve(spec, found, diagnosis.program) for spec in parsed)
     if os.environ.get("LD_PRELOAD"):
         notes.append("LD_PRELOAD of the environment is kept, behind the allocator under test")
+    if diagnosis.carries is not None and not settings.instructions:
+        from cairn import reached
+
+        say(f"runs {diagnosis.carries.name} once behind the probe: it carries {diagnosis.carries.inside.allocator}")
+        seen = reached.look(settings, next(one for one in contenders if one.name == chosen))
+        diagnosis = with_a_run(diagnosis, seen) if seen is not None else diagnosis
     followed = () if specs else _followed(diagnosis)
     warnings = [MARK + (check.says if check.subject in followed else sentence(check)) for check in diagnosis.warnings]
     fine = "" if warnings else " · ".join(check.says for check in diagnosis.checks)

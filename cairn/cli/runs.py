@@ -116,7 +116,7 @@ def new_run(
     """What was asked, once doctor has nothing against it and every contender is found."""
     from cairn import machine, preflight
 
-    ready = preflight.prepare(specs, settings, baseline)
+    ready = preflight.prepare(specs, settings, baseline, lambda text: say(console, "doctor", text))
     if ready.program:
         say(console, "doctor", f"{ready.program}  ✔")
     contenders = ready.contenders

@@ -186,7 +186,41 @@ def test_rust_with_an_allocator_of_its_own(cairn, tmp_path: Path, crate: str, ty
     program = rust(tmp_path, source, crate)
     obstacle(cairn, (allocator, "#[global_allocator]"), program)
     subprocess.run([needed("strip"), program], check=True)
-    warning(cairn, "allocator", (allocator, "stripped"), program)
+    code, found = checks(cairn, program)
+    assert (code, found["allocator"]["state"]) == (0, "unknown") and allocator in found["allocator"]["says"], found
+
+
+def allocator_lines(result) -> list[str]:
+    """Doctor's lines about the allocator inside carries.c, without the one that announces the run."""
+    lines = [line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line]
+    assert any("once behind the probe" in line for line in lines), result.err
+    return [line for line in lines if "once behind the probe" not in line]
+
+
+@pytest.mark.parametrize(("whose", "sign", "says"), [
+    ("libc", "✔", "carries mimalloc, by the symbol mi_malloc, which is not its malloc"),
+    ("own", "▲", "only little memory comes from malloc"),
+])  # fmt: skip
+def test_a_run_tells_whether_a_program_uses_the_allocator_that_it_carries(
+    cairn, compiled, whose: str, sign: str, says: str
+) -> None:
+    program = compiled("carries.c")
+    code, found = checks(cairn, program, whose)
+    assert (code, found["allocator"]["state"]) == (0, "unknown"), found
+    result = cairn("compare", "-r", "1", "-a", "system", "-a", "b=system", "--", program, whose)
+    assert result.code == 0, result.err
+    (line,) = allocator_lines(result)
+    assert sign in line and says in line and ("Rebuild" in line) is (whose == "own"), line
+
+
+def test_a_program_that_fails_behind_the_probe_keeps_the_doubt(cairn, compiled) -> None:
+    """Its failure is then that of the comparison, which tells it as ever."""
+    result = cairn("compare", "-r", "1", "-a", "system", "--ok-exit", "7", "--", compiled("carries.c"), "libc", "1")
+    assert result.code == 3 and "before a run it is not known" in result.err
+
+
+def test_a_program_that_can_only_call_its_own_allocator_is_refused(cairn, compiled) -> None:
+    obstacle(cairn, ("mimalloc", "mi_malloc", "Rebuild"), compiled("carries.c", "-DNO_LIBC"), "own")
 
 
 def test_a_program_linked_with_an_allocator(cairn, churn: Path, forward: Path, tmp_path: Path) -> None:

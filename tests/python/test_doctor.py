@@ -17,15 +17,18 @@ from cairn.abilities import Abilities
 from cairn.contenders import ContenderSpec
 from cairn.doctor import (
     NOISY,
+    OTHERWISE_BYTES,
     PYMALLOC,
     Diagnosis,
     ProgramFacts,
+    Reached,
     diagnose,
     examined,
     judge_abilities,
     judge_machine,
     judge_program,
     quick_warnings,
+    with_a_run,
 )
 from cairn.inside import NOTHING, SCAN_BYTES, Inside, look_inside
 from cairn.machine import Conditions
@@ -128,27 +131,97 @@ def test_an_exported_allocator_is_named() -> None:
     assert obstacle is not None and "jemalloc" in obstacle.says and obstacle.subject == "allocator"
 
 
-@pytest.mark.parametrize("allocator", ["jemalloc", "mimalloc", "tcmalloc", "PartitionAlloc"])
-def test_an_allocator_called_by_its_own_name_is_an_obstacle(allocator: str) -> None:
-    obstacle = judged(inside=Inside(allocator=allocator, evidence="symbol", mark="x_malloc")).obstacle
-    assert obstacle is not None and allocator in obstacle.says and "x_malloc" in obstacle.says
+CARRIED = Inside(allocator="jemalloc", evidence="symbol", mark="je_malloc")
 
 
-def test_a_rust_program_with_jemalloc_is_told_what_to_leave_out() -> None:
-    obstacle = judged(inside=Inside(allocator="jemalloc", evidence="symbol", mark="_rjem_malloc", rust=True)).obstacle
-    assert obstacle is not None and "#[global_allocator]" in (obstacle.next_step or "")
+@pytest.mark.parametrize(
+    ("base", "change", "step"),
+    [
+        ("app", {"asks_libc": False}, "libc's malloc"),
+        ("app", {"allocator": "PartitionAlloc", "mark": "allocator_shim"}, "libc's malloc"),
+        ("app", {"rust": True, "rust_allocator": True, "mark": "_rjem_malloc"}, "#[global_allocator]"),
+        ("redis-server", {}, "MALLOC=libc"),
+        ("valkey-server", {}, "MALLOC=libc"),
+    ],
+)
+def test_an_allocator_that_the_program_must_be_calling_is_an_obstacle(
+    base: str, change: dict[str, object], step: str
+) -> None:
+    inside = replace(CARRIED, **change)  # type: ignore[arg-type]
+    obstacle = judged(replace(PLAIN, path=f"/opt/{base}"), inside).obstacle
+    assert obstacle is not None and step in (obstacle.next_step or "")
+    assert str(inside.allocator) in obstacle.says and str(inside.mark) in obstacle.says
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        CARRIED,
+        replace(CARRIED, allocator="mimalloc", mark="mi_malloc"),
+        replace(CARRIED, rust=True, mark="_rjem_malloc"),
+        replace(CARRIED, evidence="text", mark="<jemalloc>: and MALLOC_CONF", stripped=True),
+        replace(CARRIED, evidence="text", mark="<jemalloc>: and MALLOC_CONF", stripped=True, asks_libc=False),
+    ],
+)
+def test_an_allocator_that_is_only_carried_is_not_known_to_be_used(inside: Inside) -> None:
+    diagnosis = judged(inside=inside)
+    check = about(diagnosis.checks, "allocator")
+    assert (check.state, diagnosis.obstacle) == ("unknown", None)
+    assert "before a run it is not known" in check.says and "Rebuild" not in (check.next_step or "")
+    assert diagnosis.carries is not None
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("reached", "state"),
+    [
+        (Reached(100_000, 64 * MIB, 66 * MIB), "fine"),
+        (Reached(100_000, 64 * MIB, 128 * MIB), "fine"),
+        (Reached(100_000, 64 * MIB, 129 * MIB), "unknown"),
+        (Reached(100_000, 64 * MIB, 2 * 64 * MIB + OTHERWISE_BYTES), "unknown"),
+        (Reached(100_000, 64 * MIB, 2 * 64 * MIB + OTHERWISE_BYTES + 1), "warning"),
+        (Reached(3, 100, 3 * MIB), "unknown"),
+        (Reached(0, None, 90 * MIB), "warning"),
+        (Reached(100_000, 64 * MIB, None), "unknown"),
+    ],
+)
+def test_a_run_shows_whether_a_carried_allocator_is_used(reached: Reached, state: str) -> None:
+    diagnosis = whole(with_a_run(judged(inside=CARRIED), reached))
+    check = about(diagnosis.checks, "allocator")
+    assert check.state == state and f"{reached.operations:,} allocations and frees" in check.says
+    assert diagnosis.carries is None
+    assert ("Rebuild" in (check.next_step or "")) is (
+        state == "warning" or reached.operations == 3 or "too little" in check.says
+    )
+
+
+@pytest.mark.parametrize("evidence", ["symbol", "text"])
+def test_the_mimalloc_inside_cpython_serves_its_objects_alone(evidence: str) -> None:
+    """CPython 3.13 carries it for PYTHONMALLOC=mimalloc. A rebuild was advised beside 'every allocation reaches malloc'."""
+    inside = Inside(allocator="mimalloc", evidence=evidence, mark="mi_malloc", python=True)
+    program = replace(PYTHON, path="/usr/bin/python3.13")
+    diagnosis = judged(program, inside, environment={"PYTHONMALLOC": "malloc"})
+    assert {check.state for check in diagnosis.checks} == {"fine"} and diagnosis.carries is None
+    assert judged(program, inside).knob == PYMALLOC
+
+
+def test_another_allocator_inside_a_python_is_not_pythons_own() -> None:
+    diagnosis = judged(PYTHON, replace(CARRIED, python=True), environment={"PYTHONMALLOC": "malloc"})
+    assert about(diagnosis.checks, "allocator").state == "unknown"
+
+
+@pytest.mark.parametrize("chosen", ["mimalloc", "mimalloc_debug"])
+def test_python_whose_objects_lie_in_its_own_mimalloc_is_warned_of(chosen: str) -> None:
+    diagnosis = judged(PYTHON, Inside(python=True), environment={"PYTHONMALLOC": chosen})
+    check = about(diagnosis.checks, "runtime")
+    assert check.state == "warning" and "mimalloc of its own" in check.says and diagnosis.knob is None
 
 
 def test_a_malloc_that_is_not_exported_is_an_obstacle() -> None:
     obstacle = judged(inside=Inside(allocator="malloc", evidence="symbol", mark="malloc")).obstacle
     assert obstacle is not None and "without exporting" in obstacle.says
-
-
-def test_texts_in_a_stripped_program_only_warn() -> None:
-    inside = Inside(allocator="jemalloc", evidence="text", mark="<jemalloc>: and MALLOC_CONF", stripped=True)
-    diagnosis = judged(inside=inside)
-    assert diagnosis.obstacle is None
-    assert about(diagnosis.checks, "allocator").state == "warning"
 
 
 def test_a_linked_allocator_warns_and_becomes_the_baseline() -> None:
@@ -470,6 +543,24 @@ def test_an_allocator_that_is_linked_in_is_found_by_name(name: str, tmp_path: Pa
     assert (inside.evidence, inside.mark) == ("symbol", name)
     subprocess.run(["strip", str(program)], check=True)
     assert look_inside(str(program)).allocator is None
+
+
+@needs_gcc
+@pytest.mark.parametrize("stripped", [(), ("-s",)])
+@pytest.mark.parametrize("function", ["malloc", "calloc", "realloc", "aligned_alloc", "memalign", "_Znwm", "_Znam"])
+def test_a_program_that_imports_a_function_that_allocates_asks_the_c_library(
+    function: str, stripped: tuple[str, ...], tmp_path: Path
+) -> None:
+    library = tmp_path / "libpretend.so"
+    source = f"void *{function}(void) {{ return 0; }}"
+    subprocess.run(
+        ["gcc", "-fno-builtin", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)],
+        input=source.encode(),
+        check=True,
+    )
+    asking = f"void *{function}(void); int main(void) {{ return {function}() != 0; }}"
+    assert look_inside(str(built(tmp_path, asking, str(library), *stripped))).asks_libc
+    assert not look_inside(str(built(tmp_path, "int main(void) { return 0; }", *stripped))).asks_libc
 
 
 @needs_gcc
