@@ -9,7 +9,7 @@ PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
 SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*.toml cairn/*/*.py)
 
-.PHONY: help all demo test check-long check bench man format install uninstall clean
+.PHONY: help all demo test fresh check-long check bench man format install uninstall clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -56,6 +56,9 @@ test: all .venv/tested ## all tests that end within 15 minutes
 
 check-long: all .venv/tested ## the tests that take longer: A/A comparisons, planted differences, a fresh Debian
 	@PATH="$$PWD/.venv/bin:$$PATH" tests/run --long
+
+fresh: ## 'make demo' and 'make test' on bare roots of Debian 12 and 13, as root and as a user (RELEASES=13 USERS=user)
+	@$(PYTHON) tests/fresh/run $(RELEASES) $(USERS)
 
 bench: all ## what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
