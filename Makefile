@@ -9,7 +9,7 @@ PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
 SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*.toml cairn/*/*.py)
 
-.PHONY: help all demo test fresh check-long check bench man format install uninstall clean
+.PHONY: help all demo test fresh mutants check-long check bench man format install uninstall clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -59,6 +59,9 @@ check-long: all .venv/tested ## the tests that take longer: A/A comparisons, pla
 
 fresh: ## 'make demo' and 'make test' on bare roots of Debian 12 and 13, as root and as a user (RELEASES=13 USERS=user)
 	@$(PYTHON) tests/fresh/run $(RELEASES) $(USERS)
+
+mutants: all .venv/tested ## plant faults and tell which of them no test notices: an hour; SEED=n COUNT=100 ONLY=file
+	@PATH="$$PWD/.venv/bin:$$PATH" PYTHONPATH=tests $(PY) -m mutants $(SEED:%=--seed %) $(COUNT:%=--count %) $(ONLY:%=--only %)
 
 bench: all ## what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py

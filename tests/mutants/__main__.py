@@ -1,0 +1,82 @@
+"""Plants faults in copies of the tree, and tells which of them no test notices. `make mutants` calls it.
+
+    PYTHONPATH=tests .venv/bin/python -m mutants [--seed N] [--count N] [--python | --c] [--only FILE] [--show]
+
+Half of the faults are in cairn/, half in src/; each line that can have one is as likely as the others. A fault that mypy
+or the compiler refuses is replaced by the next. A fault counts as noticed when a test fails twice with it. The report is
+build/mutants/SEED.txt, and build/mutants/SEED.json for programs; the same seed plants the same faults in the same sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import signal
+import sys
+from dataclasses import asdict
+from itertools import islice
+
+from mutants import report
+from mutants.belonging import digest
+from mutants.lane import BUILD, LANES, Unready, kept_of, results_of, work
+
+
+def lane(language: str, seed: int, count: int, only: str | None) -> None:
+    """The process of a lane."""
+    try:
+        work(language, seed, count, only)
+    except Unready as problem:
+        sys.exit(f"mutants: {problem}")
+    except KeyboardInterrupt:
+        sys.exit(1)
+
+
+def main() -> str | int | None:
+    """What it exits with."""
+    parser = argparse.ArgumentParser(prog="mutants", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--python", dest="languages", action="store_const", const=["python"], default=list(LANES))
+    parser.add_argument("--c", dest="languages", action="store_const", const=["c"])
+    parser.add_argument("--only", metavar="FILE", help="plant in this file alone, such as src/alloc/heap.c")
+    parser.add_argument("--show", action="store_true", help="list what would be planted")
+    given = parser.parse_args()
+    languages, seed, only = given.languages, given.seed, given.only
+    if only:
+        languages = ["python" if only.endswith(".py") else "c"]
+    share = {language: -(-given.count // len(languages)) for language in languages}
+    print(f"seed {seed}", flush=True)
+    if given.show:
+        for language in languages:
+            for fault in islice(LANES[language]().drawn(seed, only), share[language]):
+                print(f"{fault.where}  {fault.kind}\n{fault.diff}")
+        return None
+    explained = report.explained()
+    lanes = [
+        multiprocessing.Process(target=lane, args=(language, seed, share[language], only)) for language in languages
+    ]
+    for process in lanes:
+        process.start()
+    try:
+        for process in lanes:
+            process.join()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for process in lanes:
+            process.join()
+    sources = digest("cairn", "src")
+    found = [one for language in languages for one in kept_of(results_of(language, seed, only), sources).values()]
+    text, noticed = report.told(seed, found, explained)
+    name = str(seed) if only is None else f"{seed}-{only.replace('/', '-')}"
+    (BUILD / f"{name}.txt").write_text(text)
+    (BUILD / f"{name}.json").write_text(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))
+    print(text)
+    if any(process.exitcode for process in lanes):
+        return f"stopped before its end; the same again with seed {seed} goes on"
+    return f"less than {report.LEAST:.0%} were noticed" if noticed < report.LEAST else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Which tests belong to a fault: for Python those that run the line, for C those of the folder."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from mutants.copy import ROOT, Copy, Tested, tracked
+
+PYTHON_TESTS = ["tests/python", "tests/tidy", "tests/e2e", "tests/launch/test_whereabouts.py"]
+"""Where the package is tested; the other folders test the libraries and programs."""
+
+ALLOCATOR = ["tests/conformance", "tests/python/test_own_allocator.py", "tests/e2e/test_own_allocator.py"]
+LAUNCHER = ["tests/launch", "tests/e2e/test_run.py", "tests/e2e/test_traps.py", "tests/e2e/test_compare.py"]
+WITNESS = ["tests/python/test_witness.py", "tests/python/test_proof.py", "tests/e2e/test_surroundings.py"]
+PROBE = [
+    *("tests/e2e/test_probe.py", "tests/e2e/test_probe_signals.py", "tests/e2e/test_profile.py"),
+    *("tests/e2e/test_why.py", "tests/e2e/test_findings.py", "tests/launch/test_whereabouts.py"),
+]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A folder of src: its programs of ctest by the beginning of their names, and its files of pytest."""
+
+    programs: tuple[str, ...]
+    files: Sequence[str] = ()
+
+
+C_PARTS: dict[str, Part] = {
+    "alloc": Part(("alloc_", "model_frees"), ALLOCATOR),
+    "abi": Part(("alloc_",), ALLOCATOR),
+    "arena": Part(("arena_", "pool_"), ["tests/arena", "tests/workloads/test_workloads.py"]),
+    "os": Part(("os_", "model_lock", "alloc_", "arena_"), [*ALLOCATOR, "tests/arena"]),
+    "policy": Part(("policy_",)),
+    "launch": Part(("launch_",), LAUNCHER),
+    "witness": Part(("witness_",), WITNESS),
+    "record": Part(("record_", "probe_"), PROBE),
+    "probe": Part(("probe_", "record_"), PROBE),
+    "base": Part(("",), [*WITNESS, "tests/launch", "tests/conformance", "tests/arena", *PROBE]),
+}
+NOT_RUN = "^model_seed_|^workload_"
+"""The first pass where the allocator fails, and the second run nothing of src."""
+
+
+def files_of(tests: Iterable[str]) -> list[str]:
+    """The test files in these folders, but those that have only long tests."""
+    found = {
+        name: None
+        for test in tests
+        for name in tracked()
+        if Path(name).name.startswith("test_") and name.endswith(".py") and not name.endswith("_long.py")
+        if name == test or name.startswith(f"{test}/")
+    }
+    return list(found)
+
+
+def digest(*tops: str, but: Sequence[str] = ()) -> str:
+    """Over the names and contents of files."""
+    result = hashlib.sha256()
+    for name in tracked():
+        if any(name == top or name.startswith(f"{top}/") for top in tops) and name not in but:
+            result.update(f"{name}\n".encode() + (ROOT / name).read_bytes() + b"\0")
+    return result.hexdigest()[:16]
+
+
+def limit_of(seconds: float) -> float:
+    """A test has a minute more than it usually takes, or ten times that."""
+    return max(seconds + 60, 10 * seconds)
+
+
+@dataclass
+class Record:
+    """How long each test takes on the tree without faults, and which lines of the package it runs.
+
+    Kept by test file, so that a change of one test file runs only that again.
+    """
+
+    folder: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+    lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
+
+    def add(self, copy: Copy, files: Sequence[str]) -> str | None:
+        """Runs what was not yet run; returns a sentence where a test fails on the tree without faults."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        common = digest("cairn", "src", "tests/support", "tests/helpers", "tests/conftest.py", "tests/ill")
+        for name in files:
+            kept = self.folder / f"{name.replace('/', '-')}.json"
+            key = f"{common} {digest(name, str(Path(name).parent / 'conftest.py'))}"
+            found = json.loads(kept.read_text()) if kept.exists() else {}
+            if found.get("key") != key:
+                print(f"without faults: {name}", flush=True)
+                tested = copy.pytest([name], limit=1200, recorded=True)
+                again = self._failing_twice(copy, name, tested)
+                if again:
+                    return f"the tree without faults fails {again[0]}; no fault can be told from it"
+                found = {"key": key, "seconds": tested.seconds, "lines": tested.lines}
+                kept.write_text(json.dumps(found))
+            self.seconds |= found["seconds"]
+            for path, by_line in found["lines"].items():
+                lines = self.lines.setdefault(path, defaultdict(set))
+                for line, tests in by_line.items():
+                    lines[int(line)].update(tests)
+        return None
+
+    @staticmethod
+    def _failing_twice(copy: Copy, name: str, tested: Tested) -> list[str]:
+        """Counting lines takes time, which a test may not have: those that failed run again without it."""
+        if not tested.failed:
+            return []
+        plan = {test: limit_of(tested.seconds.get(test, 60)) for test in tested.failed}
+        return copy.pytest([name], plan, limit=1200).failed
+
+    def plan(self, tests: Iterable[str]) -> dict[str, float]:
+        """The tests, quickest first, with their limits."""
+        known = sorted({test for test in tests if test in self.seconds}, key=lambda test: (self.seconds[test], test))
+        return {test: limit_of(self.seconds[test]) for test in known}
+
+
+@dataclass
+class Sources:
+    """The modules of the package: who imports whom, and which lines run when a module is imported."""
+
+    trees: dict[str, ast.Module]
+
+    @cached_property
+    def importers(self) -> dict[str, set[str]]:
+        """File → files that import it."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for path, tree in self.trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "cairn":
+                    base = (node.module or "").replace(".", "/")
+                    for name in (base, *(f"{base}/{alias.name}" for alias in node.names)):
+                        found[f"{name}.py"].add(path)
+                        found[f"{name}/__init__.py"].add(path)
+        return found
+
+    def innermost(self, path: str, line: int) -> tuple[ast.stmt | None, ast.AST | None]:
+        """The statement on a line, and the function around it."""
+        statement: ast.stmt | None = None
+        function: ast.AST | None = None
+
+        def visit(node: ast.AST, inside: ast.AST | None) -> None:
+            nonlocal statement, function
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.stmt) and child.lineno <= line <= (child.end_lineno or child.lineno):
+                    statement, function = child, inside
+                is_body = isinstance(child, ast.stmt) and child in getattr(node, "body", [])
+                enters = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and is_body
+                visit(child, node if enters else inside)
+
+        visit(self.trees[path], None)
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and line >= statement.body[0].lineno:
+            function = statement
+        return statement, function
+
+
+OTHERS_S = 120.0
+"""How long tests may take that only may notice a fault."""
+
+
+def of_line(record: Record, sources: Sources, path: str, line: int) -> dict[str, float]:
+    """The tests for a fault on a line of the package, in the order in which to run them.
+
+    First those that run the statement; for a line that runs when the module is imported, those that run any function of
+    the module. Then, as a helper of the tests may run something once for all of them, quick tests of the same files, and
+    for a line that runs at import quick tests of the modules that import this one.
+    """
+    ran = record.lines.get(path, {})
+    statement, function = sources.innermost(path, line)
+    all_of_file = set().union(*ran.values()) if ran else set()
+    others: set[str] = set()
+    if function is None:
+        first = all_of_file
+        for importer in sources.importers[path]:
+            others |= set().union(*record.lines.get(importer, {}).values())
+    else:
+        begin = statement.lineno if statement else line
+        end = (statement.end_lineno or begin) if statement else line
+        body = getattr(statement, "body", None)
+        if isinstance(body, list) and body:
+            end = max(line, body[0].lineno - 1)
+        first = set().union(*(ran.get(number, set()) for number in range(begin, end + 1)))
+        if not first:
+            others |= all_of_file
+    files = {test.partition("::")[0] for test in first}
+    others |= {test for test in record.seconds if test.partition("::")[0] in files and record.seconds[test] < 1}
+    plan = record.plan(first)
+    left = OTHERS_S
+    for test, limit in record.plan(others - first).items():
+        left -= record.seconds[test]
+        if left < 0:
+            break
+        plan[test] = limit
+    return plan

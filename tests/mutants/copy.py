@@ -1,0 +1,174 @@
+"""A copy of the tree with an environment of its own, in which faults are planted and tests are run.
+
+Invariants: the working tree is only read. The environment of a copy imports the package of the copy, also in the command
+`cairn`, and all else from the environment of the working tree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PR_SET_CHILD_SUBREAPER = 36
+NATIVE = Path("cairn") / "native"
+
+
+def tracked() -> list[str]:
+    """All files of the working tree but those that git ignores."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return sorted(name for name in set(names) if name and (ROOT / name).is_file())
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int | None
+    """None: it was killed after the limit."""
+    out: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tested:
+    """How tests ended."""
+
+    seconds: dict[str, float]
+    failed: list[str]
+    lines: dict[str, dict[str, list[str]]]
+    out: str
+
+
+@dataclass
+class Copy:
+    """The tree and the environment, under one folder."""
+
+    folder: Path
+    written: float = 0.0
+    """When a file was last written. Each version of a file has a second of its own, by which Python tells them apart."""
+
+    @property
+    def tree(self) -> Path:
+        """The files."""
+        return self.folder / "tree"
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that imports them."""
+        return self.folder / "venv" / "bin" / "python"
+
+    def make(self) -> None:
+        """Brings the copy to the state of the working tree."""
+        names = tracked()
+        for name in names:
+            source, target = ROOT / name, self.tree / name
+            if not target.is_file() or target.read_bytes() != source.read_bytes():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, target)
+        for path in list(self.tree.rglob("*")):
+            inside = path.relative_to(self.tree)
+            made = "__pycache__" in inside.parts or inside.is_relative_to(NATIVE)
+            if path.is_file() and not made and str(inside) not in names:
+                path.unlink()
+        site = Path(next(path for path in sys.path if path.endswith("site-packages")))
+        if not self.python.exists():
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(self.folder / "venv")], check=True)
+        own = self.folder / "venv" / site.relative_to(sys.prefix)
+        (own / "copy.pth").write_text(f"{self.tree}\n{self.tree / 'tests'}\n{site}\nimport mutants.follow\n")
+        script = self.python.with_name("cairn")
+        script.write_text(f"#!{self.python}\nimport sys\n\nfrom cairn.__main__ import main\n\nsys.exit(main())\n")
+        script.chmod(0o755)
+        if not (self.tree / NATIVE).is_dir() and (site / NATIVE).is_dir():
+            shutil.copytree(site / NATIVE, self.tree / NATIVE, symlinks=True)
+
+    def write(self, name: str, text: str) -> None:
+        """Gives one file another text."""
+        path = self.tree / name
+        path.write_text(text)
+        self.written = max(time.time(), self.written + 1)
+        os.utime(path, (self.written, self.written))
+
+    def restore(self, name: str) -> None:
+        """Gives one file the text that it has in the working tree."""
+        self.write(name, (ROOT / name).read_text())
+
+    def run(self, *command: str | Path, limit: float) -> Ended:
+        """Runs a command in the tree, and ends all that it leaves running."""
+        apart = ("CAIRN_", "PYTHON", "PYTEST", "MAKE")
+        env = {name: value for name, value in os.environ.items() if not name.startswith(apart)}
+        env["PATH"] = os.pathsep.join([str(self.python.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+        begun = time.monotonic()
+        code = None
+        with (self.folder / "out.txt").open("w+b") as out:
+            process = subprocess.Popen(
+                [str(word) for word in command],
+                cwd=self.tree,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                end_children()
+            out.seek(0)
+            said = out.read().decode(errors="replace")
+        return Ended(code, said, time.monotonic() - begun)
+
+    def pytest(
+        self, files: Sequence[str], plan: dict[str, float] | None = None, *, limit: float, recorded: bool = False
+    ) -> Tested:
+        """Runs tests; those of a plan only until the first fails."""
+        told, chosen = self.folder / "told.json", self.folder / "plan.json"
+        told.unlink(missing_ok=True)
+        words: list[str | Path] = ["-m", "pytest", "-q", "-p", "mutants.plugin", "-p", "no:cacheprovider"]
+        words += ["-m", "not long", f"--rootdir={self.tree}", f"--told={told}"]
+        if plan is not None:
+            chosen.write_text(json.dumps(plan))
+            words += ["-x", f"--plan={chosen}"]
+        if recorded:
+            words.append("--recorded")
+        ended = self.run(self.python, *words, *files, limit=limit)
+        result: dict[str, Any] = {"seconds": {}, "failed": [], "lines": {}}
+        if told.exists():
+            result = json.loads(told.read_text())
+        elif ended.code is None:
+            result["failed"] = [f"no end within {limit:.0f} s"]
+        else:
+            result["failed"] = [f"pytest itself ended with {ended.code}"]
+        return Tested(**result, out=ended.out)
+
+
+def adopt() -> None:
+    """From here on, processes whose parents have ended become children of this one."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_children() -> None:
+    """Ends and reaps all children of this process, and theirs, which adopt() brings here in turn."""
+    while True:
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        try:
+            while os.waitpid(-1, 0):
+                pass
+        except ChildProcessError:
+            if not Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+                return

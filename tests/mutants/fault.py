@@ -1,0 +1,81 @@
+"""A fault is one small change of one file. Which faults a run plants follows from its seed alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Candidates = Callable[[str], dict[int, dict[str, list[Callable[[], str]]]]]
+"""The text of a file → line number → kind of fault → functions that return the whole text with a fault in it."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One change, as the lines that it takes away and puts in."""
+
+    path: str
+    line: int
+    kind: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    text: str
+    """The whole file with the fault in it."""
+
+    @property
+    def where(self) -> str:
+        """The place, as compilers write it."""
+        return f"{self.path}:{self.line}"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Names the fault also after other lines of the file have changed."""
+        return self.path, squeezed(self.before), squeezed(self.after)
+
+    @property
+    def diff(self) -> str:
+        """The change as a reader sees it."""
+        return "\n".join([*(f"  - {line}" for line in self.before), *(f"  + {line}" for line in self.after)])
+
+
+def squeezed(lines: Sequence[str]) -> str:
+    """Without indentation, so that a block may move."""
+    return "\n".join(line.strip() for line in lines)
+
+
+def fault(path: str, kind: str, text: str, changed: str) -> Fault:
+    """The fault that makes `changed` of `text`."""
+    old, new = text.splitlines(), changed.splitlines()
+    same = [before == after for before, after in zip(old, new, strict=False)]
+    first = same.index(False) if False in same else len(same)
+    most = min(len(old), len(new)) - first
+    last = next((count for count in range(most) if old[-1 - count] != new[-1 - count]), most)
+    return Fault(
+        path, first + 1, kind, tuple(old[first : len(old) - last]), tuple(new[first : len(new) - last]), changed
+    )
+
+
+def draw(root: Path, files: Sequence[str], candidates: Candidates, seed: int) -> Iterator[Fault]:
+    """Every line that can have a fault is as likely as every other, and is drawn once.
+
+    Of the kinds of fault that a line can have, each is as likely as the others: a call with many arguments would
+    otherwise have nothing but arguments left out.
+    """
+    texts = {path: (root / path).read_text() for path in files}
+    lines = [
+        (path, number)
+        for path in sorted(files)
+        for number, line in enumerate(texts[path].splitlines(), 1)
+        if line.strip()
+    ]
+    random.Random(seed).shuffle(lines)
+    found: dict[str, dict[int, dict[str, list[Callable[[], str]]]]] = {}
+    for path, number in lines:
+        if path not in found:
+            found[path] = candidates(texts[path])
+        kinds = found[path].get(number)
+        if kinds:
+            choice = random.Random(f"{seed} {path} {number}")
+            kind = choice.choice(sorted(kinds))
+            yield fault(path, kind, texts[path], choice.choice(kinds[kind])())

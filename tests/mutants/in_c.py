@@ -1,0 +1,141 @@
+"""Faults for C: small changes of one line, found by patterns in code without comments and strings.
+
+The layout is that of clang-format, so that a binary operator has a space on either side, and a pointer has not.
+Weaker memory orders are not among the faults, as x86 shows no difference; tests/model covers them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+
+Change = tuple[int, int, str]
+"""First column, column after the last one, and the text instead; {} in it is the text that was there."""
+
+BINARY = {
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "==": "!=",
+    "!=": "==",
+    "&&": "||",
+    "||": "&&",
+    "+": "-",
+    "-": "+",
+    "*": "/",
+    "/": "*",
+    "%": "/",
+    "<<": ">>",
+    ">>": "<<",
+    "&": "|",
+    "|": "&",
+    "^": "&",
+    "+=": "-=",
+    "-=": "+=",
+    "|=": "&=",
+    "&=": "|=",
+    "<<=": ">>=",
+    ">>=": "<<=",
+}
+PLACE = r"(?:\*+)?\w+(?:->\w+|\.\w+|\[[^\]]*\])*"
+STATEMENT = re.compile(rf"^\s+((?:{PLACE} (?:[-+|&^*]|<<|>>)?= .*|{PLACE}(?:\+\+|--)|(?:\(void\))?\w+\(.*\)));$")
+NOT_CALLS = ("if", "while", "for", "switch", "return", "sizeof")
+CONTRACTS = re.compile(r"\b(?:_Static_assert|static_assert|assert|CHECK_THAT)\s*\(")
+
+
+def masked(text: str) -> str:
+    """The same text with spaces for comments, strings, characters, preprocessor lines and assertions."""
+
+    def spaces(match: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", match[0])
+
+    words = r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    text = re.sub(words, spaces, text, flags=re.DOTALL)
+    text = re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", spaces, text, flags=re.MULTILINE)
+    return re.sub(CONTRACTS.pattern + r"[^;]*;", spaces, text)
+
+
+def relations(line: str) -> Iterator[Change]:
+    """Operators between two spaces."""
+    for match in re.finditer(r"(?<= )(?:<<=|>>=|[-+|&]=|<<|>>|[<>=!]=|&&|\|\||[-<>+*/%&|^])(?= |$)", line):
+        yield match.start(), match.end(), BINARY[match[0]]
+
+
+def numbers(line: str) -> Iterator[Change]:
+    """N → n + 1, and n → 0."""
+    for match in re.finditer(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)(?![\w.])", line):
+        octal = match[1].startswith("0") and match[1].isdigit()
+        value = int(match[1], 8 if octal else 0)
+        yield match.start(), match.end(), f"{value + 1}{match[2]}"
+        if value != 0:
+            yield match.start(), match.end(), f"0{match[2]}"
+
+
+def truths(line: str) -> Iterator[Change]:
+    """`true` ↔ `false`."""
+    for match in re.finditer(r"\b(?:true|false)\b", line):
+        yield match.start(), match.end(), "false" if match[0] == "true" else "true"
+
+
+def conditions(line: str) -> Iterator[Change]:
+    """`if (x)` → `if (!(x))`, where the condition ends on its line."""
+    for match in re.finditer(r"\bif \(", line):
+        depth = 1
+        for column in range(match.end(), len(line)):
+            depth += {"(": 1, ")": -1}.get(line[column], 0)
+            if depth == 0:
+                yield match.end(), column, "!({})"
+                break
+
+
+def steps(line: str) -> Iterator[Change]:
+    """`x++` ↔ `x--`."""
+    for match in re.finditer(r"\+\+|--", line):
+        yield match.start(), match.end(), "--" if match[0] == "++" else "++"
+
+
+def dropped(line: str) -> Iterator[Change]:
+    """An assignment or a call that is a line of its own goes away."""
+    match = STATEMENT.match(line.rstrip())
+    if match and not match[1].startswith(NOT_CALLS) and line.count("(") == line.count(")"):
+        yield match.start(1), match.end(1), "(void)0"
+
+
+def returns(line: str) -> Iterator[Change]:
+    """`return x;` → `return 0;`."""
+    match = re.match(r"^\s+return ([^;]+);$", line.rstrip())
+    if match and match[1] not in ("0", "NULL", "true", "false"):
+        yield match.start(1), match.end(1), "0"
+
+
+KINDS: dict[str, Callable[[str], Iterator[Change]]] = {
+    "operator": relations,
+    "number": numbers,
+    "truth": truths,
+    "condition": conditions,
+    "step": steps,
+    "dropped": dropped,
+    "return": returns,
+}
+
+
+def replaced(lines: list[str], index: int, change: Change) -> str:
+    """The text with one line changed."""
+    start, end, instead = change
+    old = lines[index]
+    new = old[:start] + instead.replace("{}", old[start:end]) + old[end:]
+    return "".join([*lines[:index], new, *lines[index + 1 :]])
+
+
+def candidates(text: str) -> dict[int, dict[str, list[Callable[[], str]]]]:
+    """Every fault that a file can have."""
+    result: dict[int, dict[str, list[Callable[[], str]]]] = defaultdict(lambda: defaultdict(list))
+    lines = text.splitlines(keepends=True)
+    for index, line in enumerate(masked(text).splitlines()):
+        for kind, changes in KINDS.items():
+            for change in changes(line):
+                result[index + 1][kind].append(partial(replaced, lines, index, change))
+    return result

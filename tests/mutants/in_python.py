@@ -1,0 +1,95 @@
+"""Faults for Python: the operators of mutmut, and two of our own.
+
+mutmut itself runs only functions without decorators, in one process. Commands, properties and processes started by tests
+need the changed file on disk, so that its operators are all that is used of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+from mutmut.mutation.mutators import mutation_operators, operator_string
+
+Operator = Callable[[cst.CSTNode], Iterable[cst.CSTNode]]
+
+
+def negated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
+    """`if x` becomes `if not (x)`; loops do not, as most would never end."""
+    if isinstance(node, (cst.If, cst.CompIf)):
+        inside = node.test.with_changes(
+            lpar=[cst.LeftParen(), *node.test.lpar], rpar=[*node.test.rpar, cst.RightParen()]
+        )
+        yield node.with_changes(
+            test=cst.UnaryOperation(cst.Not(), inside),
+            whitespace_before_test=cst.SimpleWhitespace(" "),
+        )
+
+
+def dropped(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
+    """A call whose value is not used becomes `pass`."""
+    if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
+        yield cst.Pass(semicolon=node.semicolon)
+
+
+def once(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
+    """A string in other words. mutmut's other forms change letters alone, which encodings and the like allow."""
+    if isinstance(node, cst.BaseString):
+        yield from list(operator_string(node))[:1]
+
+
+OPERATORS: list[tuple[type, str, Operator]] = [
+    *(
+        (kind, operator.__name__.removeprefix("operator_"), operator)
+        for kind, operator in mutation_operators
+        if operator is not operator_string
+    ),
+    (cst.BaseString, "string", once),
+    (cst.CSTNode, "negated", negated),
+    (cst.Expr, "dropped", dropped),
+]
+
+
+class Changes(cst.CSTVisitor):
+    """Collects (node, kind, node instead), outside of annotations, decorators, imports, docstrings and `__all__`."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[cst.CSTNode, str, cst.CSTNode]] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        """Looks at a node; returns whether to look inside."""
+        if isinstance(node, (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)):
+            return False
+        if isinstance(node, cst.Expr) and isinstance(node.value, (cst.BaseString, cst.Ellipsis)):
+            return False
+        if isinstance(node, cst.Assign) and any(
+            isinstance(target.target, cst.Name) and target.target.value == "__all__" for target in node.targets
+        ):
+            return False
+        for kind, name, operator in OPERATORS:
+            if isinstance(node, kind):
+                self.found.extend((node, name, instead) for instead in operator(node))
+        return True
+
+
+def replaced(module: cst.Module, node: cst.CSTNode, instead: cst.CSTNode) -> str:
+    """The text of the module with one node exchanged."""
+    changed = module.deep_replace(node, instead)
+    assert isinstance(changed, cst.Module)
+    return changed.code
+
+
+def candidates(text: str) -> dict[int, dict[str, list[Callable[[], str]]]]:
+    """Every fault that a file can have, by the line on which the changed expression begins."""
+    wrapper = MetadataWrapper(cst.parse_module(text))
+    places = wrapper.resolve(PositionProvider)
+    changes = Changes()
+    wrapper.module.visit(changes)
+    result: dict[int, dict[str, list[Callable[[], str]]]] = defaultdict(lambda: defaultdict(list))
+    for node, kind, instead in changes.found:
+        if node in places:
+            result[places[node].start.line][kind].append(partial(replaced, wrapper.module, node, instead))
+    return result

@@ -1,0 +1,320 @@
+"""A lane plants the faults of one language, one after the other, and tells of each whether a test notices it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+from mutants import in_c, in_python
+from mutants.belonging import (
+    C_PARTS,
+    NOT_RUN,
+    PYTHON_TESTS,
+    Record,
+    Sources,
+    digest,
+    files_of,
+    limit_of,
+    of_line,
+)
+from mutants.copy import NATIVE, ROOT, Copy, adopt, tracked
+from mutants.fault import Fault, draw
+
+BUILD = ROOT / "build" / "mutants"
+NOTICED, SURVIVED, REFUSED = "noticed", "survived", "refused"
+LONG_S = 20.0
+"""A program of ctest that takes longer comes after all other tests."""
+DRAWN_FOR_EACH = 10
+"""So many faults are drawn for each that is wanted; compiler and mypy refuse some."""
+LIBRARIES = [
+    *("cairn-malloc", "cairn-malloc-static", "cairn-arena", "cairn-arena-static"),
+    *("cairn-launch", "cairn-witness", "cairn-probe", "malloctest"),
+]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault, and what came of it."""
+
+    language: str
+    where: str
+    kind: str
+    path: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    outcome: str
+    by: str
+    """The test that noticed it, or why it is no fault to test."""
+    seconds: float
+    tests: int
+    """How many tests ran, or were to run."""
+    tested: str
+    """A digest of the tests."""
+
+    @staticmethod
+    def read(line: str) -> Planted:
+        """From a line of the file of results."""
+        told = json.loads(line)
+        return Planted(**{**told, "before": tuple(told["before"]), "after": tuple(told["after"])})
+
+
+class Unready(Exception):
+    """The tree without faults does not pass."""
+
+
+class Lane:
+    """One language."""
+
+    language: str
+    files: list[str]
+
+    def __init__(self) -> None:
+        self.copy = Copy(BUILD / self.language)
+        self.record = Record(BUILD / "recorded")
+
+    def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
+        """The faults of a seed, in their order."""
+        raise NotImplementedError
+
+    def prepare(self, faults: Sequence[Fault]) -> None:
+        """Makes the copy, and shows that the tests pass on it."""
+        raise NotImplementedError
+
+    def judge(self, fault: Fault) -> tuple[str, str, int]:
+        """Outcome, the test or reason, and the number of tests; the fault is in the copy."""
+        raise NotImplementedError
+
+    def plant(self, fault: Fault, tested: str) -> Planted:
+        """Puts the fault in, tests, and takes it out again."""
+        begun = time.monotonic()
+        self.copy.write(fault.path, fault.text)
+        try:
+            outcome, by, tests = self.judge(fault)
+        finally:
+            self.copy.restore(fault.path)
+        return Planted(
+            self.language,
+            fault.where,
+            fault.kind,
+            fault.path,
+            fault.before,
+            fault.after,
+            outcome,
+            by,
+            round(time.monotonic() - begun, 1),
+            tests,
+            tested,
+        )
+
+    def tests(self, files: Sequence[str], plan: dict[str, float]) -> tuple[str | None, int]:
+        """The first test that fails twice, once among the others and once alone; and how many ran."""
+        count = len(plan)
+        while plan:
+            files = [name for name in files if any(test.startswith(f"{name}::") for test in plan)]
+            limit = 120 + sum(map(self.usual, plan)) * 3 + max(plan.values())
+            tested = self.copy.pytest(files, plan, limit=limit)
+            if not tested.failed:
+                return None, count
+            failed = tested.failed[0]
+            if failed not in plan:
+                return failed, count
+            alone = self.copy.pytest([failed.partition("::")[0]], {failed: plan[failed]}, limit=120 + 2 * plan[failed])
+            if alone.failed:
+                return failed, count
+            plan = {test: limit for test, limit in plan.items() if test not in tested.seconds}
+        return None, count
+
+    def usual(self, test: str) -> float:
+        """Its seconds on the tree without faults."""
+        return self.record.seconds.get(test, 1.0)
+
+
+class PythonLane(Lane):
+    """Faults in the package."""
+
+    language = "python"
+
+    def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
+        """From all modules."""
+        names = [name for name in tracked() if name.startswith("cairn/") and name.endswith(".py")]
+        return draw(ROOT, [name for name in names if only in (None, name)], in_python.candidates, seed)
+
+    def prepare(self, faults: Sequence[Fault]) -> None:
+        """Types hold, all tests pass, and the lines that they run are known, whichever the faults."""
+        del faults
+        self.copy.make()
+        refused = self.refused()
+        if refused:
+            raise Unready(f"mypy refuses the tree without faults: {refused}")
+        problem = self.record.add(self.copy, files_of(PYTHON_TESTS))
+        if problem:
+            raise Unready(problem)
+        names = [name for name in tracked() if name.startswith("cairn/") and name.endswith(".py")]
+        self.sources = Sources({name: ast.parse((ROOT / name).read_text()) for name in names})
+
+    def refused(self) -> str | None:
+        """The first complaint of mypy."""
+        ended = self.copy.run(*(sys.executable, "-m", "mypy", "--cache-dir", self.copy.folder / "types"), limit=600)
+        return None if ended.code == 0 else ended.out.partition("\n")[0]
+
+    def judge(self, fault: Fault) -> tuple[str, str, int]:
+        """What mypy refuses needs no test."""
+        refused = self.refused()
+        if refused:
+            return REFUSED, refused, 0
+        plan = of_line(self.record, self.sources, fault.path, fault.line)
+        if not plan:
+            return SURVIVED, "no test runs this line", 0
+        failed, count = self.tests(files_of(PYTHON_TESTS), plan)
+        return (NOTICED, failed, count) if failed else (SURVIVED, "", count)
+
+
+class CLane(Lane):
+    """Faults in the libraries and the launcher."""
+
+    language = "c"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.build = self.copy.folder / "build"
+        self.programs: dict[str, float] = {}
+
+    def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
+        """From all sources; a walk over the heap that only checks it is a test itself."""
+        names = [name for name in tracked() if name.startswith("src/") and name.endswith((".c", ".h"))]
+        names = [name for name in names if not name.endswith("_check.c")]
+        return draw(ROOT, [name for name in names if only in (None, name)], in_c.candidates, seed)
+
+    def made(self, targets: Sequence[str]) -> bool:
+        """Whether these compile, without warnings."""
+        ended = self.copy.run("cmake", "--build", self.build, "--target", *targets, limit=600)
+        return ended.code == 0
+
+    def installed(self) -> None:
+        """Puts the libraries and programs where the package of the copy looks for them."""
+        ended = self.copy.run("cmake", "--install", self.build, "--prefix", self.copy.tree / NATIVE, limit=60)
+        if ended.code != 0:
+            raise Unready(f"the libraries cannot be installed: {ended.out}")
+
+    def prepare(self, faults: Sequence[Fault]) -> None:
+        """Everything compiles, and the tests that belong to the faults pass."""
+        self.copy.make()
+        flags = ["-DCAIRN_TESTS=ON", "-DCAIRN_WERROR=ON", "-DCMAKE_C_COMPILER=gcc"]
+        configured = self.copy.run("cmake", "-S", self.copy.tree, "-B", self.build, "-G", "Ninja", *flags, limit=120)
+        workloads = [Path(name).stem for name in tracked() if re.fullmatch(r"workloads/\w+\.c", name)]
+        if configured.code != 0 or not self.made([*self.listed(), *LIBRARIES, *workloads]):
+            raise Unready("the tree without faults does not compile")
+        self.installed()
+        self.programs = self.usual_seconds()
+        folders = {Path(fault.path).parts[1] for fault in faults}
+        files = files_of(name for folder in C_PARTS if folder in folders for name in C_PARTS[folder].files)
+        problem = self.record.add(self.copy, files)
+        if problem:
+            raise Unready(problem)
+
+    def listed(self) -> list[str]:
+        """The programs of ctest."""
+        ended = self.copy.run("ctest", "--test-dir", self.build, "-N", "-E", NOT_RUN, limit=60)
+        return re.findall(r"Test +#\d+: (\w+)", ended.out)
+
+    def usual_seconds(self) -> dict[str, float]:
+        """Of each program of ctest, quickest first."""
+        kept = self.record.folder / "ctest.json"
+        key = digest("src", "tests/unit", "tests/fuzz", "tests/model")
+        found = json.loads(kept.read_text()) if kept.exists() else {}
+        if found.get("key") != key:
+            print("without faults: ctest", flush=True)
+            ended = self.copy.run("ctest", "--test-dir", self.build, "-E", NOT_RUN, limit=3600)
+            if ended.code != 0:
+                raise Unready(f"the tree without faults fails in ctest:\n{ended.out[-2000:]}")
+            told = re.findall(r"Test +#\d+: (\w+) \.+ +Passed +([\d.]+) sec", ended.out)
+            found = {"key": key, "seconds": {name: float(seconds) for name, seconds in told}}
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(found))
+        return dict(sorted(found["seconds"].items(), key=lambda pair: float(pair[1])))
+
+    def failing(self, programs: Sequence[str]) -> str | None:
+        """The first program that fails twice."""
+        for program in programs:
+            limit = limit_of(self.programs[program])
+            words = ("ctest", "--test-dir", self.build, "-R", f"^{program}$", "--timeout", str(round(limit)))
+            if all(self.copy.run(*words, limit=limit + 30).code != 0 for _ in range(2)):
+                return program
+        return None
+
+    def judge(self, fault: Fault) -> tuple[str, str, int]:
+        """Quick programs of the folder, then its files of pytest, then slow programs."""
+        part = C_PARTS[Path(fault.path).parts[1]]
+        programs = [name for prefix in part.programs for name in self.programs if name.startswith(prefix)]
+        programs = list(dict.fromkeys(programs))
+        quick = [name for name in programs if self.programs[name] <= LONG_S]
+        if not self.made([*programs, *LIBRARIES]):
+            return REFUSED, "does not compile", 0
+        failed = self.failing(quick)
+        if failed:
+            return NOTICED, failed, len(quick)
+        self.installed()
+        files = files_of(part.files)
+        plan = self.record.plan(test for test in self.record.seconds if test.partition("::")[0] in files)
+        failed, count = self.tests(files, plan)
+        if not failed:
+            failed = self.failing([name for name in programs if name not in quick])
+        count += len(programs)
+        return (NOTICED, failed, count) if failed else (SURVIVED, "", count)
+
+
+LANES: dict[str, type[Lane]] = {"python": PythonLane, "c": CLane}
+
+
+def kept_of(path: Path, sources: str) -> dict[tuple[str, ...], Planted]:
+    """The results of an earlier run on the same sources."""
+    if not path.exists():
+        return {}
+    head, *rows = path.read_text().splitlines()
+    if head != sources:
+        return {}
+    found = [Planted.read(row) for row in rows]
+    return {(one.where, *one.before, "→", *one.after): one for one in found}
+
+
+def results_of(language: str, seed: int, only: str | None) -> Path:
+    """Where a lane writes down each result at once."""
+    words = [str(seed), language, *([only.replace("/", "-")] if only else [])]
+    return BUILD / f"{'-'.join(words)}.jsonl"
+
+
+def work(language: str, seed: int, count: int, only: str | None) -> None:
+    """Plants `count` faults. A run that was stopped goes on; after a change of tests only survivors are planted again."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    adopt()
+    lane = LANES[language]()
+    path = results_of(language, seed, only)
+    sources, tested = digest("cairn", "src"), digest("tests", but=["tests/mutants/equivalent.toml"])
+    kept = kept_of(path, sources)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([sources, *(json.dumps(asdict(one)) for one in kept.values()), ""]))
+    faults = list(islice(lane.drawn(seed, only), DRAWN_FOR_EACH * count))
+    ready = False
+    done = 0
+    for fault in faults:
+        if done == count:
+            break
+        one = kept.get((fault.where, *fault.before, "→", *fault.after))
+        if one is None or (one.outcome == SURVIVED and one.tested != tested):
+            if not ready:
+                lane.prepare(faults)
+                ready = True
+            one = lane.plant(fault, tested)
+            with path.open("a") as file:
+                file.write(json.dumps(asdict(one)) + "\n")
+        if one.outcome != REFUSED:
+            done += 1
+            print(f"{language} {done}/{count} {one.outcome:8} {one.seconds:6.1f} s  {one.where}  {one.by}", flush=True)
