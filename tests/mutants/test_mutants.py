@@ -212,13 +212,19 @@ def python_tree(folder: Path) -> Path:
     return folder
 
 
-def test_a_fault_in_python_is_noticed_by_the_test_that_runs_it(tmp_path: Path) -> None:
+def test_a_survivor_is_planted_again_when_there_is_a_test_for_it(tmp_path: Path) -> None:
     folder = python_tree(tmp_path / "tree")
+    test = folder / "tests" / "python" / "test_calc.py"
+    strong = test.read_text()
+    test.write_text(strong.replace("total([1, 2]) == 3", "total([]) == 0"))
     seed, count = seed_for(tmp_path, "cairn/calc.py", CALC, in_python.candidates, "result -= value")
     code, said = mutants(folder, "--python", "--seed", seed, "--count", count)
+    assert code == 1
+    assert "result -= value" in said.partition("not noticed:")[2].partition("\nnoticed:")[0], said
+    test.write_text(strong)
+    code, said = mutants(folder, "--python", "--seed", seed, "--count", count)
     assert "tests/python/test_calc.py::test_total" in said, said
-    assert "result -= value" in said.partition("noticed:")[2]
-    assert (code == 0) == ("not noticed:" not in said)
+    assert "result -= value" in said.partition("\nnoticed:")[2], said
 
 
 def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: Path) -> None:
@@ -237,13 +243,20 @@ def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: P
     assert (folder / "build" / "mutants" / "python" / "told.json").stat().st_mtime_ns == begun, "it was planted again"
 
 
-def test_faults_are_refused_where_the_tree_itself_fails(tmp_path: Path) -> None:
+def test_a_tree_that_fails_itself_is_refused_and_what_it_left_running_is_ended(tmp_path: Path) -> None:
+    """A fault can keep a program from ending, which would take time from all later tests."""
     folder = python_tree(tmp_path / "tree")
-    test = folder / "tests" / "python" / "test_calc.py"
-    test.write_text(test.read_text().replace("== 3", "== 4"))
+    (folder / "tests" / "python" / "test_left.py").write_text(
+        "import subprocess\nfrom pathlib import Path\n\n\n"
+        "def test_left() -> None:\n"
+        "    left = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        f"    Path({str(tmp_path / 'left')!r}).write_text(str(left.pid))\n"
+        "    assert False\n"
+    )
     code, said = mutants(folder, "--python", "--seed", 1, "--count", 1)
     assert code == 1
-    assert "the tree without faults fails tests/python/test_calc.py::test_total" in said
+    assert "the tree without faults fails tests/python/test_left.py::test_left" in said
+    assert not Path("/proc", (tmp_path / "left").read_text()).exists()
 
 
 LARGER = """#include "larger.h"
@@ -278,19 +291,6 @@ def test_a_fault_in_c_is_noticed_where_it_changes_something(tmp_path: Path, afte
     assert f"+     {after}" in said, said
     assert (code == 0) == noticed, said
     assert ("policy_larger" in said) == noticed, said
-
-
-def test_what_a_test_leaves_running_is_ended(tmp_path: Path) -> None:
-    """A fault can keep a program from ending, which would take time from all later tests."""
-    folder = python_tree(tmp_path / "tree")
-    (folder / "tests" / "python" / "test_left.py").write_text(
-        "import subprocess\nfrom pathlib import Path\n\n\n"
-        "def test_left() -> None:\n"
-        "    left = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
-        f"    Path({str(tmp_path / 'left')!r}).write_text(str(left.pid))\n"
-    )
-    mutants(folder, "--python", "--seed", 1, "--count", 1)
-    assert not Path("/proc", (tmp_path / "left").read_text()).exists()
 
 
 def names(faults: Sequence[Fault]) -> list[str]:
