@@ -44,6 +44,7 @@ static const char *const start_names[] = {
 enum {
     SECOND = 8, /* where the second slab's blocks begin in `block` */
     BLOCKS = 16,
+    EXECUTIONS = 30 * 1000,            /* of a row; with --long, all that there are */
     STALE_EXECUTIONS = 4 * 1000,       /* of a row with stale loads */
     STALE_EXECUTIONS_LONG = 20 * 1000, /* of one with --long */
 };
@@ -414,7 +415,7 @@ static bool explore(const struct row *what, unsigned stale)
         .leave = world_leave,
         .check = check,
         .stale_most = stale,
-        .executions_most = stale == 0 ? UINT64_MAX
+        .executions_most = stale == 0 ? (is_long || must_fail ? UINT64_MAX : EXECUTIONS)
                            : is_long  ? STALE_EXECUTIONS_LONG
                                       : STALE_EXECUTIONS,
         .replay = replay,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import hashlib
 import json
 from collections import defaultdict
@@ -87,26 +88,42 @@ class Record:
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
 
     def add(self, copy: Copy, files: Sequence[str]) -> str | None:
-        """Runs what was not yet run; returns a sentence where a test fails on the tree without faults."""
+        """Runs what was not yet run; returns a sentence where a test fails on the tree without faults.
+
+        A file that another lane is running now comes last, when it is probably known.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         common = digest("cairn", "src", "tests/support", "tests/helpers", "tests/conftest.py", "tests/ill")
-        for name in files:
-            kept = self.folder / f"{name.replace('/', '-')}.json"
-            key = f"{common} {digest(name, str(Path(name).parent / 'conftest.py'))}"
-            found = json.loads(kept.read_text()) if kept.exists() else {}
-            if found.get("key") != key:
-                print(f"without faults: {name}", flush=True)
-                tested = copy.pytest([name], limit=1200, recorded=True)
-                again = self._failing_twice(copy, name, tested)
-                if again:
-                    return f"the tree without faults fails {again[0]}; no fault can be told from it"
-                found = {"key": key, "seconds": tested.seconds, "lines": tested.lines}
-                kept.write_text(json.dumps(found))
-            self.seconds |= found["seconds"]
-            for path, by_line in found["lines"].items():
-                lines = self.lines.setdefault(path, defaultdict(set))
-                for line, tests in by_line.items():
-                    lines[int(line)].update(tests)
+        busy: list[str] = []
+        for waits, names in ((False, files), (True, busy)):
+            for name in names:
+                with (self.folder / f"{name.replace('/', '-')}.lock").open("w") as lock:
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+                    except BlockingIOError:
+                        busy.append(name)
+                        continue
+                    problem = self._add(copy, name, f"{common} {digest(name, str(Path(name).parent / 'conftest.py'))}")
+                    if problem:
+                        return problem
+        return None
+
+    def _add(self, copy: Copy, name: str, key: str) -> str | None:
+        kept = self.folder / f"{name.replace('/', '-')}.json"
+        found = json.loads(kept.read_text()) if kept.exists() else {}
+        if found.get("key") != key:
+            print(f"without faults: {name}", flush=True)
+            tested = copy.pytest([name], limit=1200, recorded=True)
+            again = self._failing_twice(copy, name, tested)
+            if again:
+                return f"the tree without faults fails {again[0]}; no fault can be told from it"
+            found = {"key": key, "seconds": tested.seconds, "lines": tested.lines}
+            kept.write_text(json.dumps(found))
+        self.seconds |= found["seconds"]
+        for path, by_line in found["lines"].items():
+            lines = self.lines.setdefault(path, defaultdict(set))
+            for line, tests in by_line.items():
+                lines[int(line)].update(tests)
         return None
 
     @staticmethod

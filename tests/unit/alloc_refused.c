@@ -2,6 +2,7 @@
  * memory. NULL where something was refused, nothing that was there is lost, and service resumes.
  *
  * Every scenario runs in a process of its own, so that it begins with nothing. The seed is printed; SEED=… repeats it.
+ * By default every EVERY-th call is refused once, beginning with a call that the seed chooses; --long refuses each.
  */
 #include "alloc/alloc.h"
 
@@ -24,14 +25,19 @@ enum {
     THREADS = 24,
     AT_ONCE = 3,
     ENDED_WELL = 17,
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    EVERY = 40, /* so-manieth call: a process with a sanitizer takes long to fork */
+#if defined(__SANITIZE_THREAD__)
+    EVERY = 160, /* a process with this sanitizer takes a second */
+#elif defined(__SANITIZE_ADDRESS__)
+    EVERY = 40,
 #else
-    EVERY = 1,
+    EVERY = 8,
 #endif
 };
 
 static uint64_t seed = 1;
+
+/* Which calls are refused: one of so many. It is EVERY, and 1 with --long. */
+static unsigned every = EVERY;
 
 /* What a process of a scenario finds wrong is its end. */
 #define EXPECT(condition) fake_expect(condition, "not true: " #condition)
@@ -346,9 +352,9 @@ TEST(a_life_without_refusals_is_one_of_many_calls)
     printf("%u calls of the kernel, %u of them for more memory\n", told.calls, told.claims);
 }
 
-static void refuse_each(unsigned every, unsigned more)
+static void refuse_each(unsigned step, unsigned more)
 {
-    for (unsigned call = 1 + (unsigned)seed % every; call <= CALLS_AT_LEAST; call += every) {
+    for (unsigned call = 1 + (unsigned)seed % step; call <= CALLS_AT_LEAST; call += step) {
         struct told told;
         again();
         fake_os.refuse_call = call;
@@ -362,20 +368,22 @@ static void refuse_each(unsigned every, unsigned more)
 
 TEST(any_one_call_can_be_refused)
 {
-    refuse_each(EVERY, 0);
+    refuse_each(every, 0);
 }
 
 TEST(calls_in_a_row_can_be_refused)
 {
-    refuse_each(EVERY * 16, 3);
-    refuse_each(EVERY * 16, 40);
-    refuse_each(EVERY * 64, CALLS_AT_LEAST);
+    unsigned step = every < 8 ? 16 : every * 4;
+    refuse_each(step, 3);
+    refuse_each(step, 40);
+    refuse_each(step * 4, CALLS_AT_LEAST);
 }
 
 /* As under an address-space limit, or where the kernel commits to no more than it has. */
 TEST(memory_can_end_anywhere)
 {
-    for (size_t limit = 64 * KIB; limit < 64 * MIB; limit += (EVERY > 1 ? 9 : 1) * (MIB + 64 * KIB)) {
+    size_t step = (every > 8 ? 9 : every > 1 ? 3 : 1) * (MIB + 64 * KIB);
+    for (size_t limit = 64 * KIB; limit < 64 * MIB; limit += step) {
         struct told told;
         again();
         fake_os.limit_bytes = limit;
@@ -417,5 +425,11 @@ int main(int argc, char **argv)
     if (getenv("SEED") != NULL)
         seed = strtoull(getenv("SEED"), NULL, 10);
     printf("seed %llu; SEED=… repeats another\n", (unsigned long long)seed);
+    if (argc > 1 && strcmp(argv[1], "--long") == 0) {
+        every = 1;
+        argv[1] = argv[0];
+        argv++;
+        argc--;
+    }
     return test_main(argc, argv);
 }
