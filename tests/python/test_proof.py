@@ -175,3 +175,18 @@ def test_behind_the_probe_malloc_must_be_the_contenders(contender: Contender, ow
 
 def test_behind_the_probe_a_link_is_followed() -> None:
     assert not_behind(OTHER, "/bin/prog", "/usr/lib/link.so", {"/usr/lib/link.so": LIB}.__getitem__) is None
+
+
+def test_a_child_whose_malloc_is_another_librarys_spoils_the_run() -> None:
+    """Only an allocator that the child brings in its own file is named and passed over."""
+    result = proof(start(10), executed(11, path="/bin/own"), start(11, "/opt/libthird.so", exe="/bin/own"))
+    assert result.problem == "in /bin/own malloc belongs to /opt/libthird.so, not to liballoc.so"
+    assert (result.loaded, result.unreached) == (1, ())
+
+
+def test_a_cleaned_environment_is_no_matter_where_nothing_was_executed() -> None:
+    failed = executed(11, "environment", event="exec-failed")
+    assert lost_preload(json.dumps(failed).encode()) is None
+    lost = lost_preload(b"\n".join(json.dumps(one).encode() for one in (failed, executed(12, "environment", "/bin/b"))))
+    assert lost is not None
+    assert lost.startswith("/bin/b is started with a cleaned environment")
