@@ -14,7 +14,7 @@ from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact,
 
 from cairn import ratios
 from cairn.model import Memory, Run, Sample, StopRule
-from cairn.standings import Place, Standings, standings
+from cairn.standings import LARGE_BYTES, Place, Standings, standings
 
 THREE = ("system", "fast", "slow")
 
@@ -199,6 +199,32 @@ class TestMemory:
         assert fat.memory_large.estimate == pytest.approx(2.0)  # type: ignore[union-attr]
         assert fat.memory_small.estimate == pytest.approx(4.0)  # type: ignore[union-attr]
         assert fat.memory.estimate == pytest.approx(math.sqrt(8))  # type: ignore[union-attr]
+
+    def test_a_program_is_large_from_the_limit_on(self) -> None:
+        run = a_suite(("at the limit", "below it"), ("lean", "fat"))
+        leanest = {0: LARGE_BYTES, 1: LARGE_BYTES - 1}
+        samples = [
+            a_run_of(workload, name, block, 100.0, peak * times)
+            for workload, peak in leanest.items()
+            for name, times in (("lean", 1), ("fat", 3))
+            for block in range(1, 5)
+        ]
+        found = standings(run, samples)
+        assert [contest.large for contest in found.contests] == [True, False]
+        assert (found.large_over, found.small_over, found.memory_over) == ((0,), (1,), (0, 1))
+
+    @pytest.mark.parametrize("lean", THREE)
+    def test_the_leanest_has_the_least_mean_in_memory(self, lean: str) -> None:
+        run, samples = simple()
+        peaks = {name: (50 if name == lean else 100) * MIB for name in THREE}
+        memories = {name: Memory("cgroup v2", peak, peak, 0) for name, peak in peaks.items()}
+        assert standings(run, [replace(s, memory=memories[s.trial.contender]) for s in samples]).leanest == lean
+
+    def test_without_memory_there_is_no_leanest(self) -> None:
+        run, samples = simple()
+        found = standings(run, [replace(s, memory=Memory("not measured", None, None, None)) for s in samples])
+        assert found.leanest is None
+        assert {contest.memory_missing for contest in found.contests} == {"not measured"}
 
     def test_two_ways_of_measuring_are_not_compared(self) -> None:
         run, samples = simple()
