@@ -341,6 +341,18 @@ def test_two_estimates_that_differ_are_told_and_no_others(tmp_path: Path) -> Non
     assert estimates.disagreement(gathered(tmp_path, made)) == pytest.approx(0.1 - 0.009, abs=0.002)
 
 
+def test_less_that_was_sampled_than_timed_is_a_disagreement_below_zero(tmp_path: Path) -> None:
+    """A tenth of CPU time was timed; at most 15 % of that may be missing among the samples."""
+    made = busy()
+    made.timed("new", "large", [90_000_000])
+    made.called("malloc", "large", 1, 1 << 20)
+    made.fresh("large", 1)
+    made.sampled(100_000, 9_800)
+    assert estimates.disagreement(gathered(tmp_path, made)) is None
+    made.sampled(96_000, 0)
+    assert estimates.disagreement(gathered(tmp_path, made)) == pytest.approx(0.05 - 0.109, abs=0.005)
+
+
 def test_what_lies_between_among_others_and_alone_is_no_disagreement(tmp_path: Path) -> None:
     made = busy()
     made.sampled(90_000, 1_500)

@@ -21,12 +21,14 @@ from cairn.errors import CairnError, UsageError
 from cairn.profiles import (
     ALLOCATING,
     CALLS,
+    EVENTS,
     FUNCTIONS,
     GROUPS,
     LOCKS,
     PATHS,
     PHASES,
     RELEASING,
+    SLOTS,
     Process,
     Profile,
     Tree,
@@ -168,6 +170,25 @@ def test_damage_is_one_sentence(tmp_path: Path, says: str) -> None:
     with pytest.raises(CairnError, match=says) as error:
         read(tmp_path, busy(head=DAMAGES[says]).content())
     assert "\n" not in str(error.value)
+
+
+def test_a_counter_that_does_not_exist_is_damage(tmp_path: Path) -> None:
+    for slot in range(SLOTS):
+        made = busy()
+        made.start["events"][0, slot] = len(EVENTS)
+        assert read(tmp_path, made.content()).process.events[slot] == EVENTS[-1]
+        made.start["events"][0, slot] = len(EVENTS) + 1
+        with pytest.raises(CairnError, match="its counters are none that exist"):
+            read(tmp_path, made.content())
+
+
+def test_threads_that_still_live_count_until_the_last_look(tmp_path: Path) -> None:
+    """Of one that began at the last look, or after it, nothing is known."""
+    made = busy()
+    last = 7 + 2_000_000_000
+    made.threads["lived_ticks"][:2] = (500, 30)
+    made.threads["since_ticks"][:6] = (0, last - 1000, last - 1, last, last + 5, 7)
+    assert read(tmp_path, made.content()).tally.threads_ticks == 530 + 1000 + 1 + (last - 7)
 
 
 def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
