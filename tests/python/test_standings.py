@@ -13,7 +13,7 @@ import scipy.stats
 from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact, lively
 
 from cairn import ratios
-from cairn.model import Memory, Run, Sample, StopRule
+from cairn.model import Interval, Memory, Run, Sample, StopRule
 from cairn.standings import LARGE_BYTES, Place, Standings, standings
 
 THREE = ("system", "fast", "slow")
@@ -278,3 +278,54 @@ def test_the_same_samples_give_the_same_standings() -> None:
 def test_numpy_is_not_imported_before_it_is_needed() -> None:
     code = "import sys, cairn.standings, cairn.scenario; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "more", "less"),
+    [
+        (None, False, False),
+        ((0.9, 1.1), False, False),
+        ((1.0, 1.1), False, False),
+        ((0.9, 1.0), False, False),
+        ((1.001, 1.1), True, False),
+        ((0.9, 0.999), False, True),
+    ],
+)
+def test_an_interval_that_reaches_one_shows_no_difference(
+    ends: tuple[float, float] | None, more: bool, less: bool
+) -> None:
+    difference = ratios.Difference(1.0, ends and Interval(*ends, 0.95))
+    assert (difference.more, difference.less) == (more, less)
+
+
+class TestBlocks:
+    def test_memory_that_cannot_be_compared_leaves_the_times(self) -> None:
+        run, samples = simple()
+        mixed = [replace(s, memory=replace(s.memory, method="sampled")) if s.trial.block == 2 else s for s in samples]
+        found = standings(run, mixed)
+        assert found.memory_over == ()
+        assert {key: cell.time for key, cell in found.cells.items()} == {
+            key: cell.time for key, cell in standings(run, samples).cells.items()
+        }
+
+    def test_a_time_of_zero_has_no_ratio(self) -> None:
+        run, samples = simple()
+        zero = [
+            replace(s, wall_ns=0) if (s.trial.workload, s.trial.contender, s.trial.block) == (0, "fast", 3) else s
+            for s in samples
+        ]
+        found = standings(run, zero)
+        assert found.time_over == (1,)
+        assert found.contests[0].best_time is None
+
+    def test_the_warm_up_is_no_block(self) -> None:
+        run, samples = simple()
+        warm = [replace(s, wall_ns=1, trial=replace(s.trial, block=0)) for s in samples if s.trial.block == 1]
+        assert standings(run, [*warm, *samples]) == standings(run, samples)
+
+    def test_what_does_not_compete_may_fail(self) -> None:
+        _, samples = simple()
+        beside = replace(fail(samples[0]), trial=replace(samples[0].trial, contender="beside"))
+        found = ratios.complete([*samples, beside], THREE, 0)
+        assert found == ratios.complete(samples, THREE, 0)
+        assert (found.failures, found.blocks) == ({}, (1, 2, 3, 4, 5, 6))
