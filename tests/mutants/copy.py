@@ -90,7 +90,8 @@ class Copy:
         script = self.python.with_name("cairn")
         script.write_text(f"#!{self.python}\nimport sys\n\nfrom cairn.__main__ import main\n\nsys.exit(main())\n")
         script.chmod(0o755)
-        if not (self.tree / NATIVE).is_dir() and (site / NATIVE).is_dir():
+        if (site / NATIVE).is_dir():
+            shutil.rmtree(self.tree / NATIVE, ignore_errors=True)
             shutil.copytree(site / NATIVE, self.tree / NATIVE, symlinks=True)
 
     def write(self, name: str, text: str) -> None:

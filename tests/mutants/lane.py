@@ -132,6 +132,19 @@ class Lane:
             plan = {test: limit for test, limit in plan.items() if test not in tested.seconds}
         return None, count
 
+    def failing_without_faults(self, noticed: set[str]) -> list[str]:
+        """Of the tests that noticed faults, those that fail on the tree without faults: they would notice anything."""
+        plan = self.record.plan(noticed)
+        files = list(dict.fromkeys(test.partition("::")[0] for test in plan))
+        found = []
+        while plan:
+            failed, _ = self.tests(files, plan)
+            if failed is None:
+                break
+            found.append(failed)
+            plan = {test: limit for test, limit in plan.items() if test != failed}
+        return found
+
     def usual(self, test: str) -> float:
         """Its seconds on the tree without faults."""
         return self.record.seconds.get(test, 1.0)
@@ -250,6 +263,15 @@ class CLane(Lane):
                 return program
         return None
 
+    def failing_without_faults(self, noticed: set[str]) -> list[str]:
+        """Also of the programs of ctest."""
+        programs = [name for name in self.programs if name in noticed]
+        if not self.made([*programs, *LIBRARIES]):
+            raise Unready("the tree without faults does not compile any more")
+        self.installed()
+        found = [name for name in programs if self.failing([name])]
+        return [*found, *super().failing_without_faults(noticed)]
+
     def judge(self, fault: Fault) -> tuple[str, str, int]:
         """Quick programs of the folder, then its files of pytest, then slow programs."""
         part = C_PARTS[Path(fault.path).parts[1]]
@@ -293,6 +315,8 @@ def results_of(language: str, seed: int, only: str | None) -> Path:
 
 def work(language: str, seed: int, count: int, only: str | None) -> None:
     """Plants `count` faults. A run that was stopped goes on; after a change of tests only survivors are planted again."""
+    for ignored in (signal.SIGHUP, signal.SIGQUIT):  # in the background; programs under test would inherit it
+        signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     adopt()
     lane = LANES[language]()
@@ -303,9 +327,9 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
     path.write_text("\n".join([sources, *(json.dumps(asdict(one)) for one in kept.values()), ""]))
     faults = list(islice(lane.drawn(seed, only), DRAWN_FOR_EACH * count))
     ready = False
-    done = 0
+    done: list[Planted] = []
     for fault in faults:
-        if done == count:
+        if len(done) == count:
             break
         one = kept.get((fault.where, *fault.before, "→", *fault.after))
         if one is None or (one.outcome == SURVIVED and one.tested != tested):
@@ -316,5 +340,14 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
             with path.open("a") as file:
                 file.write(json.dumps(asdict(one)) + "\n")
         if one.outcome != REFUSED:
-            done += 1
-            print(f"{language} {done}/{count} {one.outcome:8} {one.seconds:6.1f} s  {one.where}  {one.by}", flush=True)
+            done.append(one)
+            print(
+                f"{language} {len(done)}/{count} {one.outcome:8} {one.seconds:6.1f} s  {one.where}  {one.by}",
+                flush=True,
+            )
+    if ready:
+        failing = lane.failing_without_faults({one.by for one in done if one.outcome == NOTICED})
+        if failing:
+            rows = [one for one in kept_of(path, sources).values() if one.outcome != NOTICED or one.by not in failing]
+            path.write_text("\n".join([sources, *(json.dumps(asdict(one)) for one in rows), ""]))
+            raise Unready(f"{', '.join(failing)} fails without faults too; what it noticed is forgotten")

@@ -259,6 +259,21 @@ def test_a_tree_that_fails_itself_is_refused_and_what_it_left_running_is_ended(t
     assert not Path("/proc", (tmp_path / "left").read_text()).exists()
 
 
+def test_a_test_that_fails_without_faults_too_has_noticed_none(tmp_path: Path) -> None:
+    """The lanes once ran where SIGHUP was ignored: a test of it failed with any fault."""
+    folder = python_tree(tmp_path / "tree")
+    (folder / "tests" / "python" / "test_calc.py").write_text(
+        "from pathlib import Path\n\nfrom cairn.calc import largest, total\n\n\n"
+        "def test_once() -> None:\n"
+        "    assert largest(1, 2) + total([1]) == 3\n"
+        f"    Path({str(tmp_path / 'ran')!r}).mkdir()\n"
+    )
+    code, said = mutants(folder, "--python", "--seed", 2, "--count", 1)
+    assert code == 1
+    assert "test_calc.py::test_once fails without faults too" in said, said
+    assert "0 faults planted" in said, said
+
+
 LARGER = """#include "larger.h"
 
 int larger(int first, int second)
