@@ -31,7 +31,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 .venv/ready: constraints.txt | build/tools
 	@test -x $(PY) || { echo "setting up .venv"; "$(PYTHON)" -m venv .venv; }
 	@$(PIP) scikit-build-core
-	@cmake --version 2>/dev/null | grep -qE 'version (3\.[2-9][0-9]|[4-9])' || $(PIP) cmake
+	@cmake --version 2>/dev/null | grep -qE 'version (3\.2[1-9]|3\.[3-9][0-9]|[4-9])' || $(PIP) cmake
 	@command -v ninja >/dev/null || $(PIP) ninja
 	@touch $@
 

@@ -176,6 +176,11 @@ def test_known_paths_of_an_allocator_are_found(probed: Probed, sizes: Path, path
     assert moved == 200 * 8192
 
 
+def test_kernel_calls_of_no_known_kind_are_counted_by_number(probed: Probed, sizes: Path, paths: Path) -> None:
+    probed(sizes, 1, 160, 400, allocator=paths)
+    assert sorted(probed.only.tally.other_calls.values()) == [400, 800]
+
+
 def test_counters_count_what_an_operation_does(probed: Probed, sizes: Path, paths: Path) -> None:
     wanted = {"CAIRN_PROBE_COUNTERS": "cycles,page-faults", "CAIRN_PROBE_GAP": "1"}
     probed(sizes, 1, 144, 2000, 48, 2000, allocator=paths, **wanted)

@@ -9,6 +9,7 @@
  *     112 bytes     takes and drops a mutex, a spin lock, a lock for reading and one for writing; tries a mutex in vain
  *     128 bytes     holds a mutex for a millisecond of computing
  *     144 bytes     maps three pages, writes to each and unmaps them: three page faults
+ *     160 bytes     one getppid and two getuid, by their numbers
  *     77 bytes      a tenth of a second
  *     1000 bytes    PATHS_NS nanoseconds of computing (2000 by default)
  */
@@ -20,7 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ARENA_BYTES ((size_t)1 << 30)
 
@@ -111,6 +114,11 @@ static void act(size_t bytes)
         break;
     case 144:
         fault();
+        break;
+    case 160:
+        syscall(SYS_getppid);
+        syscall(SYS_getuid);
+        syscall(SYS_getuid);
         break;
     case 77:
         compute(100000000);

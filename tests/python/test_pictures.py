@@ -44,6 +44,15 @@ def test_memory_that_was_not_measured_is_no_panel() -> None:
     assert width(without) < width(with_memory)
 
 
+def test_each_contender_has_a_bar_of_user_and_a_bar_of_system_time() -> None:
+    """System time has a colour that nothing else in the picture has."""
+    run = a_run()
+    comparison = compared(run, samples())
+    made = pictures.render(run, comparison, title="t", form="svg").decode()
+    assert made.count(f"fill: {pictures._SYSTEM}") == len(comparison.rows)
+    assert made.count(f"fill: {pictures._USER}") >= len(comparison.rows)
+
+
 def test_a_letter_that_the_font_lacks_is_no_warning(recwarn: pytest.WarningsRecorder) -> None:
     run = a_run()
     pictures.render(run, compared(run, samples()), title="漢字 \U0001f600", form="png")

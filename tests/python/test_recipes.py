@@ -347,6 +347,22 @@ def test_without_its_tools_the_distribution_is_asked(bench: Bench, monkeypatch: 
     assert asked == [None]
 
 
+@pytest.mark.parametrize("version", [None, "9.7"])
+def test_a_package_of_another_version_brings_up_the_pinned_source(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, version: str | None
+) -> None:
+    """Only a user who asks for a version is helped by the version of the source."""
+
+    def refuse(*_: object, **__: object) -> catalog.Found:
+        raise CairnError("the distribution has 5.")
+
+    monkeypatch.setattr(get, "unpack_from_distribution", refuse)
+    with pytest.raises(CairnError) as refused:
+        bench.obtain(replace(ENTRY, packages=("libpretend9",)), version, "distribution")
+    more = " The pinned source is 9.8.7." if version else ""
+    assert str(refused.value) == f"the distribution has 5.{more}"
+
+
 def test_a_version_is_taken_from_where_there_is_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = replace(ENTRY, packages=("libpretend9",))
     monkeypatch.setattr(

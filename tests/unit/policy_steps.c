@@ -345,6 +345,21 @@ TEST(where_nothing_costs_anything_nothing_is_tried)
     CHECK(policy_is_sound(&policy));
 }
 
+TEST(weights_that_cannot_be_are_not_sound)
+{
+    struct policy policy = policy_at(2);
+    live_through(&policy, curves[0], 100);
+    REQUIRE(policy_is_sound(&policy));
+    for (unsigned i = 0; i < POLICY_STEPS; i++) {
+        struct policy more = policy;
+        more.known.weight[i] = 1e6; /* discounting keeps all of them together below that */
+        CHECK(!policy_is_sound(&more));
+        struct policy less = policy;
+        less.known.weight[i] = -1;
+        CHECK(!policy_is_sound(&less));
+    }
+}
+
 TEST(what_cost_nothing_is_learnt_anew_once_it_does)
 {
     for (unsigned number = 0; number < SEEDS; number++)
