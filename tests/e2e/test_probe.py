@@ -16,12 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import peers
 from support.injecting import carried
 from support.probing import Probed
 
-from cairn import contenders, discover, native
+from cairn import native
 from cairn.behaviour import event_lines, events_refused, kernel_lines
-from cairn.errors import CairnError
 from cairn.estimates import lines as estimate
 from cairn.estimates import remote_share, sampled
 from cairn.profile import read
@@ -120,16 +120,16 @@ def test_operators_of_cxx_are_counted_and_may_throw(probed: Probed, tmp_path: Pa
     assert counted["operator delete[]"] == 1000
 
 
-GOT = ("jemalloc", "mimalloc", "mimalloc3", "snmalloc", "rpmalloc", "tcmalloc", "scudo", "hardened", "hoard")
+GOT = (*peers.NAMED, "mimalloc3", "snmalloc", "rpmalloc", "scudo", "hardened", "hoard")
+"""The peers that a long test takes; those of every test come from the distribution, the others from their sources."""
 
 
 def library_of(allocator: str) -> Path | None:
-    """None for the system's; skips what was not got."""
-    try:
-        found = contenders.resolve(contenders.parse_contender(allocator), discover.discover())
-    except CairnError as error:
-        pytest.skip(str(error))
-    return Path(found.preload[0]) if found.preload else None
+    """None for the system's; skips what cannot be had."""
+    if allocator in ("system", "cairn"):
+        return native.allocator() if allocator == "cairn" else None
+    found = peers.peer(allocator, "distribution" if allocator in peers.NAMED else None)
+    return Path(found.path or "")
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not here")
