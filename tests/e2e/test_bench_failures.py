@@ -62,7 +62,7 @@ def begun(standin: Path, folder: Path, *specs: str, rule: StopRule | None = None
         workloads=tuple(Workload(f"standin-{size}", (str(standin), str(size))) for size in sizes),
         folder="/", reports=True, **more,
     )  # fmt: skip
-    ready = preflight.prepare(specs, settings, None)
+    ready = preflight.prepare(specs, settings, None, print)
     return Run(
         schema=SCHEMA, id="20260101-000000-abcd", created_at=time.time(), cairn="0", settings=settings,
         contenders=ready.contenders, baseline=ready.baseline, rule=rule or experiments.blocks(2), seed=1,

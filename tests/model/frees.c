@@ -44,7 +44,7 @@ static const char *const start_names[] = {
 enum {
     SECOND = 8, /* where the second slab's blocks begin in `block` */
     BLOCKS = 16,
-    EXECUTIONS = 30 * 1000,            /* of a row; with --long, all that there are */
+    EXECUTIONS = 15 * 1000,            /* of a row; with --long, all that there are */
     STALE_EXECUTIONS = 4 * 1000,       /* of a row with stale loads */
     STALE_EXECUTIONS_LONG = 20 * 1000, /* of one with --long */
 };

@@ -138,7 +138,7 @@ def test_a_damaged_library_is_never_taken_for_the_systems(tmp_path: Path, monkey
 
 def prepared(monkeypatch: pytest.MonkeyPatch, *found: Found) -> preflight.Preflight:
     monkeypatch.setattr(discover, "discover", lambda *_, **__: found)
-    return preflight.prepare((), Settings(workloads=(Workload("true", ("true",)),), folder="/"), None)
+    return preflight.prepare((), Settings(workloads=(Workload("true", ("true",)),), folder="/"), None, print)
 
 
 def test_with_nothing_fetched_it_competes_with_the_systems_and_more_are_offered(
