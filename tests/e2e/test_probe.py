@@ -286,6 +286,14 @@ def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Pat
     assert min(medians) <= most
 
 
+def test_every_timed_operation_is_in_one_bucket(probed: Probed, sizes: Path, paths: Path) -> None:
+    probed(sizes, 1, 1000, 20000, 48, 20000, allocator=paths, CAIRN_PROBE_GAP="16")
+    timed = probed.only.tally.timed
+    assert timed.buckets.sum() == timed.count.sum()
+    lines = {line.name: line for line in estimate(probed.profile)}
+    assert all(lines[name].timed > 100 for name in ("new", "reused", "free, local")), lines
+
+
 def test_cpu_time_in_the_allocator_is_found_by_timers_too(probed: Probed, sizes: Path, paths: Path) -> None:
     """Half of its CPU time, by the clock of the threads; both ways of finding out say so.
 

@@ -238,6 +238,17 @@ def test_a_real_allocator_owns_malloc(bench: Bench, child: Path) -> None:
     assert "split" not in record
 
 
+def test_a_build_id_behind_another_note_is_found(bench: Bench, child: Path) -> None:
+    notes = (
+        '__asm__(".pushsection .note.own, \\"a\\", @note; .balign 4;'
+        ' .long 4, 4, 1; .asciz \\"XYZ\\"; .long 7;'
+        ' .long 4, 8, 3; .asciz \\"GNU\\"; .byte 1, 2, 3, 4, 5, 6, 7, 8; .popsection");\n'
+    )
+    library = bench.library("libnotes.so", notes + FORWARDING_MALLOC, "-Wl,--build-id=none")
+    record = only_start(bench.run(child, preload=(library,)))
+    assert record["malloc"] == {"path": str(library), "build_id": "0102030405060708"}
+
+
 def test_an_object_without_build_id_is_named_all_the_same(bench: Bench, child: Path) -> None:
     library = bench.library("libanonymous.so", FORWARDING_MALLOC, "-Wl,--build-id=none")
     record = only_start(bench.run(child, preload=(library,)))
@@ -635,9 +646,10 @@ def test_a_signal_handler_on_a_small_stack_can_execute(bench: Bench, child: Path
     assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
 
 
-def test_a_constructor_that_runs_before_ours_can_execute(bench: Bench, forms: Path, child: Path) -> None:
+@pytest.mark.parametrize("way", ["posix_spawn", "execve", "execvpe", "execl", "execveat", "fexecve"])
+def test_a_constructor_that_runs_before_ours_can_execute(bench: Bench, child: Path, way: str) -> None:
     early = bench.helper("witness_early.c", "-shared", "-fPIC")
-    seen = bench.run(child, preload=(early,), environment={"EARLY": str(child)})
+    seen = bench.run(child, preload=(early,), environment={"EARLY": str(child), "EARLY_WAY": way})
     assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
     assert len(seen.events("start")) == 2
 

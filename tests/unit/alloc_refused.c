@@ -26,7 +26,7 @@ enum {
     AT_ONCE = 3,
     ENDED_WELL = 17,
 #if defined(__SANITIZE_THREAD__)
-    EVERY = 160, /* a process with this sanitizer takes a second */
+    EVERY = 480, /* a process with this sanitizer takes a second */
 #elif defined(__SANITIZE_ADDRESS__)
     EVERY = 40,
 #else
