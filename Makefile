@@ -9,7 +9,7 @@ PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
 SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*.toml cairn/*/*.py)
 
-.PHONY: help all demo test fresh mutants check-long check bench man format install uninstall clean
+.PHONY: help all demo test fresh mutants check-long check bench man golden format install uninstall clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -68,6 +68,9 @@ bench: all ## what the launcher and the witness cost
 
 man: all ## write man/ and the tables of workloads and size classes anew
 	$(PY) -P -m cairn.manual man docs/workloads.md docs/allocator.md
+
+golden: all .venv/tested ## write tests/golden anew from what is printed now; read the change before you commit it
+	@PATH="$$PWD/.venv/bin:$$PATH" .venv/bin/pytest -q -m "not long" -k golden --golden tests/python
 
 format: .venv/tested ## bring every file into its form
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .

@@ -20,6 +20,29 @@ ROOT = Path(__file__).resolve().parent.parent
 HELPERS = ROOT / "tests" / "helpers"
 
 
+GOLDEN = ROOT / "tests" / "golden"
+"""What users see, word by word. `make golden` writes these files anew; a change of them is read before it is committed."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--golden", action="store_true", help="write the files in tests/golden anew instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """golden(name, text): the text must be that of tests/golden/<name>.txt."""
+
+    def compare(name: str, text: str) -> None:
+        file = GOLDEN / f"{name}.txt"
+        if request.config.getoption("--golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert file.exists(), f"{file.relative_to(ROOT)} is missing; 'make golden' writes it"
+        assert text == file.read_text(encoding="utf-8"), f"not as in {file.relative_to(ROOT)}"
+
+    return compare
+
+
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """compiled("churn.c", "-O2") → the program; a library when "-shared" is among the flags. Built once a session."""

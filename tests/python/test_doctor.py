@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -365,34 +365,35 @@ def test_a_quiet_machine_has_nothing_against_it() -> None:
     assert quick_warnings(QUIET) == ()
 
 
-@pytest.mark.parametrize(
-    ("change", "subject", "state"),
-    [
-        ({"others": 1}, "other runs", "warning"),
-        ({"others": 3}, "other runs", "warning"),
-        ({"others": None}, "other runs", "unknown"),
-        ({"load": 4.0}, "load", "fine"),
-        ({"load": 4.1}, "load", "warning"),
-        ({"load": None}, "load", "unknown"),
-        ({"steal": 0.02}, "stolen time", "warning"),
-        ({"spread": NOISY * 0.99}, "noise", "fine"),
-        ({"spread": NOISY * 1.01}, "noise", "warning"),
-        ({"quota": 4.0}, "CPU quota", "fine"),
-        ({"quota": 0.5}, "CPU quota", "warning"),
-        ({"governor": "powersave", "turbo": True}, "clock", "warning"),
-        ({"governor": None}, "clock", "unknown"),
-        ({"governor": None, "virtual": True}, "clock", "fine"),
-        ({"threads_share_cores": True}, "cores", "fine"),
-        ({"virtual": True}, "cold memory", "fine"),
-        ({"huge_pages": "always"}, "huge pages", "fine"),
-        ({"huge_pages": "never"}, "huge pages", "fine"),
-        ({"huge_pages": None}, "huge pages", "unknown"),
-        ({"swap_used_bytes": 1 << 30}, "swap", "warning"),
-        ({"page_bytes": 65536}, "page size", "warning"),
-        ({"address_randomization": 0}, "addresses", "warning"),
-        ({"address_randomization": 1}, "addresses", "warning"),
-    ],
-)
+MACHINES: list[tuple[dict[str, object], str, str]] = [
+    ({"others": 1}, "other runs", "warning"),
+    ({"others": 3}, "other runs", "warning"),
+    ({"others": None}, "other runs", "unknown"),
+    ({"load": 4.0}, "load", "fine"),
+    ({"load": 4.1}, "load", "warning"),
+    ({"load": None}, "load", "unknown"),
+    ({"steal": 0.02}, "stolen time", "warning"),
+    ({"spread": NOISY * 0.99}, "noise", "fine"),
+    ({"spread": NOISY * 1.01}, "noise", "warning"),
+    ({"quota": 4.0}, "CPU quota", "fine"),
+    ({"quota": 0.5}, "CPU quota", "warning"),
+    ({"governor": "powersave", "turbo": True}, "clock", "warning"),
+    ({"governor": None}, "clock", "unknown"),
+    ({"governor": None, "virtual": True}, "clock", "fine"),
+    ({"threads_share_cores": True}, "cores", "fine"),
+    ({"virtual": True}, "cold memory", "fine"),
+    ({"huge_pages": "always"}, "huge pages", "fine"),
+    ({"huge_pages": "never"}, "huge pages", "fine"),
+    ({"huge_pages": None}, "huge pages", "unknown"),
+    ({"swap_used_bytes": 1 << 30}, "swap", "warning"),
+    ({"page_bytes": 65536}, "page size", "warning"),
+    ({"address_randomization": 0}, "addresses", "warning"),
+    ({"address_randomization": 1}, "addresses", "warning"),
+]
+"""What differs from a quiet machine, the subject that it is about, and how that is judged."""
+
+
+@pytest.mark.parametrize(("change", "subject", "state"), MACHINES)
 def test_the_state_of_the_machine(change: dict[str, object], subject: str, state: str) -> None:
     checks = judge_machine(replace(QUIET, **change))  # type: ignore[arg-type]
     assert about(checks, subject).state == state
@@ -425,25 +426,38 @@ def test_an_able_machine_has_nothing_against_it() -> None:
 NO_PMU = {**dict.fromkeys(SOFTWARE, True), **dict.fromkeys(HARDWARE, False)}
 
 
-@pytest.mark.parametrize(
-    ("change", "subject", "state"),
-    [
-        ({"memory_method": "sampled", "memory_reason": "no cgroup may be made"}, "peak memory", "warning"),
-        ({"memory_method": "not measured"}, "peak memory", "unknown"),
-        ({"counters": NO_PMU}, "hardware counters", "warning"),
-        ({"counters": dict.fromkeys(SOFTWARE + HARDWARE, False), "paranoid": 3}, "software counters", "warning"),
-        ({"launcher_problem": "killed"}, "launcher", "warning"),
-        ({"clock_problem": "the kernel's clock cannot look: Permission denied"}, "kernel's clock", "warning"),
-        ({"dispatch": False}, "kernel calls", "warning"),
-        ({"dispatch": None}, "kernel calls", "unknown"),
-        ({"rseq_registered": None}, "rseq", "fine"),
-        ({"rseq_registered": False}, "rseq", "warning"),
-        ({"reserved_huge_pages": 64}, "reserved huge pages", "fine"),
-    ],
-)
+INSTRUMENTS: list[tuple[dict[str, object], str, str]] = [
+    ({"memory_method": "sampled", "memory_reason": "no cgroup may be made"}, "peak memory", "warning"),
+    ({"memory_method": "not measured"}, "peak memory", "unknown"),
+    ({"counters": NO_PMU}, "hardware counters", "warning"),
+    ({"counters": dict.fromkeys(SOFTWARE + HARDWARE, False), "paranoid": 3}, "software counters", "warning"),
+    ({"launcher_problem": "killed"}, "launcher", "warning"),
+    ({"clock_problem": "the kernel's clock cannot look: Permission denied"}, "kernel's clock", "warning"),
+    ({"dispatch": False}, "kernel calls", "warning"),
+    ({"dispatch": None}, "kernel calls", "unknown"),
+    ({"rseq_registered": None}, "rseq", "fine"),
+    ({"rseq_registered": False}, "rseq", "warning"),
+    ({"reserved_huge_pages": 64}, "reserved huge pages", "fine"),
+]
+"""The same, of what can be measured here."""
+
+
+@pytest.mark.parametrize(("change", "subject", "state"), INSTRUMENTS)
 def test_the_instruments(change: dict[str, object], subject: str, state: str) -> None:
     checks = judge_abilities(replace(ABLE, **change), HOST)  # type: ignore[arg-type]
     assert about(checks, subject).state == state
+
+
+def test_each_sentence_about_a_machine_is_golden(golden: Callable[[str, str], None]) -> None:
+    checks = [*judge_machine(QUIET), *judge_abilities(ABLE, HOST)]
+    for change, subject, _ in MACHINES:
+        checks.append(about(judge_machine(replace(QUIET, **change)), subject))  # type: ignore[arg-type]
+    for change, subject, _ in INSTRUMENTS:
+        checks.append(about(judge_abilities(replace(ABLE, **change), HOST), subject))  # type: ignore[arg-type]
+    told = sorted(
+        {f"{check.subject} · {check.state}\n  {check.says}\n  {check.next_step or '–'}\n" for check in checks}
+    )
+    golden("doctor-machine", "\n".join(told))
 
 
 @pytest.mark.parametrize(
