@@ -1,0 +1,127 @@
+"""Programs under the witness, and what their witnesses wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+HELPERS = Path(__file__).parents[1] / "helpers"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a program did, and what its witnesses wrote."""
+
+    code: int
+    out: str
+    err: str
+    records: list[dict] = field(default_factory=list)
+
+    def events(self, event: str) -> list[dict]:
+        return [record for record in self.records if record["event"] == event]
+
+    def of(self, pid: int) -> list[tuple[str, str]]:
+        """Event and path of one process, in the order written; spawn may come after start."""
+        own = [record for record in self.records if record["pid"] == pid]
+        return [(record["event"], text(record.get("path") or record.get("exe") or "")) for record in own]
+
+    def tries(self) -> list[tuple[str, str]]:
+        """Event and kind of everything but the starts."""
+        return [(record["event"], record["kind"]) for record in self.records if record["event"] != "start"]
+
+    def kinds(self) -> list[str]:
+        return [record["kind"] for record in self.records if record["event"] in ("exec", "spawn")]
+
+    def unproven(self) -> dict[int, int]:
+        """The processes that began fewer programs than were announced: the rule of record.h.
+
+        A process that nobody announced (the command itself, a shell of system) may have one start more.
+        """
+        balance: Counter[int] = Counter()
+        for record in self.records:
+            if record["event"] == "start":
+                balance[record["pid"]] += 1
+            elif record["kind"] == "dynamic":
+                balance[record["pid"]] += 1 if record["event"] == "exec-failed" else -1
+        return {pid: count for pid, count in balance.items() if count < 0}
+
+
+def text(escaped: str) -> str:
+    """A string of a record as Python writes paths: every escape was one byte."""
+    return os.fsdecode(escaped.encode("latin-1"))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A folder that every user may enter, with the witness, a compiler and a place to write to."""
+
+    folder: Path
+    witness: Path
+
+    def build(self, name: str, source: str, *flags: str) -> Path:
+        path = self.folder / name
+        (self.folder / f"{name}.c").write_text(source)
+        compiler = shutil.which("gcc") or shutil.which("cc") or "cc"
+        command = [compiler, "-O1", "-fno-builtin", "-w", "-o", path, f"{path}.c", *flags]
+        built = subprocess.run(command, check=False, capture_output=True, text=True)
+        if built.returncode != 0 and "-static" in " ".join(flags):
+            pytest.skip("no static libc here to link with")
+        assert built.returncode == 0, built.stderr
+        path.chmod(0o755)
+        return path
+
+    def helper(self, file: str, *flags: str) -> Path:
+        return self.build(Path(file).stem, (HELPERS / file).read_text(), *flags)
+
+    def library(self, name: str, source: str, *flags: str) -> Path:
+        return self.build(name, source, "-shared", "-fPIC", *flags)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "witness.jsonl"
+
+    def run(
+        self,
+        *command: object,
+        preload: tuple[Path, ...] = (),
+        environment: Mapping[str, str | None] | None = None,
+        file: Path | None = None,
+        user: int | None = None,
+        without: bool = False,
+        **options: object,
+    ) -> Seen:
+        """Runs a command under the witness (or `without` it) and reads what was written."""
+        if file is None:
+            self.file.write_bytes(b"")
+            self.file.chmod(0o666)
+        libraries = [] if without else [self.witness]
+        variables: dict[str, str | None] = {
+            "PATH": "/usr/bin:/bin",
+            "LD_PRELOAD": ":".join(str(library) for library in [*libraries, *preload]),
+            "CAIRN_WITNESS": str(file or self.file),
+        }
+        variables.update(environment or {})
+        done = subprocess.run(
+            [os.fspath(part) if isinstance(part, Path) else part for part in command],
+            env={key: value for key, value in variables.items() if value is not None},
+            stdin=subprocess.DEVNULL,
+            check=False,
+            capture_output=True,
+            timeout=120,
+            cwd=self.folder,
+            **({} if user is None else {"user": user, "group": user, "extra_groups": []}),
+            **options,
+        )
+        written = (file or self.file).read_bytes() if (file or self.file).is_file() else b""
+        records = [json.loads(line) for line in written.splitlines()]
+        assert written == b"" or written.endswith(b"\n")
+        assert written.isascii()
+        return Seen(done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr), records)
