@@ -143,6 +143,21 @@ TEST(what_was_left_by_moved_pages_reads_as_zero)
     page_heap_check();
 }
 
+/* Only a kept run that a smaller block reuses has slack. A block that was resized has what it asked for. */
+TEST(a_resized_block_gives_back_the_slices_that_it_leaves)
+{
+    char *block = alloc_malloc(4 * MIB);
+    REQUIRE(block != NULL);
+    size_t before = alloc_usable_size(block);
+    CHECK(alloc_realloc(block, 4 * MIB + 5 * SLICE_BYTES) == block);
+    CHECK(alloc_usable_size(block) == before + 5 * SLICE_BYTES);
+    CHECK(alloc_realloc(block, 4 * MIB + 4 * SLICE_BYTES) == block);
+    CHECK(alloc_usable_size(block) == before + 4 * SLICE_BYTES);
+    CHECK(alloc_realloc(block, 4 * MIB + 3 * SLICE_BYTES) == block);
+    CHECK(alloc_usable_size(block) == before + 3 * SLICE_BYTES);
+    alloc_free(block);
+}
+
 /* Refused in both ways, so that half of the time what is behind the block is not even mapped any more. */
 TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
 {

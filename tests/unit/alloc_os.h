@@ -68,6 +68,7 @@ static struct {
     uint64_t small_touch_ticks;
     _Atomic bool huge_is_next;
     _Atomic unsigned huge_count;
+    _Atomic unsigned small_count;
     unsigned collapse_count;
     bool refuses_collapse;
 } fake_os;
@@ -246,7 +247,10 @@ bool os_collapse(void *start)
 bool os_want_small_pages(void *start, size_t bytes)
 {
     fake_expect_ours(start, bytes);
-    return !fake_refuses() && real_want_small_pages(start, bytes);
+    if (fake_refuses() || !real_want_small_pages(start, bytes))
+        return false;
+    fake_os.small_count++;
+    return true;
 }
 
 /* --- the trap ----------------------------------------------------------------------------------------------------- */

@@ -386,6 +386,62 @@ TEST(a_chunk_is_dense_that_was_at_two_looks_and_is_told_once)
     page_heap_check();
 }
 
+TEST(a_chunk_is_dense_again_when_the_run_that_reached_into_it_is_gone)
+{
+    bool zero;
+    become_large();
+    size_t first = page_heap_allocate_aligned(3 * CHUNK_SLICES, CHUNK_BYTES, &zero);
+    REQUIRE(first != 0);
+    size_t second = first + CHUNK_SLICES, third = second + CHUNK_SLICES;
+    CHECK(dense_within(3) == region_address(first));
+    CHECK(dense_within(3) == NULL); /* the others are inside of a run */
+
+    page_heap_free(second + 10, 2 * CHUNK_SLICES - 10);
+    CHECK(dense_within(3) == NULL); /* the run still reaches into the second */
+    page_heap_free(second, 10);
+    size_t again = page_heap_allocate_aligned(2 * CHUNK_SLICES, CHUNK_BYTES, &zero);
+    REQUIRE(again == second);
+    CHECK(dense_within(3) == region_address(second));
+    page_heap_free(second, CHUNK_SLICES + 10);
+    CHECK(dense_within(3) == region_address(third)); /* what is left of the third begins in it */
+
+    page_heap_free(third + 10, CHUNK_SLICES - 10);
+    again = page_heap_allocate_aligned(2 * CHUNK_SLICES, CHUNK_BYTES, &zero);
+    REQUIRE(again == second);
+    page_heap_put_dense(region_address(third));
+    page_heap_free(second, CHUNK_SLICES);
+    CHECK(dense_within(3) == region_address(third)); /* a run that is all gone reaches nowhere */
+    page_heap_free(third, CHUNK_SLICES);
+    page_heap_free(first, CHUNK_SLICES);
+    become_small();
+    page_heap_check();
+}
+
+TEST(a_long_run_of_a_small_program_gives_up_huge_pages_that_were_asked_for)
+{
+    enum { CHUNKS = 100 };
+    bool zero;
+    first_touch_want(FIRST_TOUCH_SMALL);
+    asked_while_growing(2 * CHUNKS);
+    first_touch_want(FIRST_TOUCH_HUGE);
+    CHECK(asked_while_growing(2 * CHUNKS) > CHUNKS);
+
+    become_large();
+    unsigned before = fake_os.small_count;
+    size_t run = page_heap_allocate(CHUNKS * CHUNK_SLICES, 0, &zero);
+    REQUIRE(run != 0);
+    CHECK(fake_os.small_count == before);
+    page_heap_free(run, CHUNKS * CHUNK_SLICES);
+    become_small();
+
+    run = page_heap_allocate(CHUNKS * CHUNK_SLICES, 0, &zero);
+    REQUIRE(run != 0);
+    CHECK(fake_os.small_count > before + CHUNKS / 2);
+    page_heap_free(run, CHUNKS * CHUNK_SLICES);
+    page_heap_purge(0);
+    first_touch_want(FIRST_TOUCH_AUTO);
+}
+
 TEST(no_chunk_of_a_small_program_is_dense)
 {
     bool zero;
