@@ -6,6 +6,7 @@ One man page, so that one search finds all.
 from __future__ import annotations
 
 import ctypes
+import inspect
 import json
 import re
 import sys
@@ -103,8 +104,8 @@ def _pairs(pairs: tuple[tuple[str, str], ...] | list[tuple[str, str]]) -> Iterat
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    r"""Click's \b marks a paragraph that keeps its lines."""
-    for paragraph in re.split(r"\n\s*\n", text.strip()):
+    r"""Click's \b marks a paragraph that keeps its lines. Docstrings are indented before Python 3.13, and not since."""
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         lines = [line.strip("\n") for line in paragraph.splitlines()]
         if lines[0].strip() == "\b":
             yield from (".PP", ".nf", *(_escape(line) for line in lines[1:]), ".fi")

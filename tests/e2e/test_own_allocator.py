@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.injecting import carried
 
 from cairn import __version__, discover, native
 
@@ -140,8 +141,9 @@ def test_a_missing_library_is_one_sentence_with_the_next_step(without_it, churn:
 def test_who_worked_for_long_and_sleeps_holds_little_a_second_later_where_a_thread_looks() -> None:
     """Of bursts in which nothing lay idle for a quarter of a second the thread must not conclude that it may sleep on."""
     command = [native.workload("burst_idle"), "--bytes", "300M", "--idle", "1"]
-    environment = {**os.environ, "LD_PRELOAD": LIBRARY, "CAIRN_BACKGROUND": "1"}
+    environment = {**os.environ, "LD_PRELOAD": carried(Path(LIBRARY)), "CAIRN_BACKGROUND": "1"}
     ended = subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+    assert not ended.stderr, "a library that cannot be preloaded is said there"
     figures = json.loads(ended.stdout)["figures"]
     assert figures["resident_after_0_s_bytes"] > 250 << 20
     assert figures["resident_after_1_s_bytes"] < 180 << 20

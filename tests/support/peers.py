@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.injecting import carried
 from support.surroundings import users_environment
 
 from cairn import discover
@@ -62,8 +63,9 @@ def skip_known_fault(found: Found, workload: str) -> None:
 def preloading(found: Found) -> dict[str, str]:
     """The variables that put it into a program."""
     assert found.path is not None
-    folders = {"LD_LIBRARY_PATH": os.pathsep.join(found.library_path)} if found.library_path else {}
-    return {"LD_PRELOAD": found.path, **folders}
+    folders = [carried(Path(folder)) for folder in found.library_path]
+    environment = {"LD_LIBRARY_PATH": os.pathsep.join(folders)} if folders else {}
+    return {"LD_PRELOAD": carried(Path(found.path)), **environment}
 
 
 @functools.cache
