@@ -59,12 +59,23 @@ static void write_after_reset_then_check(void)
     cairn_arena_check(arena);
 }
 
+static void write_after_reset_then_resize(void)
+{
+    struct cairn_arena *arena = checked();
+    char *block = cairn_arena_alloc(arena, 1000);
+    cairn_arena_reset(arena);
+    char *newest = cairn_arena_alloc(arena, 16);
+    write_to(block + 500);
+    cairn_arena_resize(arena, newest, 16, 800);
+}
+
 TEST(a_write_to_memory_that_was_taken_back_is_found_at_the_next_look)
 {
     CHECK(dies(write_after_reset_then_allocate, "written to after it was rewound or reset"));
     CHECK(dies(write_after_rewind_then_destroy, "written to after it was rewound or reset"));
     CHECK(dies(write_after_reset_then_reset, "written to after it was rewound or reset"));
     CHECK(dies(write_after_reset_then_check, "written to after it was rewound or reset"));
+    CHECK(dies(write_after_reset_then_resize, "written to after it was rewound or reset"));
 }
 
 static size_t overrun;
@@ -92,6 +103,26 @@ TEST(a_write_past_the_end_of_a_block_is_found)
         CHECK(dies(write_past_the_end, "written past its end"));
         CHECK(dies(write_past_the_end_after_resizing, "written past its end"));
     }
+}
+
+static struct cairn_arena *shared_arena;
+static char *shared_block;
+
+static void write_past_the_shared_block(void)
+{
+    write_to(shared_block + 100);
+    cairn_arena_check(shared_arena);
+}
+
+TEST(a_complaint_names_the_arena_and_the_place)
+{
+    shared_arena = checked();
+    shared_block = cairn_arena_alloc(shared_arena, 100);
+    char words[200];
+    snprintf(words, sizeof words, "cairn: arena %p: a block was written past its end at %p\n",
+             (void *)shared_arena, (void *)(shared_block + 100));
+    CHECK(dies(write_past_the_shared_block, words));
+    cairn_arena_destroy(shared_arena);
 }
 
 static void rewind_to_a_mark_that_was_rewound_past(void)
@@ -387,6 +418,17 @@ TEST(destroying_an_arena_leaves_the_callers_memory_usable)
     cairn_arena_destroy(arena);
     memset(memory, 1, sizeof memory);
     CHECK(memory[4000] == 1);
+}
+
+TEST(a_checked_arena_takes_memory_from_the_caller_whatever_it_holds)
+{
+    static char memory[4096];
+    memset(memory, 'x', sizeof memory);
+    struct cairn_arena *arena = cairn_arena_create_with(&(struct cairn_arena_options){
+        .memory = memory, .memory_bytes = sizeof memory, .checked = CAIRN_ARENA_CHECKED_ON});
+    memset(cairn_arena_alloc(arena, 100), 1, 100);
+    cairn_arena_check(arena);
+    cairn_arena_destroy(arena);
 }
 
 TEST(a_checked_arena_does_all_that_another_does)

@@ -102,7 +102,7 @@ static bool fake_is_mapped(const char *start, size_t bytes)
 
 bool os_give_back(void *start, size_t bytes)
 {
-    if ((uintptr_t)start % real_page_bytes() != 0 || !fake_is_mapped(start, bytes))
+    if (((uintptr_t)start | bytes) % real_page_bytes() != 0 || !fake_is_mapped(start, bytes))
         abort();
     return !fake_refuses(&fake_os.give_back_count) && real_give_back(start, bytes);
 }
