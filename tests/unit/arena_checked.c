@@ -1,7 +1,7 @@
 #define _GNU_SOURCE 1
 
-#include "arena_death.h"
 #include "arena_os.h"
+#include "death.h"
 #include "test.h"
 
 #include <cairn/arena.h>

@@ -1,6 +1,6 @@
-/* arena_death.h - dies(): whether a mistake ends the process with one line that says which. */
-#ifndef CAIRN_ARENA_DEATH_H
-#define CAIRN_ARENA_DEATH_H
+/* death.h - dies(): whether a mistake ends the process with one line that says which. */
+#ifndef CAIRN_DEATH_H
+#define CAIRN_DEATH_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,0 +1,238 @@
+/* alloc_slabs.c - where a slab's blocks are counted, and mistakes that end the process before memory is used twice. */
+#include "alloc/alloc.h"
+
+#include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
+#include "alloc/stats.h"
+#include "alloc_os.h"
+#include "death.h"
+#include "test.h"
+
+#include <pthread.h>
+
+enum { BYTES = 1024, IN_A_SLAB = SLICE_BYTES / BYTES, MANY = 8 * IN_A_SLAB, OTHERS = 4000 };
+
+static void *block[MANY];
+
+/* Of the class's own slabs, and not of those that a small process lends. */
+static void take_many(void)
+{
+    static void *other[OTHERS];
+    for (unsigned i = 0; i < OTHERS; i++)
+        other[i] = alloc_malloc(BYTES);
+    for (unsigned i = 0; i < OTHERS; i++)
+        alloc_free(other[i]);
+    heap_collect(thread_heap);
+    for (unsigned i = 0; i < MANY; i++)
+        block[i] = alloc_malloc(BYTES);
+}
+
+/* Moves the blocks of one full slab to the front. */
+static struct slab *full_slab_first(void)
+{
+    struct slab *slab = slab_of(block[MANY / 2]);
+    unsigned count = 0;
+    for (unsigned i = 0; i < MANY; i++)
+        if (slab_of(block[i]) == slab) {
+            void *other = block[count];
+            block[count++] = block[i];
+            block[i] = other;
+        }
+    CHECK(count == IN_A_SLAB && remote_state(slab) == REMOTE_FULL);
+    return slab;
+}
+
+static void in_thread(void *(*run)(void *), void *argument)
+{
+    pthread_t id;
+    CHECK(pthread_create(&id, NULL, run, argument) == 0 && pthread_join(id, NULL) == 0);
+}
+
+struct range {
+    unsigned first;
+    unsigned end;
+};
+
+static void *free_range(void *argument)
+{
+    const struct range *range = argument;
+    for (unsigned i = range->first; i < range->end; i++)
+        alloc_free(block[i]);
+    return NULL;
+}
+
+static void free_in_thread(unsigned first, unsigned end)
+{
+    in_thread(free_range, &(struct range){first, end});
+}
+
+static struct cairn_stats now(void)
+{
+    struct cairn_stats stats;
+    stats_gather(&stats);
+    return stats;
+}
+
+/* --- counting ---------------------------------------------------------------------------------------------------- */
+
+/* Each free is counted once, whether its block waits in the slab, was collected by the owner, or went with the slab. */
+TEST(frees_by_other_threads_are_counted_once_at_each_stage)
+{
+    take_many();
+    struct slab *slab = full_slab_first();
+    struct cairn_stats before = now();
+    free_in_thread(0, 1);
+    CHECK(now().remote_frees == before.remote_frees + 1 && now().wakes == before.wakes);
+    CHECK(now().live_count == before.live_count - 1);
+    free_in_thread(1, 3); /* two of sixteen wake the slab */
+    CHECK(now().remote_frees == before.remote_frees + 3 && now().wakes == before.wakes + 1);
+    CHECK(remote_state(slab) == REMOTE_PARKED && remote_count_of(atomic_load(&slab->posted)) == 3);
+
+    heap_collect(thread_heap);
+    CHECK(remote_count_of(atomic_load(&slab->posted)) == 0);
+    CHECK(now().remote_frees == before.remote_frees + 3);
+    CHECK(now().live_count == before.live_count - 3);
+
+    free_in_thread(3, IN_A_SLAB); /* the last of them takes the slab with it */
+    CHECK(slab->kind != RUN_SLAB);
+    CHECK(now().remote_frees == before.remote_frees + IN_A_SLAB);
+    CHECK(now().claims == before.claims + 1);
+    CHECK(now().live_count == before.live_count - IN_A_SLAB);
+    for (unsigned i = IN_A_SLAB; i < MANY; i++)
+        alloc_free(block[i]);
+    heap_check(thread_heap);
+}
+
+/* Where the slab goes back with that one block posted to it. */
+TEST(a_free_that_is_the_only_one_by_another_thread_is_counted)
+{
+    heap_collect(thread_heap);
+    take_many();
+    struct slab *slab = full_slab_first();
+    for (unsigned i = IN_A_SLAB; i < MANY; i++)
+        alloc_free(block[i]); /* the thread's list of the class takes no more */
+    for (unsigned i = 0; i < IN_A_SLAB - 1; i++)
+        alloc_free(block[i]);
+    struct cairn_stats before = now();
+    free_in_thread(IN_A_SLAB - 1, IN_A_SLAB);
+    CHECK(slab->kind != RUN_SLAB && now().claims == before.claims + 1);
+    CHECK(now().remote_frees == before.remote_frees + 1 && now().live_count == before.live_count - 1);
+}
+
+/* A slab whose last block the owner freed, after others had posted the rest, waits for a sweep. */
+TEST(a_sweep_says_how_many_slabs_it_claimed)
+{
+    heap_collect(thread_heap);
+    take_many();
+    struct slab *slab = full_slab_first();
+    heap_sweep();
+    for (unsigned i = 0; i < 2; i++) /* which the list of the thread does not take */
+        thread_heap->room[slab->class] = 0, alloc_free(block[i]);
+    CHECK(remote_state(slab) == REMOTE_PARKED);
+    struct cairn_stats before = now();
+    free_in_thread(2, IN_A_SLAB - 1);
+    CHECK(slab->kind == RUN_SLAB && now().claims == before.claims);
+    CHECK(heap_sweep() == 0);
+    thread_heap->room[slab->class] = 0;
+    alloc_free(block[IN_A_SLAB - 1]);
+    CHECK(slab->kind == RUN_SLAB && heap_sweep() == 1 && slab->kind != RUN_SLAB);
+    CHECK(now().claims == before.claims + 1);
+    for (unsigned i = IN_A_SLAB; i < MANY; i++)
+        alloc_free(block[i]);
+    heap_check(thread_heap);
+}
+
+/* Those of the smallest class, full ones, and the one that it allocates from. */
+TEST(a_heap_that_is_destroyed_gives_back_every_slab)
+{
+    bool zero;
+    shared_heap_destroy(shared_heap_create());
+    size_t before = page_heap_level().use.used;
+    for (size_t bytes = 1; bytes <= SIZE_CLASS_BYTES_MAX; bytes *= 8) {
+        struct heap *heap = shared_heap_create();
+        REQUIRE(heap != NULL);
+        for (unsigned i = 0; i < 5 * SLICE_BYTES / 16; i++)
+            REQUIRE(shared_heap_allocate(heap, bytes, 1, &zero) != NULL);
+        CHECK(page_heap_level().use.used > before);
+        shared_heap_destroy(heap);
+        CHECK(page_heap_level().use.used == before);
+    }
+}
+
+/* --- mistakes ---------------------------------------------------------------------------------------------------- */
+
+/* The key is gone with what was written, so that neither of the two frees is noticed. */
+static void free_twice_and_write_between(void *p)
+{
+    alloc_free(p);
+    memset(p, 0x5a, sizeof(struct block));
+    alloc_free(p);
+}
+
+/* All of the slab but the last block, the one before that twice: as many as there are. */
+static void *free_all_but_one(void *argument)
+{
+    for (unsigned i = 0; i < IN_A_SLAB - 2; i++)
+        alloc_free(block[i]);
+    free_twice_and_write_between(block[IN_A_SLAB - 2]);
+    return argument;
+}
+
+static void others_free_a_block_instead_of_another(void)
+{
+    in_thread(free_all_but_one, NULL);
+}
+
+/* An empty slab is there already, and the thread's list of the class takes no more: each block goes to its slab. */
+static void the_owner_frees_a_block_instead_of_another(void)
+{
+    for (unsigned i = IN_A_SLAB; i < MANY; i++)
+        alloc_free(block[i]);
+    free_all_but_one(NULL);
+}
+
+TEST(a_slab_is_not_given_back_while_a_block_of_it_is_in_use)
+{
+    const char *words = "a free block was written to, or one was freed twice";
+    heap_collect(thread_heap);
+    take_many();
+    full_slab_first();
+    CHECK(dies(others_free_a_block_instead_of_another, words));
+    CHECK(dies(the_owner_frees_a_block_instead_of_another, words));
+    for (unsigned i = 0; i < MANY; i++)
+        alloc_free(block[i]);
+}
+
+static unsigned frees_between;
+
+static void free_twice(void)
+{
+    alloc_free(block[0]);
+    for (unsigned i = 1; i <= frees_between; i++)
+        alloc_free(block[i]);
+    alloc_free(block[0]);
+}
+
+/* At once, and not only when the block comes up the second time: the complaint then has the stack of the mistake. */
+TEST(the_second_free_itself_is_noticed)
+{
+    take_many();
+    full_slab_first();
+    char words[100];
+    snprintf(words, sizeof words, "cairn: a block is freed twice: %p\n", block[0]);
+    for (frees_between = 0; frees_between < IN_A_SLAB - 1; frees_between++)
+        CHECK(dies(free_twice, words));
+    for (unsigned i = 0; i < MANY; i++)
+        alloc_free(block[i]);
+}
+
+TEST(the_keys_of_free_blocks_are_secret)
+{
+    alloc_free(alloc_malloc(1));
+    CHECK(slab_secret >> 32 != 0 && slab_secret % 16 == 8);
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
