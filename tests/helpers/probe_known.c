@@ -6,6 +6,7 @@
  *     mask      blocks every signal in every way, then allocates
  *     forks N   N children that allocate and end; a last one by _exit(7)
  *     hand N K  N blocks, of which another thread frees the last K
+ *     refused N N mallocs, two N callocs and three N reallocs of more than there is, and N reallocs that free their block
  *     trim      frees what it has and gives it back by malloc_trim
  *     wait      allocates, says so, and waits to be killed
  */
@@ -183,6 +184,25 @@ static void hand(size_t count, size_t away_count)
     do_free(handed);
 }
 
+static void refused(size_t count)
+{
+    static volatile size_t too_much = PTRDIFF_MAX / 4;
+    unsigned served = 0;
+    for (size_t i = 0; i < count; i++) {
+        served += do_malloc(too_much) != NULL;
+        for (int k = 0; k < 2; k++)
+            served += calloc(too_much, 2) != NULL;
+        char *block = do_malloc(40);
+        block[0] = 'x';
+        for (int k = 0; k < 3; k++)
+            served += realloc(block, too_much) != NULL;
+        served += block[0] != 'x';
+        served += realloc(block, 0) != NULL;
+    }
+    if (served != 0)
+        exit(2);
+}
+
 static void trim(void)
 {
     static void *blocks[3000];
@@ -209,6 +229,8 @@ int main(int argc, char **argv)
         forks(atoi(argv[2]));
     } else if (strcmp(what, "hand") == 0) {
         hand((size_t)atoi(argv[2]), (size_t)atoi(argv[3]));
+    } else if (strcmp(what, "refused") == 0) {
+        refused((size_t)atoi(argv[2]));
     } else if (strcmp(what, "trim") == 0) {
         trim();
     } else if (strcmp(what, "wait") == 0) {

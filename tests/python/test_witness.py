@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,12 @@ def test_a_real_allocator_owns_malloc(bench: Bench, child: Path) -> None:
     record = only_start(bench.run(child, preload=(found[0],)))
     assert record["malloc"]["path"] == str(found[0])
     assert "split" not in record
+
+
+def test_a_process_without_standard_input_is_recorded(bench: Bench, child: Path) -> None:
+    """Its file then has the descriptor 0."""
+    record = only_start(bench.run(child, preexec_fn=partial(os.close, 0)))
+    assert record["exe"] == str(child)
 
 
 def test_a_build_id_behind_another_note_is_found(bench: Bench, child: Path) -> None:
