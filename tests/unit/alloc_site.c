@@ -127,6 +127,29 @@ TEST(a_block_counts_for_its_site_from_the_call_to_the_free)
     site_check();
 }
 
+/* A call's address is the one it returns to: behind its first byte, and possibly behind its object's last. */
+TEST(a_site_lies_within_the_object_that_made_the_call)
+{
+    REQUIRE(alloc_count_sites());
+    alloc_free(alloc_malloc_slow(LARGE, place(2)));
+    uintptr_t address = (uintptr_t)place(2);
+    CHECK(site_is_within(address - 1, address));
+    CHECK(!site_is_within(address, address + 1));
+    CHECK(!site_is_within(1, 4096));
+}
+
+/* So that the next free of the run is a quick one, whether its block counts or not. */
+TEST(a_block_that_was_given_back_is_no_sites)
+{
+    REQUIRE(alloc_count_sites());
+    void *p = alloc_malloc_slow(LARGE, place(2));
+    REQUIRE(p != NULL);
+    struct slab *slab = slab_at(region_index(p));
+    CHECK(site_keeps(atomic_load(&slab->owner)) && slab->site != 0);
+    alloc_free(p);
+    CHECK(atomic_load(&slab->owner) == NULL && slab->site == 0);
+}
+
 TEST(a_run_that_the_thread_had_kept_is_a_hit)
 {
     REQUIRE(alloc_count_sites());

@@ -159,6 +159,18 @@ TEST(a_heap_that_is_destroyed_gives_back_every_slab)
     }
 }
 
+/* A program that makes a heap for each task would otherwise take more memory for each. */
+TEST(the_next_heap_takes_the_place_of_one_that_is_gone)
+{
+    struct heap *heap = shared_heap_create();
+    REQUIRE(heap != NULL);
+    shared_heap_destroy(heap);
+    REQUIRE(shared_heap_create() == heap);
+    shared_heap_release(heap);
+    REQUIRE(shared_heap_create() == heap);
+    shared_heap_destroy(heap);
+}
+
 /* --- mistakes ---------------------------------------------------------------------------------------------------- */
 
 /* The key is gone with what was written, so that neither of the two frees is noticed. */
