@@ -205,6 +205,22 @@ def test_instructions_are_counted_under_the_contender(standin: Path, tmp_path: P
     assert (sample.counters["instructions"] or 0) > 50_000
 
 
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
+def test_long_lines_of_valgrind_do_not_hide_the_words_of_a_program_that_failed(tmp_path: Path) -> None:
+    """After a crash valgrind tells where, in lines of up to a kilobyte; more of them than of a usual tail."""
+    program = tmp_path / "prog"
+    program.write_text(
+        "#!/bin/sh\necho 'no room for the table' >&2\n"
+        'for _ in 1 2 3 4 5 6 7 8 9 10; do printf "==%d==    at 0x1: f<%0900d>\\n" $$ 7 >&2; done\nexit 3\n'
+    )
+    program.chmod(0o755)
+    run = begun(program, tmp_path, "system", rule=experiments.blocks(1), instructions=True)
+    with private_folder() as scratch:
+        sample, trace = Runner(run.settings, run.contenders, scratch).trial(Trial(1, 0, "system", 0))
+    assert sample.failure is not None and sample.failure.endswith("no room for the table")
+    assert trace.stderr_tail == "no room for the table\n"
+
+
 def test_what_is_settled_is_not_warmed_again_and_nothing_runs_for_it(standin: Path, tmp_path: Path) -> None:
     run = begun(standin, tmp_path, *ALIKE)
     _, _, folder = measured(run, tmp_path)

@@ -108,6 +108,53 @@ def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path: Path) -> None:
     assert sum(held.values()) > 0.92 * 3 * rounds
 
 
+def reach(found: Line) -> float:
+    """From a total to the upper end of its interval."""
+    assert found.total_ns is not None
+    return found.total_ns.interval.high - found.total_ns.value
+
+
+def test_the_spread_of_a_small_sample_is_over_its_number_less_one(tmp_path: Path) -> None:
+    """The four times are as many ticks as the middles of their two buckets, 391.5 and 823.5, together."""
+    made = Made()
+    made.called("malloc", "small", 100, 100)
+    made.timed("reused", "small", [195.5, 196.0, 411.5, 412.0])
+    variance = 100 * 100 * (1 - 4 / 100) / 4 * (4 * 216**2 / 3)
+    assert reach(line(gathered(tmp_path, made), "reused")) == pytest.approx(
+        estimates.Z * math.sqrt(variance) / TICKS_PER_NS
+    )
+
+
+def test_the_spread_of_a_single_time_is_the_time_itself(tmp_path: Path) -> None:
+    made = Made()
+    made.called("malloc", "small", 100, 100)
+    made.timed("reused", "small", [195.5])
+    one = line(gathered(tmp_path, made), "reused")
+    assert reach(one) == pytest.approx(estimates.Z * math.sqrt(100 * 100 * (1 - 1 / 100)) * 391.5 / TICKS_PER_NS)
+    assert one.total_ns is not None
+    assert one.total_ns.interval.low == pytest.approx(195.5), "at least the time that was seen"
+
+
+def test_the_operations_of_another_kind_in_the_stratum_count_as_no_time(tmp_path: Path) -> None:
+    made = Made()
+    made.released("free", 100)
+    made.timed("free, local", "small", [195.5, 196.0])
+    made.timed("free, remote", "small", [411.5, 412.0])
+    one = line(gathered(tmp_path, made), "free, local")
+    variance = 100 * 100 * (1 - 4 / 100) / 4 * (2 * 391.5**2 - 4 * (391.5 / 2) ** 2) / 3
+    assert one.total_ns is not None
+    assert (one.operations, one.total_ns.value) == (50, pytest.approx(50 * 391.5 / TICKS_PER_NS))
+    assert reach(one) == pytest.approx(estimates.Z * math.sqrt(variance) / TICKS_PER_NS)
+
+
+def test_a_quantile_needs_one_timed_operation_beyond_it(tmp_path: Path) -> None:
+    for timed, known in ((99, [True, True, False, False]), (100, [True, True, True, False]), (1_000, [True] * 4)):
+        made = Made()
+        made.called("malloc", "small", 6_400, 100)
+        made.timed("reused", "small", [50] * timed)
+        assert [q is not None for q in line(gathered(tmp_path, made), "reused").quantiles] == known
+
+
 def test_times_below_the_clocks_resolution_are_no_times(tmp_path: Path) -> None:
     made = Made()
     made.called("malloc", "small", 6_400, 100)
@@ -167,6 +214,16 @@ def test_untimed_kinds_are_counted_and_too_many_of_them_forbid_a_ceiling(tmp_pat
     assert estimates.ceiling(found).share is not None
     made.called("memalign", "small", 5_000, 64)
     assert "none was timed" in estimates.ceiling(gathered(tmp_path, made)).why_not
+
+
+def test_untimed_kinds_of_several_sizes_are_counted_together(tmp_path: Path) -> None:
+    made = busy()
+    made.called("memalign", "small", 500, 64)
+    made.called("memalign", "medium", 70, 5_000)
+    made.called("memalign", "large", 3, 1 << 20, phase="parallel")
+    found = gathered(tmp_path, made)
+    assert (line(found, "aligned").untimed, line(found, TOTAL).untimed) == (573, 573)
+    assert line(found, "aligned").operations == 573
 
 
 def test_cpu_time_and_faults_of_a_process_that_became_another_program_count_once(tmp_path: Path) -> None:

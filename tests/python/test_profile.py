@@ -428,3 +428,45 @@ def test_a_damaged_description_is_one_sentence(tmp_path: Path, content: bytes) -
     (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(CairnError, match="is no description of a run"):
         profile.gather(tmp_path)
+
+
+def test_a_description_may_have_four_mebibytes_and_no_byte_more(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    profile.write_tree(tmp_path, TREE)
+    file = tmp_path / "run.json"
+    file.write_bytes(file.read_bytes().ljust(4 << 20))
+    assert profile.gather(tmp_path).tree == TREE
+    with file.open("ab") as more:
+        more.write(b" ")
+    with pytest.raises(CairnError, match="more than 4 MiB"):
+        profile.gather(tmp_path)
+
+
+def test_a_folder_may_hold_the_most_profiles_and_not_one_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert profile._FILES_MAX == 200_000
+    monkeypatch.setattr(profile, "_FILES_MAX", 3)
+    for k in range(3):
+        busy(pid=100 + k).write(tmp_path)
+    assert len(profile.gather(tmp_path).processes) == 3
+    busy(pid=103).write(tmp_path)
+    with pytest.raises(CairnError, match="holds 4 profiles; more than 3 cannot be added up"):
+        profile.gather(tmp_path)
+
+
+def test_a_file_may_end_behind_its_head(tmp_path: Path) -> None:
+    length = profile.layouts("<").head.itemsize
+    head = busy(head={"chunks": 0, "samples": 0, "file_bytes": length}).content()[:length]
+    assert read(tmp_path, head).tally.calls.sum() == 0
+    with pytest.raises(CairnError, match="cut off"):
+        read(tmp_path, head[:-1])
+
+
+def test_every_thread_of_a_chunk_that_is_read_in_pieces_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at_once in (1, 3, 5, 8):
+        monkeypatch.setattr(profile, "_THREADS_AT_ONCE", at_once)
+        made = Made()
+        for thread in range(8):
+            made.called("malloc", "small", 10**thread, 8, thread=thread)
+        assert read(tmp_path, made.content()).tally.calls.sum() == 11_111_111

@@ -190,3 +190,62 @@ def test_a_cleaned_environment_is_no_matter_where_nothing_was_executed() -> None
     lost = lost_preload(b"\n".join(json.dumps(one).encode() for one in (failed, executed(12, "environment", "/bin/b"))))
     assert lost is not None
     assert lost.startswith("/bin/b is started with a cleaned environment")
+
+
+def test_a_process_that_executes_several_programs_is_counted_once_for_each() -> None:
+    result = proof(start(10), executed(10), start(10), executed(10), start(10))
+    assert (result.problem, result.loaded, result.processes) == (None, 3, 3)
+
+
+def test_of_several_programs_one_without_a_start_is_no_proof() -> None:
+    result = proof(start(10), executed(10), start(10), executed(10))
+    assert result.problem == "/bin/child gave no proof of what it loaded (1 of 3 processes)"
+    assert (result.loaded, result.processes) == (2, 3)
+
+
+def test_a_failed_exec_owes_one_start_less_and_not_two() -> None:
+    failed = {"v": 1, "event": "exec-failed", "pid": 11, "kind": "dynamic"}
+    assert "/bin/child gave no proof" in proof(start(10), executed(11), executed(11), failed).problem
+
+
+def test_the_owner_and_the_knobs_are_those_of_the_program_that_the_command_executed_last() -> None:
+    both = Contender(name="o", allocator="custom", title="o", owners=(LIB, "/opt/libnext.so"))
+    first = start(10, knobs={"MALLOC_ARENA_MAX": "2"})
+    last = start(10, "/opt/libnext.so", knobs={"MALLOC_ARENA_MAX": "7"})
+    result = proof(first, executed(10), last, executed(11), start(11), contender=both)
+    assert (result.problem, result.owner, result.knobs) == (None, "/opt/libnext.so", {"MALLOC_ARENA_MAX": "7"})
+
+
+def test_a_failed_exec_takes_back_the_last_of_its_process_alone() -> None:
+    failed = {"v": 1, "event": "exec-failed", "pid": 10, "kind": "static"}
+    between = (executed(10, "static", "/bin/a"), executed(10, "static", "/bin/b"), executed(11, "static", "/bin/c"))
+    assert proof(start(10), *between, failed).unreached == (
+        Unreached("static", "/bin/a"),
+        Unreached("static", "/bin/c"),
+    )
+    assert proof(start(10), failed).unreached == ()
+
+
+def test_fifty_unreached_programs_are_named_and_all_are_counted() -> None:
+    result = proof(start(10), *(executed(100 + k, "static", f"/bin/{k}") for k in range(60)))
+    assert [one.path for one in result.unreached] == [f"/bin/{k}" for k in range(50)]
+    assert result.processes == 61
+
+
+def test_links_of_a_split_function_are_followed() -> None:
+    link = start(10, split={"free": "/usr/lib/link.so"})
+    content = json.dumps(link).encode()
+    for target, fine in ((LIB, True), (LIBC, False)):
+        resolve = {LIB: LIB, "/bin/prog": "/bin/prog", "/usr/lib/link.so": target}.__getitem__
+        assert (judge(content, OTHER, main_pid=10, resolve=resolve).problem is None) == fine
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"v":1,"event":"start","pid":10,"exe":"\xff"}',
+        json.dumps(start(10, "/opt/\u4e00.so")).encode(),
+    ],
+)
+def test_bytes_that_the_witness_never_writes_are_no_proof(raw: bytes) -> None:
+    assert proof(raw=raw).problem is not None

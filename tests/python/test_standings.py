@@ -269,6 +269,39 @@ def test_of_two_and_three_blocks_the_error_is_the_textbook_one() -> None:
         assert ratios._error(x)[0] == pytest.approx(np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
+def test_intervals_have_one_degree_of_freedom_less_than_blocks() -> None:
+    """Of distances 0.1, 0.2 and 0.3 the standard error is 0.1 / sqrt(3), and that of the median is the same."""
+    logs = np.array([[0.0, 0.1], [0.0, 0.2], [0.0, 0.3]])
+    column = ratios.Column.of(("best", "other"), logs, 0.05)
+    reach = scipy.stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
+    assert reach > 0.2, "so that the other may be the best"
+
+    other, best = column.ratio("other").interval, column.ratio("best").interval
+    assert other is not None and best is not None
+    assert (other.low, other.high) == pytest.approx((1.0, math.exp(0.2 + reach)))
+    assert (best.low, best.high) == pytest.approx((1.0, math.exp(reach - 0.2)))
+    assert column.half_widths() == pytest.approx([math.expm1(reach)])
+    difference = ratios.mean_difference([column], "best", "other")
+    assert difference.interval is not None
+    ends = (difference.interval.low, difference.interval.high)
+    assert ends == pytest.approx((math.exp(-0.2 - reach), math.exp(-0.2 + reach)))
+
+
+def test_the_degrees_of_freedom_of_a_mean_are_welchs_and_satterthwaites() -> None:
+    """Two workloads whose errors are alike have the degrees of both together; one quiet workload adds none."""
+    one = ratios.Column.of(("a", "b"), np.array([[0.0, 0.4], [0.0, 0.5], [0.0, 0.6]]), 0.05)
+    quiet = ratios.Column.of(("a", "b"), np.array([[0.0, 0.5]] * 3), 0.05)
+    for columns, freedom in (([one, one], 4), ([one, quiet], 2)):
+        error = 0.1 / math.sqrt(3) * math.sqrt(sum(column is one for column in columns)) / 2
+        reach = scipy.stats.t.ppf(0.975, freedom) * error
+        found = ratios.mean_ratio(columns, "b")
+        assert found is not None and found.interval is not None
+        assert found.estimate == pytest.approx(math.exp(0.5))
+        assert (found.interval.low, found.interval.high) == pytest.approx(
+            (math.exp(0.5 - reach), math.exp(0.5 + reach))
+        )
+
+
 def test_the_same_samples_give_the_same_standings() -> None:
     run = a_suite(WORKLOADS[:4], ALLOCATORS[:5])
     samples = lively(run)

@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -366,11 +367,93 @@ class TestLook:
         assert stats.look({"a": spread(0.02, 0.01, 8), "b": spread(0.03, 0.01, 8)}, StopRule()).leading is None
 
     def test_no_contender_left_is_a_reason_to_stop(self) -> None:
-        assert stats.look({}, StopRule()).stop
+        look = stats.look({}, StopRule())
+        assert (look.stop, look.because, look.blocks_expected) == (True, "no contender left", 0)
 
     def test_before_the_first_block_all_is_open(self) -> None:
-        look = stats.look({"a": []}, StopRule())
-        assert (look.stop, look.half_width, look.leading) == (False, None, None)
+        look = stats.look({"a": []}, StopRule(max_blocks=47))
+        assert (look.stop, look.half_width, look.leading, look.blocks_expected) == (False, None, None, 47)
+
+    def test_the_contender_with_the_smallest_estimate_leads(self) -> None:
+        ratios = {"a": spread(-0.01, 0.01, 8), "b": spread(-0.03, 0.01, 8), "c": spread(-0.02, 0.01, 8)}
+        assert stats.look(ratios, StopRule()).leading == "b"
+
+
+def expected(differences: list[float], rule: StopRule) -> int:
+    """The expected number of rounds itself: the smallest floor that is not raised to a later look."""
+    floors = range(len(differences) + 1, 2000)
+    return next(
+        floor
+        for floor in floors
+        if stats.look({"a": differences}, replace(rule, min_blocks=floor, max_blocks=10**6)).blocks_expected == floor
+    )
+
+
+def widths(differences: list[float], margin: float) -> tuple[float, float]:
+    """Half the interval at the ordinary level, and at the strict one of early looks."""
+    ordinary, strict = (
+        stats.half_width(stats.changes({"a": differences}, alpha, margin)["a"])
+        for alpha in (stats.ALPHA_STOPPED, stats.ALPHA_EARLY)
+    )
+    assert ordinary is not None and strict is not None
+    return ordinary, strict
+
+
+class TestExpectedRounds:
+    """All of 13 rounds. An interval that shall be k times as narrow needs k * k times the rounds."""
+
+    def test_a_shown_difference_needs_the_rounds_for_its_precision(self) -> None:
+        d = spread(-0.2, 0.05, 13)
+        for times in (1.5, 2.0, 3.0):
+            rule = StopRule(precision=widths(d, 0.01)[0] / times)
+            assert expected(d, rule) == math.ceil(13 * times**2)
+
+    @pytest.mark.parametrize(
+        ("precise", "equal", "rounds"),
+        [
+            (1.2, 1.6, 13 * 1.6**2),  # until equivalence is shown
+            (1.9, 1.6, 13 * 1.9**2),  # until it is also precise
+            (1.2, 3.0, 13 * 2.4**2),  # until it is twice as precise as asked, whatever is shown
+        ],
+    )
+    def test_equal_contenders_end_by_the_first_way_that_settles_them(
+        self, precise: float, equal: float, rounds: float
+    ) -> None:
+        d = spread(0.0, 0.03, 13)
+        ordinary, strict = widths(d, 0.01)
+        assert expected(d, StopRule(precision=ordinary / precise, margin=strict / equal)) == math.ceil(rounds)
+
+    def test_a_small_difference_is_shown_when_its_interval_no_longer_holds_0(self) -> None:
+        d = spread(-0.02, 0.04, 13)
+        estimate = -stats.changes({"a": d}, stats.ALPHA_STOPPED, 0.0)["a"].estimate
+        ordinary, strict = widths(d, 0.0)
+        rule = StopRule(precision=ordinary / 1.05, margin=0.0)
+        assert 1.05 < strict / (1.2 * estimate) < strict / estimate < 2.1
+        assert expected(d, rule) == math.ceil(13 * (strict / estimate) ** 2)
+        far = 2.2 * estimate  # to the end of this margin it is farther than to 0
+        assert expected(d, replace(rule, margin=far)) == math.ceil(13 * (strict / (far - estimate)) ** 2)
+
+    def test_without_a_strict_interval_only_twice_the_precision_is_sure(self) -> None:
+        d = spread(0.0, 0.03, 8)
+        ordinary = stats.half_width(stats.changes({"a": d}, stats.ALPHA_STOPPED, 0.01)["a"])
+        assert ordinary is not None
+        assert stats.changes({"a": d}, stats.ALPHA_EARLY, 0.01)["a"].interval is None
+        assert expected(d, StopRule(precision=ordinary / 1.5)) == 8 * 9
+
+    def test_without_any_distance_only_twice_the_precision_is_sure(self) -> None:
+        d = [-0.02, 0.02] * 6 + [0.0]
+        ordinary, _ = widths(d, 0.0)
+        assert expected(d, StopRule(precision=ordinary / 1.2, margin=0.0)) == math.ceil(13 * 2.4**2)
+
+    def test_a_settled_contender_does_not_raise_the_number_of_another(self) -> None:
+        noisy, quiet = spread(-0.2, 0.05, 13), spread(-0.2, 0.005, 13)
+        rule = StopRule(precision=widths(noisy, 0.01)[0] / 1.5, max_blocks=1000)
+        both = stats.look({"quiet": quiet, "noisy": noisy}, rule)
+        assert both.blocks_expected == 35
+        assert not both.stop
+
+    def test_without_an_interval_all_rounds_may_be_needed(self) -> None:
+        assert stats.look({"a": spread(0.0, 0.03, 5)}, StopRule(max_blocks=47)).blocks_expected == 47
 
 
 def test_importing_the_module_does_not_import_numpy() -> None:
