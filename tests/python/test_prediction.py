@@ -189,3 +189,55 @@ def test_little_is_no_reason_to_change() -> None:
     little = predict(an_account(samples=2200, samples_inside=60, kernel_ns=0.0), 0, 0, "system", known)
     (said,) = sentences(little)
     assert said.startswith("No other allocator") and not list(sentences(()))
+
+
+@pytest.mark.parametrize(("inside", "share"), [(400.0, 0.4), (5_000.0, 1.0)])
+def test_the_time_of_page_faults_in_the_allocator_is_not_its_own_code(inside: float, share: float) -> None:
+    """Of 6 ms that the kernel takes beside its calls, 1,000 page faults take 5; those in the allocator are a share."""
+    known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
+    (found,) = predict(an_account(faults_inside=inside), 16 * MS, 1000, "system", known)
+    assert found.own == pytest.approx((60 - 10 - 5 * share) / 2 / 200)
+
+
+def test_the_kernels_calls_take_no_more_than_the_system_time_beside_the_detours() -> None:
+    known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
+    (found,) = predict(an_account(detours_ns=6 * MS), 14 * MS, 0, "system", known)
+    program = 200 - 1.5
+    assert found.kernel == pytest.approx(8 / program)
+    assert found.own == pytest.approx((60 - 1.5 - 8) / 2 / program)
+
+
+def test_nine_tenths_of_the_time_in_the_allocator_must_be_of_kinds_that_are_known() -> None:
+    known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
+    kinds = dict(an_account(ns=18.0).kinds)
+    for unknown_ns, told in ((40.0, True), (41.0, False)):
+        kinds["realloc"] = Operations(100_000, 4_000, 4.0 * MS, unknown_ns)
+        assert bool(predict(an_account(kinds=kinds), 10 * MS, 0, "system", known)) == told
+
+
+def own_ns(plain_system_ms: int, **more: object) -> dict[int, float]:
+    """Of three rounds: 63 of 220 ms in the allocator, 40 ms of system time behind the probe."""
+    account = an_account(samples_inside=63, detours_ns=12.0 * MS, faults_inside=1_000.0, **more)
+    probed = {"account": account, "system_ns": 40 * MS, "minor_faults": 3_000, "major_faults": 1_000}
+    samples = [
+        a_sample(block, name, 100, **about)
+        for block in (1, 2, 3)
+        for name, about in (("system", {"system_ns": plain_system_ms * MS}), (twin("system"), probed))
+    ]
+    return dict(costs(a_calibration(), samples)["system"].own)
+
+
+def test_the_own_code_of_a_run_is_without_the_kernel_its_faults_and_the_way_out() -> None:
+    """10 ms of calls, a quarter of the page faults, and a quarter of 12 ms of detours are none of its own code."""
+    assert own_ns(30) == {0: pytest.approx((63 - 10 - 18 / 4 - 3) * MS)}  # 40 - 12 - 10 are left for faults
+    assert own_ns(25) == {0: pytest.approx((63 - 10 - 15 / 4 - 3) * MS)}  # as many as without the probe: 25 - 10
+
+
+def test_a_run_with_few_samples_of_cpu_time_tells_nothing_of_its_own_code() -> None:
+    assert own_ns(30, samples=66) == {}
+    assert set(own_ns(30, samples=67)) == {0}
+
+
+def test_page_faults_of_both_kinds_share_the_time_of_faults() -> None:
+    samples = [replace(sample, major_faults=1_000) for sample in trials("system", 20.0)]
+    assert costs(a_calibration(), samples)["system"].fault[0] == pytest.approx(20 * MS / 5_000)

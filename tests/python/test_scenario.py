@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.suites import a_run_of, a_suite, reported
 
-from cairn.model import Run, Sample
+from cairn.model import Run, Sample, StopRule
 from cairn.scenario import Entry, Rank, Ranking, Scenario, matrix, ranking
 
 FIVE = ("system", "jemalloc", "mimalloc", "ours", "ours-learning")
@@ -167,3 +167,19 @@ def test_the_matrix_leaves_out_what_failed() -> None:
     assert (1, "system") not in found.cells
     assert "system" not in found.means
     assert (0, "system") in found.cells
+
+
+def test_two_contenders_are_enough_for_a_matrix_and_one_is_not_for_a_ratio() -> None:
+    run = a_suite(("JSON",), ("a", "b"))
+    samples = measured(run, {(0, "a"): 10.0, (0, "b"): 20.0})
+    assert matrix(run, samples, "b").cells[0, "a"].estimate == pytest.approx(2.0, rel=0.01)
+    alone = [replace(s, failure="died") if s.trial.contender == "b" else s for s in samples]
+    (scenario,) = ranking(run, alone).scenarios
+    assert (entry(scenario, "a").median_ratio, entry(scenario, "a").points) == (None, 2)
+    assert matrix(run, alone, "b").cells == {}
+
+
+def test_an_early_stop_is_paid_for() -> None:
+    run, samples = founding()
+    assert ranking(run, samples).level == pytest.approx(0.95)
+    assert ranking(replace(run, rule=StopRule()), samples).level == pytest.approx(0.96)

@@ -213,6 +213,21 @@ class TestMemory:
         assert [contest.large for contest in found.contests] == [True, False]
         assert (found.large_over, found.small_over, found.memory_over) == ((0,), (1,), (0, 1))
 
+    def test_a_cell_has_its_ratio_in_memory_and_a_contest_how_it_was_measured(self) -> None:
+        run = a_suite(("w",), ("lean", "fat"))
+        peaks = {"lean": (30, 31, 29, 30), "fat": (90, 92, 89, 91)}
+        samples = [
+            a_run_of(0, name, block, 100.0, peak * MIB)
+            for name, of in peaks.items()
+            for block, peak in enumerate(of, 1)
+        ]
+        found = standings(run, samples)
+        assert found.cells[0, "fat"].memory.estimate == pytest.approx(3.03, rel=0.02)  # type: ignore[union-attr]
+        (contest,) = found.contests
+        assert (contest.memory_method, contest.memory_missing) == (samples[0].memory.method, None)
+        assert contest.memory_half_width is not None
+        assert 0.01 < contest.memory_half_width < 0.1
+
     @pytest.mark.parametrize("lean", THREE)
     def test_the_leanest_has_the_least_mean_in_memory(self, lean: str) -> None:
         run, samples = simple()

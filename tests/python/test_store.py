@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -207,6 +208,63 @@ def test_without_a_home_the_folder_is_to_be_named(monkeypatch: pytest.MonkeyPatc
         store.root()
 
 
+def test_runs_are_kept_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    for data, kept in (
+        (None, "/home/ann/.local/share/cairn/results"),
+        ("not/absolute", "/home/ann/.local/share/cairn/results"),
+        ("/data", "/data/cairn/results"),
+    ):
+        monkeypatch.delenv("CAIRN_RESULTS", raising=False)
+        monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+        if data is not None:
+            monkeypatch.setenv("XDG_DATA_HOME", data)
+        assert store.root() == Path(kept)
+        monkeypatch.setenv("CAIRN_RESULTS", "/else")
+        assert store.root() == Path("/else")
+
+
+def test_the_name_of_a_run_is_its_second_and_four_digits() -> None:
+    names = {store.new_id(1_767_225_600.9) for _ in range(20)}
+    assert all(re.fullmatch(r"20260101-000000-[0-9a-f]{4}", name) for name in names)
+    assert len(names) > 1
+
+
+def test_the_folders_above_a_run_are_made(tmp_path: Path) -> None:
+    made = store.Folder.create(tmp_path / "new" / "results", a_run())
+    assert made.run() == a_run()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"settings": Settings(workloads=(), folder="/")},
+        {"settings": Settings(workloads=(Workload("true", ()),), folder="/")},
+        {"contenders": (Contender("system", "system", "glibc"), Contender(" ", "custom", "b"))},
+        {"contenders": (Contender("system", "system", "glibc"),) * 2},
+        {"baseline": "c"},
+        {"rule": StopRule(min_blocks=0)},
+        {"rule": StopRule(min_blocks=11, max_blocks=10)},
+        {"rule": StopRule(margin=0.0)},
+        {"rule": StopRule(margin=1.0)},
+        {"rule": StopRule(precision=0.0)},
+        {"rule": StopRule(precision=1.0)},
+        {"created_at": -1.0},
+    ],
+)
+def test_a_run_that_does_not_fit_together_is_damage(tmp_path: Path, wrong: dict[str, object]) -> None:
+    made = store.Folder.create(tmp_path, replace(a_run(), **wrong))  # type: ignore[arg-type]
+    with pytest.raises(CairnError, match="does not fit together"):
+        made.run()
+
+
+def test_a_wrong_number_is_an_error_with_its_line(folder: store.Folder) -> None:
+    folder.append(a_sample(1))
+    folder.append(a_sample(2, wall_ns=-5))
+    with pytest.raises(CairnError, match="line 2 is damaged: a number is out of range"):
+        folder.samples()
+
+
 def test_no_run_at_all_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cairn compare"):
         store.find(tmp_path / "missing", "last")
@@ -217,6 +275,10 @@ def test_a_name_cannot_leave_the_folder(folder: store.Folder) -> None:
     (kept,) = (folder.path / "failed").iterdir()
     assert kept.parent == folder.path / "failed"
     assert kept.name.isprintable()
+    assert kept.name.endswith("evil___31mname")
+    for name, plain in (("3-b_1.2+x", "3-b_1.2+x"), ("...", "_"), (".hidden", "hidden")):
+        folder.keep("witness", name, b"x")
+        assert (folder.path / "witness" / plain).read_bytes() == b"x"
 
 
 def test_a_link_in_the_way_is_replaced_and_not_followed(folder: store.Folder, tmp_path: Path) -> None:
