@@ -7,7 +7,7 @@ import io
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -288,3 +288,41 @@ def test_a_run_that_was_cut_short_does_not_look_finished(stopped: tuple[str, ...
         assert "interrupted" not in text and "budget" not in text
     ranked = terminal.scenarios(run, ranking(run, first), color=False, stopped=stopped)
     assert says.replace("workloads", "scenarios") in ranked
+
+
+def elsewhere(run: Run) -> Run:
+    """The same on a machine with as many processors wherever the test runs."""
+    return replace(run, host=replace(run.host, cpus=8))
+
+
+def test_the_tables_of_standings_are_golden(golden: Callable[[str, str], None]) -> None:
+    """Two are alike, one fails on a workload, and the memory of the last workload was measured in two ways."""
+    run = a_suite(("json", "parse", "sort"), ("system", "fast", "alike", "broken"))
+    ms = {"system": 100.0, "fast": 50.0, "alike": 50.2, "broken": 80.0}
+    samples = []
+    for workload in range(3):
+        for block in range(1, 9):
+            for place, (name, wall) in enumerate(ms.items()):
+                wobble = 1 + 0.004 * ((3 * block + 5 * place + workload) % 4)
+                one = a_run_of(workload, name, block, wall * wobble, (10 + 30 * workload + 5 * place) * MIB)
+                if workload == 1 and name == "broken":
+                    one = replace(one, failure="was killed by signal 11 (SIGSEGV)")
+                if workload == 2 and name == "fast":
+                    one = replace(one, memory=replace(one.memory, method="sampled"))
+                samples.append(one)
+    golden("standings", shown(elsewhere(run), samples))
+
+
+def test_the_tables_of_scenarios_are_golden(golden: Callable[[str, str], None]) -> None:
+    run = a_suite(("JSON", "VM"), ("system", "fast", "alike"))
+    ns = {"system": 100.0, "fast": 50.0, "alike": 50.1}
+    samples = [
+        replace(
+            a_run_of(workload, name, block, 100.0),
+            reported=reported(median * (1 + 0.004 * ((3 * block + place) % 4)) * (1 + workload)),
+        )
+        for workload in (0, 1)
+        for block in range(1, 9)
+        for place, (name, median) in enumerate(ns.items())
+    ]
+    golden("scenarios", scenarios(elsewhere(run), samples))

@@ -236,6 +236,25 @@ def test_a_list_with_knobs_is_refused() -> None:
         contenders.split_contenders("system,jemalloc:A=b")
 
 
+def test_the_cure_of_a_list_with_knobs_keeps_colons_in_values() -> None:
+    with pytest.raises(UsageError, match="such as -a 'jemalloc:MALLOC_CONF=a:b,c:d'"):
+        contenders.split_contenders("system,jemalloc:MALLOC_CONF=a:b,c:d")
+
+
+def test_a_name_of_its_own_is_cut_at_64_characters_and_can_be_printed() -> None:
+    fits, long = ("system:" + "A" * length + "=1" for length in (55, 56))
+    assert contenders.parse_contender(fits).name == fits
+    assert contenders.parse_contender(long).name == long[:63] + "…"
+    assert contenders.parse_contender("system:A=\x1b[31m").name == "system:A=?[31m"
+
+
+def test_our_own_allocator_is_left_out_with_its_problem_and_others_are_not_told() -> None:
+    own, other = catalog.entry("cairn"), catalog.entry("jemalloc")
+    found = (Found(own, None, problem="libcairn is damaged"), Found(other, "/x", problem="it is for another machine"))
+    assert contenders.left_out(found) == ("cairn is left out: libcairn is damaged",)
+    assert contenders.left_out((Found(own, "/y"),)) == ()
+
+
 def test_a_path_with_a_comma_is_one_contender(tmp_path: Path) -> None:
     path = tmp_path / "a,b.so"
     path.write_text("")

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,19 @@ def test_counters_that_are_not_there_are_named_and_not_counted_as_none(tmp_path:
 def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
     last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
     assert last == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0], by the operations that were timed."
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_report_of_a_profile_is_golden(full: bool, tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    """A program with locks and timers of CPU time, and another whose kernel calls could not be seen."""
+    made = locking()
+    made.timed_alone("reused", "small", [90] * 300)
+    made.sampled(900, 60, own=90)
+    made.sampled(100, 40, what="free, delete")
+    made.write(tmp_path)
+    refused(pid=200, begin_ns=1_500_000_000, program=b"/usr/bin/other").write(tmp_path)
+    found = replace(profile.gather(tmp_path), machine="x86_64")
+    golden("profile-full" if full else "profile", profiled.render(found, full=full, color=False))
 
 
 def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:

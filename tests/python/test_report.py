@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from support.comparisons import EVIL, a_run, a_sample, compared, samples
 
-from cairn.model import SCHEMA, Contender, Memory, Run, Sample, Whereabouts
+from cairn.model import SCHEMA, Contender, Memory, Run, Sample, Whereabouts, Workload
 from cairn.report import document, layout, markdown, rows, terminal, words
 
 
@@ -26,6 +27,27 @@ def test_the_best_is_marked_and_its_interval_printed() -> None:
     assert "[−2" in text
     assert "100 MiB" in text
     assert "\x1b" not in text
+
+
+def a_comparison_with_everything() -> tuple[Run, list[Sample]]:
+    """One is faster, one far slower in round 5, one without a measured peak, and one fails."""
+    names = ("system", "quick", "fast", "lean", "broken")
+    run = a_run(*(Contender(name, "custom", f"{name} 1.0") for name in names))
+    run = replace(run, settings=replace(run.settings, workloads=(Workload("prog", ("prog", "-n", "5")),)))
+    of = []
+    for block in range(1, 13):
+        of.append(a_sample(block, "system", 100 + block % 3))
+        of.append(a_sample(block, "quick", 70 + block % 3, involuntary_switches=40))
+        of.append(a_sample(block, "fast", 800 if block == 5 else 80 + block % 4, minor_faults=2000 + block))
+        unknown = Memory("not measured", None, None, None)
+        of.append(a_sample(block, "lean", 100 + block % 2, memory=unknown, voluntary_switches=block % 3))
+    of.append(a_sample(1, "broken", 1, failure="was killed by signal 11 (SIGSEGV)", exit_code=None, signal=11))
+    return run, of
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_the_tables_of_a_comparison_are_golden(full: bool, golden: Callable[[str, str], None]) -> None:
+    golden("compare-full" if full else "compare", shown(*a_comparison_with_everything(), full=full))
 
 
 def test_without_colour_the_signs_say_the_same() -> None:

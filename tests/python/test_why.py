@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -231,6 +232,19 @@ def test_page_faults_are_no_cause_where_there_are_fewer_of_them() -> None:
     assert "not borne out by their number: page faults −12" in said and "perhaps" not in said
 
 
+def test_page_faults_of_both_kinds_are_faults() -> None:
+    """200 of 1,400 faults are the allocator's, 700 of which read a file: 2 of the 14 ms beside the kernel's calls."""
+    both = {"minor_faults": 700, "major_faults": 700}
+    found = gap([replace(s, **both) for s in (*trials("system"), *trials("fast"))])  # type: ignore[arg-type]
+    assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
+
+
+def test_equal_numbers_of_page_faults_bear_no_difference_out() -> None:
+    found = gap([*trials("system", system_ms=35.0), *trials("fast")])
+    assert part(found, FAULTS).change == pytest.approx(-15 * MS)
+    assert [one.name for one in found.contradicted] == [FAULTS]
+
+
 def test_waiting_takes_no_cpu_time_and_is_told_beside() -> None:
     samples = [*trials("system", waiting_ns=50.0 * MS, waits=700), *trials("fast")]
     found = gap(samples)
@@ -438,6 +452,18 @@ def test_queues_that_the_probe_keeps_apart_are_found_by_the_clock(waits: int, ca
     system = looked_at(trials("system", calls=known, waits=waits), own=60, calls=calls, faults=0, others=0, program=140)
     found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
     assert [(name, one.name) for name, one in found.raised] == [("system", "queues")] * queue
+
+
+def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> None:
+    """One contender was looked at by the clock, as the baseline was; of the other only the probe tells."""
+    samples = [
+        *looked_at(trials("system")),
+        *trials("fast", 60.0, samples_inside=20, slack_bytes=40 * MIB, resident_bytes=140 * MIB),
+        *looked_at(trials("seen", 120.0), own=110),
+    ]
+    run = why_run("fast", "seen")
+    found = [explain(run, samples, name, "system") for name in ("fast", "seen")]
+    golden("why", terminal.whys(run, found, color=False))
 
 
 def test_every_form_holds_a_hostile_name() -> None:
