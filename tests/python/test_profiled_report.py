@@ -57,6 +57,10 @@ def test_the_report_of_a_profile_is_golden(full: bool, tmp_path: Path, golden: C
     """A program with locks and timers of CPU time, and another whose kernel calls could not be seen."""
     made = locking()
     made.timed_alone("reused", "small", [90] * 300)
+    made.moments(
+        (4_000_000, 1 << 20, 2 << 20, 9 << 20, 1 << 20, 1 << 19, 0),
+        (8_000_000, 12 << 20, 16 << 20, 28 << 20, 3 << 20, 2 << 20, 4 << 20),
+    )
     made.sampled(900, 60, own=90)
     made.sampled(100, 40, what="free, delete")
     made.write(tmp_path)

@@ -50,6 +50,23 @@ def test_the_tables_of_a_comparison_are_golden(full: bool, golden: Callable[[str
     golden("compare-full" if full else "compare", shown(*a_comparison_with_everything(), full=full))
 
 
+def test_long_names_lose_their_middle_unless_two_would_be_the_same() -> None:
+    long = "jemalloc:" + "a" * 20 + "=1"
+    assert layout.shortened(["system", long], 12) == {"system": "system", long: "jemall…aaa=1"}
+    assert layout.shortened([long], 11) == {long: "jemal…aaa=1"}
+    assert layout.shortened([long], len(long)) == {long: long}
+    twin = long.replace("aa", "ab", 1)
+    assert layout.shortened([long, twin], 12) == {long: long, twin: twin}
+
+
+def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_in_the_fewest() -> None:
+    of = [
+        replace(s, proof=replace(s.proof, loaded=3, processes=5)) if s.trial.contender == "fast" else s
+        for s in samples()
+    ]
+    assert "loaded in 3 of 5 processes" in shown(a_run(), of)
+
+
 def test_without_colour_the_signs_say_the_same() -> None:
     plain, colored = shown(a_run(), samples()), shown(a_run(), samples(), color=True)
     assert "\x1b[32m" in colored

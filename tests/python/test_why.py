@@ -466,6 +466,16 @@ def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> Non
     golden("why", terminal.whys(run, found, color=False))
 
 
+def test_of_many_pairs_those_without_an_answer_are_named_with_their_reason() -> None:
+    run = why_run("fast")
+    samples = [*trials("system"), *trials("fast", 60.0)]
+    known = explain(run, samples, "fast", "system")
+    unknown = explain(run, [s for s in samples if s.account is None], "fast", "system")
+    assert unknown.why_not
+    (told,) = summary(run, [known, unknown], "last").failures
+    assert told.endswith(f", fast: {unknown.why_not}") and summary(run, [known], "last").failures == ()
+
+
 def test_every_form_holds_a_hostile_name() -> None:
     run = why_run(EVIL)
     found = explain(run, [*trials("system"), *trials(EVIL, 60.0)], EVIL, "system")

@@ -1,0 +1,138 @@
+"""Other people's tools: which one is found, what it is given, and that no process of it is left."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from cairn import tools
+from cairn.download import _complaint
+from cairn.tools import Busy, Failed, Stalled, Task
+
+
+def program(path: Path, text: str = "exit 0") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def alive(noted: Path) -> bool:
+    """Whether the process whose number was noted there runs; a zombie has no command line."""
+    try:
+        return Path("/proc", noted.read_text().strip(), "cmdline").read_bytes() != b""
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_tool_is_found_by_its_variable_then_on_the_path_then_beside_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, on_path, named = (tmp_path / name for name in ("own", "path", "named"))
+    monkeypatch.setattr(sys, "executable", str(own / "python"))
+    monkeypatch.setenv("PATH", str(on_path))
+    monkeypatch.delenv("CC", raising=False)
+    assert tools.find_tool("cc") is None
+    beside = program(own / "clang")
+    assert tools.find_tool("cc") == str(beside)
+    cc = program(on_path / "cc")
+    assert tools.find_tool("cc") == str(cc)
+    gcc = program(on_path / "gcc")
+    assert tools.find_tool("cc") == str(gcc), "the first usual name before the second"
+    mine = program(named / "mine")
+    monkeypatch.setenv("CC", str(mine))
+    assert tools.find_tool("cc") == str(mine)
+    monkeypatch.setenv("CC", str(named / "missing"))
+    assert tools.find_tool("cc") == str(gcc)
+
+
+def test_each_package_is_named_once_and_an_unknown_tool_by_its_own_name() -> None:
+    assert tools.packages_of(["cargo", "cc", "cargo", "c++", "other"]) == "cargo gcc g++ other"
+
+
+def test_a_build_is_not_changed_by_the_users_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"CFLAGS": "-O0", "LD_PRELOAD": "x", "LC_ALL": "de_DE", "HOME": "/h"})
+    assert tools.build_environment() == {"HOME": "/h", "LC_ALL": "C"}
+
+
+def test_a_tool_gives_its_status_and_both_of_its_outputs(tmp_path: Path) -> None:
+    tool = program(tmp_path / "tool", "echo out; echo err >&2; echo $LC_ALL; pwd; exit 3")
+    assert tools.run_tool([str(tool)], tmp_path, 60) == (3, f"out\nerr\nC\n{tmp_path}\n")
+
+
+def test_no_more_than_a_mebibyte_of_output_is_kept(tmp_path: Path) -> None:
+    tool = program(tmp_path / "tool", "head -c 3000000 /dev/zero | tr '\\0' x")
+    status, output = tools.run_tool([str(tool)], tmp_path, 60)
+    assert (status, output) == (0, "x" * (1 << 20))
+
+
+def test_a_tool_that_does_nothing_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    tool = program(tmp_path / "tool", f"sleep 1000 & echo $! >{tmp_path}/child; wait")
+    with pytest.raises(Stalled):
+        tools.run_tool([str(tool)], tmp_path, 0.5)
+    assert not alive(tmp_path / "child")
+
+
+def test_a_lock_that_is_held_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = tmp_path / "lock"
+    with tools.locked(path, said.append, "another build", 0.0):
+        assert said == []
+        with pytest.raises(Busy), tools.locked(path, said.append, "another build", 0.0):
+            pass
+        assert said == ["waiting for another build"]
+    with path.open() as again:
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_tasks_run_in_order_as_many_at_a_time_as_asked_and_are_reported(tmp_path: Path) -> None:
+    """Each counts the files of those that run beside it: its own, and at most one other."""
+    tool = program(
+        tmp_path / "tool",
+        'touch "running-$1"; ls -d running-* | wc -l; sleep 0.1; cp /dev/null "draft-$1"; rm "running-$1"',
+    )
+    for jobs in (1, 2):
+        made = [tmp_path / f"made-{jobs}-{k}" for k in range(4)]
+        tasks = [Task((str(tool), str(k)), tmp_path, tmp_path / f"draft-{k}", target) for k, target in enumerate(made)]
+        log, reported = tmp_path / f"log-{jobs}", [0]
+        tools.run_tasks(tasks, jobs, os.environ, log, reported.append)
+        assert all(target.exists() for target in made) and not list(tmp_path.glob("draft-*"))
+        assert sorted(set(reported)) == [0, 1, 2, 3, 4]
+        lines = log.read_text().splitlines()
+        assert sum(line.startswith("$ ") for line in lines) == 4
+        assert max(int(line) for line in lines if not line.startswith("$")) <= jobs
+        if jobs == 1:
+            assert [line[-1] for line in lines if line.startswith("$")] == ["0", "1", "2", "3"]
+
+
+def test_the_first_task_that_fails_ends_the_others(tmp_path: Path) -> None:
+    slow = program(tmp_path / "slow", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
+    bad = program(tmp_path / "bad", f"while ! [ -s {tmp_path}/pid ]; do sleep 0.01; done; echo no such thing; exit 4")
+    draft, target = tmp_path / "draft", tmp_path / "target"
+    draft.touch()
+    tasks = [Task((str(slow),), tmp_path), Task((str(bad),), tmp_path, draft, target)]
+    reported: list[int] = []
+    with pytest.raises(Failed, match="bad failed with status 4") as caught:
+        tools.run_tasks(tasks, 2, os.environ, tmp_path / "log", reported.append)
+    assert caught.value.output == "no such thing\n"
+    assert not target.exists() and 1 not in reported
+    assert not alive(tmp_path / "pid")
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("", "it said nothing"),
+        ("Updating\n\nno route to host\n\n", "no route to host"),
+        ("Updating\rerror: failed to get `x`\n\nCaused by:\n  timed out.\nmore", "failed to get `x` timed out"),
+        ("ERROR: first\nERROR: second", "first ERROR: second"),
+        ("error:", "error:"),
+        ("error: " + "x" * 400, "x" * 300),
+    ],
+)
+def test_the_complaint_of_a_tool_is_its_first_error_with_its_cause(output: str, told: str) -> None:
+    assert _complaint(output) == told
