@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from support.comparisons import EVIL, a_run, a_sample, compared, samples
 
+from cairn import compare
 from cairn.model import SCHEMA, Contender, Memory, Run, Sample, Whereabouts, Workload
 from cairn.report import document, layout, markdown, rows, terminal, words
 
@@ -47,7 +48,10 @@ def a_comparison_with_everything() -> tuple[Run, list[Sample]]:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_the_tables_of_a_comparison_are_golden(full: bool, golden: Callable[[str, str], None]) -> None:
-    golden("compare-full" if full else "compare", shown(*a_comparison_with_everything(), full=full))
+    run, of = a_comparison_with_everything()
+    beside = [("quick", "lean"), ("quick", "system"), ("lean", "system")]
+    found = compare.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks", beside=beside)
+    golden("compare-full" if full else "compare", terminal.render(run, [found], full=full, color=False))
 
 
 def test_long_names_lose_their_middle_unless_two_would_be_the_same() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -75,6 +76,25 @@ def test_a_tool_that_does_nothing_is_ended_with_all_that_it_started(tmp_path: Pa
     with pytest.raises(Stalled):
         tools.run_tool([str(tool)], tmp_path, 0.5)
     assert not alive(tmp_path / "child")
+
+
+def test_a_tool_that_writes_below_its_folder_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of the test's own, which goes on by 0.6 s at each look: two looks without a change are too many."""
+    now, written = itertools.count(0, 0.6), itertools.count()
+    monkeypatch.setattr(tools.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(tools, "bytes_below", lambda _: next(written))
+    assert tools.run_tool(["sleep", "1"], tmp_path, 1.0) == (0, "")
+    monkeypatch.setattr(tools, "bytes_below", lambda _: 7)
+    with pytest.raises(Stalled):
+        tools.run_tool(["sleep", "1000"], tmp_path, 1.0)
+
+
+def test_the_bytes_below_a_folder_are_those_of_all_its_files(tmp_path: Path) -> None:
+    for name, size in (("a", 5), ("b", 7), ("c/d/e", 11)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(size))
+    assert tools.bytes_below(tmp_path) == 23
+    assert tools.bytes_below(tmp_path / "none") == 0
 
 
 def test_a_lock_that_is_held_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
