@@ -7,7 +7,7 @@ PREFIX ?= $(HOME)/.local
 JOBS   ?= $(shell nproc)
 PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
-SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*.toml cairn/*/*.py)
+SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml)
 
 .PHONY: help all demo test fresh mutants check-long check bench man golden format install uninstall clean
 
@@ -67,7 +67,7 @@ bench: all ## what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
 
 man: all ## write man/ and the tables of workloads and size classes anew
-	$(PY) -P -m cairn.manual man docs/workloads.md docs/allocator.md
+	$(PY) -P -m cairn.cli.manual man docs/workloads.md docs/allocator.md
 
 golden: all .venv/tested ## write tests/golden anew from what is printed now; read the change before you commit it
 	@PATH="$$PWD/.venv/bin:$$PATH" .venv/bin/pytest -q -m "not long" -k golden --golden tests/python

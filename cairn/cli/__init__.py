@@ -1,6 +1,6 @@
 """The command: what the user types in, what is printed, which exit code comes out. Nothing else prints or exits.
 
-`group` is the command itself, the modules beside hold what it can do, and `talking` how it speaks.
+`group` is the command itself, the modules beside hold what it can do, and `console` how it speaks.
 """
 
 from __future__ import annotations
@@ -13,12 +13,40 @@ from collections.abc import Iterator
 
 import rich_click as click
 
-from cairn.cli import benching, keeping, measuring, profiling, running, siting
+from cairn.cli import (
+    allocators,
+    bench,
+    calibrate,
+    clean,
+    compare,
+    completion,
+    doctor,
+    explain,
+    profile,
+    report,
+    run,
+    sites,
+)
+from cairn.cli.console import fail
 from cairn.cli.group import cli
-from cairn.cli.talking import fail
 from cairn.errors import CairnError, Interrupted, UsageError
 
-__all__ = ["benching", "cli", "keeping", "main", "measuring", "profiling", "running", "siting"]
+__all__ = [
+    "allocators",
+    "bench",
+    "calibrate",
+    "clean",
+    "cli",
+    "compare",
+    "completion",
+    "doctor",
+    "explain",
+    "main",
+    "profile",
+    "report",
+    "run",
+    "sites",
+]
 
 
 @contextlib.contextmanager

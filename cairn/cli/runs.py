@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 import cairn
-from cairn import instructions, store, units
-from cairn.cli.talking import emit, end_like_ctrl_c, given, say, wants_color
+from cairn import units
+from cairn.cli.console import emit, end_like_ctrl_c, given, say, wants_color
+from cairn.compare import instructions
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
     ACTIVE,
@@ -34,9 +35,10 @@ from cairn.model import (
     Settings,
     StopRule,
 )
+from cairn.run import store
 
 if TYPE_CHECKING:
-    from cairn.why import Why
+    from cairn.why.gap import Why
 
 _NAMED_ALONE = 4
 """More programs than these are announced on one line."""
@@ -96,7 +98,7 @@ def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple
 
 def _named(run: Run) -> tuple[str, ...]:
     """What 'cairn bench' takes to make such a run: the experiment's name, or those of its workloads."""
-    from cairn import experiments
+    from cairn.bench import experiments
 
     if run.experiment is None or experiments.find(run.experiment) is not None:
         return (run.experiment,) if run.experiment else ()
@@ -114,7 +116,8 @@ def new_run(
     experiment: str | None = None,
 ) -> Run:
     """What was asked, once doctor has nothing against it and every contender is found."""
-    from cairn import machine, preflight
+    from cairn.doctor import machine
+    from cairn.run import preflight
 
     ready = preflight.prepare(specs, settings, baseline, lambda text: say(console, "doctor", text))
     if ready.program:
@@ -133,8 +136,8 @@ def new_run(
 
 def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
     """The same ones behind the probe, to tell why."""
-    from cairn.contenders import behind_probe
-    from cairn.why import twin
+    from cairn.allocators.contenders import behind_probe
+    from cairn.why.gap import twin
 
     if len(contenders) < 2:
         raise UsageError("--why takes the difference between contenders apart; name two, as in -a system,mimalloc")
@@ -150,7 +153,7 @@ def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
 
 def announce(console: Console, run: Run, folder: store.Folder) -> None:
     """Before anything runs: where, with whom, how long, and what a reader should beware of."""
-    from cairn import preflight
+    from cairn.run import preflight
 
     rule = run.rule
     limits = (
@@ -188,9 +191,9 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
 
 def carry_out(console: Console, run: Run, folder: store.Folder, command: str) -> None:
     """Measures until the rule says stop; an interruption tells how to go on."""
-    from cairn.measure import Measurement
-    from cairn.progress import Bar, Lines
-    from cairn.runner import private_folder
+    from cairn.cli.progress import Bar, Lines
+    from cairn.run.measure import Measurement
+    from cairn.run.runner import private_folder
 
     per_block = len(run.contenders) * len(run.settings.workloads)
     sizes = (console, run.rule, per_block, per_block * run.settings.warmup)
@@ -240,10 +243,10 @@ def conduct(
 
 def _draw(console: Console, run: Run, comparisons: Sequence[Comparison], folder: store.Folder) -> None:
     """Pictures come after the report: one that cannot be drawn takes nothing away."""
-    from cairn import bench
+    from cairn.bench import runs
 
     try:
-        drawn = bench.pictures(run, comparisons, folder)
+        drawn = runs.pictures(run, comparisons, folder)
     except Exception as error:  # whatever a library for pictures comes upon: the figures are there
         why = str(error) or type(error).__name__
         say(console, "▲", f"no picture of this run: {why}; nothing else is missing")
@@ -257,8 +260,8 @@ def _draw(console: Console, run: Run, comparisons: Sequence[Comparison], folder:
 
 def compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
     """One comparison per workload."""
-    from cairn import compare as comparing
-    from cairn import experiments
+    from cairn.bench import experiments
+    from cairn.compare import comparison as comparing
 
     competing = {contender.name for contender in run.competing}
     samples = [sample for sample in folder.samples() if sample.trial.contender in competing]
@@ -311,9 +314,9 @@ def rendered(
     colored = wants_color(color, sys.stdout) and not (to_file and color == "auto")
     samples = folder.samples()
     if form == "csv":
-        from cairn.report import rows
+        from cairn.report import run_csv
 
-        return rows.render(run, samples)
+        return run_csv.render(run, samples)
     if run.settings.instructions:
         return _counted(run, samples, form, width)
     kind = _kind(run)
@@ -323,9 +326,9 @@ def rendered(
     if kind == "standings":
         return _standings(run, comparisons, samples, whys, folder, form, full, colored, width)
     if form == "json":
-        from cairn.report import document
+        from cairn.report import run_json
 
-        return document.render(run, comparisons, samples, whys=whys)
+        return run_json.render(run, comparisons, samples, whys=whys)
     if kind == "calibration":
         return _calibrated(run, comparisons, samples, _is_used(folder), form, full, colored, width)
     if kind == "founding":
@@ -336,11 +339,11 @@ def rendered(
 
 def explained(run: Run, samples: Sequence[Sample]) -> tuple[Why, ...]:
     """Why each contender takes more, or less, than the baseline, on each workload."""
-    from cairn import why
+    from cairn.why import gap
 
     others = [contender.name for contender in run.competing if contender.name != run.baseline]
     workloads = range(len(run.settings.workloads))
-    return tuple(why.explain(run, samples, name, run.baseline, workload) for workload in workloads for name in others)
+    return tuple(gap.explain(run, samples, name, run.baseline, workload) for workload in workloads for name in others)
 
 
 def _calibrated(
@@ -348,17 +351,18 @@ def _calibrated(
     colored: bool, width: int,
 ) -> str:  # fmt: skip
     """What each allocator costs; with --full also each workload by itself."""
-    from cairn import prediction
-    from cairn.report import markdown, predicted, terminal
+    from cairn.report import markdown, terminal
+    from cairn.report.prediction import board as drawn_up
+    from cairn.why import prediction
 
-    board = predicted.board(prediction.costs(run, samples), [one.name for one in run.competing], used=used)
+    board = drawn_up(prediction.costs(run, samples), [one.name for one in run.competing], used=used)
     text = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
     return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text
 
 
 def _is_used(folder: store.Folder) -> bool:
     """Whether it is the calibration that 'cairn profile' takes."""
-    from cairn import prediction
+    from cairn.why import prediction
 
     try:
         last = store.last_of(store.root(), prediction.EXPERIMENT)
@@ -371,11 +375,12 @@ def _founded(
     run: Run, comparisons: Sequence[Comparison], whys: Sequence[Why], form: str, full: bool, colored: bool, width: int
 ) -> str:
     """Recorded causes beside those found; with --full also each kernel by itself."""
-    from cairn import founding
-    from cairn.report import founded, markdown, terminal
+    from cairn.report import markdown, terminal
+    from cairn.report.founding import board as drawn_up
+    from cairn.why import founding
 
     names = [workload.name for workload in run.settings.workloads]
-    board = founded.board(founding.judge({(names[why.workload], why.contender): why for why in whys}))
+    board = drawn_up(founding.judge({(names[why.workload], why.contender): why for why in whys}))
     text = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
     if not full:
         return text
@@ -387,8 +392,8 @@ def explanation(
     run: Run, samples: Sequence[Sample], contender: str | None, other: str | None, form: str, color: str, to_file: bool
 ) -> str:
     """One pair, or every contender against the baseline; each of them on every workload."""
-    from cairn import why
-    from cairn.report import document, terminal
+    from cairn.report import run_json, terminal
+    from cairn.why import gap
 
     known = [one.name for one in run.competing]
     for name in (contender, other):
@@ -405,10 +410,10 @@ def explanation(
         )
     whys = (
         explained(run, samples) if contender is None else
-        tuple(why.explain(run, samples, contender, other, place) for place in range(len(run.settings.workloads)))
+        tuple(gap.explain(run, samples, contender, other, place) for place in range(len(run.settings.workloads)))
     )  # fmt: skip
     if form == "json":
-        return document.explanation(run, whys)
+        return run_json.explanation(run, whys)
     tty = sys.stdout.isatty() and not to_file
     width = max(terminal.WIDTH, shutil.get_terminal_size().columns) if tty else terminal.WIDTH
     colored = wants_color(color, sys.stdout) and not (to_file and color == "auto")
@@ -426,9 +431,9 @@ def _kind(run: Run) -> str:
     """What a run is about; one of the user's own programs is a comparison."""
     if run.experiment is None:
         return "comparison"
-    from cairn import bench
+    from cairn.bench import runs
 
-    return bench.report_of(run)
+    return runs.report_of(run)
 
 
 def _by_workload(run: Run, comparisons: Sequence[Comparison], form: str, full: bool, colored: bool, width: int) -> str:
@@ -440,14 +445,14 @@ def _by_workload(run: Run, comparisons: Sequence[Comparison], form: str, full: b
 
 
 def _counted(run: Run, samples: Sequence[Sample], form: str, width: int) -> str:
-    from cairn.report import counted
+    from cairn.report import instructions
 
     match form:
         case "json":
-            return counted.document(run, samples)
+            return instructions.document(run, samples)
         case "md":
-            return counted.as_markdown(run, samples)
-    return counted.render(run, samples, width=width)
+            return instructions.as_markdown(run, samples)
+    return instructions.render(run, samples, width=width)
 
 
 def _standings(
@@ -455,19 +460,19 @@ def _standings(
     folder: store.Folder, form: str, full: bool, colored: bool, width: int,
 ) -> str:  # fmt: skip
     """Means over all workloads, and in how many cells a gap was explained; with --full also each by itself."""
-    from cairn import standings
-    from cairn.report import document, markdown, reasons, terminal
+    from cairn.compare import standings
+    from cairn.report import markdown, run_json, terminal, why
 
     found = standings.standings(run, samples)
     match form:
         case "json":
-            return document.render(run, comparisons, samples, standings=found, whys=whys)
+            return run_json.render(run, comparisons, samples, standings=found, whys=whys)
         case "md":
             text = markdown.standings(run, found, stopped=folder.stopped())
         case _:
             text = terminal.standings(run, found, color=colored, stopped=folder.stopped(), width=width)
     if whys:
-        board = reasons.summary(run, whys, _found_by(folder))
+        board = why.summary(run, whys, _found_by(folder))
         told = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
         text = "\n".join([text, told])
     if not full:
@@ -481,15 +486,15 @@ def _scenarios(
     full: bool, colored: bool, width: int,
 ) -> str:  # fmt: skip
     """The ranking by points; with --full also each scenario's wall time and memory."""
-    from cairn import scenario
-    from cairn.report import document, markdown, terminal
+    from cairn.compare import ranking
+    from cairn.report import markdown, run_json, terminal
 
-    found = scenario.ranking(run, samples)
+    found = ranking.ranking(run, samples)
     ours = [contender.name for contender in run.contenders if contender.name.partition("-")[0] == _OURS]
-    matrices = [scenario.matrix(run, samples, name) for name in ours]
+    matrices = [ranking.matrix(run, samples, name) for name in ours]
     match form:
         case "json":
-            return document.render(run, comparisons, samples, scenarios=found, matrices=matrices)
+            return run_json.render(run, comparisons, samples, scenarios=found, matrices=matrices)
         case "md":
             text = markdown.scenarios(run, found, matrices=matrices, stopped=stopped)
         case _:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from cairn.findings import kernel, memory, waiting
 from cairn.findings.finding import Finding, large_enough
-from cairn.profiles import Profile
+from cairn.profile.tally import Profile
 
 __all__ = ["RULES", "Finding", "find"]
 

@@ -9,10 +9,11 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cairn import stats, units
-from cairn.estimates import LEVEL, UNTIMED_MAX, Estimate
+from cairn import units
+from cairn.compare import stats
 from cairn.findings.finding import Finding, large_enough
 from cairn.model import Account, Interval
+from cairn.profile.estimates import LEVEL, UNTIMED_MAX, Estimate
 
 RATIO_LEAST = 1.5
 """Of the means: from here on a kind of operations is slow beside another allocator's."""

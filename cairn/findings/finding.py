@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cairn.estimates import Estimate
+from cairn.profile.estimates import Estimate
 
 LEAST_CPU, LEAST_MEMORY = 0.01, 0.05
 """Shares below which nothing is raised."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from cairn import units
-from cairn.behaviour import KernelLine, kernel_cpu_ns, kernel_lines
-from cairn.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
 from cairn.findings.finding import Finding
 from cairn.model import Interval
-from cairn.profiles import Profile, lasting
+from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
+from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
+from cairn.profile.tally import Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
 GETTING = ("mmap", "brk", "mprotect")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cairn import units
-from cairn.estimates import LEVEL, Estimate, octaves, remote_share
 from cairn.findings.finding import Finding
 from cairn.model import Interval
-from cairn.profiles import SIZE_BUCKETS, Moment, Profile, Tally
+from cairn.profile.estimates import LEVEL, Estimate, octaves, remote_share
+from cairn.profile.tally import SIZE_BUCKETS, Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
 """Held, of what was live at most, as it was set apart."""

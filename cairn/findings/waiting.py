@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from cairn import units
-from cairn.behaviour import kernel_lines, lock_lines
-from cairn.estimates import LEVEL, Estimate, clock, probe_ns
 from cairn.findings.finding import Finding
 from cairn.model import Interval
-from cairn.profiles import WAITING, WAKING, Profile
+from cairn.profile.estimates import LEVEL, Estimate, clock, probe_ns
+from cairn.profile.tables import kernel_lines, lock_lines
+from cairn.profile.tally import WAITING, WAKING, Profile
 
 QUEUES = "queues"
 QUEUES_SAYS = "Threads wait for each other in the allocator"

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from cairn.compare.ranking import Entry, Ranking
+from cairn.compare.ratios import Ratio
+from cairn.compare.standings import Cell, Place, Standings
 from cairn.model import Run
-from cairn.ratios import Ratio
 from cairn.report.pictures import without_glyph_warnings
 from cairn.report.words import printable, times
-from cairn.scenario import Entry, Ranking
-from cairn.standings import Cell, Place, Standings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

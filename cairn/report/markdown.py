@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from cairn.compare.ranking import Matrix, Ranking
+from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
-from cairn.report import boards, layout, reasons, words
-from cairn.report.boards import Board
-from cairn.scenario import Matrix, Ranking
-from cairn.standings import Standings
-from cairn.why import Why
+from cairn.report import standings as boards
+from cairn.report import tables, why, words
+from cairn.report.standings import Board
+from cairn.why.gap import Why
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@])")
 
@@ -44,7 +45,7 @@ def scenarios(
 def whys(run: Run, found: Sequence[Why]) -> str:
     """The same content as on the terminal."""
     parts = ["# Why"]
-    for board in reasons.boards(run, found):
+    for board in why.boards(run, found):
         parts += ["", *([f"## {escape(board.title)}", ""] if board.title else []), *_body(run, board)]
     return "\n".join([*parts, "", _origin(run)]) + "\n"
 
@@ -77,16 +78,16 @@ def _origin(run: Run) -> str:
 def _section(run: Run, comparison: Comparison, full: bool) -> Iterator[str]:
     for place, sentence in enumerate(comparison.verdict):
         yield escape(sentence) if place else f"**{escape(sentence)}**"
-    for table in layout.tables(run, comparison, full=full):
+    for table in tables.tables(run, comparison, full=full):
         yield from ("", *_drawn(table))
-    yield from ("", escape(layout.footer(comparison)), "")
-    for line in (*layout.remarks(run, comparison), *layout.failures(comparison)):
+    yield from ("", escape(tables.footer(comparison)), "")
+    for line in (*tables.remarks(run, comparison), *tables.failures(comparison)):
         yield f"- {escape(line)}"
     if comparison.not_tested:
         yield from ("", f"Not tested: {escape('; '.join(comparison.not_tested))}.")
 
 
-def _drawn(table: layout.Table) -> list[str]:
+def _drawn(table: tables.Table) -> list[str]:
     lines = [_line([escape(head) for head in table.heads]), _line(["---"] + ["---:"] * (len(table.heads) - 1))]
     lines += [_line([escape(cell.text.strip()) for cell in row]) for row in table.rows]
     return lines

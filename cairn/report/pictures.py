@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn import model
 from cairn.model import Comparison, Metric, Row, Run
-from cairn.report import layout
+from cairn.report import tables
 from cairn.report.words import printable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def render(run: Run, comparison: Comparison, *, title: str, form: str) -> bytes:
     figure = Figure(figsize=(4.6 * panels, 1.4 + 0.42 * max(len(rows), 3)), layout="constrained")
     axes: Sequence[Axes] = figure.subplots(1, panels, sharey=True)
     titles = {contender.name: contender.title for contender in run.contenders}
-    names = [layout.name_of(titles[row.contender], row.contender) for row in rows]
+    names = [tables.name_of(titles[row.contender], row.contender) for row in rows]
     _stacked(axes[0], rows, comparison)
     _bars(axes[1], rows, comparison, time)
     if has_memory:
@@ -51,7 +51,7 @@ def render(run: Run, comparison: Comparison, *, title: str, form: str) -> bytes:
     axes[0].set_yticks(range(len(rows)), names, parse_math=False)
     figure.suptitle(printable(title), fontsize=11, parse_math=False)
     figure.supxlabel(
-        f"{layout.footer(comparison)} · {run.host.cpus} CPUs, {run.host.libc} · cairn {run.cairn}, {run.id}",
+        f"{tables.footer(comparison)} · {run.host.cpus} CPUs, {run.host.libc} · cairn {run.cairn}, {run.id}",
         fontsize=7,
         parse_math=False,
     )

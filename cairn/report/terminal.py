@@ -11,12 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cairn.compare.ranking import Matrix, Ranking
+from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
-from cairn.report import boards, layout, reasons, words
-from cairn.report.boards import Board
-from cairn.scenario import Matrix, Ranking
-from cairn.standings import Standings
-from cairn.why import Why
+from cairn.report import standings as boards
+from cairn.report import tables, why, words
+from cairn.report.standings import Board
+from cairn.why.gap import Why
 
 WIDTH = 110
 """Columns when the output is not a terminal; a table of two metrics with intervals fits."""
@@ -50,8 +51,8 @@ def scenarios(
 
 def whys(run: Run, found: Sequence[Why], *, color: bool, width: int = WIDTH) -> str:
     """Why each of some contenders takes more, or less, than another."""
-    boards = [(board.title, drawn(board, color=color, width=width)) for board in reasons.boards(run, found)]
-    return "\n".join(f"{title}\n{text}" if title else text for title, text in boards)
+    shown = [(board.title, drawn(board, color=color, width=width)) for board in why.boards(run, found)]
+    return "\n".join(f"{title}\n{text}" if title else text for title, text in shown)
 
 
 def _board(run: Run, board: Board, color: bool, width: int) -> str:
@@ -89,13 +90,13 @@ def _text(file: StringIO) -> str:
 
 
 def _show(console: Console, run: Run, comparison: Comparison, full: bool) -> None:
-    for table in layout.tables(run, comparison, full=full):
+    for table in tables.tables(run, comparison, full=full):
         console.print(_drawn(table))
         console.print()
-    console.print(_hanging(layout.footer(comparison), "dim"))
-    for line in layout.remarks(run, comparison):
+    console.print(_hanging(tables.footer(comparison), "dim"))
+    for line in tables.remarks(run, comparison):
         console.print(_hanging(f"▲ {line}", "yellow"))
-    for line in layout.failures(comparison):
+    for line in tables.failures(comparison):
         console.print(_hanging(f"✘ {line}", "red"))
     console.print()
     for place, sentence in enumerate(comparison.verdict):
@@ -110,7 +111,7 @@ def _hanging(text: str, style: str) -> Padding:
     return Padding(Text(text, style=style), (0, 0, 0, 2))
 
 
-def _drawn(table: layout.Table) -> Table:
+def _drawn(table: tables.Table) -> Table:
     drawn = Table(
         box=None, padding=(0, 1), collapse_padding=table.tight, pad_edge=False, show_edge=False, header_style="bold"
     )
@@ -121,5 +122,5 @@ def _drawn(table: layout.Table) -> Table:
     return drawn
 
 
-def _style(cell: layout.Cell) -> str:
+def _style(cell: tables.Cell) -> str:
     return "" if cell.good is None else "green" if cell.good else "red"

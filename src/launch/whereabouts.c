@@ -23,7 +23,7 @@
 #include <asm/perf_regs.h>
 #define REGISTERS (UINT64_C(1) << PERF_REG_X86_SP | UINT64_C(1) << PERF_REG_X86_IP)
 #else
-#define REGISTERS UINT64_C(0) /* cairn/whereabouts.py does not know what they would mean */
+#define REGISTERS UINT64_C(0) /* cairn/profile/cpu_samples.py does not know what they would mean */
 #endif
 
 /* In all: half an hour of two processors. Who writes more than that may take room that the program needs. */

@@ -3,7 +3,7 @@
  * Every WHEREABOUTS_PERIOD_NS each processor that is not idle notes whose thread it runs, where that is and what lies on
  * top of its stack; and the kernel notes which files lie where, and who starts whom. Nothing is put into the program,
  * which takes no detour, so its locks meet as often as without. The notes go into a file as the kernel writes them
- * (perf_event_open(2)), behind one struct whereabouts_head; cairn/whereabouts.py reads them.
+ * (perf_event_open(2)), behind one struct whereabouts_head; cairn/profile/cpu_samples.py reads them.
  *
  * The clock is the processors' and not the threads': one of each thread's own begins anew with it, so that threads
  * shorter than a period have no note, and longer ones have theirs at the same moments of each run; and it is stopped

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cairn import sites, symbols
+from cairn.profile import sites, symbols
 
 from .conftest import MODES, Program
 

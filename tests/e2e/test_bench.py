@@ -15,8 +15,9 @@ from support import peers
 from support.processes import running
 from support.surroundings import users_environment
 
-from cairn import native, workloads
-from cairn.experiments import EXPERIMENTS
+from cairn import native
+from cairn.bench.experiments import EXPERIMENTS
+from cairn.run import workloads
 
 ALIKE = ("-a", "system", "-a", "again=system")
 WITH_VALGRIND = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")

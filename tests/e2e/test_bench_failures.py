@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cairn import experiments, machine, measure, preflight
+from cairn.bench import experiments
+from cairn.doctor import machine
 from cairn.errors import CairnError, Interrupted
 from cairn.model import INTERRUPTED, SCHEMA, Memory, Run, Sample, Settings, StopRule, Trial, Workload
-from cairn.runner import Runner, private_folder
-from cairn.store import Folder
+from cairn.run import measure, preflight
+from cairn.run.runner import Runner, private_folder
+from cairn.run.store import Folder
 
 ALIKE = ("system", "again=system")
 

@@ -14,8 +14,8 @@ from support.injecting import carried
 
 from cairn import native
 from cairn.findings import find
-from cairn.profile import gather
-from cairn.profiles import Tree
+from cairn.profile.reader import gather
+from cairn.profile.tally import Tree
 
 ILL = Path(__file__).parents[1] / "ill"
 HELPERS = ILL.parent / "helpers"

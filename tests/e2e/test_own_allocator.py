@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from support.injecting import carried
 
-from cairn import __version__, discover, native
+from cairn import __version__, native
+from cairn.allocators import discover
 
 LIBRARY = str(native.allocator().resolve())
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.surroundings import users_environment, users_tool
 
-from cairn import catalog
+from cairn.allocators import catalog
 
 pytestmark = [
     pytest.mark.long,

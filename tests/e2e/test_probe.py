@@ -21,12 +21,12 @@ from support.injecting import carried
 from support.probing import Probed
 
 from cairn import native
-from cairn.behaviour import event_lines, events_refused, kernel_lines
-from cairn.estimates import lines as estimate
-from cairn.estimates import remote_share, sampled
-from cairn.profile import read
-from cairn.profiles import ALLOCATING, CALLS, FUNCTIONS, GROUPS, PATHS, WHOSE, ProcessProfile, Profile
-from cairn.profiles import Path as TimedPath
+from cairn.profile.estimates import lines as estimate
+from cairn.profile.estimates import remote_share, sampled
+from cairn.profile.reader import read
+from cairn.profile.tables import event_lines, events_refused, kernel_lines
+from cairn.profile.tally import ALLOCATING, CALLS, FUNCTIONS, GROUPS, PATHS, WHOSE, ProcessProfile, Profile
+from cairn.profile.tally import Path as TimedPath
 
 Compiled = Callable[..., Path]
 

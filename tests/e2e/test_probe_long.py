@@ -15,8 +15,8 @@ import pytest
 from support.injecting import carried
 
 from cairn import native
-from cairn.profile import gather, names, read_begun
-from cairn.profiles import FUNCTIONS
+from cairn.profile.reader import gather, names, read_begun
+from cairn.profile.tally import FUNCTIONS
 
 pytestmark = pytest.mark.long
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.probing import Probed
 
-from cairn.profile import layouts
+from cairn.profile.reader import layouts
 
 Compiled = Callable[..., Path]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.profiles import IDLE
+from cairn.profile.tally import IDLE
 
 CEILING = "A free allocator would save"
 

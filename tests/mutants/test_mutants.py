@@ -85,7 +85,7 @@ def seed_for(folder: Path, path: str, text: str, candidates: Candidates, after: 
 
 
 def test_the_same_seed_draws_the_same_faults_and_another_draws_others(tmp_path: Path) -> None:
-    for path, candidates in (("src/alloc/slab.c", in_c.candidates), ("cairn/plan.py", in_python.candidates)):
+    for path, candidates in (("src/alloc/slab.c", in_c.candidates), ("cairn/compare/plan.py", in_python.candidates)):
         text = (ROOT / path).read_text()
         first, again, other = (drawn(tmp_path, path, text, candidates, seed) for seed in (7, 7, 8))
         assert first == again

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cairn
-from cairn import store
 from cairn.model import Interval, Run, Sample
-from cairn.why import Why, explain
+from cairn.run import store
+from cairn.why.gap import Why, explain
 
 FACTOR = 2.0
 

@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cairn import native, stats, units
+from cairn import native, units
+from cairn.compare import stats
 
 HELPERS = Path(__file__).resolve().parents[1] / "helpers"
 LIMIT = 0.03

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cairn
-from cairn import prediction, store
 from cairn.model import Run, Sample
-from cairn.prediction import Prediction
-from cairn.report.predicted import TELL_FROM
-from cairn.why import twin
+from cairn.report.prediction import TELL_FROM
+from cairn.run import store
+from cairn.why import prediction
+from cairn.why.gap import twin
+from cairn.why.prediction import Prediction
 
 NEAR = 0.05
 

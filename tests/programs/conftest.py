@@ -30,9 +30,12 @@ from support import peers
 from support.allocator import under_test
 from support.launching import wait_until
 
-from cairn import contenders, native, profile, proof
+from cairn import native
+from cairn.allocators import contenders
 from cairn.errors import CairnError
 from cairn.model import Contender
+from cairn.profile import reader
+from cairn.run import proof
 
 HERE = Path(__file__).parent
 INPUTS = HERE / "inputs"
@@ -116,7 +119,7 @@ class Injected:
     def _counted(self, folder: Path) -> None:
         """Every file of the probe's can be read, and says that the allocator is behind it."""
         behind = os.path.realpath(self.library) if self.library else None
-        found = profile.gather(folder)
+        found = reader.gather(folder)
         for process in found.processes:
             owner = os.path.realpath(process.allocator)
             assert owner == behind if behind else owner not in (str(self.probe), "/"), process

@@ -11,11 +11,16 @@ from pathlib import Path
 import pytest
 from support.comparisons import a_run, a_sample
 
-from cairn import bench, compare, discover, experiments, instructions, machine, measure, native, workloads
-from cairn.catalog import Found, load_catalog
+from cairn import native
+from cairn.allocators import discover
+from cairn.allocators.catalog import Found, load_catalog
+from cairn.bench import experiments, runs
+from cairn.compare import comparison, instructions
+from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import ACTIVE, Contender, Reported, Sample, Settings, StopRule, Trial, Workload
 from cairn.report import terminal
+from cairn.run import measure, workloads
 
 GIB = 1 << 30
 SUITE_RULE = experiments.EXPERIMENTS[-1].full.rule
@@ -47,22 +52,22 @@ def test_every_experiment_names_programs_and_allocators_that_there_are() -> None
 
 
 def test_workloads_by_name_are_one_run_and_each_experiment_another() -> None:
-    choices = bench.chosen(["scenario-json", "fill", "scenario-json", "mixed"], quick=True)
+    choices = runs.chosen(["scenario-json", "fill", "scenario-json", "mixed"], quick=True)
     assert [choice.experiment.name for choice in choices] == ["fill", "mixed", "workloads"]
     assert [variant.name for variant in choices[-1].variants] == ["scenario-json"]
-    (suite,) = bench.chosen(["suite"], quick=False)
+    (suite,) = runs.chosen(["suite"], quick=False)
     assert [variant.name for variant in suite.variants] == [entry.name for entry in workloads.load()]
-    (quick,) = bench.chosen(["suite"], quick=True)
+    (quick,) = runs.chosen(["suite"], quick=True)
     assert 0 < len(quick.variants) <= len(suite.variants)
     with pytest.raises(UsageError):
-        bench.chosen(["nonsense"], quick=False)
+        runs.chosen(["nonsense"], quick=False)
 
 
 def test_a_run_tells_which_report_it_wants() -> None:
     def run_of(name: str | None, count: int = 1) -> object:
         run = a_run()
         settings = Settings(workloads=tuple(Workload(str(i), ("x",)) for i in range(count)), folder="/")
-        return bench.report_of(replace(run, experiment=name, settings=settings))
+        return runs.report_of(replace(run, experiment=name, settings=settings))
 
     assert run_of(None) == run_of("build") == run_of("gone") == run_of("workloads") == "comparison"
     assert run_of("suite") == run_of("workloads", 2) == "standings"
@@ -72,11 +77,11 @@ def test_a_run_tells_which_report_it_wants() -> None:
 def test_the_suite_ends_within_the_hour_and_the_quick_one_within_minutes() -> None:
     rule = SUITE_RULE
     assert rule.budget_s is not None and rule.budget_s <= 3600
-    (quick,) = bench.chosen(["suite"], quick=True)
+    (quick,) = runs.chosen(["suite"], quick=True)
     assert len(quick.variants) <= 12
     assert len(quick.size.contenders) == 6
     assert quick.expected_s(len(quick.size.contenders), quick.size.rule) < 360
-    (suite,) = bench.chosen(["suite"], quick=False)
+    (suite,) = runs.chosen(["suite"], quick=False)
     everybody = [entry for entry in load_catalog().allocators if not entry.hardened]
     assert suite.expected_s(len(everybody), rule) < rule.budget_s, "the fewest blocks fit into the budget"
 
@@ -85,16 +90,16 @@ def test_without_a_peer_there_is_nothing_to_compare(monkeypatch: pytest.MonkeyPa
     here(monkeypatch, "system", "hardened")
     for size in (experiments.EXPERIMENTS[-1].full, experiments.EXPERIMENTS[-1].quick):
         with pytest.raises(ContenderFailed, match=r"cairn allocators get .*mimalloc"):
-            bench.contenders(size, quiet)
+            runs.contenders(size, quiet)
     malloctest = experiments.find("malloctest")
     assert malloctest is not None
-    assert len(bench.contenders(malloctest.full, quiet)) == 5, "an arena needs no peer"
+    assert len(runs.contenders(malloctest.full, quiet)) == 5, "an arena needs no peer"
 
 
 def test_who_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, "system", "hardened", "jemalloc")
     said: list[str] = []
-    assert bench.contenders(experiments.EXPERIMENTS[-1].full, said.append) == ("system", "jemalloc")
+    assert runs.contenders(experiments.EXPERIMENTS[-1].full, said.append) == ("system", "jemalloc")
     assert any("hardened" in line and "left out" in line for line in said)
     assert any("mimalloc" in line and "cairn allocators get" in line for line in said)
 
@@ -102,7 +107,7 @@ def test_who_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_quick_suite_takes_other_peers_where_its_own_are_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, "system", "cairn", "hoard", "rpmalloc", "jemalloc")
     size = experiments.EXPERIMENTS[-1].quick
-    assert bench.contenders(size, quiet) == ("system", "cairn", "jemalloc", "rpmalloc", "hoard")
+    assert runs.contenders(size, quiet) == ("system", "cairn", "jemalloc", "rpmalloc", "hoard")
 
 
 def test_what_does_not_fit_into_memory_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,17 +117,17 @@ def test_what_does_not_fit_into_memory_is_left_out_and_said(monkeypatch: pytest.
         experiments.Variant("large", "fill", "--bytes 2", 1.0, 4 * GIB),
     )
     size = experiments.Size(experiments.blocks(2), variants=variants)
-    choice = bench.Chosen(experiments.EXPERIMENTS[1], size)
+    choice = runs.Chosen(experiments.EXPERIMENTS[1], size)
     with_memory(monkeypatch, 4 * GIB)
-    assert [w.name for w in bench.settings(choice, said.append).workloads] == ["small"]
+    assert [w.name for w in runs.settings(choice, said.append).workloads] == ["small"]
     assert "large needs about 4.00 GiB" in said[0]
     with_memory(monkeypatch, GIB // 2)
     with pytest.raises(CairnError, match="no workload fits"):
-        bench.settings(choice, said.append)
+        runs.settings(choice, said.append)
     with pytest.raises(CairnError, match=r"small needs about 1\.00 GiB"):
-        bench.settings(replace(choice, size=replace(size, variants=variants[:1])), said.append)
+        runs.settings(replace(choice, size=replace(size, variants=variants[:1])), said.append)
     with_memory(monkeypatch, 5 * GIB)
-    settings = bench.settings(choice, said.append)
+    settings = runs.settings(choice, said.append)
     assert settings.reports and settings.workloads[1].command == ("/workloads/fill", "--bytes", "2")
 
 
@@ -199,9 +204,9 @@ def test_an_interrupted_count_is_not_measured_and_no_number() -> None:
 
 def test_an_entry_that_says_what_it_touches_keeps_that_when_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     with_memory(monkeypatch, GIB)
-    monkeypatch.setattr(bench.shutil, "which", lambda _: "/usr/bin/valgrind")
-    (choice,) = bench.counted(bench.chosen(["large-churn-untouched", "larson"], quick=True))
-    for workload in bench.settings(choice, quiet, instructions=True).workloads:
+    monkeypatch.setattr(runs.shutil, "which", lambda _: "/usr/bin/valgrind")
+    (choice,) = runs.counted(runs.chosen(["large-churn-untouched", "larson"], quick=True))
+    for workload in runs.settings(choice, quiet, instructions=True).workloads:
         assert workload.command.count("--touch") == 1
         assert workload.command[-1] == ("none" if workload.group == "large-churn-untouched" else "header")
 
@@ -238,7 +243,7 @@ def test_the_arena_is_compared_with_the_bare_pointer_too() -> None:
         a_sample(block, name, cost[name] + block % 3 * cost[name] / 50) for block in range(1, 13) for name in names
     ]
     pairs = (("arena", "system"), ("arena", "bump"), ("arena-huge", "bump-huge"))
-    found = compare.compare(samples, run.contenders, "system", run.rule, beside=pairs)
+    found = comparison.compare(samples, run.contenders, "system", run.rule, beside=pairs)
     assert [(pair.contender, pair.other) for pair in found.against] == list(pairs[:2])
     text = terminal.render(run, [found], full=False, color=False)
     assert "CPU time: user + system" in text
@@ -257,7 +262,7 @@ def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
         sleeping(block, name, 900 + work + block % 3, 900)
         for block in range(1, 13) for name, work in (("system", 100), ("fast", 50))
     ]  # fmt: skip
-    found = compare.compare(samples, run.contenders, "system", run.rule, time=ACTIVE)
+    found = comparison.compare(samples, run.contenders, "system", run.rule, time=ACTIVE)
     assert found.time is ACTIVE
     assert found.verdict[0].startswith("Use fast: 4") or found.verdict[0].startswith("Use fast: 5"), found.verdict
     text = terminal.render(run, [found], full=False, color=False)
@@ -267,6 +272,6 @@ def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
 def test_the_next_step_of_a_bench_run_is_a_bench_run() -> None:
     run = a_run()
     samples = [a_sample(b, name, 100 + (b * 7 + len(name)) % 5) for b in range(1, 13) for name in ("system", "fast")]
-    found = compare.compare(samples, run.contenders, "system", run.rule, bench="fill")
+    found = comparison.compare(samples, run.contenders, "system", run.rule, bench="fill")
     assert "cairn bench fill -r 24" in found.next_steps
     assert not any("cairn compare" in step for step in found.next_steps)

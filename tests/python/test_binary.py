@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cairn.binary.library import inspect_library, refuse_library
+from cairn.binary.program import Program, inspect_program, refuse_program, refuse_wrapper
 from cairn.errors import CairnError, ContenderFailed, ProgramMissing, ProgramNotExecutable
-from cairn.library import inspect_library, refuse_library
-from cairn.program import Program, inspect_program, refuse_program, refuse_wrapper
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build programs and libraries")
 

@@ -14,10 +14,11 @@ import pytest
 from support.comparisons import EVIL, a_run, a_sample
 from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact, lively, reported
 
+from cairn.compare.ranking import matrix, ranking
+from cairn.compare.standings import standings
 from cairn.model import Memory, Run, Sample
-from cairn.report import boards, document, markdown, rows, terminal
-from cairn.scenario import matrix, ranking
-from cairn.standings import standings
+from cairn.report import markdown, run_csv, run_json, terminal
+from cairn.report import standings as boards
 
 
 def full() -> tuple[Run, list[Sample]]:
@@ -200,7 +201,7 @@ def test_hostile_names_are_inert_everywhere() -> None:
     ]
     found, ranked, others = standings(run, of), ranking(run, of), [matrix(run, of, EVIL)]
     page = markdown.standings(run, found) + markdown.scenarios(run, ranked, matrices=others)
-    made = document.render(run, [], of, standings=found, scenarios=ranked, matrices=others)
+    made = run_json.render(run, [], of, standings=found, scenarios=ranked, matrices=others)
     for text in (shown(run, of), scenarios(run, of, matrices=others), page, made):
         for character in "\x1b\u009b\u202e":
             assert character not in text
@@ -212,11 +213,11 @@ def test_hostile_names_are_inert_everywhere() -> None:
 class TestDocument:
     def test_standings_and_scenarios_are_keys_only_when_given(self) -> None:
         run, samples = two()
-        plain = json.loads(document.render(run, [], samples))
+        plain = json.loads(run_json.render(run, [], samples))
         assert "standings" not in plain
         assert "scenarios" not in plain
         made = json.loads(
-            document.render(
+            run_json.render(
                 run, [], samples, standings=standings(run, samples), scenarios=ranking(run, samples),
                 matrices=[matrix(run, samples, "fast")],
             )
@@ -239,14 +240,14 @@ class TestRows:
             reported=reported(12.5, idle_ns=40_000_000, figures={"rss_after_idle": 7.0}, checksum="=1+1"),
         )
         silent = replace(told, reported=None, failure="ended without its report")
-        first, second = csv.DictReader(io.StringIO(rows.render(run, [told, silent])))
+        first, second = csv.DictReader(io.StringIO(run_csv.render(run, [told, silent])))
         assert (first["active_ns"], first["idle_ns"]) == ("60000000", "40000000")
         assert (first["operation_median_ns"], first["operation_p99_ns"]) == ("12.5", "37.5")
         assert (first["figure:rss_after_idle"], first["checksum"]) == ("7.0", "'=1+1")
         assert (second["active_ns"], second["operations"], second["figure:rss_after_idle"]) == ("", "", "")
 
     def test_runs_of_other_programs_keep_their_columns(self) -> None:
-        (row,) = csv.DictReader(io.StringIO(rows.render(a_run(), [a_sample(1, "system", 1)])))
+        (row,) = csv.DictReader(io.StringIO(run_csv.render(a_run(), [a_sample(1, "system", 1)])))
         assert "active_ns" not in row
         assert "operations" not in row
 

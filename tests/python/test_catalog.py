@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn import catalog, contenders, discover, inventory
-from cairn.catalog import Found
-from cairn.contenders import ContenderSpec
+from cairn.allocators import catalog, contenders, discover
+from cairn.allocators.catalog import Found
+from cairn.allocators.contenders import ContenderSpec
+from cairn.binary.library import carries
+from cairn.binary.program import inspect_program
+from cairn.cli import inventory
 from cairn.errors import CairnError, ContenderFailed, UsageError
-from cairn.library import carries
-from cairn.program import inspect_program
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build libraries")
 

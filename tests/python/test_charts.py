@@ -10,10 +10,10 @@ import pytest
 from support.comparisons import EVIL
 from support.suites import ALLOCATORS, WORKLOADS, a_suite, exact, lively
 
+from cairn.compare.ranking import ranking
+from cairn.compare.standings import standings
 from cairn.model import Memory, Run, Sample
 from cairn.report import charts
-from cairn.scenario import ranking
-from cairn.standings import standings
 
 Draw = Callable[[Run, Sequence[Sample], str], bytes]
 

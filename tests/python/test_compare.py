@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn import stats
-from cairn.compare import compare, wall_ratios
+from cairn.compare import stats
+from cairn.compare.comparison import compare, wall_ratios
 from cairn.model import (
     CPU_TIME,
     Comparison,
@@ -392,7 +392,7 @@ class TestVerdict:
     def test_where_so_many_blocks_were_asked_for_more_are(
         self, most: int, advice: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cairn.compare.BLOCKS_MOST", most)
+        monkeypatch.setattr("cairn.compare.comparison.BLOCKS_MOST", most)
         rule = StopRule(precision=None, min_blocks=20, max_blocks=20)
         samples = runs({"system": 10, "a": 10}, noise=0.2)
         assert list(judge(samples, ("system", "a"), rule).next_steps[1:]) == advice

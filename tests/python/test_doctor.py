@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cairn import elf, preflight
-from cairn.abilities import Abilities
-from cairn.contenders import ContenderSpec
-from cairn.doctor import (
+from cairn.allocators.contenders import ContenderSpec
+from cairn.binary import elf
+from cairn.binary.embedded import NOTHING, SCAN_BYTES, Inside, look_inside
+from cairn.binary.program import Program, behind_env
+from cairn.doctor.abilities import Abilities
+from cairn.doctor.checks import (
     NOISY,
     OTHERWISE_BYTES,
     PYMALLOC,
@@ -30,11 +32,10 @@ from cairn.doctor import (
     quick_warnings,
     with_a_run,
 )
-from cairn.inside import NOTHING, SCAN_BYTES, Inside, look_inside
-from cairn.machine import Conditions
+from cairn.doctor.machine import Conditions
 from cairn.model import Check, Examined, Host
-from cairn.program import Program, behind_env
-from cairn.report import checkup
+from cairn.report import doctor
+from cairn.run import preflight
 
 BITS, MACHINE, MUSL = elf.native()
 PLAIN = Program(
@@ -513,24 +514,24 @@ def test_knobs_that_all_contenders_share_count_as_the_programs_own() -> None:
 
 def test_each_group_is_printed_with_signs_and_next_steps() -> None:
     groups = examined(judged(PYTHON, Inside(python=True)), replace(QUIET, others=None), ABLE, HOST)
-    text = checkup.render(groups, color=False)
+    text = doctor.render(groups, color=False)
     assert [group.key for group in groups] == ["program", "machine", "instruments"]
     for piece in ("allocator of python3", "✔", "▲", "?", "→ Compare with PYTHONMALLOC=malloc", "2 things to know"):
         assert piece in text
-    assert "\x1b" not in text and all(len(line) <= checkup.WIDTH for line in text.splitlines())
-    assert "\x1b[" in checkup.render(groups, color=True)
+    assert "\x1b" not in text and all(len(line) <= doctor.WIDTH for line in text.splitlines())
+    assert "\x1b[" in doctor.render(groups, color=True)
 
 
 def test_the_last_line_is_the_answer() -> None:
     fine, bad = Check("a", "fine", "b"), Check("a", "obstacle", "b", "C.")
-    assert checkup.summary([Examined("k", "t", (fine,))]).startswith("✔")
-    assert checkup.summary([Examined("k", "t", (fine, bad))]).startswith("✘")
+    assert doctor.summary([Examined("k", "t", (fine,))]).startswith("✔")
+    assert doctor.summary([Examined("k", "t", (fine, bad))]).startswith("✘")
 
 
 def test_names_cannot_steer_the_terminal() -> None:
     evil = replace(PLAIN, command="a\x1b[2Jb\r", path="/x\x07\u202ey")
     groups = examined(judged(evil), QUIET, ABLE, HOST)
-    shown = checkup.render(groups, color=False) + checkup.document(groups, cairn="1")
+    shown = doctor.render(groups, color=False) + doctor.document(groups, cairn="1")
     assert not any(character in shown for character in "\x1b\x07\r\u202e")
 
 

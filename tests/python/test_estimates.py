@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from support.probes import TICKS_PER_NS, Made, bucket, busy, locking
 
-from cairn import behaviour, estimates, profile
-from cairn.estimates import TOTAL, Estimate, Line
 from cairn.model import Interval
-from cairn.profiles import CALLS, PATHS, Profile
+from cairn.profile import estimates, reader, tables
+from cairn.profile.estimates import TOTAL, Estimate, Line
+from cairn.profile.tally import CALLS, PATHS, Profile
 
 
 def gathered(tmp_path: Path, *made: Made) -> Profile:
     for one in made:
         one.write(tmp_path)
-    return profile.gather(tmp_path)
+    return reader.gather(tmp_path)
 
 
 def line(found: Profile, name: str) -> Line:
@@ -231,7 +231,7 @@ def test_cpu_time_and_faults_of_a_process_that_became_another_program_count_once
     before.faulted("reused", "small", 100, 1_000)
     found = gathered(tmp_path, before, busy(pid=5, begin_ns=2, user_us=900_000), busy(pid=6, begin_ns=3))
     assert estimates.cpu_ns(found) == 1_800_000_000
-    inside = behaviour.faults_inside(found)
+    inside = tables.faults_inside(found)
     assert inside is not None
     assert inside.value == inside.interval.high == 10_000
 
@@ -252,7 +252,7 @@ def test_remote_frees_are_a_share_with_wilsons_interval(tmp_path: Path) -> None:
     assert share.interval.low == pytest.approx(ends.low * 70_400 / 70_410)
     assert ends.low < 0.1 < ends.high
     assert estimates.wilson(0, 50).low == 0 < estimates.wilson(0, 50).high < 0.08
-    assert behaviour.new_share(found.tally) == pytest.approx(6_410 / 64_010)
+    assert tables.new_share(found.tally) == pytest.approx(6_410 / 64_010)
 
 
 def test_page_faults_are_scaled_by_strata_and_not_by_the_large_blocks_that_are_timed_all(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_page_faults_are_scaled_by_strata_and_not_by_the_large_blocks_that_are_t
     made.timed("reused", "large", [9_000] * 100)
     made.faulted("reused", "small", 1_000, 1)
     made.faulted("reused", "large", 100, 100)
-    inside = behaviour.faults_inside(gathered(tmp_path, made))
+    inside = tables.faults_inside(gathered(tmp_path, made))
     assert inside is not None
     assert inside.value == pytest.approx(64 + 100)
     assert 101 <= inside.interval.low < inside.value < inside.interval.high < 164 + 3 * 64
@@ -276,18 +276,18 @@ def test_page_faults_are_not_measured_where_too_few_kinds_were_looked_at(tmp_pat
     made.called("calloc", "small", 4_000, 100)
     made.timed("reused", "small", [50] * 1_000)
     made.timed("calloc", "small", [50] * 60)
-    assert behaviour.faults_inside(gathered(tmp_path, made)) is None
+    assert tables.faults_inside(gathered(tmp_path, made)) is None
     made.faulted("reused", "small", 120, 2)
-    assert behaviour.faults_inside(gathered(tmp_path, made)) is None
+    assert tables.faults_inside(gathered(tmp_path, made)) is None
     made.faulted("calloc", "small", 8, 0)
-    assert behaviour.faults_inside(gathered(tmp_path, made)) is not None
+    assert tables.faults_inside(gathered(tmp_path, made)) is not None
 
 
 def test_counters_of_a_sample_stand_for_all_operations(tmp_path: Path) -> None:
     found = gathered(tmp_path, busy())
-    line = {one.name: one for one in behaviour.event_lines(found)}
+    line = {one.name: one for one in tables.event_lines(found)}
     assert list(line) == ["new", "reused", "free", TOTAL]
-    assert behaviour.events_refused(found) == {"cycles": (2,)}
+    assert tables.events_refused(found) == {"cycles": (2,)}
     assert all(list(one.totals) == ["instructions"] for one in line.values())
 
     reused = line["reused"]
@@ -304,7 +304,7 @@ def test_counters_of_a_sample_stand_for_all_operations(tmp_path: Path) -> None:
 def test_counters_of_more_operations_than_there_were_stand_for_themselves(tmp_path: Path) -> None:
     made = busy()
     made.threads["calls"][:] = 0
-    one = {line.name: line for line in behaviour.event_lines(gathered(tmp_path, made))}["reused"]
+    one = {line.name: line for line in tables.event_lines(gathered(tmp_path, made))}["reused"]
     assert (one.operations, one.per_operation("instructions").value) == (100, 60)
 
 
@@ -321,7 +321,7 @@ def test_intervals_of_page_faults_hold_the_truth(tmp_path: Path, one_in: int, ea
         made.faulted(
             "reused", "small", int(seen.sum()), int(faults[seen].sum()), squared=int((faults[seen] ** 2).sum())
         )
-        inside = behaviour.faults_inside(gathered(tmp_path, made))
+        inside = tables.faults_inside(gathered(tmp_path, made))
         assert inside is not None
         held += inside.interval.low <= faults.sum() <= inside.interval.high
     assert held > 0.86 * rounds
@@ -420,7 +420,7 @@ def test_what_lies_between_among_others_and_alone_is_no_disagreement(tmp_path: P
 
 
 def test_locks_are_told_by_kind(tmp_path: Path) -> None:
-    mutex, spin = behaviour.lock_lines(gathered(tmp_path, locking()))
+    mutex, spin = tables.lock_lines(gathered(tmp_path, locking()))
     assert (mutex.name, mutex.taken, mutex.contended, mutex.refused) == ("mutex", 40_000, 100, 7)
     assert mutex.wait_ns == pytest.approx((99 * 2_000 + 500_000) / TICKS_PER_NS)
     assert (mutex.max_wait_ns, mutex.sections, mutex.section_ns) == (250_000, 4_000, 150)
@@ -430,13 +430,13 @@ def test_locks_are_told_by_kind(tmp_path: Path) -> None:
 def test_critical_sections_of_which_none_was_timed_have_no_time(tmp_path: Path) -> None:
     made = Made()
     made.locked("mutex", 5)
-    (mutex,) = behaviour.lock_lines(gathered(tmp_path, made))
+    (mutex,) = tables.lock_lines(gathered(tmp_path, made))
     assert (mutex.wait_ns, mutex.sections, mutex.section_ns, mutex.max_section_ns) == (0, 0, None, None)
 
 
 def test_kernel_calls_are_exact_and_without_the_clocks_own_time(tmp_path: Path) -> None:
     found = gathered(tmp_path, busy())
-    first, second, third = behaviour.kernel_lines(found)
+    first, second, third = tables.kernel_lines(found)
     assert (first.name, first.count, first.failed, first.bytes) == ("munmap", 10, 1, 10 << 20)
     assert first.total_ns == pytest.approx(30_000)
     assert first.mean_ns == first.max_ns == pytest.approx(3_000)
@@ -448,9 +448,9 @@ def test_kernel_calls_are_exact_and_without_the_clocks_own_time(tmp_path: Path) 
 def test_sizes_and_lives_are_told_by_the_end_of_their_bucket(tmp_path: Path) -> None:
     tally = gathered(tmp_path, busy()).tally
     assert estimates.octaves(192, 4)[22] <= 100 < estimates.octaves(192, 4)[23]
-    assert behaviour.size_below(tally, 0.5) == 112
-    assert behaviour.life_below_ns(tally, 0, 0.5) == 2**13 / TICKS_PER_NS
-    assert behaviour.life_below_ns(tally, 1, 0.5) is None
+    assert tables.size_below(tally, 0.5) == 112
+    assert tables.life_below_ns(tally, 0, 0.5) == 2**13 / TICKS_PER_NS
+    assert tables.life_below_ns(tally, 1, 0.5) is None
 
 
 def test_numbers_of_any_size_make_no_infinity(tmp_path: Path) -> None:
@@ -462,5 +462,5 @@ def test_numbers_of_any_size_make_no_infinity(tmp_path: Path) -> None:
     found = gathered(tmp_path, made)
     for one in estimates.lines(found):
         assert one.total_ns is None or math.isfinite(one.total_ns.interval.high)
-    assert len(behaviour.kernel_lines(found)) == len(CALLS)
+    assert len(tables.kernel_lines(found)) == len(CALLS)
     assert len(estimates.details(found)) == len(PATHS)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.probes import Made, busy
 
-from cairn import profile
 from cairn.findings import Finding, find
-from cairn.profiles import CALLS, Profile, Tree
-from cairn.report.profiled import because
+from cairn.profile import reader
+from cairn.profile.tally import CALLS, Profile, Tree
+from cairn.report.profile import because
 
 MIB = 1 << 20
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 def gathered(tmp_path: Path, made: Made, *, system_ns: int = 0) -> Profile:
     tmp_path.mkdir(exist_ok=True)
     made.write(tmp_path)
-    found = profile.gather(tmp_path)
+    found = reader.gather(tmp_path)
     if not system_ns:
         return found
     tree = Tree(("prog",), "system", 1, 1, system_ns, 0, 0, 0, 0, {}, user_mode_only=False)

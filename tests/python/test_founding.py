@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.experiments import find
-from cairn.founding import CASES, Case, contenders, judge
+from cairn.bench.experiments import find
 from cairn.model import Interval
-from cairn.report import founded, markdown, terminal
-from cairn.why import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Gap, Part, Why
+from cairn.report import founding, markdown, terminal
+from cairn.why.founding import CASES, Case, contenders, judge
+from cairn.why.gap import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Gap, Part, Why
 
 NS = 1e6
 TRIM = CASES[0]
@@ -57,7 +57,7 @@ def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_on
     faster = next(case for case in CASES if not case.slower)
     whys = {(c.application, c.contender): why(c, 40, kernel=30) for c in (TRIM,)}
     whys[faster.application, faster.contender] = why(faster, -20, kernel=-15, own=-4)
-    board = founded.board(judge(whys))
+    board = founding.board(judge(whys))
     assert len(board.tables[0].rows) == len(CASES)
     assert board.says[0] == "2 of 2 cases are as recorded, by gap and by cause."
     assert f"recorded: {TRIM.cause}. Found: its kernel calls +30.0 %; unexplained +10.0 %." in board.says[1]

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn import catalog, discover, get
-from cairn.catalog import Allocator
+from cairn.allocators import catalog, debian, discover
+from cairn.allocators.catalog import Allocator
 from cairn.errors import CairnError
 
 pytestmark = [
@@ -77,7 +77,7 @@ class Repository:
             )
         return archive
 
-    def apt(self, uri: str | None = None) -> get.Apt:
+    def apt(self, uri: str | None = None) -> debian.Apt:
         """An apt that knows this repository and nothing else."""
         sources = self.folder.parent / "sources.list"
         sources.write_text(f"deb [trusted=yes] {uri or f'copy:{self.folder}'} ./\n")
@@ -87,7 +87,7 @@ class Repository:
             "Acquire::http::Proxy": "DIRECT",
         }
         options = tuple(part for key, value in settings.items() for part in ("-o", f"{key}={value}"))
-        return get.Apt(options=options, lists="/nonexistent")
+        return debian.Apt(options=options, lists="/nonexistent")
 
 
 @pytest.fixture(scope="session")
@@ -121,7 +121,7 @@ def test_an_allocator_is_unpacked_into_the_cache(
     cache = tmp_path / folder
     said: list[str] = []
 
-    found = get.unpack_from_distribution(ENTRY, cache, said.append, apt=repository.apt())
+    found = debian.unpack_from_distribution(ENTRY, cache, said.append, apt=repository.apt())
 
     assert (found.title, found.problem, found.cached) == ("jemalloc 9.8.7", None, True)
     assert found.origin == "libpretend9 1:9.8.7+ds-3, unpacked"
@@ -141,21 +141,21 @@ def test_the_first_package_that_the_distribution_knows_is_taken(
 ) -> None:
     repository.add("libpretend9", "1-1", library)
     repository.add("libpretend9t64", "2-1", library)
-    assert get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
+    assert debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
 
 
 def test_what_is_already_there_is_not_downloaded_again(repository: Repository, library: bytes, tmp_path: Path) -> None:
     archive = repository.add("libpretend9", "1-1", library)
-    first = get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+    first = debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
     archive.unlink()
-    assert get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()) == first
+    assert debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()) == first
 
 
 def test_a_newer_version_comes_beside_the_old_one(repository: Repository, library: bytes, tmp_path: Path) -> None:
     repository.add("libpretend9", "1-1", library)
-    get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+    debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
     repository.add("libpretend9", "2-1", library)
-    assert get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
+    assert debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
     assert versions(tmp_path / "c") == ["1-1", "2-1"]
 
 
@@ -163,7 +163,7 @@ def test_two_at_once_get_the_same(repository: Repository, library: bytes, tmp_pa
     repository.add("libpretend9", "1-1", library)
     apt = repository.apt()
     with ThreadPoolExecutor(3) as pool:
-        jobs = [pool.submit(get.unpack_from_distribution, ENTRY, tmp_path / "c", apt=apt) for _ in range(3)]
+        jobs = [pool.submit(debian.unpack_from_distribution, ENTRY, tmp_path / "c", apt=apt) for _ in range(3)]
         paths = {job.result().path for job in jobs}
     assert len(paths) == 1
     assert versions(tmp_path / "c") == ["1-1"]
@@ -177,7 +177,7 @@ def test_a_package_that_is_not_what_the_index_says_is_refused(
     content[-20] ^= 1
     archive.write_bytes(content)
     with pytest.raises(CairnError, match=r"jemalloc is not obtainable here: .*([Hh]ash|Undetermined Error)") as caught:
-        get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+        debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
     assert "\n" not in str(caught.value)
     assert versions(tmp_path / "c") == []
 
@@ -188,7 +188,7 @@ def test_a_repository_that_is_not_signed_is_refused(repository: Repository, libr
     sources = repository.folder.parent / "sources.list"
     sources.write_text(sources.read_text().replace("[trusted=yes] ", ""))
     with pytest.raises(CairnError, match="not obtainable here"):
-        get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=apt)
+        debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=apt)
     assert versions(tmp_path / "c") == []
 
 
@@ -199,17 +199,17 @@ def test_a_package_without_a_library_for_this_machine_is_refused(
     foreign[18] = 22
     repository.add("libpretend9", "1-1", bytes(foreign))
     with pytest.raises(CairnError, match="holds no jemalloc for this machine"):
-        get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
+        debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
     assert versions(tmp_path / "c") == []
 
 
 ADVICE_ON_THE_NETWORK = "Check the package sources and the network"
 
 
-def refusal(entry: Allocator, cache: Path, apt: get.Apt, version: str | None = None) -> str:
+def refusal(entry: Allocator, cache: Path, apt: debian.Apt, version: str | None = None) -> str:
     """The sentence that says why the entry cannot be had."""
     with pytest.raises(CairnError) as caught:
-        get.unpack_from_distribution(entry, cache, apt=apt, version=version)
+        debian.unpack_from_distribution(entry, cache, apt=apt, version=version)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -312,19 +312,19 @@ def test_without_a_network_the_reason_is_told(repository: Repository, tmp_path: 
         closed.bind(("127.0.0.1", 0))
         apt = repository.apt(f"http://127.0.0.1:{closed.getsockname()[1]}")
         with pytest.raises(CairnError, match=r"not obtainable here: .*127\.0\.0\.1.*Check the package sources"):
-            get.unpack_from_distribution(ENTRY, tmp_path / "c", apt=apt)
+            debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=apt)
 
 
 def test_without_the_tools_the_way_by_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CairnError, match=r"apt-get is missing.*-a jemalloc=/path"):
-        get.unpack_from_distribution(ENTRY, tmp_path / "c")
+        debian.unpack_from_distribution(ENTRY, tmp_path / "c")
 
 
 def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CairnError, match="set XDG_CACHE_HOME"):
-        get.unpack_from_distribution(ENTRY, tmp_path / "file" / "cache")
+        debian.unpack_from_distribution(ENTRY, tmp_path / "file" / "cache")
 
 
 @contextlib.contextmanager
@@ -368,7 +368,7 @@ def test_a_network_that_hangs_ends_in_a_sentence_and_leaves_no_process(
         apt = replace(repository.apt(f"http://127.0.0.1:{port}"), stall_s=1.0)
         started = time.monotonic()
         with pytest.raises(CairnError, match="no progress for 1 s"):
-            get.unpack_from_distribution(ENTRY, cache, apt=apt)
+            debian.unpack_from_distribution(ENTRY, cache, apt=apt)
         assert time.monotonic() - started < 15
         assert apt_processes(cache) == []
     assert versions(cache) == []
@@ -384,7 +384,7 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(repository: Repository, l
             "import sys; from pathlib import Path; from cairn import get; from cairn.catalog import Allocator\n"
             f"get.unpack_from_distribution({ENTRY!r}, Path({str(cache)!r}), apt=get.{apt!r})"
         )
-        environment = {**os.environ, "PYTHONPATH": str(Path(get.__file__).parent.parent)}
+        environment = {**os.environ, "PYTHONPATH": str(Path(debian.__file__).parents[2])}
         process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
         try:
             while not apt_processes(cache / ".apt") and process.poll() is None:
@@ -398,7 +398,7 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(repository: Repository, l
         with contextlib.suppress(ProcessLookupError):
             os.kill(left, signal.SIGKILL)
 
-    found = get.unpack_from_distribution(ENTRY, cache, apt=repository.apt())
+    found = debian.unpack_from_distribution(ENTRY, cache, apt=repository.apt())
 
     assert found.problem is None
     assert versions(cache) == ["1-1"]
@@ -409,13 +409,13 @@ def test_the_systems_lists_are_used_and_left_as_they_are(
 ) -> None:
     repository.add("libpretend9", "1-1", library)
     first = tmp_path / "first"
-    get.unpack_from_distribution(ENTRY, first, apt=repository.apt())
+    debian.unpack_from_distribution(ENTRY, first, apt=repository.apt())
     lists = first / ".apt" / "state" / "lists"
     before = sorted((path.name, path.stat().st_mtime_ns) for path in lists.iterdir())
     said: list[str] = []
 
     apt = replace(repository.apt(), lists=str(lists))
-    get.unpack_from_distribution(ENTRY, tmp_path / "second", said.append, apt=apt)
+    debian.unpack_from_distribution(ENTRY, tmp_path / "second", said.append, apt=apt)
 
     assert [text.split()[0] for text in said] == ["downloading", "unpacking"]
     assert sorted((path.name, path.stat().st_mtime_ns) for path in lists.iterdir()) == before
@@ -423,11 +423,11 @@ def test_the_systems_lists_are_used_and_left_as_they_are(
 
 def test_lists_of_yesterday_are_brought_up_to_date(repository: Repository, library: bytes, tmp_path: Path) -> None:
     old = repository.add("libpretend9", "1-1", library)
-    get.unpack_from_distribution(ENTRY, tmp_path / "first", apt=repository.apt())
+    debian.unpack_from_distribution(ENTRY, tmp_path / "first", apt=repository.apt())
     yesterday = tmp_path / "first" / ".apt" / "state" / "lists"
     old.unlink()
     (repository.folder / "Packages").write_text("")
     repository.add("libpretend9", "2-1", library)
 
     apt = replace(repository.apt(), lists=str(yesterday))
-    assert get.unpack_from_distribution(ENTRY, tmp_path / "second", apt=apt).version == "2"
+    assert debian.unpack_from_distribution(ENTRY, tmp_path / "second", apt=apt).version == "2"

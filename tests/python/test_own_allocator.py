@@ -11,24 +11,15 @@ from pathlib import Path
 import pytest
 
 import cairn
-from cairn import (
-    abilities,
-    bench,
-    catalog,
-    contenders,
-    discover,
-    doctor,
-    experiments,
-    inventory,
-    machine,
-    native,
-    obtain,
-    preflight,
-    register,
-)
-from cairn.catalog import Found
+from cairn import native
+from cairn.allocators import catalog, contenders, discover, obtain, register
+from cairn.allocators.catalog import Found
+from cairn.bench import experiments, runs
+from cairn.cli import inventory
+from cairn.doctor import abilities, checks, machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Settings, Workload
+from cairn.run import preflight
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,7 +74,7 @@ def test_it_competes_by_default_right_behind_the_systems() -> None:
         one for one in experiments.EXPERIMENTS if one.report != "founding"
     ):  # which has a list of its own
         for size in (experiment.full, experiment.quick):
-            named = size.contenders or bench.contenders(size, lambda _: None)
+            named = size.contenders or runs.contenders(size, lambda _: None)
             assert named[:2] == ("system", "cairn"), experiment.name
     assert experiments.SINGLE.quick.contenders[:2] == ("system", "cairn")
 
@@ -113,11 +104,11 @@ def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
             contenders.resolve(contenders.parse_contender(spec), (found,))
     said: list[str] = []
     with contextlib.suppress(ContenderFailed):  # where there is no other either
-        assert "cairn" not in bench.contenders(experiments.EXPERIMENTS[-1].full, said.append)
+        assert "cairn" not in runs.contenders(experiments.EXPERIMENTS[-1].full, said.append)
     assert [line for line in said if line.startswith("cairn is left out: this installation")]
     assert not [line for line in said if "get cairn" in line]
-    checks = doctor.judge_abilities(abilities.Abilities(allocator_problem=found.problem), machine.host())
-    (told,) = [check for check in checks if check.subject == "own allocator"]
+    judged = checks.judge_abilities(abilities.Abilities(allocator_problem=found.problem), machine.host())
+    (told,) = [check for check in judged if check.subject == "own allocator"]
     assert told.state == "warning"
     assert told.says == "this installation of cairn lacks lib/libcairn.so.0: comparisons go without it"
     assert told.next_step == "Install it again with 'make install' or pip."

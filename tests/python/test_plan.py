@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn import plan
+from cairn.compare import plan
 
 NAMES = st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=6, unique=True)
 

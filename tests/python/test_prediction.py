@@ -8,9 +8,9 @@ import pytest
 from support.comparisons import a_run, a_sample
 
 from cairn.model import Account, Contender, Operations, Run, Sample, Workload
-from cairn.prediction import Costs, costs, predict
-from cairn.report.predicted import board, sentences
-from cairn.why import twin
+from cairn.report.prediction import board, sentences
+from cairn.why.gap import twin
+from cairn.why.prediction import Costs, costs, predict
 
 MS = 1_000_000
 MIB = 1 << 20

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from support.probes import BEHIND_HEAD, Made, busy, documented
 
-from cairn import profile
 from cairn.errors import CairnError, UsageError
-from cairn.profiles import (
+from cairn.profile import reader
+from cairn.profile.tally import (
     ALLOCATING,
     CALLS,
     EVENTS,
@@ -35,15 +35,15 @@ from cairn.profiles import (
     cut_short,
     lasting,
 )
-from cairn.report import profile_forms, profiled
+from cairn.report import profile, profile_export
 
 MOST = 2**64 - 1
 
 
-def read(tmp_path: Path, content: bytes) -> profile.ProcessProfile:
+def read(tmp_path: Path, content: bytes) -> reader.ProcessProfile:
     path = tmp_path / "1.1.probe"
     path.write_bytes(content)
-    return profile.read(path)
+    return reader.read(path)
 
 
 def test_the_structs_are_as_long_as_in_c() -> None:
@@ -54,7 +54,7 @@ def test_the_structs_are_as_long_as_in_c() -> None:
     times = (12 + 1 + 4 + 4) * 8 + 320 * 4
     samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 72
     for order in "<>":
-        layout = profile.layouts(order)
+        layout = reader.layouts(order)
         assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (head, thread, samples)
     assert (head, thread, samples) == (4056, 1584, 100440)
 
@@ -72,7 +72,7 @@ def test_the_documented_example_is_such_a_file() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "profile-format.md").read_text()
     lines = re.findall(r"^([0-9a-f]{5})  ((?:[0-9a-f]{2} )+) *([a-z_]+)", text, re.MULTILINE)
     assert len(lines) > 40
-    fields = profile.layouts("<").head.fields
+    fields = reader.layouts("<").head.fields
     assert fields is not None
     for offset, digits, name in lines:
         place, expected = int(offset, 16), bytes.fromhex(digits)
@@ -193,7 +193,7 @@ def test_threads_that_still_live_count_until_the_last_look(tmp_path: Path) -> No
 
 def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
     content = bytearray(busy().content())
-    at = profile.layouts("<").head.fields["chunks"][1]  # type: ignore[index]
+    at = reader.layouts("<").head.fields["chunks"][1]  # type: ignore[index]
     for k in range(24):
         broken = bytearray(content)
         struct.pack_into("<Q", broken, at + 8 * k, len(content) - 8)
@@ -204,9 +204,9 @@ def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["chunks", "samples"])
 def test_a_place_within_the_head_is_damage(tmp_path: Path, name: str) -> None:
     """The first place that may hold anything is the one behind the head."""
-    fields = profile.layouts("<").head.fields
+    fields = reader.layouts("<").head.fields
     assert fields is not None
-    head, at = profile.layouts("<").head.itemsize, fields[name][1]
+    head, at = reader.layouts("<").head.itemsize, fields[name][1]
     for place, fine in ((1, False), (8, False), (head - 8, False), (head - 1, False), (head, True)):
         broken = bytearray(busy().content())
         struct.pack_into("<Q", broken, at, place)
@@ -220,7 +220,7 @@ def test_a_place_within_the_head_is_damage(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["head", "thread", "samples"])
 @pytest.mark.parametrize("more", [-8, 8, 1 << 20])
 def test_a_structure_of_another_length_is_damage(tmp_path: Path, name: str, more: int) -> None:
-    length = getattr(profile.layouts("<"), name).itemsize
+    length = getattr(reader.layouts("<"), name).itemsize
     with pytest.raises(CairnError, match="its structures have other sizes"):
         read(tmp_path, busy(head={f"{name}_bytes": length + more}).content())
 
@@ -243,36 +243,36 @@ def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
             read(tmp_path, nothing)
     (tmp_path / "link.probe").symlink_to(tmp_path / "1.1.probe")
     with pytest.raises(CairnError, match="is a link"):
-        profile.read(tmp_path / "link.probe")
+        reader.read(tmp_path / "link.probe")
     os.mkfifo(tmp_path / "pipe.probe")
     with pytest.raises(CairnError, match="not a regular file"):
-        profile.read(tmp_path / "pipe.probe")
+        reader.read(tmp_path / "pipe.probe")
     with pytest.raises(CairnError, match="cannot read"):
-        profile.read(tmp_path / "none.probe")
+        reader.read(tmp_path / "none.probe")
 
 
 def test_the_largest_file_takes_little_memory_and_time(tmp_path: Path) -> None:
     """Every chunk that fits is named, in a sparse file of the most bytes that are read at all."""
-    thread = profile.layouts("<").thread.itemsize
+    thread = reader.layouts("<").thread.itemsize
     made = busy()
     path = made.write(tmp_path)
     chunks = [BEHIND_HEAD if BEHIND_HEAD + (8 << k) * thread <= 256 << 20 else 0 for k in range(24)]
     content = bytearray(path.read_bytes())
-    at = profile.layouts("<").head.fields["chunks"][1]  # type: ignore[index]
+    at = reader.layouts("<").head.fields["chunks"][1]  # type: ignore[index]
     struct.pack_into("<24Q", content, at, *chunks)
     struct.pack_into("<Q", content, 32, 256 << 20)
     path.write_bytes(content)
     os.truncate(path, 256 << 20)
     tracemalloc.start()
     began = time.process_time()
-    profile.read(path)
+    reader.read(path)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert time.process_time() - began < 10
     assert most < 100 << 20
     os.truncate(path, (256 << 20) + 1)
     with pytest.raises(CairnError, match="more than 256 MiB"):
-        profile.read(path)
+        reader.read(path)
 
 
 def test_processes_of_a_tree_add_up(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_processes_of_a_tree_add_up(tmp_path: Path) -> None:
         busy(pid=100 + k, begin_ns=10**9 + k).write(tmp_path)
     (tmp_path / "110.5.probe").touch()
     (tmp_path / "notes.txt").write_text("not ours")
-    found = profile.gather(tmp_path)
+    found = reader.gather(tmp_path)
     assert (len(found.processes), found.empty, found.wall_ns) == (3, 1, 10**9 + 2)
     assert found.operations == 3 * (64_010 + 6_400 + 70_410)
     assert found.tally.timed.most_ticks.max() == 20_040
@@ -294,16 +294,16 @@ def test_the_moments_of_a_tree_are_those_of_the_process_that_held_most(tmp_path:
         live = (8 << 20) + (k << 10) + (k == highest) * (4 << 20)
         made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (8_000_000, live, 16 << 20, 28 << 20))
         made.write(tmp_path)
-    found = profile.gather(tmp_path)
+    found = reader.gather(tmp_path)
     assert [one.live_bytes for one in found.moments] == [1 << 20, (12 << 20) + (highest << 10)]
     assert [process.peak_live_bytes > 10 << 20 for process in found.processes] == [k == highest for k in range(3)]
 
 
 def test_a_folder_without_profiles_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--keep"):
-        profile.gather(tmp_path)
+        reader.gather(tmp_path)
     with pytest.raises(UsageError, match="no folder"):
-        profile.gather(tmp_path / "none")
+        reader.gather(tmp_path / "none")
 
 
 def image(pid: int, begin_ns: int, state: str) -> Process:
@@ -351,9 +351,9 @@ def survive(folder: Path, rng: random.Random, *, times: int, shown_every: int) -
             file.seek(0)
             file.truncate(file.write(mutated(content, rng)))
             try:
-                profile.read_begun(path)
+                reader.read_begun(path)
                 if count % shown_every == 0:
-                    show(profile.gather(folder))
+                    show(reader.gather(folder))
                     shown += 1
             except CairnError as error:
                 refused += 1
@@ -362,11 +362,11 @@ def survive(folder: Path, rng: random.Random, *, times: int, shown_every: int) -
 
 
 def show(found: Profile) -> None:
-    profiled.render(found, full=True, color=True)
-    document = profile_forms.document(found, allocator=None, cairn="0")
+    profile.render(found, full=True, color=True)
+    document = profile_export.document(found, allocator=None, cairn="0")
     assert "NaN" not in document
     assert "Infinity" not in document
-    profile_forms.rows(found)
+    profile_export.rows(found)
 
 
 def test_mutated_files_give_a_sentence_or_a_profile_but_nothing_else(tmp_path: Path) -> None:
@@ -398,11 +398,11 @@ TREE = Tree(
 
 def test_what_the_launcher_knows_lies_beside_the_files(tmp_path: Path) -> None:
     busy().write(tmp_path)
-    assert profile.gather(tmp_path).tree is None
-    profile.write_tree(tmp_path, TREE)
-    found = profile.gather(tmp_path)
+    assert reader.gather(tmp_path).tree is None
+    reader.write_tree(tmp_path, TREE)
+    found = reader.gather(tmp_path)
     assert found.tree == TREE
-    text = " ".join(profiled.render(found, color=False).split())
+    text = " ".join(profile.render(found, color=False).split())
     assert text.startswith("profile prog 'a b' · glibc 2.36 ·")
     assert "user 1.50 s, system 20.0 ms, 12 waits, 3,456 times lost its processor" in text
     assert (
@@ -417,7 +417,7 @@ def test_a_description_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -
     (tmp_path / "run.json").unlink(missing_ok=True)
     os.mkfifo(tmp_path / "run.json")
     with pytest.raises(CairnError, match="it is no regular file"):
-        profile.gather(tmp_path)
+        reader.gather(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -427,34 +427,34 @@ def test_a_damaged_description_is_one_sentence(tmp_path: Path, content: bytes) -
     busy().write(tmp_path)
     (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(CairnError, match="is no description of a run"):
-        profile.gather(tmp_path)
+        reader.gather(tmp_path)
 
 
 def test_a_description_may_have_four_mebibytes_and_no_byte_more(tmp_path: Path) -> None:
     busy().write(tmp_path)
-    profile.write_tree(tmp_path, TREE)
+    reader.write_tree(tmp_path, TREE)
     file = tmp_path / "run.json"
     file.write_bytes(file.read_bytes().ljust(4 << 20))
-    assert profile.gather(tmp_path).tree == TREE
+    assert reader.gather(tmp_path).tree == TREE
     with file.open("ab") as more:
         more.write(b" ")
     with pytest.raises(CairnError, match="more than 4 MiB"):
-        profile.gather(tmp_path)
+        reader.gather(tmp_path)
 
 
 def test_a_folder_may_hold_the_most_profiles_and_not_one_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert profile._FILES_MAX == 200_000
-    monkeypatch.setattr(profile, "_FILES_MAX", 3)
+    assert reader._FILES_MAX == 200_000
+    monkeypatch.setattr(reader, "_FILES_MAX", 3)
     for k in range(3):
         busy(pid=100 + k).write(tmp_path)
-    assert len(profile.gather(tmp_path).processes) == 3
+    assert len(reader.gather(tmp_path).processes) == 3
     busy(pid=103).write(tmp_path)
     with pytest.raises(CairnError, match="holds 4 profiles; more than 3 cannot be added up"):
-        profile.gather(tmp_path)
+        reader.gather(tmp_path)
 
 
 def test_a_file_may_end_behind_its_head(tmp_path: Path) -> None:
-    length = profile.layouts("<").head.itemsize
+    length = reader.layouts("<").head.itemsize
     head = busy(head={"chunks": 0, "samples": 0, "file_bytes": length}).content()[:length]
     assert read(tmp_path, head).tally.calls.sum() == 0
     with pytest.raises(CairnError, match="cut off"):
@@ -465,7 +465,7 @@ def test_every_thread_of_a_chunk_that_is_read_in_pieces_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for at_once in (1, 3, 5, 8):
-        monkeypatch.setattr(profile, "_THREADS_AT_ONCE", at_once)
+        monkeypatch.setattr(reader, "_THREADS_AT_ONCE", at_once)
         made = Made()
         for thread in range(8):
             made.called("malloc", "small", 10**thread, 8, thread=thread)

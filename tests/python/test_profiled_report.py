@@ -17,13 +17,16 @@ from support.comparisons import EVIL
 from support.probes import Made, busy, locking, refused
 
 import cairn
-from cairn import foreground, native, profile
-from cairn.cli import cli, profiling
-from cairn.foreground import Ended
+from cairn import native
+from cairn.cli import cli
+from cairn.cli import profile as profiling
 from cairn.model import Contender
-from cairn.proof import judge, not_behind
-from cairn.report import profile_forms, profiled
-from cairn.runner import carried, seen_by
+from cairn.profile import reader
+from cairn.report import profile, profile_export
+from cairn.run import foreground
+from cairn.run.foreground import Ended
+from cairn.run.proof import judge, not_behind
+from cairn.run.runner import carried, seen_by
 
 SYSTEM = Contender(name="system", allocator="system", title="glibc 2.36")
 
@@ -31,7 +34,7 @@ SYSTEM = Contender(name="system", allocator="system", title="glibc 2.36")
 def shown(tmp_path: Path, *made: Made, full: bool = False, **about: Any) -> str:
     for one in made:
         one.write(tmp_path)
-    return profiled.render(profile.gather(tmp_path), full=full, color=False, **about)
+    return profile.render(reader.gather(tmp_path), full=full, color=False, **about)
 
 
 def row(text: str, name: str) -> list[str]:
@@ -65,8 +68,8 @@ def test_the_report_of_a_profile_is_golden(full: bool, tmp_path: Path, golden: C
     made.sampled(100, 40, what="free, delete")
     made.write(tmp_path)
     refused(pid=200, begin_ns=1_500_000_000, program=b"/usr/bin/other").write(tmp_path)
-    found = replace(profile.gather(tmp_path), machine="x86_64")
-    golden("profile-full" if full else "profile", profiled.render(found, full=full, color=False))
+    found = replace(reader.gather(tmp_path), machine="x86_64")
+    golden("profile-full" if full else "profile", profile.render(found, full=full, color=False))
 
 
 def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:
@@ -179,7 +182,7 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 def test_json_has_everything(tmp_path: Path) -> None:
     locking(program=b"/p/\xff").write(tmp_path)
-    found = json.loads(profile_forms.document(profile.gather(tmp_path), allocator=None, cairn="0.1"))
+    found = json.loads(profile_export.document(reader.gather(tmp_path), allocator=None, cairn="0.1"))
     assert (found["cairn"], found["allocator"], found["operations"]) == ("0.1", "libc.so.6", 140_820)
     assert found["ceiling"]["share"]["interval"]["level"] == 0.95
     total = found["lines"][-1]
@@ -193,7 +196,7 @@ def test_json_has_everything(tmp_path: Path) -> None:
 
 def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Path) -> None:
     locking().write(tmp_path)
-    rows = list(csv.DictReader(io.StringIO(profile_forms.rows(profile.gather(tmp_path)))))
+    rows = list(csv.DictReader(io.StringIO(profile_export.rows(reader.gather(tmp_path)))))
     assert {row["table"] for row in rows} == {"counted", "timed", "paths", "kernel", "locks", "counters"}
     (total,) = [row for row in rows if row["name"] == "TOTAL" and row["table"] == "timed"]
     (events,) = [row for row in rows if row["name"] == "reused" and row["table"] == "counters"]

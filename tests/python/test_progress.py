@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 from support.comparisons import a_sample
 
-from cairn import progress
-from cairn.measure import Progress
+from cairn.cli import progress
 from cairn.model import StopRule, Trial
+from cairn.run.measure import Progress
 
 
 def test_a_long_run_speaks_every_half_minute_in_the_warm_up_too(monkeypatch: pytest.MonkeyPatch) -> None:

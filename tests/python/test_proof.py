@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.catalog import load_catalog
+from cairn.allocators.catalog import load_catalog
 from cairn.model import Contender, Unreached
-from cairn.proof import judge, lost_preload, not_behind
+from cairn.run.proof import judge, lost_preload, not_behind
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 LIB = "/opt/liballoc.so"

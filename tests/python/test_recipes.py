@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from cairn import catalog, discover, download, get, obtain, recipes, sources
-from cairn.catalog import Allocator
+from cairn.allocators import catalog, debian, discover, download, obtain, recipes, sources
+from cairn.allocators.catalog import Allocator
+from cairn.allocators.sources import Source
 from cairn.errors import CairnError
-from cairn.sources import Source
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build libraries")
 
@@ -339,7 +339,7 @@ def test_without_its_tools_the_distribution_is_asked(bench: Bench, monkeypatch: 
         asked.append(version)
         return catalog.Found(entry, "/x", version="9.8.1")
 
-    monkeypatch.setattr(get, "unpack_from_distribution", unpack)
+    monkeypatch.setattr(debian, "unpack_from_distribution", unpack)
     assert bench.obtain(entry).version == "9.8.1"
     assert any("taking the distribution's package instead" in text for text in bench.said)
     with pytest.raises(CairnError, match="no-such-tool"):
@@ -356,7 +356,7 @@ def test_a_package_of_another_version_brings_up_the_pinned_source(
     def refuse(*_: object, **__: object) -> catalog.Found:
         raise CairnError("the distribution has 5.")
 
-    monkeypatch.setattr(get, "unpack_from_distribution", refuse)
+    monkeypatch.setattr(debian, "unpack_from_distribution", refuse)
     with pytest.raises(CairnError) as refused:
         bench.obtain(replace(ENTRY, packages=("libpretend9",)), version, "distribution")
     more = " The pinned source is 9.8.7." if version else ""
@@ -366,7 +366,7 @@ def test_a_package_of_another_version_brings_up_the_pinned_source(
 def test_a_version_is_taken_from_where_there_is_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = replace(ENTRY, packages=("libpretend9",))
     monkeypatch.setattr(
-        get, "unpack_from_distribution", lambda e, *_, version=None, **__: catalog.Found(e, "/d", version=version)
+        debian, "unpack_from_distribution", lambda e, *_, version=None, **__: catalog.Found(e, "/d", version=version)
     )
     assert bench.obtain(entry, "9.7").path == "/d"
     assert bench.obtain(entry, origin="distribution").path == "/d"

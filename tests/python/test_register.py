@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn import catalog, contenders, discover, inventory, register
+from cairn.allocators import catalog, contenders, discover, register
+from cairn.cli import inventory
 from cairn.errors import CairnError, ContenderFailed, UsageError
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build libraries")

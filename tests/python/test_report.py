@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 from support.comparisons import EVIL, a_run, a_sample, compared, samples
 
-from cairn import compare
+from cairn.compare import comparison
 from cairn.model import SCHEMA, Contender, Memory, Run, Sample, Whereabouts, Workload
-from cairn.report import document, layout, markdown, rows, terminal, words
+from cairn.report import markdown, run_csv, run_json, tables, terminal, words
 
 
 def shown(run: Run, of: list[Sample], *, full: bool = False, color: bool = False) -> str:
@@ -50,17 +50,17 @@ def a_comparison_with_everything() -> tuple[Run, list[Sample]]:
 def test_the_tables_of_a_comparison_are_golden(full: bool, golden: Callable[[str, str], None]) -> None:
     run, of = a_comparison_with_everything()
     beside = [("quick", "lean"), ("quick", "system"), ("lean", "system")]
-    found = compare.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks", beside=beside)
+    found = comparison.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks", beside=beside)
     golden("compare-full" if full else "compare", terminal.render(run, [found], full=full, color=False))
 
 
 def test_long_names_lose_their_middle_unless_two_would_be_the_same() -> None:
     long = "jemalloc:" + "a" * 20 + "=1"
-    assert layout.shortened(["system", long], 12) == {"system": "system", long: "jemall…aaa=1"}
-    assert layout.shortened([long], 11) == {long: "jemal…aaa=1"}
-    assert layout.shortened([long], len(long)) == {long: long}
+    assert tables.shortened(["system", long], 12) == {"system": "system", long: "jemall…aaa=1"}
+    assert tables.shortened([long], 11) == {long: "jemal…aaa=1"}
+    assert tables.shortened([long], len(long)) == {long: long}
     twin = long.replace("aa", "ab", 1)
-    assert layout.shortened([long, twin], 12) == {long: long, twin: twin}
+    assert tables.shortened([long, twin], 12) == {long: long, twin: twin}
 
 
 def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_in_the_fewest() -> None:
@@ -115,7 +115,7 @@ def test_hostile_names_are_inert_everywhere(full: bool) -> None:
     of = [replace(s, proof=replace(s.proof, owner=EVIL), metrics={EVIL: 1.0}) for s in of]
     result = compared(run, of)
     page = markdown.render(run, [result], full=full)  # type: ignore[arg-type]
-    texts = [shown(run, of, full=full), page, document.render(run, [result], of)]  # type: ignore[arg-type]
+    texts = [shown(run, of, full=full), page, run_json.render(run, [result], of)]  # type: ignore[arg-type]
     for text in texts:
         for character in "\x1b\u009b\u202e":
             assert character not in text
@@ -127,7 +127,7 @@ def test_hostile_names_are_inert_everywhere(full: bool) -> None:
 
 def test_csv_has_a_row_per_run_and_no_formula() -> None:
     of = [replace(a_sample(1, "system", 1), failure="=cmd|'/bin/sh'!A1")]
-    (row,) = csv.DictReader(io.StringIO(rows.render(a_run(), of)))
+    (row,) = csv.DictReader(io.StringIO(run_csv.render(a_run(), of)))
     assert row["failure"].startswith("'=")
     assert (row["wall_ns"], row["counts"], row["peak_bytes"]) == ("1000000", "0", str(100 << 20))
 
@@ -136,27 +136,27 @@ def test_csv_has_what_the_clock_noted_where_it_looked() -> None:
     seen = replace(
         a_sample(1, "system", 100), whereabouts=Whereabouts(1000, own=3, calls=0, faults=1, others=2, program=9)
     )
-    one, other = csv.DictReader(io.StringIO(rows.render(a_run(), [seen, a_sample(2, "system", 100)])))
+    one, other = csv.DictReader(io.StringIO(run_csv.render(a_run(), [seen, a_sample(2, "system", 100)])))
     assert (one["clock:own_ns"], one["clock:calls_ns"], one["clock:program_ns"]) == ("3000", "0", "9000")
-    assert other["clock:own_ns"] == "" and "clock:own_ns" not in rows.render(a_run(), [a_sample(1, "system", 100)])
+    assert other["clock:own_ns"] == "" and "clock:own_ns" not in run_csv.render(a_run(), [a_sample(1, "system", 100)])
 
 
 def test_an_empty_csv_field_was_not_measured() -> None:
     of = [replace(a_sample(1, "system", 1), memory=Memory("not measured", None, None, None))]
-    (row,) = csv.DictReader(io.StringIO(rows.render(a_run(), of)))
+    (row,) = csv.DictReader(io.StringIO(run_csv.render(a_run(), of)))
     assert row["peak_bytes"] == ""
 
 
 def test_json_is_one_document_with_its_schema() -> None:
     run, of = a_run(), samples()
-    made = json.loads(document.render(run, [compared(run, of)], of))  # type: ignore[arg-type]
+    made = json.loads(run_json.render(run, [compared(run, of)], of))  # type: ignore[arg-type]
     assert made["schema"] == SCHEMA
     assert made["comparisons"][0]["rows"][0]["contender"] == "fast"
     assert len(made["samples"]) == 24
 
 
 def test_the_footer_names_the_method_and_the_proof() -> None:
-    line = layout.footer(compared(a_run(), samples()))  # type: ignore[arg-type]
+    line = tables.footer(compared(a_run(), samples()))  # type: ignore[arg-type]
     for word in ("12 blocks", "Hodges–Lehmann", "Holm", "loaded in 2 of 2 processes", "anonymous + shared, cgroup v1"):
         assert word in line
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from cairn.model import Contender, Proof, Unreached
-from cairn.runner import Launched, memory_of, preload_environment
+from cairn.run.runner import Launched, memory_of, preload_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from support.suites import a_run_of, a_suite, reported
 
+from cairn.compare.ranking import Entry, Rank, Ranking, Scenario, matrix, ranking
 from cairn.model import Run, Sample, StopRule
-from cairn.scenario import Entry, Rank, Ranking, Scenario, matrix, ranking
 
 FIVE = ("system", "jemalloc", "mimalloc", "ours", "ours-learning")
 FOUR = ("JSON", "MIR", "VM", "MIXED")

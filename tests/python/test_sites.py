@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cairn import elf, sites, symbols
+from cairn.binary import elf
 from cairn.errors import CairnError
+from cairn.profile import sites, symbols
 
 COUNTS = {
     **{"counted": 4, "blocks_variance": 0, "blocks": 4, "bytes": 458752},

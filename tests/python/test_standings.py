@@ -12,9 +12,9 @@ import pytest
 import scipy.stats
 from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact, lively
 
-from cairn import ratios
+from cairn.compare import ratios
+from cairn.compare.standings import LARGE_BYTES, Place, Standings, standings
 from cairn.model import Interval, Memory, Run, Sample, StopRule
-from cairn.standings import LARGE_BYTES, Place, Standings, standings
 
 THREE = ("system", "fast", "slow")
 
@@ -324,7 +324,7 @@ def test_the_same_samples_give_the_same_standings() -> None:
 
 
 def test_numpy_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, cairn.standings, cairn.scenario; sys.exit('numpy' in sys.modules)"
+    code = "import sys, cairn.compare.standings, cairn.compare.ranking; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

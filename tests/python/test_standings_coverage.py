@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cairn import ratios
-from cairn.ratios import Column
+from cairn.compare import ratios
+from cairn.compare.ratios import Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn import stats
+from cairn.compare import stats
 from cairn.model import Finding, Interval, StopRule
 
 # Hollander & Wolfe, Nonparametric Statistical Methods, table 3.1: Hamilton depression scores before and after a
@@ -457,5 +457,5 @@ class TestExpectedRounds:
 
 
 def test_importing_the_module_does_not_import_numpy() -> None:
-    code = "import sys, cairn.stats, cairn.compare; sys.exit('numpy' in sys.modules)"
+    code = "import sys, cairn.compare.stats, cairn.compare.comparison; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

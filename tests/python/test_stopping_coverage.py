@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cairn import stats
+from cairn.compare import stats
 from cairn.model import Finding, StopRule
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn import compare, machine, store
+from cairn.compare import comparison
+from cairn.doctor import machine
 from cairn.errors import CairnError, UsageError
 from cairn.model import (
     SCHEMA,
@@ -26,7 +27,8 @@ from cairn.model import (
     Trial,
     Workload,
 )
-from cairn.report import document, markdown, rows, terminal
+from cairn.report import markdown, run_csv, run_json, terminal
+from cairn.run import store
 
 
 def a_run(identity: str = "20260101-000000-abcd") -> Run:
@@ -294,13 +296,13 @@ def show(folder: store.Folder) -> None:
     """What `cairn report` does, in every form."""
     run, samples = folder.run(), folder.samples()
     comparisons = [
-        compare.compare([s for s in samples if s.trial.workload == w], run.contenders, run.baseline, run.rule)
+        comparison.compare([s for s in samples if s.trial.workload == w], run.contenders, run.baseline, run.rule)
         for w in range(len(run.settings.workloads))
     ]
     terminal.render(run, comparisons, full=True, color=True)
     markdown.render(run, comparisons, full=True)
-    rows.render(run, samples)
-    document.render(run, comparisons, samples)
+    run_csv.render(run, samples)
+    run_json.render(run, comparisons, samples)
 
 
 def test_two_cairns_do_not_measure_one_run(folder: store.Folder) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cairn.compare.sweep import WORKLOADS_MAX, expand, parse_parameter
 from cairn.errors import UsageError
-from cairn.sweep import WORKLOADS_MAX, expand, parse_parameter
 
 
 def names(*args: object, **kwargs: object) -> list[str]:

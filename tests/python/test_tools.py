@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn import tools
-from cairn.download import _complaint
-from cairn.tools import Busy, Failed, Stalled, Task
+from cairn.allocators import tools
+from cairn.allocators.download import _complaint
+from cairn.allocators.tools import Busy, Failed, Stalled, Task
 
 
 def program(path: Path, text: str = "exit 0") -> Path:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cairn import symbols, whereabouts
 from cairn.model import Whereabouts
+from cairn.profile import cpu_samples, symbols
 
 KERNEL, USER = 1, 2
 EXECUTED = 1 << 13
 LIBC = "/lib/libc.so.6"
 ALLOCATOR = __file__
 """Some file that can be read."""
-OWN = whereabouts.Allocator(frozenset({ALLOCATOR}))
+OWN = cpu_samples.Allocator(frozenset({ALLOCATOR}))
 CODE, MINE, C = 0x400000, 0x7F0000000000, 0x7F1000000000
 CALLED = 0x120
 
@@ -65,13 +65,13 @@ def note(
     return record(9, USER if user is None else KERNEL, body + struct.pack("<Q", there))
 
 
-def notes(libc: str, *records: bytes, error: int = 0, magic: int = whereabouts.MAGIC) -> bytes:
+def notes(libc: str, *records: bytes, error: int = 0, magic: int = cpu_samples.MAGIC) -> bytes:
     laid = [executed(), mapped("/bin/program", CODE), mapped(ALLOCATOR, MINE), mapped(libc, C)]
     return struct.pack("<QQII", magic, 500_000, 7, error) + b"".join([*laid, *records])
 
 
 def split(data: bytes) -> tuple[Whereabouts | None, str]:
-    return whereabouts.split(io.BytesIO(data), OWN)
+    return cpu_samples.split(io.BytesIO(data), OWN)
 
 
 def counts(libc: str, *records: bytes) -> Whereabouts:
@@ -140,7 +140,7 @@ def test_other_peoples_processes_are_nobodys(libc: str) -> None:
 
 
 def test_what_the_first_process_does_before_it_executes_the_program_is_not_the_programs() -> None:
-    data = struct.pack("<QQII", whereabouts.MAGIC, 500_000, 7, 0) + note(CODE, when=1) + executed(when=5)
+    data = struct.pack("<QQII", cpu_samples.MAGIC, 500_000, 7, 0) + note(CODE, when=1) + executed(when=5)
     found, _ = split(data + mapped("/bin/program", CODE, when=6) + note(CODE, when=7))
     assert found is not None and (found.program, found.unknown) == (1, 0)
 
@@ -152,7 +152,7 @@ def test_a_number_that_another_process_gets_later_is_not_the_programs(libc: str)
 
 def test_processors_by_turns_are_put_into_the_order_of_their_times(libc: str) -> None:
     """The second processor's records of the first turn come after the first's of the second."""
-    mark = record(whereabouts.MARK, 0, b"")
+    mark = record(cpu_samples.MARK, 0, b"")
     one = (note(MINE + 5, when=100), note(MINE + 5, when=290), mark)
     two = (note(MINE + 5, when=400), mapped("/opt/other.so", MINE, when=300), note(CODE, when=301), mark)
     found = counts(libc, *one, *two, note(MINE + 5, when=500), mark)
@@ -205,12 +205,12 @@ def test_what_makes_no_sense_is_no_answer(data: bytes, why: str) -> None:
 
 def test_of_a_system_whose_malloc_cannot_be_told_apart_nothing_is_said(libc: str) -> None:
     data = notes(libc, note(C + 5))
-    found, reason = whereabouts.split(io.BytesIO(data), whereabouts.Allocator(frozenset()))
+    found, reason = cpu_samples.split(io.BytesIO(data), cpu_samples.Allocator(frozenset()))
     assert found is None and "malloc's part of" in reason
 
 
 def test_a_file_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
-    found, reason = whereabouts.read(tmp_path / "none", OWN)
+    found, reason = cpu_samples.read(tmp_path / "none", OWN)
     assert found is None and "cannot be read" in reason
 
 
@@ -218,11 +218,11 @@ def test_mallocs_part_of_the_systems_library_holds_its_functions_and_not_the_oth
     path = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so.6" in line)
     part = symbols.stretch(path, ("malloc", "free", "malloc_info"))
     assert part is not None
-    system = whereabouts.Allocator(frozenset())
+    system = cpu_samples.Allocator(frozenset())
     within = system.owner(path, part[0] + (part[1] - part[0]) // 2)
-    assert within is whereabouts.Owner.ALLOCATOR
+    assert within is cpu_samples.Owner.ALLOCATOR
     other = symbols.stretch(path, ("printf",))
-    assert other is not None and system.owner(path, other[1] - 1) is whereabouts.Owner.LIBRARY
+    assert other is not None and system.owner(path, other[1] - 1) is cpu_samples.Owner.LIBRARY
     assert 4096 < part[1] - part[0] < 256 << 10
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from support.comparisons import EVIL, a_run, a_sample
 
-from cairn.estimates import Estimate
 from cairn.findings import beside
 from cairn.model import Account, Calls, Contender, Interval, Operations, Raised, Run, Sample, Whereabouts
-from cairn.report import document, markdown, terminal
-from cairn.report.reasons import boards, sentences, summary
-from cairn.why import (
+from cairn.profile.estimates import Estimate
+from cairn.report import markdown, run_json, terminal
+from cairn.report.why import boards, sentences, summary
+from cairn.why.gap import (
     CALLING,
     FAULTS,
     KERNEL,
@@ -482,7 +482,7 @@ def test_every_form_holds_a_hostile_name() -> None:
     for text in (terminal.whys(run, [found], color=False), markdown.whys(run, [found])):
         assert "\x1b" not in text and "\u202e" not in text
     assert "<script>" not in markdown.whys(run, [found])
-    assert '"whys"' in document.explanation(run, [found])
+    assert '"whys"' in run_json.explanation(run, [found])
 
 
 def slow(**times: float) -> list[Account]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.probes import Made, busy, locking
 
-from cairn import behaviour, estimates, profile, window
-from cairn.profiles import cut_short
-from cairn.report import profiled
+from cairn.profile import estimates, reader, tables, window
+from cairn.profile.tally import cut_short
+from cairn.report import profile
 
 MINE = os.getpid()
 
@@ -43,10 +43,10 @@ def test_what_was_there_before_is_not_counted(tmp_path: Path) -> None:
     total = estimates.lines(found)[-1]
     assert total.total_ns is not None
     assert total.total_ns.value == pytest.approx(1_000 * 70 + 1_000 * 30)
-    calls = {one.name: one for one in behaviour.kernel_lines(found)}
+    calls = {one.name: one for one in tables.kernel_lines(found)}
     assert (calls["mmap"].count, calls["mmap"].bytes, calls["mmap"].max_ns) == (2, 2 << 16, 90_000)
     assert calls["munmap"].max_ns is None  # an earlier one took longer
-    mutex = behaviour.lock_lines(found)[0]
+    mutex = tables.lock_lines(found)[0]
     assert (mutex.taken, mutex.contended, mutex.wait_ns, mutex.max_wait_ns) == (100, 1, 45, None)
     assert found.window is not None
     assert found.window.after_ns == 5_000
@@ -83,7 +83,7 @@ def test_processes_that_ended_before_are_left_out_and_new_ones_are_whole(tmp_pat
     gone = busy(pid=2_000_001, begin_ns=2, state=1)  # killed: there is no such process
     gone.write(tmp_path)
     begin = window.look(tmp_path)
-    with pytest.raises(profile.NoProfile, match="nothing was counted in that time"):
+    with pytest.raises(reader.NoProfile, match="nothing was counted in that time"):
         window.since(tmp_path, begin, 0)
     busy(pid=2_000_002, begin_ns=begin.at_ns + 1).write(tmp_path)
     found = window.since(tmp_path, begin, 0)
@@ -94,7 +94,7 @@ def test_processes_that_ended_before_are_left_out_and_new_ones_are_whole(tmp_pat
 
 def busy_operations(folder: Path) -> int:
     (alone,) = folder.glob("2000002.*")
-    return int(profile.read(alone).tally.calls.sum()) + 70_410
+    return int(reader.read(alone).tally.calls.sum()) + 70_410
 
 
 def test_memory_is_that_of_the_window(tmp_path: Path) -> None:
@@ -114,6 +114,6 @@ def test_the_report_says_what_was_counted(tmp_path: Path) -> None:
     begin = window.look(tmp_path)
     more(made).write(tmp_path)
     found = window.since(tmp_path, begin, begin.at_ns - 3_000_000_000)
-    text = profiled.render(found, full=True, color=False)
+    text = profile.render(found, full=True, color=False)
     assert "from 3.00 s on" in text.splitlines()[0]
     assert "counted for" in text

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from cairn import experiments, workloads
+from cairn.bench import experiments
 from cairn.errors import CairnError, UsageError
+from cairn.run import workloads
 
 LINE: dict[str, Any] = {
     "schema": 1,

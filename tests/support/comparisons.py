@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cairn import compare, machine
+from cairn.compare import comparison
+from cairn.doctor import machine
 from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial, Workload
 
 EVIL = "evil\x1b[31m\u009b\u202e<script>|*"
@@ -55,4 +56,4 @@ def samples(fast: float = 80.0, **more: object) -> list[Sample]:
 
 
 def compared(run: Run, of: list[Sample]) -> object:
-    return compare.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks")
+    return comparison.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks")

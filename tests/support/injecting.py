@@ -8,7 +8,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from cairn.contenders import carries, carryable
+from cairn.allocators.contenders import carries, carryable
 
 
 @lru_cache(maxsize=16)

@@ -16,9 +16,9 @@ import pytest
 from support.injecting import carried
 from support.surroundings import users_environment
 
-from cairn import discover
-from cairn.catalog import Found
-from cairn.get import UNPACKED
+from cairn.allocators import discover
+from cairn.allocators.catalog import Found
+from cairn.allocators.debian import UNPACKED
 
 CACHE = Path(__file__).resolve().parents[2] / "build" / "peers"
 """Stands for ~/.cache: `XDG_CACHE_HOME` of a command that shall find the peers."""

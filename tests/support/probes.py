@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cairn import profile
-from cairn.profiles import ALLOCATING, CALLS, EVENTS, GROUPS, LOCKS, PATHS, PHASES, RELEASING, SAMPLED, WHOSE
-from cairn.profiles import Path as TimedPath
+from cairn.profile import reader
+from cairn.profile.tally import ALLOCATING, CALLS, EVENTS, GROUPS, LOCKS, PATHS, PHASES, RELEASING, SAMPLED, WHOSE
+from cairn.profile.tally import Path as TimedPath
 
 TICKS_PER_NS = 2
 PAIR = 40
@@ -45,7 +45,7 @@ class Made:
     order: str = "<"
 
     def __post_init__(self) -> None:
-        self.layout = profile.layouts(self.order)
+        self.layout = reader.layouts(self.order)
         self.threads = np.zeros(8, self.layout.thread)
         self.more = np.zeros(0, self.layout.thread)
         self.samples = np.zeros(1, self.layout.samples)
@@ -158,7 +158,7 @@ class Made:
     def content(self) -> bytes:
         """The file."""
         head, at = self.start, BEHIND_HEAD
-        head["magic"], head["order"], head["version"] = profile.MAGIC, profile.ORDER, profile.VERSION
+        head["magic"], head["order"], head["version"] = reader.MAGIC, reader.ORDER, reader.VERSION
         for name in ("head", "thread", "samples"):
             head[f"{name}_bytes"] = getattr(self.layout, name).itemsize
         head["state"], head["dispatch"] = self.state, self.dispatch

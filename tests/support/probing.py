@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from cairn import native
-from cairn.profile import gather, read
-from cairn.profiles import ProcessProfile, Profile
+from cairn.profile.reader import gather, read
+from cairn.profile.tally import ProcessProfile, Profile
 
 from .injecting import carried
 

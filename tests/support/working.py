@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cairn import workloads
+from cairn.run import workloads
 
 CPUS = 2
 

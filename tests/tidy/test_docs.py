@@ -11,7 +11,7 @@ import click
 import pytest
 
 from cairn.cli import cli
-from cairn.manual import page, with_catalog, with_size_classes
+from cairn.cli.manual import page, with_catalog, with_size_classes
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from cairn.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,85 +93,30 @@ C_ORDER: dict[str, list[str]] = {
 }
 """Within a folder a file sees only files before it."""
 
-PYTHON_MAY_SEE: dict[str, set[str]] = {
-    "__init__": set(),
-    "errors": set(),
-    "model": set(),
-    "units": set(),
-    "stats": {"model"},
-    "plan": {"model"},
-    "compare": {"model", "stats", "units"},
-    "ratios": {"model"},
-    "standings": {"model", "stats", "ratios"},
-    "scenario": {"model", "stats", "ratios"},
-    "profiles": set(),
-    "estimates": {"model", "profiles"},
-    "behaviour": {"model", "profiles", "estimates"},
-    "findings": {"model", "units", "stats", "profiles", "estimates", "behaviour", "findings"},
-    "account": {"model", "profiles", "estimates", "behaviour", "findings"},
-    "why": {"model", "units", "stats", "estimates", "profiles", "findings"},
-    "founding": {"why"},
-    "prediction": {"model", "estimates", "why"},
-    "profile": {"errors", "model", "profiles"},
-    "window": {"errors", "profile", "profiles"},
-    "report": {
-        *("model", "stats", "units", "ratios", "standings", "scenario", "instructions", "report"),
-        *("profiles", "estimates", "behaviour", "findings", "why", "founding", "prediction"),
-    },
-    "elf": set(),
-    "sites": {"errors", "units"},
-    "program": {"errors", "elf"},
-    "library": {"errors", "elf", "program"},
-    "symbols": {"errors", "elf", "program", "sites"},
-    "whereabouts": {"model", "elf", "symbols"},
-    "catalog": {"errors"},
-    "discover": {"__init__", "errors", "catalog", "library", "native"},
-    "contenders": {"errors", "model", "program", "library", "catalog", "discover"},
-    "tools": set(),
-    "sources": {"errors"},
-    "download": {"discover", "sources", "tools"},
-    "recipes": set(),
-    "get": {"errors", "catalog", "discover", "tools"},
-    "obtain": {"errors", "catalog", "discover", "tools", "sources", "download", "recipes", "get"},
-    "register": {"errors", "catalog", "library", "discover", "tools"},
-    "machine": {"errors", "model"},
-    "inside": {"elf"},
-    "abilities": {"errors", "native", "whereabouts"},
-    "doctor": {"errors", "model", "program", "library", "machine", "inside", "abilities", "units"},
-    "preflight": {"errors", "model", "catalog", "contenders", "discover", "doctor", "machine", "reached"},
-    "reached": {"model", "contenders", "doctor", "runner"},
-    "native": {"errors"},
-    "workloads": {"errors", "model", "native"},
-    "instructions": {"model"},
-    "store": {"errors", "model"},
-    "proof": {"model"},
-    "runner": {
-        *("errors", "model", "contenders", "native", "proof", "workloads", "instructions"),
-        *("profile", "whereabouts", "profiles", "account"),
-    },
-    "foreground": {"errors", "model", "native", "proof", "runner"},
-    "measure": {"errors", "model", "machine", "plan", "stats", "compare", "runner", "store"},
-    "sweep": {"errors", "model"},
-    "options": {"model", "profiles", "units", "report", "sweep"},
-    "progress": {"model", "measure", "plan", "units", "report"},
-    "experiments": {"errors", "model", "discover", "sources", "download", "tools"},
-    "bench": {
-        *("errors", "model", "units", "contenders", "discover", "machine", "native", "tools"),
-        *("workloads", "experiments", "standings", "scenario", "store", "report"),
-    },
-    "inventory": {"model", "catalog", "discover", "obtain", "report"},
-    "manual": {"__init__", "cli", "native", "workloads"},
-    "__main__": {"cli"},
-}
-"""`cli` sees everything and is seen by `__main__` and `manual` alone."""
+GROUND = ("__init__", "errors", "model", "units", "native")
+"""The modules beside the folders; each sees only those before it."""
 
-PURE = {
-    *("model", "errors", "units", "stats", "plan", "sweep", "compare", "report", "proof"),
-    *("ratios", "standings", "scenario", "instructions", "profiles", "estimates", "behaviour", "findings"),
-    *("account", "why", "founding", "prediction", "sites"),
+PYTHON_LAYERS: dict[str, set[str]] = {
+    "ground": set(),
+    "binary": {"ground"},
+    "compare": {"ground"},
+    "profile": {"ground", "binary"},
+    "allocators": {"ground", "binary"},
+    "findings": {"ground", "compare", "profile"},
+    "doctor": {"ground", "binary", "profile"},
+    "why": {"ground", "compare", "profile", "findings"},
+    "run": {"ground", "compare", "profile", "allocators", "doctor", "why"},
+    "report": {"ground", "compare", "profile", "findings", "why"},
+    "bench": {"ground", "compare", "allocators", "doctor", "run", "report"},
+    "cli": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why", "run", "report", "bench"},
 }
+"""One row for each folder of cairn/, with the folders that it sees: only such as stand above it."""
+
+PURE = {"compare", "findings", "why", "report", "profile"}
+"""Folders without a file, a clock and a process, but for the modules of `READERS`."""
+READERS = {"profile/reader.py", "profile/window.py", "profile/cpu_samples.py"}
 IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
-PRINTING = {"cli", "manual"}
+PACKAGE = ROOT / "cairn"
 
 
 def c_includes() -> Iterator[tuple[Path, str]]:
@@ -178,21 +127,35 @@ def c_includes() -> Iterator[tuple[Path, str]]:
                 yield file.relative_to(ROOT / "src"), match[1]
 
 
-def python_imports() -> Iterator[tuple[str, Path, str]]:
-    """(our module, file, imported module) for every import, wherever in the file it stands."""
-    for file in sorted((ROOT / "cairn").rglob("*.py")):
-        inside = file.relative_to(ROOT / "cairn")
-        module = inside.parts[0].removesuffix(".py")
+def folder_of(file: Path) -> str:
+    """The folder of a file of the package, or "ground"."""
+    parts = file.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else "ground"
+
+
+def python_imports() -> Iterator[tuple[Path, str]]:
+    """(file, imported module or name) for every import, wherever in the file it stands."""
+    for file in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 for name in node.names:
-                    yield module, file, name.name
+                    yield file, name.name
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                if node.module == "cairn":
-                    for name in node.names:
-                        yield module, file, f"cairn.{name.name}"
-                else:
-                    yield module, file, node.module
+                for name in node.names:
+                    yield file, f"{node.module}.{name.name}"
+
+
+def our_imports() -> Iterator[tuple[Path, str, str]]:
+    """(file, the folder that it sees, the module that it sees there); the module of a whole folder is "__init__"."""
+    for file, imported in python_imports():
+        package, *words = imported.split(".")
+        if package != "cairn":
+            continue
+        words = words or ["__init__"]
+        folder = words[0] if words[0] in PYTHON_LAYERS else "ground"
+        words = words[1:] if folder != "ground" else words
+        known = PACKAGE if folder == "ground" else PACKAGE / folder
+        yield file, folder, words[0] if words and (known / f"{words[0]}.py").is_file() else "__init__"
 
 
 def test_every_folder_of_c_sees_only_those_below() -> None:
@@ -219,35 +182,71 @@ def test_within_a_folder_a_file_sees_only_those_before_it() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_python_module_sees_only_what_the_table_allows() -> None:
-    wrong = []
-    for module, file, imported in python_imports():
-        if imported != "cairn" and not imported.startswith("cairn."):
-            continue
-        seen = imported.split(".")[1] if "." in imported else "__init__"
-        if seen.startswith("__version__"):
-            seen = "__init__"
-        if module == "cli":
-            continue
-        assert module in PYTHON_MAY_SEE, f"{module} has no place in the table"
-        if seen not in PYTHON_MAY_SEE[module] and seen != module:
-            wrong.append(f"{file.relative_to(ROOT)} sees {imported}")
+def test_every_folder_has_its_row_and_sees_only_rows_above_it() -> None:
+    folders = {folder_of(file) for file in PACKAGE.rglob("*.py")}
+    assert folders == set(PYTHON_LAYERS)
+    order = list(PYTHON_LAYERS)
+    for place, (folder, seen) in enumerate(PYTHON_LAYERS.items()):
+        assert seen <= set(order[:place]), f"{folder} sees a folder that does not stand above it"
+
+
+def test_every_python_folder_sees_only_what_its_row_allows() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)} sees {seen}/{module}"
+        for file, seen, module in our_imports()
+        if file.name != "__main__.py" and seen != folder_of(file) and seen not in PYTHON_LAYERS[folder_of(file)]
+    ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_row_names_only_folders_that_are_seen() -> None:
+    seen = {(folder_of(file), seen) for file, seen, _ in our_imports()}
+    unused = [
+        (folder, other) for folder, others in PYTHON_LAYERS.items() for other in others if (folder, other) not in seen
+    ]
+    assert not unused
+
+
+def test_the_command_is_seen_by_its_entry_alone() -> None:
+    assert [file.name for file, seen, _ in our_imports() if seen == "cli" and folder_of(file) != "cli"] == [
+        "__main__.py"
+    ]
+
+
+def test_modules_beside_the_folders_stand_in_their_order() -> None:
+    beside = {file.stem for file in PACKAGE.glob("*.py")} - {"__main__"}
+    assert beside == set(GROUND)
+    wrong = [
+        f"{file.name} sees {module}"
+        for file, seen, module in our_imports()
+        if folder_of(file) == seen == "ground" and GROUND.index(module) >= GROUND.index(file.stem)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", [name for name in PYTHON_LAYERS if name != "ground"])
+def test_no_circle_is_inside_a_folder(folder: str) -> None:
+    sees: dict[str, set[str]] = defaultdict(set)
+    for file, seen, module in our_imports():
+        if folder_of(file) == seen == folder and file.stem != "__init__":
+            sees[file.stem].add(module)
+    tuple(TopologicalSorter(sees).static_order())  # raises CycleError, which names the circle
 
 
 def test_pure_modules_touch_no_file_no_clock_and_no_process() -> None:
     wrong = [
         f"{file.relative_to(ROOT)} imports {imported}"
-        for module, file, imported in python_imports()
-        if module in PURE and imported.split(".")[0] in IMPURE_MODULES
+        for file, imported in python_imports()
+        if folder_of(file) in PURE and str(file.relative_to(PACKAGE)) not in READERS
+        if imported.split(".")[0] in IMPURE_MODULES
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_only_the_command_prints_exits_and_reads_its_arguments() -> None:
     wrong = []
-    for file in sorted((ROOT / "cairn").rglob("*.py")):
-        if file.relative_to(ROOT / "cairn").parts[0].removesuffix(".py") in PRINTING:
+    for file in sorted(PACKAGE.rglob("*.py")):
+        if folder_of(file) == "cli":
             continue
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "exit"):
@@ -259,6 +258,24 @@ def test_only_the_command_prints_exits_and_reads_its_arguments() -> None:
             ):
                 wrong.append(f"{file.relative_to(ROOT)}:{node.lineno} uses sys.{node.attr}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_command_has_a_file_of_its_name() -> None:
+    missing = [
+        name
+        for name, command in cli.commands.items()
+        if command.callback is None or command.callback.__module__ != f"cairn.cli.{name}"
+    ]
+    assert cli.commands and not missing, f"no cairn/cli/NAME.py for the command: {missing}"
+
+
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(file.relative_to(ROOT)))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
 @pytest.mark.parametrize("suffix", ["*.c", "*.h", "*.py"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support import peers, surroundings
 
-from cairn import discover
+from cairn.allocators import discover
 
 POISON = {
     "LD_PRELOAD": "/nowhere/libbroken.so",

@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from cairn import experiments
+from cairn.bench import experiments
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOADS = ROOT / "workloads"

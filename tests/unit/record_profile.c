@@ -1,4 +1,4 @@
-/* record_profile.c - the layout that cairn/profile.py takes for granted, and the buckets. */
+/* record_profile.c - the layout that cairn/profile/reader.py takes for granted, and the buckets. */
 #include "record/profile.h"
 
 #include "test.h"

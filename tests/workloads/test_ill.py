@@ -9,7 +9,8 @@ import pytest
 from support.launching import Launch
 from support.working import CPUS, Outcome, Work, entry_of, names
 
-from cairn import native, workloads
+from cairn import native
+from cairn.run import workloads
 
 
 @pytest.fixture(scope="session")

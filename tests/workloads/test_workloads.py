@@ -13,7 +13,7 @@ from support import peers
 from support.allocator import under_test
 from support.working import CPUS, Work, entry_of, names
 
-from cairn import workloads
+from cairn.run import workloads
 
 
 def test_every_program_is_in_the_catalog_and_the_other_way_round(work: Work) -> None:

@@ -1,0 +1,309 @@
+"""What a user's `-a` means: from a text to a contender that can be run here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cairn.allocators.catalog import Catalog, Found, entry, first_duplicate, is_version
+from cairn.allocators.discover import companion_folders, known_catalog
+from cairn.binary.library import carries, inspect_library, refuse_library
+from cairn.binary.program import Program
+from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.model import Contender
+
+NAME_MAX = 64
+
+
+_KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+PROBE = "+probe"
+"""Behind an allocator's name: with the probe of 'cairn profile' before it."""
+
+
+_OURS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_TRACE_LOADED_OBJECTS")
+
+
+_OUR_PREFIXES = ("CAIRN_WITNESS", "CAIRN_LAUNCH", "CAIRN_PROBE")
+
+
+@dataclass(frozen=True, slots=True)
+class ContenderSpec:
+    """What the user asked for with `-a`, understood but not yet looked for."""
+
+    name: str
+    allocator: str
+    """A catalog name, or "custom"."""
+    path: str | None = None
+    """The library of a custom contender, as the user wrote it."""
+    version: str | None = None
+    knobs: tuple[tuple[str, str], ...] = ()
+    probed: bool = False
+
+
+def split_contenders(argument: str) -> tuple[str, ...]:
+    """The specs in one `-a`: a comma separates them unless there are knobs, whose values may hold commas themselves."""
+    _, _, target = _split_name(argument)
+    if "/" in target and os.path.lexists(target):
+        return (argument,)
+    if ":" in argument:
+        head = argument.partition(":")[0]
+        if "," in head and "/" not in head:
+            last = head.rpartition(",")[2]
+            raise UsageError(
+                f"'{argument}' mixes a list with knobs; give each contender its own -a, such as -a "
+                f"'{last}:{argument.partition(':')[2]}'."
+            )
+        return (argument,)
+    pieces = tuple(argument.split(","))
+    if not all(piece.strip() for piece in pieces):
+        raise UsageError(f"'{argument}' names an empty contender; write them as -a system,jemalloc.")
+    return pieces
+
+
+def _split_name(text: str) -> tuple[str | None, str, str]:
+    """(name, "=", rest): an "=" names the contender unless it is part of a path or of a knob."""
+    name, equals, rest = text.partition("=")
+    if not equals or "/" in name or ":" in name:
+        return None, "", text
+    return name, equals, rest
+
+
+def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
+    """`[name=]lib[@version][+probe][:KEY=VAL;KEY=VAL…]`; a value is verbatim after its first "="."""
+    catalog = catalog or known_catalog()
+    given, _, rest = _split_name(spec)
+    if given is not None:
+        _refuse_name(given)
+    if "/" in rest and ":" in rest and os.path.lexists(rest):
+        raise ContenderFailed(
+            f"{rest}: LD_PRELOAD cannot carry a path with ':'. Link it to another name with ln -s, and give that."
+        )
+    target, colon, knob_text = rest.partition(":")
+    if not target:
+        raise UsageError(f"'{spec}' names no allocator; write it as [name=]allocator[@version][:KEY=VALUE;KEY=VALUE].")
+    knobs = _parse_knobs(spec, knob_text) if colon else ()
+    probed = target.endswith(PROBE) and not ("/" in target and os.path.lexists(target))
+    suffix = PROBE if probed else ""
+    target = target.removesuffix(suffix)
+    if "/" in target:
+        name = given if given is not None else _own_name(_plain_base(target) + suffix, colon, knob_text)
+        return ContenderSpec(name=name, allocator="custom", path=target, knobs=knobs, probed=probed)
+    wanted, at, version = target.partition("@")
+    if at and not version:
+        raise UsageError(f"'{spec}' has no version after '@'; write one, such as jemalloc@5.3.0, or leave out the '@'.")
+    known = entry(wanted, catalog)
+    name = given if given is not None else _own_name(target + suffix, colon, knob_text)
+    return ContenderSpec(name=name, allocator=known.name, version=version or None, knobs=knobs, probed=probed)
+
+
+def behind_probe(spec: str) -> str:
+    """The spec of the same allocator behind the probe; it has no name of its own."""
+    _, _, rest = _split_name(spec)
+    target, colon, knobs = rest.partition(":")
+    return f"{target.removesuffix(PROBE)}{PROBE}{colon}{knobs}"
+
+
+def _refuse_name(name: str) -> None:
+    if not name.strip():
+        raise UsageError("a contender has an empty name before its '='; write one, such as again=system.")
+    if len(name) > NAME_MAX:
+        raise UsageError(
+            f"the contender name '{name[:20]}…' is longer than {NAME_MAX} characters; choose a shorter one."
+        )
+    if not name.isprintable():
+        raise UsageError("a contender name holds characters that cannot be printed; choose another one.")
+
+
+def _plain_base(path: str) -> str:
+    """libmine.so.2 is called libmine when the user gives no name."""
+    base = os.path.basename(path.rstrip("/")) or path
+    plain = "".join(character if character.isprintable() else "?" for character in base)
+    return plain.partition(".so")[0] or plain
+
+
+def _own_name(target: str, colon: str, knob_text: str) -> str:
+    """Knobs are part of who a contender is, and so of the name it gets."""
+    whole = "".join(c if c.isprintable() else "?" for c in target + colon + knob_text)
+    return whole if len(whole) <= NAME_MAX else whole[: NAME_MAX - 1] + "…"
+
+
+def _parse_knobs(spec: str, text: str) -> tuple[tuple[str, str], ...]:
+    knobs: list[tuple[str, str]] = []
+    for piece in text.split(";"):
+        key, equals, value = piece.partition("=")
+        if not equals:
+            raise UsageError(
+                f"'{piece}' in '{spec}' is no knob; after ':' come KEY=VALUE pairs separated by ';', such as "
+                "system:MALLOC_ARENA_MAX=2."
+            )
+        if not _KNOB.fullmatch(key):
+            raise UsageError(f"'{key}' in '{spec}' cannot be an environment variable; use letters, digits and '_'.")
+        if key in _OURS or key.startswith(_OUR_PREFIXES):
+            raise UsageError(f"{key} is set by cairn itself and cannot be a knob; leave it out of '{spec}'.")
+        if "\0" in value:
+            raise UsageError(f"the value of {key} holds a zero byte, which no environment can carry; leave it out.")
+        if any(key == other for other, _ in knobs):
+            raise UsageError(f"'{spec}' sets {key} twice; leave one out.")
+        knobs.append((key, value))
+    return tuple(knobs)
+
+
+def refuse_duplicates(specs: Sequence[ContenderSpec]) -> None:
+    """Contenders are told apart by name alone, so two of one name would be read as one."""
+    twice = first_duplicate(spec.name for spec in specs)
+    if twice is not None:
+        spec = next(spec for spec in specs if spec.name == twice)
+        target = spec.path or spec.allocator
+        raise UsageError(f"two contenders are called '{twice}'; name one of them, such as -a again={target}.")
+
+
+def default_contenders(found: Sequence[Found], catalog: Catalog | None = None) -> tuple[ContenderSpec, ...]:
+    """Without `-a`: the system allocator, then everything of the catalog that is here, usable and not hardened.
+
+    A hardened allocator trades time for safety; who wants one names it.
+    """
+    catalog = catalog or known_catalog()
+    here = {item.allocator.name for item in found if item.problem is None and not item.allocator.hardened}
+    names = [entry.name for entry in catalog.allocators if entry.is_system or entry.name in here]
+    return tuple(ContenderSpec(name=name, allocator=name) for name in sorted(names, key=lambda name: name != "system"))
+
+
+def left_out(found: Sequence[Found]) -> tuple[str, ...]:
+    """Why our own allocator does not compete: a damaged installation must not pass unseen."""
+    return tuple(f"{i.allocator.name} is left out: {i.problem}" for i in found if i.allocator.ours and i.problem)
+
+
+def resolve(
+    spec: ContenderSpec, found: Sequence[Found], program: Program | None = None, catalog: Catalog | None = None
+) -> Contender:
+    """The library, mechanism and environment that a spec means here. Raises ContenderFailed when it cannot be had."""
+    catalog = catalog or known_catalog()
+    if spec.allocator == "custom":
+        return _resolve_path(spec, program)
+    copies = [item for item in found if item.allocator.name == spec.allocator]
+    fitting = [item for item in copies if is_version(item.version, spec.version)]
+    if not fitting:
+        raise ContenderFailed(_unavailable(spec, copies, catalog))
+    fitting.sort(key=lambda item: (item.problem is not None, item.version != spec.version))
+    chosen = fitting[0]  # of the usable ones the very version, else the newest that it stands for
+    entry = chosen.allocator
+    for key, _ in entry.own_knobs:
+        if any(key == other for other, _ in spec.knobs):
+            plain = entry.library_of or entry.name
+            raise UsageError(f"{entry.name} sets {key} itself; give all of it to the library: -a '{plain}:{key}=…'.")
+    owners: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+    build_id = None
+    if chosen.problem is not None:
+        raise ContenderFailed(chosen.problem)
+    if chosen.path is not None:
+        library = inspect_library(chosen.path)
+        refuse_library(library, program, chosen.library_path)
+        owners, preload, build_id = (library.realpath,), (library.path,), library.build_id
+    caveats = entry.caveats + chosen.faults
+    if entry.large_pages is not None and os.sysconf("SC_PAGE_SIZE") > 4096:
+        caveats += (entry.large_pages,)
+    return Contender(
+        name=spec.name,
+        allocator=entry.name,
+        title=chosen.title,
+        preload=preload,
+        library_path=chosen.library_path,
+        owners=owners,
+        knobs=entry.own_knobs + spec.knobs,
+        version=chosen.version,
+        origin=chosen.origin,
+        build_id=build_id,
+        caveats=caveats,
+        probed=spec.probed,
+        spec=_spec(entry.name, spec),
+    )
+
+
+def _spec(library: str, spec: ContenderSpec) -> str:
+    """What -a takes for this very contender, its name left out."""
+    version = f"@{spec.version}" if spec.version else ""
+    knobs = ";".join(f"{key}={value}" for key, value in spec.knobs)
+    return library + version + (PROBE if spec.probed else "") + (f":{knobs}" if knobs else "")
+
+
+def _resolve_path(spec: ContenderSpec, program: Program | None) -> Contender:
+    library = inspect_library(spec.path or "")
+    library_path = companion_folders(library, library.needs)
+    if not all(carries(folder) for folder in library_path):
+        library_path = ()
+    refuse_library(library, program, library_path, given_by_path=True)
+    return Contender(
+        name=spec.name,
+        allocator="custom",
+        title=os.path.basename(library.path),
+        preload=(library.path,),
+        library_path=library_path,
+        owners=(library.realpath,),
+        knobs=spec.knobs,
+        origin="path",
+        build_id=library.build_id,
+        probed=spec.probed,
+        spec=_spec(library.path, spec),
+    )
+
+
+def _unavailable(spec: ContenderSpec, copies: Sequence[Found], catalog: Catalog) -> str:
+    if copies:
+        here = ", ".join(item.version or "one of unknown version" for item in copies)
+        return f"no {spec.allocator} {spec.version} here, only {here}; 'cairn allocators' lists what is installed."
+    entry = catalog.find(spec.allocator)
+    how = ""
+    if entry is not None and not entry.comes_along:
+        how = f", and 'cairn allocators get {entry.name}' brings one"
+        if entry.packages:
+            how += f" (Debian: apt-get install {entry.packages[-1]})"
+    wanted = f"{spec.allocator} {spec.version}" if spec.version else spec.allocator
+    return f"no {wanted} here; 'cairn allocators' lists what is installed{how}."
+
+
+def is_another_build(contender: Contender) -> bool:
+    """Whether the library there is not the one that the contender was when it was found."""
+    if contender.build_id is None or not contender.preload:
+        return False
+    return inspect_library(contender.preload[0]).build_id != contender.build_id
+
+
+def carryable(paths: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Paths that LD_PRELOAD and LD_LIBRARY_PATH can carry: links in `folder` stand for those that they cannot.
+
+    A home folder or a clone may have a space in its name; ld.so has no way to quote it. `folder` is the caller's own,
+    private and plainly named. Works for libraries and for the folders of their companions alike.
+    """
+    folder = os.fspath(folder)
+    carried = []
+    for path in paths:
+        if carries(path):
+            carried.append(path)
+            continue
+        if not carries(folder):
+            raise CairnError(
+                f"{folder}: temporary files need a path without space or colon; set TMPDIR to another folder."
+            )
+        plain = re.sub(r"[^A-Za-z0-9._+-]", "_", os.path.basename(path)) or "_"
+        carried.append(_link(path, folder, plain))
+    return tuple(carried)
+
+
+def _link(path: str, folder: str, plain: str) -> str:
+    """A link to `path` in `folder`; one that is already there is used again, and another's name is never taken over."""
+    for number in range(1000):
+        link = os.path.join(folder, plain if number == 0 else f"{number}-{plain}")
+        try:
+            os.symlink(path, link)
+            return link
+        except FileExistsError:
+            if os.path.islink(link) and os.readlink(link) == path:
+                return link
+        except OSError as error:
+            raise CairnError(f"{folder}: cannot make a link there ({error.strerror}); set TMPDIR elsewhere.") from None
+    raise CairnError(f"{folder}: it is full of other files; set TMPDIR to another folder.")

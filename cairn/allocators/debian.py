@@ -1,0 +1,382 @@
+"""Fetches an allocator from the distribution into the user's cache folder, without root and without installing it.
+
+apt-get does the fetching, with its state and cache redirected below our folder: it checks every file against the
+distribution's signed index, and knows about proxies and mirrors. Nothing outside the cache folder is written, not
+even as root.
+
+    cache/.lock                         one fetch at a time
+    cache/.apt/                         apt's lists, caches and downloads; a partial download is taken up again
+    cache/<allocator>/.new-…            being unpacked; the next fetch removes what an interrupted one left
+    cache/<allocator>/<version>/        complete: it came here by one rename, with its record inside
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from cairn.allocators import discover
+from cairn.allocators.catalog import Allocator, Catalog, Found, is_version, load_catalog
+from cairn.allocators.discover import file_sha256
+from cairn.allocators.tools import Busy, Progress, Stalled, locked, run_tool
+from cairn.errors import CairnError
+
+LOCK_TIMEOUT_S = 600.0
+
+UNPACKED = ", unpacked"
+"""Ends the origin of what came from a package that is not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apt:
+    """How apt is used; the defaults are the system's own sources and keys."""
+
+    options: tuple[str, ...] = ()
+    """Further arguments for each apt-get, for example other sources."""
+    lists: str = "/var/lib/apt/lists"
+    """The system's package lists; they are read, and never written."""
+    stall_s: float = 60.0
+    """Without a byte or a line for so long, the network counts as down."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Package:
+    """What apt would download, by its signed index."""
+
+    name: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+
+
+class _Refused(Exception):
+    """apt or dpkg could not do it; the text is its reason, as the end of a sentence."""
+
+
+class _NotThere(_Refused):
+    """The distribution's index was read, and does not hold what is wanted. Trying again would not help."""
+
+
+class _Lacking(_NotThere):
+    """The index holds none of the entry's packages. `instead` is the next step, where it names another allocator."""
+
+    def __init__(self, reason: str, instead: str | None) -> None:
+        super().__init__(reason)
+        self.instead = instead
+
+
+def silent(step: str) -> None:
+    """Progress that nobody watches."""
+
+
+def unpack_from_distribution(
+    entry: Allocator,
+    cache: Path | None = None,
+    progress: Progress = silent,
+    *,
+    apt: Apt | None = None,
+    version: str | None = None,
+) -> Found:
+    """The allocator as it then lies in the cache; one that is already there in the distribution's version stays.
+
+    A library that still needs something which this system lacks is returned with its `problem`. Raises CairnError,
+    saying "not obtainable here" and why, when it cannot be had.
+    """
+    apt = apt or Apt()
+    cache = cache or discover.cache_folder()
+    here = f"{entry.name} is not obtainable here"
+    by_path = f"Build it, and name its library: -a {entry.name}=/path/to/it.so"
+    if entry.is_system:
+        raise CairnError("the system allocator is part of every system and is never fetched; name another allocator.")
+    if not entry.packages:
+        raise CairnError(f"{here}: no distribution package holds it. {by_path}")
+    for tool in ("apt-get", "apt-cache", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise CairnError(
+                f"{here}: only packages of Debian and its family can be unpacked, and {tool} is missing. {by_path}"
+            )
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locked(cache / ".lock", progress, "another fetch", LOCK_TIMEOUT_S):
+            return _fetch(entry, cache, progress, apt, version)
+    except _Lacking as refusal:
+        raise CairnError(f"{here}: {refusal}{f'; {refusal.instead}' if refusal.instead else f'. {by_path}'}") from None
+    except _NotThere as refusal:
+        raise CairnError(f"{here}: {refusal}. {by_path}") from None
+    except _Refused as refusal:
+        advice = "Check the package sources and the network, and try again"
+        raise CairnError(f"{here}: {refusal}. {advice}.") from None
+    except Busy:
+        raise CairnError(f"{here}: another fetch holds the cache folder. End it, and try again.") from None
+    except Stalled:
+        raise CairnError(f"{here}: no progress for {apt.stall_s:.0f} s. Check the network and try again.") from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise CairnError(
+            f"{here}: {reason} ({error.filename or cache}). Free some space, or set XDG_CACHE_HOME."
+        ) from None
+
+
+def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt, version: str | None) -> Found:
+    home = cache / entry.name
+    home.mkdir(exist_ok=True, mode=0o700)
+    for leftover in home.glob(".new-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    work = cache / ".apt"
+    for folder in ("state/lists/partial", "cache/archives/partial", "download"):
+        (work / folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+    failure: _Refused | None = None
+    for read in (_systems_lists, _own_lists):
+        try:
+            lists = read(work, progress, apt)
+        except _Refused as refused:
+            raise _without_newer(failure, refused) from None
+        if lists is None:
+            continue
+        try:
+            package = _choose(entry, work, lists, apt)
+            offered = discover.upstream_version(unquote(package.version))
+            if not is_version(offered, version):
+                raise _NotThere(f"{_distribution()} has {entry.title} {offered} and not {version}")
+            final = home / re.sub(r"[^A-Za-z0-9.+~-]", "_", package.version.partition(":")[2] or package.version)
+            if (found := _find_in(entry, cache, final)) is not None:
+                return found
+            archive = _download(package, work, lists.folder, progress, apt)
+        except _Refused as refused:
+            failure = refused  # the lists may be of yesterday, and what they name gone: newer ones come next
+            continue
+        progress(f"unpacking {package.name} {package.version}")
+        _unpack(entry, package, archive, home, final)
+        archive.unlink()
+        found = _find_in(entry, cache, final)
+        if found is None:
+            raise _Refused(f"{package.name} {package.version} holds no {entry.title} for this machine")
+        return found
+    assert failure is not None
+    raise failure
+
+
+def _without_newer(before: _Refused | None, refused: _Refused) -> _Refused:
+    """What to say when newer lists cannot be fetched: the system's lists may have answered the question already."""
+    note = f" (by the package lists of this machine; newer ones could not be fetched: {refused})"
+    match before:
+        case None:
+            return refused
+        case _Lacking():
+            return _Lacking(f"{before}{note}", before.instead)
+        case _NotThere():
+            return _NotThere(f"{before}{note}")
+        case _:
+            return before if str(before) == str(refused) else _Refused(f"{before}; then: {refused}")
+
+
+def _find_in(entry: Allocator, cache: Path, final: Path) -> Found | None:
+    inside = str(final) + os.sep
+    copies = discover.find_cached(Catalog((entry,)), cache)
+    return next((item for item in copies if item.path is not None and item.path.startswith(inside)), None)
+
+
+# --- apt ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """A folder with package lists."""
+
+    folder: str
+    missing: str | None = None
+    """Why some lists are not there or not new; None when all of them came."""
+
+
+def _systems_lists(work: Path, progress: Progress, apt: Apt) -> _Lists | None:  # noqa: ARG001
+    """The system's own lists; None where it has none, as in most containers."""
+    return _Lists(apt.lists) if _has_lists(apt.lists) else None
+
+
+def _own_lists(work: Path, progress: Progress, apt: Apt) -> _Lists:
+    """The lists in our folder, brought up to date."""
+    own = str(work / "state" / "lists")
+    progress("reading the package lists")
+    status, output = run_tool(_apt(work, own, apt, "apt-get", "update"), work, apt.stall_s)
+    complaint = _complaint(output)
+    if not _has_lists(own):  # apt calls it a success to have fetched nothing
+        none = "apt has no package sources here" if status == 0 else "the package lists could not be fetched"
+        raise _Refused(complaint or none)
+    # A warning about a source's form is no failure to fetch.
+    return _Lists(own, complaint if status != 0 or "Failed to fetch" in output else None)
+
+
+def _has_lists(folder: str) -> bool:
+    return bool(glob.glob(os.path.join(glob.escape(folder), "*_Packages*")))
+
+
+def _apt(work: Path, lists: str, apt: Apt, tool: str, *arguments: str) -> list[str]:
+    """The command of one of apt's tools, which then writes below `work` only.
+
+    A system's hooks for updates must not run: they act outside.
+    """
+    configuration = work / "apt.conf"
+    configuration.write_text(
+        "#clear APT::Update::Pre-Invoke;\n"
+        "#clear APT::Update::Post-Invoke;\n"
+        "#clear APT::Update::Post-Invoke-Success;\n"
+        "#clear DPkg::Post-Invoke;\n",
+        encoding="ascii",
+    )
+    settings = {
+        "Dir::State": f"{work}/state",
+        "Dir::State::lists": lists,
+        "Dir::State::status": "/var/lib/dpkg/status",
+        "Dir::Cache": f"{work}/cache",
+        "Debug::NoLocking": "1",
+        "APT::Sandbox::User": "root" if os.geteuid() == 0 else "",
+        "APT::Get::AllowUnauthenticated": "false",
+        "Acquire::AllowInsecureRepositories": "false",
+        "Acquire::http::Timeout": "20",
+        "Acquire::https::Timeout": "20",
+        "Acquire::Retries": "1",
+        "Acquire::Languages": "none",
+        "Dir::Log": f"{work}/state",
+    }
+    options = [part for key, value in settings.items() if value for part in ("-o", f"{key}={value}")]
+    return [tool, "-q", "-c", str(configuration), *options, *apt.options, *arguments]
+
+
+def _choose(entry: Allocator, work: Path, lists: _Lists, apt: Apt) -> _Package:
+    """The first of the entry's packages that the distribution has; newer releases call some by other names."""
+    for name in _in_index(entry.packages, work, lists.folder, apt):
+        command = _apt(work, lists.folder, apt, "apt-get", "--print-uris", "download", name)
+        _, output = run_tool(command, work, apt.stall_s)
+        for line in output.splitlines():
+            if match := re.fullmatch(r"'[^']*' (\S+) (\d+) SHA256:([0-9a-f]{64})", line.strip()):
+                file = unquote(match[1])
+                parts = file.split("_")
+                if len(parts) == 3 and os.sep not in file and not file.startswith("."):
+                    return _Package(name, parts[1], match[1], int(match[2]), match[3])
+        raise _Refused(_complaint(output) or f"apt-get does not say where {name} lies")
+    lacking = f"the package {entry.packages[0]}"
+    if len(entry.packages) > 1:
+        lacking = f"any of the packages {', '.join(entry.packages[:-1])} and {entry.packages[-1]}"
+    if lists.missing is not None:
+        raise _Refused(
+            f"the package lists that could be fetched do not hold {lacking}, and others are missing: {lists.missing}"
+        )
+    has_none = f"{_distribution()} does not have {lacking}"
+    raise _Lacking(has_none, _relative(entry, work, lists.folder, apt))
+
+
+def _in_index(names: Sequence[str], work: Path, lists: str, apt: Apt) -> dict[str, str]:
+    """Name and newest version of those packages that the index holds, in the order of `names`.
+
+    apt-get has several sentences for a package that is not there, among them one for a name that only other packages
+    mention. apt-cache prints a line for each version that can be downloaded, and nothing else.
+    """
+    _, output = run_tool(_apt(work, lists, apt, "apt-cache", "madison", *names), work, apt.stall_s)
+    here: dict[str, str] = {}
+    for line in output.splitlines():
+        columns = [column.strip() for column in line.split("|")]
+        if len(columns) == 3 and columns[2].endswith("Packages"):
+            here.setdefault(columns[0], columns[1])
+    return {name: here[name] for name in names if name in here}
+
+
+def _relative(entry: Allocator, work: Path, lists: str, apt: Apt) -> str | None:
+    """How to get another version of the same allocator, which the catalog has as an entry of its own."""
+    for other in load_catalog().allocators:
+        if other.title != entry.title or other.name == entry.name or not other.packages:
+            continue
+        for name, version in _in_index(other.packages, work, lists, apt).items():
+            is_there = f"{name} ({other.title} {discover.upstream_version(version)})"
+            return f"there it is {is_there}: 'cairn allocators get --from distribution {other.name}'"
+    return None
+
+
+def _distribution() -> str:
+    """Name and release of this system, such as Debian 13."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return "the distribution"
+    name = release.get("NAME", "").removesuffix(" GNU/Linux")
+    return f"{name} {release.get('VERSION_ID', '')}".strip() or "the distribution"
+
+
+def _download(package: _Package, work: Path, lists: str, progress: Progress, apt: Apt) -> Path:
+    folder = work / "download"
+    archive = folder / package.file
+    if not archive.is_file() or file_sha256(archive) != package.sha256:
+        command = _apt(work, lists, apt, "apt-get", "download", f"{package.name}={package.version}")
+        progress(f"downloading {package.name} {unquote(package.version)} ({package.size / 1024:,.0f} KiB)")
+        status, output = run_tool(command, folder, apt.stall_s)
+        if status != 0 or not archive.is_file():
+            raise _Refused(_complaint(output) or f"apt-get could not download {package.name}")
+    if file_sha256(archive) != package.sha256:
+        archive.unlink()
+        raise _Refused(f"the downloaded {package.name} is not what the distribution signed")
+    return archive
+
+
+def _complaint(output: str) -> str | None:
+    """The tool's own reason: its first failure to fetch, else its last error or warning, as the end of a sentence."""
+    for mark in (r"[EW]: (?=Failed to fetch)", "E: ", "W: "):
+        lines = [line for line in output.splitlines() if re.match(mark, line)]
+        if lines:
+            chosen = lines[0] if "fetch" in mark else lines[-1]
+            return " ".join(chosen[3:].split()).rstrip(".")
+    return None
+
+
+# --- unpacking ---
+
+
+def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, final: Path) -> None:
+    """Everything happens beside the final place, which then appears at once, or not at all."""
+    fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
+    try:
+        tree = fresh / "tree"
+        status, output = run_tool(["dpkg-deb", "-x", str(archive), str(tree)], fresh, 60.0)
+        if status != 0:
+            raise _Refused(_complaint(output) or f"dpkg-deb could not unpack {package.name}")
+        _write_record(entry, package, fresh, _find_library(entry, tree, package))
+        shutil.rmtree(final, ignore_errors=True)  # without a valid record, or it would have been returned
+        os.rename(fresh, final)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _find_library(entry: Allocator, tree: Path, package: _Package) -> Path:
+    """The library of this machine inside the unpacked package; the shortest name is the one that programs ask for."""
+    patterns = [f"**/{name}" for name in entry.libraries] + [place.lstrip("/") for place in entry.places]
+    candidates = sorted(
+        {path for pattern in patterns for path in tree.glob(pattern)}, key=lambda path: (len(path.name), path)
+    )
+    for path in candidates:
+        if discover.is_usable_here(path):
+            return path
+    raise _Refused(f"{package.name} {package.version} holds no {entry.title} for this machine")
+
+
+def _write_record(entry: Allocator, package: _Package, fresh: Path, library: Path) -> None:
+    version = unquote(package.version)
+    record = {
+        "allocator": entry.name,
+        "library": str(library.relative_to(fresh)),
+        "version": discover.upstream_version(version),
+        "package": package.name,
+        "package_version": version,
+        "sha256": package.sha256,
+        "library_sha256": file_sha256(library),
+        "origin": f"{package.name} {version}{UNPACKED}",
+    }
+    if entry.licence is not None:
+        record["licence"] = entry.licence
+    discover.write_record(fresh, record)

@@ -1,0 +1,331 @@
+"""Which allocators of the catalog are here. Looks at this machine and never executes what it finds.
+
+Places: the loader's cache, the library folders, and the user's cache of what was fetched, built or added; our own
+allocator lies with us. The distribution's package database tells versions, since most of these libraries do not carry
+theirs in their file name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import cairn
+from cairn import native
+from cairn.allocators.catalog import Allocator, Catalog, Found, is_typable, load_catalog
+from cairn.binary.library import Library, absolute, inspect_library, is_native, loader_problem, refuse_library
+from cairn.errors import CairnError, ContenderFailed
+
+TOOL_TIMEOUT_S = 5.0
+"""ldconfig answers in milliseconds and dpkg-query in tenths of a second; without an answer, versions are unknown."""
+
+
+RECORD = "origin.json"
+
+
+ADDED = "added"
+"""The folder, in place of a version, of a library that the user has added by its path."""
+
+
+RECORD_SCHEMA = 1
+
+
+_RECORD_MAX_BYTES = 64 * 1024
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where this user's unpacked allocators lie. The specification says to ignore a relative XDG_CACHE_HOME."""
+    environment = os.environ if environment is None else environment
+    base = environment.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "cairn" / "allocators"
+
+
+def discover(
+    catalog: Catalog | None = None, *, names: Iterable[str] | None = None, cache: Path | None = None
+) -> tuple[Found, ...]:
+    """Every usable or unusable copy of the catalog's allocators: catalog order, then the newest version first.
+
+    `names` limits the search to some allocators; a run of one allocator need not wait for the others' versions.
+    """
+    cache = cache or cache_folder()
+    catalog = catalog or known_catalog(cache)
+    wanted = None if names is None else set(names)
+    entries = [entry for entry in catalog.allocators if wanted is None or entry.name in wanted]
+    listed = _loader_cache() if any(entry.libraries for entry in entries) else ()
+    ours: list[Found] = []
+    installed: list[Found] = []
+    for entry in _with_libraries(entries, catalog):
+        if entry.ours:
+            ours.append(own_allocator(entry))
+        elif not entry.is_system:
+            installed += _find_installed(entry, listed)
+    installed = list(_with_packages(installed))
+    cached = find_cached(catalog, cache)
+    result: list[Found] = []
+    for entry in entries:
+        if entry.is_system:
+            result.append(system_allocator(entry))
+        library_of = entry.library_of or entry.name
+        everywhere = (*ours, *installed, *cached)
+        copies = [replace(item, allocator=entry) for item in everywhere if item.allocator.name == library_of]
+        result += sorted(copies, key=lambda item: version_key(item.version), reverse=True)
+    return tuple(result)
+
+
+def _with_libraries(entries: Sequence[Allocator], catalog: Catalog) -> list[Allocator]:
+    """The entries that have libraries of their own, and for the others those whose libraries they are."""
+    owners = (catalog.find(entry.library_of) if entry.library_of else entry for entry in entries)
+    return list({owner.name: owner for owner in owners if owner is not None}.values())
+
+
+def known_catalog(cache: Path | None = None) -> Catalog:
+    """The catalog with what the user has added to it."""
+    catalog = load_catalog()
+    added = []
+    for record in _records(cache or cache_folder()):
+        values = read_record(record)
+        name = values.get("allocator", "")
+        if "path" in values and is_typable(name) and catalog.find(name) is None:
+            caveats = (f"{values['path']} has changed since it was added; add it again",) if _changed(values) else ()
+            added.append(Allocator(name=name, title=name, caveats=caveats))
+    return Catalog((*catalog.allocators, *added)) if added else catalog
+
+
+def _changed(values: Mapping[str, str]) -> bool:
+    """Whether an added file is another one than then. A missing one has not changed: it is a problem of its own."""
+    try:
+        status = os.stat(values["path"])
+        if (str(status.st_size), str(status.st_mtime_ns)) == (values.get("size"), values.get("mtime_ns")):
+            return False
+        return stat.S_ISREG(status.st_mode) and file_sha256(values["path"]) != values.get("library_sha256")
+    except (OSError, ValueError):
+        return False
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """The checksum of a file, in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def system_allocator(entry: Allocator) -> Found:
+    """What programs have without a preload; its version is the C library's."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (ValueError, OSError):
+        name, version = "", ""
+    if name != "glibc":
+        entry = replace(entry, title="system")
+    return Found(allocator=entry, path=None, version=version or None, origin="the program's own")
+
+
+def own_allocator(entry: Allocator) -> Found:
+    """What comes with cairn, from its own folder alone: a file of that name elsewhere may be any other build."""
+    found = Found(allocator=entry, path=None, version=cairn.__version__, origin="comes with cairn")
+    try:
+        library = inspect_library(str(native.allocator()))
+        refuse_library(library)
+    except CairnError as error:
+        return replace(found, problem=str(error))
+    return replace(found, path=library.path, build_id=library.build_id)
+
+
+def version_key(version: str | None) -> tuple[tuple[int, int | str], ...]:
+    """Sorts 5.10 after 5.9, a number after a word at the same place (1.0 after 1.rc), and no version before any."""
+    parts = re.findall(r"\d+|[A-Za-z]+", version or "")
+    return tuple((1, int(part[:18])) if part.isdecimal() and part.isascii() else (0, part) for part in parts)
+
+
+def _loader_cache() -> tuple[str, ...]:
+    """Paths in the loader's cache; none where there is no ldconfig, as on musl."""
+    for tool in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
+        if os.access(tool, os.X_OK):
+            listing = ask([tool, "-p"]) or ""
+            return tuple(line.rpartition(" => ")[2] for line in listing.splitlines() if " => " in line)
+    return ()
+
+
+def _library_folders() -> list[str]:
+    triple = f"{os.uname().machine}-linux-gnu"
+    own = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder]
+    standard = [f"/usr/lib/{triple}", f"/lib/{triple}", "/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
+    return [*own, f"/usr/local/lib/{triple}", *standard]
+
+
+def _find_installed(entry: Allocator, listed: Sequence[str]) -> list[Found]:
+    candidates = [path for path in listed if _matches(os.path.basename(path), entry)]
+    for folder in _library_folders():
+        for pattern in entry.libraries:
+            candidates += sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
+    for place in entry.places:
+        candidates += sorted(glob.glob(place))
+    found: dict[str, Found] = {}
+    for path in candidates:
+        real = os.path.realpath(path)
+        if real not in found and (item := _inspect(entry, path)) is not None:
+            found[real] = item
+    return list(found.values())
+
+
+def _matches(name: str, entry: Allocator) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in entry.libraries)
+
+
+def _inspect(entry: Allocator, path: str) -> Found | None:
+    """None for a library of another machine: multiarch systems have them lying beside ours, which is no problem."""
+    try:
+        library = inspect_library(path)
+        if not is_native(library):
+            return None
+        library_path = companion_folders(library, entry.companions)
+        found = Found(allocator=entry, path=library.path, library_path=library_path, build_id=library.build_id)
+        refuse_library(library, library_path=library_path)
+    except ContenderFailed as error:
+        return Found(allocator=entry, path=absolute(path), problem=str(error))
+    return found
+
+
+def is_usable_here(path: str | os.PathLike[str]) -> bool:
+    """Whether it is an allocator for this machine, its companions left aside."""
+    try:
+        library = inspect_library(os.fspath(path))
+    except ContenderFailed:
+        return False
+    return is_native(library) and library.defines_malloc and not library.truncated
+
+
+def companion_folders(library: Library, companions: Sequence[str]) -> tuple[str, ...]:
+    """The library's own folder, when files that it needs lie there and the loader would not look there."""
+    folder = os.path.dirname(library.realpath)
+    beside = any(os.path.lexists(os.path.join(folder, name)) for name in companions)
+    return (folder,) if beside and loader_problem(library) is not None else ()
+
+
+def _with_packages(found: Sequence[Found]) -> Iterable[Found]:
+    """Adds versions by the distribution's word. One query for all files: each costs a pass over the database."""
+    files = {os.path.realpath(item.path) for item in found if item.path is not None}
+    owners: dict[str, str] = {}
+    if files:
+        for line in (ask(["dpkg-query", "-S", *sorted(files)]) or "").splitlines():
+            package, _, file = line.partition(": ")
+            owners[file] = package.split(",")[0].strip()
+    versions: dict[str, str] = {}
+    if owners:
+        listing = ask(["dpkg-query", "-W", "-f", "${binary:Package}\t${Version}\n", *sorted(set(owners.values()))])
+        for line in (listing or "").splitlines():
+            package, _, version = line.partition("\t")
+            versions[package.partition(":")[0]] = version
+    for item in found:
+        package = owners.get(os.path.realpath(item.path or ""), "").partition(":")[0]
+        full = versions.get(package)
+        if full:
+            yield replace(item, version=upstream_version(full), origin=f"{package} {full}")
+        else:
+            yield replace(item, origin=f"file {item.path}")
+
+
+def upstream_version(version: str) -> str:
+    """2.0.9 of Debian's 2.0.9+ds-2: without epoch, revision and the mark of a repacked source."""
+    plain = version.partition(":")[2] or version
+    plain = plain.rpartition("-")[0] or plain
+    return re.split(r"[+~](?:ds|dfsg|repack|really)", plain)[0]
+
+
+def ask(command: Sequence[str]) -> str | None:
+    """What a tool of the distribution prints; None when it is missing or does not answer in time."""
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"},
+            timeout=TOOL_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return os.fsdecode(answer.stdout)
+
+
+def _records(cache: Path) -> list[str]:
+    return sorted(glob.glob(os.path.join(glob.escape(str(cache)), "*", "*", RECORD)))
+
+
+def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
+    """What was fetched, built or added. A folder without a whole record, or of another user, is passed over."""
+    found = []
+    for record in _records(cache):
+        values = read_record(record)
+        entry = catalog.find(values.get("allocator", ""))
+        folder = os.path.dirname(record)
+        path = values.get("path") or os.path.normpath(os.path.join(folder, values.get("library", "")))
+        if entry is None or entry.comes_along or not (path.startswith(folder + os.sep) or _may_add(values, folder)):
+            continue
+        item = _inspect(entry, path)
+        if item is not None:
+            found.append(
+                replace(
+                    item,
+                    cached=True,
+                    version=values.get("version"),
+                    origin=values.get("origin"),
+                    sha256=values.get("library_sha256"),
+                    source_sha256=values.get("sha256"),  # older records know this one alone
+                )
+            )
+    return tuple(found)
+
+
+def _may_add(values: Mapping[str, str], folder: str) -> bool:
+    """Only `add` registers a path outside the cache, and only under the name of its own folder."""
+    where = os.path.join(values.get("allocator", ""), ADDED)
+    return os.path.isabs(values.get("path", "")) and folder.endswith(os.sep + where)
+
+
+def read_record(path: str) -> dict[str, str]:
+    """The text fields of a record; nothing when it is damaged, huge, or could have been put there by somebody else."""
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _RECORD_MAX_BYTES:
+            return {}
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+            return {}
+        with open(path, encoding="utf-8") as file:
+            values = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(values, dict) or values.get("schema") != RECORD_SCHEMA:
+        return {}
+    return {key: value for key, value in values.items() if isinstance(value, str) and "\0" not in value}
+
+
+def write_record(folder: Path, values: Mapping[str, str]) -> None:
+    """The record without which a folder in the cache counts as unfinished."""
+    with (folder / RECORD).open("x", encoding="utf-8") as file:
+        json.dump({"schema": RECORD_SCHEMA, **values}, file, indent=1, sort_keys=True)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def remove_folder(folder: Path) -> None:
+    """Gone at once for everybody who looks, then deleted. One that is not there is as good as removed."""
+    gone = Path(tempfile.mkdtemp(prefix=".gone-", dir=folder.parent))
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(folder, gone / "it")
+    shutil.rmtree(gone, ignore_errors=True)

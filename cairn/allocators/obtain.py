@@ -1,0 +1,301 @@
+"""Brings an allocator into the user's cache: from pinned sources, or from the distribution's packages.
+
+    cache/.locks/<allocator>              one at a time per allocator
+    cache/<allocator>/.work-…/            being built; the next call removes what an interrupted one left
+    cache/<allocator>/.objects-<id>/      object files that outlive an interruption
+    cache/<allocator>/build.log           what the tools of the last build printed
+    cache/<allocator>/<version>+source/   complete: it came here by one rename, with its record inside
+
+Nothing outside the cache folder is written, apart from what cargo and pip keep for themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+from cairn.allocators import debian, discover, download, recipes, sources
+from cairn.allocators.catalog import Allocator, Catalog, Found, is_version, load_catalog
+from cairn.allocators.discover import file_sha256
+from cairn.allocators.download import NotObtained
+from cairn.allocators.recipes import DRAFT, OBJECTS, Command, Plan, Workshop
+from cairn.allocators.sources import Source
+from cairn.allocators.tools import (
+    REPORT_EVERY_S,
+    Busy,
+    Failed,
+    Progress,
+    Task,
+    build_environment,
+    find_tool,
+    locked,
+    packages_of,
+    run_tasks,
+)
+from cairn.errors import CairnError
+
+ORIGINS = ("source", "distribution")
+
+LOCK_TIMEOUT_S = 3600.0
+"""The slowest build takes a quarter of an hour on one slow processor; the holder of a lock may be building."""
+
+
+def obtain(
+    entry: Allocator,
+    version: str | None = None,
+    origin: str | None = None,
+    *,
+    cache: Path | None = None,
+    progress: Progress = debian.silent,
+    apt: debian.Apt | None = None,
+) -> Found:
+    """The allocator as it then lies in the cache. What is already there is not fetched or built again.
+
+    Without `origin` it is the pinned source when what its build needs is here, else the distribution's package. One
+    that was unpacked before stays even when the distribution has a newer one by now, so that results stay comparable
+    until the user removes it. Raises CairnError, saying "not obtainable here" and why, when it cannot be had.
+    """
+    cache = cache or discover.cache_folder()
+    base = load_catalog().find(entry.library_of) if entry.library_of else entry
+    assert base is not None
+    if base.is_system:
+        raise CairnError("the system allocator is part of every system and is never fetched; name another allocator.")
+    if base.ours:
+        raise CairnError("cairn's own allocator comes with it and is never fetched; 'cairn allocators' shows it.")
+    pinned = [source for source in sources.sources_of(base.name) if is_version(source.version, version)]
+    source = pinned[0] if pinned and origin != "distribution" else None
+    if source is not None and (ready := _ready(base, source, cache)) is not None:
+        return replace(ready, allocator=entry)
+    if source is None:
+        _refuse_origin(base, version, origin)
+    elif reason := _reason_against(source):
+        if origin == "source" or not base.packages:
+            raise CairnError(f"{base.name} is not obtainable here: {reason}.")
+        progress(f"{base.name}: {reason}; taking the distribution's package instead")
+        source = None
+    if source is None and (here := _unpacked(base, version, cache)) is not None:
+        return replace(here, allocator=entry)
+    try:
+        (cache / ".locks").mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locked(cache / ".locks" / base.name, progress, f"another get of {base.name}", LOCK_TIMEOUT_S):
+            if source is None:
+                found = _from_distribution(base, version, cache, progress, apt)
+            else:
+                found = _ready(base, source, cache) or _build(base, source, cache, progress)
+    except Busy:
+        raise CairnError(f"{base.name}: another get holds its folder for an hour; end that one first.") from None
+    except OSError as error:
+        raise CairnError(_sentence_of(base, error, cache)) from None
+    return replace(found, allocator=entry)
+
+
+def _from_distribution(
+    entry: Allocator, version: str | None, cache: Path, progress: Progress, apt: debian.Apt | None
+) -> Found:
+    try:
+        return debian.unpack_from_distribution(entry, cache, progress, apt=apt, version=version)
+    except CairnError as error:
+        known = ", ".join(source.version for source in sources.sources_of(entry.name))
+        if not known or not version:
+            raise
+        raise CairnError(f"{str(error).rstrip('.')}. The pinned source is {known}.") from None
+
+
+def _refuse_origin(entry: Allocator, version: str | None, origin: str | None) -> None:
+    """Without a fitting source the distribution is the only hope; it may have none, or be ruled out by the user."""
+    if entry.packages and origin != "source":
+        return
+    wanted = f"{entry.name} {version}" if version else entry.name
+    known = " and ".join(f"{source.version} ({source.origin})" for source in sources.sources_of(entry.name))
+    what = f"the pinned source is {known}" if known else "no package registry that cairn knows holds its source"
+    other = "no package of a distribution holds it"
+    if entry.packages:
+        other = "--from source keeps cairn from asking the distribution; leave it away"
+    raise CairnError(f"{wanted} is not obtainable here: {what}, and {other}.")
+
+
+def _reason_against(source: Source) -> str | None:
+    """Why this source cannot be used on this machine; None when it can."""
+    if not source.works_here:
+        return f"{source.origin} is for {' and '.join(source.machines)}, and this machine is {os.uname().machine}"
+    fetcher = "cargo" if source.kind == "crate" else "pip"
+    missing = [] if download.downloader(source) else [fetcher]
+    missing += [tool for tool in source.tools if find_tool(tool) is None]
+    if not missing:
+        return None
+    names = " and ".join("a C++ compiler" if m == "c++" else "a C compiler" if m == "cc" else m for m in missing)
+    return f"{source.origin} needs {names} (Debian: apt-get install {packages_of(missing)})"
+
+
+def _ready(entry: Allocator, source: Source, cache: Path) -> Found | None:
+    """A library that was built from just this source by just this recipe."""
+    folder = _final(entry, source, cache)
+    values = discover.read_record(str(folder / discover.RECORD))
+    if values.get("identity") != source.identity:
+        return None
+    inside = str(folder) + os.sep
+    copies = discover.find_cached(Catalog((entry,)), cache)
+    return next((c for c in copies if c.path and c.path.startswith(inside) and c.problem is None), None)
+
+
+def _unpacked(entry: Allocator, version: str | None, cache: Path) -> Found | None:
+    """A package's library that came before."""
+    for copy in discover.find_cached(Catalog((entry,)), cache):
+        if copy.problem is None and is_version(copy.version, version) and (copy.origin or "").endswith(debian.UNPACKED):
+            return copy
+    return None
+
+
+def _final(entry: Allocator, source: Source, cache: Path) -> Path:
+    return cache / entry.name / f"{source.version}+source"
+
+
+def _sentence_of(entry: Allocator, error: OSError, cache: Path) -> str:
+    reason = error.strerror or type(error).__name__
+    where = error.filename or cache
+    return f"{entry.name} is not obtainable here: {reason} ({where}). Free some space, or set XDG_CACHE_HOME."
+
+
+# --- building ---
+
+
+def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) -> Found:
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        progress(f"{entry.name} {source.version}: {text}")
+
+    home = cache / entry.name
+    home.mkdir(exist_ok=True, mode=0o700)
+    for leftover in home.glob(".[wng]*-*"):  # .work-, .new-, .gone-: we hold the lock, so nobody is at work there
+        shutil.rmtree(leftover, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=".work-", dir=home))
+    try:
+        archive = download.obtain_archive(source, cache, say)
+        unpacked = download.unpack(source, archive, work)
+        objects = home / f".objects-{source.identity}"
+        for outdated in home.glob(".objects-*"):
+            if outdated != objects:
+                shutil.rmtree(outdated, ignore_errors=True)
+        objects.mkdir(exist_ok=True, mode=0o700)
+        (unpacked / OBJECTS).symlink_to(objects)
+        tools = {tool: path for tool in source.tools if (path := find_tool(tool)) is not None}
+        plan = recipes.RECIPES[source.recipe](Workshop(unpacked, tools, source.release, os.cpu_count() or 1))
+        log = home / "build.log"
+        log.write_text(f"{source.origin} {source.sha256}\n", encoding="utf-8")
+        for stage in plan.stages:
+            _run_stage(stage, unpacked, log, say)
+        final = _keep(entry, source, plan, unpacked, home, tools)
+        shutil.rmtree(objects, ignore_errors=True)
+    except NotObtained as refusal:
+        raise CairnError(_refusal(entry, source, str(refusal))) from None
+    except Failed as failure:
+        raise CairnError(_failure(entry, source, failure, home / "build.log", cache)) from None
+    except (tarfile.TarError, zipfile.BadZipFile, UnicodeDecodeError, StopIteration, EOFError) as error:
+        reason = f"{source.archive} cannot be unpacked ({error})"
+        raise CairnError(_refusal(entry, source, reason)) from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    say(f"built in {time.monotonic() - started:.0f} s" if plan.stages else "unpacked")
+    found = _ready(entry, source, cache)
+    if found is None:
+        problem = next((c.problem for c in discover.find_cached(Catalog((entry,)), cache) if c.problem), "")
+        raise CairnError(f"{entry.name} was built into {final}, and cannot be used: {problem or 'it is no allocator'}")
+    return found
+
+
+def _refusal(entry: Allocator, source: Source, reason: str) -> str:
+    other = ", or take the distribution's with --from distribution" if entry.packages else ""
+    return f"{entry.name} {source.version} is not obtainable here: {reason}{other}."
+
+
+def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache: Path) -> str:
+    if "No space left on device" in failure.output:
+        return f"{entry.name} cannot be built: no space left in {cache}. Free some space, or set XDG_CACHE_HOME."
+    lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
+    told = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else str(failure))
+    return f"{entry.name} {source.version} cannot be built here: {told[:200]}. All that was printed is in {log}."
+
+
+def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -> None:
+    tasks = [task for command in stage.commands if (task := _task(command, unpacked)) is not None]
+    total = len(stage.commands)
+    kept = total - len(tasks)
+    started = time.monotonic()
+    said = started
+    say(stage.says if total == 1 else f"{stage.says} {total} files" + (f", {kept} of them done before" if kept else ""))
+
+    def report(done: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said < REPORT_EVERY_S:
+            return
+        said = now
+        count = f" {kept + done} of {total}" if total > 1 else ""
+        say(f"{stage.says}{count}, {now - started:.0f} s")
+
+    run_tasks(tasks, os.cpu_count() or 1, build_environment(), log, report)
+
+
+def _task(command: Command, unpacked: Path) -> Task | None:
+    """None when an earlier, interrupted build has already made what this command makes."""
+    folder = unpacked / command.folder
+    if command.makes is None:
+        return Task(command.argv, folder)
+    makes = folder / command.makes
+    if makes.exists():
+        return None
+    # Of its own name: the compiler of a killed build may still be writing.
+    draft = makes.with_name(f"{makes.name}.{os.getpid()}")
+    argv = tuple(os.path.relpath(draft, folder) if word == DRAFT else word for word in command.argv)
+    return Task(argv, folder, draft, makes)
+
+
+def _keep(entry: Allocator, source: Source, plan: Plan, unpacked: Path, home: Path, tools: dict[str, str]) -> Path:
+    """Puts the library with its record in its final place, at once or not at all."""
+    fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
+    try:
+        library = fresh / plan.name
+        shutil.copyfile(unpacked / plan.library, library)
+        library.chmod(0o755)
+        for name in plan.beside:
+            shutil.copyfile(unpacked / name, fresh / os.path.basename(name))
+        record = {
+            "allocator": entry.name,
+            "library": plan.name,
+            "version": source.version,
+            "origin": source.origin,
+            "sha256": source.sha256,
+            "library_sha256": file_sha256(library),
+            "identity": source.identity,
+            "compiler": _compiler(tools),
+        }
+        if entry.licence is not None:
+            record["licence"] = entry.licence
+        discover.write_record(fresh, record)
+        final = home / f"{source.version}+source"
+        discover.remove_folder(final)
+        os.rename(fresh, final)
+        return final
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _compiler(tools: dict[str, str]) -> str:
+    """The first line that it says of itself, for the record."""
+    path = tools.get("cc") or tools.get("c++")
+    if path is None:
+        return "none"
+    listing = discover.ask([path, "--version"]) or ""
+    return listing.partition("\n")[0]
+
+
+def obtainable(entry: Allocator) -> bool:
+    """Whether `obtain` knows a way, on some machine at least."""
+    return bool(entry.packages or sources.sources_of(entry.library_of or entry.name))

@@ -1,0 +1,120 @@
+"""What a user puts under a name of their own, and takes out of the cache again.
+
+An added library stays where it is: only a record of it is kept, in the place of a version, so that `-a NAME` finds it
+and tells when it is no longer the file that was added. Removing deletes what lies in the cache and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from cairn.allocators import discover
+from cairn.allocators.catalog import Allocator, Found, is_typable, is_version, load_catalog
+from cairn.allocators.tools import Busy, Progress, locked
+from cairn.binary.library import inspect_library, refuse_library
+from cairn.errors import CairnError, UsageError
+
+LOCK_TIMEOUT_S = 60.0
+
+
+def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> Found:
+    """Registers the library at `path` as the allocator `name`; a name that was added before is given to this one.
+
+    Raises ContenderFailed when it is no library that can be preloaded here.
+    """
+    cache = cache or discover.cache_folder()
+    if not is_typable(name):
+        raise UsageError(f"'{name}' cannot be an allocator's name; use letters, digits and '_', '.', '+' or '-'.")
+    if load_catalog().find(name) is not None:
+        raise UsageError(f"'{name}' is an allocator of the catalog; choose another name, such as my-{name}.")
+    library = inspect_library(path)
+    refuse_library(library, library_path=discover.companion_folders(library, library.needs))
+    status = os.stat(library.realpath)
+    record = {
+        "allocator": name,
+        "path": library.realpath,
+        "origin": f"file {library.realpath}",
+        "library_sha256": discover.file_sha256(library.realpath),
+        "build_id": library.build_id or "",
+        "size": str(status.st_size),
+        "mtime_ns": str(status.st_mtime_ns),
+    }
+    try:
+        home = cache / name
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _turn(cache, name, progress):
+            fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
+            try:
+                discover.write_record(fresh, record)
+                discover.remove_folder(home / discover.ADDED)
+                os.rename(fresh, home / discover.ADDED)
+            finally:
+                shutil.rmtree(fresh, ignore_errors=True)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise CairnError(
+            f"{name} cannot be added: {reason} ({cache}). Free some space, or set XDG_CACHE_HOME."
+        ) from None
+    found = discover.find_cached(discover.known_catalog(cache), cache)
+    return next(item for item in found if item.allocator.name == name)
+
+
+def remove(entry: Allocator, version: str | None, progress: Progress, cache: Path | None = None) -> tuple[Found, ...]:
+    """Deletes every copy of the allocator, or those of one version, from the cache. What others installed stays."""
+    cache = cache or discover.cache_folder()
+    if entry.library_of is not None:
+        raise UsageError(f"{entry.name} is {entry.library_of} with a knob set; remove {entry.library_of}.")
+    if entry.ours:
+        raise UsageError("cairn's own allocator is part of it and not in the cache; -a names contenders without it.")
+    copies = [item for item in _copies(entry, cache) if is_version(item.version, version)]
+    wanted = f"{entry.name} {version}" if version else entry.name
+    if not copies:
+        raise UsageError(f"no {wanted} in the cache; {_where_else(entry, version)}.")
+    try:
+        with _turn(cache, entry.name, progress):
+            for item in copies:
+                discover.remove_folder(_folder(item, cache))
+            for left in (cache / entry.name).glob(".*"):
+                shutil.rmtree(left, ignore_errors=True)
+            if not any((cache / entry.name).glob(f"*/{discover.RECORD}")):
+                discover.remove_folder(cache / entry.name)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise CairnError(f"{wanted} cannot be removed: {reason} ({error.filename or cache}).") from None
+    return tuple(copies)
+
+
+@contextlib.contextmanager
+def _turn(cache: Path, name: str, progress: Progress) -> Iterator[None]:
+    """The allocator's own lock, so that nothing is removed from under a build."""
+    (cache / ".locks").mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        with locked(cache / ".locks" / name, progress, f"a get of {name}", LOCK_TIMEOUT_S):
+            yield
+    except Busy:
+        raise CairnError(f"{name} is being fetched just now; wait for that, or end it.") from None
+
+
+def _copies(entry: Allocator, cache: Path) -> list[Found]:
+    catalog = discover.known_catalog(cache)
+    return [item for item in discover.find_cached(catalog, cache) if item.allocator.name == entry.name]
+
+
+def _folder(item: Found, cache: Path) -> Path:
+    """The folder with the record: the library lies in it, or elsewhere when it was added."""
+    home = cache / item.allocator.name
+    path = Path(item.path or "")
+    return home / path.relative_to(home).parts[0] if path.is_relative_to(home) else home / discover.ADDED
+
+
+def _where_else(entry: Allocator, version: str | None) -> str:
+    """What the user may have meant."""
+    for item in discover.discover(names=[entry.name]):
+        if not item.cached and item.path is not None and is_version(item.version, version):
+            return f"{item.path} is the system's ({item.origin}), and is removed with the system's own tools"
+    return "'cairn allocators list' shows what is there"

@@ -1,0 +1,339 @@
+"""What a command starts, and whether a preloaded allocator can work in it.
+
+`inspect_program` tells facts, or why there are none; `refuse_…` judges them. A refusal is one sentence with a next
+step.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cairn.binary import elf
+from cairn.errors import ContenderFailed, ProgramMissing, ProgramNotExecutable
+
+_SANITIZERS = {
+    "asan": "AddressSanitizer",
+    "hwasan": "HWAddressSanitizer",
+    "tsan": "ThreadSanitizer",
+    "msan": "MemorySanitizer",
+    "lsan": "LeakSanitizer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command as the kernel will execute it; for a script, the ELF facts are those of its last interpreter."""
+
+    command: str
+    """As the user wrote it."""
+    path: str
+    """What is executed first, symbolic links resolved."""
+    kind: str
+    """"dynamic", "static", "script" (its interpreter is dynamic), "static script"; "unknown" if it cannot be read."""
+    interpreter: str | None
+    """The executable that runs a script, followed through `env` and further scripts; None for a binary."""
+    elf_class: int | None
+    """32 or 64; None when unknown."""
+    machine: str | None
+    needs: tuple[str, ...]
+    """Libraries named by its dynamic section."""
+    loader: str | None
+    """The program interpreter it asks for, for example "/lib64/ld-linux-x86-64.so.2"."""
+    setuid: bool
+    setgid: bool
+    capabilities: bool
+    """Whether the file carries file capabilities."""
+    gains_rights: bool
+    """Whether executing it, here and by this user, changes ids or rights: the loader then ignores what is preloaded."""
+    own_malloc: bool
+    """Whether it exports a malloc of its own, which comes before any preloaded one."""
+    sanitizer: str | None
+    """The sanitizer that brings its own allocator, for example "AddressSanitizer"."""
+    build_id: str | None
+
+    @property
+    def file(self) -> str:
+        """The ELF file that the facts are about."""
+        return self.interpreter or self.path
+
+    @property
+    def musl(self) -> bool:
+        """Whether its C library is musl: libraries for glibc cannot be loaded into it."""
+        return elf.is_musl_loader(self.loader)
+
+
+def inspect_program(command: str, path: str | None = None) -> Program:
+    """What executing `command` would start; `path` is the search path, by default that of this process.
+
+    Raises ProgramMissing or ProgramNotExecutable when the kernel would not start it either.
+    """
+    search = os.environ.get("PATH", os.defpath) if path is None else path
+    first = _find_command(command, search)
+    file, is_script = _follow_script(command, first, search)
+    return _describe_program(command, first, file if is_script else None)
+
+
+def _find_command(command: str, search: str) -> str:
+    """As execvp looks for it: a file that exists but may not be executed is remembered, and the search goes on."""
+    missing = f"{command or 'an empty name'}: command not found. Check its spelling, or give its path."
+    if not command or "\0" in command:
+        raise ProgramMissing(missing)
+    if "/" in command:
+        candidates = [command]
+        missing = f"{command}: no such file. Check the path of the program."
+    else:
+        candidates = [os.path.join(folder or ".", command) for folder in search.split(":")]
+    refusal: str | None = None
+    for candidate in candidates:
+        try:
+            mode = os.stat(candidate).st_mode
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            continue
+        except OSError as error:
+            if "/" not in command:
+                continue  # a search path may name folders of others
+            refusal = (
+                refusal or f"{candidate} cannot be executed ({elf.reason(error)}). Check its folder's permissions."
+            )
+            continue
+        if stat.S_ISDIR(mode):
+            if "/" in command:
+                refusal = f"{candidate} is a folder, not a program. Name the program inside it."
+        elif not stat.S_ISREG(mode):
+            refusal = refusal or f"{candidate} is not a regular file, so it cannot be executed. Name a program."
+        elif not os.access(candidate, os.X_OK):
+            refusal = refusal or f"{candidate} may not be executed. Use chmod +x, on a file system without noexec."
+        else:
+            return os.path.realpath(candidate)
+    if refusal is not None:
+        raise ProgramNotExecutable(refusal)
+    raise ProgramMissing(missing)
+
+
+def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
+    """The binary that runs a script, through at most four further scripts, as many as the kernel follows."""
+    for depth in range(5):
+        line = _first_line_of_script(file)
+        if line is None:
+            return file, depth > 0
+        words = line.split(None, 1)
+        if not words:
+            raise ProgramNotExecutable(f"{file} names no interpreter after '#!'. Write one there, such as #!/bin/sh.")
+        arguments = words[1].strip() if len(words) > 1 else ""
+        if os.path.basename(words[0]) == "env" and arguments:
+            if problem := _env_problem(_shell_words(arguments)):
+                raise ContenderFailed(f"{command} is a script that starts with env and {problem}")
+            target = _env_target(_shell_words(arguments)) or words[0]
+        else:
+            target = words[0]
+        try:
+            file = _find_command(target, search)
+        except ProgramMissing:
+            raise ProgramMissing(
+                f"{file} asks for the interpreter {target}, which is not here. Install it, or correct its first line."
+            ) from None
+    raise ProgramNotExecutable(f"{command} is a script of too many further scripts for the kernel. Call the last one.")
+
+
+def _first_line_of_script(file: str) -> str | None:
+    """What follows "#!"; "/bin/sh" for text without it, since execvp hands that to the shell; None for a binary."""
+    try:
+        descriptor = elf.open_regular(file)
+    except OSError:
+        return None
+    try:
+        head = os.pread(descriptor, 256, 0)
+    finally:
+        os.close(descriptor)
+    if head.startswith(b"#!"):
+        return os.fsdecode(head[2:].split(b"\n")[0]).strip().replace("\0", "")
+    if head.startswith(b"\x7fELF") or b"\0" in head.split(b"\n")[0]:
+        return None
+    return "/bin/sh"
+
+
+def _shell_words(text: str) -> list[str]:
+    """The words of a '#!' line for env; a line with an open quote is split at blanks, since it cannot be run anyway."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _env_words(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The arguments of env as ("option", …), then one ("command", …)."""
+    pending = list(words)
+    while pending:
+        word = pending.pop(0)
+        if split := re.match(r"-[0v]*S|--split-string=?", word):
+            text = word[split.end() :] or (pending.pop(0) if pending else "")
+            pending[0:0] = _shell_words(text)
+        elif word in ("-u", "--unset", "-C", "--chdir") and pending:
+            yield "option", f"{word} {pending.pop(0)}"
+        elif word == "--":
+            continue
+        elif word.startswith("-") or "=" in word:
+            yield "option", word
+        else:
+            yield "command", word
+            return
+
+
+def _env_target(words: Sequence[str]) -> str | None:
+    return next((word for kind, word in _env_words(words) if kind == "command"), None)
+
+
+def behind_env(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables that `env KEY=VALUE… PROGRAM …` sets, and the program's own command line; others as they are."""
+    if not command or os.path.basename(command[0]) != "env":
+        return {}, tuple(command)
+    words = list(_env_words(command[1:]))
+    target = next((word for kind, word in words if kind == "command"), None)
+    if target is None:
+        return {}, tuple(command)
+    sets = [word.partition("=") for kind, word in words if kind == "option" and not word.startswith("-")]
+    behind = tuple(command[command.index(target) :]) if target in command else (target,)  # within the text of -S
+    return {name: value for name, _, value in sets}, behind
+
+
+def interpreter_flags(program: Program) -> tuple[str, ...]:
+    """What a script's first line puts between its interpreter and the script; none for a binary, or through env."""
+    if program.interpreter is None:
+        return ()
+    words = (_first_line_of_script(program.path) or "").split(None, 1)
+    return (words[1].strip(),) if len(words) > 1 and os.path.basename(words[0]) != "env" else ()
+
+
+def _env_problem(words: Sequence[str]) -> str | None:
+    """Why this use of env keeps a preloaded library out, as the end of a sentence."""
+    for kind, word in _env_words(words):
+        if kind == "command":
+            return None
+        if word in ("-", "--ignore-environment") or re.match(r"-[0v]*i", word):
+            return "empties the environment, which drops the preloaded allocator. Run the program without env -i."
+        unset = word.removeprefix("--unset=").removeprefix("--unset ").removeprefix("-u").strip()
+        if (unset == "LD_PRELOAD" and word != unset) or word.startswith("LD_PRELOAD="):
+            return "changes LD_PRELOAD, which drops the preloaded allocator. Run the program without that."
+    return None
+
+
+def refuse_wrapper(command: Sequence[str]) -> None:
+    """Raises ContenderFailed for `env -i PROGRAM` and the like, which drop the allocator on the way to the program."""
+    if command and os.path.basename(command[0]) == "env" and (problem := _env_problem(command[1:])):
+        raise ContenderFailed(f"{command[0]} {problem}")
+
+
+def _describe_program(command: str, first: str, interpreter: str | None) -> Program:
+    file = interpreter or first
+    status = os.stat(file)
+    capabilities = _has_capabilities(file)
+    setuid = bool(status.st_mode & stat.S_ISUID)
+    setgid = status.st_mode & (stat.S_ISGID | stat.S_IXGRP) == stat.S_ISGID | stat.S_IXGRP
+    gains = _rights_can_change(file) and (
+        (setuid and status.st_uid != os.geteuid())
+        or (setgid and status.st_gid != os.getegid())
+        or (capabilities and os.getuid() != 0)
+        or os.getuid() != os.geteuid()
+    )
+    program = Program(
+        command=command, path=first, kind="unknown", interpreter=interpreter, elf_class=None, machine=None, needs=(),
+        loader=None, setuid=setuid, setgid=setgid, capabilities=capabilities, gains_rights=gains, own_malloc=False,
+        sanitizer=None, build_id=None,
+    )  # fmt: skip
+    try:
+        descriptor = elf.open_regular(file)
+    except OSError:
+        return program  # it may be executed and not be read: what it is, only the proof of load can tell
+    try:
+        image = elf.Image(descriptor)
+        if image.truncated or image.type not in (elf.ET_EXEC, elf.ET_DYN):
+            raise elf.Damaged
+        kind = "dynamic" if image.loader is not None else "static"
+        if interpreter is not None:
+            kind = "script" if kind == "dynamic" else "static script"
+        needs = image.needs
+        return Program(
+            command=command, path=first, kind=kind, interpreter=interpreter, elf_class=image.bits,
+            machine=image.machine, needs=needs, loader=image.loader, setuid=setuid, setgid=setgid,
+            capabilities=capabilities, gains_rights=gains, own_malloc=image.defines("malloc"),
+            sanitizer=_sanitizer(image, needs), build_id=image.build_id,
+        )  # fmt: skip
+    except elf.NotElf:
+        return program  # another executable format: binfmt_misc may know it
+    except (elf.Damaged, OSError):
+        raise ProgramNotExecutable(
+            f"{command} is a damaged or truncated executable. Build it, or install its package, again."
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+def _sanitizer(image: elf.Image, needs: Iterable[str]) -> str | None:
+    for short, title in _SANITIZERS.items():
+        for name in needs:
+            if name.startswith(f"lib{short}.so") or f"clang_rt.{short}" in name:
+                return title
+        if image.defines(f"__{short}_init"):
+            return title
+    return None
+
+
+def _has_capabilities(file: str) -> bool:
+    try:
+        return any(os.getxattr(file, "security.capability")[4:])
+    except OSError:
+        return False
+
+
+def _rights_can_change(file: str) -> bool:
+    """False under no_new_privs and on a nosuid file system: the kernel then ignores setuid bits and capabilities."""
+    try:
+        if os.statvfs(file).f_flag & os.ST_NOSUID:
+            return False
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            return "NoNewPrivs:\t1" not in status.read()
+    except OSError:
+        return True
+
+
+def refuse_program(program: Program) -> None:
+    """Raises ContenderFailed, with one sentence, when no preloaded allocator can work in this program."""
+    name = program.command
+    if program.interpreter is not None:
+        name = f"{program.interpreter}, which runs {program.command},"
+    if program.kind in ("static", "static script"):
+        raise ContenderFailed(
+            f"{name} is statically linked: a preloaded allocator cannot reach it. "
+            "Relink it dynamically, or link the allocator in."
+        )
+    if program.gains_rights:
+        how = "is setuid" if program.setuid else "is setgid" if program.setgid else "has file capabilities"
+        raise ContenderFailed(
+            f"{name} {how}: the loader ignores preloaded libraries in it. Run a copy of it without those rights."
+        )
+    if program.elf_class is None:
+        return
+    bits, machine, musl = elf.native()
+    if (program.elf_class, program.machine) != (bits, machine):
+        raise ContenderFailed(
+            f"{name} is a {program.elf_class}-bit {program.machine} program, and the libraries here are {bits}-bit "
+            f"{machine}. Use a build of it for {machine}."
+        )
+    if program.musl != musl:
+        theirs, ours = ("musl", "glibc") if program.musl else ("glibc", "musl")
+        raise ContenderFailed(
+            f"{name} runs on {theirs}, and the libraries here are for {ours}. Use a build of it for {ours}."
+        )
+    if program.sanitizer is not None:
+        raise ContenderFailed(
+            f"{name} is built with {program.sanitizer}, which brings its own allocator. Rebuild it without -fsanitize."
+        )
+    if program.own_malloc:
+        raise ContenderFailed(
+            f"{name} defines malloc itself, so a preloaded allocator is never called. Rebuild it without its own."
+        )

@@ -1,0 +1,198 @@
+"""cairn bench: the built-in experiments and workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from cairn import units
+from cairn.cli import options
+from cairn.cli import runs as making
+from cairn.cli.console import check_out, form_of, given, say, stderr
+from cairn.cli.group import cli
+from cairn.errors import CairnError, Interrupted, UsageError
+from cairn.model import BENCH_BLOCKS_MOST, StopRule
+from cairn.report.words import printable
+from cairn.run import store
+
+if TYPE_CHECKING:
+    from cairn.bench.runs import Chosen
+
+
+@cli.command()
+@click.argument("names", metavar="[NAME]…", nargs=-1)
+@click.option(
+    "-a",
+    "--allocator",
+    "specs",
+    multiple=True,
+    metavar="SPEC",
+    help="These contenders instead of the experiment's own; as for 'cairn compare'.",
+)
+@click.option("--quick", is_flag=True, help="Fewer contenders and blocks, smaller sizes: minutes.")
+@click.option("--plan", is_flag=True, help="Say what would run and how long it would take; run nothing.")
+@click.option(
+    "-r", "--runs", type=click.IntRange(1, BENCH_BLOCKS_MOST), metavar="N",
+    help="Exactly N blocks. Default: the experiment's own number, or until it is precise enough.",
+)  # fmt: skip
+@click.option(
+    "--instructions", is_flag=True,
+    help="Count instructions per operation with valgrind instead of measuring time: each workload at two small sizes.",
+)  # fmt: skip
+@click.option(
+    "--why", is_flag=True,
+    help="Run every contender behind the probe, too, and say what each gap is made of; as for 'cairn compare'.",
+)  # fmt: skip
+@click.option(
+    "--resume",
+    metavar="RUN",
+    help="Go on with an interrupted run: 'last', an id or a path; other options stay as they were.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    metavar="N",
+    help="Seed of the order of runs. Default: random, printed.",
+)
+@options.output_options
+def bench(
+    names: tuple[str, ...], specs: tuple[str, ...], quick: bool, plan: bool, runs: int | None, instructions: bool,
+    why: bool, resume: str | None, seed: int | None, form: str | None, full: bool, out: Path | None, force: bool,
+    results: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Run built-in experiments and workloads: table, verdict, pictures, raw data.
+
+    Without a name it lists them all. Several workloads make one run with geometric means; each experiment is a run of
+    its own. Pictures (SVG and PNG) lie in the results folder, and 'cairn report' shows a run again.
+
+    \b
+      cairn bench suite --quick          a dozen workloads, six allocators
+      cairn bench suite                  all of both, in an hour
+      cairn bench larson -a system,jemalloc
+      cairn bench suite --why -a system,mimalloc
+      cairn bench suite --instructions   what an operation takes of them
+
+    Exit codes: 0 fine, 1 cairn failed, 2 usage, 3 a workload fails under the baseline, 4 it fails under some contender
+    only, or there is no contender here, 130 interrupted (go on with --resume last).
+    """
+    from cairn.bench import runs as benching
+
+    console = stderr(color)
+    form = form_of(form, out)
+    check_out(out, force)
+    where = results or store.root()
+    if resume is not None:
+        making.refuse_beside_resume()
+        run, folder = making.resumed(where, resume, bench=names)
+        making.conduct(console, run, folder, "cairn bench", form, full, color, out, force)
+        return
+    if not names or "list" in names:
+        for name in given({"names", "results", "color"}):
+            raise UsageError(f"which experiment? {name} is for a run; 'cairn bench' alone lists what there is")
+        _list(names)
+        return
+    choices = benching.chosen(names, quick)
+    if why and instructions:
+        raise UsageError("--why takes time apart, and --instructions measures none; leave one of them away")
+    if why:
+        choices = benching.explained(choices)
+    if instructions:
+        choices = benching.counted(choices)
+    if plan and (out is not None or form != "text"):
+        raise UsageError(
+            "--plan measures nothing, so there is nothing for a document or a file; leave one of them away"
+        )
+    if len(choices) > 1 and (out is not None or form != "text"):
+        raise UsageError(f"these are {len(choices)} runs, and a file or document holds one; name them one by one")
+    failures: list[CairnError] = []
+    for place, choice in enumerate(choices):
+        rule = benching.rule(choice.size, runs)
+        try:
+            chosen = _split(specs) or benching.contenders(choice.size, lambda text: say(console, "note", text))
+            if plan:
+                _plan(choice, chosen, rule, instructions, lambda text: say(console, "note", text))
+                continue
+            settings = benching.settings(choice, lambda text: say(console, "prepare", text), instructions=instructions)
+            run = making.new_run(console, settings, chosen, None, rule, seed, choice.experiment.name)
+            folder = store.Folder.create(where, run)
+            if place:
+                click.echo()
+            making.conduct(console, run, folder, "cairn bench", form, full, color, out, force)
+        except (Interrupted, UsageError):
+            raise
+        except CairnError as error:  # the next experiment does not depend on this one
+            failures.append(error)
+            if place + 1 < len(choices) or _gravest(failures) is not error:
+                say(console, "✘", str(error))
+    if failures:
+        raise _gravest(failures)
+
+
+def _gravest(failures: Sequence[CairnError]) -> CairnError:
+    """1: not even tried; 3: nothing to compare with; 4."""
+    return min(failures, key=lambda error: error.exit_code)
+
+
+def _list(beside: Sequence[str]) -> None:
+    """All there is, grouped, with what a run of each takes."""
+    from cairn.allocators import discover
+    from cairn.allocators.contenders import default_contenders
+    from cairn.bench import runs as benching
+    from cairn.run import workloads
+
+    others = [name for name in beside if name != "list"]
+    if others:
+        raise UsageError(f"'list' shows everything and runs nothing; leave {', '.join(others)} away, or 'list'")
+    here = len(default_contenders(discover.discover()))
+    entries = workloads.load()
+    width = max(len(name) for name in (*(e.name for e in benching.EXPERIMENTS), *(entry.name for entry in entries)))
+    click.echo(f"experiments, and about how long they take with the {here} allocators here, or with --quick")
+    for experiment in benching.EXPERIMENTS:
+        times = []
+        for quick in (False, True):
+            (choice,) = benching.chosen([experiment.name], quick)
+            rule = choice.size.rule
+            count = (len(choice.size.contenders) or here) + len(choice.size.beside)
+            seconds = choice.expected_s(count, rule) if rule.budget_s is None else rule.budget_s
+            times.append(units.duration(60 * max(1, round(seconds / 60))))
+        click.echo(f"  {experiment.name:<{width}}  {times[0]:>9}, {times[1]:>6}  {experiment.title}")
+    for group in workloads.GROUPS:
+        click.echo(f"\nworkloads: {workloads.GROUP_TITLES[group]}")
+        for entry in (entry for entry in entries if entry.group == group):
+            click.echo(f"  {entry.name:<{width}}  {units.time(entry.seconds * 1e9):>9} a run  {entry.title}")
+
+
+def _split(specs: Sequence[str]) -> tuple[str, ...]:
+    from cairn.allocators.contenders import split_contenders
+
+    return tuple(part for spec in specs for part in split_contenders(spec))
+
+
+def _plan(
+    choice: Chosen, contenders: Sequence[str], rule: StopRule, instructions: bool, note: Callable[[str], None]
+) -> None:
+    """What would run, and how long it would take. Fails where the run would."""
+    from cairn.bench import runs as benching
+    from cairn.run import preflight
+
+    named = preflight.named(contenders)
+    if not instructions and choice.variants:
+        choice = choice.of(benching.fitting(choice.variants, note))
+    seconds = choice.expected_s(len(named), rule, instructions=instructions)
+    names = [variant.name for variant in choice.variants]
+    count = len(named)
+    title = "instructions per operation, counted by valgrind" if instructions else choice.experiment.title
+    click.echo(f"{title}: {count} contender{'s' * (count > 1)} ({', '.join(map(printable, named))})")
+    if names:
+        click.echo(f"{len(names)} workload{'s' * (len(names) > 1)}: {', '.join(names)}")
+    if instructions:
+        click.echo(f"about {units.duration(seconds)} for both sizes of each, counted {rule.min_blocks + 1} times")
+        return
+    blocks = f"{rule.min_blocks} block{'s' * (rule.min_blocks > 1)}"
+    if rule.precision is not None:
+        blocks = f"{rule.min_blocks}–{rule.max_blocks} blocks"
+    most = f", {units.duration(rule.budget_s)} at most" if rule.budget_s is not None else ""
+    click.echo(f"about {units.duration(seconds)} for {blocks}{most}")

@@ -1,0 +1,47 @@
+"""cairn clean: stored runs and fetched allocators are removed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import rich_click as click
+
+from cairn import units
+from cairn.allocators import discover
+from cairn.allocators.tools import bytes_below
+from cairn.cli import options
+from cairn.cli.group import cli
+from cairn.errors import UsageError
+from cairn.report.words import printable
+from cairn.run import store
+
+
+@cli.command()
+@click.option("--older-than", type=options.DURATION, default="0", help="Only runs that began longer ago, such as 72h.")
+@click.option("--cache", "also_cache", is_flag=True, help="Also the cache: allocators that were fetched, experiments.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.RESULTS
+def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) -> None:
+    """Remove stored runs, and with --cache what was fetched; asks before anything goes."""
+    where = results or store.root()
+    now = time.time()
+    going = [path for path in store.runs(where) if now - store.began(path) >= older_than]
+    cache = discover.cache_folder().parent
+    if also_cache and cache.is_dir():
+        going.append(cache)
+    if not going:
+        click.echo(f"nothing to remove in {printable(str(where))}")
+        return
+    for path in going:
+        click.echo(f"{units.size(bytes_below(path)):>10}  {printable(str(path))}")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("nobody is here to be asked; -y removes without asking")
+        click.confirm(f"Remove {'this' if len(going) == 1 else f'these {len(going)}'}?", abort=True)
+    for path in going:
+        if store.is_measured(path):
+            click.echo(f"kept, for it is being measured: {printable(str(path))}")
+        else:
+            store.remove(path)

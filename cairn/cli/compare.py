@@ -1,0 +1,228 @@
+"""cairn compare: a program under several allocators, with a verdict."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import rich_click as click
+
+from cairn.cli import options
+from cairn.cli.console import check_out, form_of, stderr, was_given
+from cairn.cli.group import cli
+from cairn.cli.runs import conduct, new_run, refuse_beside_resume, resumed
+from cairn.errors import UsageError
+from cairn.model import BLOCKS_MOST, Pattern, Settings, StopRule, Workload
+from cairn.run import store
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-a",
+    "--allocator",
+    "specs",
+    multiple=True,
+    metavar="[NAME=]LIB[@VERSION][:KEY=VAL;…]",
+    help="A contender: a name from 'cairn allocators' or a path, with environment knobs behind ':'. Repeatable; "
+    "a,b,c gives several without knobs. Default: the system's, cairn's own, and all others here that are not hardened.",
+)
+@click.option("--baseline", metavar="NAME", help="What the others are compared with. Default: system, else the first.")
+@click.option(
+    "--precision",
+    type=options.PERCENT,
+    default="1%",
+    show_default=True,
+    help="Stop when every interval of the change in wall time is at least this narrow, ±.",
+)
+@click.option(
+    "--margin", type=options.PERCENT, default="1%", show_default=True, help="Changes within ± this count as equivalent."
+)
+@click.option(
+    "--min-blocks",
+    type=click.IntRange(2, BLOCKS_MOST),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Never call it enough before N blocks; the budget may.",
+)
+@click.option(
+    "--max-blocks",
+    type=click.IntRange(2, BLOCKS_MOST),
+    default=60,
+    show_default=True,
+    metavar="N",
+    help="Never run more than N blocks.",
+)
+@click.option(
+    "--budget",
+    type=options.SOME_TIME,
+    default="10min",
+    show_default=True,
+    help="Begin no block that would end later. With -r, none unless given.",
+)
+@click.option(
+    "-r", "--runs", type=click.IntRange(1, BLOCKS_MOST), metavar="N", help="Exactly N blocks, whatever the precision."
+)
+@click.option(
+    "--resume",
+    metavar="RUN",
+    help="Go on with an interrupted run: 'last', an id or a path; other options stay as they were.",
+)
+@click.option(
+    "-c", "--command", "lines", multiple=True, metavar="LINE",
+    help="A command as one line, instead of '-- PROG'. Repeatable: all run in one plan, each with its own verdict.",
+)  # fmt: skip
+@click.option(
+    "-L", "--parameter", "parameters", type=options.PARAMETER, multiple=True, metavar="NAME=A,B,…",
+    help="Run with each of these values where the command says {NAME}. Repeatable: every combination.",
+)  # fmt: skip
+@click.option("--shell", is_flag=True, help="The command is a line for /bin/sh.")
+@click.option(
+    "--input",
+    "stdin",
+    type=click.Path(exists=True, dir_okay=False),
+    default="/dev/null",
+    show_default=True,
+    metavar="FILE",
+    help="The program's standard input.",
+)
+@click.option(
+    "--output",
+    "stdout",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The program's standard output; overwritten by every run. Default: thrown away.",
+)
+@click.option(
+    "--ok-exit",
+    type=options.EXITS,
+    default="0",
+    show_default=True,
+    help="Exit codes that mean success.",
+)
+@click.option(
+    "--verify", type=click.Choice(["same-output"]), help="All contenders must print the same as the baseline."
+)
+@click.option(
+    "--timeout", type=options.SOME_TIME, help="End a run, with all its processes, after this long; it counts as failed."
+)
+@click.option("--cpus", type=options.CPUS, help="Run the program on these CPUs only, for example 0,2-3.")
+@click.option(
+    "--warmup",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Uncounted runs of each contender before the first block.",
+)
+@click.option("--setup", metavar="COMMAND", help="Run once before everything.")
+@click.option("--prepare", metavar="COMMAND", help="Run before each run, not measured.")
+@click.option("--conclude", metavar="COMMAND", help="Run after each run, not measured.")
+@click.option("--cleanup", metavar="COMMAND", help="Run once at the end.")
+@click.option(
+    "--metric",
+    "patterns",
+    type=options.PATTERN,
+    multiple=True,
+    help="A number from the program's output: the group, or the whole, of the last match. Repeatable.",
+)
+@click.option(
+    "--counters", is_flag=True, help="perf's default counters for the whole tree, where the machine has them."
+)
+@click.option(
+    "--why", is_flag=True,
+    help="Look at each contender by the kernel's clock, run it behind the probe, too, and take the differences apart: "
+    "code, kernel, faults, waiting, program. Takes more than twice as long.",
+)  # fmt: skip
+@click.option(
+    "--memory",
+    type=click.Choice(["auto", "cgroup", "sampled", "none"]),
+    default="auto",
+    show_default=True,
+    help="How to find the peak memory of the tree.",
+)
+@click.option(
+    "--warm-memory",
+    type=options.WARM,
+    default="auto",
+    show_default=True,
+    help="Touch this much memory before each block; auto: in a virtual machine, for footprints from 256 MiB.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    metavar="N",
+    help="Seed of the order of runs. Default: random, printed.",
+)
+@options.output_options
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
+def compare(
+    command: tuple[str, ...], lines: tuple[str, ...], parameters: tuple[tuple[str, tuple[str, ...]], ...],
+    specs: tuple[str, ...], baseline: str | None, resume: str | None, precision: float,
+    margin: float, min_blocks: int, max_blocks: int, budget: float, runs: int | None, seed: int | None, shell: bool,
+    stdin: str, stdout: str | None, ok_exit: tuple[int, ...], verify: str | None, timeout: float | None,
+    cpus: str | None, warmup: int, setup: str | None, prepare: str | None, conclude: str | None, cleanup: str | None,
+    patterns: tuple[Pattern, ...], counters: bool, why: bool, memory: str, warm_memory: int | None,
+    form: str | None, full: bool, out: Path | None, force: bool, results: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Run a program under several allocators and say which one it should use.
+
+    Every allocator runs once per block, in random order, so that drift of the machine touches all alike. A run counts
+    only if it succeeds and every process of its tree proves which library owned malloc. Results are kept; 'cairn
+    report' shows them again.
+
+    Exit codes: 0 fine, 1 cairn failed, 2 usage, 3 the program fails under the baseline, 4 it fails under some contender
+    only or cannot be loaded with it, 130 interrupted (go on with --resume last).
+    """
+    console = stderr(color)
+    form = form_of(form, out)
+    check_out(out, force)
+    where = results or store.root()
+    if resume is not None:
+        refuse_beside_resume()
+        run, folder = resumed(where, resume)
+    else:
+        if stdin != "/dev/null" and not Path(stdin).is_file():
+            raise UsageError(f"--input {stdin} is no regular file: every run reads it from the beginning")
+        doubles = [pattern.name for pattern in patterns if [p.name for p in patterns].count(pattern.name) > 1]
+        if doubles:
+            raise UsageError(f"--metric {doubles[0]} is given twice; give one of them another name")
+        settings = Settings(
+            workloads=_workloads(command, lines, parameters, shell), folder=str(Path.cwd()),
+            shell=shell, stdin=str(Path(stdin).absolute()),
+            stdout=str(Path(stdout).absolute()) if stdout else None, setup=setup, prepare=prepare, conclude=conclude,
+            cleanup=cleanup, patterns=patterns, ok_exit=ok_exit, verify_output=verify is not None, cpus=cpus,
+            timeout_s=timeout, warmup=warmup, warm_memory=warm_memory, counters=counters, memory=memory,
+            why=why,
+        )  # fmt: skip
+        if runs is not None:
+            for name in ("precision", "min_blocks", "max_blocks"):
+                if was_given(name):
+                    raise UsageError(f"-r runs {runs} blocks, whatever is shown; leave --{name.replace('_', '-')} away")
+            rule = StopRule(None, runs, runs, margin, budget if was_given("budget") else None)
+        elif max_blocks < min_blocks:
+            raise UsageError(f"--max-blocks {max_blocks} is less than --min-blocks {min_blocks}")
+        else:
+            rule = StopRule(precision, min_blocks, max_blocks, margin, budget)
+        run = new_run(console, settings, specs, baseline, rule, seed)
+        folder = store.Folder.create(where, run)
+    conduct(console, run, folder, "cairn compare", form, full, color, out, force)
+
+
+def _workloads(
+    command: tuple[str, ...], lines: tuple[str, ...], parameters: tuple[tuple[str, tuple[str, ...]], ...], shell: bool
+) -> tuple[Workload, ...]:
+    """What to run: `-- PROG` or the lines of -c, with the values of -L."""
+    from cairn.compare import sweep
+
+    if command and lines:
+        raise UsageError("give the command behind '--' or with -c, not both")
+    if not command and not lines:
+        raise UsageError("which program? For example: cairn compare -- ls -R /usr/share")
+    try:
+        commands = [command] if command else [(line,) if shell else tuple(shlex.split(line)) for line in lines]
+    except ValueError as error:
+        raise UsageError(f"a -c line cannot be read: {error}; quote it as for a shell") from None
+    if not all(commands):
+        raise UsageError("a -c line is empty")
+    return sweep.expand(commands, parameters, shell=shell)

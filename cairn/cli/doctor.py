@@ -1,0 +1,45 @@
+"""cairn doctor: whether a program's allocator can be swapped, and what this machine can measure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import rich_click as click
+
+import cairn
+from cairn.cli import options
+from cairn.cli.console import wants_color
+from cairn.cli.group import cli
+from cairn.errors import ContenderFailed
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@options.COLOR
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [PROG [ARG]…]")
+def doctor(command: tuple[str, ...], as_json: bool, color: str) -> None:
+    """Say whether a program's allocator can be swapped, how noisy this machine is, and what can be measured here.
+
+    Nothing of the program is executed. Without PROG, only the machine is looked at.
+
+    Exit codes: 0 nothing stands in the way, or warnings only; 3 there is no such program; 4 no preloaded allocator can
+    work in it, as 'cairn compare' would say.
+    """
+    from cairn.doctor import checks, machine
+    from cairn.doctor.abilities import abilities
+    from cairn.report import doctor
+
+    diagnosis = checks.diagnose(command, os.environ) if command else None
+    here = machine.host()
+    now = machine.conditions(here, thorough=True)
+    groups = checks.examined(diagnosis, now, abilities(), here)
+    if as_json:
+        click.echo(doctor.document(groups, cairn=cairn.__version__))
+    else:
+        width = max(80, shutil.get_terminal_size().columns) if sys.stdout.isatty() else doctor.WIDTH
+        colored = wants_color(color, sys.stdout)
+        click.echo(doctor.render(groups, color=colored, width=width), nl=False, color=colored)
+    if diagnosis is not None and diagnosis.obstacle is not None:
+        sys.exit(ContenderFailed.exit_code)

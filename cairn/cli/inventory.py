@@ -1,0 +1,110 @@
+"""Which allocators are here, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from io import StringIO
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cairn.allocators import obtain
+from cairn.allocators.catalog import Catalog, Found
+from cairn.allocators.discover import file_sha256
+from cairn.model import SCHEMA
+from cairn.report.words import printable
+
+_UNKNOWN = "unknown"
+
+_SHORT = 12
+"""Digits of a checksum in the table: enough to tell two files apart; --json has all."""
+
+
+def render(catalog: Catalog, found: Sequence[Found], *, color: bool, width: int = 120) -> str:
+    """Everything found, then what is known but not here and how to get it, then what to beware of."""
+    file = StringIO()
+    console = Console(
+        file=file,
+        width=width,
+        force_terminal=color,
+        no_color=not color,
+        color_system="standard" if color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    for head in ("name", "version", "layout", "hardened", "licence", "sha256", "origin"):
+        table.add_column(head, overflow="fold")
+    sums = {item: _sha256(item) for item in found}
+    for item in found:
+        entry = item.allocator
+        hardened = _UNKNOWN if entry.hardened is None else "yes" if entry.hardened else "no"
+        cells = (
+            entry.name, item.version or _UNKNOWN, entry.layout or _UNKNOWN, hardened, entry.licence or _UNKNOWN,
+            (sums[item] or "–")[:_SHORT], item.origin or item.path or _UNKNOWN,
+        )  # fmt: skip
+        style = "red" if item.problem else ""
+        table.add_row(*(Text(printable(cell), style=style) for cell in cells))
+    console.print(table)
+    here = {item.allocator.name for item in found if item.problem is None}
+    problems = [f"✘ {item.allocator.name}: {item.problem}" for item in found if item.problem]
+    problems += [f"✘ {item.allocator.name}: {text}" for item in found if (text := _damage(item, sums[item]))]
+    caveats = [f"▲ {e.name}: {caveat}" for e in catalog.allocators if e.name in here for caveat in e.caveats]
+    caveats += [f"▲ {item.title}: {fault}" for item in found if item.problem is None for fault in item.faults]
+    remarks = [f"  {e.name}: {remark}" for e in catalog.allocators if e.name in here for remark in e.remarks]
+    for lines in (problems, caveats, remarks):
+        if lines:
+            console.print()
+            for line in lines:
+                console.print(Text(printable(line)), soft_wrap=True)
+    missing = [entry for entry in catalog.allocators if entry.name not in here]
+    known = [entry.name for entry in missing if obtain.obtainable(entry)]
+    if known:
+        console.print()
+        text = f"Not here: {', '.join(known)}. Next: cairn allocators get {' '.join(known)}"
+        console.print(Text(text), soft_wrap=True)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def document(catalog: Catalog, found: Sequence[Found]) -> str:
+    """The same as one JSON document; "sha256" is that of the library as it lies there now."""
+    parts = {
+        "schema": SCHEMA,
+        "found": [
+            {
+                **msgspec.to_builtins(item),
+                "allocator": item.allocator.name,
+                "title": item.title,
+                "licence": item.allocator.licence,
+                "sha256": _sha256(item),
+                "recorded_sha256": item.sha256,
+            }
+            for item in found
+        ],
+        "catalog": [msgspec.to_builtins(entry) for entry in catalog.allocators],
+    }
+    return json.dumps(parts, ensure_ascii=True, indent=1)
+
+
+def _sha256(item: Found) -> str | None:
+    """Of the library; None for the system's own allocator, and for what cannot be read."""
+    if item.path is None or not os.path.isfile(item.path):
+        return None
+    try:
+        return file_sha256(item.path)
+    except OSError:
+        return None
+
+
+def _damage(item: Found, now: str | None) -> str | None:
+    """A library in the cache that is not the one that came there. An added one's own caveat says it."""
+    inside = item.source_sha256 is not None
+    if not inside or item.sha256 is None or now is None or now == item.sha256:
+        return None
+    name = item.allocator.library_of or item.allocator.name
+    return f"{item.path} is not what came into the cache; run: cairn allocators remove {name}, then get it again"

@@ -1,0 +1,244 @@
+"""What is written from the program itself, `python -m cairn.cli.manual`: the man page, and the tables of two documents.
+
+One man page, so that one search finds all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+import cairn
+from cairn import native
+from cairn.cli import cli
+from cairn.run import workloads
+
+_EXITS = (
+    ("0", "fine"),
+    ("1", "cairn itself failed: a file that cannot be written, a full disk"),
+    ("2", "usage"),
+    ("3", "the program fails, or does not end in time, under the baseline"),
+    ("4", "it fails under some contender only, or a contender cannot be loaded into it"),
+    ("130", "interrupted; what was measured is kept"),
+)
+_ENVIRONMENT = (
+    ("CAIRN_RESULTS", "folder that keeps the runs"),
+    ("XDG_DATA_HOME, XDG_CACHE_HOME", "where runs and unpacked allocators are kept otherwise"),
+    ("NO_COLOR", "no colour"),
+    (
+        "CAIRN_STATS",
+        "1, json or prometheus: the allocator cairn tells on standard error what it did when a program ends",
+    ),
+    ("CAIRN_SITES", "1: the allocator cairn counts large blocks by call site; 'cairn sites' shows them"),
+    ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
+    (
+        "CAIRN_HUGE_PAGES",
+        "0: the allocator cairn asks the kernel for no huge pages; 1: also where they are slow to come",
+    ),
+    ("CAIRN_BACKGROUND", "1: the allocator cairn gives memory back by a thread while the program sleeps"),
+    ("CAIRN_PURGE", "free: the allocator cairn offers memory to the kernel (MADV_FREE) instead of dropping it"),
+    ("CAIRN_POLICY", "frozen: the allocator cairn learns nothing of the program"),
+    ("CAIRN_TRACE", "1: the allocator cairn says on stderr what it has learnt"),
+    ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
+)
+
+
+def page() -> str:
+    """The page in man(7)'s language."""
+    lines = [
+        f'.TH CAIRN 1 "" "cairn {cairn.__version__}" "User commands"',
+        ".SH NAME",
+        "cairn \\- which memory allocator should this program use?",
+        ".SH SYNOPSIS",
+        ".B cairn",
+        ".I command",
+        "[options] [\\-\\- program [argument]...]",
+        ".SH DESCRIPTION",
+        *_paragraphs(cli.help or ""),
+        ".SH COMMANDS",
+    ]
+    for name, command in _commands(cli, ""):
+        lines += list(_command(name, command))
+    lines += [".SH EXIT STATUS", *_pairs(_EXITS)]
+    lines += [
+        ".PP",
+        "cairn run and cairn profile return the program's own code, 125 for a failure of their own, 126 when the",
+        "allocator cannot be preloaded or is not proved, 127 when the program is not found, and 128 + n when signal n",
+        "killed it.",
+        ".SH ENVIRONMENT",
+        *_pairs(_ENVIRONMENT),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(group: click.Group, before: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in sorted(group.commands.items()):
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{before}{name} ")
+
+
+def _command(name: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command)
+    arguments = " ".join(p.make_metavar(context) for p in command.params if isinstance(p, click.Argument))
+    yield f".SS cairn {_escape(name)} {_escape(arguments)}".rstrip()
+    yield from _paragraphs(command.help or "")
+    for parameter in command.params:
+        record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
+        if record is not None:
+            yield from _pairs([record])
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...] | list[tuple[str, str]]) -> Iterator[str]:
+    for term, text in pairs:
+        yield ".TP"
+        yield f".B {_escape(term)}"
+        yield _escape(text)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    r"""Click's \b marks a paragraph that keeps its lines. Docstrings are indented before Python 3.13, and not since."""
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        lines = [line.strip("\n") for line in paragraph.splitlines()]
+        if lines[0].strip() == "\b":
+            yield from (".PP", ".nf", *(_escape(line) for line in lines[1:]), ".fi")
+        else:
+            yield from (".PP", _escape(" ".join(line.strip() for line in lines)))
+
+
+def _escape(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\\&" + escaped if escaped.startswith((".", "'")) else escaped
+
+
+CATALOG = "the catalog"
+SIZE_CLASSES = "the size classes"
+"""What the comments before and behind a table are called: in docs/workloads.md, in docs/allocator.md."""
+
+
+def catalog() -> str:
+    """The workloads as a Markdown table, a part per group."""
+    lines = []
+    for group in workloads.GROUPS:
+        lines += ["", f"**{group}**", "", "| name | what it does | what it puts to the test | as run in the suite |"]
+        lines += ["|---|---|---|---|"]
+        for entry in workloads.load():
+            if entry.group == group:
+                command = f"{entry.program} {entry.suite}".strip()
+                lines.append(f"| `{entry.name}` | {entry.title} | {entry.stresses} | `{command}` |")
+    return "\n".join(lines) + "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """Small blocks of one size, as the library cuts them."""
+
+    block_bytes: int
+    smallest: int
+    """Request that gets such a block."""
+    slab_bytes: int
+    slab_blocks: int
+
+
+class _Heap:
+    """A heap of the library in this process, beside whichever malloc there is: nobody else allocates in it."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+        for name, result, *arguments in (
+            ("cairn_heap_create", ctypes.c_void_p),
+            ("cairn_heap_destroy", None, ctypes.c_void_p),
+            ("cairn_heap_malloc", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t),
+            ("cairn_usable_size", ctypes.c_size_t, ctypes.c_void_p),
+            ("cairn_statistics_json", ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t),
+        ):
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = result, arguments
+        self._text = ctypes.create_string_buffer(1 << 16)
+        self._heap = self._library.cairn_heap_create()
+
+    def close(self) -> None:
+        self._library.cairn_heap_destroy(self._heap)
+
+    def room(self, size: int) -> int:
+        """Usable bytes of a new block that was asked for with this size."""
+        return int(self._library.cairn_usable_size(self._library.cairn_heap_malloc(self._heap, size)))
+
+    def held(self) -> tuple[int, dict[int, int]]:
+        """Bytes that are in use, and how many slabs there are by the size of their blocks."""
+        self._library.cairn_statistics_json(self._text, len(self._text))
+        figures = json.loads(self._text.value)
+        return figures["used_bytes"], {of["block_bytes"]: of["slab_count"] for of in figures["classes"]}
+
+
+def size_classes(library: Path) -> Iterator[SizeClass]:
+    """What the library itself shows of its classes: no second formula, which could be another."""
+    heap = _Heap(library)
+    heap.room(4 << 20)  # in a process that is small yet, classes share slabs
+    heap.close()
+    smallest = 1
+    while True:
+        heap = _Heap(library)
+        before, _ = heap.held()
+        block_bytes = heap.room(smallest)
+        after, slabs = heap.held()
+        if block_bytes not in slabs:
+            heap.close()
+            return  # a block with a run of its own: small ones end here
+        blocks = 0
+        while heap.held()[1][block_bytes] == slabs[block_bytes]:
+            heap.room(block_bytes)
+            blocks += 1
+        heap.close()
+        yield SizeClass(block_bytes, smallest, after - before, blocks)
+        smallest = block_bytes + 1
+
+
+def size_class_table(library: Path) -> str:
+    """A row per class; all sizes that get a block of it are taken for equally frequent."""
+    lines = ["", "| block | for sizes | unused, at worst | on average | slab | blocks in it | left over |"]
+    lines.append("|--:|--:|--:|--:|--:|--:|--:|")
+    for of in size_classes(library):
+        worst = (of.block_bytes - of.smallest) / of.block_bytes
+        left = of.slab_bytes - of.slab_blocks * of.block_bytes
+        lines.append(
+            f"| {of.block_bytes:,} | {of.smallest:,} – {of.block_bytes:,} | {worst:.1%} | {worst / 2:.1%} "
+            f"| {of.slab_bytes >> 10} KiB | {of.slab_blocks:,} | {left:,} ({left / of.slab_bytes:.1%}) |"
+        )
+    return "\n".join(lines).replace("%", " %") + "\n\n"
+
+
+def with_catalog(text: str) -> str:
+    """The document with the table of workloads as it is now."""
+    return _with_table(text, CATALOG, catalog())
+
+
+def with_size_classes(text: str) -> str:
+    """The document with the table of the installed allocator's size classes."""
+    return _with_table(text, SIZE_CLASSES, size_class_table(native.allocator()))
+
+
+def _with_table(text: str, name: str, table: str) -> str:
+    before, begin, rest = text.partition(f"<!-- {name}: begin -->\n")
+    _, end, after = rest.partition(f"<!-- {name}: end -->")
+    return before + begin + table + end + after
+
+
+def main() -> None:
+    """Writes the man page and two tables: `python -m cairn.cli.manual man docs/workloads.md docs/allocator.md`."""
+    (Path(sys.argv[1]) / "cairn.1").write_text(page(), encoding="utf-8")
+    for argument, with_table in zip(sys.argv[2:], (with_catalog, with_size_classes), strict=True):
+        document = Path(argument)
+        document.write_text(with_table(document.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""cairn profile: what an allocator does inside a program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import rich_click as click
+
+import cairn
+from cairn.cli import options
+from cairn.cli.console import check_out, emit, fail, given, say, stderr, wants_color
+from cairn.cli.group import cli
+from cairn.cli.run import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
+from cairn.cli.window import Counting, Span
+from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.run import store
+
+if TYPE_CHECKING:
+    from cairn.model import Contender
+    from cairn.profile.tally import Profile, Tree
+    from cairn.run.foreground import Ended
+    from cairn.why.prediction import Prediction
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@ALLOCATOR
+@click.option(
+    "--kernel-calls", type=click.Choice(["auto", "dispatch", "interpose", "off"]), default="auto", show_default=True,
+    help="How to see the allocator's calls of the kernel: all (dispatch), or those through libc's functions.",
+)  # fmt: skip
+@click.option(
+    "--gap", type=click.IntRange(1, 1_000_000), default=256, show_default=True, metavar="N",
+    help="Time one in N operations on small and medium blocks; those on large ones are timed all.",
+)  # fmt: skip
+@click.option(
+    "--paths", type=click.Choice(["sampled", "exact"]), default="sampled", show_default=True,
+    help="Tell frees apart by who had the block: of a sample, or of all, which costs a quarter of the live memory.",
+)  # fmt: skip
+@click.option(
+    "--no-cpu-timers", is_flag=True,
+    help="Do without timers of the threads' CPU time, by which the allocator's share is estimated once more.",
+)  # fmt: skip
+@click.option(
+    "--counters", type=options.EVENTS, metavar="EVENT[,EVENT]…",
+    help="Count in operations, too, at most four of: cycles, instructions, branch-misses, cache-misses, "
+    "dTLB-load-misses, page-faults. Each thread then holds descriptors.",
+)  # fmt: skip
+@click.option("--delay", type=options.DURATION, help="Begin counting so long after the program began.")
+@click.option(
+    "--duration", type=options.SOME_TIME,
+    help="Count for so long, then report; the program goes on. --keep keeps what was counted before and after, too.",
+)  # fmt: skip
+@click.option(
+    "--signal", "toggle", type=click.Choice(["USR1", "USR2", "HUP"]),
+    help="Begin counting when cairn gets this signal, and end it at the next; it is not passed on.",
+)  # fmt: skip
+@click.option(
+    "--overhead", is_flag=True,
+    help="Measure what the probe costs this program, instead: with and without it, in random blocks (cairn compare).",
+)  # fmt: skip
+@click.option("--full", is_flag=True, help="Add times by size and phase, lives of blocks, and memory over time.")
+@click.option("--json", "as_json", metavar="FILE|-", help="Everything as one JSON document; - is standard output.")
+@click.option("--csv", "as_csv", metavar="FILE|-", help="The tables as CSV; - is standard output.")
+@click.option("--force", is_flag=True, help="Let --json and --csv replace files that exist.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep the raw files there, one per process."
+)
+@click.option(
+    "--read", type=click.Path(path_type=Path), metavar="FOLDER", help="Run nothing; report what --keep kept there."
+)
+@options.COLOR
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
+def profile(
+    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, no_cpu_timers: bool,
+    counters: tuple[str, ...] | None, delay: float | None, duration: float | None, toggle: str | None, overhead: bool,
+    full: bool, as_json: str | None, as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Say what an allocator does inside a program: calls, times, kernel calls, memory, and what could be saved at most.
+
+    Counts are exact; times are those of a sample, scaled to the counts, with their error. Every process of the program
+    is in it. The report comes on standard error when the program has ended, for standard output is the program's.
+
+    \b
+      cairn profile -- ./prog                               the system's allocator
+      cairn profile -a jemalloc --full -- ./prog
+      cairn profile --delay 5s --duration 30s -- ./server   which goes on
+      cairn profile --keep raw -- ./prog
+      cairn profile --read raw --csv -
+
+    Exit codes are those of cairn run; without a program, 0, 1 and 2; with --overhead those of cairn compare.
+    """
+    if read is not None:
+        if command or keep or delay or duration or toggle:
+            raise UsageError("--read shows what is there; it goes with no program, no --keep and no time")
+        for name in given({"read", "full", "as_json", "as_csv", "force", "color"}):
+            raise UsageError(f"--read shows what was counted as it was; leave {name} away")
+        from cairn.profile.reader import gather
+
+        outs = _Outs(full, as_json, as_csv, force, color)
+        outs.report(gather(read), None, sys.stderr if "-" in (as_json, as_csv) else sys.stdout)
+        return
+    if not command:
+        raise UsageError("which program? For example: cairn profile -a jemalloc -- ls -R /usr/share")
+    if delay is not None and toggle:
+        raise UsageError("counting begins after --delay or at a --signal; name one of them")
+    span = Span(delay, duration, signal.Signals[f"SIG{toggle}"] if toggle else None)
+    told = {"GAP": str(gap), "KERNEL": kernel_calls, "PATHS": paths, "TIMER": "off" if no_cpu_timers else "on"}
+    if counters:
+        told["COUNTERS"] = ",".join(counters)
+    if overhead:
+        if as_json or as_csv or keep or not span.whole:
+            raise UsageError("--overhead compares whole runs, which 'cairn report last' shows in every form")
+        _measure_overhead(spec, command, told, full, color)
+        return
+    with failing_as_env():
+        outs = _Outs(full, as_json, as_csv, force, color)
+        contender = replace(contender_for(spec, command), probed=True)
+        with _raw_files(keep) as folder:
+            report = partial(_report, contender, outs)
+            with Counting(span, folder, report) as counting:
+                ended = _run(contender, command, folder, told, counting)
+            if ended.problem is None:
+                _describe(folder, command, contender, ended)
+                ended = _finished(counting, ended)
+    end(ended)
+
+
+class _Outs:
+    """Where the report goes; what cannot be is refused before anything runs."""
+
+    def __init__(self, full: bool, as_json: str | None, as_csv: str | None, force: bool, color: str) -> None:
+        self._full, self._force, self._color = full, force, color
+        self._json, self._csv = as_json, as_csv
+        if as_json == as_csv == "-":
+            raise UsageError("--json - and --csv - would be mixed on standard output; give one of them a file")
+        for out in (as_json, as_csv):
+            check_out(_path(out), force)
+
+    def report(self, found: Profile, title: str | None, stream: TextIO) -> None:
+        """Writes all forms."""
+        from cairn.report import profile, profile_export
+
+        others = _predicted(found)
+        if self._json:
+            text = profile_export.document(found, allocator=title, cairn=cairn.__version__, others=others)
+            emit(text, _path(self._json), self._force)
+        if self._csv:
+            emit(profile_export.rows(found), _path(self._csv), self._force)
+        width = max(100, shutil.get_terminal_size().columns) if stream.isatty() else profile.WIDTH
+        colored = wants_color(self._color, stream)
+        text = profile.render(found, allocator=title, full=self._full, color=colored, width=width, others=others)
+        click.echo(text, nl=False, err=stream is sys.stderr, color=True)
+
+
+def _predicted(found: Profile) -> tuple[Prediction, ...]:
+    """What the allocators of the last 'cairn calibrate' would save; nothing where too little is known."""
+    from cairn.profile.tally import lasting
+    from cairn.why import prediction
+    from cairn.why.summary import account
+
+    if found.tree is None or found.window is not None or len(lasting(found.processes)) > 1:
+        return ()
+    try:
+        folder = store.last_of(store.root(), prediction.EXPERIMENT)
+        if folder is None:
+            return ()
+        run, samples = folder.run(), folder.samples()
+    except CairnError as error:  # the profile is good without
+        say(stderr(), "note", f"nothing is predicted: {error}")
+        return ()
+    known = prediction.costs(run, samples)
+    name = next((one.name for one in run.competing if _is_same(one, found.tree)), "")
+    faults = found.tree.minor_faults + found.tree.major_faults
+    return prediction.predict(account(found), found.tree.system_ns, faults, name, known)
+
+
+def _is_same(contender: Contender, tree: Tree) -> bool:
+    """The allocator that was calibrated, with the environment that it had there."""
+    builds = {contender.build_id, tree.build_id} - {None}
+    return contender.title == tree.allocator and contender.knobs == tree.knobs and len(builds) < 2
+
+
+def _path(out: str | None) -> Path | None:
+    return None if out in (None, "-") else Path(str(out))
+
+
+@contextlib.contextmanager
+def _raw_files(keep: Path | None) -> Iterator[Path]:
+    """A folder of our own for what the probe writes; the user's, if it is to be kept."""
+    from cairn.run.runner import private_folder
+
+    if keep is None:
+        with private_folder() as folder:
+            yield folder
+        return
+    try:
+        keep.mkdir(mode=0o700)
+    except FileExistsError:
+        if keep.is_symlink() or not keep.is_dir() or any(keep.iterdir()):
+            raise UsageError(f"--keep {keep} is there already; name a folder that is empty, or none yet") from None
+    except OSError as error:
+        raise CairnError(f"cannot make {keep}: {error.strerror or error}") from error
+    yield keep.absolute()
+
+
+def _measure_overhead(spec: str, command: tuple[str, ...], told: Mapping[str, str], full: bool, color: str) -> None:
+    from cairn.allocators.contenders import behind_probe
+    from cairn.cli.compare import compare
+
+    os.environ.update(_variables(told))
+    both = (spec, behind_probe(spec))
+    context = click.get_current_context()
+    assert context is not None
+    context.invoke(compare, command=command, specs=both, full=full, color=color)
+
+
+def _variables(told: Mapping[str, str]) -> dict[str, str]:
+    return {f"CAIRN_PROBE_{name}": value for name, value in told.items()}
+
+
+def _run(
+    contender: Contender, command: tuple[str, ...], folder: Path, told: Mapping[str, str], counting: Counting
+) -> Ended:
+    from cairn.run import foreground
+
+    probe = {"CAIRN_PROBE": str(folder)} | _variables(told)
+    return foreground.run(contender, command, probe=probe, ours=counting.signals)
+
+
+def _describe(folder: Path, command: tuple[str, ...], contender: Contender, ended: Ended) -> None:
+    """Puts what only the launcher knows beside what the probe left."""
+    from cairn.profile.reader import write_tree
+    from cairn.run.runner import tree_of
+
+    if ended.launched is not None:
+        write_tree(folder, tree_of(ended.launched, command, contender))
+
+
+def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
+    """Reports what was counted, if the probe too found the contender everywhere."""
+    from cairn.run.proof import not_behind
+    from cairn.run.runner import real_path
+
+    for program, owner in dict.fromkeys((process.program, process.allocator) for process in found.processes):
+        problem = not_behind(contender, program, owner, real_path)
+        if problem is not None:
+            raise ContenderFailed(problem)
+    outs.report(found, contender.title, sys.stderr)
+
+
+def _finished(counting: Counting, ended: Ended) -> Ended:
+    """The program has ended; its failure stays its own."""
+    from cairn.profile.reader import NoProfile
+
+    try:
+        counting.finish()
+    except ContenderFailed as error:
+        return replace(ended, problem=str(error))
+    except NoProfile as error:
+        known = "no process left a profile: none of them allocated"
+        fail(CairnError(known if counting.whole else str(error)), ended.exit_code or EXIT_CANNOT_RUN)
+    except CairnError as error:
+        fail(error, ended.exit_code or EXIT_CANNOT_RUN)
+    return ended

@@ -1,0 +1,151 @@
+"""What a person sees on stderr while a comparison runs: a bar on a terminal, a few quiet lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from cairn import units
+from cairn.compare.plan import WARM_UP
+from cairn.model import Sample, StopRule, Trial
+from cairn.report.words import printable
+from cairn.run.measure import Progress as Standing
+
+_QUIET_EVERY_S = 30.0
+
+
+def _standing(now: Standing) -> str:
+    parts = [f"{units.duration(now.seconds_left)} left"] if now.seconds_left is not None else []
+    if now.leading:
+        parts.append(f"leading: {printable(now.leading)}")
+    if now.half_width is not None:
+        parts.append(f"±{units.percent(now.half_width, signed=False)}")
+    return " · ".join(parts)
+
+
+class Bar:
+    """A live bar: blocks done of those expected, time left, who leads, how wide the widest interval is."""
+
+    def __init__(self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int) -> None:
+        self._console = console
+        self._per_block = trials_per_block
+        self._bar = Progress(
+            TextColumn("{task.fields[phase]:<8}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[place]}", markup=False),
+            TextColumn("{task.fields[now]}", style="dim", markup=False),
+            console=console,
+            transient=True,
+            auto_refresh=False,  # a thread that draws would run beside what is measured
+        )
+        first = rule.max_blocks if rule.precision is None else rule.min_blocks
+        self._expected = first
+        self._task: TaskID = self._bar.add_task("", total=warm_up, phase="warm-up", place="", now="")
+        self._standing = ""
+
+    def __enter__(self) -> Bar:
+        """Starts drawing."""
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Takes the bar away again."""
+        self._bar.stop()
+
+    def trial_begins(self, trial: Trial) -> None:
+        """Names the contender that runs now."""
+        if trial.block != WARM_UP:
+            place = f"{trial.block}/{self._expected}"
+            self._bar.update(
+                self._task, phase="blocks", place=place, total=self._expected * self._per_block,
+                completed=(trial.block - 1) * self._per_block + trial.position,
+            )  # fmt: skip
+        self._show(printable(trial.contender))
+
+    def trial_ended(self, _: Sample) -> None:
+        """Moves the bar on."""
+        self._bar.advance(self._task)
+        self._show("")
+
+    def contender_failed(self, name: str, why: str) -> None:
+        """Says so above the bar, at once."""
+        self._console.print(f"✘ {printable(name)} {printable(why)}", style="red", markup=False, highlight=False)
+
+    def told(self, sentence: str) -> None:
+        """Says it above the bar."""
+        self._console.print(f"▲ {printable(sentence)}", style="yellow", markup=False, highlight=False)
+
+    def warmed(self, size: int) -> None:
+        """Says that memory is warmed."""
+        self._console.print(
+            f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages"
+        )
+
+    def block_ended(self, progress: Standing) -> None:
+        """Updates the estimate."""
+        self._expected = progress.blocks_expected
+        self._standing = _standing(progress)
+        self._show("")
+
+    def _show(self, running: str) -> None:
+        self._bar.update(self._task, now=" · ".join(filter(None, [self._standing, running])), refresh=True)
+
+
+class Lines:
+    """For logs: failures at once, and how far it is every half minute; a single run may take longer than that."""
+
+    def __init__(self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int) -> None:
+        self._console = console
+        self._per_block = trials_per_block
+        self._warm_up = warm_up
+        self._blocks = rule.max_blocks if rule.precision is None else rule.min_blocks
+        self._last = time.monotonic()
+        self._standing = ""
+        self._trial: Trial | None = None
+
+    def __enter__(self) -> Lines:
+        """Nothing to prepare."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to take away."""
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def trial_begins(self, trial: Trial) -> None:
+        """Remembers which one it is."""
+        self._trial = trial
+
+    def trial_ended(self, _: Sample) -> None:
+        """Told every half minute: runs done of those expected."""
+        trial = self._trial
+        if trial is None or time.monotonic() - self._last < _QUIET_EVERY_S:
+            return
+        self._last = time.monotonic()
+        if trial.block == WARM_UP:
+            self._say(f"warm-up  {trial.position + 1} of {self._warm_up} runs")
+            return
+        done = (trial.block - 1) * self._per_block + trial.position + 1
+        expected = max(self._blocks, trial.block) * self._per_block
+        said = f"{done} of {expected} runs, in block {trial.block}"
+        self._say(f"blocks   {' · '.join(filter(None, [said, self._standing]))}")
+
+    def contender_failed(self, name: str, why: str) -> None:
+        """Told at once."""
+        self._say(f"✘ {printable(name)} {printable(why)}")
+
+    def told(self, sentence: str) -> None:
+        """Told at once."""
+        self._say(f"▲ {printable(sentence)}")
+
+    def warmed(self, size: int) -> None:
+        """Told once."""
+        self._say(f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages")
+
+    def block_ended(self, progress: Standing) -> None:
+        """Kept for the next time that something is told."""
+        self._blocks = progress.blocks_expected
+        self._standing = _standing(progress)

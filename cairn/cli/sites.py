@@ -1,0 +1,67 @@
+"""sites: who allocates large blocks, by the allocator cairn's own count."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, TextIO
+
+import rich_click as click
+
+from cairn.cli.group import cli
+from cairn.report.words import printable
+
+if TYPE_CHECKING:
+    from cairn.profile.sites import Document, Site
+    from cairn.profile.symbols import Files
+
+
+@cli.command()
+@click.option("-n", "most", type=click.IntRange(1), default=30, show_default=True, help="Show so many of a process.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, with all that is told.")
+@click.argument("file", metavar="[FILE]", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
+def sites(file: TextIO, most: int, as_json: bool) -> None:
+    """Say which functions allocate large blocks, above 32 KiB: how many, how much of it lives, how long others did.
+
+    FILE is what a program wrote on standard error that ran with the allocator cairn, CAIRN_SITES=1 and
+    CAIRN_STATS=json; by default standard input. Functions are named from the files that the program was made of: they
+    must still be there and the same, and a program that was called by a relative path is looked for from here. A
+    child of a fork tells its parent's blocks once more.
+
+    \b
+      cairn run -a 'cairn:CAIRN_SITES=1;CAIRN_STATS=json' -- ./prog 2>told
+      cairn sites told
+      cairn sites told | c++filt
+    """
+    from cairn.profile import sites as told
+    from cairn.profile import symbols
+
+    files = symbols.Files()
+    documents, damaged = told.parse(file)
+    if damaged:
+        click.echo(
+            f"▲ {damaged} {'line was' if damaged == 1 else 'lines were'} cut off or mixed up, and left out", err=True
+        )
+    if as_json:
+        click.echo(json.dumps([_plain(document, files) for document in documents], indent=1))
+        return
+    for place, document in enumerate(documents, 1):
+        if document.count or document.others.blocks:
+            head = f"process {place} of {len(documents)}, in the order of their ends\n" if len(documents) > 1 else ""
+            text = head + told.render(document, partial(_where, files, document), most)
+            click.echo("\n".join(map(printable, text.splitlines())) + "\n" * (len(documents) > 1))
+    if none := sum(not (one.count or one.others.blocks) for one in documents):
+        click.echo(f"{none} {'process' if none == 1 else 'processes'} had no block above 32 KiB")
+
+
+def _where(files: Files, document: Document, site: Site) -> str:
+    return str(files.place(document.object_of(site), site.address))
+
+
+def _plain(document: Document, files: Files) -> dict[str, Any]:
+    rows = []
+    for site in document.sites:
+        place = files.place(document.object_of(site), site.address)
+        rows.append(asdict(site) | {"path": place.path, "function": place.function, "offset": place.offset})
+    return {"site_count": document.count, "other_sites": asdict(document.others), "sites": rows}

@@ -1,0 +1,119 @@
+"""When counting begins and ends while a program runs: by time, by signals, or with the program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Literal
+
+from cairn import units
+from cairn.cli.console import say, stderr
+from cairn.errors import CairnError
+
+if TYPE_CHECKING:
+    from cairn.profile.tally import Profile
+    from cairn.profile.window import Look
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What of a program's life is counted; nothing given: all of it."""
+
+    delay: float | None = None
+    """Seconds from its beginning until counting begins."""
+    duration: float | None = None
+    """Seconds until it ends."""
+    toggle: signal.Signals | None = None
+    """Begins it, and ends it."""
+
+    @property
+    def whole(self) -> bool:
+        """From the program's beginning to its end."""
+        return self == Span()
+
+
+class Counting:
+    """Around the run of a program: looks at the probe's files when it is time, in a thread of its own."""
+
+    def __init__(self, span: Span, folder: Path, report: Callable[[Profile], None]) -> None:
+        self._span, self._folder, self._report = span, folder, report
+        self._events: SimpleQueue[Literal["signal", "over"]] = SimpleQueue()
+        self._started_ns = time.monotonic_ns()
+        self._begin: Look | None = None
+        self._reported = False
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._follow, name="counting", daemon=True)
+
+    def __enter__(self) -> Counting:
+        self._started_ns = time.monotonic_ns()
+        if not self._span.whole:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._events.put("over")
+        if not self._span.whole:
+            self._thread.join()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the program's life is counted."""
+        return self._span.whole
+
+    @property
+    def signals(self) -> Mapping[signal.Signals, Callable[[], None]]:
+        """For the run: what is not the program's."""
+        return {self._span.toggle: lambda: self._events.put("signal")} if self._span.toggle else {}
+
+    def finish(self) -> None:
+        """The program has ended: reports what was not yet reported.
+
+        Raises CairnError where there is nothing to say, and whatever kept a report from being written.
+        """
+        from cairn.profile import reader, window
+
+        if self._failure is not None:
+            raise self._failure
+        if self._span.whole:
+            self._report(reader.gather(self._folder))
+        elif self._begin is None:
+            after = units.duration((time.monotonic_ns() - self._started_ns) / 1e9)
+            raise CairnError(f"the program ended after {after}, before counting began")
+        elif not self._reported:
+            self._report(window.since(self._folder, self._begin, self._started_ns))
+
+    def _follow(self) -> None:
+        try:
+            self._count()
+        except Exception as error:  # finish() raises it where it is told
+            self._failure = error
+
+    def _count(self) -> None:
+        from cairn.profile import window
+
+        span = self._span
+        by_signal = f"kill -{span.toggle.name.removeprefix('SIG')} {os.getpid()}" if span.toggle else ""
+        if span.toggle:
+            say(stderr(), "profile", f"{by_signal} begins counting")
+        later = span.delay is not None or span.toggle is not None
+        if later and not self._waited(span.delay):
+            return
+        self._begin = window.look(self._folder) if later else window.Look(self._started_ns, {}, frozenset(), {})
+        if span.toggle:
+            say(stderr(), "profile", f"counting; {by_signal} ends it")
+        if self._waited(span.duration):
+            self._report(window.since(self._folder, self._begin, self._started_ns))
+            self._reported = True
+
+    def _waited(self, seconds: float | None) -> bool:
+        """Until that time has passed, or a signal came; false when the program ended before."""
+        try:
+            return self._events.get(timeout=seconds) == "signal"
+        except Empty:
+            return True

@@ -1,0 +1,258 @@
+"""Many workloads, many allocators: who is how far behind the best, on each workload and over all of them.
+
+A comparison (`compare`) answers "should this program change its allocator"; standings answer "how does an allocator do
+over many kinds of work". So the reference is no baseline but the best contender of each workload, in time (wall time
+without deliberate sleep) and in peak memory, and a contender's overall figure is the geometric mean of its ratios:
+1.00 would be best everywhere.
+
+Always true here:
+
+- A workload's blocks are compared within it alone; workloads may have different numbers of blocks, and weigh the same.
+- Who failed on a workload is no reference there, and costs the others neither a block nor a workload.
+- A mean is over the same workloads for everybody who has one. Left out are, for all, those that fewer than two
+  contenders ran well, and for memory those where it was not measured of everybody in one way.
+- A contender that failed on any workload has no mean. A mean over the rest would flatter it: what an allocator fails on
+  is seldom what it is good at.
+
+How ratios and their intervals are made, and why the best needs care, is told in `ratios`. Pure.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cairn.compare import ratios, stats
+from cairn.compare.ratios import Blocks, Column, Difference, Ratio
+from cairn.model import ACTIVE, PEAK, Run, Sample
+
+LARGE_BYTES = 20 << 20
+"""The literature gives programs of more than 20 MB apart: below that, what an allocator maps at its start decides the
+ratio in memory, not how it packs a program's blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One contender on one workload."""
+
+    workload: int
+    """Which of the settings' workloads."""
+    contender: str
+    time: Ratio | None
+    """None: failed, or no complete block."""
+    memory: Ratio | None
+    """None: not measured of everybody, or not in one way."""
+    time_ns: float | None
+    """Median over complete blocks."""
+    memory_bytes: float | None
+    """Median over complete blocks, where it was measured."""
+    failure: str | None = None
+    """The sentence, when it failed here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One workload, over all contenders."""
+
+    workload: int
+    name: str
+    blocks: int
+    """Complete ones."""
+    best_time: str | None
+    """The contender that is apparently best; intervals that begin at 1 tell who else may be."""
+    best_memory: str | None
+    half_width: float | None
+    """The noise: half the length of a typical (median) contender's interval in time; 0.01 is ±1 %."""
+    memory_half_width: float | None
+    memory_method: str | None
+    leanest_bytes: float | None
+    """Median peak of the leanest contender: what the ratios in memory are ratios to."""
+    memory_missing: str | None = None
+    """Why there are no ratios in memory, as a phrase."""
+
+    @property
+    def large(self) -> bool | None:
+        """Whether it counts as a large program; by the leanest, since who wastes memory must not decide that.
+
+        None when memory was not measured.
+        """
+        return None if self.leanest_bytes is None else self.leanest_bytes >= LARGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One contender over all workloads: geometric means of its ratios to the best of each."""
+
+    contender: str
+    title: str
+    time: Ratio | None
+    memory: Ratio | None
+    memory_large: Ratio | None
+    """Over workloads whose leanest peak is at least LARGE_BYTES."""
+    memory_small: Ratio | None
+    """Over the others."""
+    over_above: Difference | None
+    """Time over that of the one in the place above, paired; None for the first. Unless it is shown to be more, the
+    order of the two may be chance."""
+    failed_on: tuple[str, ...] = ()
+    """Names of the workloads it failed on; then there are no means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Everything a report needs; made from stored samples alone."""
+
+    contests: tuple[Contest, ...]
+    """In the order of the settings' workloads."""
+    places: tuple[Place, ...]
+    """By mean time, best first; contenders without a mean come last."""
+    cells: Mapping[tuple[int, str], Cell]
+    """By workload and contender, complete."""
+    time_over: tuple[int, ...]
+    """The workloads that means of time are over; likewise the next three for memory."""
+    memory_over: tuple[int, ...]
+    large_over: tuple[int, ...]
+    small_over: tuple[int, ...]
+    level: float
+    """Of the intervals, nominally."""
+    leanest: str | None
+    """The contender with the least mean in memory; None where nobody has one."""
+
+
+def standings(run: Run, samples: Sequence[Sample]) -> Standings:
+    """Judge every contender of `run` on every workload by the samples so far."""
+    names = [contender.name for contender in run.competing]
+    alpha = stats.alpha(run.rule)
+    tables = [
+        _Table.of(index, workload.name, ratios.complete(samples, names, index), alpha)
+        for index, workload in enumerate(run.settings.workloads)
+    ]
+    cells = {(table.index, name): table.cell(name) for table in tables for name in names}
+    failed = {name: tuple(table.name for table in tables if name in table.blocks.failures) for name in names}
+    groups = {
+        "time": [table for table in tables if table.time is not None],
+        "memory": [table for table in tables if table.memory is not None],
+        "large": [table for table in tables if table.memory is not None and table.leanest_bytes >= LARGE_BYTES],
+        "small": [table for table in tables if table.memory is not None and table.leanest_bytes < LARGE_BYTES],
+    }
+    columns = {
+        group: [column for table in members if (column := table.time if group == "time" else table.memory)]
+        for group, members in groups.items()
+    }
+    means = {
+        (group, name): None if failed[name] else ratios.mean_ratio(columns[group], name)
+        for group in groups
+        for name in names
+    }
+    ordered = sorted(names, key=lambda name: _rank(means["time", name], columns["time"], name))
+    leanest = min(names, key=lambda name: _rank(means["memory", name], columns["memory"], name))
+    titles = {contender.name: contender.title for contender in run.competing}
+
+    def over(name: str, other: str | None) -> Difference | None:
+        if other is None or means["time", name] is None or means["time", other] is None:
+            return None
+        return ratios.mean_difference(columns["time"], name, other)
+
+    places = tuple(
+        Place(
+            contender=name,
+            title=titles[name],
+            time=means["time", name],
+            memory=means["memory", name],
+            memory_large=means["large", name],
+            memory_small=means["small", name],
+            over_above=over(name, above),
+            failed_on=failed[name],
+        )
+        for above, name in zip([None, *ordered], ordered, strict=False)
+    )
+    counted = {group: tuple(table.index for table in members) for group, members in groups.items()}
+    return Standings(
+        contests=tuple(table.contest() for table in tables),
+        places=places,
+        cells=cells,
+        time_over=counted["time"],
+        memory_over=counted["memory"],
+        large_over=counted["large"],
+        small_over=counted["small"],
+        level=1 - alpha,
+        leanest=leanest if means["memory", leanest] is not None else None,
+    )
+
+
+def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[bool, float]:
+    """By the mean before it is cut off at 1, which two good contenders may share."""
+    return mean is None, 0.0 if mean is None else sum(float(c.behind[c.contenders.index(name)]) for c in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One workload with what it gives."""
+
+    index: int
+    name: str
+    blocks: Blocks
+    time: Column | None
+    """None with fewer than two contenders that ran well: then there is nobody to be behind."""
+    memory: Column | None
+    times: Mapping[str, Sequence[float]]
+    peaks: Mapping[str, Sequence[float]]
+
+    @staticmethod
+    def of(index: int, name: str, blocks: Blocks, alpha: float) -> _Table:
+        several = len(blocks.contenders) > 1
+        return _Table(
+            index=index,
+            name=name,
+            blocks=blocks,
+            time=blocks.column(ACTIVE.key, alpha) if several else None,
+            memory=blocks.column(PEAK.key, alpha) if several else None,
+            times=blocks.numbers(ACTIVE.key),
+            peaks=blocks.numbers(PEAK.key),
+        )
+
+    @property
+    def leanest_bytes(self) -> float:
+        return min(statistics.median(peaks) for peaks in self.peaks.values() if peaks)
+
+    def cell(self, name: str) -> Cell:
+        survived = name not in self.blocks.failures
+        return Cell(
+            workload=self.index,
+            contender=name,
+            time=self.time.ratio(name) if self.time and survived else None,
+            memory=self.memory.ratio(name) if self.memory and survived else None,
+            time_ns=_median(self.times.get(name, ())),
+            memory_bytes=_median(self.peaks.get(name, ())),
+            failure=self.blocks.failures.get(name),
+        )
+
+    def contest(self) -> Contest:
+        methods = self.blocks.methods()
+        return Contest(
+            workload=self.index,
+            name=self.name,
+            blocks=len(self.blocks.blocks),
+            best_time=self.time.contenders[self.time.best] if self.time else None,
+            best_memory=self.memory.contenders[self.memory.best] if self.memory else None,
+            half_width=_median(self.time.half_widths()) if self.time else None,
+            memory_half_width=_median(self.memory.half_widths()) if self.memory else None,
+            memory_method=methods[0] if len(methods) == 1 else None,
+            leanest_bytes=self.leanest_bytes if self.memory else None,
+            memory_missing=None if self.memory else self._why(methods),
+        )
+
+    def _why(self, methods: Sequence[str]) -> str:
+        if not self.blocks.blocks:
+            return "no complete block"
+        if len(self.blocks.contenders) < 2:
+            return "fewer than two contenders ran well"
+        if len(methods) > 1:
+            return f"measured in different ways ({', '.join(methods)})"
+        without = [name for name, peaks in self.peaks.items() if not peaks]
+        return f"not measured of {', '.join(without)}" if methods and without else "not measured"
+
+
+def _median(numbers: Sequence[float]) -> float | None:
+    return statistics.median(numbers) if numbers else None

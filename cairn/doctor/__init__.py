@@ -1,0 +1,1 @@
+"""Checks of the program and of the machine, before anything is measured."""

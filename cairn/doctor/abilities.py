@@ -1,0 +1,140 @@
+"""What can be measured here, found by trying: the launcher on `true`, a kernel feature in a child."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from cairn import native
+from cairn.errors import CairnError
+from cairn.profile import cpu_samples
+
+TIMEOUT_S = 10.0
+"""The launcher answers in milliseconds; a machine that needs seconds for `true` is told as one that gave no answer."""
+
+
+_PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_OFF, _DISPATCH_ON = 59, 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What this machine, this kernel and these rights allow. None: could not be found out."""
+
+    memory_method: str | None = None
+    """"cgroup v2", "cgroup v1" or "sampled"."""
+    memory_reason: str | None = None
+    """Why it is sampled."""
+    counters: Mapping[str, bool] = field(default_factory=dict)
+    """Performance counters by name, and whether they count."""
+    clock_problem: str | None = None
+    """Why the kernel's clock cannot look at programs, as the end of a sentence."""
+    launcher_problem: str | None = None
+    paranoid: int | None = None
+    """kernel.perf_event_paranoid: 3 and more forbid everything, 2 leaves the user's own code, 1 and less all of it."""
+    dispatch: bool | None = None
+    """Whether the kernel hands system calls of a thread back to that thread."""
+    rseq_registered: bool | None = None
+    """Whether glibc registers restartable sequences for every thread, which leaves none to an allocator."""
+    reserved_huge_pages: int | None = None
+    allocator_problem: str | None = None
+    """Why our own allocator cannot compete."""
+
+
+class _Memory(msgspec.Struct):
+    method: str
+    reason: str | None = None
+
+
+class _Line(msgspec.Struct):
+    memory: _Memory
+    counters: dict[str, float | bool | None] | None = None
+
+
+def abilities() -> Abilities:
+    """Tries everything once; about 50 ms."""
+    line, problem, unseen = _launch_true()
+    counters = line.counters or {} if line else {}
+    return Abilities(
+        memory_method=line.memory.method if line else None,
+        memory_reason=line.memory.reason if line else None,
+        counters={name: number is not None for name, number in counters.items() if not isinstance(number, bool)},
+        clock_problem=unseen,
+        launcher_problem=problem,
+        paranoid=_number("/proc/sys/kernel/perf_event_paranoid"),
+        dispatch=_can_dispatch(),
+        rseq_registered=_rseq_registered(),
+        reserved_huge_pages=_number("/proc/sys/vm/nr_hugepages"),
+        allocator_problem=_allocator_problem(),
+    )
+
+
+def _allocator_problem() -> str | None:
+    try:
+        native.allocator()
+    except CairnError as error:
+        return str(error)
+    return None
+
+
+def _launch_true() -> tuple[_Line | None, str | None, str | None]:
+    """The launcher's account of `true`, or why there is none; and why its clock saw nothing, if so."""
+    command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
+    try:
+        with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
+            notes = Path(folder) / "notes"
+            done = subprocess.run(
+                [*command, "--whereabouts", str(notes), "--", "true"],
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False,
+            )  # fmt: skip
+            _, unseen = cpu_samples.read(notes, cpu_samples.Allocator(frozenset({"/"})))
+    except subprocess.TimeoutExpired:
+        return None, f"it did not answer within {TIMEOUT_S:.0f} s", None
+    except (OSError, CairnError) as error:
+        return None, str(error), None
+    if done.returncode != 0:
+        return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or "it failed", None
+    try:
+        return msgspec.json.decode(done.stdout, type=_Line), None, unseen or None
+    except msgspec.DecodeError as error:
+        return None, str(error), None
+
+
+def _number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _can_dispatch() -> bool | None:
+    """In a child: a sandbox may answer an unknown prctl by ending the caller."""
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        selector = ctypes.c_char(b"\0")
+        child = os.fork()
+    except OSError:
+        return None
+    if child == 0:
+        refused = 1
+        try:
+            refused = libc.prctl(_PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_ON, 0, 0, ctypes.byref(selector))
+            libc.prctl(_PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_OFF, 0, 0, 0)
+        finally:
+            os._exit(1 if refused else 0)
+    _, status = os.waitpid(child, 0)
+    return status == 0
+
+
+def _rseq_registered() -> bool | None:
+    """From 2.35 on glibc tells it in a variable: the size of the area, 0 when it is switched off or refused."""
+    try:
+        return ctypes.c_uint.in_dll(ctypes.CDLL(None), "__rseq_size").value > 0
+    except (OSError, ValueError):
+        return None

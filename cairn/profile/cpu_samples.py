@@ -1,0 +1,360 @@
+"""Where the processors were in a plain run, by a clock of the kernel's: what 'cairn-launch --whereabouts' wrote.
+
+Each note tells whose thread a processor ran after so much more time, where that was, and the top of its stack. From
+these, and from which files lay where, the CPU time of the run's processes is split:
+
+    own        in the allocator's file; or in a library that it calls, such as libc's memset and locks, where the
+               nearest return address on the stack that lies in none of these libraries is the allocator's
+    calls      in the kernel, which the allocator called in the same sense
+    faults     in the kernel, which nobody called: page faults and interrupts
+    others     elsewhere in the kernel: what the program called, and its end
+    program    elsewhere
+    unknown    in no file that the kernel told of; or in the kernel, from a file that cannot be read or a program of 32
+               bits
+
+The system's allocator is a part of libc: from the first to the last function of malloc's object file, which the linker
+puts side by side. Frames are not unwound, only the nearest words of the stack are looked at: what lies there between
+two calls may be an address of an earlier one.
+
+Nothing is put into the program for this, so that its locks meet as often as without: a probe's detour changes that
+(docs/decisions/0027-a-clock-from-outside.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import BinaryIO
+
+from cairn.binary import elf
+from cairn.model import Contender, Whereabouts
+from cairn.profile import symbols
+
+MAGIC = 0x0274626172656877
+MARK = 1 << 16
+"""Behind it no record is older than the youngest before the mark before it."""
+_HEAD = struct.Struct("<QQII")
+_RECORD = struct.Struct("<IHH")
+_LOST, _COMM, _THROTTLED, _FORK, _SAMPLE, _MMAP2 = 2, 3, 5, 7, 9, 10
+_MODE, _IN_KERNEL = 7, 1
+_EXECUTED = 1 << 13
+_AT = struct.Struct("<QIIQQ")
+"""Of a note: where, process, thread, time, and how wide its registers are: 0 none, 1 32 bits, 2 64 bits."""
+_REGISTERS = struct.Struct("<QQQ")
+"""The stack's, where the program was, and bytes of the stack that follow."""
+_MAPPED = struct.Struct("<IIQQQIIQQII")
+_WIDE = 2
+_WORD_BYTES = 8
+_WORDS, _WORDS_CALLING = 8, 32
+"""How far up the stack a library's caller is looked for, and that of one that calls the kernel: what sleeps has large
+frames, and what does not has large ones that may hold addresses of earlier calls."""
+_READ_BYTES = 1 << 20
+_CALLS = (b"\x0f\x05", b"\xcd\x80", b"\x0f\x34")
+"""Instructions that call the kernel: syscall, int 0x80, sysenter."""
+
+LIBRARIES = re.compile(
+    r"(libc|libm|libpthread|libdl|librt|libstdc\+\+|libgcc_s|libunwind|libatomic)[-.]|ld-|libc\.musl|\[vdso\]"
+)
+"""That allocators call for their own ends, by the beginnings of their files' names."""
+_LIBC = re.compile(r"libc[-.](so\.6|2\.)|libc\.so$|libc\.musl|ld-musl")
+_SHARED = re.compile(r"/(usr/)?(local/)?lib(32|64|x32)?(/[^/]*-linux-[^/]*)?$")
+_MALLOC = (
+    "__default_morecore", "malloc", "free", "calloc", "realloc", "memalign", "malloc_trim", "malloc_usable_size",
+    "mallopt", "malloc_stats", "posix_memalign", "malloc_info",
+)  # fmt: skip
+"""Functions of malloc's object file."""
+
+
+class Owner(Enum):
+    """Whose code lies at an address."""
+
+    ALLOCATOR = 1
+    LIBRARY = 2
+    PROGRAM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Allocator:
+    """Which code is the allocator's: whole files by their real paths, and its part of any C library.
+
+    With no file that part alone. With one nobody calls that but the file itself, which then stands before it.
+    """
+
+    files: frozenset[str]
+
+    @staticmethod
+    def of(contender: Contender) -> Allocator:
+        """What the contender preloads, or the program is linked with, and the libraries of its own that these need."""
+        files: set[str] = set()
+        left = [os.path.realpath(path) for path in (*contender.preload, *contender.owners)]
+        while left:
+            path = left.pop()
+            if path not in files:
+                files.add(path)
+                left += _companions(path, contender.library_path)
+        return Allocator(frozenset(files))
+
+    def owner(self, path: str, offset: int) -> Owner:
+        """Of the byte at an offset of a file. Raises NotKnown of a C library whose functions cannot be told apart."""
+        if path in self.files:
+            return Owner.ALLOCATOR
+        name = os.path.basename(path)
+        if not _LIBC.match(name):
+            return Owner.LIBRARY if LIBRARIES.match(name) else Owner.PROGRAM
+        part = _malloc_part(path)
+        if part is None and not self.files:
+            raise NotKnown(f"malloc's part of {path} cannot be told from the rest")
+        return Owner.ALLOCATOR if part is not None and part[0] <= offset < part[1] else Owner.LIBRARY
+
+
+class NotKnown(Exception):
+    """What the notes mean; the text says why."""
+
+
+@functools.cache
+def _malloc_part(libc: str) -> tuple[int, int] | None:
+    return symbols.stretch(libc, _MALLOC)
+
+
+@functools.lru_cache(1 << 12)
+def _is_call(path: str, offset: int) -> bool | None:
+    """Whether the instruction before this offset of a file calls the kernel; None: the file cannot be read.
+
+    Code that is in no file, as compilers at run time make it, calls through libc. What the kernel itself puts into a
+    process touches no page for the first time, so that who is in the kernel from there called it.
+    """
+    if path.startswith(("//anon", "[")):
+        return path == "[vdso]"
+    try:
+        descriptor = elf.open_regular(path)
+    except OSError:
+        return None
+    try:
+        return offset >= 2 and os.pread(descriptor, 2, offset - 2) in _CALLS
+    finally:
+        os.close(descriptor)
+
+
+def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
+    """Libraries that it needs and that lie beside it, or where it is told to look.
+
+    In a folder that all programs have libraries in, only one whose name its own begins with, as that of TBB's proxy.
+    """
+    needs: tuple[str, ...] = ()
+    with contextlib.suppress(OSError, elf.NotElf, elf.Damaged):
+        descriptor = elf.open_regular(library)
+        try:
+            needs = elf.Image(descriptor).needs
+        finally:
+            os.close(descriptor)
+    own_name = os.path.basename(library)
+    for name in needs:
+        for folder in (os.path.dirname(library), *folders):
+            path = os.path.join(folder, name)
+            kin = not _SHARED.match(folder) or own_name.startswith(name.partition(".so")[0])
+            if kin and not LIBRARIES.match(name) and os.path.exists(path):
+                yield os.path.realpath(path)
+
+
+@dataclass(slots=True)
+class _Space:
+    """What lies where in one process: starts in order, and of each its end, its offset in the file, and the file."""
+
+    starts: list[int] = field(default_factory=list)
+    mapped: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def copy(self) -> _Space:
+        return _Space(self.starts[:], self.mapped[:])
+
+    def put(self, start: int, size: int, offset: int, path: str) -> None:
+        """A later mapping hides what it covers; what is left of that keeps its place."""
+        end = start + size
+        low = max(0, bisect_right(self.starts, start) - 1)
+        high = bisect_left(self.starts, end)
+        kept = []
+        for at, (until, its_offset, its_path) in zip(self.starts[low:high], self.mapped[low:high], strict=True):
+            if at < start:
+                kept.append((at, (min(until, start), its_offset, its_path)))
+            if until > end:
+                kept.append((end, (until, its_offset + end - at, its_path)))
+        kept.append((start, (end, offset, path)))
+        kept.sort()
+        self.starts[low:high] = [at for at, _ in kept]
+        self.mapped[low:high] = [what for _, what in kept]
+
+    def place(self, address: int) -> tuple[str, int] | None:
+        """File and offset of the byte at an address; None: no code lies there."""
+        index = bisect_right(self.starts, address) - 1
+        if index < 0 or address >= self.mapped[index][0]:
+            return None
+        _, offset, path = self.mapped[index]
+        return path, offset + address - self.starts[index]
+
+    def owner(self, address: int, allocator: Allocator) -> Owner | None:
+        """Whose code lies there."""
+        place = self.place(address)
+        return None if place is None else allocator.owner(*place)
+
+    def called(self, address: int) -> bool | None:
+        """Whether the instruction before it calls the kernel; None: nobody knows."""
+        place = self.place(address)
+        return False if place is None else _is_call(*place)
+
+    def caller(self, words: tuple[int, ...], allocator: Allocator) -> Owner | None:
+        """Whose code the nearest return address lies in that is none of the libraries'."""
+        owners = (self.owner(word, allocator) for word in words)
+        return next((owner for owner in owners if owner is not None and owner is not Owner.LIBRARY), None)
+
+
+def read(path: Path, allocator: Allocator) -> tuple[Whereabouts | None, str]:
+    """The split of a run's CPU time, or None and why it is not known, as the end of a sentence."""
+    try:
+        with path.open("rb") as file:
+            return split(file, allocator)
+    except OSError as error:
+        return None, f"the notes cannot be read: {error.strerror}"
+
+
+def split(file: BinaryIO, allocator: Allocator) -> tuple[Whereabouts | None, str]:
+    """The same, of what such a file holds."""
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None, "there was no room for the notes"
+    magic, period_ns, pid, error = _HEAD.unpack(head)
+    if magic != MAGIC:
+        return None, "the notes are of another version"
+    if error:
+        return None, f"the kernel's clock cannot look at programs here: {os.strerror(error)}"
+    found = _Counts(allocator, pid)
+    try:
+        for kind, misc, body in _ordered(_records(file)):
+            found.add(kind, misc, body)
+    except NotKnown as why:
+        return None, str(why)
+    except (struct.error, ValueError):
+        return None, "the notes are damaged"
+    return Whereabouts(period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown), ""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Of notes, while they are read in order."""
+
+    allocator: Allocator
+    root: int
+    """The first process; what it does before it executes the program is not the program's."""
+    own: int = 0
+    calls: int = 0
+    faults: int = 0
+    others: int = 0
+    program: int = 0
+    unknown: int = 0
+    spaces: dict[int, _Space] = field(default_factory=dict)
+    """Of the program's processes: the clock looks at everybody's."""
+
+    def add(self, kind: int, misc: int, body: bytes) -> None:
+        """Takes the next record."""
+        if kind == _SAMPLE:
+            self._sample(body, in_kernel=misc & _MODE == _IN_KERNEL)
+        elif kind in (_LOST, _THROTTLED):
+            raise NotKnown("the kernel lost notes" if kind == _LOST else "the kernel throttled its clock")
+        elif kind == _FORK:
+            pid, parent = struct.unpack_from("<II", body)
+            if pid != parent and parent in self.spaces:
+                self.spaces[pid] = self.spaces[parent].copy()
+            elif pid != parent:
+                self.spaces.pop(pid, None)
+        elif kind == _COMM and misc & _EXECUTED:
+            (pid,) = struct.unpack_from("<I", body)
+            if pid == self.root or pid in self.spaces:
+                self.spaces[pid] = _Space()
+        elif kind == _MMAP2:
+            pid, _, start, size, offset, *_ = _MAPPED.unpack_from(body)
+            if pid in self.spaces:
+                path = os.fsdecode(body[_MAPPED.size : body.index(b"\0", _MAPPED.size)])
+                self.spaces[pid].put(start, size, offset, path)
+
+    def _sample(self, body: bytes, *, in_kernel: bool) -> None:
+        address, pid, _, _, width = _AT.unpack_from(body)
+        space = self.spaces.get(pid)
+        if space is None:
+            return
+        here = 0
+        called: bool | None = True  # without registers a thread is at its end
+        words: tuple[int, ...] = ()
+        if width == _WIDE:
+            _, here, size = _REGISTERS.unpack_from(body, _AT.size)
+            words = _words(body, size, _WORDS_CALLING if in_kernel else _WORDS)
+            called = space.called(here)
+        if not in_kernel:
+            owner = self._owner(space, address, words)
+            self.own += owner is Owner.ALLOCATOR
+            self.unknown += owner is None
+            self.program += owner in (Owner.PROGRAM, Owner.LIBRARY)
+        elif called is None or width not in (0, _WIDE):
+            self.unknown += 1
+        elif not called:
+            self.faults += 1
+        elif self._owner(space, here, words) is Owner.ALLOCATOR:
+            self.calls += 1
+        else:
+            self.others += 1
+
+    def _owner(self, space: _Space, address: int, words: tuple[int, ...]) -> Owner | None:
+        """A library's work is its caller's; the program's, where no caller is seen."""
+        owner = space.owner(address, self.allocator)
+        return space.caller(words, self.allocator) or owner if owner is Owner.LIBRARY else owner
+
+
+def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
+    """Of the stack, the nearest words, of as many bytes as the kernel could read."""
+    at = _AT.size + _REGISTERS.size
+    if not size:
+        return ()
+    (there,) = struct.unpack_from("<Q", body, at + size)
+    count = min(there // _WORD_BYTES, size // _WORD_BYTES, most)
+    return struct.unpack_from(f"<{count}Q", body, at)
+
+
+def _ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
+    """By their times, from the turns of several processors; of one time, as they came."""
+    held: list[tuple[int, int, int, bytes]] = []
+    before = youngest = 0
+    for kind, misc, body in records:
+        if kind != MARK:
+            when = _AT.unpack_from(body)[3] if kind == _SAMPLE else struct.unpack_from("<Q", body, len(body) - 8)[0]
+            youngest = max(youngest, when)
+            held.append((when, kind, misc, body))
+            continue
+        held.sort(key=lambda one: one[0])
+        ready = bisect_right(held, before, key=lambda one: one[0])
+        yield from (one[1:] for one in held[:ready])
+        del held[:ready]
+        before = youngest
+    held.sort(key=lambda one: one[0])
+    yield from (one[1:] for one in held)
+
+
+def _records(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    data = b""
+    while more := file.read(_READ_BYTES):
+        data, at = data + more, 0
+        while at + _RECORD.size <= len(data):
+            kind, misc, size = _RECORD.unpack_from(data, at)
+            if size < _RECORD.size + 8 * (kind != MARK):
+                raise ValueError(size)
+            if at + size > len(data):
+                break
+            yield kind, misc, data[at + _RECORD.size : at + size]
+            at += size
+        data = data[at:]
+    if data:
+        raise ValueError(len(data))

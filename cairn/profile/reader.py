@@ -1,0 +1,544 @@
+"""The probe's files, read: one for each image of a process. src/record/profile.h is their contract.
+
+A file is believed in nothing before it is checked: it may be cut off, damaged, or somebody else's. Whatever it holds,
+reading it ends soon, in values or in one sentence, and takes little memory: no file is taken in as a whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cairn.errors import CairnError, UsageError
+from cairn.profile.tally import (  # fmt: skip
+    ALLOCATING,
+    BUCKETS,
+    CALLS,
+    EVENTS,
+    FUNCTIONS,
+    GROUPS,
+    LIFE_BUCKETS,
+    LOCKS,
+    PATHS,
+    PHASES,
+    RELEASING,
+    SAMPLED,
+    SIZE_BUCKETS,
+    SLOTS,
+    WHOSE,
+    Exact,
+    Kernel,
+    Locks,
+    Moment,
+    Process,
+    ProcessProfile,
+    Profile,
+    Seen,
+    State,
+    Tally,
+    Timed,
+    Tree,
+    as_counts,
+)
+
+SUFFIX = ".probe"
+_TREE = "run.json"
+_TREE_MAX = 4 << 20
+MAGIC = b"cairnpro"
+VERSION = 5
+ORDER = 0x01020304
+PATH_BYTES = 1024
+CHUNK_THREADS, CHUNKS = 8, 24
+OTHER_CALLS = 32
+MOMENTS = 512
+MOMENT = (
+    *("ns", "live_bytes", "live_usable_bytes", "held_bytes", "resident_bytes"),
+    *("unasked_bytes", "unwritten_bytes", "huge_bytes", "own_bytes"),
+)
+_UNKNOWN = 2**64 - 1
+
+_FILE_MAX = 256 << 20
+"""A fifth of a million threads at once."""
+_FILES_MAX = 200_000
+_THREADS_AT_ONCE = 4096
+
+_STATES: dict[int, State] = {1: "running", 2: "ended"}
+_SEEN: dict[int, Seen] = {0: "unseen", 1: "dispatch", 2: "interpose", 3: "unseen"}
+
+_COUNTS = (
+    *("calls", "bytes", "released", "fresh", "frees"),
+    *("cpu_samples", "cpu_samples_inside", "cpu_samples_probe", "lived_ticks"),
+)
+"""Of a thread, what adds up by itself."""
+
+Records = NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """The structs of profile.h, field by field, as a machine of one byte order has them."""
+
+    head: np.dtype[np.void]
+    thread: np.dtype[np.void]
+    samples: np.dtype[np.void]
+
+
+def layouts(order: str) -> Layouts:
+    """For "<" or ">"; `align` is the natural alignment of C."""
+    u4, u8 = order + "u4", order + "u8"
+    per_group = (len(ALLOCATING), len(PHASES), len(GROUPS))
+    call = np.dtype([(name, u8) for name in ("calls", "failed", "bytes", "ticks", "max_ticks", "cpu_ns")], align=True)
+    other = np.dtype([("number", u8), ("calls", u8)], align=True)
+    head = np.dtype(
+        [
+            ("magic", "S8"),
+            *((name, u4) for name in ("order", "version", "head_bytes", "thread_bytes", "samples_bytes", "state")),
+            ("file_bytes", u8),
+            *((name, u4) for name in ("process", "parent", "forked", "dispatch", "dispatch_errno", "exit_code")),
+            *((name, u8) for name in ("gap", "began_unix_ns", "ticks_begin", "ns_begin", "ticks_last", "ns_last")),
+            *((name, u8) for name in ("pair_ticks", "alone_pair_ticks", "dispatch_ticks")),
+            ("timer_ns", u8),
+            ("timer_errno", u4),
+            ("exact", u4),
+            ("timers_refused", u8),
+            ("events", u4, SLOTS),
+            ("event_errnos", u4, SLOTS),
+            ("event_nothing", u8, SLOTS),
+            ("has_event_nothing", u8),
+            *((name, u8) for name in ("threads_started", "threads_live", "threads_most", "threads_lost")),
+            ("chunks", u8, CHUNKS),
+            ("samples", u8),
+            ("failed", u8, len(ALLOCATING)),
+            ("late_calls", u8, len(FUNCTIONS)),
+            ("late_bytes", u8, len(ALLOCATING)),
+            *((name, u8) for name in ("minor_faults", "major_faults", "user_us", "system_us", "peak_resident_bytes")),
+            ("contended_locks", u8),
+            ("calls", call, len(CALLS)),
+            ("other_calls", other, OTHER_CALLS),
+            ("program", f"S{PATH_BYTES}"),
+            ("allocator", f"S{PATH_BYTES}"),
+        ],
+        align=True,
+    )
+    lock = np.dtype(
+        [
+            *((name, u8) for name in ("taken", "contended", "wait_ticks", "max_wait_ticks", "refused")),
+            *((name, u8) for name in ("sections", "section_ticks", "max_section_ticks")),
+        ],
+        align=True,
+    )
+    thread = np.dtype(
+        [
+            ("thread", u4),
+            ("users", u4),
+            *((name, u8) for name in ("next", "since_ticks", "lived_ticks")),
+            ("calls", u8, per_group),
+            ("bytes", u8, per_group),
+            ("released", u8, (len(RELEASING), len(PHASES))),
+            ("fresh", u8, (len(PHASES), len(GROUPS))),
+            ("frees", u8, (len(WHOSE), len(PHASES), len(GROUPS))),
+            ("cpu_samples", u8),
+            ("cpu_samples_inside", u8, len(SAMPLED)),
+            ("cpu_samples_probe", u8),
+            ("locks", lock, len(LOCKS)),
+        ],
+        align=True,
+    )
+    times = np.dtype(
+        [
+            *((name, u8) for name in ("count", "ticks", "max_ticks", "alone", "alone_ticks", "switched")),
+            *((name, u8) for name in ("switched_ticks", "kernel", "kernel_ticks")),
+            *((name, u8) for name in ("fault_operations", "faults", "faults_squared")),
+            ("event_operations", u8),
+            ("events", u8, SLOTS),
+            ("events_squared", u8, SLOTS),
+            ("buckets", u4, BUCKETS),
+        ],
+        align=True,
+    )
+    moment = np.dtype([(name, u8) for name in MOMENT], align=True)
+    samples = np.dtype(
+        [
+            ("times", times, len(PATHS)),
+            ("sizes", u8, SIZE_BUCKETS),
+            ("lives", u8, (len(GROUPS), LIFE_BUCKETS)),
+            ("freed", u8, len(GROUPS)),
+            ("freed_elsewhere", u8, len(GROUPS)),
+            *((name, u8) for name in ("usable_bytes", "asked_bytes", "moment_ns")),
+            ("moments", moment, MOMENTS),
+        ],
+        align=True,
+    )
+    return Layouts(head, thread, samples)
+
+
+_LAYOUTS = (layouts("<"), layouts(">"))
+
+
+class NoProfile(UsageError):
+    """A folder without a file that anything was written to."""
+
+
+class _Damaged(Exception):
+    """Why a file cannot be what the probe wrote."""
+
+
+def read(path: Path) -> ProcessProfile:
+    """One file. Raises CairnError with a sentence for whatever is not what the probe writes."""
+    profile = read_begun(path)
+    if profile is None:
+        raise CairnError(f"{path} is empty: its process ended before it counted anything")
+    return profile
+
+
+def gather(folder: Path) -> Profile:
+    """All files that the processes of one run left in a folder; what else lies there is left alone."""
+    found = added_up(read_begun(folder / name) for name in names(folder))
+    if found is None:
+        raise NoProfile(f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one")
+    return replace(found, tree=_read_tree(folder))
+
+
+def _escaped(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
+def write_tree(folder: Path, tree: Tree) -> None:
+    """Beside the probe's files: what none of them knows. Bytes that are no UTF-8 are written as escapes."""
+    plain = replace(
+        tree,
+        command=tuple(map(_escaped, tree.command)),
+        allocator=_escaped(tree.allocator),
+        knobs=tuple((_escaped(key), _escaped(value)) for key, value in tree.knobs),
+    )
+    try:
+        (folder / _TREE).write_bytes(msgspec.json.encode(plain) + b"\n")
+    except OSError as error:
+        raise CairnError(f"cannot write {folder / _TREE}: {error.strerror or error}") from error
+
+
+def _read_tree(folder: Path) -> Tree | None:
+    """None where it is not there: the files of one program may have been copied alone."""
+    path = folder / _TREE
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise CairnError(f"{path} is no description of a run: it is no regular file")
+            content = file.read(_TREE_MAX + 1)
+        if len(content) > _TREE_MAX:
+            raise CairnError(f"{path} is no description of a run: it has more than {_TREE_MAX >> 20} MiB")
+        return msgspec.json.decode(content, type=Tree)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _cannot_read(path, error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CairnError(f"{path} is no description of a run: {error}") from error
+
+
+def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
+    """What many processes counted together; None where none had begun.
+
+    They are added up as they come, so that a build of a hundred thousand processes takes no more memory than one.
+    """
+    processes: list[Process] = []
+    tally: Tally | None = None
+    moments: tuple[Moment, ...] = ()
+    most, empty = -1, 0
+    for found in files:
+        if found is None:
+            empty += 1
+            continue
+        processes.append(found.process)
+        tally = found.tally if tally is None else tally + found.tally
+        if found.process.peak_live_bytes > most:
+            most, moments = found.process.peak_live_bytes, found.moments
+    if tally is None:
+        return None
+    processes.sort(key=lambda process: process.begin_ns)
+    return Profile(tuple(processes), tally, moments, empty, os.uname().machine)
+
+
+def names(folder: Path) -> list[str]:
+    """The files of a folder, in a fixed order."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"there is no folder {folder}; --read takes one that --keep made") from None
+    except OSError as error:
+        raise _cannot_read(folder, error) from error
+    if len(found) > _FILES_MAX:
+        raise CairnError(f"{folder} holds {len(found):,} profiles; more than {_FILES_MAX:,} cannot be added up")
+    return found
+
+
+def _cannot_read(path: Path, error: OSError) -> CairnError:
+    return CairnError(f"cannot read {path}: {error.strerror or error}")
+
+
+def read_begun(path: Path) -> ProcessProfile | None:
+    """One file; None where nothing was written to it yet: the magic comes last."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return _content(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise CairnError(f"{path} is a link, and no profile") from error
+        raise _cannot_read(path, error) from error
+    except _Damaged as error:
+        raise CairnError(f"{path} is no profile that can be read: {error}") from error
+
+
+def _content(file: int) -> ProcessProfile | None:
+    about = os.fstat(file)
+    if not stat.S_ISREG(about.st_mode):
+        raise _Damaged("it is not a regular file")
+    if about.st_size > _FILE_MAX:
+        raise _Damaged(f"it has more than {_FILE_MAX >> 20} MiB")
+    magic = os.pread(file, len(MAGIC), 0)
+    if not magic.strip(b"\0"):
+        return None
+    if magic != MAGIC:
+        raise _Damaged("it begins otherwise")
+    head, layout = _head(file, about.st_size)
+    threads = _Threads(layout.thread, int(head["ticks_last"]))
+    for records in _thread_records(file, head, layout.thread):
+        threads.add(records)
+    place = int(head["samples"])
+    samples = _records(file, head, layout.samples, 1, place) if place else np.zeros(1, layout.samples)
+    moments = tuple(_moments(head, samples[0]["moments"]))
+    process = _process(head, max((moment.live_bytes for moment in moments), default=0))
+    return ProcessProfile(process, _tally(head, threads, samples[0]), moments)
+
+
+def _events(head: np.void) -> tuple[str, ...]:
+    """By slot; "": none."""
+    return tuple(EVENTS[number - 1] if number else "" for number in head["events"].tolist())
+
+
+def _head(file: int, size: int) -> tuple[np.void, Layouts]:
+    """The head and the layout of its byte order, once they agree with each other and with the file."""
+    for layout in _LAYOUTS:
+        content = os.pread(file, layout.head.itemsize, 0)
+        if len(content) < layout.head.itemsize:
+            raise _Damaged("it is cut off")
+        head: np.void = np.frombuffer(content, layout.head)[0]
+        if head["order"] == ORDER:
+            break
+    else:
+        raise _Damaged("its byte order is none")
+    if head["version"] != VERSION:
+        raise _Damaged(f"it has version {head['version']}, and this cairn reads version {VERSION}")
+    sizes = [int(head[f"{name}_bytes"]) for name in ("head", "thread", "samples")]
+    if sizes != [layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize]:
+        raise _Damaged("its structures have other sizes; was its probe built from other sources?")
+    if head["file_bytes"] > size:
+        raise _Damaged("it is cut off")
+    if int(head["state"]) not in _STATES or int(head["dispatch"]) not in _SEEN or not head["gap"]:
+        raise _Damaged("its head is damaged")
+    if max(head["events"].tolist()) > len(EVENTS):
+        raise _Damaged("its counters are none that exist")
+    if head["ticks_last"] < head["ticks_begin"] or head["ns_last"] < head["ns_begin"]:
+        raise _Damaged("its clocks run backwards")
+    return head, layout
+
+
+def _records(file: int, head: np.void, layout: np.dtype[np.void], count: int, offset: int) -> Records:
+    """So many structs from there on."""
+    if not _fits(head, layout, count, offset):
+        raise _Damaged("it names a place that it does not have")
+    content = os.pread(file, count * layout.itemsize, offset)
+    if len(content) < count * layout.itemsize:
+        raise _Damaged("it is cut off")
+    return np.frombuffer(content, layout)
+
+
+def _fits(head: np.void, layout: np.dtype[np.void], count: int, offset: int) -> bool:
+    """Whether so many structs lie behind the head and within the file."""
+    return int(head["head_bytes"]) <= offset and offset + count * layout.itemsize <= int(head["file_bytes"])
+
+
+def _thread_records(file: int, head: np.void, layout: np.dtype[np.void]) -> Iterator[Records]:
+    """Those of all chunks, in pieces."""
+    for k in range(CHUNKS):
+        count, offset = CHUNK_THREADS << k, int(head["chunks"][k])
+        if offset and not _fits(head, layout, count, offset):
+            raise _Damaged("it names a place that it does not have")
+        for first in range(0, count if offset else 0, _THREADS_AT_ONCE):
+            yield _records(file, head, layout, min(_THREADS_AT_ONCE, count - first), offset + first * layout.itemsize)
+
+
+class _Threads:
+    """What all threads together counted."""
+
+    def __init__(self, layout: np.dtype[np.void], last: int) -> None:
+        nobody = np.zeros(1, layout)
+        self.counts = {name: _sum(nobody[name]) for name in _COUNTS}
+        self.locks = _locks(nobody["locks"])
+        self.last, self.living_ticks = last, 0
+
+    def add(self, records: Records) -> None:
+        since = records["since_ticks"]
+        living = since[(since != 0) & (since < self.last)]  # of one that began after the last look nothing is known
+        self.living_ticks += len(living) * self.last - int(_sum(living))
+        self.counts = {name: total + _sum(records[name]) for name, total in self.counts.items()}
+        self.locks += _locks(records["locks"])
+
+    @property
+    def lived_ticks(self) -> int:
+        """How long all lived until the last look, together."""
+        return int(self.counts["lived_ticks"]) + self.living_ticks
+
+
+def _locks(of: Records) -> Locks:
+    return Locks(
+        taken=_sum(of["taken"]),
+        refused=_sum(of["refused"]),
+        contended=_sum(of["contended"]),
+        wait_ticks=_sum(of["wait_ticks"]),
+        most_wait_ticks=as_counts(of["max_wait_ticks"].max(axis=0)),
+        sections=_sum(of["sections"]),
+        section_ticks=_sum(of["section_ticks"]),
+        most_section_ticks=as_counts(of["max_section_ticks"].max(axis=0)),
+    )
+
+
+def _sum(column: NDArray[np.uint64]) -> Exact:
+    """Over the first axis, exactly: halves of 32 bits do not overflow."""
+    low, high = (half.sum(axis=0, dtype=np.uint64).astype(object) for half in (column & 0xFFFFFFFF, column >> 32))
+    total: Exact = low + high * 2**32
+    return total
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _moments(head: np.void, records: Records) -> Iterator[Moment]:
+    seen = _SEEN[int(head["dispatch"])] != "unseen"
+    for ns, live, usable, held, resident, *closely in sorted(records[records["ns"] != 0].tolist()):
+        looked = (_known(one) if seen else None for one in closely)
+        yield Moment(ns, live, _known(usable), held if seen else None, resident, *looked)
+
+
+def _known(number: int) -> int | None:
+    return None if number == _UNKNOWN else number
+
+
+def _process(head: np.void, peak_live_bytes: int) -> Process:
+    number = {name: int(head[name]) for name in head.dtype.names or () if head.dtype[name].kind == "u"}
+    return Process(
+        pid=number["process"],
+        parent=number["parent"],
+        program=_text(head["program"]),
+        allocator=_text(head["allocator"]),
+        state=_STATES[number["state"]],
+        seen=_SEEN[number["dispatch"]],
+        seen_errno=number["dispatch_errno"],
+        gap=number["gap"],
+        exact=bool(number["exact"]),
+        timer_errno=number["timer_errno"],
+        events=_events(head),
+        event_errnos=tuple(head["event_errnos"].tolist()),
+        timers_refused=number["timers_refused"],
+        begin_ns=number["ns_begin"],
+        end_ns=number["ns_last"],
+        threads=number["threads_started"],
+        threads_most=number["threads_most"],
+        threads_lost=number["threads_lost"],
+        cpu_ns=(number["user_us"] + number["system_us"]) * 1000,
+        minor_faults=number["minor_faults"],
+        major_faults=number["major_faults"],
+        peak_resident_bytes=number["peak_resident_bytes"],
+        peak_live_bytes=peak_live_bytes,
+    )
+
+
+def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
+    pair, alone_pair = int(head["pair_ticks"]), int(head["alone_pair_ticks"])
+    nothing = as_counts(head["event_nothing"])
+    timed, kernel = _timed(samples["times"], pair, alone_pair, nothing), _kernel(head["calls"], alone_pair)
+    detours = int(kernel.count.sum()) if _SEEN[int(head["dispatch"])] == "dispatch" else 0
+    detour_ticks = detours * int(head["dispatch_ticks"])
+    return Tally(
+        span_ticks=int(head["ticks_last"]) - int(head["ticks_begin"]),
+        span_ns=int(head["ns_last"]) - int(head["ns_begin"]),
+        lived_ns=int(head["ns_last"]) - int(head["ns_begin"]),
+        probe_ticks=int(timed.clock_ticks.sum() + timed.alone_clock_ticks.sum()) + detour_ticks,
+        detour_ticks=detour_ticks,
+        threads_ticks=threads.lived_ticks,
+        calls=threads.counts["calls"],
+        asked=threads.counts["bytes"],
+        released=threads.counts["released"],
+        fresh=threads.counts["fresh"],
+        frees=threads.counts["frees"],
+        cpu_samples=int(threads.counts["cpu_samples"]),
+        cpu_samples_inside=threads.counts["cpu_samples_inside"],
+        cpu_samples_probe=int(threads.counts["cpu_samples_probe"]),
+        failed=as_counts(head["failed"]),
+        late_calls=as_counts(head["late_calls"]),
+        late_asked=as_counts(head["late_bytes"]),
+        timed=timed,
+        kernel=kernel,
+        locks=threads.locks,
+        contended_locks=int(head["contended_locks"]),
+        other_calls=Counter({number - 1: calls for number, calls in head["other_calls"].tolist() if number}),
+        sizes=samples["sizes"].astype(float),
+        lives=samples["lives"].astype(float),
+        freed=samples["freed"].astype(float),
+        freed_elsewhere=samples["freed_elsewhere"].astype(float),
+        usable_bytes=float(samples["usable_bytes"]),
+        watched_bytes=float(samples["asked_bytes"]),
+    )
+
+
+def _timed(times: Records, pair: int, alone_pair: int, nothing: Exact) -> Timed:
+    count, alone = as_counts(times["count"]), as_counts(times["alone"])
+    looked_at, events = as_counts(times["event_operations"]), as_counts(times["events"])
+    off = looked_at[:, None] * nothing
+    return Timed(
+        count=count,
+        ticks=as_counts(times["ticks"]),
+        clock_ticks=count * pair,
+        most_ticks=as_counts(times["max_ticks"]),
+        alone=alone,
+        alone_ticks=as_counts(times["alone_ticks"]),
+        alone_clock_ticks=alone * alone_pair,
+        switched=as_counts(times["switched"]),
+        switched_ticks=as_counts(times["switched_ticks"]),
+        kernel=as_counts(times["kernel"]),
+        fault_operations=as_counts(times["fault_operations"]),
+        faults=as_counts(times["faults"]),
+        faults_squared=as_counts(times["faults_squared"]),
+        event_operations=looked_at,
+        events=np.maximum(events - off, 0),
+        events_squared=np.maximum(as_counts(times["events_squared"]) - 2 * events * nothing + off * nothing, 0),
+        buckets=times["buckets"].astype(float),
+    )
+
+
+def _kernel(calls: Records, pair: int) -> Kernel:
+    count = as_counts(calls["calls"])
+    return Kernel(
+        count=count,
+        failed=as_counts(calls["failed"]),
+        bytes=as_counts(calls["bytes"]),
+        ticks=as_counts(calls["ticks"]),
+        clock_ticks=count * pair,
+        most_ticks=as_counts(calls["max_ticks"]),
+        cpu_ns=as_counts(calls["cpu_ns"]),
+    )

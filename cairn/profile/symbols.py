@@ -1,0 +1,157 @@
+"""Which function an address of a file lies in.
+
+By the file's own table of symbols, or, where that was stripped, by what it shows to the loader. Every read is bounded,
+and nothing is executed: the file may be hostile.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from cairn.binary import elf
+from cairn.binary.program import inspect_program
+from cairn.errors import CairnError
+from cairn.profile.sites import Object
+
+TABLE_BYTES = 64 << 20
+"""The most that is read of one table: 2.8 million symbols, and a second for each million."""
+
+
+_NAME_MAX = 4096
+
+
+_ENTRY = struct.Struct("=IBBHQQ")
+"""Of a 64-bit file in our own order of bytes: name, kind, other, section, address, size."""
+
+
+_FUNCTIONS = (2, 10)
+"""STT_FUNC, STT_GNU_IFUNC."""
+
+
+_UNSIZED_BYTES = 4096
+"""As far a function is believed to reach that says nothing of it, as those in assembler."""
+
+
+_TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an address lies: a function and how far behind its start, as far as they are known, and a file."""
+
+    path: str | None
+    function: str | None
+    offset: int
+
+    def __str__(self) -> str:
+        """As debuggers write it."""
+        file = f" in {self.path}" if self.path else ""
+        return f"{self.function}+{self.offset:#x}{file}" if self.function else f"{self.offset:#x}{file}"
+
+
+class Functions:
+    """The functions of one file, by their addresses in it."""
+
+    def __init__(self, image: elf.Image, tables: Sequence[tuple[str, str]] = _TABLES) -> None:
+        found = {section.name: section for section in image.sections()} if image.bits == 64 else {}
+        table, self._names = b"", b""
+        for symbols, names in tables:
+            if symbols in found and names in found:
+                table = image.content(found[symbols], TABLE_BYTES)
+                self._names = image.content(found[names], TABLE_BYTES)
+                break
+        whole = len(table) // _ENTRY.size * _ENTRY.size
+        self._starts = sorted(
+            (address, size, name)
+            for name, kind, _, section, address, size in _ENTRY.iter_unpack(table[:whole])
+            if kind & 15 in _FUNCTIONS and section != 0
+        )
+
+    def named(self) -> list[tuple[int, int, str]]:
+        """Of each its start, its end and its name, in the order of their addresses."""
+        return [(start, start + size, self._name(name)) for start, size, name in self._starts]
+
+    def _name(self, at: int) -> str:
+        return os.fsdecode(self._names[at : at + _NAME_MAX].split(b"\0")[0])
+
+    def at(self, address: int) -> tuple[str, int] | None:
+        """The name of the function that the byte at `address` lies in, and how far behind its start."""
+        index = bisect_right(self._starts, (address, 1 << 64, 0)) - 1
+        if index < 0:
+            return None
+        start, size, name = self._starts[index]
+        if address >= start + (size or _UNSIZED_BYTES):
+            return None
+        text = self._name(name)
+        return (text, address - start) if text else None  # or its name is beyond what was read
+
+
+class Files:
+    """Files by their paths, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, Functions | None]] = {}
+
+    def place(self, mapped: Object | None, address: int) -> Place:
+        """Where the call is whose return address this is, within a file as it was mapped."""
+        if mapped is None:
+            return Place(None, None, address)
+        if mapped.path not in self._known:
+            self._known[mapped.path] = _read(mapped.path)
+        path, functions = self._known[mapped.path]
+        within = address - mapped.base
+        found = functions.at(within - 1) if functions is not None else None  # a call may be a function's last act
+        return Place(path, None, within) if found is None else Place(path, found[0], found[1] + 1)
+
+
+def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
+    """The offsets in a file from the function before the first of these to the one behind the last; None without them.
+
+    By what the file shows to the loader. Between two of its functions lie those that it does not show, which the linker
+    puts where their object file's others are.
+    """
+    try:
+        descriptor = elf.open_regular(path)
+    except OSError:
+        return None
+    try:
+        image = elf.Image(descriptor)
+        shown = Functions(image, _TABLES[1:]).named()
+        ours = [(start, end) for start, end, name in shown if name in names]
+        if not ours:
+            return None
+        first, last = min(ours)[0], max(end for _, end in ours)
+        low = max((end for _, end, _ in shown if end <= first), default=first)
+        high = min((start for start, _, _ in shown if start >= last), default=last)
+        return image.offset_of(low), image.offset_of(high - 1) + 1
+    except (elf.NotElf, elf.Damaged, OSError, struct.error):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: str) -> tuple[str, Functions | None]:
+    """Of a script, what runs it; None: there is no such file any more, or nothing is known of it."""
+    try:
+        path = inspect_program(path).file if _is_script(path) else path
+        descriptor = elf.open_regular(path)
+    except (CairnError, OSError):
+        return path, None
+    try:
+        return path, Functions(elf.Image(descriptor))
+    except (elf.NotElf, elf.Damaged, OSError, struct.error):
+        return path, None
+    finally:
+        os.close(descriptor)
+
+
+def _is_script(path: str) -> bool:
+    descriptor = elf.open_regular(path)
+    try:
+        return os.pread(descriptor, 2, 0) == b"#!"
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,273 @@
+"""What an allocator did beside taking time: kernel calls, faults, locks, new memory, sizes and lives. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cairn.model import Interval
+from cairn.profile.estimates import FREED, LEVEL, PLAIN, TOTAL, UNTIMED_MAX, Estimate, Z, clock, octaves, strata
+from cairn.profile.tally import (
+    ABOUT_MEMORY,
+    ALLOCATING,
+    CALLS,
+    KINDS,
+    LIFE_BUCKETS,
+    LOCKS,
+    PATHS,
+    SIZE_BUCKETS,
+    WAITING,
+    Floats,
+    Profile,
+    Tally,
+    lasting,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLine:
+    """One kind of the kernel's calls within the allocator; `bytes` is None where it has none."""
+
+    name: str
+    count: int
+    failed: int
+    bytes: int | None
+    total_ns: float | None
+    mean_ns: float | None
+    max_ns: float | None
+    per_second: float | None
+    per_thousand: float | None
+    """Operations."""
+    cpu_ns: float | None
+    """What of the total was on a processor: measured of those that wait, all of it of others."""
+
+
+def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
+    """One for each kind of call that there was, the longest in sum first."""
+    kernel, ticking, operations = profile.tally.kernel, clock(profile.tally), profile.operations
+    ns = ticking.ns_per_tick if ticking else None
+    seconds = profile.tally.lived_ns / 1e9
+    found = []
+    for place, name in enumerate(CALLS):
+        count = int(kernel.count[place])
+        if not count:
+            continue
+        own = float(kernel.clock_ticks[place])
+        total = max(0.0, float(kernel.ticks[place]) - own)
+        found.append(
+            KernelLine(
+                name,
+                count,
+                int(kernel.failed[place]),
+                int(kernel.bytes[place]) if name in ABOUT_MEMORY else None,
+                total * ns if ns else None,
+                total / count * ns if ns else None,
+                max(0.0, most - own / count) * ns if ns and (most := float(kernel.most_ticks[place])) else None,
+                count / seconds if seconds else None,
+                count / operations * 1000 if operations else None,
+                _on_processor(float(kernel.cpu_ns[place]) if name in WAITING else None, total * ns if ns else None),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -(one.total_ns or 0.0)))
+
+
+def _on_processor(cpu_ns: float | None, total_ns: float | None) -> float | None:
+    """No more than what it took by the clock; all of that where it was not asked for."""
+    return total_ns if cpu_ns is None or total_ns is None else min(cpu_ns, total_ns)
+
+
+def kernel_ns(of: Sequence[KernelLine], *, waiting: bool) -> float | None:
+    """Time within calls that wait, or within all others; None where calls were not timed."""
+    return _sum([one.total_ns for one in of if (one.name in WAITING) == waiting])
+
+
+def kernel_cpu_ns(of: Sequence[KernelLine]) -> float | None:
+    """CPU time of all of them; None where calls were not timed."""
+    return _sum([one.cpu_ns for one in of])
+
+
+def _sum(times: Sequence[float | None]) -> float | None:
+    return None if any(time is None for time in times) else sum(time or 0.0 for time in times)
+
+
+def new_share(tally: Tally) -> float | None:
+    """Of malloc and operator new: what got memory not handed out since the kernel gave it. Exact."""
+    calls = int(tally.calls[[ALLOCATING.index(name) for name in PLAIN]].sum())
+    return min(1.0, int(tally.fresh.sum()) / calls) if calls else None
+
+
+@dataclass(slots=True)
+class _Inferred:
+    """A sum over strata: in each, what some of its operations took stands for what the others did.
+
+    One more than was seen is taken to scatter, so that "none" of a few is not "none" of all.
+    """
+
+    value: float = 0.0
+    least: float = 0.0
+    variance: float = 0.0
+    operations: int = 0
+    looked_at: int = 0
+    unseen: int = 0
+
+    def add(self, operations: int, looked_at: int, taken: int, squares: int) -> None:
+        """One stratum."""
+        if not looked_at:
+            self.unseen += operations
+            return
+        operations = max(operations, looked_at)
+        scale = operations / looked_at
+        self.operations += operations
+        self.looked_at += looked_at
+        self.value += scale * taken
+        self.least += taken
+        spread = max(0.0, squares - taken * taken / looked_at) * looked_at / max(1, looked_at - 1)
+        self.variance += (1 - 1 / scale) * scale * scale * (1 + spread)
+
+    def estimate(self, most: float = math.inf) -> Estimate:
+        """Where the sum lies, at most there."""
+        half, most = Z * math.sqrt(self.variance), max(self.least, most)
+        ends = max(self.least, min(self.value - half, most)), min(self.value + half, most)
+        return Estimate(min(self.value, most), Interval(*ends, LEVEL))
+
+
+def faults_inside(profile: Profile) -> Estimate | None:
+    """Page faults within the allocator: by strata as times are, but only some of the timed operations were looked at.
+
+    None where too many operations are of strata in which none was looked at.
+    """
+    timed, found = profile.tally.timed, _Inferred()
+    for stratum in strata(profile.tally):
+        places = list(stratum.paths)
+        sums = (int(column[places].sum()) for column in (timed.fault_operations, timed.faults, timed.faults_squared))
+        found.add(stratum.operations, *sums)
+    if found.unseen > UNTIMED_MAX * profile.operations or not found.looked_at:
+        return None
+    return found.estimate(sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)))
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """What the processor counted in one kind of operations, in user mode. Frees are one kind, whoever had the block."""
+
+    name: str
+    operations: int
+    """Of strata in which some were looked at; the others are in nothing here."""
+    looked_at: int
+    totals: dict[str, Estimate]
+    """By event."""
+
+    def per_operation(self, event: str) -> Estimate:
+        """The mean."""
+        return self.totals[event].over(self.operations)
+
+
+FREES = "free"
+"""Both kinds of frees: only those that were looked at are told apart."""
+
+
+def event_lines(profile: Profile) -> tuple[EventLine, ...]:
+    """One for each kind of operation in which counters were read, and their sum; none where they were not."""
+    timed = profile.tally.timed
+    refused = events_refused(profile)
+    slots = {
+        name: slot
+        for process in profile.processes
+        for slot, name in enumerate(process.events)
+        if name and name not in refused
+    }
+    found: dict[str, dict[str, _Inferred]] = {}
+    for stratum in strata(profile.tally):
+        places = list(stratum.paths)
+        kinds = {PATHS[place].kind for place in places}
+        name = kinds.pop() if len(kinds) == 1 else FREES
+        looked_at = int(timed.event_operations[places].sum())
+        if not looked_at:
+            continue
+        for row in (FREES if name in FREED else name, TOTAL):
+            for event, slot in slots.items():
+                sums = (int(column[places, slot].sum()) for column in (timed.events, timed.events_squared))
+                inferred = found.setdefault(row, {}).setdefault(event, _Inferred())
+                inferred.add(stratum.operations, looked_at, *sums)
+    return tuple(
+        EventLine(row, one.operations, one.looked_at, {event: sums.estimate() for event, sums in found[row].items()})
+        for row in (*KINDS, FREES, TOTAL)
+        if row in found and (one := next(iter(found[row].values())))
+    )
+
+
+def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
+    """Events that were asked for and not counted: why, as errno."""
+    reasons: dict[str, set[int]] = {}
+    for process in profile.processes:
+        for event, error in zip(process.events, process.event_errnos, strict=True):
+            if event and error:
+                reasons.setdefault(event, set()).add(error)
+    return {event: tuple(sorted(errors)) for event, errors in reasons.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LockLine:
+    """One kind of locks that the allocator took; None is not measured. Critical sections are those of a sample."""
+
+    name: str
+    taken: int
+    refused: int
+    contended: int
+    wait_ns: float | None
+    max_wait_ns: float | None
+    sections: int
+    section_ns: float | None
+    max_section_ns: float | None
+
+
+def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
+    """One for each kind that was taken, or tried in vain. What the clock takes, some 10 ns, is still in the times."""
+    locks, ticking = profile.tally.locks, clock(profile.tally)
+
+    def ns(ticks: float) -> float | None:
+        return float(ticks) * ticking.ns_per_tick if ticking else None
+
+    def longest_ns(ticks: float, of: int) -> float | None:
+        return ns(ticks) if ticks or not of else None
+
+    found = []
+    for place, name in enumerate(LOCKS):
+        each = (locks.taken, locks.refused, locks.contended, locks.sections)
+        taken, refused, contended, sections = (int(counts[place]) for counts in each)
+        if not taken + refused:
+            continue
+        found.append(
+            LockLine(
+                name,
+                taken,
+                refused,
+                contended,
+                ns(locks.wait_ticks[place]),
+                longest_ns(locks.most_wait_ticks[place], contended),
+                sections,
+                ns(locks.section_ticks[place] / sections) if sections else None,
+                longest_ns(locks.most_section_ticks[place], sections) if sections else None,
+            )
+        )
+    return tuple(found)
+
+
+def size_below(tally: Tally, q: float) -> float | None:
+    """Bytes that a share q of all allocations stay within."""
+    return _end_of(tally.sizes, q, octaves(SIZE_BUCKETS, 4)[1:])
+
+
+def life_below_ns(tally: Tally, group: int, q: float) -> float | None:
+    """A time within which a share q of the freed blocks were freed again."""
+    ticking = clock(tally)
+    end = _end_of(tally.lives[group], q, np.ldexp(1.0, np.arange(1, LIFE_BUCKETS + 1)))
+    return None if end is None or ticking is None else end * ticking.ns_per_tick
+
+
+def _end_of(weights: Floats, q: float, ends: Floats) -> float | None:
+    sums = np.cumsum(weights)
+    return float(ends[min(int(np.searchsorted(sums, q * sums[-1])), len(ends) - 1)]) if sums[-1] else None

@@ -1,0 +1,84 @@
+"""The founding cases as a table: what was recorded, what was found here, and whether that is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cairn import units
+from cairn.report.standings import Board
+from cairn.report.tables import Cell, Table
+from cairn.report.words import NOT_MEASURED, printable
+from cairn.why.founding import Judged
+from cairn.why.gap import Why
+
+_CAUSES = 2
+
+
+def board(judged: Sequence[Judged]) -> Board:
+    """One row a case, then the cases whose cause is told in sentences."""
+    rows = [
+        (
+            Cell("  " + one.case.application),
+            Cell(one.case.contender),
+            Cell(one.case.said),
+            Cell(_here(one)),
+            Cell(one.verdict, {"as recorded": True, "another cause": False}.get(one.verdict)),
+        )
+        for one in judged
+    ]
+    table = Table("", ("like", "under", "recorded", "here, CPU time", "is that so"), tuple(rows))
+    same = sum(one.verdict == "as recorded" for one in judged)
+    measured = [one for one in judged if one.verdict != "not measured"]
+    open_ones = sum(one.verdict == "not shown" for one in measured)
+    says = [f"{same} of {len(measured) - open_ones} cases are as recorded, by gap and by cause."]
+    if open_ones:
+        says[0] += f" {open_ones} more may be: the intervals leave that open."
+    says += [f"{one.case.application}, {one.case.contender}: {_told(one)}" for one in measured]
+    blocks = min((one.why.blocks for one in measured if one.why is not None), default=0)
+    footer = (
+        f"{blocks} blocks, each contender as it is and behind the probe, against the system's",
+        "kernels that allocate like the applications; glibc-2.21: glibc that trims at once, as that did by a mistake; "
+        "hardened: stands in for DieHarder",
+    )
+    failures = [
+        printable(f"{one.case.application}, {one.case.contender}: {_why_not(one.why)}")
+        for one in judged
+        if one.verdict == "not measured" and one.why is not None
+    ]
+    return Board(
+        title="Founding cases", says=tuple(map(printable, says)), tables=(table,), footer=footer,
+        failures=tuple(failures),
+    )  # fmt: skip
+
+
+def _why_not(why: Why) -> str:
+    if why.why_not:
+        return why.why_not
+    told = why.time is not None and why.time.whole.interval is not None
+    return "the parts that its cause would show in were not measured" if told else "too few blocks"
+
+
+def _here(one: Judged) -> str:
+    if one.verdict == "not measured" or one.why is None or one.why.time is None:
+        return NOT_MEASURED
+    gap = one.why.time
+    ends, other = gap.whole.interval, gap.whole.other
+    if ends is None or not other:
+        return NOT_MEASURED
+    low, high = (units.percent(end / other).removesuffix(" %") for end in (ends.low, ends.high))
+    return f"{units.percent((gap.whole.change or 0.0) / other)} [{low}, {high}]"
+
+
+def _told(one: Judged) -> str:
+    """The recorded cause beside the one found."""
+    assert one.why is not None and one.why.time is not None
+    whole = one.why.time.whole.other or 0.0
+    found = [
+        f"{part.name} {units.percent((part.change or 0.0) / whole)}"
+        + (f" ({part.evidence[0]})" if part.evidence else "")
+        for part in one.causes[:_CAUSES]
+        if whole
+    ]
+    rest = one.why.time.unexplained.change or 0.0
+    tail = f"; unexplained {units.percent(rest / whole)}" if whole else ""
+    return f"recorded: {one.case.cause}. Found: {'; '.join(found) or 'no part of it is shown'}{tail}."

@@ -1,0 +1,549 @@
+"""A profile as a person reads it in a minute: what was called, what it took, what the kernel did, what it holds.
+
+Ends in the ceiling, which says whether another allocator can matter at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from cairn import units
+from cairn.findings import Finding, find
+from cairn.profile.estimates import (
+    SAMPLES_ENOUGH,
+    TOTAL,
+    Ceiling,
+    Estimate,
+    Line,
+    busy_ns,
+    ceiling,
+    clock,
+    cpu_ns,
+    details,
+    disagreement,
+    lines,
+    probe_ns,
+    remote_share,
+    sampled,
+)
+from cairn.profile.tables import (
+    event_lines,
+    events_refused,
+    faults_inside,
+    kernel_lines,
+    kernel_ns,
+    life_below_ns,
+    lock_lines,
+    new_share,
+    size_below,
+)
+from cairn.profile.tally import (
+    ALLOCATING,
+    CALLS,
+    FUNCTIONS,
+    GROUPS,
+    PHASES,
+    WAITING,
+    Profile,
+    Seen,
+    Tree,
+    call_name,
+    cut_short,
+    lasting,
+    one_or_more,
+)
+from cairn.report import terminal
+from cairn.report.prediction import sentences
+from cairn.report.standings import UNKNOWN, Board
+from cairn.report.tables import Cell, Table
+from cairn.report.words import NOT_MEASURED, printable
+from cairn.why.prediction import Prediction
+
+WIDTH = terminal.WIDTH
+_COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
+_SHORT_NS = 100
+"""Operations below that overlap much with what is around them."""
+_SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
+"""GROUPS, by what their blocks ask for."""
+_COMMAND_MAX = 60
+_TIMELINE = 12
+"""Rows of it; a process leaves up to 512 moments."""
+
+
+def render(
+    profile: Profile, *, allocator: str | None = None, full: bool = False, color: bool, width: int = WIDTH,
+    others: Sequence[Prediction] = (),
+) -> str:  # fmt: skip
+    """The report for a terminal. `allocator` is how the user knows it; None: by its file. `others` are predictions."""
+    text = board(profile, allocator=allocator, full=full, others=others)
+    return f"{text.title}\n\n{terminal.drawn(text, color=color, width=width)}"
+
+
+def board(
+    profile: Profile, *, allocator: str | None = None, full: bool = False, others: Sequence[Prediction] = ()
+) -> Board:
+    """The same before anyone decides how it is drawn."""
+    found = [_operations(profile), _times(profile), _kernel(profile), _waiting(profile)]
+    found += [_events(profile), _memory(profile)]
+    if full:
+        found += [_paths(profile), _blocks(profile), _timeline(profile)]
+    return Board(
+        title=_title(profile, allocator),
+        says=(
+            *(printable(because(finding)) for finding in find(profile)),
+            sentence(ceiling(profile)),
+            *map(printable, sentences(others)),
+        ),
+        tables=tuple(table for table in found if table.rows),
+        footer=tuple(printable(note) for note in notes(profile)),
+        failures=(),
+    )
+
+
+def sentence(limit: Ceiling) -> str:
+    """What can be had from another allocator, in time."""
+    if limit.share is None:
+        return f"What a free allocator would save was {NOT_MEASURED}: {limit.why_not}."
+    share = f"{_percent(limit.share.value)} of CPU {_within(limit.share)}"
+    return f"A free allocator would save at most {share}, {limit.how}."
+
+
+def because(finding: Finding) -> str:
+    """A finding in a paragraph: what, how much, how that is known, and what to do."""
+    about = f"{_percent(finding.effect.value)} of {finding.of}"
+    ends = finding.effect.interval
+    within = "" if ends.low == ends.high else f" {_within(finding.effect)}"
+    return f"▲ {finding.says}: {about}{within}. {'; '.join(finding.evidence)}. To do: {finding.advice}."
+
+
+def allocator_of(profile: Profile, given: str | None) -> str:
+    """As the user knows it, else by the file names of what the processes called."""
+    known = given or (profile.tree.allocator if profile.tree else None)
+    return known or one_or_more([path.rpartition("/")[2] or "unknown" for path in _used(profile)])
+
+
+def program_of(profile: Profile) -> str:
+    """The command that was run, if that is known; else the programs of its processes."""
+    if profile.tree is None:
+        return one_or_more([process.program for process in profile.processes])
+    command = shlex.join(profile.tree.command)
+    return command if len(command) <= _COMMAND_MAX else command[: _COMMAND_MAX - 1] + "…"
+
+
+def _used(profile: Profile) -> list[str]:
+    """The objects that owned malloc, the most frequent first."""
+    return [path for path, _ in Counter(process.allocator for process in profile.processes).most_common()]
+
+
+def _title(profile: Profile, allocator: str | None) -> str:
+    alive = lasting(profile.processes)
+    threads = sum(process.threads for process in alive)
+    cpu = cpu_ns(profile)
+    parts = (
+        program_of(profile),
+        allocator_of(profile, allocator),
+        _number(len(alive), "process", "processes"),
+        _number(threads, "thread", "threads"),
+        f"wall {units.time(profile.wall_ns) if profile.wall_ns else NOT_MEASURED}",
+        *([f"from {units.time(profile.window.after_ns)} on"] if profile.window else []),
+        f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}",
+    )
+    return "profile  " + " · ".join(printable(part) for part in parts)
+
+
+def _number(count: int, one: str, more: str) -> str:
+    return f"{units.count(count)} {one if count == 1 else more}"
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    cells = tuple((Cell("  " + row[0]), *(Cell(text) for text in row[1:])) for row in rows)
+    return Table(title="", heads=(title, *heads), rows=cells, tight=len(heads) > 7)
+
+
+def _operations(profile: Profile) -> Table:
+    tally = profile.tally
+    rows = []
+    for place, name in enumerate(FUNCTIONS):
+        late = int(tally.late_calls[place])
+        if place < len(ALLOCATING):
+            cells = tally.calls[place]
+            phases = [int(cells[phase].sum()) for phase in range(len(PHASES))]
+            sizes = [int(cells[:, group].sum()) for group in range(len(GROUPS))]
+            asked = units.size(int(tally.asked[place].sum() + tally.late_asked[place]))
+        else:
+            phases, sizes, asked = [int(n) for n in tally.released[place - len(ALLOCATING)]], [], ""
+        whole = sum(phases)
+        if whole + late:
+            shares = [units.percent(size / whole, signed=False) if whole else UNKNOWN for size in sizes]
+            texts = [units.count(number) for number in (whole + late, *phases)]
+            rows.append((name, *texts, asked, *(shares or [""] * len(GROUPS))))
+    heads = ("calls", *PHASES, "asked for", *_SIZES)
+    return _table("counted", heads, rows)
+
+
+def _times(profile: Profile) -> Table:
+    found = lines(profile)
+    ticking, whole = clock(profile.tally), busy_ns(profile)
+    shortest = ticking.resolution_ns if ticking else 0.0
+    rows = [_time_row(line, shortest, whole) for line in found]
+    kernel = kernel_lines(profile)
+    for waiting, name in ((False, "in the kernel"), (True, "waiting in it")):
+        of = [one for one in kernel if (one.name in WAITING) == waiting]
+        total = kernel_ns(of, waiting=waiting)
+        if of:
+            spent = NOT_MEASURED if total is None else units.time(total)
+            share = "" if waiting or total is None or whole is None else _percent(total / whole)
+            rows.append((name, units.count(sum(one.count for one in of)), *[""] * 5, spent, share, ""))
+    for one in sampled(profile):
+        ends = _percent(one.share.value), _within(one.share)
+        name = "by CPU timers" if one.name == TOTAL else f"· {one.name}"
+        rows.append((name, *[""] * 6, units.time(one.total_ns.value), *ends))
+    heads = ("operations", "median", "P95", "P99", "P99.9", "mean", "total", "of CPU", "95 %")
+    return _table("timed", heads, rows if found[-1].operations else [])
+
+
+def _time_row(line: Line, shortest: float, whole: float | None) -> tuple[str, ...]:
+    if line.total_ns is None:
+        return line.name, units.count(round(line.operations)), *[UNKNOWN] * 5, NOT_MEASURED, UNKNOWN, ""
+    times = [_time(ns, shortest) for ns in (*line.quantiles, line.mean_ns)]
+    share = line.total_ns.over(whole) if whole else None
+    total = f"< {units.time(line.total_ns.interval.high)}" if not line.total_ns.value else None
+    return (
+        line.name,
+        units.count(round(line.operations)),
+        *times,
+        total or units.time(line.total_ns.value),
+        _percent(share.value) if share else NOT_MEASURED,
+        _within(share) if share else "",
+    )
+
+
+def _time(ns: float | None, shortest: float) -> str:
+    if ns is None:
+        return UNKNOWN
+    return f"< {units.time(shortest)}" if ns < shortest else units.time(ns)
+
+
+def _percent(share: float) -> str:
+    """With three significant digits: an interval of 0.8 to 0.8 would say nothing."""
+    return f"{share * 100:.{_decimals(share)}f} %"
+
+
+def _decimals(share: float) -> int:
+    return min(4, max(0, 2 - math.floor(math.log10(share * 100)))) if share > 0 else 0
+
+
+def _within(share: Estimate) -> str:
+    """The interval, as exactly as the number in it."""
+    low, high, decimals = share.interval.low, share.interval.high, _decimals(share.value or share.interval.high)
+    return f"[{low * 100:.{decimals}f}, {high * 100:.{decimals}f}]"
+
+
+def _estimated(count: Estimate | None) -> str:
+    if count is None:
+        return NOT_MEASURED
+    value, low, high = (units.count(round(n)) for n in (count.value, count.interval.low, count.interval.high))
+    return value if low == high else f"≈ {value} [{low}, {high}]"
+
+
+def _share(share: Estimate | None) -> str:
+    return NOT_MEASURED if share is None else f"{_percent(share.value)} {_within(share)}"
+
+
+def _kernel(profile: Profile) -> Table:
+    rows = [
+        (
+            one.name,
+            units.count(one.count),
+            units.count(one.failed),
+            "" if one.bytes is None else units.size(one.bytes),
+            *(NOT_MEASURED if ns is None else units.time(ns) for ns in (one.total_ns, one.mean_ns)),
+            UNKNOWN if one.max_ns is None else units.time(one.max_ns),
+            *(UNKNOWN if rate is None else _rate(rate) for rate in (one.per_second, one.per_thousand)),
+        )
+        for one in kernel_lines(profile)
+    ]
+    heads = ("calls", "failed", "bytes", "total", "mean", "longest", "a second", "per 1,000 op.")
+    return _table("kernel calls", heads, rows)
+
+
+def _waiting(profile: Profile) -> Table:
+    ticking = clock(profile.tally)
+    shortest = ticking.resolution_ns if ticking else 0.0
+    rows = [
+        (
+            one.name,
+            units.count(one.taken),
+            units.count(one.contended),
+            _percent(one.contended / one.taken) if one.taken else UNKNOWN,
+            *(_waited(ns) for ns in (one.wait_ns, one.max_wait_ns)),
+            _time(one.section_ns, shortest),
+            units.count(one.refused),
+        )
+        for one in lock_lines(profile)
+    ]
+    heads = ("taken", "contended", "share", "waited", "longest wait", "mean section", "trylock refused")
+    return _table("locks", heads, rows)
+
+
+def _events(profile: Profile) -> Table:
+    found = event_lines(profile)
+    events = list(found[0].totals) if found else []
+    rows = [
+        (
+            one.name,
+            units.count(one.operations),
+            units.count(one.looked_at),
+            *(_mean(one.per_operation(event)) for event in events),
+        )
+        for one in found
+    ]
+    return _table("counted, in user mode", ("operations", "looked at", *(f"{event} each" for event in events)), rows)
+
+
+def _mean(each: Estimate) -> str:
+    ends = each.interval
+    return f"{each.value:.3g} [{ends.low:.3g}, {ends.high:.3g}]"
+
+
+def _waited(ns: float | None) -> str:
+    return NOT_MEASURED if ns is None else units.time(ns)
+
+
+def _rate(number: float) -> str:
+    return units.count(round(number)) if number >= 100 else f"{number:.3g}"
+
+
+def _memory(profile: Profile) -> Table:
+    tally = profile.tally
+    live = max((moment.live_bytes for moment in profile.moments), default=None)
+    held = max((moment.held_bytes for moment in profile.moments if moment.held_bytes), default=None)
+    resident = max(process.peak_resident_bytes for process in profile.processes) or None
+    unasked = max((one.unasked_bytes for one in profile.moments if one.unasked_bytes is not None), default=None)
+    alive = lasting(profile.processes)
+    where = "" if len(alive) == 1 else " in one process"
+    faults = sum(process.minor_faults + process.major_faults for process in alive)
+    inside, new, slack = faults_inside(profile), new_share(tally), None
+    if tally.watched_bytes:
+        slack = units.percent(tally.usable_bytes / tally.watched_bytes - 1)
+    rows = [
+        (f"live{where}, at most", NOT_MEASURED if live is None else f"≈ {units.size(live)}"),
+        (f"held from the kernel{where}, at most", NOT_MEASURED if held is None else units.size(held)),
+        (f"resident{where}, at most", NOT_MEASURED if resident is None else units.size(resident)),
+        *([] if unasked is None else [(f"of it, among blocks, never handed out{where}, at most", units.size(unasked))]),
+        ("set apart beyond what was asked for", slack or NOT_MEASURED),
+        ("page faults in the allocator", _estimated(inside)),
+        ("page faults, all", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
+    ]
+    if new is not None:
+        rows.append(("malloc and new that got new memory", _percent(new)))
+    if tally.released.sum():
+        rows.append(("freed by another thread", _share(remote_share(tally))))
+    return _table("memory", ("",), rows)
+
+
+def _paths(profile: Profile) -> Table:
+    ticking = clock(profile.tally)
+    shortest = ticking.resolution_ns if ticking else 0.0
+    rows = []
+    for path, line in details(profile):
+        name = ", ".join(part for part in (path.kind, path.group, path.phase) if part)
+        times = [_time(ns, shortest) for ns in (*line.quantiles, line.max_ns, line.mean_ns, line.alone_ns)]
+        total = NOT_MEASURED if line.total_ns is None else units.time(line.total_ns.value)
+        rows.append((name, units.count(round(line.operations)), units.count(line.timed), *times, total))
+    heads = ("operations", "timed", "median", "P95", "P99", "P99.9", "longest", "mean", "alone", "total")
+    return _table("by size and phase", heads, rows)
+
+
+def _blocks(profile: Profile) -> Table:
+    tally = profile.tally
+    rows = []
+    for place, group in enumerate(GROUPS):
+        freed = float(tally.freed[place])
+        if freed:
+            lives = [life_below_ns(tally, place, q) for q in (0.5, 0.95)]
+            texts = [UNKNOWN if ns is None else f"< {units.time(ns)}" for ns in lives]
+            elsewhere = _percent(min(1.0, float(tally.freed_elsewhere[place]) / freed))
+            rows.append((group, f"≈ {units.count(round(freed))}", *texts, elsewhere))
+    return _table("blocks", ("freed", "half lived", "95 % lived", "freed by another thread"), rows)
+
+
+def _timeline(profile: Profile) -> Table:
+    moments = profile.moments
+    step = max(1, -(-len(moments) // _TIMELINE))
+    rows = [
+        (
+            units.time(moment.ns),
+            f"≈ {units.size(moment.live_bytes)}",
+            NOT_MEASURED if moment.held_bytes is None else units.size(moment.held_bytes),
+            units.size(moment.resident_bytes),
+        )
+        for moment in moments[step - 1 :: step]
+    ]
+    return _table("over time", ("live", "held", "resident"), rows)
+
+
+def notes(profile: Profile) -> Iterator[str]:
+    """How the numbers were made, and what is not in them."""
+    if profile.window:
+        yield (
+            f"counted for {units.time(profile.wall_ns)}, from {units.time(profile.window.after_ns)} after the "
+            f"program's beginning; the longest of anything is {UNKNOWN} unless it was in that time"
+        )
+    tally, processes = profile.tally, profile.processes
+    total = lines(profile)[-1]
+    gaps = sorted({process.gap for process in processes})
+    one_in = " or ".join(units.count(gap) for gap in gaps[:3])
+    if total.timed:
+        yield (
+            f"{units.count(total.timed)} of {units.count(round(total.operations))} operations were timed: one in "
+            f"{one_in} of those on small and medium blocks, all on large ones · intervals: the sample's error alone"
+        )
+    sizes = size_below(tally, 0.5), size_below(tally, 0.95)
+    if sizes[0] is not None and sizes[1] is not None:
+        yield f"half of all blocks are below {units.size(sizes[0])}, 95 % below {units.size(sizes[1])}"
+    if total.mean_ns is not None and total.alone_ns is not None and total.mean_ns < _SHORT_NS:
+        yield (
+            f"times are of operations among others, as the program makes them; alone, with nothing else under way, one "
+            f"takes {_time(total.alone_ns, 0.0)} on average"
+        )
+    if ceiling(profile).share is not None:
+        yield "what is saved at most is the allocator's own time: how its blocks lie changes the program's, too"
+    yield from _seen(profile)
+    yield from _by_timers(profile)
+    yield from _counters(profile)
+    yield from _waits(profile)
+    if other := _other(profile):
+        yield other
+    if profile.tree is not None:
+        yield _whole(profile.tree)
+    own = probe_ns(profile)
+    if own and cpu_ns(profile):
+        how = "by CPU timers" if tally.cpu_samples >= SAMPLES_ENOUGH else "as far as it is known"
+        yield f"of the CPU time, {units.time(own)} are the probe's own ({how}), and taken off"
+    if total.timed and clock(tally) is None:
+        yield f"▲ Times are {NOT_MEASURED}: the processes ended before the clock was calibrated."
+    waited = kernel_ns(kernel_lines(profile), waiting=True)
+    if waited and total.total_ns and waited > total.total_ns.value / 100:
+        yield f"▲ {units.time(waited)} in the kernel were waiting, which takes no CPU; they are in the times above."
+    if short := cut_short(processes):
+        yield (
+            f"▲ {_number(len(short), 'process was', 'processes were')} killed, or ended by a system call: "
+            f"counted up to then ({one_or_more([process.program for process in short])})."
+        )
+    if profile.empty:
+        ended = _number(profile.empty, "process", "processes")
+        yield f"▲ {ended} ended before anything was counted, or had no room for a file."
+    switched, ticking = int(tally.timed.switched.sum()), clock(tally)
+    if switched and ticking:
+        time = units.time(float(tally.timed.switched_ticks.sum()) * ticking.ns_per_tick)
+        yield f"▲ {units.count(switched)} timed operations lost the processor ({time} in all): in no time above."
+    yield from _missing(profile, total)
+
+
+def _missing(profile: Profile, total: Line) -> Iterator[str]:
+    tally, processes = profile.tally, profile.processes
+    if total.untimed:
+        kinds = one_or_more([one.name for one in lines(profile) if one.untimed and one.name != total.name] or ["free"])
+        yield f"▲ {units.count(total.untimed)} operations are of kinds of which none was timed ({kinds}): in no time."
+    if late := int(tally.late_calls.sum()):
+        yield f"▲ {_number(late, 'call', 'calls')} by threads that were ending: counted, in no phase and in no time."
+    if failed := [(name, int(count)) for name, count in zip(ALLOCATING, tally.failed, strict=True) if count]:
+        yield "▲ Failed: " + ", ".join(f"{units.count(count)} of {name}" for name, count in failed) + "."
+    if lost := sum(process.threads_lost for process in processes):
+        yield f"▲ {units.count(lost)} threads could not be counted: is the disk full?"
+    if len(used := _used(profile)) > 1:
+        yield f"▲ Not all processes called the same allocator: {', '.join(path or 'unknown' for path in used[:4])}."
+
+
+_HOW: dict[Seen, str] = {
+    "dispatch": "kernel calls: every one, by the kernel's own dispatch",
+    "interpose": "▲ Kernel calls: those alone that go through functions of libc",
+    "unseen": f"▲ Kernel calls and held memory are {NOT_MEASURED}",
+}
+
+
+def _seen(profile: Profile) -> Iterator[str]:
+    """How kernel calls were seen, and why not better."""
+    ways = Counter(process.seen for process in profile.processes)
+    for way, count in ways.most_common():
+        among = f" ({units.count(count)} of {len(profile.processes):,} programs)" if len(ways) > 1 else ""
+        reasons = {process.seen_errno for process in profile.processes if process.seen == way and process.seen_errno}
+        why = " or ".join(_refusal(reason) for reason in sorted(reasons)[:3])
+        yield _HOW[way] + among + (f"; dispatch was refused: {why}" if why else "")
+
+
+def _counters(profile: Profile) -> Iterator[str]:
+    """What operations were to be counted by and were not."""
+    refused = events_refused(profile)
+    if refused:
+        names = ", ".join(f"{event} ({' or '.join(map(_refusal, errors))})" for event, errors in refused.items())
+        yield f"▲ Counters within the allocator: not available here: {names}"
+    if event_lines(profile):
+        yield "counted in user mode, in some of the operations that were sampled, less what looking takes"
+
+
+def _refusal(reason: int) -> str:
+    return "valgrind cannot" if reason == errno.EOPNOTSUPP else errno.errorcode.get(reason, f"error {reason}")
+
+
+def _by_timers(profile: Profile) -> Iterator[str]:
+    """The other estimate of the allocator's share, and whether the two agree."""
+    found, refused = sampled(profile), sum(process.timers_refused for process in profile.processes)
+    if refused:
+        reasons = {process.timer_errno for process in profile.processes if process.timers_refused}
+        why = " or ".join(errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3])
+        yield f"▲ {_number(refused, 'thread', 'threads')} could not have a timer of CPU time ({why})."
+    if not found:
+        yield f"by CPU timers: {NOT_MEASURED}"
+        return
+    yield (
+        f"by CPU timers: where {_number(found[0].of, 'sample', 'samples')} of the threads' CPU time found them, "
+        "which owe nothing to the timed operations"
+    )
+    if (apart := disagreement(profile)) is not None:
+        yield (
+            f"▲ CPU timers found {_percent(abs(apart))} of CPU {'more' if apart > 0 else 'less'} in the allocator than "
+            "the timed operations explain, which is beyond what both may err."
+        )
+
+
+def _whole(tree: Tree) -> str:
+    """The whole program from outside; of the machine's counters, those that it has."""
+    counted = {name: value for name, value in tree.counters.items() if value is not None and name in _COUNTERS}
+    missing = [name for name in _COUNTERS if name not in counted]
+    texts = [f"{units.count(value)} {name}" for name, value in counted.items()]
+    if (cycles := counted.get("cycles")) and "instructions" in counted:
+        texts.append(f"{counted['instructions'] / cycles:.2f} instructions a cycle")
+    where = " in user mode" if tree.user_mode_only and counted else ""
+    lacking = f"{'; ' if texts else ''}not available here: {', '.join(missing)}" if missing else ""
+    return (
+        f"the whole program: user {units.time(tree.user_ns)}, system {units.time(tree.system_ns)}, "
+        f"{units.count(tree.voluntary_switches)} waits, {units.count(tree.involuntary_switches)} times lost its "
+        f"processor · counters{where}: {', '.join(texts)}{lacking}"
+    )
+
+
+def _waits(profile: Profile) -> Iterator[str]:
+    """Where else waiting shows, and what the table of locks does not say."""
+    if lock_lines(profile):
+        sections = int(profile.tally.locks.sections.sum())
+        yield (
+            f"locks: {_number(profile.tally.contended_locks, 'lock was', 'different locks were')} waited for · "
+            f"mean section: from lock to unlock, of {units.count(sections)} that were timed"
+        )
+    in_kernel = [f"{one.name} {units.count(one.count)}" for one in kernel_lines(profile) if one.name in WAITING]
+    if in_kernel:
+        yield f"waiting among the kernel calls: {', '.join(in_kernel)}; libc's own locks are told by these alone"
+
+
+def _other(profile: Profile) -> str:
+    """Kernel calls without a kind of their own, by name."""
+    known = profile.tally.other_calls.most_common(8)
+    told = [f"{call_name(number, profile.machine)} {units.count(count)}" for number, count in known]
+    rest = int(profile.tally.kernel.count[CALLS.index("other")]) - sum(count for _, count in known)
+    return ("other kernel calls: " + ", ".join(told) + (f", {rest:,} more" if rest > 0 else "")) if told else ""

@@ -1,0 +1,257 @@
+"""A profile for programs: one JSON document, and CSV with a row for each line of its tables."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from typing import Any
+
+import msgspec
+
+from cairn.findings import find
+from cairn.model import SCHEMA
+from cairn.profile.estimates import (
+    Line,
+    busy_ns,
+    ceiling,
+    clock,
+    cpu_ns,
+    details,
+    disagreement,
+    lines,
+    octaves,
+    remote_share,
+    sampled,
+)
+from cairn.profile.tables import (
+    KernelLine,
+    LockLine,
+    event_lines,
+    events_refused,
+    faults_inside,
+    kernel_lines,
+    lock_lines,
+    new_share,
+)
+from cairn.profile.tally import (
+    ALLOCATING,
+    FUNCTIONS,
+    GROUPS,
+    LIFE_BUCKETS,
+    PHASES,
+    SIZE_BUCKETS,
+    Floats,
+    Profile,
+    call_name,
+    cut_short,
+)
+from cairn.report.profile import allocator_of, notes, program_of
+from cairn.report.run_csv import inert
+from cairn.report.words import printable
+from cairn.why.prediction import Prediction
+
+_QUANTILES = ("median_ns", "p95_ns", "p99_ns", "p999_ns")
+
+
+def document(profile: Profile, *, allocator: str | None, cairn: str, others: Sequence[Prediction] = ()) -> str:
+    """Everything that is known. A time below `clock.resolution_ns` is only that; null was not measured."""
+    tally, ticking, limit = profile.tally, clock(profile.tally), ceiling(profile)
+    parts: dict[str, Any] = {
+        "schema": SCHEMA,
+        "cairn": cairn,
+        "allocator": allocator_of(profile, allocator),
+        "program": program_of(profile),
+        "tree": profile.tree,
+        "wall_ns": profile.wall_ns,
+        "window": profile.window,
+        "cpu_ns": cpu_ns(profile),
+        "cpu_without_probe_ns": busy_ns(profile),
+        "clock": None
+        if ticking is None
+        else {"ns_per_tick": ticking.ns_per_tick, "resolution_ns": ticking.resolution_ns},
+        "operations": profile.operations,
+        "functions": list(_functions(profile)),
+        "lines": [_line(one) for one in lines(profile)],
+        "paths": [
+            {"kind": path.kind, "group": path.group, "phase": path.phase, **_line(one, name=False)}
+            for path, one in details(profile)
+        ],
+        "by_cpu_timers": list(sampled(profile)),
+        "by_cpu_timers_beyond_timed": disagreement(profile),
+        "kernel_calls": list(kernel_lines(profile)),
+        "locks": list(lock_lines(profile)),
+        "contended_locks": tally.contended_locks,
+        "other_calls": {call_name(number, profile.machine): count for number, count in tally.other_calls.items()},
+        "new_share": new_share(tally),
+        "remote_share": remote_share(tally),
+        "faults_inside": faults_inside(profile),
+        "counted": [
+            {
+                "name": one.name,
+                "operations": one.operations,
+                "looked_at": one.looked_at,
+                "events": {
+                    event: {"each": one.per_operation(event), "total": one.totals[event]} for event in one.totals
+                },
+            }
+            for one in event_lines(profile)
+        ],
+        "counters_refused": {
+            event: [errno.errorcode.get(error, str(error)) for error in errors]
+            for event, errors in events_refused(profile).items()
+        },
+        "usable_bytes_per_asked": tally.usable_bytes / tally.watched_bytes if tally.watched_bytes else None,
+        "sizes": _histogram(tally.sizes, [float(edge) for edge in octaves(SIZE_BUCKETS, 4)[1:]], "below_bytes"),
+        "blocks": [
+            {
+                "group": group,
+                "freed": float(tally.freed[place]),
+                "freed_elsewhere": float(tally.freed_elsewhere[place]),
+                "lives": None
+                if ticking is None
+                else _histogram(
+                    tally.lives[place], [2.0 ** (k + 1) * ticking.ns_per_tick for k in range(LIFE_BUCKETS)], "below_ns"
+                ),
+            }
+            for place, group in enumerate(GROUPS)
+        ],
+        "moments": profile.moments,
+        "findings": list(find(profile)),
+        "predictions": [msgspec.to_builtins(one) for one in others],
+        "ceiling": {"share": limit.share, "how": limit.how or None, "why_not": limit.why_not or None},
+        "cut_short": [process.pid for process in cut_short(profile.processes)],
+        "empty": profile.empty,
+        "processes": profile.processes,
+        "notes": list(notes(profile)),
+    }
+    return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
+
+
+def _functions(profile: Profile) -> Iterator[dict[str, Any]]:
+    tally = profile.tally
+    for place, name in enumerate(FUNCTIONS):
+        found: dict[str, Any] = {"name": name, "late_calls": int(tally.late_calls[place])}
+        if place < len(ALLOCATING):
+            found |= {"failed": int(tally.failed[place]), "late_bytes": int(tally.late_asked[place])}
+            found["by"] = [
+                {
+                    "phase": phase,
+                    "group": group,
+                    "calls": int(tally.calls[place, p, g]),
+                    "bytes": int(tally.asked[place, p, g]),
+                }
+                for p, phase in enumerate(PHASES)
+                for g, group in enumerate(GROUPS)
+            ]
+        else:
+            released = tally.released[place - len(ALLOCATING)]
+            found["by"] = [{"phase": phase, "calls": int(released[p])} for p, phase in enumerate(PHASES)]
+        yield found
+
+
+def _line(line: Line, *, name: bool = True) -> dict[str, Any]:
+    return {
+        **({"name": line.name} if name else {}),
+        "operations": line.operations,
+        "timed": line.timed,
+        "untimed": line.untimed,
+        "switched": line.switched,
+        **dict(zip(_QUANTILES, line.quantiles, strict=True)),
+        "mean_ns": line.mean_ns,
+        "alone_ns": line.alone_ns,
+        "max_ns": line.max_ns,
+        "total_ns": line.total_ns,
+    }
+
+
+def _histogram(weights: Floats, ends: Sequence[float], what: str) -> list[dict[str, float]]:
+    """The buckets that hold something; each begins where the one before ends."""
+    return [{what: end, "weight": float(weight)} for end, weight in zip(ends, weights, strict=True) if weight]
+
+
+_COLUMNS = (
+    *("table", "name", "group", "phase", "operations", "failed", "bytes", "timed", *_QUANTILES, "mean_ns", "alone_ns"),
+    *("max_ns", "total_ns", "total_low_ns", "total_high_ns", "contended", "section_ns", "max_section_ns"),
+    *("event", "events", "events_low", "events_high"),
+)
+
+
+def rows(profile: Profile) -> str:
+    """Tables `counted`, `timed`, `cpu timers`, `paths`, `kernel`, `locks`, `counters`; an empty field was not measured.
+
+    Of locks, operations are those that were taken, failed those that a trylock did not get, times are of waiting, and
+    `timed` is of critical sections. How many different ones were contended has a row of its own. Of counters, `timed`
+    is of operations that were looked at.
+    """
+    file = StringIO()
+    writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in _rows(profile):
+        writer.writerow({name: inert(printable(v) if isinstance(v, str) else v) for name, v in row.items()})
+    return file.getvalue()
+
+
+def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
+    for function in _functions(profile):
+        for one in function["by"]:
+            if one["calls"]:
+                where = {"group": one.get("group"), "phase": one["phase"]}
+                counts = {"operations": one["calls"], "bytes": one.get("bytes")}
+                yield {"table": "counted", "name": function["name"], **where, **counts}
+        if function["late_calls"]:
+            yield {"table": "counted", "name": function["name"], "operations": function["late_calls"]}
+    for line in lines(profile):
+        yield {"table": "timed", "name": line.name, **_times(line)}
+    for one in sampled(profile):
+        ends = one.total_ns.interval
+        total = {"total_ns": one.total_ns.value, "total_low_ns": ends.low, "total_high_ns": ends.high}
+        yield {"table": "cpu timers", "name": one.name, "timed": one.samples, **total}
+    for path, line in details(profile):
+        yield {"table": "paths", "name": path.kind, "group": path.group, "phase": path.phase, **_times(line)}
+    for call in kernel_lines(profile):
+        yield {"table": "kernel", "name": call.name, **_call(call)}
+    locks = lock_lines(profile)
+    for lock in locks:
+        yield {"table": "locks", "name": lock.name, **_lock(lock)}
+    if locks:
+        yield {"table": "locks", "name": "different locks", "contended": profile.tally.contended_locks}
+    for counted in event_lines(profile):
+        for event, events in counted.totals.items():
+            within = {"events_low": events.interval.low, "events_high": events.interval.high}
+            about = {"operations": counted.operations, "timed": counted.looked_at, "event": event}
+            yield {"table": "counters", "name": counted.name, **about, "events": events.value, **within}
+
+
+def _times(line: Line) -> dict[str, Any]:
+    found = {name: value for name, value in _line(line, name=False).items() if name in _COLUMNS}
+    total = line.total_ns
+    ends = (total.value, total.interval.low, total.interval.high) if total else (None, None, None)
+    return found | dict(zip(("total_ns", "total_low_ns", "total_high_ns"), ends, strict=True))
+
+
+def _call(one: KernelLine) -> dict[str, Any]:
+    return {
+        "operations": one.count,
+        "failed": one.failed,
+        "bytes": one.bytes,
+        "mean_ns": one.mean_ns,
+        "max_ns": one.max_ns,
+        "total_ns": one.total_ns,
+    }
+
+
+def _lock(one: LockLine) -> dict[str, Any]:
+    return {
+        "operations": one.taken,
+        "failed": one.refused,
+        "timed": one.sections,
+        "mean_ns": one.wait_ns / one.contended if one.wait_ns is not None and one.contended else None,
+        "max_ns": one.max_wait_ns if one.contended else None,
+        "total_ns": one.wait_ns,
+        "contended": one.contended,
+        "section_ns": one.section_ns,
+        "max_section_ns": one.max_section_ns,
+    }

@@ -1,0 +1,59 @@
+"""A run as one JSON document, for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from cairn.compare.ranking import Matrix, Ranking
+from cairn.compare.standings import LARGE_BYTES, Standings
+from cairn.model import SCHEMA, Comparison, Run, Sample
+from cairn.why.gap import Why
+
+
+def render(
+    run: Run,
+    comparisons: Sequence[Comparison],
+    samples: Sequence[Sample],
+    *,
+    standings: Standings | None = None,
+    scenarios: Ranking | None = None,
+    matrices: Sequence[Matrix] = (),
+    whys: Sequence[Why] = (),
+) -> str:
+    """Everything known of a run, a comparison per workload in the order of `run.settings.workloads`.
+
+    `schema` changes when a field changes its meaning or goes away. What the run is not about is no key.
+    """
+    parts: dict[str, Any] = {"schema": SCHEMA, "run": run, "comparisons": list(comparisons), "samples": list(samples)}
+    if standings is not None:
+        parts["standings"] = _standings(standings)
+    if scenarios is not None:
+        parts["scenarios"] = _plain(scenarios) | {"matrices": [_matrix(matrix) for matrix in matrices]}
+    if whys:
+        parts["whys"] = list(whys)
+    return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
+
+
+def explanation(run: Run, whys: Sequence[Why]) -> str:
+    """Why contenders take more, or less, than others."""
+    return json.dumps(msgspec.to_builtins({"schema": SCHEMA, "run": run, "whys": list(whys)}), indent=1) + "\n"
+
+
+def _plain(record: object) -> dict[str, Any]:
+    """The record's fields by name. Mappings by pairs become lists, since a key of JSON is one text."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}  # type: ignore[arg-type]
+
+
+def _standings(found: Standings) -> dict[str, Any]:
+    contests = [_plain(contest) | {"large": contest.large} for contest in found.contests]
+    return _plain(found) | {"contests": contests, "cells": list(found.cells.values()), "large_bytes": LARGE_BYTES}
+
+
+def _matrix(matrix: Matrix) -> dict[str, Any]:
+    cells = [{"workload": w, "other": other, "over": difference} for (w, other), difference in matrix.cells.items()]
+    return _plain(matrix) | {"cells": cells}

@@ -1,0 +1,431 @@
+"""What standings and a ranking of scenarios say, as sentences and tables, before anyone decides how they are drawn."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cairn import units
+from cairn.compare.ranking import Matrix, Ranking, Scenario
+from cairn.compare.ratios import Difference, Ratio
+from cairn.compare.standings import LARGE_BYTES, Contest, Place, Standings
+from cairn.compare.standings import Cell as Result
+from cairn.model import INTERRUPTED, TIME_BUDGET, Run
+from cairn.report import words
+from cairn.report.tables import Cell, Table, name_of
+
+BEST, MAYBE, FAILED, UNKNOWN = "▸", "≈", "✘", "–"
+"""Signs in a matrix: apparent best; may be the best too; failed; not measured."""
+
+_HEAD = 6
+"""Letters of a column's head: 13 columns fit on a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A report: sentences to act on, tables, how they were made, and what went wrong. All texts are printable."""
+
+    title: str
+    says: tuple[str, ...]
+    tables: tuple[Table, ...]
+    footer: tuple[str, ...]
+    failures: tuple[str, ...]
+
+
+def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = None, width: int | None = None) -> Board:
+    """All that standings hold; with a width, matrices are cut so that each part fits, and their heads are short.
+
+    `stopped` is why measuring ended (`store.Folder.stopped`): a run that was cut short must not look like a whole one.
+    """
+    tables = [_times(found), _memories(found)]
+    for head, of in (("time ÷ best", _time), ("peak memory ÷ best", _memory)):
+        if any(of(cell) for cell in found.cells.values()):
+            tables.append(_matrix(found, head, of, short=width is not None))
+    tables.append(_contests(found))
+    count = len(found.contests)
+    return Board(
+        title=f"{_count(len(found.places), 'allocator')} on {_count(count, 'workload')}",
+        says=tuple(_standings_say(found)),
+        tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
+        footer=(*_cut_short(stopped, [c.blocks for c in found.contests], "workload"), *_standings_footer(run, found)),
+        failures=tuple(_standings_failures(found)),
+    )
+
+
+def _standings_say(found: Standings) -> Iterator[str]:
+    """Who is fastest, who may be, who is leanest."""
+    first = found.places[0]
+    if first.time is None:
+        yield "No allocator has a mean over all workloads; the tables say why."
+        return
+    over = _count(len(found.time_over), "workload")
+    yield f"Fastest over {over}: {_named(first)}, with {_mean(first.time)} the time of each one's best."
+    same = [place for place in found.places[1:] if _may_be_best(place.time)]
+    if same:
+        yield f"Not shown to be slower over all: {', '.join(map(_named, same))}."
+    lean = next((place for place in found.places if place.contender == found.leanest), None)
+    if lean is not None and lean.memory is not None:
+        over = _count(len(found.memory_over), "workload")
+        yield f"Leanest over {over}: {_named(lean)}, with {_mean(lean.memory)} the peak memory of each one's best."
+        even = [place for place in found.places if place is not lean and _may_be_best(place.memory)]
+        if even:
+            yield f"Not shown to be fatter over all: {', '.join(map(_named, even))}."
+    failed = [place for place in found.places if place.failed_on]
+    if failed:
+        yield f"Without a place, since a workload failed: {', '.join(map(_named, failed))}."
+
+
+def _may_be_best(mean: Ratio | None) -> bool:
+    """Whether nothing shows that it is behind the best everywhere.
+
+    Not by pairing it with the first in the table: who that is was chosen in the same data, and of contenders that are
+    all alike, some would be called slower in most runs. The intervals of means pay for not knowing who is the best.
+    """
+    return mean is not None and (mean.interval is None or mean.interval.low <= 1)
+
+
+def _named(place: Place) -> str:
+    return words.printable(place.contender)
+
+
+def _mean(ratio: Ratio) -> str:
+    interval = words.times_interval(ratio.interval) if ratio.interval else "(one block: no interval)"
+    return f"{words.times(ratio.estimate)} times {interval}"
+
+
+def _times(found: Standings) -> Table:
+    """Geometric means of time, by place."""
+    rows = []
+    for number, place in enumerate(found.places, 1):
+        name = name_of(place.title, place.contender)
+        slower = place.over_above is not None and place.over_above.more
+        cells = (Cell(_no_mean(place)), Cell(""))
+        if place.time is not None:
+            cells = (Cell(_with_interval(place.time)), Cell(_against(place.over_above), False if slower else None))
+        rows.append((Cell(_numbered(number, name, place.time is not None)), *cells))
+    over = _count(len(found.time_over), "workload")
+    heads = (f"time, geometric mean of {over}", _over_best(found.level), "over the one above")
+    return Table("", heads, tuple(rows))
+
+
+def _memories(found: Standings) -> Table:
+    """Geometric means of peak memory, in the order of time, so that the eye can go from one table to the other."""
+    if not found.memory_over:
+        return Table("", (), ())
+    groups: list[tuple[str, Callable[[Place], Ratio | None]]] = [(_over_best(found.level), lambda place: place.memory)]
+    if found.large_over and found.small_over:
+        border = f"{LARGE_BYTES >> 20} MiB"
+        groups.append((f"≥ {border} ({len(found.large_over)})", lambda place: place.memory_large))
+        groups.append((f"< {border} ({len(found.small_over)})", lambda place: place.memory_small))
+    rows = []
+    for number, place in enumerate(found.places, 1):
+        cells = [Cell(_no_mean(place)), *(Cell("") for _ in groups[1:])]
+        if place.memory is not None:
+            cells = [Cell(_with_interval(of(place))) for _, of in groups]
+        rows.append((Cell(_numbered(number, _named(place), place.time is not None)), *cells))
+    heads = (f"peak memory, mean of {len(found.memory_over)}", *(head for head, _ in groups))
+    return Table("", heads, tuple(rows))
+
+
+def _numbered(number: int, name: str, placed: bool) -> str:
+    return f"{number:>2}. {name}" if placed else f"    {name}"
+
+
+def _over_best(level: float) -> str:
+    return f"÷ best [{100 * level:g} %]"
+
+
+def _with_interval(ratio: Ratio | None) -> str:
+    return f"{words.times(ratio.estimate)} {words.times_interval(ratio.interval)}" if ratio else UNKNOWN
+
+
+def _no_mean(place: Place) -> str:
+    """Why there is none, short; the sentences below tell more."""
+    return "not measured: failed" if place.failed_on else words.NOT_MEASURED
+
+
+def _against(difference: Difference | None) -> str:
+    """How much more, or that it is not told apart."""
+    if difference is None:
+        return ""
+    if difference.interval is None:
+        return "one block: not told apart"
+    if not difference.more and not difference.less:
+        return f"{MAYBE} not told apart"
+    low, high = (
+        units.percent(end - 1).removesuffix(" %") for end in (difference.interval.low, difference.interval.high)
+    )
+    return f"{'▲' if difference.more else '▼'} {units.percent(difference.estimate - 1)} [{low}, {high}]"
+
+
+def _time(cell: Result) -> Ratio | None:
+    return cell.time
+
+
+def _memory(cell: Result) -> Ratio | None:
+    return cell.memory
+
+
+def _matrix(found: Standings, head: str, of: Callable[[Result], Ratio | None], short: bool) -> Table:
+    """Workloads × contenders, contenders by place."""
+    names = [place.contender for place in found.places]
+    rows = tuple(
+        (
+            Cell(words.printable(contest.name)),
+            *(_cell(found.cells[contest.workload, name], of) for name in names),
+        )
+        for contest in found.contests
+    )
+    heads = short_heads(names) if short else [words.printable(name) for name in names]
+    return Table("", (head, *heads), rows, tight=True)
+
+
+def _fitting(table: Table, width: int | None) -> Iterator[Table]:
+    """The table in as many parts as the width asks for, each with the first column, as even as can be."""
+    columns = [(head, *(row[place].text for row in table.rows)) for place, head in enumerate(table.heads)]
+    gap = 1 if table.tight else 2
+    widths = [max(len(line) for text in column for line in text.split("\n")) + gap for column in columns]
+    room = None if width is None else width - widths[0]
+    count = 1 if room is None else max(1, math.ceil(sum(widths[1:]) / max(1, room)))
+    part: list[int] = []
+    used = 0
+    for place in range(1, len(columns)):
+        if part and room is not None and (used + widths[place] > room or used >= sum(widths[1:]) / count):
+            yield _part(table, part)
+            part, used = [], 0
+        part.append(place)
+        used += widths[place]
+    yield _part(table, part)
+
+
+def _part(table: Table, places: Sequence[int]) -> Table:
+    rows = tuple((row[0], *(row[place] for place in places)) for row in table.rows)
+    return replace(table, heads=(table.heads[0], *(table.heads[place] for place in places)), rows=rows)
+
+
+def _cell(cell: Result, of: Callable[[Result], Ratio | None]) -> Cell:
+    ratio = of(cell)
+    if cell.failure is not None:
+        return Cell(FAILED, good=False)
+    if ratio is None:
+        return Cell(UNKNOWN)
+    sign = BEST if ratio.best else MAYBE if ratio.interval and ratio.interval.low <= 1 else ""
+    return Cell(sign + words.times(ratio.estimate), good=True if ratio.best else None)
+
+
+def short_heads(names: Sequence[str]) -> list[str]:
+    """Heads of narrow columns: "google-tcmalloc-rseq" becomes google, tc, rseq in three lines; numbered where alike."""
+    heads: list[str] = []
+    for name in names:
+        parts = [part for part in re.split(r"[-_ /]+", words.printable(name)) if part]
+        parts = [part.removesuffix("malloc") or part if len(part) > _HEAD else part for part in parts]
+        parts = [re.sub(r"malloc(?=\d+$)", "", part) if len(part) > _HEAD else part for part in parts]
+        heads.append("\n".join(part[:_HEAD] for part in parts[:3]) or "?")
+    return [head if heads.count(head) == 1 else f"{head}\n#{place}" for place, head in enumerate(heads, 1)]
+
+
+def _contests(found: Standings) -> Table:
+    rows = tuple(
+        (
+            Cell(words.printable(contest.name)),
+            Cell(str(contest.blocks)),
+            Cell(UNKNOWN if contest.half_width is None else f"± {units.percent(contest.half_width, signed=False)}"),
+            *_best(found, contest, contest.best_time, lambda cell: cell.time_ns, units.time),
+            *_best(found, contest, contest.best_memory, lambda cell: cell.memory_bytes, units.size),
+        )
+        for contest in found.contests
+    )
+    return Table("", ("workload", "blocks", "noise", "best time", "by", "least peak", "by"), rows)
+
+
+def _best(
+    found: Standings, contest: Contest, name: str | None, of: Callable[[Result], float | None],
+    written: Callable[[float], str],
+) -> tuple[Cell, Cell]:  # fmt: skip
+    number = of(found.cells[contest.workload, name]) if name is not None else None
+    if name is None or number is None:
+        return Cell(UNKNOWN), Cell("")
+    return Cell(written(number)), Cell(words.printable(name))
+
+
+def _standings_footer(run: Run, found: Standings) -> Iterator[str]:
+    """How the numbers were made, and what they do not show."""
+    blocks = sorted({contest.blocks for contest in found.contests if contest.blocks})
+    if not blocks:
+        yield "No complete block."
+        return
+    ran = _count(blocks[0], "block") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} blocks"
+    methods = sorted({contest.memory_method for contest in found.contests if contest.memory_method})
+    memory = f" · peak: anonymous + shared, {', '.join(methods)}" if methods else ""
+    yield (
+        f"{ran} of each workload, in each an order by chance · time: wall without deliberate sleep"
+        f"{words.printable(memory)}"
+    )
+    yield (
+        f"1.00: the best of that workload · {BEST} apparent best · {MAYBE} not shown to be behind it · "
+        f"{FAILED} failed · {UNKNOWN} not measured"
+    )
+    yield (
+        f"paired Hodges–Lehmann · {100 * found.level:g} % intervals (jackknife, Student's t) include what it costs not "
+        "to know which is the best; each stands for itself, none is adjusted for their number"
+    )
+    yield (
+        "means are geometric, and every workload weighs the same; who failed on one has none, since the others would "
+        "flatter · large and small: by the leanest contender's peak"
+    )
+    yield "noise: half the length of a typical contender's interval in time"
+    longest = max((cell.time_ns for cell in found.cells.values() if cell.time_ns), default=None)
+    lasts = f" (the longest run lasts {units.time(longest)})" if longest else ""
+    yield (
+        f"not shown: programs that work otherwise than these, machines with more or fewer than {run.host.cpus} "
+        f"processors, and fragmentation over hours{lasts}"
+    )
+
+
+def _standings_failures(found: Standings) -> Iterator[str]:
+    for place in found.places:
+        for contest in found.contests:
+            failure = found.cells[contest.workload, place.contender].failure
+            if failure is not None:
+                yield words.printable(f"{place.contender} {failure} on {contest.name}")
+    reasons: dict[str, list[str]] = {}
+    for contest in found.contests:
+        if contest.memory_missing is not None:
+            reasons.setdefault(contest.memory_missing, []).append(contest.name)
+    for reason, names in reasons.items():
+        yield words.printable(f"no ratios in memory on {', '.join(names)}: {reason}")
+
+
+def _cut_short(stopped: Sequence[str] | None, blocks: Sequence[int], noun: str) -> Iterator[str]:
+    """That there is less than was asked for: interrupted, not finished, or out of time."""
+    if stopped is None:
+        return
+    if not stopped or set(stopped) == {INTERRUPTED}:
+        complete = sum(number > 0 for number in blocks)
+        head = INTERRUPTED if stopped else "not finished"
+        yield f"{head}: {complete} of {_count(len(blocks), noun)} {'has' if complete == 1 else 'have'} complete blocks"
+        return
+    out = sum(reason == TIME_BUDGET for reason in stopped)
+    if out:
+        yield f"{TIME_BUDGET}: it ended {out} of {_count(len(blocks), noun)} before precision was reached"
+
+
+def scenarios(
+    run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (), stopped: Sequence[str] | None = None,
+    width: int | None = None,
+) -> Board:  # fmt: skip
+    """A ranking by points with its ratios, a table per scenario, and one contender against the others where given."""
+    tables = [_ranks(found), *(_scenario(scenario, found.level) for scenario in found.scenarios)]
+    tables += [_against_all(found, matrix) for matrix in matrices]
+    return Board(
+        title=f"{_count(len(found.ranks), 'allocator')} in {_count(len(found.scenarios), 'scenario')}",
+        says=tuple(_scenarios_say(found)),
+        tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
+        footer=(*_cut_short(stopped, [s.blocks for s in found.scenarios], "scenario"), *_scenarios_footer(run, found)),
+        failures=tuple(
+            words.printable(f"{entry.contender} {entry.failure} in {scenario.name}")
+            for scenario in found.scenarios
+            for entry in scenario.entries
+            if entry.failure is not None
+        ),
+    )
+
+
+def _scenarios_say(found: Ranking) -> Iterator[str]:
+    first = found.ranks[0]
+    if first.points is None or first.ratio is None:
+        yield "No ranking: nobody ran all scenarios."
+        return
+    yield (
+        f"First by points: {words.printable(first.contender)}, {first.points:g} points, with {_mean(first.ratio)} the "
+        "median of each scenario's best."
+    )
+    ranked = [rank for rank in found.ranks[1:] if rank.points is not None]
+    unclear = [rank.contender for rank in ranked if rank.over_above is None or not rank.over_above.more]
+    if unclear:
+        yield f"Not shown to be slower than the one above: {words.printable(', '.join(unclear))}."
+    failed = [rank.contender for rank in found.ranks if rank.failed_on]
+    if failed:
+        yield f"Without a place, since a scenario failed: {words.printable(', '.join(failed))}."
+
+
+def _ranks(found: Ranking) -> Table:
+    rows = []
+    for number, rank in enumerate(found.ranks, 1):
+        slower = rank.over_above is not None and rank.over_above.more
+        why = "not measured: failed" if rank.failed_on else words.NOT_MEASURED
+        cells = (Cell(why), Cell(""), Cell(""))
+        if rank.points is not None:
+            against = Cell(_against(rank.over_above), False if slower else None)
+            cells = (Cell(f"{rank.points:g}"), Cell(_with_interval(rank.ratio)), against)
+        rows.append((Cell(_numbered(number, name_of(rank.title, rank.contender), rank.points is not None)), *cells))
+    heads = ("ranking", "points", f"median {_over_best(found.level)}", "over the one above")
+    return Table("", heads, tuple(rows))
+
+
+def _scenario(scenario: Scenario, level: float) -> Table:
+    rows = []
+    for place, entry in enumerate(scenario.entries):
+        cells = [Cell("failed" if entry.failure else words.NOT_MEASURED), *(Cell("") for _ in range(5))]
+        if entry.median_ns is not None:
+            unclear = entry.over_above is not None and not entry.over_above.more
+            cells = [
+                Cell(units.time(entry.median_ns)),
+                Cell((f"{MAYBE} " if unclear else "") + _with_interval(entry.median_ratio)),
+                Cell(_or_unknown(entry.p95_ns, units.time)),
+                Cell(_or_unknown(entry.p99_ns, units.time)),
+                Cell(_or_unknown(entry.faults, words.share)),
+                Cell(_or_unknown(entry.points, "{:g}".format)),
+            ]
+        sign = BEST if place == 0 and entry.median_ns is not None else " "
+        rows.append((Cell(f"{sign} {words.printable(entry.contender)}"), *cells))
+    heads = (words.printable(scenario.name), "median", _over_best(level), "P95", "P99", "faults/operation", "points")
+    return Table("", heads, tuple(rows))
+
+
+def _or_unknown(number: float | None, written: Callable[[float], str]) -> str:
+    return UNKNOWN if number is None else written(number)
+
+
+def _against_all(found: Ranking, matrix: Matrix) -> Table:
+    """How many times one contender's median is each other one's."""
+
+    def written(difference: Difference | None) -> Cell:
+        if difference is None:
+            return Cell(UNKNOWN)
+        sign = "▲" if difference.more else "▼" if difference.less else MAYBE
+        good = False if difference.more else True if difference.less else None
+        return Cell(f"{sign} {words.times(difference.estimate)} {words.times_interval(difference.interval)}", good)
+
+    rows = [
+        (Cell(words.printable(s.name)), *(written(matrix.cells.get((s.workload, other))) for other in matrix.others))
+        for s in found.scenarios
+    ]
+    rows.append((Cell("geometric mean"), *(written(matrix.means.get(other)) for other in matrix.others)))
+    heads = (f"{words.printable(matrix.contender)} ÷", *map(words.printable, matrix.others))
+    return Table("", heads, tuple(rows))
+
+
+def _scenarios_footer(run: Run, found: Ranking) -> Iterator[str]:
+    blocks = sorted({scenario.blocks for scenario in found.scenarios if scenario.blocks})
+    if not blocks:
+        yield "No complete block."
+        return
+    ran = _count(blocks[0], "run") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} runs"
+    yield f"{ran} of each contender in each scenario, in blocks with an order by chance"
+    yield "median, P95, P99: of a run over its batches of operations, then the median over runs; faults likewise"
+    yield (
+        f"÷ best: paired Hodges–Lehmann, with {100 * found.level:g} % intervals that include what it costs not to know "
+        f"which is the best · {MAYBE} not shown to be slower than the one above"
+    )
+    yield (
+        f"points: {len(found.ranks)} for the least median of a scenario, one less for each better one; they hide how "
+        "far apart two are, and whether they are at all: believe the ratios"
+    )
+    yield f"not shown: other mixes of sizes, machines with more or fewer than {run.host.cpus} processors"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,195 @@
+"""Why one contender takes more than another, as tables and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cairn import units
+from cairn.findings.finding import Finding
+from cairn.model import Raised, Run
+from cairn.report.standings import Board
+from cairn.report.tables import HEAD_MAX, Cell, Table, shortened
+from cairn.report.words import NOT_MEASURED, printable
+from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
+
+_TELL_FROM = 0.01
+"""Of the whole: smaller causes stand in the table alone."""
+
+
+def _how(why: Why) -> str:
+    """What the parts of CPU time are those of."""
+    if why.time is None or why.time.by == "clock":
+        return f"parts of the plain runs, by the kernel's clock · {UNEXPLAINED}: of which it has no note"
+    because = f"parts of the probed runs, not of the plain ones: {why.time.because}; 'cairn doctor' tells what it takes"
+    return f"{because} · {UNEXPLAINED}: what the plain runs show and the probed ones do not"
+
+
+def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
+    """One for each workload, of all its pairs."""
+    several = len(run.settings.workloads) > 1
+    return tuple(
+        _board([why for why in found if why.workload == place], printable(workload.name) if several else "")
+        for place, workload in enumerate(run.settings.workloads)
+        if any(why.workload == place for why in found)
+    )
+
+
+def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
+    """Of many pairs: how many gaps there are, how many the parts account for, and where each is told."""
+    gaps, told = accounted(found)
+    what = f"{gaps} gap{'s' * (gaps != 1)} in CPU time above {GAP_LEAST * 100:.0f} %"
+    share = f" ({units.percent(told / gaps, signed=False)})" if gaps else ""
+    return Board(
+        title="Why",
+        says=(
+            f"{what}, of {len(found)} pair{'s' * (len(found) != 1)}; "
+            f"in {told}{share} the parts leave {LEFT_MOST * 100:.0f} % of it at most.",
+            f"Each of them: cairn explain {run_name}",
+        ),
+        tables=(),
+        footer=(),
+        failures=tuple(
+            printable(f"{run.settings.workloads[why.workload].name}, {why.contender}: {why.why_not}")
+            for why in found
+            if why.why_not
+        ),
+    )
+
+
+def _board(found: Sequence[Why], title: str) -> Board:
+    known = [why for why in found if not why.why_not]
+    says = [printable(sentence) for why in known for sentence in sentences(why)]
+    says += [printable(text) for text in dict.fromkeys(_alone(name, one) for why in known for name, one in why.raised)]
+    blocks = sorted({why.blocks for why in known})
+    how = dict.fromkeys(_how(why) for why in known)
+    footer = (
+        f"{' or '.join(map(str, blocks))} blocks, each contender as it is and behind the probe · "
+        f"means, Student's t, each interval by itself · {printable('; '.join(how))}",
+    )
+    return Board(
+        title=title,
+        says=tuple(says),
+        tables=tuple(_table(why, gap) for why in known for gap in (why.time, why.memory) if gap is not None),
+        footer=footer if known else (),
+        failures=tuple(
+            printable(f"{why.contender} against {why.baseline}: {why.why_not}") for why in found if why.why_not
+        ),
+    )
+
+
+def _unit(gap: Gap, number: float | None) -> str:
+    if number is None:
+        return NOT_MEASURED
+    text = (units.time if gap.of == "time" else units.size)(abs(number))
+    return f"−{text}" if number < 0 else text
+
+
+def _signed(gap: Gap, number: float | None) -> str:
+    text = _unit(gap, number)
+    return f"+{text}" if number is not None and number > 0 else text
+
+
+def _table(why: Why, gap: Gap) -> Table:
+    own, other = shortened((why.contender, why.baseline), HEAD_MAX).values()
+    rows = [_row(gap, part, part.name) for part in gap.parts]
+    rows.append(_row(gap, gap.whole, "all of it" if gap.of == "time" else "the peak"))
+    if gap.waiting is not None and (gap.waiting.own or gap.waiting.other):
+        rows.append(_row(gap, gap.waiting, f"beside: {gap.waiting.name}"))
+    heads = ("CPU time" if gap.of == "time" else "memory", own, other, "difference", "95 %", f"of {other}")
+    return Table(title="", heads=heads, rows=tuple(rows))
+
+
+def _row(gap: Gap, part: Part, name: str) -> tuple[Cell, ...]:
+    good = None if not part.shown or part.name == UNEXPLAINED else (part.change or 0.0) < 0
+    ends = part.interval
+    within = f"[{_signed(gap, ends.low)}, {_signed(gap, ends.high)}]" if ends is not None else ""
+    return (
+        Cell("  " + name),
+        *(Cell("" if part.name == UNEXPLAINED else _unit(gap, number)) for number in (part.own, part.other)),
+        Cell(_signed(gap, part.change), good),
+        Cell(within, good),
+        Cell(_points(gap, part), good),
+    )
+
+
+def _points(gap: Gap, part: Part) -> str:
+    """Of the whole of who it is compared with."""
+    if part.change is None or not gap.whole.other:
+        return ""
+    return units.percent(part.change / gap.whole.other)
+
+
+def sentences(why: Why) -> Iterator[str]:
+    """The answer, the main sentence first; nothing that the intervals do not show."""
+    for gap in (why.time, why.memory):
+        if gap is not None:
+            yield from _about(why, gap)
+    for finding in why.findings:
+        yield _because(why, finding)
+
+
+def _about(why: Why, gap: Gap) -> Iterator[str]:
+    what = "CPU time" if gap.of == "time" else "memory"
+    whole, change, other = gap.whole, gap.whole.change or 0.0, gap.whole.other or 0.0
+    if whole.interval is None:
+        yield f"{what}: {why.blocks} blocks are too few to tell why {why.contender} takes what it takes."
+    elif not whole.shown or not other:
+        yield f"{what}: no difference between {why.contender} and {why.baseline} is shown."
+    elif abs(change) < _TELL_FROM * other:
+        yield f"{what}: {why.contender} and {why.baseline} are less than 1 % apart."
+    else:
+        more = "more" if change > 0 else "less"
+        size = units.percent(abs(change) / other, signed=False)
+        yield f"{why.contender} takes {size} {more} {what} than {why.baseline}: {'; '.join(_parts(gap))}."
+    waiting = gap.waiting
+    if waiting is not None and waiting.shown and other and abs(waiting.change or 0.0) >= _TELL_FROM * other:
+        longer = "longer" if (waiting.change or 0.0) > 0 else "shorter"
+        time = units.time(abs(waiting.change or 0.0))
+        told = "; ".join(waiting.evidence)
+        yield f"Its threads wait {time} {longer} in it, together, than under {why.baseline} ({told})."
+
+
+def _parts(gap: Gap) -> Iterator[str]:
+    """The causes, what goes the other way, what may be one of them, what is not known, what is left."""
+    causes, against = ([one for one in of if _matters(gap, one)] for of in (gap.ranked, gap.against))
+    yield from (_cause(gap, one) for one in causes)
+    if not causes:
+        yield "no part of it is shown by itself"
+    if against:
+        yield f"the other way: {'; '.join(_cause(gap, one) for one in against)}"
+    if perhaps := [f"{one.name} {_points(gap, one)}" for one in gap.undecided if _matters(gap, one)]:
+        yield f"perhaps, with more blocks: {', '.join(perhaps)}"
+    if strange := [f"{one.name} {_points(gap, one)}" for one in gap.contradicted if _matters(gap, one)]:
+        yield f"not borne out by their number: {', '.join(strange)}"
+    if unknown := [one.name for one in gap.parts if one.change is None]:
+        yield f"{', '.join(unknown)}: {NOT_MEASURED}"
+    yield f"{UNEXPLAINED} {_points(gap, gap.unexplained)}"
+
+
+def _matters(gap: Gap, part: Part) -> bool:
+    return abs(part.change or 0.0) >= _TELL_FROM * (gap.whole.other or 0.0)
+
+
+def _cause(gap: Gap, part: Part) -> str:
+    evidence = f" ({'; '.join(part.evidence)})" if part.evidence else ""
+    return f"{part.name} {_points(gap, part)}{evidence}"
+
+
+def _because(why: Why, finding: Finding) -> str:
+    """A finding of the slower one by the other."""
+    slower, other = why.contender, why.baseline
+    if why.time is not None and (why.time.whole.change or 0.0) < 0:
+        slower, other = other, slower
+    ends = finding.effect.interval
+    share = f"{units.percent(finding.effect.value, signed=False)} of CPU [{ends.low * 100:.3g}, {ends.high * 100:.3g}]"
+    return (
+        f"▲ {slower}, beside {other}: {finding.says}: {share}. {'; '.join(finding.evidence)}. To do: {finding.advice}."
+    )
+
+
+def _alone(name: str, raised: Raised) -> str:
+    ends = raised.interval
+    within = f" [{ends.low * 100:.3g}, {ends.high * 100:.3g}]" if ends is not None and ends.low < ends.high else ""
+    told = "".join(f" {text}." for text in raised.evidence)
+    share = f"{units.percent(raised.effect, signed=False)} of {raised.of}{within}"
+    return f"▲ {name}: {raised.says}: {share}.{told} To do: {raised.advice}."

@@ -1,0 +1,31 @@
+"""One run of a program behind the probe, which shows how much of its memory came from malloc."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cairn.allocators.contenders import behind_probe
+from cairn.doctor.checks import Reached
+from cairn.model import Contender, Settings, Trial
+from cairn.run.runner import Runner, private_folder
+
+
+def look(settings: Settings, contender: Contender) -> Reached | None:
+    """Runs the first workload under this contender; None if the run failed, which the comparison itself will tell.
+
+    Raises UsageError when a hook fails, as the comparison would.
+    """
+    behind = contender if contender.probed else replace(contender, probed=True, spec=behind_probe(contender.spec))
+    with private_folder() as scratch:
+        runner = Runner(replace(settings, why=True), [behind], scratch)
+        if settings.setup is not None:
+            runner.hook("setup", settings.setup)
+        try:
+            sample, _ = runner.trial(Trial(0, 0, behind.name), watch=True)
+        finally:
+            if settings.cleanup is not None:
+                runner.hook("cleanup", settings.cleanup)
+    account = sample.account
+    if sample.failure is not None or account is None:
+        return None
+    return Reached(account.operations, account.live_bytes, account.resident_bytes)

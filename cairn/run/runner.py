@@ -1,0 +1,553 @@
+"""One trial in, one sample out: prepares, starts the launcher, reads what it measured and what the witness proved."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cairn import native
+from cairn.allocators.contenders import carryable, is_another_build
+from cairn.compare import instructions
+from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.model import (
+    LARGEST_NUMBER,
+    Account,
+    Contender,
+    Memory,
+    Proof,
+    Reported,
+    Sample,
+    Settings,
+    Trial,
+    Whereabouts,
+)
+from cairn.run import workloads
+from cairn.run.proof import another_build, judge, lost_preload, not_behind
+
+if TYPE_CHECKING:
+    from cairn.profile.tally import ProcessProfile, Tree
+
+_TAIL_BYTES = 4096
+_POLL_S = 0.05
+_GRACE_S = 1.0
+_LAST_GRACE_S = 12.0
+
+_VALGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+"""Callgrind replaces no malloc, so the preloaded allocator is what runs, and the witness proves it as ever."""
+_VALGRIND_BYTES = 256 * 1024
+"""What it says of a crash, a line of which may be a kilobyte of C++ names, comes after what the program said."""
+
+
+class LaunchMemory(msgspec.Struct):
+    """The launcher's account of the tree's memory."""
+
+    method: str
+    peak_bytes: int | None
+    peak_less_lazy_bytes: int | None
+    lazy_peak_bytes: int | None
+    reason: str | None = None
+
+
+class Launched(msgspec.Struct):
+    """The launcher's JSON line."""
+
+    schema: int
+    pid: int
+    exit_code: int | None
+    signal: int | None
+    core_dumped: bool
+    timed_out: bool
+    interrupted_by: int | None
+    exec_errno: int | None
+    exec_error: str | None
+    wall_ns: int | None
+    user_ns: int
+    system_ns: int
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    left_behind: int
+    largest_process_bytes: int
+    memory: LaunchMemory
+    counters: dict[str, float | bool | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a trial leaves beside its sample."""
+
+    witness: bytes
+    stderr_tail: str
+
+
+def preload_environment(
+    contender: Contender, witness: Path, report: Path, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that put the witness and the contender's library into a program and all its descendants.
+
+    What the user preloads already stays, behind the allocator.
+    """
+    theirs = [entry for entry in re.split(r"[ :]", inherited.get("LD_PRELOAD", "")) if entry]
+    environment = {
+        "LD_PRELOAD": ":".join([str(witness), *contender.preload, *theirs]),
+        "CAIRN_WITNESS": str(report),
+        **dict(contender.knobs),
+    }
+    if contender.library_path:
+        folders = [*contender.library_path, *filter(None, [inherited.get("LD_LIBRARY_PATH")])]
+        environment["LD_LIBRARY_PATH"] = ":".join(folders)
+    if contender.knobs:
+        environment["CAIRN_WITNESS_KNOBS"] = ":".join(name for name, _ in contender.knobs)
+    return environment
+
+
+def setenv(environment: Mapping[str, str]) -> list[str]:
+    """The launcher's options for variables that its command gets and itself does not."""
+    return [word for name, value in environment.items() for word in ("--setenv", f"{name}={value}")]
+
+
+@contextlib.contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder of our own whose path LD_PRELOAD can carry: no space and no colon in it.
+
+    What somebody still writes there when it goes stays behind: a process that was just ended must not become an error.
+    """
+    with tempfile.TemporaryDirectory(prefix="cairn-", ignore_cleanup_errors=True) as name:
+        if not re.search(r"[\s:]", name):
+            yield Path(name)
+            return
+    with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def real_path(path: str) -> str:
+    """A path as the loader names it, to the file it is."""
+    return os.path.realpath(path)
+
+
+class Runner:
+    """Carries out trials of one run. Not thread-safe: one trial at a time is the point."""
+
+    def __init__(self, settings: Settings, contenders: Sequence[Contender], scratch: Path) -> None:
+        self._settings = settings
+        self._contenders = {contender.name: carried(contender, scratch) for contender in contenders}
+        for contender in contenders:
+            for path in contender.preload:
+                if not os.path.exists(path):
+                    raise ContenderFailed(f"{path} of {contender.name} is gone; put it back, or begin a new run")
+            if is_another_build(contender):
+                raise ContenderFailed(another_build(contender))
+        self._scratch = scratch
+        self._launcher = native.launcher()
+        self._witness = carried_witness(scratch)
+        self._notes = scratch / "whereabouts"
+        self._profiles = scratch / "profiles"
+        self._profiles.mkdir(exist_ok=True)
+
+    def trial(self, trial: Trial, *, watch: bool = False) -> tuple[Sample, Trace]:
+        """Runs one trial. `watch` ends it as soon as its proof is lost, at the price of a process that looks on.
+
+        Raises UsageError when --prepare or --conclude fails, CairnError when the launcher itself cannot work.
+        """
+        settings = self._settings
+        contender = self._contenders[trial.contender]
+        if settings.prepare is not None:
+            self.hook("prepare", settings.prepare)
+        report = self._scratch / "witness.jsonl"
+        report.write_bytes(b"")
+        stdout = Path(settings.stdout) if settings.stdout else self._scratch / "stdout"
+        stderr = self._scratch / "stderr"
+        keep_output = bool(settings.stdout or settings.patterns or settings.verify_output or settings.reports)
+        looked_at = settings.why and not contender.probed and not settings.instructions
+        environment = preload_environment(contender, self._witness, report, os.environ)
+        if contender.probed:
+            environment |= {"CAIRN_PROBE": str(self._profiles)}
+        options = [
+            *("--memory", settings.memory),
+            *("--stdin", settings.stdin),
+            *("--stdout", str(stdout) if keep_output else "/dev/null"),
+            *("--stderr", str(stderr)),
+            *("--chdir", settings.folder),
+            *(["--timeout", f"{settings.timeout_s:.3f}"] if settings.timeout_s is not None else []),
+            *(["--cpus", settings.cpus] if settings.cpus is not None else []),
+            *(["--counters"] if settings.counters else []),
+            *(["--whereabouts", str(self._notes)] if looked_at else []),
+            *setenv(environment),
+        ]
+        started_at = time.time()
+        launched, lost = self._launch(options, command_line(settings, trial.workload), report if watch else None)
+
+        witness = report.read_bytes()
+        errors = _tail(stderr)
+        counted = None
+        if settings.instructions:
+            counted, errors = _counted(_tail(stderr, _VALGRIND_BYTES))
+        proof = judge(witness, contender, launched.pid, seen_by(contender))
+        account = None
+        if contender.probed:
+            proof, account = self._behind_probe(contender, proof, trial, launched)
+        where, unseen = self._whereabouts(contender) if looked_at else (None, None)
+        output = stdout if keep_output else None
+        metrics: dict[str, float] = {}
+        digest, reported = None, None
+        failure = self._failure(launched, trial, lost or proof.problem, errors)
+        if failure is None and output is not None:
+            metrics, failure = self._search((output, stderr))
+            digest = _digest(output) if settings.verify_output else None
+        if failure is None and settings.reports:
+            reported, digest, failure = _reported(stdout)
+        if settings.conclude is not None:
+            self.hook("conclude", settings.conclude)
+        counters = {
+            name: float(number) if number is not None else None
+            for name, number in (launched.counters or {}).items()
+            if not isinstance(number, bool)
+        }
+        if failure is None and settings.instructions:
+            counters[instructions.COUNTER] = counted
+            failure = None if counted is not None else "ended without valgrind's count of its instructions"
+        return Sample(
+            trial=trial,
+            started_at=started_at,
+            exit_code=launched.exit_code,
+            signal=launched.signal,
+            timed_out=launched.timed_out,
+            wall_ns=launched.wall_ns or 0,
+            user_ns=launched.user_ns,
+            system_ns=launched.system_ns,
+            minor_faults=launched.minor_faults,
+            major_faults=launched.major_faults,
+            voluntary_switches=launched.voluntary_switches,
+            involuntary_switches=launched.involuntary_switches,
+            memory=memory_of(launched, proof, workload=settings.reports),
+            proof=proof,
+            largest_process_bytes=launched.largest_process_bytes,
+            left_behind=launched.left_behind,
+            counters=counters,
+            metrics=metrics,
+            reported=reported,
+            account=account,
+            whereabouts=where,
+            unseen=unseen,
+            output_digest=digest,
+            failure=failure,
+        ), Trace(witness=witness, stderr_tail=errors)
+
+    def _behind_probe(
+        self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
+    ) -> tuple[Proof, Account | None]:
+        """The witness sees the probe; what is behind it the probe itself has told, in files that nobody else wants."""
+        from cairn.profile import reader  # only here: numpy takes longer to load than most programs to run
+        from cairn.why import summary  # only here: numpy takes longer to load than most programs to run
+
+        owners: dict[tuple[str, str], None] = {}
+
+        def read() -> Iterator[ProcessProfile | None]:
+            """One at a time: there may be tens of thousands."""
+            for name in reader.names(self._profiles):
+                each = reader.read_begun(self._profiles / name)
+                if each is not None:
+                    owners[each.process.program, each.process.allocator] = None
+                yield each
+
+        found = reader.added_up(read())
+        shutil.rmtree(self._profiles)
+        self._profiles.mkdir()
+        problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
+        problem = proof.problem or next(filter(None, problems), None)
+        if problem is None and not owners and not self._settings.why:
+            problem = "the probe counted nothing: its files could not be made"
+        if found is None or not self._settings.why:
+            told = None
+        else:
+            command = tuple(command_line(self._settings, trial.workload))
+            told = summary.account(replace(found, tree=tree_of(launched, command, contender)))
+        return replace(proof, problem=problem), told
+
+    def _whereabouts(self, contender: Contender) -> tuple[Whereabouts | None, str | None]:
+        """Where the processors were in the run that just ended, or why nobody knows."""
+        from cairn.profile import cpu_samples
+
+        found, why = cpu_samples.read(self._notes, cpu_samples.Allocator.of(contender))
+        self._notes.unlink(missing_ok=True)
+        return found, why or None
+
+    def hook(self, name: str, command: str) -> None:
+        """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""
+        said = self._scratch / "hook"
+        with said.open("wb") as errors:  # a file and no pipe: what it leaves in the background would hold a pipe open
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=errors, process_group=0,
+            )  # fmt: skip
+            try:
+                status = process.wait()
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+                raise
+        if status != 0:
+            tail = last_line(_tail(said))
+            raise UsageError(f"the --{name} command failed with {ending(status)}" + (f": {tail}" if tail else ""))
+
+    def touch(self, size: int) -> None:
+        """Makes the host back `size` bytes of guest memory, so that no trial pays for it."""
+        done = subprocess.run([self._launcher, "--touch", str(size)], check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise CairnError(f"cannot warm {size >> 20} MiB of memory: {last_line(done.stderr)}")
+
+    def _launch(self, options: list[str], command: list[str], watched: Path | None) -> tuple[Launched, str | None]:
+        reading, writing = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [self._launcher, "--report-fd", str(writing), *options, "--", *command],
+                pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0,
+            )  # fmt: skip
+        except OSError as error:
+            os.close(reading)
+            raise CairnError(f"cannot start {self._launcher}: {error.strerror}") from error
+        finally:
+            os.close(writing)
+        with process, os.fdopen(reading, "rb") as pipe:
+            try:
+                lost = _watch(pipe.fileno(), watched)
+                if lost is not None:
+                    _end(process)
+                line = pipe.read()
+                complaint = process.stderr.read() if process.stderr else b""
+                process.wait()
+            except BaseException:
+                _end(process)
+                raise
+        if process.returncode != 0 or not line:
+            reason = last_line(complaint.decode("utf-8", "replace")) or ending(process.returncode)
+            raise CairnError(reason.removeprefix("cairn-launch: "))
+        launched = msgspec.json.decode(line, type=Launched)
+        if launched.interrupted_by is not None and lost is None:
+            why = f"a run was sent signal {launched.interrupted_by} by somebody else and does not count"
+            raise CairnError(f"{why}; --resume goes on")
+        return launched, lost
+
+    def _failure(self, launched: Launched, trial: Trial, problem: str | None, errors: str) -> str | None:
+        """Why this run is no result, in one sentence; the program's own failure comes before a missing proof."""
+        settings = self._settings
+        why = f": {last_line(errors)}" if last_line(errors) else ""
+        if launched.exec_errno is not None:
+            return f"cannot execute {settings.workloads[trial.workload].command[0]}: {launched.exec_error}"
+        if problem is not None and (launched.interrupted_by or launched.exit_code in settings.ok_exit):
+            return problem
+        if launched.timed_out and launched.wall_ns is None:
+            return f"could not begin within {settings.timeout_s:g} s (--timeout)"
+        if launched.wall_ns is None:
+            return "ended before it began"
+        if launched.timed_out:
+            return f"did not end within {settings.timeout_s:g} s" + ("" if settings.reports else " (--timeout)")
+        if launched.signal is not None:
+            return f"was {ending(-launched.signal)}{why}"
+        if launched.exit_code not in settings.ok_exit:
+            return f"failed with exit code {launched.exit_code}{why}"
+        return problem
+
+    def _search(self, outputs: tuple[Path, ...]) -> tuple[dict[str, float], str | None]:
+        """The user's numbers in the output; a pattern that finds none makes the trial fail."""
+        found: dict[str, float] = {}
+        if not self._settings.patterns:
+            return found, None
+        text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in outputs)
+        for pattern in self._settings.patterns:
+            matches = list(re.finditer(pattern.regex, text, re.MULTILINE))
+            if not matches:
+                return found, f"printed nothing that --metric {pattern.name} matches"
+            last = matches[-1]
+            number = last[1] if last.re.groups else last[0]
+            try:
+                value = float(number.replace(",", "").replace("_", ""))
+                if not math.isfinite(value):
+                    raise ValueError(number)
+                if abs(value) >= LARGEST_NUMBER:
+                    return found, f"printed {number}, and --metric {pattern.name} takes numbers below 10^15"
+                found[pattern.name] = value
+            except (ValueError, AttributeError):
+                return found, f"printed {number!r} where --metric {pattern.name} expects a number"
+        return found, None
+
+
+def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
+    """The launcher's account, but never more than the process ever was where the tree was one process.
+
+    Between two readings a cgroup's peak counter closes the gap, and page cache charged to it then can pass for the
+    program's memory. One process cannot have held more than its largest resident set, which the kernel keeps exactly.
+    That nothing else was executed does not make a tree one process, for a fork executes nothing: four forked children
+    of 100 MB are a tree of 421 MB whose largest process has 103. Of built-in workloads it is known that none forks.
+    """
+    told = launched.memory
+    alone = workload and proof.processes == 1 and not proof.unreached and launched.left_behind == 0
+    most = launched.largest_process_bytes if alone and launched.largest_process_bytes > 0 else None
+
+    def capped(number: int | None) -> int | None:
+        return number if number is None or most is None else min(number, most)
+
+    return Memory(
+        method=told.method,
+        peak_bytes=capped(told.peak_bytes),
+        peak_less_lazy_bytes=capped(told.peak_less_lazy_bytes),
+        lazy_peak_bytes=capped(told.lazy_peak_bytes),
+    )
+
+
+def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) -> Tree:
+    """What the launcher alone knows of a program, as a profile has it."""
+    from cairn.profile.tally import Tree
+
+    counters = launched.counters or {}
+    return Tree(
+        command=command,
+        allocator=contender.title,
+        knobs=contender.knobs,
+        build_id=contender.build_id,
+        wall_ns=launched.wall_ns,
+        user_ns=launched.user_ns,
+        system_ns=launched.system_ns,
+        voluntary_switches=launched.voluntary_switches,
+        involuntary_switches=launched.involuntary_switches,
+        minor_faults=launched.minor_faults,
+        major_faults=launched.major_faults,
+        counters={name: value for name, value in counters.items() if not isinstance(value, bool)},
+        user_mode_only=bool(counters.get("user_mode_only")),
+    )
+
+
+def command_line(settings: Settings, workload: int) -> list[str]:
+    """What the launcher executes."""
+    command = settings.workloads[workload].command
+    if settings.instructions:
+        return [*_VALGRIND, *command]
+    return ["/bin/sh", "-c", " ".join(command)] if settings.shell else list(command)
+
+
+def ending(status: int) -> str:
+    """How a process ended, from its return code as Python gives it."""
+    if status >= 0:
+        return f"exit code {status}"
+    names = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS"}
+    return f"killed by signal {-status}" + (f" ({names[-status]})" if -status in names else "")
+
+
+def last_line(text: str) -> str:
+    """What a program said last, without its line end; empty if it said nothing."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""
+
+
+def carried(contender: Contender, scratch: Path) -> Contender:
+    """The same contender by paths that LD_PRELOAD can carry, and behind the probe where that is wanted."""
+    before = (str(native.probe()),) if contender.probed else ()
+    return replace(
+        contender,
+        preload=carryable((*before, *contender.preload), scratch),
+        build_id=None if contender.probed else contender.build_id,
+        library_path=carryable(contender.library_path, scratch),
+    )
+
+
+def seen_by(contender: Contender) -> Callable[[str], str]:
+    """How paths resolve for the contender's proof: who sees the probe sees what is behind it.
+
+    That the probe found the contender there is its own to tell (`proof.not_behind`).
+    """
+    if not contender.probed:
+        return real_path
+    library = real_path(str(native.probe()))
+    behind = contender.owners[0] if contender.owners else "libc.so.6"
+
+    def resolve(path: str) -> str:
+        real = real_path(path)
+        return behind if real == library else real
+
+    return resolve
+
+
+def carried_witness(scratch: Path) -> Path:
+    """The witness by such a path."""
+    (path,) = carryable([str(native.witness())], scratch)
+    return Path(path)
+
+
+def _tail(path: Path, limit: int = _TAIL_BYTES) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - limit))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _reported(path: Path) -> tuple[Reported | None, str | None, str | None]:
+    """A workload's report, what of it must be the same under every contender, and why there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - workloads.LINE_MAX_BYTES))
+            found = workloads.reported(file.read())
+    except OSError as error:
+        return None, None, f"left no report that could be read: {error.strerror}"
+    except workloads.NotReported as error:
+        return None, None, str(error)
+    return found, workloads.digest(found), None
+
+
+def _counted(errors: str) -> tuple[float | None, str]:
+    """What callgrind counted in the command itself, all its threads together, and what the command said beside."""
+    counts = re.findall(r"^==\d+== Collected : (\d+)$", errors, re.MULTILINE)
+    said = re.sub(r"^==\d+==.*\n?", "", errors, flags=re.MULTILINE)
+    return (float(counts[-1]) if counts else None), said[-_TAIL_BYTES:]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _watch(pipe: int, report: Path | None) -> str | None:
+    """Waits for the launcher's line; returns early, with the reason, when the witness reports a lost preload."""
+    if report is None:
+        return None
+    seen = 0
+    while not select.select([pipe], [], [], _POLL_S)[0]:
+        size = report.stat().st_size
+        if size > seen:
+            seen = size
+            lost = lost_preload(report.read_bytes())
+            if lost is not None:
+                return lost
+    return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the launcher, and through it the whole tree; twice, because the second request does not wait.
+
+    The launcher itself gives a killed tree ten seconds; ended earlier, it would leave processes and cgroup behind.
+    """
+    for patience_s in (_GRACE_S, _LAST_GRACE_S):
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+            return
+    process.kill()

@@ -1,0 +1,255 @@
+"""What another allocator would save, told without running the program under it. Pure.
+
+`cairn calibrate` runs a few workloads under every allocator that is here, as they are and behind the probe. From that
+follow each one's costs on this machine: the mean time of each kind of operation, and for each byte of the peak what it
+spends in the kernel's calls and in page faults. A program that was profiled under one of them would, under another,
+
+    in the allocator   take as much longer or less as the other takes for these kinds of operations: by the clock, put
+                       right by what timers of CPU time found of both in the calibration
+    in the kernel      take what the other takes for so much memory: what it takes beyond that now is an illness
+
+and the program itself stays as it is: how its blocks would lie nobody knows. Each workload tells other ratios: the
+range is theirs, in the allocator of five or more without the two outermost, in the kernel of all.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cairn.model import Account, Operations, Run, Sample
+from cairn.profile.estimates import SAMPLES_ENOUGH, WAY_OUT
+from cairn.why.gap import twin
+
+EXPERIMENT = "calibration"
+"""Whose runs tell costs."""
+TIMED_LEAST = 100
+"""Operations of a kind, over all trials of a workload: of fewer the mean says nothing."""
+PLAIN = ("reused", "free, local", "free, remote")
+"""Kinds in which the kernel is hardly ever called, and no page touched for the first time."""
+SHORTEST_NS = 2.0
+"""The clock does not tell shorter means from none."""
+_WITHOUT_ENDS = 5
+"""Of so many workloads or more the two outermost are left out of the range: one has other sizes than the program."""
+KNOWN_LEAST = 0.9
+"""Of a program's time in the allocator: in kinds whose costs both have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Of one allocator, by workload; a workload that has not got a kind is not there."""
+
+    title: str
+    kinds: Mapping[str, Mapping[int, float]]
+    """Nanoseconds of an operation, by kind and workload: `_each_ns`."""
+    kernel: Mapping[int, float]
+    """Nanoseconds in the kernel's calls for each byte of the peak."""
+    faults: Mapping[int, float]
+    """Nanoseconds of other system time for each byte of the peak."""
+    fault: Mapping[int, float]
+    """Nanoseconds of other system time for each page fault."""
+    own: Mapping[int, float] = field(default_factory=dict)
+    """Nanoseconds of a run in its own code, by timers of CPU time."""
+    clocked: Mapping[int, float] = field(default_factory=dict)
+    """The same by the clock: as long as the run's operations take, each kind by `kinds`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """As shares of the program's CPU time."""
+
+    allocator: str
+    """The contender's name in the calibration."""
+    saves: float
+    """By the middle of the workloads' ratios; below 0 it would take more."""
+    low: float
+    high: float
+    own: float
+    """This and the next two are parts of `saves`."""
+    kernel: float
+    faults: float
+
+
+def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
+    """By contender; one that failed anywhere is not there."""
+    found = {}
+    for contender in run.competing:
+        names = {contender.name, twin(contender.name)}
+        if any(sample.failure for sample in samples if sample.trial.contender in names):
+            continue
+        of = {place: _trials(samples, contender.name, place) for place in range(len(run.settings.workloads))}
+        of = {place: trials for place, trials in of.items() if trials}
+        if of:
+            found[contender.name] = _costs(contender.title, of)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    plain: Sample
+    probed: Sample
+    account: Account
+
+    @property
+    def kernel_ns(self) -> float:
+        return min(self.account.kernel_ns or 0.0, self.plain.system_ns)
+
+    @property
+    def own_ns(self) -> float:
+        """As in cairn.why, which has why."""
+        a, system_ns = self.account, self.probed.system_ns
+        detours = min(a.detours_ns, float(system_ns))
+        kernel = min(a.kernel_ns or 0.0, system_ns - detours)
+        rest = min(self.plain.system_ns - self.kernel_ns, system_ns - detours - kernel)
+        faults = self.probed.minor_faults + self.probed.major_faults
+        in_faults = rest * min(1.0, (a.faults_inside or 0.0) / faults) if faults else 0.0
+        return a.samples_inside / a.samples * a.cpu_ns - kernel - in_faults - detours * WAY_OUT if a.samples else 0.0
+
+
+def _trials(samples: Sequence[Sample], name: str, workload: int) -> list[_Trial]:
+    """Of each block the plain run, and what the probe counted in the other."""
+    its = {(s.trial.contender, s.trial.block): s for s in samples if s.counts and s.trial.workload == workload}
+    probed = ((plain, its.get((twin(name), block))) for (whose, block), plain in its.items() if whose == name)
+    return [_Trial(plain, one, one.account) for plain, one in probed if one is not None and one.account is not None]
+
+
+def _costs(title: str, of: Mapping[int, Sequence[_Trial]]) -> Costs:
+    kinds: dict[str, dict[int, float]] = {}
+    for place, trials in of.items():
+        for kind in dict.fromkeys(name for trial in trials for name in trial.account.kinds):
+            there = [trial.account.kinds[kind] for trial in trials if kind in trial.account.kinds]
+            known = [ns for one in there if (ns := _each_ns(kind, one)) is not None]
+            if sum(one.timed for one in there) >= TIMED_LEAST and len(known) == len(there):
+                kinds.setdefault(kind, {})[place] = statistics.median(known)
+
+    def each(number: Callable[[_Trial], float], over: Callable[[_Trial], float]) -> dict[int, float]:
+        known = {place: [number(t) / over(t) for t in trials if over(t)] for place, trials in of.items()}
+        return {place: statistics.median(ratios) for place, ratios in known.items() if ratios}
+
+    def faults_ns(trial: _Trial) -> float:
+        return trial.plain.system_ns - trial.kernel_ns
+
+    return Costs(
+        title=title,
+        kinds=kinds,
+        kernel=each(lambda trial: trial.kernel_ns, _peak),
+        faults=each(faults_ns, _peak),
+        fault=each(faults_ns, lambda trial: trial.plain.minor_faults + trial.plain.major_faults),
+        own={
+            place: own
+            for place, trials in of.items()
+            if sum(one.account.samples for one in trials) >= SAMPLES_ENOUGH
+            and (own := statistics.fmean(one.own_ns for one in trials)) > 0
+        },
+        clocked={place: statistics.fmean(_clocked_ns(one.account) for one in trials) for place, trials in of.items()},
+    )
+
+
+def _clocked_ns(account: Account) -> float:
+    return sum(one.count * (_each_ns(kind, one) or 0.0) for kind, one in account.kinds.items())
+
+
+def _peak(trial: _Trial) -> float:
+    return trial.account.resident_bytes or 0
+
+
+def predict(
+    account: Account, system_ns: float, faults: int, allocator: str, known: Mapping[str, Costs]
+) -> tuple[Prediction, ...]:
+    """What each other allocator would save a program that ran under `allocator`, the greatest first.
+
+    None of them where `allocator` was not calibrated, or too little of the program is known: few samples of CPU time,
+    not every kernel call, no page faults, kinds of operations that the workloads of the calibration have not got. Of
+    one process: times of several belong to no one's peak.
+    """
+    mine, peak = known.get(allocator), account.resident_bytes
+    kernel_ns, cpu_ns = account.kernel_ns, account.cpu_ns
+    if mine is None or kernel_ns is None or not peak or not cpu_ns or account.samples < SAMPLES_ENOUGH:
+        return ()
+    if account.faults_inside is None:
+        return ()
+    detours_ns = min(account.detours_ns, float(system_ns))
+    program_ns = cpu_ns * (1 - account.samples_probe / account.samples) - detours_ns * WAY_OUT
+    if program_ns <= 0:
+        return ()
+    kernel_ns = min(kernel_ns, system_ns - detours_ns)
+    inside_ns = account.samples_inside / account.samples * cpu_ns - detours_ns * WAY_OUT  # cairn.why has why
+    other_ns = system_ns - detours_ns - kernel_ns
+    # Neither the program's own system time nor the probe's is a fault's: they take what they took in the calibration.
+    if mine.fault:
+        other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
+    in_faults = other_ns * min(1.0, account.faults_inside / faults) if faults else 0.0
+    own_ns = max(0.0, inside_ns - kernel_ns - in_faults)
+    found = []
+    for name, theirs in known.items():
+        scales = _scales(account, mine, theirs) if name != allocator else ()
+        if not scales or not theirs.kernel.keys() & theirs.faults.keys():
+            continue
+        kernel, fault = (
+            statistics.median(theirs.kernel.values()) * peak,
+            statistics.median(theirs.faults.values()) * peak,
+        )
+        in_kernel, in_fault = (kernel_ns - kernel) / program_ns, (other_ns - fault) / program_ns
+        worst, middle, best = (own_ns * (1 - scale) / program_ns for scale in sorted(scales, reverse=True))
+        least, most = ((kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs))
+        saves = middle + in_kernel + in_fault
+        found.append(Prediction(name, saves, worst + least, best + most, middle, in_kernel, in_fault))
+    return tuple(sorted(found, key=lambda one: -one.saves))
+
+
+def _in_the_kernel(of: Costs) -> tuple[float, float]:
+    """The most and the least of all workloads, for each byte of the peak: calls and page faults together.
+
+    None is left out: what an allocator does to large blocks one workload alone may tell.
+    """
+    both = [of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys()]
+    return max(both), min(both)
+
+
+def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:
+    """By what the time in the allocator would be multiplied, by workload: the range and its middle."""
+    each = {kind: _each_ns(kind, one) for kind, one in account.kinds.items()}
+    times = {kind: one.count * (each[kind] or 0.0) for kind, one in account.kinds.items()}
+    ratios: dict[str, dict[int, float]] = {}
+    for kind in times:
+        own, other = mine.kinds.get(kind, {}), theirs.kinds.get(kind, {})
+        if of := {place: _ratio(other[place], own[place]) for place in own if place in other}:
+            ratios[kind] = of
+    weight = sum(times[kind] for kind in ratios)
+    if not weight or weight < KNOWN_LEAST * sum(times.values()):
+        return ()
+    usual = {kind: statistics.median(of.values()) for kind, of in ratios.items()}
+    places = {place for of in ratios.values() for place in of}
+    timers = _by_timers(mine, theirs)
+    all_of_them = statistics.median(timers.values()) if timers else 1.0
+    scales = [
+        sum(times[kind] * of.get(place, usual[kind]) for kind, of in ratios.items())
+        / weight
+        * timers.get(place, all_of_them)
+        for place in places
+    ]
+    outermost = 1 if len(scales) >= _WITHOUT_ENDS else 0
+    scales.sort()
+    return scales[outermost], statistics.median(scales), scales[-1 - outermost]
+
+
+def _by_timers(mine: Costs, theirs: Costs) -> dict[int, float]:
+    """By what the clock's ratio of two allocators is wrong, by workload: the ratio by timers of CPU time over it.
+
+    Quick operations take less among others than alone: docs/decisions/0012-what-an-operation-takes.md.
+    """
+    known = mine.own.keys() & theirs.own.keys()
+    clocked = {place: _ratio(theirs.clocked[place], mine.clocked[place]) for place in known}
+    return {place: theirs.own[place] / mine.own[place] / ratio for place, ratio in clocked.items()}
+
+
+def _ratio(other: float, own: float) -> float:
+    return max(other, SHORTEST_NS) / max(own, SHORTEST_NS)
+
+
+def _each_ns(kind: str, operations: Operations) -> float | None:
+    """What one takes of the allocator's own code: the mean, or the median where some call the kernel."""
+    if kind in PLAIN:
+        return operations.total_ns / operations.count if operations.total_ns is not None and operations.count else None
+    return operations.median_ns

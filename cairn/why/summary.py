@@ -1,0 +1,60 @@
+"""What of a profile is kept with a trial, so that trials can be compared by what their allocators did. Pure."""
+
+from __future__ import annotations
+
+from cairn.findings import find
+from cairn.model import Account, Calls, Operations, Raised
+from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
+from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
+from cairn.profile.tally import SPINNING, WAITING, Profile, lasting
+
+
+def account(profile: Profile) -> Account:
+    """The few numbers of it that explain a difference in time or memory."""
+    tally, kernel, locks = profile.tally, kernel_lines(profile), lock_lines(profile)
+    # Who spins burns CPU time, which is in the allocator's own code.
+    contended = [one for one in locks if one.contended and one.name != SPINNING]
+    in_kernel = kernel_ns(kernel, waiting=True)
+    for_locks = [one.wait_ns for one in contended]
+    inside = faults_inside(profile)
+    samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
+    most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
+    ticking = clock(tally)
+    return Account(
+        operations=profile.operations,
+        cpu_ns=cpu_ns(profile) or 0,
+        samples=tally.cpu_samples,
+        samples_inside=samples_inside,
+        samples_probe=min(tally.cpu_samples_probe, tally.cpu_samples - samples_inside),
+        kinds={
+            line.name: Operations(
+                line.operations,
+                line.timed,
+                line.total_ns.value if line.total_ns is not None else None,
+                line.quantiles[0],
+            )
+            for line in lines(profile)
+            if line.name != TOTAL
+        },
+        calls={one.name: Calls(one.count, one.bytes, one.total_ns, one.cpu_ns) for one in kernel},
+        kernel_ns=kernel_cpu_ns(kernel) if _sees_kernel(profile) else None,
+        waiting_ns=None
+        if in_kernel is None or None in for_locks or not _sees_kernel(profile)
+        else max(in_kernel, sum(ns or 0.0 for ns in for_locks)),
+        waits=max(sum(one.count for one in kernel if one.name in WAITING), sum(one.contended for one in contended)),
+        faults=sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)),
+        faults_inside=inside.value if inside is not None else None,
+        live_bytes=most.live_bytes if most is not None else None,
+        slack_bytes=most.slack_bytes if most is not None else None,
+        resident_bytes=max((moment.resident_bytes for moment in profile.moments), default=None),
+        findings=tuple(
+            Raised(one.name, one.says, one.of, one.effect.value, one.advice, one.effect.interval, one.evidence)
+            for one in find(profile)
+        ),
+        detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,
+    )
+
+
+def _sees_kernel(profile: Profile) -> bool:
+    """Whether every call of the kernel was seen: none is none only then, and those that libc made itself count."""
+    return all(process.seen == "dispatch" for process in profile.processes)
