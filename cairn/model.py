@@ -301,7 +301,19 @@ OPERATION_P95 = Metric("operation_p95", "P95", "ns")
 OPERATION_P99 = Metric("operation_p99", "P99", "ns")
 OPERATION_FAULTS = Metric("operation_faults", "faults per operation", "ratio")
 
-BUILT_IN = (WALL, CPU_TIME, USER, SYSTEM, CPU, PEAK, PEAK_LESS_LAZY, LAZY, LARGEST, FAULTS, SWITCHES)
+BUILT_IN = (
+    WALL,
+    CPU_TIME,
+    USER,
+    SYSTEM,
+    CPU,
+    PEAK,
+    PEAK_LESS_LAZY,
+    LAZY,
+    LARGEST,
+    FAULTS,
+    SWITCHES,
+)
 
 
 def value(sample: Sample, key: str) -> float | None:
@@ -333,7 +345,11 @@ def value(sample: Sample, key: str) -> float | None:
         case "largest":
             return sample.largest_process_bytes
         case "cpu":
-            return 100.0 * (sample.user_ns + sample.system_ns) / sample.wall_ns if sample.wall_ns else None
+            return (
+                100.0 * (sample.user_ns + sample.system_ns) / sample.wall_ns
+                if sample.wall_ns
+                else None
+            )
         case "peak":
             return sample.memory.peak_bytes
         case "peak_less_lazy":

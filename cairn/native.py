@@ -12,7 +12,9 @@ _FOLDER = Path(__file__).resolve().parent / "native"
 def _part(name: str) -> Path:
     path = _FOLDER / name
     if not path.is_file():
-        raise CairnError(f"this installation of cairn lacks {name}; install it again with 'make install' or pip")
+        raise CairnError(
+            f"this installation of cairn lacks {name}; install it again with 'make install' or pip"
+        )
     return path
 
 

@@ -7,7 +7,16 @@ import re
 
 _DURATIONS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _LONGEST_S = 100 * 365 * 86400
-_SIZES = {"": 1, "b": 1, "k": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30, "gib": 1 << 30}
+_SIZES = {
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kib": 1 << 10,
+    "m": 1 << 20,
+    "mib": 1 << 20,
+    "g": 1 << 30,
+    "gib": 1 << 30,
+}
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z%]*)\s*")
 
 
@@ -79,7 +88,9 @@ def size(number: float) -> str:
 def count(number: float) -> str:
     """A count: exact with thousands separators up to a million, then in millions."""
     if abs(number) < 1e6:
-        return f"{number:,.0f}" if number == round(number) or abs(number) >= 100 else f"{number:.1f}"
+        return (
+            f"{number:,.0f}" if number == round(number) or abs(number) >= 100 else f"{number:.1f}"
+        )
     return f"{_three(number / 1e6)} M" if abs(number) < 1e9 else f"{_three(number / 1e9)} G"
 
 

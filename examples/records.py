@@ -6,7 +6,10 @@ With PYTHONMALLOC=malloc every object of CPython comes from malloc; by default m
 import json
 
 text = json.dumps(
-    [{"id": i, "name": f"item {i}", "tags": [str(j) for j in range(i % 7)], "price": i * 0.37} for i in range(30_000)]
+    [
+        {"id": i, "name": f"item {i}", "tags": [str(j) for j in range(i % 7)], "price": i * 0.37}
+        for i in range(30_000)
+    ]
 )
 for _ in range(3):
     by_name = {record["name"]: record for record in json.loads(text)}

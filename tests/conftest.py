@@ -25,7 +25,11 @@ GOLDEN = ROOT / "tests" / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--golden", action="store_true", help="write the files in tests/golden anew instead of comparing")
+    parser.addoption(
+        "--golden",
+        action="store_true",
+        help="write the files in tests/golden anew instead of comparing",
+    )
 
 
 @pytest.fixture
@@ -50,11 +54,16 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def build(source: str, *flags: str) -> Path:
         shared = "-shared" in flags
-        target = folder / (Path(source).stem + "".join(flags).replace("/", "_") + (".so" if shared else ""))
+        target = folder / (
+            Path(source).stem + "".join(flags).replace("/", "_") + (".so" if shared else "")
+        )
         if not target.exists():
             path = HELPERS / source
             extra = ["-fPIC"] if shared else []
-            subprocess.run(["gcc", "-O1", "-fno-builtin", *extra, *flags, str(path), "-o", str(target)], check=True)
+            subprocess.run(
+                ["gcc", "-O1", "-fno-builtin", *extra, *flags, str(path), "-o", str(target)],
+                check=True,
+            )
         return target
 
     return build
@@ -116,7 +125,9 @@ class Command:
             **self.environment,
         }
 
-    def __call__(self, *args: object, timeout: float = 120, cwd: Path | None = None, **environment: str) -> Result:
+    def __call__(
+        self, *args: object, timeout: float = 120, cwd: Path | None = None, **environment: str
+    ) -> Result:
         """Runs it to its end. No traceback is ever right."""
         done = subprocess.run(
             [*self.argv, *map(str, args)],

@@ -78,7 +78,9 @@ class Manifest:
             return None
         except (OSError, ValueError) as error:
             raise Refused(f"{path} cannot be read: {error}") from error
-        if heading != HEADING or any(line.startswith("/") or ".." in Path(line).parts for line in lines):
+        if heading != HEADING or any(
+            line.startswith("/") or ".." in Path(line).parts for line in lines
+        ):
             raise Refused(f"{path} is not a list that 'make install' wrote")
         return cls(
             frozenset(Path(line) for line in lines if not line.endswith("/")),
@@ -88,7 +90,11 @@ class Manifest:
     @property
     def text(self) -> str:
         """The form in which it is kept."""
-        lines = [HEADING, *sorted(map(str, self.files)), *sorted(f"{folder}/" for folder in self.folders)]
+        lines = [
+            HEADING,
+            *sorted(map(str, self.files)),
+            *sorted(f"{folder}/" for folder in self.folders),
+        ]
         return "\n".join(lines) + "\n"
 
 
@@ -118,7 +124,9 @@ def built_wheel() -> Path:
 
 def files_to_install(prefix: Path) -> dict[Path, bytes | Link]:
     """Every file outside the Python environment, by its path relative to the prefix."""
-    files: dict[Path, bytes | Link] = {Path("bin/cairn"): Link(str(prefix / HOME / "bin" / "cairn"))}
+    files: dict[Path, bytes | Link] = {
+        Path("bin/cairn"): Link(str(prefix / HOME / "bin" / "cairn"))
+    }
     with zipfile.ZipFile(built_wheel()) as wheel:
         for name in wheel.namelist():
             if match := re.fullmatch(r"cairn/native/((?:include|lib)/.*[^/])", name):
@@ -149,21 +157,44 @@ def make_environment(stage: Path, final: Path) -> None:
     """Makes the Python environment in the folder `stage`, so that it works once it is renamed to `final`."""
     Environment(symlinks=True).create(stage)
     python = stage / "bin" / "python"
-    environment = {name: value for name, value in os.environ.items() if name not in {"DESTDIR", "PREFIX"}}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"DESTDIR", "PREFIX"}
+    }
     pip: list[str | Path] = [
-        *(TREE / ".venv" / "bin" / "python", "-m", "pip", "--python", python, "--disable-pip-version-check"),
+        *(
+            TREE / ".venv" / "bin" / "python",
+            "-m",
+            "pip",
+            "--python",
+            python,
+            "--disable-pip-version-check",
+        ),
         *("install", "--quiet", "--no-compile", "--no-warn-script-location"),
         *("-c", TREE / "constraints.txt", built_wheel()),
     ]
     if subprocess.run(pip, env=environment, check=False).returncode:
-        raise Refused("pip could not install the package and its dependencies, for the reason above")
+        raise Refused(
+            "pip could not install the package and its dependencies, for the reason above"
+        )
     (site,) = stage.glob("lib/python3*/site-packages")
     forget_places(site)
     for path in (stage / "pyvenv.cfg", *(stage / "bin").iterdir()):
         if not path.is_symlink():
             path.write_bytes(path.read_bytes().replace(os.fsencode(stage), os.fsencode(final)))
     # Its exit status is ignored, as pip does: some packages carry files that do not compile.
-    compileall: list[str | Path] = [python, "-m", "compileall", "-qq", "-j", "0", "-s", stage, "-p", final, site]
+    compileall: list[str | Path] = [
+        python,
+        "-m",
+        "compileall",
+        "-qq",
+        "-j",
+        "0",
+        "-s",
+        stage,
+        "-p",
+        final,
+        site,
+    ]
     subprocess.run(compileall, env=environment, stdout=subprocess.DEVNULL, check=False)
 
 
@@ -197,12 +228,18 @@ def refuse_unwritable(folders: Iterable[Path]) -> None:
 def refuse_foreign(root: Path, files: Iterable[Path]) -> None:
     """Refuses to replace a folder that is not an installation of Cairn."""
     home = root / HOME
-    ours = Manifest.read(root) is not None or ((home / "pyvenv.cfg").is_file() and (home / "bin" / "cairn").is_file())
+    ours = Manifest.read(root) is not None or (
+        (home / "pyvenv.cfg").is_file() and (home / "bin" / "cairn").is_file()
+    )
     if os.path.lexists(home) and not ours:
-        raise Refused(f"{home} exists, but 'make install' did not make it; move it or choose another PREFIX")
+        raise Refused(
+            f"{home} exists, but 'make install' did not make it; move it or choose another PREFIX"
+        )
     for path in files:
         if (root / path).is_dir():
-            raise Refused(f"{root / path} is a folder where a file belongs; move it or choose another PREFIX")
+            raise Refused(
+                f"{root / path} is a folder where a file belongs; move it or choose another PREFIX"
+            )
 
 
 def make_folder(folder: Path) -> list[Path]:
@@ -252,7 +289,9 @@ def install(where: Place) -> None:
             undo.callback(temporary.unlink, missing_ok=True)
             write(temporary, content)
             renames[temporary] = targets[path]
-        inside = {folder.relative_to(root) for folder in made if folder.is_relative_to(root)} - {Path()}
+        inside = {folder.relative_to(root) for folder in made if folder.is_relative_to(root)} - {
+            Path()
+        }
         manifest = Manifest(frozenset(files), earlier.folders | inside)
         (stage / MANIFEST.name).write_text(manifest.text, encoding="utf-8")
         if home.exists():
@@ -266,7 +305,9 @@ def install(where: Place) -> None:
     for path in earlier.files - manifest.files:
         (root / path).unlink(missing_ok=True)
     shutil.rmtree(old, ignore_errors=True)
-    print("installed: the command cairn with its man page and completions, libcairn and libcairn-arena")
+    print(
+        "installed: the command cairn with its man page and completions, libcairn and libcairn-arena"
+    )
     if where.root == where.prefix:
         print_hints(where.prefix)
 
@@ -283,13 +324,17 @@ def write(path: Path, content: bytes | Link) -> None:
 def print_hints(prefix: Path) -> None:
     """Says which step is left until the command and the library are found by their names."""
     if str(prefix / "bin") not in os.environ.get("PATH", "").split(":"):
-        print(f"{prefix / 'bin'} is not in PATH; start {prefix / 'bin' / 'cairn'} or add the folder")
+        print(
+            f"{prefix / 'bin'} is not in PATH; start {prefix / 'bin' / 'cairn'} or add the folder"
+        )
     ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if ldconfig is None:
         return
 
     def lines(*options: str) -> list[str]:
-        return subprocess.run([ldconfig, *options], capture_output=True, text=True, check=False).stdout.splitlines()
+        return subprocess.run(
+            [ldconfig, *options], capture_output=True, text=True, check=False
+        ).stdout.splitlines()
 
     library = prefix / "lib" / "libcairn.so.0"
     searched = any(line.startswith(f"{library.parent}:") for line in lines("-N", "-X", "-v"))
@@ -305,7 +350,9 @@ def uninstall(where: Place) -> None:
     root, home = where.root, where.root / HOME
     manifest = Manifest.read(root)
     if manifest is None:
-        raise Refused(f"'make install' has installed nothing under {root}; PREFIX=… names another folder")
+        raise Refused(
+            f"'make install' has installed nothing under {root}; PREFIX=… names another folder"
+        )
     refuse_unwritable({home, home.parent, *((root / path).parent for path in manifest.files)})
     for path in manifest.files:
         (root / path).unlink(missing_ok=True)

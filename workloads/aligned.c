@@ -17,7 +17,11 @@ static struct parameter own[] = {
      .value = 4000,
      .least = 1,
      .most = 16 * MIB},
-    {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = 16 * MIB},
+    {.name = "least",
+     .help = "bytes of the smallest block",
+     .value = 16,
+     .least = 1,
+     .most = 16 * MIB},
     {.name = "most",
      .help = "bytes of the largest, but aligned_alloc rounds up",
      .value = 16 * KIB,
@@ -64,8 +68,8 @@ static struct block block_new_posix(struct worker *worker, size_t alignment, siz
     if (problem != 0)
         workload_fail("posix_memalign of %zu bytes gave nothing: %s", size, strerror(problem));
     if ((uintptr_t)start % alignment != 0)
-        workload_fail("posix_memalign of %zu bytes gave %p, which is not aligned to %zu", size, start,
-                      alignment);
+        workload_fail("posix_memalign of %zu bytes gave %p, which is not aligned to %zu", size,
+                      start, alignment);
     struct block block = {start, (uint32_t)size, worker->serial++};
     worker_account(worker, (int64_t)size);
     contents_write(start, 0, touch_bytes(settings.touch, size), block_key(&block));

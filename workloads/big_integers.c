@@ -14,7 +14,11 @@ static struct parameter own[] = {
      .value = 40,
      .least = 2,
      .most = 1 << 16},
-    {.name = "results", .help = "that each thread keeps", .value = 50000, .least = 1, .most = 1 << 24},
+    {.name = "results",
+     .help = "that each thread keeps",
+     .value = 50000,
+     .least = 1,
+     .most = 1 << 24},
     {0},
 };
 
@@ -22,9 +26,10 @@ enum { KARATSUBA_FROM = 24, GROUP = 1000000000, STEPS_OF_SEQUENCE = 100, DIGITS_
 
 /* A number without leading zero limbs. */
 struct number {
-    uint32_t length;  /* limbs in use; 0 for zero */
-    uint32_t room;    /* limbs allocated */
-    uint64_t residue; /* modulo 2^64 - 1, computed from those of the operands: casting out nines, in large */
+    uint32_t length; /* limbs in use; 0 for zero */
+    uint32_t room;   /* limbs allocated */
+    uint64_t
+        residue; /* modulo 2^64 - 1, computed from those of the operands: casting out nines, in large */
     uint64_t limbs[]; /* the lowest first */
 };
 
@@ -109,8 +114,8 @@ static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *
 
 /* a and b have more than `half` limbs, at most twice as many:
  * (a1 x + a0)(b1 x + b0) = a1 b1 x² + ((a1 + a0)(b1 + b0) - a1 b1 - a0 b0) x + a0 b0. */
-static void multiply_karatsuba(struct worker *worker, uint64_t *to, const uint64_t *a, size_t a_length,
-                               const uint64_t *b, size_t b_length, size_t half)
+static void multiply_karatsuba(struct worker *worker, uint64_t *to, const uint64_t *a,
+                               size_t a_length, const uint64_t *b, size_t b_length, size_t half)
 {
     size_t sum_length = half + 1;
     uint64_t *a_sum = temporary(worker, sum_length);
@@ -193,12 +198,14 @@ static void number_drop(struct worker *worker, struct number *number)
 {
     if (number == NULL)
         return;
-    if (number->length > number->room || residue_of_limbs(number->limbs, number->length) != number->residue)
+    if (number->length > number->room ||
+        residue_of_limbs(number->limbs, number->length) != number->residue)
         worker->damaged++;
     worker_free(worker, number, number_bytes(number->room));
 }
 
-static struct number *finish(struct calculation *calculation, struct number *number, uint64_t residue)
+static struct number *finish(struct calculation *calculation, struct number *number,
+                             uint64_t residue)
 {
     while (number->length > 0 && number->limbs[number->length - 1] == 0)
         number->length--;
@@ -207,7 +214,8 @@ static struct number *finish(struct calculation *calculation, struct number *num
     return number;
 }
 
-static struct number *add(struct calculation *calculation, const struct number *a, const struct number *b)
+static struct number *add(struct calculation *calculation, const struct number *a,
+                          const struct number *b)
 {
     const struct number *longer = a->length > b->length ? a : b;
     struct number *sum = number_new(calculation->worker, (size_t)longer->length + 1);
@@ -226,15 +234,16 @@ static struct number *multiply(struct calculation *calculation, const struct num
     return finish(calculation, product, residue_of((unsigned __int128)a->residue * b->residue));
 }
 
-static struct number *multiply_by(struct calculation *calculation, const struct number *a, uint64_t factor)
+static struct number *multiply_by(struct calculation *calculation, const struct number *a,
+                                  uint64_t factor)
 {
     struct number *product = number_new(calculation->worker, (size_t)a->length + 1);
     multiply_plain(product->limbs, a->limbs, a->length, &factor, 1);
     return finish(calculation, product, residue_of((unsigned __int128)a->residue * factor));
 }
 
-static struct number *divide_by(struct calculation *calculation, const struct number *a, uint32_t divisor,
-                                uint32_t *remainder)
+static struct number *divide_by(struct calculation *calculation, const struct number *a,
+                                uint32_t divisor, uint32_t *remainder)
 {
     struct number *quotient = number_new(calculation->worker, a->length);
     uint64_t rest = 0;

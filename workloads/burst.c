@@ -21,7 +21,7 @@ static struct parameter own[] = {
 static uint64_t burst;
 static struct doublings sizes;
 static atomic_uint_fast64_t phase_blocks; /* what all threads allocated in this phase */
-static bool again;                        /* like the rest: worker 0 writes it while all others wait */
+static bool again; /* like the rest: worker 0 writes it while all others wait */
 static uint64_t phases;
 static uint64_t first_full_bytes;
 static uint64_t first_idle_bytes;
@@ -64,7 +64,8 @@ static void end_phase(struct worker *worker)
 static void work(struct worker *worker)
 {
     uint64_t left = worker->share;
-    if (worker->index == 0) { /* its batches count what all threads do, so its share is everything */
+    if (worker->index ==
+        0) { /* its batches count what all threads do, so its share is everything */
         worker->share = settings.seconds_ns > 0 ? UINT64_MAX : settings.operations;
         worker_begin(worker);
     }
@@ -108,8 +109,8 @@ static void conclude(void)
 const struct workload workload = {
     .name = "burst",
     .title = "many threads allocate at once, free at once and go idle, again and again",
-    .operation =
-        "one block allocated and freed; the time is that of a whole burst over the blocks of all threads",
+    .operation = "one block allocated and freed; the time is that of a whole burst over the blocks "
+                 "of all threads",
     .own = own,
     .operations = 4000000,
     .batch = 1,

@@ -13,13 +13,21 @@ static struct parameter own[] = {
      .value = 256 * MIB,
      .least = 1,
      .most = 64 * GIB},
-    {.name = "bursts", .help = "that come one after the other", .value = 6, .least = 1, .most = 1000000},
+    {.name = "bursts",
+     .help = "that come one after the other",
+     .value = 6,
+     .least = 1,
+     .most = 1000000},
     {.name = "survivors",
      .help = "blocks of 1000 that outlive their burst",
      .value = 50,
      .least = 0,
      .most = 1000},
-    {.name = "idle", .help = "seconds until the last figure", .value = 10, .least = 0, .most = 3600},
+    {.name = "idle",
+     .help = "seconds until the last figure",
+     .value = 10,
+     .least = 0,
+     .most = 3600},
     {0},
 };
 
@@ -60,7 +68,8 @@ static void idle(void)
         workload_sleep((seconds - 1) * UINT64_C(1000000000));
     observe("resident_after_idle_bytes", "lazy_after_idle_bytes");
     workload_figure("live_after_bytes", (double)atomic_load(&live_bytes));
-    workload_figure("free_ns", (double)atomic_load(&free_ns) / (double)(atomic_load(&freed_blocks) + 1));
+    workload_figure("free_ns",
+                    (double)atomic_load(&free_ns) / (double)(atomic_load(&freed_blocks) + 1));
 }
 
 static uint64_t allocate_burst(struct worker *worker, struct block *burst)
@@ -79,8 +88,8 @@ static uint64_t allocate_burst(struct worker *worker, struct block *burst)
 }
 
 /* The survivors of the burst before die, then all but a few of this one, which move to `kept`; their number. */
-static uint64_t free_burst(struct worker *worker, struct block *burst, uint64_t made, struct block *kept,
-                           uint64_t kept_count)
+static uint64_t free_burst(struct worker *worker, struct block *burst, uint64_t made,
+                           struct block *kept, uint64_t kept_count)
 {
     uint64_t began = clock_ns();
     uint64_t freed = kept_count + made;

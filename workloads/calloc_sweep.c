@@ -11,8 +11,16 @@
 enum { STEPS_PER_DOUBLING = 4, STEPS_MOST = 100, BLOCKS_LEAST = 8, BLOCKS_MOST = 40000 };
 
 static struct parameter own[] = {
-    {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 8, .most = 128 * MIB},
-    {.name = "most", .help = "bytes of the largest block", .value = 16 * MIB, .least = 8, .most = 128 * MIB},
+    {.name = "least",
+     .help = "bytes of the smallest block",
+     .value = 16,
+     .least = 8,
+     .most = 128 * MIB},
+    {.name = "most",
+     .help = "bytes of the largest block",
+     .value = 16 * MIB,
+     .least = 8,
+     .most = 128 * MIB},
     {.name = "bytes",
      .help = "of all blocks of a size in each thread, but there are 8 to 40000",
      .value = 16 * MIB,
@@ -81,8 +89,8 @@ static void one_operation(struct worker *worker, struct sweep *sweep)
     }
     struct block *block = &sweep->ring[sweep->done++ % sweep->held];
     block_drop(worker, block);
-    *block =
-        block_new_zeroed(worker, size_uniform(&worker->random, low[sweep->step], low[sweep->step + 1] - 1));
+    *block = block_new_zeroed(
+        worker, size_uniform(&worker->random, low[sweep->step], low[sweep->step + 1] - 1));
 }
 
 static void work(struct worker *worker)
@@ -99,7 +107,8 @@ static void work(struct worker *worker)
 const struct workload workload = {
     .name = "calloc_sweep",
     .title = "calloc of 16 bytes to 16 MiB, fresh and used before",
-    .operation = "one block allocated by calloc, found zero and written, and the eldest of its size freed",
+    .operation =
+        "one block allocated by calloc, found zero and written, and the eldest of its size freed",
     .own = own,
     .batch = 32,
     .threads = 1,

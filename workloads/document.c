@@ -7,8 +7,16 @@
 #include "common/workload.h"
 
 static struct parameter own[] = {
-    {.name = "documents", .help = "that each thread keeps", .value = 64, .least = 1, .most = 1 << 20},
-    {.name = "least", .help = "nodes of the smallest document", .value = 20, .least = 1, .most = 1 << 28},
+    {.name = "documents",
+     .help = "that each thread keeps",
+     .value = 64,
+     .least = 1,
+     .most = 1 << 20},
+    {.name = "least",
+     .help = "nodes of the smallest document",
+     .value = 20,
+     .least = 1,
+     .most = 1 << 28},
     {.name = "most", .help = "nodes of the largest", .value = 20000, .least = 1, .most = 1 << 28},
     {.name = "depth", .help = "of nodes below the root", .value = 7, .least = 1, .most = 1000},
     {0},
@@ -49,7 +57,8 @@ struct builder {
     uint64_t sum;
 };
 
-static uint16_t lengths[LENGTHS]; /* of strings: drawn once, as a logarithm costs more than malloc */
+static uint16_t
+    lengths[LENGTHS]; /* of strings: drawn once, as a logarithm costs more than malloc */
 static unsigned depth_most;
 
 static void prepare(void)
@@ -60,7 +69,8 @@ static void prepare(void)
                         (size_t)parameter("least"));
     struct random random = random_of(settings.seed, UINT64_MAX / 2);
     for (unsigned i = 0; i < LENGTHS; i++)
-        lengths[i] = (uint16_t)size_log_uniform(&random, 2, random_below(&random, 32) == 0 ? 4096 : 80);
+        lengths[i] =
+            (uint16_t)size_log_uniform(&random, 2, random_below(&random, 32) == 0 ? 4096 : 80);
 }
 
 static size_t place_bytes(const struct node *node)
@@ -178,7 +188,8 @@ static struct document document_new(struct worker *worker, uint64_t nodes)
 }
 
 /* Another document in place of one of those kept, whichever: as many nodes as it has. */
-static uint64_t replace(struct worker *worker, struct document *documents, uint64_t count, uint64_t left)
+static uint64_t replace(struct worker *worker, struct document *documents, uint64_t count,
+                        uint64_t left)
 {
     struct document *document = &documents[random_below(&worker->random, count)];
     uint64_t nodes = size_log_uniform(&worker->random, parameter("least"), parameter("most"));

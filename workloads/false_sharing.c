@@ -14,7 +14,10 @@ enum kind { KIND_ACTIVE, KIND_PASSIVE };
 enum { OBJECTS_MOST = 64, LINE_BYTES = 64 };
 
 static struct parameter own[] = {
-    {.name = "kind", .help = "of false sharing", .value = KIND_PASSIVE, .choices = "active|passive"},
+    {.name = "kind",
+     .help = "of false sharing",
+     .value = KIND_PASSIVE,
+     .choices = "active|passive"},
     {.name = "objects",
      .help = "that each thread holds at once",
      .value = 8,
@@ -84,7 +87,8 @@ static void write_all(uint64_t **held)
     for (uint64_t n = 0; n < writes; n++)
         for (unsigned i = 0; i < objects; i++)
             for (uint64_t word = 0; word < words; word++)
-                ++*(volatile uint64_t *)&held[i][word]; /* volatile: each of them reaches the cache */
+                ++*(volatile uint64_t *)&held[i]
+                                             [word]; /* volatile: each of them reaches the cache */
 }
 
 static void release(struct worker *worker, uint64_t **held)
@@ -132,7 +136,8 @@ static int by_address(const void *a, const void *b)
 static bool share_line(const struct place *low, const struct place *high)
 {
     uintptr_t low_last = (uintptr_t)low->object + size - 1;
-    return low->thread != high->thread && low_last / LINE_BYTES == (uintptr_t)high->object / LINE_BYTES;
+    return low->thread != high->thread &&
+           low_last / LINE_BYTES == (uintptr_t)high->object / LINE_BYTES;
 }
 
 /* Objects of the first round with another thread's object just before or behind them in the same line. */
@@ -152,7 +157,8 @@ static void conclude(void)
 const struct workload workload = {
     .name = "false_sharing",
     .title = "threads write small objects of their own, which may share cache lines",
-    .operation = "one round: --objects allocated, each of their words written --writes times, freed",
+    .operation =
+        "one round: --objects allocated, each of their words written --writes times, freed",
     .own = own,
     .operations = 100000,
     .batch = 10,

@@ -7,7 +7,11 @@
 #include <stdlib.h>
 
 static struct parameter own[] = {
-    {.name = "bytes", .help = "to allocate in all", .value = 3 * GIB, .least = 1, .most = UINT64_C(1) << 40},
+    {.name = "bytes",
+     .help = "to allocate in all",
+     .value = 3 * GIB,
+     .least = 1,
+     .most = UINT64_C(1) << 40},
     {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = MIB},
     {.name = "most", .help = "bytes of the largest block", .value = 128, .least = 1, .most = MIB},
     {0},
@@ -44,7 +48,8 @@ static void work(struct worker *worker)
             uint64_t batch = places - made < workload.batch ? places - made : workload.batch;
             worker_begin(worker);
             for (uint64_t i = 0; i < batch; i++)
-                addresses[made++] = block_new(worker, size_uniform(&worker->random, least, most)).start;
+                addresses[made++] =
+                    block_new(worker, size_uniform(&worker->random, least, most)).start;
             worker_end(worker, batch);
         }
         for (uint64_t i = 0; i < made; i++) {

@@ -68,7 +68,8 @@ static struct link *link_new(struct worker *worker, size_t size, uint32_t serial
 {
     struct link *link = worker_malloc(worker, size);
     *link = (struct link){next, (uint32_t)size, serial};
-    contents_write(link + 1, 0, touch_bytes(settings.touch, size - sizeof *link), key_of(worker, serial));
+    contents_write(link + 1, 0, touch_bytes(settings.touch, size - sizeof *link),
+                   key_of(worker, serial));
     return link;
 }
 
@@ -207,7 +208,8 @@ static void prepare_robson(void)
         workload_refuse("--bytes %zu holds not even two blocks of --most %zu for each thread",
                         (size_t)parameter("bytes"), (size_t)most);
     if (bound / unit > UINT32_MAX / (2 + doublings / 2))
-        workload_refuse("--bytes %zu is too much for --least %zu", (size_t)parameter("bytes"), (size_t)unit);
+        workload_refuse("--bytes %zu is too much for --least %zu", (size_t)parameter("bytes"),
+                        (size_t)unit);
     if (settings.operations == 0 && settings.seconds_ns == 0)
         settings.operations = ROUNDS * settings.threads * 2 * blocks_of_a_round();
 }
@@ -275,11 +277,13 @@ static void request(struct server *server)
     unsigned before = 2 + bits % 8;
     unsigned after = 2 + (bits >> 8) % 8;
     for (unsigned i = 0; i < before; i++)
-        own_blocks = link_new(server->worker, size_now(server), server->worker->serial++, own_blocks);
+        own_blocks =
+            link_new(server->worker, size_now(server), server->worker->serial++, own_blocks);
     for (unsigned i = 0; i < 1 + (bits >> 16) % 2; i++)
         session_add(server, session);
     for (unsigned i = 0; i < after; i++)
-        own_blocks = link_new(server->worker, size_now(server), server->worker->serial++, own_blocks);
+        own_blocks =
+            link_new(server->worker, size_now(server), server->worker->serial++, own_blocks);
     for (unsigned i = 0; i < before + after; i++) {
         struct link *link = own_blocks;
         own_blocks = link->next;
@@ -311,7 +315,8 @@ static void work_as_server(struct worker *worker)
     server.sessions = table_new(count * sizeof *server.sessions);
     for (uint64_t done = 0; worker_goes_on(worker);) {
         unsigned phase = (unsigned)(done / phase_requests % PHASES);
-        uint64_t left = smaller(phase_requests - done % phase_requests, worker->share - worker->done);
+        uint64_t left =
+            smaller(phase_requests - done % phase_requests, worker->share - worker->done);
         uint64_t requests = smaller(left, workload.batch);
         int64_t before = server.held;
         server.busy = 1 + (count - 1) * busy_percent[phase] / 100;
@@ -334,7 +339,8 @@ static void prepare_server(void)
 {
     struct random random = random_of(settings.seed, UINT64_MAX / 2);
     for (unsigned i = 0; i < LENGTHS; i++)
-        lengths[i] = (uint16_t)size_log_uniform(&random, 8, random_below(&random, 64) == 0 ? 16 * KIB : KIB);
+        lengths[i] =
+            (uint16_t)size_log_uniform(&random, 8, random_below(&random, 64) == 0 ? 16 * KIB : KIB);
     if (settings.operations == 0 && settings.seconds_ns == 0)
         settings.operations = REQUESTS;
 }
@@ -369,7 +375,8 @@ static void conclude(void)
     if (peak > 0)
         workload_figure("resident_peak_bytes", (double)peak);
     if (peak > 0 && kind == ROBSON)
-        workload_figure("resident_peak_per_live_peak", (double)peak / (double)atomic_load(&robson_live_most));
+        workload_figure("resident_peak_per_live_peak",
+                        (double)peak / (double)atomic_load(&robson_live_most));
     for (unsigned i = 0; i < PHASES; i++)
         if (resident_per_held[i] > 0)
             workload_figure(names[i], resident_per_held[i]);

@@ -14,7 +14,11 @@ enum {
 };
 
 static struct parameter own[] = {
-    {.name = "generation", .help = "bytes of one lot", .value = 8 * MIB, .least = 1, .most = 64 * GIB},
+    {.name = "generation",
+     .help = "bytes of one lot",
+     .value = 8 * MIB,
+     .least = 1,
+     .most = 64 * GIB},
     {.name = "bands",
      .help = "doublings of size, from 64 bytes on, that lots take in turn",
      .value = 7,
@@ -112,10 +116,12 @@ static void allocate(struct worker *worker)
 {
     if (settings.seconds_ns == 0) {
         unsigned allocating = settings.threads - 1;
-        worker->share = settings.operations / allocating + (worker->index < settings.operations % allocating);
+        worker->share =
+            settings.operations / allocating + (worker->index < settings.operations % allocating);
     }
     struct bag mine[BAGS] = {0};
-    size_t table_bytes = generation_count(BAND_LEAST) * sizeof(void *); /* no band has more blocks */
+    size_t table_bytes =
+        generation_count(BAND_LEAST) * sizeof(void *); /* no band has more blocks */
     for (unsigned i = 0; i < BAGS; i++)
         mine[i].addresses = table_new(table_bytes);
     struct bag *bag = NULL;
@@ -153,7 +159,8 @@ static void free_all(struct worker *worker)
     for (struct bag *bag; (bag = bag_take()) != NULL;) {
         for (uint64_t i = 0; i < bag->count; i++) {
             size_t size = size_uniform(&bag->sizes, bag->least, 2 * bag->least - 1);
-            struct block block = {bag->addresses[i], (uint32_t)size, bag->first_serial + (uint32_t)i};
+            struct block block = {bag->addresses[i], (uint32_t)size,
+                                  bag->first_serial + (uint32_t)i};
             block_drop(worker, &block);
         }
         worker_end(worker, 0); /* for the account of live bytes */

@@ -15,7 +15,11 @@ static struct parameter own[] = {
      .value = 64,
      .least = 8,
      .most = 16 * MIB},
-    {.name = "most", .help = "entries of the largest", .value = 20000, .least = 8, .most = 16 * MIB},
+    {.name = "most",
+     .help = "entries of the largest",
+     .value = 20000,
+     .least = 8,
+     .most = 16 * MIB},
     {.name = "value",
      .help = "bytes of the largest value; half are below a quarter",
      .value = 256,
@@ -71,7 +75,8 @@ static void entry_drop(struct worker *worker, uint64_t hash, void *item)
     worker_free(worker, entry, sizeof *entry);
 }
 
-static void entry_new(struct worker *worker, struct dictionary *entries, uint64_t hash, const void *key)
+static void entry_new(struct worker *worker, struct dictionary *entries, uint64_t hash,
+                      const void *key)
 {
     struct entry *entry = worker_malloc(worker, sizeof *entry);
     entry->key = worker_malloc(worker, key_size(hash));
@@ -147,7 +152,8 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "hash_table",
-    .title = "string-keyed hash tables fill, drain and die: three blocks an entry beside large arrays",
+    .title =
+        "string-keyed hash tables fill, drain and die: three blocks an entry beside large arrays",
     .operation = "one key looked up (one in eight), set or removed",
     .own = own,
     .operations = 6000000,

@@ -7,9 +7,21 @@
 #include "common/workload.h"
 
 static struct parameter own[] = {
-    {.name = "least", .help = "bytes of the smallest block", .value = 512 * KIB, .least = 1, .most = GIB},
-    {.name = "most", .help = "bytes of the largest block", .value = 10 * MIB, .least = 1, .most = GIB},
-    {.name = "ring", .help = "blocks that live at once in each thread", .value = 4, .least = 1, .most = 4096},
+    {.name = "least",
+     .help = "bytes of the smallest block",
+     .value = 512 * KIB,
+     .least = 1,
+     .most = GIB},
+    {.name = "most",
+     .help = "bytes of the largest block",
+     .value = 10 * MIB,
+     .least = 1,
+     .most = GIB},
+    {.name = "ring",
+     .help = "blocks that live at once in each thread",
+     .value = 4,
+     .least = 1,
+     .most = 4096},
     {0},
 };
 

@@ -7,8 +7,15 @@
 #include "common/workload.h"
 
 static struct parameter own[] = {
-    {.name = "slots", .help = "blocks that a worker holds", .value = 2000, .least = 1, .most = 16 * MIB},
-    {.name = "round", .help = "replacements before the next thread goes on", .value = 8000, .least = 1},
+    {.name = "slots",
+     .help = "blocks that a worker holds",
+     .value = 2000,
+     .least = 1,
+     .most = 16 * MIB},
+    {.name = "round",
+     .help = "replacements before the next thread goes on",
+     .value = 8000,
+     .least = 1},
     {.name = "least", .help = "bytes of the smallest block", .value = 8, .least = 1, .most = MIB},
     {.name = "most", .help = "bytes of the largest", .value = 500, .least = 1, .most = MIB},
     {0},

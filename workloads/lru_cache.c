@@ -13,7 +13,11 @@ static struct parameter own[] = {
      .value = 32 * MIB,
      .least = 1,
      .most = GIB << 10},
-    {.name = "keys", .help = "objects there are for each thread", .value = 1000000, .least = 1, .most = GIB},
+    {.name = "keys",
+     .help = "objects there are for each thread",
+     .value = 1000000,
+     .least = 1,
+     .most = GIB},
     {0},
 };
 
@@ -128,7 +132,8 @@ static void conclude(void)
 
 const struct workload workload = {
     .name = "lru_cache",
-    .title = "a cache of a fixed budget: hits move to the front, misses evict the oldest and allocate",
+    .title =
+        "a cache of a fixed budget: hits move to the front, misses evict the oldest and allocate",
     .operation = "one lookup; a miss evicts what it needs and stores a new entry",
     .own = own,
     .operations = 4000000,

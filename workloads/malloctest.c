@@ -25,8 +25,16 @@ static struct parameter own[] = {
      .value = 1000000,
      .least = 1,
      .most = UINT32_MAX},
-    {.name = "min", .help = "bytes of the smallest block", .value = 10, .least = 1, .most = 64 * MIB},
-    {.name = "max", .help = "bytes of the largest block", .value = 1000, .least = 1, .most = 64 * MIB},
+    {.name = "min",
+     .help = "bytes of the smallest block",
+     .value = 10,
+     .least = 1,
+     .most = 64 * MIB},
+    {.name = "max",
+     .help = "bytes of the largest block",
+     .value = 1000,
+     .least = 1,
+     .most = 64 * MIB},
     {0},
 };
 
@@ -42,8 +50,10 @@ static void prepare(void)
     huge = strcmp(with, "arena-huge") == 0 || strcmp(with, "bump-huge") == 0;
     with_arena = strncmp(with, "arena", 5) == 0;
     with_bump = strncmp(with, "bump", 4) == 0;
-    if (!huge && strcmp(with, "malloc") != 0 && strcmp(with, "arena") != 0 && strcmp(with, "bump") != 0)
-        workload_refuse("MALLOCTEST_WITH is malloc, arena, arena-huge, bump or bump-huge, not '%s'", with);
+    if (!huge && strcmp(with, "malloc") != 0 && strcmp(with, "arena") != 0 &&
+        strcmp(with, "bump") != 0)
+        workload_refuse("MALLOCTEST_WITH is malloc, arena, arena-huge, bump or bump-huge, not '%s'",
+                        with);
     if (parameter("max") < parameter("min"))
         workload_refuse("--max is less than --min");
     if (settings.operations == 0 && settings.seconds_ns == 0)
@@ -63,8 +73,8 @@ static struct means means_new(void)
     size_t bytes = parameter("objects") * ((parameter("max") + 15) / 16 * 16);
     struct means means = {0};
     if (with_arena) {
-        struct cairn_arena_options options = {.size_hint = bytes,
-                                              .huge = huge ? CAIRN_ARENA_HUGE_ON : CAIRN_ARENA_HUGE_NEVER};
+        struct cairn_arena_options options = {
+            .size_hint = bytes, .huge = huge ? CAIRN_ARENA_HUGE_ON : CAIRN_ARENA_HUGE_NEVER};
         means.arena = cairn_arena_create_with(&options);
         if (means.arena == NULL)
             workload_fail("cannot create an arena of %zu bytes", bytes);
@@ -123,7 +133,8 @@ static void work(struct worker *worker)
         struct random sizes = worker->random;
         uint32_t first = worker->serial;
         int64_t live = 0;
-        uint64_t count = worker->share - worker->done < objects ? worker->share - worker->done : objects;
+        uint64_t count =
+            worker->share - worker->done < objects ? worker->share - worker->done : objects;
         for (uint64_t i = 0; i < count; i++) {
             struct block block = {NULL, (uint32_t)size_uniform(&worker->random, least, most),
                                   worker->serial++};

@@ -9,8 +9,16 @@
 #include <math.h>
 
 static struct parameter own[] = {
-    {.name = "bytes", .help = "to allocate in all", .value = 3 * GIB, .least = 1, .most = UINT64_C(1) << 50},
-    {.name = "live", .help = "bytes that live at once", .value = 760 * MIB, .least = 1, .most = 32 * GIB},
+    {.name = "bytes",
+     .help = "to allocate in all",
+     .value = 3 * GIB,
+     .least = 1,
+     .most = UINT64_C(1) << 50},
+    {.name = "live",
+     .help = "bytes that live at once",
+     .value = 760 * MIB,
+     .least = 1,
+     .most = 32 * GIB},
     {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 8, .most = MIB},
     {.name = "most", .help = "bytes of the largest block", .value = 2048, .least = 8, .most = MIB},
     {.name = "lifetimes",
@@ -76,8 +84,10 @@ static void work(struct worker *worker)
                 block = &blocks[next];
                 next = after_next;
                 after_next = victim(&worker->random, places);
-                __builtin_prefetch(&blocks[after_next]); /* waiting for the table is not the subject */
-                __builtin_prefetch(blocks[next].start);  /* nor for a block that any program looks at last */
+                __builtin_prefetch(
+                    &blocks[after_next]); /* waiting for the table is not the subject */
+                __builtin_prefetch(
+                    blocks[next].start); /* nor for a block that any program looks at last */
                 block_drop(worker, block);
             }
             *block = block_new(worker, sizes[random_below(&worker->random, COUNT_OF(sizes))]);

@@ -13,7 +13,11 @@ static struct parameter own[] = {
      .value = 192 * MIB,
      .least = 1,
      .most = 64 * GIB},
-    {.name = "rounds", .help = "how often the three phases come", .value = 5, .least = 1, .most = 1000000},
+    {.name = "rounds",
+     .help = "how often the three phases come",
+     .value = 5,
+     .least = 1,
+     .most = 1000000},
     {0},
 };
 
@@ -54,19 +58,23 @@ struct state {
 
 static void begin_phase(struct worker *worker, struct state *state, unsigned phase)
 {
-    *state = (struct state){
-        .phase = phase, .sizes = worker->random, .serial = worker->serial, .addresses = state->addresses};
+    *state = (struct state){.phase = phase,
+                            .sizes = worker->random,
+                            .serial = worker->serial,
+                            .addresses = state->addresses};
 }
 
 static void give_birth(struct worker *worker, struct state *state)
 {
-    size_t size = size_uniform(&worker->random, phases[state->phase].least, phases[state->phase].most);
+    size_t size =
+        size_uniform(&worker->random, phases[state->phase].least, phases[state->phase].most);
     state->addresses[state->born++] = block_new(worker, size).start;
 }
 
 static void bury(struct worker *worker, struct state *state)
 {
-    size_t size = size_uniform(&state->sizes, phases[state->phase].least, phases[state->phase].most);
+    size_t size =
+        size_uniform(&state->sizes, phases[state->phase].least, phases[state->phase].most);
     struct block block = {state->addresses[state->dead], (uint32_t)size,
                           state->serial + (uint32_t)state->dead};
     state->dead++;
@@ -108,7 +116,8 @@ static void conclude(void)
 const struct workload workload = {
     .name = "phase_change",
     .title = "memory filled with small blocks, then with large ones, then with middle ones",
-    .operation = "one block allocated or one block freed; a phase is all allocations, then all frees",
+    .operation =
+        "one block allocated or one block freed; a phase is all allocations, then all frees",
     .own = own,
     .batch = 100,
     .threads = 1,

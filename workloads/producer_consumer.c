@@ -12,14 +12,24 @@
 enum { PARCEL = 32 }; /* messages put or taken at once; a queue holds two parcels or more */
 
 static struct parameter own[] = {
-    {.name = "consumers", .help = "of the threads, the others produce; 0: half", .value = 0, .most = 1023},
-    {.name = "queues", .help = "where they meet; 0: as many as there are pairs", .value = 0, .most = 512},
+    {.name = "consumers",
+     .help = "of the threads, the others produce; 0: half",
+     .value = 0,
+     .most = 1023},
+    {.name = "queues",
+     .help = "where they meet; 0: as many as there are pairs",
+     .value = 0,
+     .most = 512},
     {.name = "depth",
      .help = "messages that one queue holds",
      .value = 4096,
      .least = 2 * PARCEL,
      .most = MIB},
-    {.name = "least", .help = "bytes of the smallest message", .value = 16, .least = 1, .most = MIB},
+    {.name = "least",
+     .help = "bytes of the smallest message",
+     .value = 16,
+     .least = 1,
+     .most = MIB},
     {.name = "most", .help = "bytes of the largest", .value = 2048, .least = 1, .most = MIB},
     {0},
 };
@@ -58,15 +68,16 @@ static void prepare(void)
     if (consumers == 0)
         consumers = settings.threads / 2;
     if (consumers >= settings.threads)
-        workload_refuse("--consumers %u of %u threads leave no producer", consumers, settings.threads);
+        workload_refuse("--consumers %u of %u threads leave no producer", consumers,
+                        settings.threads);
     producers = settings.threads - consumers;
     unsigned pairs = producers < consumers ? producers : consumers;
     queue_count = (unsigned)parameter("queues");
     if (queue_count == 0)
         queue_count = pairs;
     if (queue_count > pairs)
-        workload_refuse("--queues %u are more than %u producers or %u consumers can serve", queue_count,
-                        producers, consumers);
+        workload_refuse("--queues %u are more than %u producers or %u consumers can serve",
+                        queue_count, producers, consumers);
     for (unsigned i = 0; i < queue_count; i++) {
         queues[i] = table_new(queue_bytes());
         pthread_mutex_init(&queues[i]->lock, NULL);
@@ -122,7 +133,8 @@ static unsigned queue_take(struct queue *queue, struct block *parcel)
 static void produce(struct worker *worker, struct queue *queue)
 {
     if (settings.seconds_ns == 0)
-        worker->share = settings.operations / producers + (worker->index < settings.operations % producers);
+        worker->share =
+            settings.operations / producers + (worker->index < settings.operations % producers);
     struct block parcel[PARCEL];
     unsigned count = 0;
     for (uint64_t n; (n = worker_next(worker)) > 0;) {
@@ -169,9 +181,9 @@ static void conclude(void)
 const struct workload workload = {
     .name = "producer_consumer",
     .title = "threads allocate messages, other threads read and free them",
-    .operation =
-        "one message, allocated, filled, handed over, read and freed; the time is the producers', who wait "
-        "when a queue is full",
+    .operation = "one message, allocated, filled, handed over, read and freed; the time is the "
+                 "producers', who wait "
+                 "when a queue is full",
     .own = own,
     .operations = 6000000,
     .batch = 8 * PARCEL,

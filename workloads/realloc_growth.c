@@ -10,9 +10,17 @@
 
 static struct parameter own[] = {
     {.name = "kind", .help = "how blocks grow", .choices = "mixed|step|doubling|small"},
-    {.name = "largest", .help = "bytes that end a vector", .value = 32 * MIB, .least = 4 * KIB, .most = GIB},
+    {.name = "largest",
+     .help = "bytes that end a vector",
+     .value = 32 * MIB,
+     .least = 4 * KIB,
+     .most = GIB},
     {.name = "step", .help = "bytes of a step", .value = 256 * KIB, .least = 1, .most = GIB},
-    {.name = "vectors", .help = "of each kind at once in each thread", .value = 4, .least = 1, .most = 65536},
+    {.name = "vectors",
+     .help = "of each kind at once in each thread",
+     .value = 4,
+     .least = 1,
+     .most = 65536},
     {.name = "strings",
      .help = "at once in each thread",
      .value = 1000,
@@ -69,14 +77,17 @@ static enum kind kind_of_next(struct random *random)
 static uint64_t next_size(const struct growing *growing, enum kind its)
 {
     uint64_t size = growing->block.size;
-    return its == STEP ? size + step : its == DOUBLING ? size * growing->sixteenths / 16 : size + STRING_STEP;
+    return its == STEP       ? size + step
+           : its == DOUBLING ? size * growing->sixteenths / 16
+                             : size + STRING_STEP;
 }
 
 static void begin(struct worker *worker, struct growing *growing, enum kind its)
 {
     struct random *random = &worker->random;
     growing->sixteenths = (uint32_t)size_uniform(random, 24, 32);
-    growing->end = its == SMALL ? (uint32_t)size_log_uniform(random, STRING_LEAST, STRING_MOST) : largest;
+    growing->end =
+        its == SMALL ? (uint32_t)size_log_uniform(random, STRING_LEAST, STRING_MOST) : largest;
     growing->block = block_new(worker, its == SMALL ? STRING_STEP : FIRST_BYTES);
 }
 
@@ -123,8 +134,9 @@ static void conclude(void)
 const struct workload workload = {
     .name = "realloc_growth",
     .title = "vectors and strings that grow by realloc, several at once",
-    .operation = "one realloc and the writing of what is new; of a block at its end, its free and the next "
-                 "one's malloc",
+    .operation =
+        "one realloc and the writing of what is new; of a block at its end, its free and the next "
+        "one's malloc",
     .own = own,
     .batch = 1,
     .threads = 1,

@@ -11,7 +11,10 @@ enum { KINDS = 3, MIXED = KINDS, RING_MOST = 16 };
 
 static struct parameter own[] = {
     {.name = "which", .help = "the scenario", .choices = "json|mir|vm|mixed"},
-    {.name = "spread", .help = "percent by which sizes differ from the nominal one", .value = 25, .most = 90},
+    {.name = "spread",
+     .help = "percent by which sizes differ from the nominal one",
+     .value = 25,
+     .most = 90},
     {0},
 };
 
@@ -56,8 +59,8 @@ static void one_operation(struct worker *worker, struct ring *rings)
     struct block *block = &ring->blocks[ring->next];
     ring->next = ring->next + 1 < scenarios[kind].ring ? ring->next + 1 : 0;
     block_drop(worker, block);
-    *block = block_new(
-        worker, size_uniform(&worker->random, scenarios[kind].size - away, scenarios[kind].size + away));
+    *block = block_new(worker, size_uniform(&worker->random, scenarios[kind].size - away,
+                                            scenarios[kind].size + away));
 }
 
 static void work(struct worker *worker)

@@ -16,9 +16,17 @@ static struct parameter own[] = {
      .least = 1,
      .most = 1024 * GIB},
     {.name = "size", .help = "of the owner's blocks", .value = 96, .least = 1, .most = 16 * MIB},
-    {.name = "then", .help = "size of the other thread's blocks", .value = 160, .least = 1, .most = 16 * MIB},
-    {.name = "own-frees", .help = "the owner frees one block in so many itself; 0: none", .value = 0},
-    {.name = "owner", .help = "what the owner does when its blocks are there", .choices = "sleeps|ends"},
+    {.name = "then",
+     .help = "size of the other thread's blocks",
+     .value = 160,
+     .least = 1,
+     .most = 16 * MIB},
+    {.name = "own-frees",
+     .help = "the owner frees one block in so many itself; 0: none",
+     .value = 0},
+    {.name = "owner",
+     .help = "what the owner does when its blocks are there",
+     .choices = "sleeps|ends"},
     {0},
 };
 
@@ -28,7 +36,7 @@ enum owner { OWNER_SLEEPS, OWNER_ENDS };
 static size_t sizes[2]; /* of the owner's blocks, of the heir's */
 static uint64_t own_frees_one_in;
 static enum owner owner_kind;
-static bool again;                /* worker 0 writes it and the figures while all others wait to be met */
+static bool again; /* worker 0 writes it and the figures while all others wait to be met */
 static uint64_t resident_most[3]; /* with the owner's blocks, when all are freed, with the heir's */
 
 static void prepare(void)
@@ -56,7 +64,8 @@ static uint64_t lot_count(const struct worker *worker, unsigned number)
     uint64_t count = parameter("bytes") / settings.threads / sizes[number];
     if (settings.operations > 0) {
         uint64_t blocks = worker->share / 2;
-        uint64_t first = (uint64_t)((double)blocks * (double)sizes[1] / (double)(sizes[0] + sizes[1]));
+        uint64_t first =
+            (uint64_t)((double)blocks * (double)sizes[1] / (double)(sizes[0] + sizes[1]));
         count = number == 0 ? first : blocks - first;
     }
     return count > 0 ? count : 1;
@@ -81,7 +90,8 @@ static void lot_drop(struct worker *worker, struct lot *lot, uint64_t step)
         worker_begin(worker);
         uint64_t dropped = 0;
         for (; i < lot->count && dropped < workload.batch; i += step) {
-            struct block block = {lot->addresses[i], (uint32_t)lot->size, lot->first_serial + (uint32_t)i};
+            struct block block = {lot->addresses[i], (uint32_t)lot->size,
+                                  lot->first_serial + (uint32_t)i};
             if (block.start == NULL)
                 continue;
             block_drop(worker, &block);
@@ -162,7 +172,8 @@ static void play(struct worker *worker, void **addresses)
     measure(worker, 0);
     lot_drop(worker, &scene.lot, 1);
     measure(worker, 1);
-    scene.lot = (struct lot){.size = sizes[1], .count = lot_count(worker, 1), .addresses = addresses};
+    scene.lot =
+        (struct lot){.size = sizes[1], .count = lot_count(worker, 1), .addresses = addresses};
     lot_make(worker, &scene.lot);
     measure(worker, 2);
     lot_drop(worker, &scene.lot, 1);
@@ -196,7 +207,8 @@ static void conclude(void)
 
 const struct workload workload = {
     .name = "sleeping_owner",
-    .title = "a thread allocates and sleeps, another frees all that and needs as much of another size",
+    .title =
+        "a thread allocates and sleeps, another frees all that and needs as much of another size",
     .operation = "one block allocated or freed, by whichever thread",
     .own = own,
     .batch = 1000,

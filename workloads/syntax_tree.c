@@ -11,7 +11,11 @@ static struct parameter own[] = {
     {.name = "units", .help = "that each thread keeps", .value = 64, .least = 1, .most = 1 << 20},
     {.name = "least", .help = "tokens of the smallest unit", .value = 100, .least = 1, .most = GIB},
     {.name = "most", .help = "tokens of the largest", .value = 30000, .least = 1, .most = GIB},
-    {.name = "names", .help = "different names in all units", .value = 5000, .least = 1, .most = GIB},
+    {.name = "names",
+     .help = "different names in all units",
+     .value = 5000,
+     .least = 1,
+     .most = GIB},
     {0},
 };
 
@@ -143,7 +147,8 @@ static void list_add(struct worker *worker, struct list *list, struct node *node
 {
     if (list->count == list->room) {
         uint64_t room = list->room > 0 ? 2 * list->room : ROOM_AT_FIRST;
-        list->nodes = worker_realloc(worker, list->nodes, list->room * sizeof node, room * sizeof node);
+        list->nodes =
+            worker_realloc(worker, list->nodes, list->room * sizeof node, room * sizeof node);
         list->room = room;
     }
     list->nodes[list->count++] = node;
@@ -181,7 +186,8 @@ static const struct name *intern(struct compiler *compiler)
     return name;
 }
 
-static struct symbol *declare(struct compiler *compiler, struct scope *scope, const struct name *name)
+static struct symbol *declare(struct compiler *compiler, struct scope *scope,
+                              const struct name *name)
 {
     struct symbol *symbol = worker_malloc(compiler->worker, sizeof *symbol);
     *symbol = (struct symbol){.next = compiler->unit->symbols, .name = name};
@@ -221,7 +227,8 @@ static enum kind next_operand(struct compiler *compiler, unsigned depth)
 /* Whether another item comes; if not, CLOSE was the next token. */
 static bool next_is_item(struct compiler *compiler)
 {
-    if (compiler->left > compiler->owed && random_below(&compiler->worker->random, ITEMS_MEAN + 1) > 0) {
+    if (compiler->left > compiler->owed &&
+        random_below(&compiler->worker->random, ITEMS_MEAN + 1) > 0) {
         compiler->owed++;
         return true;
     }
@@ -235,7 +242,8 @@ static bool next_is_item(struct compiler *compiler)
 static struct node *parse(struct compiler *compiler, unsigned depth)
 {
     struct worker *worker = compiler->worker;
-    struct node node = {.kind = (unsigned char)next_operand(compiler, depth), .line = compiler->line};
+    struct node node = {.kind = (unsigned char)next_operand(compiler, depth),
+                        .line = compiler->line};
     struct node *children[3];
     if (node.kind == NUMBER)
         node.number = random_next(&worker->random) >> 48;
@@ -361,7 +369,8 @@ static void buffer_add(struct worker *worker, struct buffer *buffer, uint64_t wo
 {
     if (buffer->count == buffer->room) {
         uint64_t room = buffer->room > 0 ? 2 * buffer->room : ROOM_AT_FIRST;
-        buffer->words = worker_realloc(worker, buffer->words, buffer->room * sizeof word, room * sizeof word);
+        buffer->words =
+            worker_realloc(worker, buffer->words, buffer->room * sizeof word, room * sizeof word);
         buffer->room = room;
     }
     if (settings.touch == TOUCH_ALL || (settings.touch == TOUCH_HEADER && buffer->count == 0)) {
@@ -451,7 +460,8 @@ static void work(struct worker *worker)
         uint64_t done = 0;
         worker_begin(worker);
         while (done < workload.batch && worker->done + done < worker->share) {
-            uint64_t tokens = size_log_uniform(&worker->random, parameter("least"), parameter("most"));
+            uint64_t tokens =
+                size_log_uniform(&worker->random, parameter("least"), parameter("most"));
             uint64_t left = worker->share - worker->done - done;
             unit_drop(worker, &units[next]);
             compile(&compiler, &units[next], tokens < left ? tokens : left);
@@ -468,8 +478,8 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "syntax_tree",
-    .title =
-        "a toy compiler: units are parsed into trees, folded, turned into code, kept a while and dropped",
+    .title = "a toy compiler: units are parsed into trees, folded, turned into code, kept a while "
+             "and dropped",
     .operation = "one token parsed, folded, turned into code, and dropped with its unit",
     .own = own,
     .operations = 8000000,

@@ -15,7 +15,11 @@ static struct parameter own[] = {
      .value = 20,
      .least = 1,
      .most = MIB},
-    {.name = "keep", .help = "later threads that survivors outlive", .value = 1000, .least = 1, .most = MIB},
+    {.name = "keep",
+     .help = "later threads that survivors outlive",
+     .value = 1000,
+     .least = 1,
+     .most = MIB},
     {.name = "heir",
      .help = "who frees survivors: the thread that starts all others, or a later short one",
      .choices = "starter|successor"},
@@ -42,7 +46,8 @@ static void prepare(void)
     survivors = (blocks - 1) / survivor_one_in + 1;
     keep = parameter("keep");
     if (keep * survivors > SURVIVORS_MOST)
-        workload_fail("%" PRIu64 " survivors of each of %" PRIu64 " threads are more than %d in all",
+        workload_fail("%" PRIu64 " survivors of each of %" PRIu64
+                      " threads are more than %d in all",
                       survivors, keep, SURVIVORS_MOST);
     heir = (enum heir)parameter("heir");
     size_t least = parameter("least");
@@ -106,9 +111,9 @@ static void work(struct worker *worker)
 const struct workload workload = {
     .name = "thread_birth",
     .title = "short threads allocate, free most of it and die; others free the rest later",
-    .operation =
-        "one thread's life: its birth, its blocks allocated, most of them freed, its end, and the freeing of "
-        "an earlier thread's survivors",
+    .operation = "one thread's life: its birth, its blocks allocated, most of them freed, its end, "
+                 "and the freeing of "
+                 "an earlier thread's survivors",
     .own = own,
     .operations = 12000,
     .batch = 1,

@@ -59,7 +59,9 @@ class Allocator:
     def faults_of(self, version: str | None) -> tuple[str, ...]:
         """The known faults of one release, as sentences; none for a release that nobody has checked."""
         parts = (text.partition(": ") for text in self.faults)
-        return tuple(says for faulty, _, says in parts if version is not None and is_version(version, faulty))
+        return tuple(
+            says for faulty, _, says in parts if version is not None and is_version(version, faulty)
+        )
 
     def reads_knob(self, variable: str) -> bool:
         """Whether the catalog knows that this allocator reads the variable. False may also mean unknown."""
@@ -74,7 +76,10 @@ class Catalog:
 
     def find(self, name: str) -> Allocator | None:
         """By name or alias."""
-        return next((entry for entry in self.allocators if name == entry.name or name in entry.aliases), None)
+        return next(
+            (entry for entry in self.allocators if name == entry.name or name in entry.aliases),
+            None,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -149,7 +154,9 @@ def load_catalog() -> Catalog:
     try:
         return read_catalog(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise CairnError(f"the catalog of allocators cannot be read ({error}); install cairn again") from None
+        raise CairnError(
+            f"the catalog of allocators cannot be read ({error}); install cairn again"
+        ) from None
 
 
 def read_catalog(text: str) -> Catalog:
@@ -160,7 +167,9 @@ def read_catalog(text: str) -> Catalog:
         raise CairnError(f"allocators.toml is not TOML ({error}); install cairn again") from None
     tables = document.get("allocator")
     if set(document) != {"allocator"} or not isinstance(tables, list):
-        raise CairnError("allocators.toml must hold [[allocator]] tables and nothing else; install cairn again")
+        raise CairnError(
+            "allocators.toml must hold [[allocator]] tables and nothing else; install cairn again"
+        )
     entries = tuple(_read_entry(table) for table in tables)
     catalog = Catalog(entries)
     twice = first_duplicate(catalog.names)
@@ -169,9 +178,15 @@ def read_catalog(text: str) -> Catalog:
     if catalog.find("system") is None:
         raise CairnError("allocators.toml lacks the system allocator; install cairn again")
     for one in entries:
-        whole = one if one.library_of is None else next((e for e in entries if e.name == one.library_of), None)
+        whole = (
+            one
+            if one.library_of is None
+            else next((e for e in entries if e.name == one.library_of), None)
+        )
         if whole is None or whole.library_of is not None:
-            raise CairnError(f"allocators.toml, {one.name}: library_of names no allocator; install cairn again")
+            raise CairnError(
+                f"allocators.toml, {one.name}: library_of names no allocator; install cairn again"
+            )
     return catalog
 
 
@@ -181,15 +196,24 @@ def _read_entry(table: Any) -> Allocator:
     where = f"allocators.toml, {table.get('name', 'an allocator without a name')}"
     values: dict[str, Any] = {}
     for key, value in table.items():
-        if key in _LISTS and isinstance(value, list) and all(isinstance(item, str) and item for item in value):
+        if (
+            key in _LISTS
+            and isinstance(value, list)
+            and all(isinstance(item, str) and item for item in value)
+        ):
             values[key] = tuple(value)
-        elif (key in _TEXTS and isinstance(value, str) and value) or (key in _FLAGS and isinstance(value, bool)):
+        elif (key in _TEXTS and isinstance(value, str) and value) or (
+            key in _FLAGS and isinstance(value, bool)
+        ):
             values[key] = value
         else:
             raise CairnError(f"{where}: {key} is unknown or has a wrong value; install cairn again")
     if "name" not in values or "title" not in values:
         raise CairnError(f"{where}: name and title are needed; install cairn again")
-    if values.get("layout") not in (None, *_LAYOUTS) or values.get("metadata") not in (None, *_METADATA):
+    if values.get("layout") not in (None, *_LAYOUTS) or values.get("metadata") not in (
+        None,
+        *_METADATA,
+    ):
         raise CairnError(f"{where}: layout or metadata has an unknown value; install cairn again")
     for name in (values["name"], *values.get("aliases", ())):
         if not is_typable(name):
@@ -210,7 +234,9 @@ def is_typable(name: str) -> bool:
 
 def is_version(version: str | None, wanted: str | None) -> bool:
     """5.3 asks for any 5.3.x, but not for 5.30; None for any at all."""
-    return wanted is None or (version is not None and (version == wanted or version.startswith(wanted + ".")))
+    return wanted is None or (
+        version is not None and (version == wanted or version.startswith(wanted + "."))
+    )
 
 
 def entry(name: str, catalog: Catalog | None = None) -> Allocator:
@@ -228,9 +254,7 @@ def _unknown(wanted: str, catalog: Catalog) -> str:
         return f"no allocator is called '{wanted}'; did you mean {close[0]}? 'cairn allocators' lists them."
     if os.path.lexists(wanted):
         return f"no allocator is called '{wanted}'; if you mean the file, write ./{wanted}."
-    return (
-        f"no allocator is called '{wanted}'; 'cairn allocators' lists them, and a library is given by a path with '/'."
-    )
+    return f"no allocator is called '{wanted}'; 'cairn allocators' lists them, and a library is given by a path with '/'."
 
 
 def first_duplicate(names: Iterable[str]) -> str | None:

@@ -60,7 +60,9 @@ def split_contenders(argument: str) -> tuple[str, ...]:
         return (argument,)
     pieces = tuple(argument.split(","))
     if not all(piece.strip() for piece in pieces):
-        raise UsageError(f"'{argument}' names an empty contender; write them as -a system,jemalloc.")
+        raise UsageError(
+            f"'{argument}' names an empty contender; write them as -a system,jemalloc."
+        )
     return pieces
 
 
@@ -84,20 +86,30 @@ def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
         )
     target, colon, knob_text = rest.partition(":")
     if not target:
-        raise UsageError(f"'{spec}' names no allocator; write it as [name=]allocator[@version][:KEY=VALUE;KEY=VALUE].")
+        raise UsageError(
+            f"'{spec}' names no allocator; write it as [name=]allocator[@version][:KEY=VALUE;KEY=VALUE]."
+        )
     knobs = _parse_knobs(spec, knob_text) if colon else ()
     probed = target.endswith(PROBE) and not ("/" in target and os.path.lexists(target))
     suffix = PROBE if probed else ""
     target = target.removesuffix(suffix)
     if "/" in target:
-        name = given if given is not None else _own_name(_plain_base(target) + suffix, colon, knob_text)
+        name = (
+            given
+            if given is not None
+            else _own_name(_plain_base(target) + suffix, colon, knob_text)
+        )
         return ContenderSpec(name=name, allocator="custom", path=target, knobs=knobs, probed=probed)
     wanted, at, version = target.partition("@")
     if at and not version:
-        raise UsageError(f"'{spec}' has no version after '@'; write one, such as jemalloc@5.3.0, or leave out the '@'.")
+        raise UsageError(
+            f"'{spec}' has no version after '@'; write one, such as jemalloc@5.3.0, or leave out the '@'."
+        )
     known = entry(wanted, catalog)
     name = given if given is not None else _own_name(target + suffix, colon, knob_text)
-    return ContenderSpec(name=name, allocator=known.name, version=version or None, knobs=knobs, probed=probed)
+    return ContenderSpec(
+        name=name, allocator=known.name, version=version or None, knobs=knobs, probed=probed
+    )
 
 
 def behind_probe(spec: str) -> str:
@@ -109,13 +121,17 @@ def behind_probe(spec: str) -> str:
 
 def _refuse_name(name: str) -> None:
     if not name.strip():
-        raise UsageError("a contender has an empty name before its '='; write one, such as again=system.")
+        raise UsageError(
+            "a contender has an empty name before its '='; write one, such as again=system."
+        )
     if len(name) > NAME_MAX:
         raise UsageError(
             f"the contender name '{name[:20]}…' is longer than {NAME_MAX} characters; choose a shorter one."
         )
     if not name.isprintable():
-        raise UsageError("a contender name holds characters that cannot be printed; choose another one.")
+        raise UsageError(
+            "a contender name holds characters that cannot be printed; choose another one."
+        )
 
 
 def _plain_base(path: str) -> str:
@@ -141,11 +157,17 @@ def _parse_knobs(spec: str, text: str) -> tuple[tuple[str, str], ...]:
                 "system:MALLOC_ARENA_MAX=2."
             )
         if not _KNOB.fullmatch(key):
-            raise UsageError(f"'{key}' in '{spec}' cannot be an environment variable; use letters, digits and '_'.")
+            raise UsageError(
+                f"'{key}' in '{spec}' cannot be an environment variable; use letters, digits and '_'."
+            )
         if key in _OURS or key.startswith(_OUR_PREFIXES):
-            raise UsageError(f"{key} is set by cairn itself and cannot be a knob; leave it out of '{spec}'.")
+            raise UsageError(
+                f"{key} is set by cairn itself and cannot be a knob; leave it out of '{spec}'."
+            )
         if "\0" in value:
-            raise UsageError(f"the value of {key} holds a zero byte, which no environment can carry; leave it out.")
+            raise UsageError(
+                f"the value of {key} holds a zero byte, which no environment can carry; leave it out."
+            )
         if any(key == other for other, _ in knobs):
             raise UsageError(f"'{spec}' sets {key} twice; leave one out.")
         knobs.append((key, value))
@@ -158,27 +180,45 @@ def refuse_duplicates(specs: Sequence[ContenderSpec]) -> None:
     if twice is not None:
         spec = next(spec for spec in specs if spec.name == twice)
         target = spec.path or spec.allocator
-        raise UsageError(f"two contenders are called '{twice}'; name one of them, such as -a again={target}.")
+        raise UsageError(
+            f"two contenders are called '{twice}'; name one of them, such as -a again={target}."
+        )
 
 
-def default_contenders(found: Sequence[Found], catalog: Catalog | None = None) -> tuple[ContenderSpec, ...]:
+def default_contenders(
+    found: Sequence[Found], catalog: Catalog | None = None
+) -> tuple[ContenderSpec, ...]:
     """Without `-a`: the system allocator, then everything of the catalog that is here, usable and not hardened.
 
     A hardened allocator trades time for safety; who wants one names it.
     """
     catalog = catalog or known_catalog()
-    here = {item.allocator.name for item in found if item.problem is None and not item.allocator.hardened}
+    here = {
+        item.allocator.name
+        for item in found
+        if item.problem is None and not item.allocator.hardened
+    }
     names = [entry.name for entry in catalog.allocators if entry.is_system or entry.name in here]
-    return tuple(ContenderSpec(name=name, allocator=name) for name in sorted(names, key=lambda name: name != "system"))
+    return tuple(
+        ContenderSpec(name=name, allocator=name)
+        for name in sorted(names, key=lambda name: name != "system")
+    )
 
 
 def left_out(found: Sequence[Found]) -> tuple[str, ...]:
     """Why our own allocator does not compete: a damaged installation must not pass unseen."""
-    return tuple(f"{i.allocator.name} is left out: {i.problem}" for i in found if i.allocator.ours and i.problem)
+    return tuple(
+        f"{i.allocator.name} is left out: {i.problem}"
+        for i in found
+        if i.allocator.ours and i.problem
+    )
 
 
 def resolve(
-    spec: ContenderSpec, found: Sequence[Found], program: Program | None = None, catalog: Catalog | None = None
+    spec: ContenderSpec,
+    found: Sequence[Found],
+    program: Program | None = None,
+    catalog: Catalog | None = None,
 ) -> Contender:
     """The library, mechanism and environment that a spec means here. Raises ContenderFailed when it cannot be had."""
     catalog = catalog or known_catalog()
@@ -194,7 +234,9 @@ def resolve(
     for key, _ in entry.own_knobs:
         if any(key == other for other, _ in spec.knobs):
             plain = entry.library_of or entry.name
-            raise UsageError(f"{entry.name} sets {key} itself; give all of it to the library: -a '{plain}:{key}=…'.")
+            raise UsageError(
+                f"{entry.name} sets {key} itself; give all of it to the library: -a '{plain}:{key}=…'."
+            )
     owners: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
     build_id = None
@@ -305,5 +347,7 @@ def _link(path: str, folder: str, plain: str) -> str:
             if os.path.islink(link) and os.readlink(link) == path:
                 return link
         except OSError as error:
-            raise CairnError(f"{folder}: cannot make a link there ({error.strerror}); set TMPDIR elsewhere.") from None
+            raise CairnError(
+                f"{folder}: cannot make a link there ({error.strerror}); set TMPDIR elsewhere."
+            ) from None
     raise CairnError(f"{folder}: it is full of other files; set TMPDIR to another folder.")

@@ -96,7 +96,9 @@ def unpack_from_distribution(
     here = f"{entry.name} is not obtainable here"
     by_path = f"Build it, and name its library: -a {entry.name}=/path/to/it.so"
     if entry.is_system:
-        raise CairnError("the system allocator is part of every system and is never fetched; name another allocator.")
+        raise CairnError(
+            "the system allocator is part of every system and is never fetched; name another allocator."
+        )
     if not entry.packages:
         raise CairnError(f"{here}: no distribution package holds it. {by_path}")
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
@@ -109,16 +111,22 @@ def unpack_from_distribution(
         with locked(cache / ".lock", progress, "another fetch", LOCK_TIMEOUT_S):
             return _fetch(entry, cache, progress, apt, version)
     except _Lacking as refusal:
-        raise CairnError(f"{here}: {refusal}{f'; {refusal.instead}' if refusal.instead else f'. {by_path}'}") from None
+        raise CairnError(
+            f"{here}: {refusal}{f'; {refusal.instead}' if refusal.instead else f'. {by_path}'}"
+        ) from None
     except _NotThere as refusal:
         raise CairnError(f"{here}: {refusal}. {by_path}") from None
     except _Refused as refusal:
         advice = "Check the package sources and the network, and try again"
         raise CairnError(f"{here}: {refusal}. {advice}.") from None
     except Busy:
-        raise CairnError(f"{here}: another fetch holds the cache folder. End it, and try again.") from None
+        raise CairnError(
+            f"{here}: another fetch holds the cache folder. End it, and try again."
+        ) from None
     except Stalled:
-        raise CairnError(f"{here}: no progress for {apt.stall_s:.0f} s. Check the network and try again.") from None
+        raise CairnError(
+            f"{here}: no progress for {apt.stall_s:.0f} s. Check the network and try again."
+        ) from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise CairnError(
@@ -126,7 +134,9 @@ def unpack_from_distribution(
         ) from None
 
 
-def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt, version: str | None) -> Found:
+def _fetch(
+    entry: Allocator, cache: Path, progress: Progress, apt: Apt, version: str | None
+) -> Found:
     home = cache / entry.name
     home.mkdir(exist_ok=True, mode=0o700)
     for leftover in home.glob(".new-*"):
@@ -147,7 +157,9 @@ def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt, version:
             offered = discover.upstream_version(unquote(package.version))
             if not is_version(offered, version):
                 raise _NotThere(f"{_distribution()} has {entry.title} {offered} and not {version}")
-            final = home / re.sub(r"[^A-Za-z0-9.+~-]", "_", package.version.partition(":")[2] or package.version)
+            final = home / re.sub(
+                r"[^A-Za-z0-9.+~-]", "_", package.version.partition(":")[2] or package.version
+            )
             if (found := _find_in(entry, cache, final)) is not None:
                 return found
             archive = _download(package, work, lists.folder, progress, apt)
@@ -159,7 +171,9 @@ def _fetch(entry: Allocator, cache: Path, progress: Progress, apt: Apt, version:
         archive.unlink()
         found = _find_in(entry, cache, final)
         if found is None:
-            raise _Refused(f"{package.name} {package.version} holds no {entry.title} for this machine")
+            raise _Refused(
+                f"{package.name} {package.version} holds no {entry.title} for this machine"
+            )
         return found
     assert failure is not None
     raise failure
@@ -182,7 +196,9 @@ def _without_newer(before: _Refused | None, refused: _Refused) -> _Refused:
 def _find_in(entry: Allocator, cache: Path, final: Path) -> Found | None:
     inside = str(final) + os.sep
     copies = discover.find_cached(Catalog((entry,)), cache)
-    return next((item for item in copies if item.path is not None and item.path.startswith(inside)), None)
+    return next(
+        (item for item in copies if item.path is not None and item.path.startswith(inside)), None
+    )
 
 
 # --- apt ---
@@ -209,7 +225,11 @@ def _own_lists(work: Path, progress: Progress, apt: Apt) -> _Lists:
     status, output = run_tool(_apt(work, own, apt, "apt-get", "update"), work, apt.stall_s)
     complaint = _complaint(output)
     if not _has_lists(own):  # apt calls it a success to have fetched nothing
-        none = "apt has no package sources here" if status == 0 else "the package lists could not be fetched"
+        none = (
+            "apt has no package sources here"
+            if status == 0
+            else "the package lists could not be fetched"
+        )
         raise _Refused(complaint or none)
     # A warning about a source's form is no failure to fetch.
     return _Lists(own, complaint if status != 0 or "Failed to fetch" in output else None)
@@ -247,7 +267,9 @@ def _apt(work: Path, lists: str, apt: Apt, tool: str, *arguments: str) -> list[s
         "Acquire::Languages": "none",
         "Dir::Log": f"{work}/state",
     }
-    options = [part for key, value in settings.items() if value for part in ("-o", f"{key}={value}")]
+    options = [
+        part for key, value in settings.items() if value for part in ("-o", f"{key}={value}")
+    ]
     return [tool, "-q", "-c", str(configuration), *options, *apt.options, *arguments]
 
 
@@ -296,7 +318,9 @@ def _relative(entry: Allocator, work: Path, lists: str, apt: Apt) -> str | None:
             continue
         for name, version in _in_index(other.packages, work, lists, apt).items():
             is_there = f"{name} ({other.title} {discover.upstream_version(version)})"
-            return f"there it is {is_there}: 'cairn allocators get --from distribution {other.name}'"
+            return (
+                f"there it is {is_there}: 'cairn allocators get --from distribution {other.name}'"
+            )
     return None
 
 
@@ -315,7 +339,9 @@ def _download(package: _Package, work: Path, lists: str, progress: Progress, apt
     archive = folder / package.file
     if not archive.is_file() or file_sha256(archive) != package.sha256:
         command = _apt(work, lists, apt, "apt-get", "download", f"{package.name}={package.version}")
-        progress(f"downloading {package.name} {unquote(package.version)} ({package.size / 1024:,.0f} KiB)")
+        progress(
+            f"downloading {package.name} {unquote(package.version)} ({package.size / 1024:,.0f} KiB)"
+        )
         status, output = run_tool(command, folder, apt.stall_s)
         if status != 0 or not archive.is_file():
             raise _Refused(_complaint(output) or f"apt-get could not download {package.name}")
@@ -347,7 +373,9 @@ def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, fina
         if status != 0:
             raise _Refused(_complaint(output) or f"dpkg-deb could not unpack {package.name}")
         _write_record(entry, package, fresh, _find_library(entry, tree, package))
-        shutil.rmtree(final, ignore_errors=True)  # without a valid record, or it would have been returned
+        shutil.rmtree(
+            final, ignore_errors=True
+        )  # without a valid record, or it would have been returned
         os.rename(fresh, final)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -355,9 +383,12 @@ def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, fina
 
 def _find_library(entry: Allocator, tree: Path, package: _Package) -> Path:
     """The library of this machine inside the unpacked package; the shortest name is the one that programs ask for."""
-    patterns = [f"**/{name}" for name in entry.libraries] + [place.lstrip("/") for place in entry.places]
+    patterns = [f"**/{name}" for name in entry.libraries] + [
+        place.lstrip("/") for place in entry.places
+    ]
     candidates = sorted(
-        {path for pattern in patterns for path in tree.glob(pattern)}, key=lambda path: (len(path.name), path)
+        {path for pattern in patterns for path in tree.glob(pattern)},
+        key=lambda path: (len(path.name), path),
     )
     for path in candidates:
         if discover.is_usable_here(path):

@@ -25,7 +25,14 @@ from pathlib import Path
 import cairn
 from cairn import native
 from cairn.allocators.catalog import Allocator, Catalog, Found, is_typable, load_catalog
-from cairn.binary.library import Library, absolute, inspect_library, is_native, loader_problem, refuse_library
+from cairn.binary.library import (
+    Library,
+    absolute,
+    inspect_library,
+    is_native,
+    loader_problem,
+    refuse_library,
+)
 from cairn.errors import CairnError, ContenderFailed
 
 TOOL_TIMEOUT_S = 5.0
@@ -81,7 +88,11 @@ def discover(
             result.append(system_allocator(entry))
         library_of = entry.library_of or entry.name
         everywhere = (*ours, *installed, *cached)
-        copies = [replace(item, allocator=entry) for item in everywhere if item.allocator.name == library_of]
+        copies = [
+            replace(item, allocator=entry)
+            for item in everywhere
+            if item.allocator.name == library_of
+        ]
         result += sorted(copies, key=lambda item: version_key(item.version), reverse=True)
     return tuple(result)
 
@@ -100,7 +111,11 @@ def known_catalog(cache: Path | None = None) -> Catalog:
         values = read_record(record)
         name = values.get("allocator", "")
         if "path" in values and is_typable(name) and catalog.find(name) is None:
-            caveats = (f"{values['path']} has changed since it was added; add it again",) if _changed(values) else ()
+            caveats = (
+                (f"{values['path']} has changed since it was added; add it again",)
+                if _changed(values)
+                else ()
+            )
             added.append(Allocator(name=name, title=name, caveats=caveats))
     return Catalog((*catalog.allocators, *added)) if added else catalog
 
@@ -109,9 +124,14 @@ def _changed(values: Mapping[str, str]) -> bool:
     """Whether an added file is another one than then. A missing one has not changed: it is a problem of its own."""
     try:
         status = os.stat(values["path"])
-        if (str(status.st_size), str(status.st_mtime_ns)) == (values.get("size"), values.get("mtime_ns")):
+        if (str(status.st_size), str(status.st_mtime_ns)) == (
+            values.get("size"),
+            values.get("mtime_ns"),
+        ):
             return False
-        return stat.S_ISREG(status.st_mode) and file_sha256(values["path"]) != values.get("library_sha256")
+        return stat.S_ISREG(status.st_mode) and file_sha256(values["path"]) != values.get(
+            "library_sha256"
+        )
     except (OSError, ValueError):
         return False
 
@@ -147,7 +167,9 @@ def own_allocator(entry: Allocator) -> Found:
 def version_key(version: str | None) -> tuple[tuple[int, int | str], ...]:
     """Sorts 5.10 after 5.9, a number after a word at the same place (1.0 after 1.rc), and no version before any."""
     parts = re.findall(r"\d+|[A-Za-z]+", version or "")
-    return tuple((1, int(part[:18])) if part.isdecimal() and part.isascii() else (0, part) for part in parts)
+    return tuple(
+        (1, int(part[:18])) if part.isdecimal() and part.isascii() else (0, part) for part in parts
+    )
 
 
 def _loader_cache() -> tuple[str, ...]:
@@ -155,14 +177,28 @@ def _loader_cache() -> tuple[str, ...]:
     for tool in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
         if os.access(tool, os.X_OK):
             listing = ask([tool, "-p"]) or ""
-            return tuple(line.rpartition(" => ")[2] for line in listing.splitlines() if " => " in line)
+            return tuple(
+                line.rpartition(" => ")[2] for line in listing.splitlines() if " => " in line
+            )
     return ()
 
 
 def _library_folders() -> list[str]:
     triple = f"{os.uname().machine}-linux-gnu"
-    own = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder]
-    standard = [f"/usr/lib/{triple}", f"/lib/{triple}", "/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
+    own = [
+        folder
+        for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+        if folder
+    ]
+    standard = [
+        f"/usr/lib/{triple}",
+        f"/lib/{triple}",
+        "/usr/local/lib",
+        "/usr/lib64",
+        "/lib64",
+        "/usr/lib",
+        "/lib",
+    ]
     return [*own, f"/usr/local/lib/{triple}", *standard]
 
 
@@ -192,7 +228,9 @@ def _inspect(entry: Allocator, path: str) -> Found | None:
         if not is_native(library):
             return None
         library_path = companion_folders(library, entry.companions)
-        found = Found(allocator=entry, path=library.path, library_path=library_path, build_id=library.build_id)
+        found = Found(
+            allocator=entry, path=library.path, library_path=library_path, build_id=library.build_id
+        )
         refuse_library(library, library_path=library_path)
     except ContenderFailed as error:
         return Found(allocator=entry, path=absolute(path), problem=str(error))
@@ -225,7 +263,15 @@ def _with_packages(found: Sequence[Found]) -> Iterable[Found]:
             owners[file] = package.split(",")[0].strip()
     versions: dict[str, str] = {}
     if owners:
-        listing = ask(["dpkg-query", "-W", "-f", "${binary:Package}\t${Version}\n", *sorted(set(owners.values()))])
+        listing = ask(
+            [
+                "dpkg-query",
+                "-W",
+                "-f",
+                "${binary:Package}\t${Version}\n",
+                *sorted(set(owners.values())),
+            ]
+        )
         for line in (listing or "").splitlines():
             package, _, version = line.partition("\t")
             versions[package.partition(":")[0]] = version
@@ -273,8 +319,14 @@ def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
         values = read_record(record)
         entry = catalog.find(values.get("allocator", ""))
         folder = os.path.dirname(record)
-        path = values.get("path") or os.path.normpath(os.path.join(folder, values.get("library", "")))
-        if entry is None or entry.comes_along or not (path.startswith(folder + os.sep) or _may_add(values, folder)):
+        path = values.get("path") or os.path.normpath(
+            os.path.join(folder, values.get("library", ""))
+        )
+        if (
+            entry is None
+            or entry.comes_along
+            or not (path.startswith(folder + os.sep) or _may_add(values, folder))
+        ):
             continue
         item = _inspect(entry, path)
         if item is not None:
@@ -311,7 +363,9 @@ def read_record(path: str) -> dict[str, str]:
         return {}
     if not isinstance(values, dict) or values.get("schema") != RECORD_SCHEMA:
         return {}
-    return {key: value for key, value in values.items() if isinstance(value, str) and "\0" not in value}
+    return {
+        key: value for key, value in values.items() if isinstance(value, str) and "\0" not in value
+    }
 
 
 def write_record(folder: Path, values: Mapping[str, str]) -> None:

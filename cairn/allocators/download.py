@@ -31,7 +31,11 @@ STALL_S = 120.0
 _LEFT_OVER_S = 3600.0
 _UNPACKED_MAX_BYTES = 512 * 1024 * 1024
 
-_PROGRESS_BAR = {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "80", "CARGO_TERM_COLOR": "never"}
+_PROGRESS_BAR = {
+    "CARGO_TERM_PROGRESS_WHEN": "always",
+    "CARGO_TERM_PROGRESS_WIDTH": "80",
+    "CARGO_TERM_COLOR": "never",
+}
 """Without a bar cargo is silent while it downloads, and a slow network looks like one that hangs."""
 
 
@@ -157,13 +161,23 @@ def _by_cargo(source: Source, fresh: Path) -> Path:
     for damaged in _in_cargos_cache(source):
         damaged.unlink()  # not the pinned one, or it had been taken; cargo would not look at it again
     _write_project(source, fresh)
-    environment = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "CARGO_TARGET_DIR")}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("LD_PRELOAD", "CARGO_TARGET_DIR")
+    }
     try:
-        status, output = run_tool([cargo, "fetch"], fresh, STALL_S, {**environment, **_PROGRESS_BAR})
+        status, output = run_tool(
+            [cargo, "fetch"], fresh, STALL_S, {**environment, **_PROGRESS_BAR}
+        )
     except Stalled:
-        raise NotObtained(f"cargo made no progress for {STALL_S:.0f} s; check the network and try again") from None
+        raise NotObtained(
+            f"cargo made no progress for {STALL_S:.0f} s; check the network and try again"
+        ) from None
     if status != 0:
-        raise NotObtained(f"cargo could not fetch it ({_complaint(output)}); check the network and cargo's registries")
+        raise NotObtained(
+            f"cargo could not fetch it ({_complaint(output)}); check the network and cargo's registries"
+        )
     for copy in _in_cargos_cache(source):
         _refuse(copy, source)
         return copy
@@ -184,8 +198,18 @@ def _write_project(source: Source, folder: Path) -> None:
         name, number, *features = stand_in.split()
         home = folder / "stand-ins" / name
         home.mkdir(parents=True)
-        manifest = ["[package]", f'name = "{name}"', f'version = "{number}"', 'edition = "2018"', "[lib]"]
-        manifest += ['path = "../../lib.rs"', "[features]", *(f"{feature} = []" for feature in features)]
+        manifest = [
+            "[package]",
+            f'name = "{name}"',
+            f'version = "{number}"',
+            'edition = "2018"',
+            "[lib]",
+        ]
+        manifest += [
+            'path = "../../lib.rs"',
+            "[features]",
+            *(f"{feature} = []" for feature in features),
+        ]
         (home / "Cargo.toml").write_text("\n".join(manifest) + "\n", encoding="utf-8")
         lines.append(f'{name} = {{ path = "stand-ins/{name}" }}')
     (folder / "Cargo.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -221,16 +245,37 @@ def _by_pip(source: Source, fresh: Path) -> Path:
         raise NotObtained(f"pip is missing (Debian: apt-get install {packages_of(['pip'])})")
     requirement = f"{source.package}=={source.release} --hash=sha256:{source.sha256}\n"
     (fresh / "requirements.txt").write_text(requirement, encoding="utf-8")
-    options = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-input", "--disable-pip-version-check"]
-    command = [*pip, "download", *options, "--progress-bar", "off", "-d", str(fresh / "out"), "-r", "requirements.txt"]
+    options = [
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--require-hashes",
+        "--no-input",
+        "--disable-pip-version-check",
+    ]
+    command = [
+        *pip,
+        "download",
+        *options,
+        "--progress-bar",
+        "off",
+        "-d",
+        str(fresh / "out"),
+        "-r",
+        "requirements.txt",
+    ]
     environment = {**os.environ, "TMPDIR": str(fresh)}
     environment.pop("LD_PRELOAD", None)
     try:
         status, output = run_tool(command, fresh, STALL_S, environment)
     except Stalled:
-        raise NotObtained(f"pip made no progress for {STALL_S:.0f} s; check the network and try again") from None
+        raise NotObtained(
+            f"pip made no progress for {STALL_S:.0f} s; check the network and try again"
+        ) from None
     if status != 0:
-        raise NotObtained(f"pip could not fetch it ({_complaint(output)}); check the network and pip's index")
+        raise NotObtained(
+            f"pip could not fetch it ({_complaint(output)}); check the network and pip's index"
+        )
     fetched = fresh / "out" / source.archive
     if not fetched.is_file():
         raise NotObtained(f"pip brought no {source.archive}; check pip's index")

@@ -65,10 +65,16 @@ def obtain(
     base = load_catalog().find(entry.library_of) if entry.library_of else entry
     assert base is not None
     if base.is_system:
-        raise CairnError("the system allocator is part of every system and is never fetched; name another allocator.")
+        raise CairnError(
+            "the system allocator is part of every system and is never fetched; name another allocator."
+        )
     if base.ours:
-        raise CairnError("cairn's own allocator comes with it and is never fetched; 'cairn allocators' shows it.")
-    pinned = [source for source in sources.sources_of(base.name) if is_version(source.version, version)]
+        raise CairnError(
+            "cairn's own allocator comes with it and is never fetched; 'cairn allocators' shows it."
+        )
+    pinned = [
+        source for source in sources.sources_of(base.name) if is_version(source.version, version)
+    ]
     source = pinned[0] if pinned and origin != "distribution" else None
     if source is not None and (ready := _ready(base, source, cache)) is not None:
         return replace(ready, allocator=entry)
@@ -83,13 +89,17 @@ def obtain(
         return replace(here, allocator=entry)
     try:
         (cache / ".locks").mkdir(parents=True, exist_ok=True, mode=0o700)
-        with locked(cache / ".locks" / base.name, progress, f"another get of {base.name}", LOCK_TIMEOUT_S):
+        with locked(
+            cache / ".locks" / base.name, progress, f"another get of {base.name}", LOCK_TIMEOUT_S
+        ):
             if source is None:
                 found = _from_distribution(base, version, cache, progress, apt)
             else:
                 found = _ready(base, source, cache) or _build(base, source, cache, progress)
     except Busy:
-        raise CairnError(f"{base.name}: another get holds its folder for an hour; end that one first.") from None
+        raise CairnError(
+            f"{base.name}: another get holds its folder for an hour; end that one first."
+        ) from None
     except OSError as error:
         raise CairnError(_sentence_of(base, error, cache)) from None
     return replace(found, allocator=entry)
@@ -112,8 +122,14 @@ def _refuse_origin(entry: Allocator, version: str | None, origin: str | None) ->
     if entry.packages and origin != "source":
         return
     wanted = f"{entry.name} {version}" if version else entry.name
-    known = " and ".join(f"{source.version} ({source.origin})" for source in sources.sources_of(entry.name))
-    what = f"the pinned source is {known}" if known else "no package registry that cairn knows holds its source"
+    known = " and ".join(
+        f"{source.version} ({source.origin})" for source in sources.sources_of(entry.name)
+    )
+    what = (
+        f"the pinned source is {known}"
+        if known
+        else "no package registry that cairn knows holds its source"
+    )
     other = "no package of a distribution holds it"
     if entry.packages:
         other = "--from source keeps cairn from asking the distribution; leave it away"
@@ -129,7 +145,9 @@ def _reason_against(source: Source) -> str | None:
     missing += [tool for tool in source.tools if find_tool(tool) is None]
     if not missing:
         return None
-    names = " and ".join("a C++ compiler" if m == "c++" else "a C compiler" if m == "cc" else m for m in missing)
+    names = " and ".join(
+        "a C++ compiler" if m == "c++" else "a C compiler" if m == "cc" else m for m in missing
+    )
     return f"{source.origin} needs {names} (Debian: apt-get install {packages_of(missing)})"
 
 
@@ -141,13 +159,19 @@ def _ready(entry: Allocator, source: Source, cache: Path) -> Found | None:
         return None
     inside = str(folder) + os.sep
     copies = discover.find_cached(Catalog((entry,)), cache)
-    return next((c for c in copies if c.path and c.path.startswith(inside) and c.problem is None), None)
+    return next(
+        (c for c in copies if c.path and c.path.startswith(inside) and c.problem is None), None
+    )
 
 
 def _unpacked(entry: Allocator, version: str | None, cache: Path) -> Found | None:
     """A package's library that came before."""
     for copy in discover.find_cached(Catalog((entry,)), cache):
-        if copy.problem is None and is_version(copy.version, version) and (copy.origin or "").endswith(debian.UNPACKED):
+        if (
+            copy.problem is None
+            and is_version(copy.version, version)
+            and (copy.origin or "").endswith(debian.UNPACKED)
+        ):
             return copy
     return None
 
@@ -173,7 +197,9 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
 
     home = cache / entry.name
     home.mkdir(exist_ok=True, mode=0o700)
-    for leftover in home.glob(".[wng]*-*"):  # .work-, .new-, .gone-: we hold the lock, so nobody is at work there
+    for leftover in home.glob(
+        ".[wng]*-*"
+    ):  # .work-, .new-, .gone-: we hold the lock, so nobody is at work there
         shutil.rmtree(leftover, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=".work-", dir=home))
     try:
@@ -186,7 +212,9 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
         objects.mkdir(exist_ok=True, mode=0o700)
         (unpacked / OBJECTS).symlink_to(objects)
         tools = {tool: path for tool in source.tools if (path := find_tool(tool)) is not None}
-        plan = recipes.RECIPES[source.recipe](Workshop(unpacked, tools, source.release, os.cpu_count() or 1))
+        plan = recipes.RECIPES[source.recipe](
+            Workshop(unpacked, tools, source.release, os.cpu_count() or 1)
+        )
         log = home / "build.log"
         log.write_text(f"{source.origin} {source.sha256}\n", encoding="utf-8")
         for stage in plan.stages:
@@ -197,7 +225,13 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
         raise CairnError(_refusal(entry, source, str(refusal))) from None
     except Failed as failure:
         raise CairnError(_failure(entry, source, failure, home / "build.log", cache)) from None
-    except (tarfile.TarError, zipfile.BadZipFile, UnicodeDecodeError, StopIteration, EOFError) as error:
+    except (
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        UnicodeDecodeError,
+        StopIteration,
+        EOFError,
+    ) as error:
         reason = f"{source.archive} cannot be unpacked ({error})"
         raise CairnError(_refusal(entry, source, reason)) from None
     finally:
@@ -205,8 +239,12 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
     say(f"built in {time.monotonic() - started:.0f} s" if plan.stages else "unpacked")
     found = _ready(entry, source, cache)
     if found is None:
-        problem = next((c.problem for c in discover.find_cached(Catalog((entry,)), cache) if c.problem), "")
-        raise CairnError(f"{entry.name} was built into {final}, and cannot be used: {problem or 'it is no allocator'}")
+        problem = next(
+            (c.problem for c in discover.find_cached(Catalog((entry,)), cache) if c.problem), ""
+        )
+        raise CairnError(
+            f"{entry.name} was built into {final}, and cannot be used: {problem or 'it is no allocator'}"
+        )
     return found
 
 
@@ -219,7 +257,9 @@ def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache
     if "No space left on device" in failure.output:
         return f"{entry.name} cannot be built: no space left in {cache}. Free some space, or set XDG_CACHE_HOME."
     lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
-    told = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else str(failure))
+    told = next(
+        (line for line in lines if "error" in line.lower()), lines[-1] if lines else str(failure)
+    )
     return f"{entry.name} {source.version} cannot be built here: {told[:200]}. All that was printed is in {log}."
 
 
@@ -229,7 +269,11 @@ def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -
     kept = total - len(tasks)
     started = time.monotonic()
     said = started
-    say(stage.says if total == 1 else f"{stage.says} {total} files" + (f", {kept} of them done before" if kept else ""))
+    say(
+        stage.says
+        if total == 1
+        else f"{stage.says} {total} files" + (f", {kept} of them done before" if kept else "")
+    )
 
     def report(done: int) -> None:
         nonlocal said
@@ -257,7 +301,9 @@ def _task(command: Command, unpacked: Path) -> Task | None:
     return Task(argv, folder, draft, makes)
 
 
-def _keep(entry: Allocator, source: Source, plan: Plan, unpacked: Path, home: Path, tools: dict[str, str]) -> Path:
+def _keep(
+    entry: Allocator, source: Source, plan: Plan, unpacked: Path, home: Path, tools: dict[str, str]
+) -> Path:
     """Puts the library with its record in its final place, at once or not at all."""
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
     try:

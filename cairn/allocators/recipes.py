@@ -87,8 +87,18 @@ def jemalloc(shop: Workshop) -> Plan:
     (home / "VERSION").write_text(version + "\n", encoding="ascii")
     options = ("--disable-doc", "--disable-static", f"--with-version={version}")
     stages = (
-        Stage("configuring", (Command(("sh", "configure", *options, f"CC={shop.cc}", f"CXX={shop.cxx}"), "jemalloc"),)),
-        Stage("compiling", (Command((shop.tools["make"], f"-j{shop.jobs}", "build_lib_shared"), "jemalloc"),)),
+        Stage(
+            "configuring",
+            (
+                Command(
+                    ("sh", "configure", *options, f"CC={shop.cc}", f"CXX={shop.cxx}"), "jemalloc"
+                ),
+            ),
+        ),
+        Stage(
+            "compiling",
+            (Command((shop.tools["make"], f"-j{shop.jobs}", "build_lib_shared"), "jemalloc"),),
+        ),
     )
     return Plan(stages, "jemalloc/lib/libjemalloc.so.2", "libjemalloc.so.2")
 
@@ -99,7 +109,9 @@ def _mimalloc(shop: Workshop, generation: int) -> Plan:
         "-O3", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT", "-std=gnu11", "-fPIC",
         "-fvisibility=hidden", "-ftls-model=initial-exec", "-fno-builtin-malloc", "-Iinclude", "-pthread",
     )  # fmt: skip
-    return _one_compile((shop.cc, *flags, *_SHARED, "src/static.c"), f"{folder}/libmimalloc.so.{generation}", folder)
+    return _one_compile(
+        (shop.cc, *flags, *_SHARED, "src/static.c"), f"{folder}/libmimalloc.so.{generation}", folder
+    )
 
 
 def mimalloc2(shop: Workshop) -> Plan:
@@ -121,7 +133,10 @@ def snmalloc(shop: Workshop) -> Plan:
     cmake = shop.tools["cmake"]
     build = ("--build", "build", "--target", "snmallocshim", "-j", str(shop.jobs))
     stages = (
-        Stage("configuring", (Command((cmake, "-S", "upstream", "-B", "build", "-G", "Unix Makefiles", *options)),)),
+        Stage(
+            "configuring",
+            (Command((cmake, "-S", "upstream", "-B", "build", "-G", "Unix Makefiles", *options)),),
+        ),
         Stage("compiling", (Command((cmake, *build)),)),
     )
     return Plan(stages, "build/libsnmallocshim.so", "libsnmallocshim.so")
@@ -134,7 +149,9 @@ def rpmalloc(shop: Workshop) -> Plan:
         "-ftls-model=initial-exec", "-fno-builtin-malloc", "-pthread",
     )  # fmt: skip
     folder = "rpmalloc/rpmalloc"
-    return _one_compile((shop.cc, *flags, *_SHARED, "rpmalloc.c", "-ldl"), f"{folder}/librpmallocwrap.so", folder)
+    return _one_compile(
+        (shop.cc, *flags, *_SHARED, "rpmalloc.c", "-ldl"), f"{folder}/librpmallocwrap.so", folder
+    )
 
 
 _TCMALLOC_EXPORTS = """{
@@ -153,7 +170,9 @@ def google_tcmalloc(shop: Workshop) -> Plan:
     """The files that the crate's own build names, with tcmalloc.cc, which overrides malloc, in place of its bridge."""
     script = (shop.source / "build.rs").read_text(encoding="utf-8")
     named = dict.fromkeys(re.findall(r'"(c_src/[\w./+-]+\.(?:cc|S))"', script))
-    files = [name for name in named if not name.endswith("_bridge.cc")] + ["c_src/tcmalloc/tcmalloc/tcmalloc.cc"]
+    files = [name for name in named if not name.endswith("_bridge.cc")] + [
+        "c_src/tcmalloc/tcmalloc/tcmalloc.cc"
+    ]
     flags = (
         "-O3", "-std=c++17", "-DNDEBUG", "-DNOMINMAX", "-DTCMALLOC_INTERNAL_8K_PAGES", "-fPIC",
         "-ftls-model=initial-exec", "-fno-builtin-malloc", "-Ic_src/abseil-cpp", "-Ic_src/tcmalloc", "-w", "-pthread",
@@ -164,10 +183,24 @@ def google_tcmalloc(shop: Workshop) -> Plan:
         made = f"{OBJECTS}/{file.removeprefix('c_src/').replace('/', '-')}.o"
         compiles.append(Command((shop.cxx, *flags, "-c", file, "-o", DRAFT), makes=made))
     # The slowest first: a last long compile on one processor would keep the others waiting.
-    compiles.sort(key=lambda command: -(shop.source / command.argv[command.argv.index("-c") + 1]).stat().st_size)
+    compiles.sort(
+        key=lambda command: (
+            -(shop.source / command.argv[command.argv.index("-c") + 1]).stat().st_size
+        )
+    )
     objects = tuple(str(command.makes) for command in compiles)
     library = "libgoogle-tcmalloc.so"
-    link = Command((shop.cxx, *_SHARED, "-Wl,--version-script=exports.map", *objects, "-pthread", "-o", library))
+    link = Command(
+        (
+            shop.cxx,
+            *_SHARED,
+            "-Wl,--version-script=exports.map",
+            *objects,
+            "-pthread",
+            "-o",
+            library,
+        )
+    )
     return Plan((Stage("compiling", tuple(compiles)), Stage("linking", (link,))), library, library)
 
 
@@ -185,7 +218,9 @@ def _hardened(shop: Workshop, config: str, library: str) -> Plan:
         "-fvisibility=hidden", "-fno-plt", "-fno-builtin-malloc", "-fstack-clash-protection",
         "-fstack-protector-strong", "-Iinclude", "-Ithird_party", "-I.", "-pthread",
     )  # fmt: skip
-    files = tuple(f"{name}.c" for name in ("util", "chacha", "h_malloc", "memory", "pages", "random"))
+    files = tuple(
+        f"{name}.c" for name in ("util", "chacha", "h_malloc", "memory", "pages", "random")
+    )
     link = ("-Wl,-O1,--as-needed,-z,defs,-z,relro,-z,now,-z,nodlopen,-z,text",)
     return _one_compile((shop.cc, *flags, *_SHARED, *link, *files), f"{folder}/{library}", folder)
 
@@ -210,25 +245,40 @@ def scudo(shop: Workshop) -> Plan:
         "-fno-builtin-malloc", "-ffunction-sections", "-fdata-sections", "-Iinclude", "-I.", "-w", "-pthread",
     )  # fmt: skip
     folder = "scudo-standalone"
-    names = sorted(path.name for path in (shop.source / folder).glob("*.cpp") if path.name != "wrappers_c_bionic.cpp")
+    names = sorted(
+        path.name
+        for path in (shop.source / folder).glob("*.cpp")
+        if path.name != "wrappers_c_bionic.cpp"
+    )
     crc = {"x86_64": ("-msse4.2",), "aarch64": ("-march=armv8-a+crc",)}.get(os.uname().machine, ())
     compiles = []
     for name in names:
         own = crc if name == "crc32_hw.cpp" else ()
         made = f"../{OBJECTS}/{name}.o"
-        compiles.append(Command((shop.cxx, *flags, *own, "-c", name, "-o", DRAFT), folder, makes=made))
+        compiles.append(
+            Command((shop.cxx, *flags, *own, "-c", name, "-o", DRAFT), folder, makes=made)
+        )
     library = "libclang_rt.scudo_standalone.so"
     hardening = ("-Wl,-z,defs,-z,now,-z,relro,--gc-sections", "-nodefaultlibs")
     libraries = ("-lpthread", "-ldl", "-lc", "-lgcc")
     objects = tuple(str(command.makes) for command in compiles)
     link = Command((shop.cxx, *_SHARED, *hardening, *objects, *libraries, "-o", library), folder)
-    return Plan((Stage("compiling", tuple(compiles)), Stage("linking", (link,))), f"{folder}/{library}", library)
+    return Plan(
+        (Stage("compiling", tuple(compiles)), Stage("linking", (link,))),
+        f"{folder}/{library}",
+        library,
+    )
 
 
 def tbbmalloc(shop: Workshop) -> Plan:
     """Ready in the wheel: the proxy overrides malloc and needs the allocator itself beside it."""
     lib = next(shop.source.glob("*.data/data/lib")).relative_to(shop.source)
-    return Plan((), f"{lib}/libtbbmalloc_proxy.so.2", "libtbbmalloc_proxy.so.2", (f"{lib}/libtbbmalloc.so.2",))
+    return Plan(
+        (),
+        f"{lib}/libtbbmalloc_proxy.so.2",
+        "libtbbmalloc_proxy.so.2",
+        (f"{lib}/libtbbmalloc.so.2",),
+    )
 
 
 def hoard(shop: Workshop) -> Plan:
@@ -248,7 +298,9 @@ def hoard(shop: Workshop) -> Plan:
         "-IHeap-Layers", "-pthread",
     )  # fmt: skip
     sources = ("source/libhoard.cpp", "source/unixtls.cpp")
-    return _one_compile((shop.cxx, *flags, *_SHARED, *sources, "-ldl"), "Hoard/src/libhoard.so", "Hoard/src")
+    return _one_compile(
+        (shop.cxx, *flags, *_SHARED, *sources, "-ldl"), "Hoard/src/libhoard.so", "Hoard/src"
+    )
 
 
 RECIPES: dict[str, Callable[[Workshop], Plan]] = {

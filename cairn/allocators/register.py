@@ -29,9 +29,13 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
     """
     cache = cache or discover.cache_folder()
     if not is_typable(name):
-        raise UsageError(f"'{name}' cannot be an allocator's name; use letters, digits and '_', '.', '+' or '-'.")
+        raise UsageError(
+            f"'{name}' cannot be an allocator's name; use letters, digits and '_', '.', '+' or '-'."
+        )
     if load_catalog().find(name) is not None:
-        raise UsageError(f"'{name}' is an allocator of the catalog; choose another name, such as my-{name}.")
+        raise UsageError(
+            f"'{name}' is an allocator of the catalog; choose another name, such as my-{name}."
+        )
     library = inspect_library(path)
     refuse_library(library, library_path=discover.companion_folders(library, library.needs))
     status = os.stat(library.realpath)
@@ -64,13 +68,19 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
     return next(item for item in found if item.allocator.name == name)
 
 
-def remove(entry: Allocator, version: str | None, progress: Progress, cache: Path | None = None) -> tuple[Found, ...]:
+def remove(
+    entry: Allocator, version: str | None, progress: Progress, cache: Path | None = None
+) -> tuple[Found, ...]:
     """Deletes every copy of the allocator, or those of one version, from the cache. What others installed stays."""
     cache = cache or discover.cache_folder()
     if entry.library_of is not None:
-        raise UsageError(f"{entry.name} is {entry.library_of} with a knob set; remove {entry.library_of}.")
+        raise UsageError(
+            f"{entry.name} is {entry.library_of} with a knob set; remove {entry.library_of}."
+        )
     if entry.ours:
-        raise UsageError("cairn's own allocator is part of it and not in the cache; -a names contenders without it.")
+        raise UsageError(
+            "cairn's own allocator is part of it and not in the cache; -a names contenders without it."
+        )
     copies = [item for item in _copies(entry, cache) if is_version(item.version, version)]
     wanted = f"{entry.name} {version}" if version else entry.name
     if not copies:
@@ -85,7 +95,9 @@ def remove(entry: Allocator, version: str | None, progress: Progress, cache: Pat
                 discover.remove_folder(cache / entry.name)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise CairnError(f"{wanted} cannot be removed: {reason} ({error.filename or cache}).") from None
+        raise CairnError(
+            f"{wanted} cannot be removed: {reason} ({error.filename or cache})."
+        ) from None
     return tuple(copies)
 
 
@@ -102,14 +114,20 @@ def _turn(cache: Path, name: str, progress: Progress) -> Iterator[None]:
 
 def _copies(entry: Allocator, cache: Path) -> list[Found]:
     catalog = discover.known_catalog(cache)
-    return [item for item in discover.find_cached(catalog, cache) if item.allocator.name == entry.name]
+    return [
+        item for item in discover.find_cached(catalog, cache) if item.allocator.name == entry.name
+    ]
 
 
 def _folder(item: Found, cache: Path) -> Path:
     """The folder with the record: the library lies in it, or elsewhere when it was added."""
     home = cache / item.allocator.name
     path = Path(item.path or "")
-    return home / path.relative_to(home).parts[0] if path.is_relative_to(home) else home / discover.ADDED
+    return (
+        home / path.relative_to(home).parts[0]
+        if path.is_relative_to(home)
+        else home / discover.ADDED
+    )
 
 
 def _where_else(entry: Allocator, version: str | None) -> str:

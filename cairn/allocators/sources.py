@@ -70,7 +70,9 @@ def load_sources() -> tuple[Source, ...]:
     try:
         return read_sources(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise CairnError(f"the list of sources cannot be read ({error}); install cairn again") from None
+        raise CairnError(
+            f"the list of sources cannot be read ({error}); install cairn again"
+        ) from None
 
 
 def sources_of(allocator: str) -> tuple[Source, ...]:
@@ -86,7 +88,9 @@ def read_sources(text: str) -> tuple[Source, ...]:
         raise CairnError(f"sources.toml is not TOML ({error}); install cairn again") from None
     tables = document.get("source")
     if set(document) != {"source"} or not isinstance(tables, list):
-        raise CairnError("sources.toml must hold [[source]] tables and nothing else; install cairn again")
+        raise CairnError(
+            "sources.toml must hold [[source]] tables and nothing else; install cairn again"
+        )
     return tuple(_read_source(table) for table in tables)
 
 
@@ -96,7 +100,11 @@ def _read_source(table: Any) -> Source:
     where = f"sources.toml, {table.get('allocator', 'a source without an allocator')}"
     values: dict[str, Any] = {}
     for key, value in table.items():
-        if key in _LISTS and isinstance(value, list) and all(isinstance(item, str) and item for item in value):
+        if (
+            key in _LISTS
+            and isinstance(value, list)
+            and all(isinstance(item, str) and item for item in value)
+        ):
             values[key] = tuple(value)
         elif (key in (*_TEXTS, "file") and isinstance(value, str) and value) or (
             key == "revision" and isinstance(value, int) and not isinstance(value, bool)

@@ -71,7 +71,9 @@ class Failed(Exception):
 def find_tool(name: str) -> str | None:
     """The path of a tool: what its usual variable names, then what is on PATH, then beside our own Python."""
     own = os.path.dirname(sys.executable)
-    for candidate in filter(None, [os.environ.get(_VARIABLES.get(name, "")), *_NAMES.get(name, (name,))]):
+    for candidate in filter(
+        None, [os.environ.get(_VARIABLES.get(name, "")), *_NAMES.get(name, (name,))]
+    ):
         if path := shutil.which(candidate) or shutil.which(candidate, path=own):
             return path
     return None
@@ -84,7 +86,16 @@ def packages_of(tools: Sequence[str]) -> str:
 
 def build_environment() -> dict[str, str]:
     """The user's environment without what would change what is built: the pinned flags are part of the recipe."""
-    changes = ("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LD_PRELOAD", "LD_LIBRARY_PATH", "MAKEFLAGS", "MAKELEVEL")
+    changes = (
+        "CFLAGS",
+        "CXXFLAGS",
+        "CPPFLAGS",
+        "LDFLAGS",
+        "LD_PRELOAD",
+        "LD_LIBRARY_PATH",
+        "MAKEFLAGS",
+        "MAKELEVEL",
+    )
     kept = {key: value for key, value in os.environ.items() if key not in changes}
     return {**kept, "LC_ALL": "C"}
 
@@ -130,7 +141,10 @@ def _tied(command: Sequence[str]) -> list[str]:
 
 
 def run_tool(
-    command: Sequence[str], folder: Path, stall_s: float, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    folder: Path,
+    stall_s: float,
+    environment: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Exit status and output. A tool that neither prints nor writes below `folder` for `stall_s` is ended."""
     process = subprocess.Popen(
@@ -206,7 +220,11 @@ class Task:
 
 
 def run_tasks(
-    tasks: Sequence[Task], jobs: int, environment: Mapping[str, str], log: Path, report: Callable[[int], None]
+    tasks: Sequence[Task],
+    jobs: int,
+    environment: Mapping[str, str],
+    log: Path,
+    report: Callable[[int], None],
 ) -> None:
     """Runs all, `jobs` at a time; `report` gets how many have ended, at every end and every few seconds.
 

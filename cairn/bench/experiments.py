@@ -126,14 +126,22 @@ def _prepare_build(progress: Progress) -> Settings:
             str(tools["cmake"]), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tools['ninja']}", *_OPTIONS,
             "-S", str(folder / "source" / "libgit2"), "-B", str(build),
         ]  # fmt: skip
-        done = subprocess.run(command, env=build_environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=build_environment(), capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
             shutil.rmtree(build, ignore_errors=True)
-            last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+            last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[
+                -1
+            ]
             raise CairnError(f"cmake cannot configure libgit2: {last}")
     ninja = str(tools["ninja"])
     return Settings(
-        workloads=(Workload(name=f"ninja build of libgit2 {_LIBGIT2.version}", command=(ninja, "-C", str(build))),),
+        workloads=(
+            Workload(
+                name=f"ninja build of libgit2 {_LIBGIT2.version}", command=(ninja, "-C", str(build))
+            ),
+        ),
         folder=str(folder),
         prepare=f"{shlex.quote(ninja)} -C {shlex.quote(str(build))} -t clean",
     )
@@ -152,7 +160,9 @@ def _unpack_whole(archive: Path, folder: Path) -> None:
 
 
 _QUICK_FEW = ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc")
-_ARENAS = tuple(f"{name}=system:MALLOCTEST_WITH={name}" for name in ("arena", "arena-huge", "bump", "bump-huge"))
+_ARENAS = tuple(
+    f"{name}=system:MALLOCTEST_WITH={name}" for name in ("arena", "arena-huge", "bump", "bump-huge")
+)
 """The same program with its own bulk allocators in malloc's place."""
 _GIB = 1 << 30
 
@@ -195,7 +205,13 @@ _FROZEN = "cairn-frozen=cairn:CAIRN_POLICY=frozen"
 def _scenarios() -> tuple[Variant, ...]:
     """Only the first bytes of a buffer are written: filling 2 MiB costs ten times what the allocator does."""
     return tuple(
-        Variant(which.upper(), "scenario", f"--which {which} --touch header --operations {number}", 0.4, 64 << 20)
+        Variant(
+            which.upper(),
+            "scenario",
+            f"--which {which} --touch header --operations {number}",
+            0.4,
+            64 << 20,
+        )
         for which, number in (("json", "1M"), ("mir", "400K"), ("vm", "100K"), ("mixed", "300K"))
     )
 
@@ -204,7 +220,11 @@ _LIKE = (
     ("dedup", "producer_consumer", "--threads 4 --least 1K --most 64K --operations 120K"),
     ("freqmine", "hash_table", "--threads 2 --operations 2M"),
     ("reverse_index", "document", "--threads 2 --operations 3M"),
-    ("swaptions", "mixed", "--threads 2 --bytes 3G --live 4M --least 64 --most 8K --lifetimes generational"),
+    (
+        "swaptions",
+        "mixed",
+        "--threads 2 --bytes 3G --live 4M --least 64 --most 8K --lifetimes generational",
+    ),
     ("raytrace", "lru_cache", "--operations 1M --bytes 128M"),
     ("canneal", "hash_table", "--operations 2M --tables 4 --most 200K"),
     ("aget", "larson", "--threads 4 --operations 400K"),
@@ -227,11 +247,15 @@ _KINDS = (
 
 
 def _calibration() -> tuple[Variant, ...]:
-    return tuple(Variant(name, program, arguments, 0.5, 256 << 20) for name, program, arguments in _KINDS)
+    return tuple(
+        Variant(name, program, arguments, 0.5, 256 << 20) for name, program, arguments in _KINDS
+    )
 
 
 def _founding() -> tuple[Variant, ...]:
-    return tuple(Variant(name, program, arguments, 0.7, 512 << 20) for name, program, arguments in _LIKE)
+    return tuple(
+        Variant(name, program, arguments, 0.7, 512 << 20) for name, program, arguments in _LIKE
+    )
 
 
 EXPERIMENTS = (

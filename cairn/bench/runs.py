@@ -65,18 +65,31 @@ class Chosen:
     def of(self, variants: Sequence[Variant]) -> Chosen:
         """The same with these of its workloads alone."""
         names = {variant.name for variant in variants}
-        size = replace(self.size, variants=tuple(variant for variant in self.size.variants if variant.name in names))
-        return replace(self, size=size, workloads=tuple(entry for entry in self.workloads if entry.name in names))
+        size = replace(
+            self.size,
+            variants=tuple(variant for variant in self.size.variants if variant.name in names),
+        )
+        return replace(
+            self,
+            size=size,
+            workloads=tuple(entry for entry in self.workloads if entry.name in names),
+        )
 
     @property
     def variants(self) -> tuple[Variant, ...]:
         """What runs."""
-        of_catalog = tuple(Variant(w.name, w.program, w.suite, w.seconds, w.memory << 20) for w in self.workloads)
+        of_catalog = tuple(
+            Variant(w.name, w.program, w.suite, w.seconds, w.memory << 20) for w in self.workloads
+        )
         return of_catalog or self.size.variants
 
     def expected_s(self, contenders: int, rule: StopRule, *, instructions: bool = False) -> float:
         """Seconds until the fewest blocks are done; machines differ by two and more."""
-        runs = contenders * (rule.min_blocks + 1) * (2 if self.experiment.why and not instructions else 1)
+        runs = (
+            contenders
+            * (rule.min_blocks + 1)
+            * (2 if self.experiment.why and not instructions else 1)
+        )
         if instructions:
             return runs * 2 * len(self.workloads) * _COUNTED_S
         if self.experiment.cpu_s is not None:
@@ -102,11 +115,17 @@ def chosen(names: Sequence[str], quick: bool) -> tuple[Chosen, ...]:
             single += [entry for entry in workloads.load() if entry.name == name]
             continue
         size = experiment.quick if quick else experiment.full
-        catalog = [entry for entry in workloads.load() if entry.quick or not quick] if name == SUITE else []
+        catalog = (
+            [entry for entry in workloads.load() if entry.quick or not quick]
+            if name == SUITE
+            else []
+        )
         found.append(Chosen(experiment, size, tuple(catalog)))
     if single:
         experiment = experiments.SEVERAL if len(single) > 1 else experiments.SINGLE
-        found.append(Chosen(experiment, experiment.quick if quick else experiment.full, tuple(single)))
+        found.append(
+            Chosen(experiment, experiment.quick if quick else experiment.full, tuple(single))
+        )
     return tuple(found)
 
 
@@ -118,9 +137,13 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
     entries: dict[str, workloads.BuiltIn] = {}
     for choice in choices:
         if choice.experiment.prepare is not None:
-            raise UsageError(f"--instructions is for built-in workloads, and {choice.experiment.name} runs none")
+            raise UsageError(
+                f"--instructions is for built-in workloads, and {choice.experiment.name} runs none"
+            )
         programs = {variant.program for variant in choice.variants}
-        entries |= {e.name: e for e in choice.workloads or workloads.load() if e.program in programs}
+        entries |= {
+            e.name: e for e in choice.workloads or workloads.load() if e.program in programs
+        }
     size = replace(choices[0].size, rule=experiments.blocks(1))
     return (Chosen(choices[0].experiment, replace(size, beside=()), tuple(entries.values())),)
 
@@ -156,10 +179,14 @@ def contenders(size: Size, say: Callable[[str], None]) -> tuple[str, ...]:
     if size.contenders:
         missing = [name for name in size.contenders if name not in usable and name not in along]
         taken = [name for name in size.contenders if name in usable]
-        instead = [name for name in here if name not in taken][: len(missing)] if size.replaceable else []
+        instead = (
+            [name for name in here if name not in taken][: len(missing)] if size.replaceable else []
+        )
         taken += instead
     else:
-        missing = [e.name for e in known if e.name not in usable and e.name not in along and not e.hardened]
+        missing = [
+            e.name for e in known if e.name not in usable and e.name not in along and not e.hardened
+        ]
         taken = here
         hardened = [entry.name for entry in known if entry.name in usable and entry.hardened]
         if hardened:
@@ -167,7 +194,9 @@ def contenders(size: Size, say: Callable[[str], None]) -> tuple[str, ...]:
     brings = f"'cairn allocators get {' '.join(missing)}' brings them"
     everybody = (*taken, *size.beside)
     if len(everybody) < 2:
-        raise ContenderFailed(f"only the system's allocator is here, and nothing to compare it with; {brings}")
+        raise ContenderFailed(
+            f"only the system's allocator is here, and nothing to compare it with; {brings}"
+        )
     if missing:
         say(f"not here, and left out: {', '.join(missing)}; {brings}")
     return everybody
@@ -181,7 +210,9 @@ def explained(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
                 f"{choice.experiment.name} ranks by the program's own numbers, which --why does not take apart; "
                 "name its workloads, as 'cairn bench list' shows them"
             )
-    return tuple(replace(choice, experiment=replace(choice.experiment, why=True)) for choice in choices)
+    return tuple(
+        replace(choice, experiment=replace(choice.experiment, why=True)) for choice in choices
+    )
 
 
 def settings(choice: Chosen, say: Progress, *, instructions: bool = False) -> Settings:
@@ -212,10 +243,14 @@ def _counted(choice: Chosen) -> Settings:
     that says itself what it writes keeps that.
     """
     if shutil.which("valgrind") is None:
-        raise CairnError("valgrind is not here, which counts the instructions; Debian: apt-get install valgrind")
+        raise CairnError(
+            "valgrind is not here, which counts the instructions; Debian: apt-get install valgrind"
+        )
     return Settings(
         workloads=tuple(
-            entry.workload(_touching(arguments), _cpus(), name=f"{entry.name} ({size})", group=entry.name)
+            entry.workload(
+                _touching(arguments), _cpus(), name=f"{entry.name} ({size})", group=entry.name
+            )
             for entry in choice.workloads
             for size, arguments in (("smallest", entry.smallest), ("larger", entry.larger))
         ),
@@ -242,7 +277,9 @@ def fitting(variants: Sequence[Variant], say: Progress) -> tuple[Variant, ...]:
         if variant not in fits:
             needs = f"{variant.name} needs about {units.size(variant.memory)} of memory"
             if not fits and len(variants) == 1:
-                raise CairnError(f"{needs}, and {units.size(available)} are available; --quick takes less")
+                raise CairnError(
+                    f"{needs}, and {units.size(available)} are available; --quick takes less"
+                )
             say(f"{needs}, and {units.size(available)} are available: left out")
     if not fits:
         raise CairnError("no workload fits into the memory that is available; --quick takes less")
@@ -258,18 +295,28 @@ def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> lis
     if run.settings.instructions or not any(comparison.blocks for comparison in comparisons):
         return []
     experiment = experiments.find(run.experiment or "")
-    title = experiment.title if experiment is not None else ", ".join(w.name for w in run.settings.workloads)
+    title = (
+        experiment.title
+        if experiment is not None
+        else ", ".join(w.name for w in run.settings.workloads)
+    )
     drawn: dict[str, Callable[[str], bytes]] = {}
     match report_of(run):
         case "standings":
             found = standings.standings(run, folder.samples())
             drawn["time"] = lambda form: charts.ratios(run, found, title=title, form=form)
             if found.memory_over:
-                drawn["memory"] = lambda form: charts.ratios(run, found, title=title, form=form, memory=True)
-                drawn["means"] = lambda form: charts.time_against_memory(run, found, title=title, form=form)
+                drawn["memory"] = lambda form: charts.ratios(
+                    run, found, title=title, form=form, memory=True
+                )
+                drawn["means"] = lambda form: charts.time_against_memory(
+                    run, found, title=title, form=form
+                )
         case "scenarios":
             ranks = ranking.ranking(run, folder.samples())
-            drawn["percentiles"] = lambda form: charts.percentiles(run, ranks, title=title, form=form)
+            drawn["percentiles"] = lambda form: charts.percentiles(
+                run, ranks, title=title, form=form
+            )
         case "comparison":
             drawn = _bars(run, comparisons, title)
     for name, draw in drawn.items():
@@ -278,14 +325,18 @@ def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> lis
     return [folder.path / f"{name}.{form}" for name in drawn for form in ("svg", "png")]
 
 
-def _bars(run: Run, comparisons: Sequence[Comparison], title: str) -> dict[str, Callable[[str], bytes]]:
+def _bars(
+    run: Run, comparisons: Sequence[Comparison], title: str
+) -> dict[str, Callable[[str], bytes]]:
     """One picture for each workload, by name; a single one is called as the experiment is."""
     drawn: dict[str, Callable[[str], bytes]] = {}
     for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
         if not comparison.blocks:
             continue
         alone = len(comparisons) == 1
-        name = run.experiment if alone and run.experiment != experiments.SINGLE.name else workload.name
+        name = (
+            run.experiment if alone and run.experiment != experiments.SINGLE.name else workload.name
+        )
         plain = "".join(c if c.isalnum() or c == "-" else "_" for c in name or workload.name)
         said = title if alone else workload.name
         drawn[plain] = functools.partial(_drawn, run, comparison, said)

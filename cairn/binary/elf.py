@@ -94,7 +94,12 @@ class Image:
             raise NotElf("is empty")
         if not head.startswith(b"\x7fELF"):
             raise NotElf(_what_else(head))
-        if len(head) < 52 or head[4] not in (1, 2) or head[5] not in (1, 2) or (head[4] == 2 and len(head) < 64):
+        if (
+            len(head) < 52
+            or head[4] not in (1, 2)
+            or head[5] not in (1, 2)
+            or (head[4] == 2 and len(head) < 64)
+        ):
             raise Damaged
         self.bits = 32 if head[4] == 1 else 64
         self._order = "<" if head[5] == 1 else ">"
@@ -116,9 +121,13 @@ class Image:
         segments = []
         for index in range(count):
             if self.bits == 32:
-                kind, offset, address, _, size = struct.unpack_from(self._order + "IIIII", table, index * expected)
+                kind, offset, address, _, size = struct.unpack_from(
+                    self._order + "IIIII", table, index * expected
+                )
             else:
-                kind, _, offset, address, _, size = struct.unpack_from(self._order + "IIQQQQ", table, index * expected)
+                kind, _, offset, address, _, size = struct.unpack_from(
+                    self._order + "IIQQQQ", table, index * expected
+                )
             segments.append(_Segment(kind, offset, address, size))
         return tuple(segments)
 
@@ -139,7 +148,12 @@ class Image:
     def sections(self) -> tuple[Section, ...]:
         """All sections; none when the table was stripped or makes no sense, which is no fault of a program."""
         at, entry_bytes, count, names_index = self._sections
-        if not at or entry_bytes != (40 if self.bits == 32 else 64) or count > _SECTIONS_MAX or names_index >= count:
+        if (
+            not at
+            or entry_bytes != (40 if self.bits == 32 else 64)
+            or count > _SECTIONS_MAX
+            or names_index >= count
+        ):
             return ()
         layout = struct.Struct(self._order + ("IIIIIIIIII" if self.bits == 32 else "IIQQQQIIQQ"))
         entries = [fields[:6] for fields in layout.iter_unpack(self._read(at, count * entry_bytes))]
@@ -152,7 +166,9 @@ class Image:
 
     def content(self, section: Section, most: int) -> bytes:
         """The first bytes of a section, `most` at most; fewer where the file ends."""
-        return os.pread(self._descriptor, max(0, min(section.file_bytes, most)), min(section.offset, self.size))
+        return os.pread(
+            self._descriptor, max(0, min(section.file_bytes, most)), min(section.offset, self.size)
+        )
 
     @property
     def truncated(self) -> bool:
@@ -181,7 +197,9 @@ class Image:
         segment = next(self._of_type(_PT_INTERP), None)
         if segment is None:
             return None
-        return os.fsdecode(self._read(segment.offset, min(segment.file_bytes, _NAME_MAX)).split(b"\0")[0])
+        return os.fsdecode(
+            self._read(segment.offset, min(segment.file_bytes, _NAME_MAX)).split(b"\0")[0]
+        )
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -205,16 +223,24 @@ class Image:
                 name_at = at + 12
                 value_at = name_at + (name_bytes + 3) // 4 * 4
                 if kind == _NT_GNU_BUILD_ID and notes[name_at : name_at + name_bytes] == b"GNU\0":
-                    return notes[value_at : min(value_at + value_bytes, value_at + 64)].hex() or None
+                    return (
+                        notes[value_at : min(value_at + value_bytes, value_at + 64)].hex() or None
+                    )
                 at = value_at + (value_bytes + 3) // 4 * 4
         return None
 
     def defines(self, name: str) -> bool:
         """Whether the loader would find this symbol here. By hash, as the loader does: the table may be endless."""
         if (table := self._tag(_DT_GNU_HASH)) is not None:
-            return any(self._is_definition(index, name) for index in self._gnu_chain(self.offset_of(table), name))
+            return any(
+                self._is_definition(index, name)
+                for index in self._gnu_chain(self.offset_of(table), name)
+            )
         if (table := self._tag(_DT_HASH)) is not None:
-            return any(self._is_definition(index, name) for index in self._sysv_chain(self.offset_of(table), name))
+            return any(
+                self._is_definition(index, name)
+                for index in self._sysv_chain(self.offset_of(table), name)
+            )
         return False
 
     def _gnu_chain(self, at: int, name: str) -> Iterator[int]:

@@ -64,7 +64,15 @@ _TEXTS = (
 """Allocator, the head of its error messages, and the name of a knob: both together stand in its code only."""
 
 
-_IMPORTS = (b"malloc\0", b"calloc\0", b"realloc\0", b"memalign\0", b"aligned_alloc\0", b"\0_Znw", b"\0_Zna")
+_IMPORTS = (
+    b"malloc\0",
+    b"calloc\0",
+    b"realloc\0",
+    b"memalign\0",
+    b"aligned_alloc\0",
+    b"\0_Znw",
+    b"\0_Zna",
+)
 """Ends or beginnings of the names by which programs ask the C library, or C++'s, for memory."""
 
 

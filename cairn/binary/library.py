@@ -93,7 +93,9 @@ def inspect_library(path: str) -> Library:
             f"{path} cannot be read ({elf.reason(error)}). Give the path of a shared library."
         ) from None
     if stat.S_ISDIR(status.st_mode):
-        raise ContenderFailed(f"{path} is a folder, not a shared library. Name the .so file inside it.")
+        raise ContenderFailed(
+            f"{path} is a folder, not a shared library. Name the .so file inside it."
+        )
     if not stat.S_ISREG(status.st_mode):
         raise ContenderFailed(f"{path} is not a regular file. Give the path of a shared library.")
     try:
@@ -103,11 +105,15 @@ def inspect_library(path: str) -> Library:
             f"{path} cannot be read ({elf.reason(error)}). Make it readable, or name another."
         ) from None
     try:
-        return _describe_library(path, elf.Image(descriptor), bool(os.fstatvfs(descriptor).f_flag & os.ST_NOEXEC))
+        return _describe_library(
+            path, elf.Image(descriptor), bool(os.fstatvfs(descriptor).f_flag & os.ST_NOEXEC)
+        )
     except elf.NotElf as what:
         raise ContenderFailed(f"{path} {what}. Give the path of a shared library (.so).") from None
     except elf.Damaged:
-        raise ContenderFailed(f"{path} is damaged or truncated: its ELF headers make no sense. {again}") from None
+        raise ContenderFailed(
+            f"{path} is damaged or truncated: its ELF headers make no sense. {again}"
+        ) from None
     except OSError as error:
         raise ContenderFailed(f"{path} cannot be read ({elf.reason(error)}). {again}") from None
     finally:
@@ -158,21 +164,31 @@ def refuse_library(
     name = library.given
     if library.kind != "library":
         article = "an" if library.kind[0] in "eo" else "a"
-        raise ContenderFailed(f"{name} is {article} {library.kind}, not a shared library. Link it with -shared.")
+        raise ContenderFailed(
+            f"{name} is {article} {library.kind}, not a shared library. Link it with -shared."
+        )
     if library.truncated:
-        raise ContenderFailed(f"{name} is truncated: its headers promise more than it has. Build or fetch it again.")
+        raise ContenderFailed(
+            f"{name} is truncated: its headers promise more than it has. Build or fetch it again."
+        )
     _refuse_machine(library, program)
     if library.noexec:
-        raise ContenderFailed(f"{name} lies on a file system mounted noexec. Copy it to one without noexec.")
+        raise ContenderFailed(
+            f"{name} lies on a file system mounted noexec. Copy it to one without noexec."
+        )
     if given_by_path and not carries(library.path):
         raise ContenderFailed(
             f"{library.path}: LD_PRELOAD cannot carry a path with a space, ':', ';' or '$'. Link it to another name "
             "with ln -s, and give that."
         )
     if not library.defines_malloc:
-        raise ContenderFailed(f"{name} defines no malloc: it is not an allocator. Name the library that defines it.")
+        raise ContenderFailed(
+            f"{name} defines no malloc: it is not an allocator. Name the library that defines it."
+        )
     if not library.defines_free:
-        raise ContenderFailed(f"{name} defines malloc but no free: programs would crash. Export both from it.")
+        raise ContenderFailed(
+            f"{name} defines malloc but no free: programs would crash. Export both from it."
+        )
     if problem := loader_problem(library, tuple(library_path)):
         raise ContenderFailed(f"{name} {problem}")
 
@@ -190,9 +206,13 @@ def _refuse_machine(library: Library, program: Program | None) -> None:
             f"{machine}. Build it for {machine}."
         )
     if musl and "libc.so.6" in library.needs:
-        raise ContenderFailed(f"{library.given} is built for glibc, and {whose} built for musl. Build it for musl.")
+        raise ContenderFailed(
+            f"{library.given} is built for glibc, and {whose} built for musl. Build it for musl."
+        )
     if not musl and any(need.startswith(("libc.musl", "ld-musl")) for need in library.needs):
-        raise ContenderFailed(f"{library.given} is built for musl, and {whose} built for glibc. Build it for glibc.")
+        raise ContenderFailed(
+            f"{library.given} is built for musl, and {whose} built for glibc. Build it for glibc."
+        )
 
 
 @functools.lru_cache(maxsize=256)
@@ -259,9 +279,15 @@ def loaded_with(program: Program) -> tuple[str, ...]:
 
 
 def _read_listing(listing: str, status: int) -> str | None:
-    missing = [line.partition("=>")[0].strip() for line in listing.splitlines() if line.endswith("=> not found")]
+    missing = [
+        line.partition("=>")[0].strip()
+        for line in listing.splitlines()
+        if line.endswith("=> not found")
+    ]
     if missing:
-        return f"needs {', '.join(missing)}, which the loader does not find. Install what provides it."
+        return (
+            f"needs {', '.join(missing)}, which the loader does not find. Install what provides it."
+        )
     for line in listing.splitlines():
         _, found, rest = line.partition("version `")
         if found and "not found" in rest:
@@ -272,6 +298,12 @@ def _read_listing(listing: str, status: int) -> str | None:
     if status < 0:
         return "crashes the dynamic loader: it is damaged. Build it, or install its package, again."
     if status != 0:
-        reason = listing.strip().splitlines()[-1].rpartition(": ")[2] if listing.strip() else f"status {status}"
-        return f"is refused by the dynamic loader ({reason}). Build it, or install its package, again."
+        reason = (
+            listing.strip().splitlines()[-1].rpartition(": ")[2]
+            if listing.strip()
+            else f"status {status}"
+        )
+        return (
+            f"is refused by the dynamic loader ({reason}). Build it, or install its package, again."
+        )
     return None

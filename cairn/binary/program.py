@@ -80,7 +80,9 @@ def inspect_program(command: str, path: str | None = None) -> Program:
 
 def _find_command(command: str, search: str) -> str:
     """As execvp looks for it: a file that exists but may not be executed is remembered, and the search goes on."""
-    missing = f"{command or 'an empty name'}: command not found. Check its spelling, or give its path."
+    missing = (
+        f"{command or 'an empty name'}: command not found. Check its spelling, or give its path."
+    )
     if not command or "\0" in command:
         raise ProgramMissing(missing)
     if "/" in command:
@@ -98,16 +100,23 @@ def _find_command(command: str, search: str) -> str:
             if "/" not in command:
                 continue  # a search path may name folders of others
             refusal = (
-                refusal or f"{candidate} cannot be executed ({elf.reason(error)}). Check its folder's permissions."
+                refusal
+                or f"{candidate} cannot be executed ({elf.reason(error)}). Check its folder's permissions."
             )
             continue
         if stat.S_ISDIR(mode):
             if "/" in command:
                 refusal = f"{candidate} is a folder, not a program. Name the program inside it."
         elif not stat.S_ISREG(mode):
-            refusal = refusal or f"{candidate} is not a regular file, so it cannot be executed. Name a program."
+            refusal = (
+                refusal
+                or f"{candidate} is not a regular file, so it cannot be executed. Name a program."
+            )
         elif not os.access(candidate, os.X_OK):
-            refusal = refusal or f"{candidate} may not be executed. Use chmod +x, on a file system without noexec."
+            refusal = (
+                refusal
+                or f"{candidate} may not be executed. Use chmod +x, on a file system without noexec."
+            )
         else:
             return os.path.realpath(candidate)
     if refusal is not None:
@@ -123,7 +132,9 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
             return file, depth > 0
         words = line.split(None, 1)
         if not words:
-            raise ProgramNotExecutable(f"{file} names no interpreter after '#!'. Write one there, such as #!/bin/sh.")
+            raise ProgramNotExecutable(
+                f"{file} names no interpreter after '#!'. Write one there, such as #!/bin/sh."
+            )
         arguments = words[1].strip() if len(words) > 1 else ""
         if os.path.basename(words[0]) == "env" and arguments:
             if problem := _env_problem(_shell_words(arguments)):
@@ -137,7 +148,9 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
             raise ProgramMissing(
                 f"{file} asks for the interpreter {target}, which is not here. Install it, or correct its first line."
             ) from None
-    raise ProgramNotExecutable(f"{command} is a script of too many further scripts for the kernel. Call the last one.")
+    raise ProgramNotExecutable(
+        f"{command} is a script of too many further scripts for the kernel. Call the last one."
+    )
 
 
 def _first_line_of_script(file: str) -> str | None:
@@ -196,8 +209,12 @@ def behind_env(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]
     target = next((word for kind, word in words if kind == "command"), None)
     if target is None:
         return {}, tuple(command)
-    sets = [word.partition("=") for kind, word in words if kind == "option" and not word.startswith("-")]
-    behind = tuple(command[command.index(target) :]) if target in command else (target,)  # within the text of -S
+    sets = [
+        word.partition("=") for kind, word in words if kind == "option" and not word.startswith("-")
+    ]
+    behind = (
+        tuple(command[command.index(target) :]) if target in command else (target,)
+    )  # within the text of -S
     return {name: value for name, _, value in sets}, behind
 
 
@@ -312,7 +329,13 @@ def refuse_program(program: Program) -> None:
             "Relink it dynamically, or link the allocator in."
         )
     if program.gains_rights:
-        how = "is setuid" if program.setuid else "is setgid" if program.setgid else "has file capabilities"
+        how = (
+            "is setuid"
+            if program.setuid
+            else "is setgid"
+            if program.setgid
+            else "has file capabilities"
+        )
         raise ContenderFailed(
             f"{name} {how}: the loader ignores preloaded libraries in it. Run a copy of it without those rights."
         )

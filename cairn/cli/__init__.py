@@ -65,14 +65,19 @@ def _sentences() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except UnicodeEncodeError:
-        fail(UsageError("an argument is not valid UTF-8; give the file another name"), UsageError.exit_code)
+        fail(
+            UsageError("an argument is not valid UTF-8; give the file another name"),
+            UsageError.exit_code,
+        )
     except OSError as error:
         try:
             sys.stdout.flush()
         except OSError:  # a full disk under stdout: what is buffered goes nowhere, and must not be tried again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         name = f" {error.filename}" if error.filename else ""
-        fail(CairnError(f"the system refused{name}: {error.strerror or error}"), CairnError.exit_code)
+        fail(
+            CairnError(f"the system refused{name}: {error.strerror or error}"), CairnError.exit_code
+        )
 
 
 def main() -> None:

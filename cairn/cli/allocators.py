@@ -49,7 +49,9 @@ def _list_allocators(as_json: bool) -> None:
         click.echo(inventory.document(known, found))
         return
     width = max(120, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 140
-    click.echo(inventory.render(known, found, color=wants_color("auto", sys.stdout), width=width), nl=False)
+    click.echo(
+        inventory.render(known, found, color=wants_color("auto", sys.stdout), width=width), nl=False
+    )
 
 
 @allocators.command()
@@ -76,7 +78,9 @@ def get(names: tuple[str, ...], origin: str | None) -> None:
         try:
             wanted, version = _name_and_version(name)
             entry = catalog.entry(wanted)
-            got = obtain.obtain(entry, version, origin, progress=lambda text: say(console, "get", text))
+            got = obtain.obtain(
+                entry, version, origin, progress=lambda text: say(console, "get", text)
+            )
             if got.problem is not None:
                 raise CairnError(got.problem)
             click.echo(f"{printable(got.title)}: {printable(got.path or '')}")
@@ -88,13 +92,17 @@ def get(names: tuple[str, ...], origin: str | None) -> None:
             failures.append(error)
             say(console, "✘", f"{name}: {error}")
     if failures:
-        raise CairnError(f"{len(failures)} of {len(names)} could not be had; the sentences above say why")
+        raise CairnError(
+            f"{len(failures)} of {len(names)} could not be had; the sentences above say why"
+        )
 
 
 def _name_and_version(text: str) -> tuple[str, str | None]:
     name, at, version = text.partition("@")
     if at and not version:
-        raise UsageError(f"'{text}' has no version after '@'; write one, such as jemalloc@5.3.1, or leave out the '@'")
+        raise UsageError(
+            f"'{text}' has no version after '@'; write one, such as jemalloc@5.3.1, or leave out the '@'"
+        )
     return name, version or None
 
 
@@ -125,4 +133,6 @@ def remove(names: tuple[str, ...]) -> None:
         wanted, version = _name_and_version(name)
         entry = catalog.entry(wanted, discover.known_catalog())
         for item in register.remove(entry, version, lambda text: say(stderr(), "remove", text)):
-            click.echo(f"removed: {printable(item.title)} ({printable(item.origin or 'unknown origin')})")
+            click.echo(
+                f"removed: {printable(item.title)} ({printable(item.origin or 'unknown origin')})"
+            )

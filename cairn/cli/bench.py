@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     help="These contenders instead of the experiment's own; as for 'cairn compare'.",
 )
 @click.option("--quick", is_flag=True, help="Fewer contenders and blocks, smaller sizes: minutes.")
-@click.option("--plan", is_flag=True, help="Say what would run and how long it would take; run nothing.")
+@click.option(
+    "--plan", is_flag=True, help="Say what would run and how long it would take; run nothing."
+)
 @click.option(
     "-r", "--runs", type=click.IntRange(1, BENCH_BLOCKS_MOST), metavar="N",
     help="Exactly N blocks. Default: the experiment's own number, or until it is precise enough.",
@@ -91,12 +93,16 @@ def bench(
         return
     if not names or "list" in names:
         for name in given({"names", "results", "color"}):
-            raise UsageError(f"which experiment? {name} is for a run; 'cairn bench' alone lists what there is")
+            raise UsageError(
+                f"which experiment? {name} is for a run; 'cairn bench' alone lists what there is"
+            )
         _list(names)
         return
     choices = benching.chosen(names, quick)
     if why and instructions:
-        raise UsageError("--why takes time apart, and --instructions measures none; leave one of them away")
+        raise UsageError(
+            "--why takes time apart, and --instructions measures none; leave one of them away"
+        )
     if why:
         choices = benching.explained(choices)
     if instructions:
@@ -106,17 +112,25 @@ def bench(
             "--plan measures nothing, so there is nothing for a document or a file; leave one of them away"
         )
     if len(choices) > 1 and (out is not None or form != "text"):
-        raise UsageError(f"these are {len(choices)} runs, and a file or document holds one; name them one by one")
+        raise UsageError(
+            f"these are {len(choices)} runs, and a file or document holds one; name them one by one"
+        )
     failures: list[CairnError] = []
     for place, choice in enumerate(choices):
         rule = benching.rule(choice.size, runs)
         try:
-            chosen = _split(specs) or benching.contenders(choice.size, lambda text: say(console, "note", text))
+            chosen = _split(specs) or benching.contenders(
+                choice.size, lambda text: say(console, "note", text)
+            )
             if plan:
                 _plan(choice, chosen, rule, instructions, lambda text: say(console, "note", text))
                 continue
-            settings = benching.settings(choice, lambda text: say(console, "prepare", text), instructions=instructions)
-            run = making.new_run(console, settings, chosen, None, rule, seed, choice.experiment.name)
+            settings = benching.settings(
+                choice, lambda text: say(console, "prepare", text), instructions=instructions
+            )
+            run = making.new_run(
+                console, settings, chosen, None, rule, seed, choice.experiment.name
+            )
             folder = store.Folder.create(where, run)
             if place:
                 click.echo()
@@ -145,11 +159,18 @@ def _list(beside: Sequence[str]) -> None:
 
     others = [name for name in beside if name != "list"]
     if others:
-        raise UsageError(f"'list' shows everything and runs nothing; leave {', '.join(others)} away, or 'list'")
+        raise UsageError(
+            f"'list' shows everything and runs nothing; leave {', '.join(others)} away, or 'list'"
+        )
     here = len(default_contenders(discover.discover()))
     entries = workloads.load()
-    width = max(len(name) for name in (*(e.name for e in benching.EXPERIMENTS), *(entry.name for entry in entries)))
-    click.echo(f"experiments, and about how long they take with the {here} allocators here, or with --quick")
+    width = max(
+        len(name)
+        for name in (*(e.name for e in benching.EXPERIMENTS), *(entry.name for entry in entries))
+    )
+    click.echo(
+        f"experiments, and about how long they take with the {here} allocators here, or with --quick"
+    )
     for experiment in benching.EXPERIMENTS:
         times = []
         for quick in (False, True):
@@ -158,11 +179,15 @@ def _list(beside: Sequence[str]) -> None:
             count = (len(choice.size.contenders) or here) + len(choice.size.beside)
             seconds = choice.expected_s(count, rule) if rule.budget_s is None else rule.budget_s
             times.append(units.duration(60 * max(1, round(seconds / 60))))
-        click.echo(f"  {experiment.name:<{width}}  {times[0]:>9}, {times[1]:>6}  {experiment.title}")
+        click.echo(
+            f"  {experiment.name:<{width}}  {times[0]:>9}, {times[1]:>6}  {experiment.title}"
+        )
     for group in workloads.GROUPS:
         click.echo(f"\nworkloads: {workloads.GROUP_TITLES[group]}")
         for entry in (entry for entry in entries if entry.group == group):
-            click.echo(f"  {entry.name:<{width}}  {units.time(entry.seconds * 1e9):>9} a run  {entry.title}")
+            click.echo(
+                f"  {entry.name:<{width}}  {units.time(entry.seconds * 1e9):>9} a run  {entry.title}"
+            )
 
 
 def _split(specs: Sequence[str]) -> tuple[str, ...]:
@@ -172,7 +197,11 @@ def _split(specs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _plan(
-    choice: Chosen, contenders: Sequence[str], rule: StopRule, instructions: bool, note: Callable[[str], None]
+    choice: Chosen,
+    contenders: Sequence[str],
+    rule: StopRule,
+    instructions: bool,
+    note: Callable[[str], None],
 ) -> None:
     """What would run, and how long it would take. Fails where the run would."""
     from cairn.bench import runs as benching
@@ -184,12 +213,20 @@ def _plan(
     seconds = choice.expected_s(len(named), rule, instructions=instructions)
     names = [variant.name for variant in choice.variants]
     count = len(named)
-    title = "instructions per operation, counted by valgrind" if instructions else choice.experiment.title
-    click.echo(f"{title}: {count} contender{'s' * (count > 1)} ({', '.join(map(printable, named))})")
+    title = (
+        "instructions per operation, counted by valgrind"
+        if instructions
+        else choice.experiment.title
+    )
+    click.echo(
+        f"{title}: {count} contender{'s' * (count > 1)} ({', '.join(map(printable, named))})"
+    )
     if names:
         click.echo(f"{len(names)} workload{'s' * (len(names) > 1)}: {', '.join(names)}")
     if instructions:
-        click.echo(f"about {units.duration(seconds)} for both sizes of each, counted {rule.min_blocks + 1} times")
+        click.echo(
+            f"about {units.duration(seconds)} for both sizes of each, counted {rule.min_blocks + 1} times"
+        )
         return
     blocks = f"{rule.min_blocks} block{'s' * (rule.min_blocks > 1)}"
     if rule.precision is not None:

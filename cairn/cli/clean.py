@@ -19,8 +19,18 @@ from cairn.run import store
 
 
 @cli.command()
-@click.option("--older-than", type=options.DURATION, default="0", help="Only runs that began longer ago, such as 72h.")
-@click.option("--cache", "also_cache", is_flag=True, help="Also the cache: allocators that were fetched, experiments.")
+@click.option(
+    "--older-than",
+    type=options.DURATION,
+    default="0",
+    help="Only runs that began longer ago, such as 72h.",
+)
+@click.option(
+    "--cache",
+    "also_cache",
+    is_flag=True,
+    help="Also the cache: allocators that were fetched, experiments.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.RESULTS
 def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) -> None:

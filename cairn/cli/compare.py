@@ -26,7 +26,11 @@ from cairn.run import store
     help="A contender: a name from 'cairn allocators' or a path, with environment knobs behind ':'. Repeatable; "
     "a,b,c gives several without knobs. Default: the system's, cairn's own, and all others here that are not hardened.",
 )
-@click.option("--baseline", metavar="NAME", help="What the others are compared with. Default: system, else the first.")
+@click.option(
+    "--baseline",
+    metavar="NAME",
+    help="What the others are compared with. Default: system, else the first.",
+)
 @click.option(
     "--precision",
     type=options.PERCENT,
@@ -35,7 +39,11 @@ from cairn.run import store
     help="Stop when every interval of the change in wall time is at least this narrow, ±.",
 )
 @click.option(
-    "--margin", type=options.PERCENT, default="1%", show_default=True, help="Changes within ± this count as equivalent."
+    "--margin",
+    type=options.PERCENT,
+    default="1%",
+    show_default=True,
+    help="Changes within ± this count as equivalent.",
 )
 @click.option(
     "--min-blocks",
@@ -61,7 +69,11 @@ from cairn.run import store
     help="Begin no block that would end later. With -r, none unless given.",
 )
 @click.option(
-    "-r", "--runs", type=click.IntRange(1, BLOCKS_MOST), metavar="N", help="Exactly N blocks, whatever the precision."
+    "-r",
+    "--runs",
+    type=click.IntRange(1, BLOCKS_MOST),
+    metavar="N",
+    help="Exactly N blocks, whatever the precision.",
 )
 @click.option(
     "--resume",
@@ -101,12 +113,18 @@ from cairn.run import store
     help="Exit codes that mean success.",
 )
 @click.option(
-    "--verify", type=click.Choice(["same-output"]), help="All contenders must print the same as the baseline."
+    "--verify",
+    type=click.Choice(["same-output"]),
+    help="All contenders must print the same as the baseline.",
 )
 @click.option(
-    "--timeout", type=options.SOME_TIME, help="End a run, with all its processes, after this long; it counts as failed."
+    "--timeout",
+    type=options.SOME_TIME,
+    help="End a run, with all its processes, after this long; it counts as failed.",
 )
-@click.option("--cpus", type=options.CPUS, help="Run the program on these CPUs only, for example 0,2-3.")
+@click.option(
+    "--cpus", type=options.CPUS, help="Run the program on these CPUs only, for example 0,2-3."
+)
 @click.option(
     "--warmup",
     type=click.IntRange(1, 1000),
@@ -127,7 +145,9 @@ from cairn.run import store
     help="A number from the program's output: the group, or the whole, of the last match. Repeatable.",
 )
 @click.option(
-    "--counters", is_flag=True, help="perf's default counters for the whole tree, where the machine has them."
+    "--counters",
+    is_flag=True,
+    help="perf's default counters for the whole tree, where the machine has them.",
 )
 @click.option(
     "--why", is_flag=True,
@@ -183,8 +203,14 @@ def compare(
         run, folder = resumed(where, resume)
     else:
         if stdin != "/dev/null" and not Path(stdin).is_file():
-            raise UsageError(f"--input {stdin} is no regular file: every run reads it from the beginning")
-        doubles = [pattern.name for pattern in patterns if [p.name for p in patterns].count(pattern.name) > 1]
+            raise UsageError(
+                f"--input {stdin} is no regular file: every run reads it from the beginning"
+            )
+        doubles = [
+            pattern.name
+            for pattern in patterns
+            if [p.name for p in patterns].count(pattern.name) > 1
+        ]
         if doubles:
             raise UsageError(f"--metric {doubles[0]} is given twice; give one of them another name")
         settings = Settings(
@@ -198,7 +224,9 @@ def compare(
         if runs is not None:
             for name in ("precision", "min_blocks", "max_blocks"):
                 if was_given(name):
-                    raise UsageError(f"-r runs {runs} blocks, whatever is shown; leave --{name.replace('_', '-')} away")
+                    raise UsageError(
+                        f"-r runs {runs} blocks, whatever is shown; leave --{name.replace('_', '-')} away"
+                    )
             rule = StopRule(None, runs, runs, margin, budget if was_given("budget") else None)
         elif max_blocks < min_blocks:
             raise UsageError(f"--max-blocks {max_blocks} is less than --min-blocks {min_blocks}")
@@ -210,7 +238,10 @@ def compare(
 
 
 def _workloads(
-    command: tuple[str, ...], lines: tuple[str, ...], parameters: tuple[tuple[str, tuple[str, ...]], ...], shell: bool
+    command: tuple[str, ...],
+    lines: tuple[str, ...],
+    parameters: tuple[tuple[str, tuple[str, ...]], ...],
+    shell: bool,
 ) -> tuple[Workload, ...]:
     """What to run: `-- PROG` or the lines of -c, with the values of -L."""
     from cairn.compare import sweep
@@ -220,7 +251,11 @@ def _workloads(
     if not command and not lines:
         raise UsageError("which program? For example: cairn compare -- ls -R /usr/share")
     try:
-        commands = [command] if command else [(line,) if shell else tuple(shlex.split(line)) for line in lines]
+        commands = (
+            [command]
+            if command
+            else [(line,) if shell else tuple(shlex.split(line)) for line in lines]
+        )
     except ValueError as error:
         raise UsageError(f"a -c line cannot be read: {error}; quote it as for a shell") from None
     if not all(commands):

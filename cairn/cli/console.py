@@ -24,7 +24,11 @@ def wants_color(choice: str, stream: Any) -> bool:
     """Whether a stream gets colour, by --color, NO_COLOR and what it is."""
     if choice != "auto":
         return choice == "always"
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return (
+        bool(stream.isatty())
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 class _Stderr(Console):
@@ -38,7 +42,9 @@ class _Stderr(Console):
 def stderr(color: str = "auto") -> Console:
     """Where progress and warnings go."""
     wanted = wants_color(color, sys.stderr)
-    return _Stderr(stderr=True, no_color=not wanted, highlight=False, soft_wrap=True, force_terminal=None)
+    return _Stderr(
+        stderr=True, no_color=not wanted, highlight=False, soft_wrap=True, force_terminal=None
+    )
 
 
 def say(console: Console, head: str, text: str) -> None:
@@ -61,7 +67,9 @@ def given(beside: Collection[str]) -> Iterator[str]:
         name = parameter.name or ""
         if name not in beside and was_given(name) and context.params.get(name) not in ((), None):
             forms = "--json, --csv or --md" if name == "form" else ""
-            yield forms or (parameter.opts[0] if isinstance(parameter, click.Option) else "a command")
+            yield forms or (
+                parameter.opts[0] if isinstance(parameter, click.Option) else "a command"
+            )
 
 
 def form_of(form: str | None, out: Path | None) -> str:
@@ -70,7 +78,9 @@ def form_of(form: str | None, out: Path | None) -> str:
         return form or "text"
     endings = {".json": "json", ".csv": "csv", ".md": "md", ".txt": "text", "": "text"}
     if out.suffix not in endings:
-        raise UsageError(f"{out} could be anything; end it with .json, .csv, .md or .txt, or say --json, --csv or --md")
+        raise UsageError(
+            f"{out} could be anything; end it with .json, .csv, .md or .txt, or say --json, --csv or --md"
+        )
     return endings[out.suffix]
 
 

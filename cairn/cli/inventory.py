@@ -53,10 +53,27 @@ def render(catalog: Catalog, found: Sequence[Found], *, color: bool, width: int 
     console.print(table)
     here = {item.allocator.name for item in found if item.problem is None}
     problems = [f"✘ {item.allocator.name}: {item.problem}" for item in found if item.problem]
-    problems += [f"✘ {item.allocator.name}: {text}" for item in found if (text := _damage(item, sums[item]))]
-    caveats = [f"▲ {e.name}: {caveat}" for e in catalog.allocators if e.name in here for caveat in e.caveats]
-    caveats += [f"▲ {item.title}: {fault}" for item in found if item.problem is None for fault in item.faults]
-    remarks = [f"  {e.name}: {remark}" for e in catalog.allocators if e.name in here for remark in e.remarks]
+    problems += [
+        f"✘ {item.allocator.name}: {text}" for item in found if (text := _damage(item, sums[item]))
+    ]
+    caveats = [
+        f"▲ {e.name}: {caveat}"
+        for e in catalog.allocators
+        if e.name in here
+        for caveat in e.caveats
+    ]
+    caveats += [
+        f"▲ {item.title}: {fault}"
+        for item in found
+        if item.problem is None
+        for fault in item.faults
+    ]
+    remarks = [
+        f"  {e.name}: {remark}"
+        for e in catalog.allocators
+        if e.name in here
+        for remark in e.remarks
+    ]
     for lines in (problems, caveats, remarks):
         if lines:
             console.print()

@@ -37,14 +37,23 @@ _ENVIRONMENT = (
         "CAIRN_STATS",
         "1, json or prometheus: the allocator cairn tells on standard error what it did when a program ends",
     ),
-    ("CAIRN_SITES", "1: the allocator cairn counts large blocks by call site; 'cairn sites' shows them"),
+    (
+        "CAIRN_SITES",
+        "1: the allocator cairn counts large blocks by call site; 'cairn sites' shows them",
+    ),
     ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
     (
         "CAIRN_HUGE_PAGES",
         "0: the allocator cairn asks the kernel for no huge pages; 1: also where they are slow to come",
     ),
-    ("CAIRN_BACKGROUND", "1: the allocator cairn gives memory back by a thread while the program sleeps"),
-    ("CAIRN_PURGE", "free: the allocator cairn offers memory to the kernel (MADV_FREE) instead of dropping it"),
+    (
+        "CAIRN_BACKGROUND",
+        "1: the allocator cairn gives memory back by a thread while the program sleeps",
+    ),
+    (
+        "CAIRN_PURGE",
+        "free: the allocator cairn offers memory to the kernel (MADV_FREE) instead of dropping it",
+    ),
     ("CAIRN_POLICY", "frozen: the allocator cairn learns nothing of the program"),
     ("CAIRN_TRACE", "1: the allocator cairn says on stderr what it has learnt"),
     ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
@@ -88,7 +97,9 @@ def _commands(group: click.Group, before: str) -> Iterator[tuple[str, click.Comm
 
 def _command(name: str, command: click.Command) -> Iterator[str]:
     context = click.Context(command)
-    arguments = " ".join(p.make_metavar(context) for p in command.params if isinstance(p, click.Argument))
+    arguments = " ".join(
+        p.make_metavar(context) for p in command.params if isinstance(p, click.Argument)
+    )
     yield f".SS cairn {_escape(name)} {_escape(arguments)}".rstrip()
     yield from _paragraphs(command.help or "")
     for parameter in command.params:
@@ -128,7 +139,12 @@ def catalog() -> str:
     """The workloads as a Markdown table, a part per group."""
     lines = []
     for group in workloads.GROUPS:
-        lines += ["", f"**{group}**", "", "| name | what it does | what it puts to the test | as run in the suite |"]
+        lines += [
+            "",
+            f"**{group}**",
+            "",
+            "| name | what it does | what it puts to the test | as run in the suite |",
+        ]
         lines += ["|---|---|---|---|"]
         for entry in workloads.load():
             if entry.group == group:
@@ -170,13 +186,17 @@ class _Heap:
 
     def room(self, size: int) -> int:
         """Usable bytes of a new block that was asked for with this size."""
-        return int(self._library.cairn_usable_size(self._library.cairn_heap_malloc(self._heap, size)))
+        return int(
+            self._library.cairn_usable_size(self._library.cairn_heap_malloc(self._heap, size))
+        )
 
     def held(self) -> tuple[int, dict[int, int]]:
         """Bytes that are in use, and how many slabs there are by the size of their blocks."""
         self._library.cairn_statistics_json(self._text, len(self._text))
         figures = json.loads(self._text.value)
-        return figures["used_bytes"], {of["block_bytes"]: of["slab_count"] for of in figures["classes"]}
+        return figures["used_bytes"], {
+            of["block_bytes"]: of["slab_count"] for of in figures["classes"]
+        }
 
 
 def size_classes(library: Path) -> Iterator[SizeClass]:
@@ -204,7 +224,10 @@ def size_classes(library: Path) -> Iterator[SizeClass]:
 
 def size_class_table(library: Path) -> str:
     """A row per class; all sizes that get a block of it are taken for equally frequent."""
-    lines = ["", "| block | for sizes | unused, at worst | on average | slab | blocks in it | left over |"]
+    lines = [
+        "",
+        "| block | for sizes | unused, at worst | on average | slab | blocks in it | left over |",
+    ]
     lines.append("|--:|--:|--:|--:|--:|--:|--:|")
     for of in size_classes(library):
         worst = (of.block_bytes - of.smallest) / of.block_bytes

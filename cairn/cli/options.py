@@ -25,7 +25,9 @@ class Parsed(click.ParamType[Any]):
         self.name = name
         self._parse = parse
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
         """Click's interface: the parsed value, or a usage error."""
         if not isinstance(value, str):
             return value
@@ -45,7 +47,9 @@ def parse_pattern(text: str) -> Pattern:
     except re.error as error:
         raise ValueError(f"{regex!r} is not a regular expression: {error}") from error
     if groups > 1:
-        raise ValueError(f"{regex!r} has {groups} groups; the number is the whole match or one group")
+        raise ValueError(
+            f"{regex!r} has {groups} groups; the number is the whole match or one group"
+        )
     return Pattern(name=name, regex=regex)
 
 
@@ -104,7 +108,9 @@ def parse_events(text: str) -> tuple[str, ...]:
     if unknown := [event for event in chosen if event not in EVENTS]:
         raise ValueError(f"{unknown[0]!r} is none of {', '.join(EVENTS)}")
     if len(chosen) > SLOTS:
-        raise ValueError(f"at most {SLOTS} events are counted together, and these are {len(chosen)}")
+        raise ValueError(
+            f"at most {SLOTS} events are counted together, and these are {len(chosen)}"
+        )
     return chosen
 
 

@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     help="Count in operations, too, at most four of: cycles, instructions, branch-misses, cache-misses, "
     "dTLB-load-misses, page-faults. Each thread then holds descriptors.",
 )  # fmt: skip
-@click.option("--delay", type=options.DURATION, help="Begin counting so long after the program began.")
+@click.option(
+    "--delay", type=options.DURATION, help="Begin counting so long after the program began."
+)
 @click.option(
     "--duration", type=options.SOME_TIME,
     help="Count for so long, then report; the program goes on. --keep keeps what was counted before and after, too.",
@@ -67,15 +69,30 @@ if TYPE_CHECKING:
     "--overhead", is_flag=True,
     help="Measure what the probe costs this program, instead: with and without it, in random blocks (cairn compare).",
 )  # fmt: skip
-@click.option("--full", is_flag=True, help="Add times by size and phase, lives of blocks, and memory over time.")
-@click.option("--json", "as_json", metavar="FILE|-", help="Everything as one JSON document; - is standard output.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Add times by size and phase, lives of blocks, and memory over time.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    metavar="FILE|-",
+    help="Everything as one JSON document; - is standard output.",
+)
 @click.option("--csv", "as_csv", metavar="FILE|-", help="The tables as CSV; - is standard output.")
 @click.option("--force", is_flag=True, help="Let --json and --csv replace files that exist.")
 @click.option(
-    "--keep", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep the raw files there, one per process."
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Keep the raw files there, one per process.",
 )
 @click.option(
-    "--read", type=click.Path(path_type=Path), metavar="FOLDER", help="Run nothing; report what --keep kept there."
+    "--read",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Run nothing; report what --keep kept there.",
 )
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
@@ -100,7 +117,9 @@ def profile(
     """
     if read is not None:
         if command or keep or delay or duration or toggle:
-            raise UsageError("--read shows what is there; it goes with no program, no --keep and no time")
+            raise UsageError(
+                "--read shows what is there; it goes with no program, no --keep and no time"
+            )
         for name in given({"read", "full", "as_json", "as_csv", "force", "color"}):
             raise UsageError(f"--read shows what was counted as it was; leave {name} away")
         from cairn.profile.reader import gather
@@ -109,16 +128,25 @@ def profile(
         outs.report(gather(read), None, sys.stderr if "-" in (as_json, as_csv) else sys.stdout)
         return
     if not command:
-        raise UsageError("which program? For example: cairn profile -a jemalloc -- ls -R /usr/share")
+        raise UsageError(
+            "which program? For example: cairn profile -a jemalloc -- ls -R /usr/share"
+        )
     if delay is not None and toggle:
         raise UsageError("counting begins after --delay or at a --signal; name one of them")
     span = Span(delay, duration, signal.Signals[f"SIG{toggle}"] if toggle else None)
-    told = {"GAP": str(gap), "KERNEL": kernel_calls, "PATHS": paths, "TIMER": "off" if no_cpu_timers else "on"}
+    told = {
+        "GAP": str(gap),
+        "KERNEL": kernel_calls,
+        "PATHS": paths,
+        "TIMER": "off" if no_cpu_timers else "on",
+    }
     if counters:
         told["COUNTERS"] = ",".join(counters)
     if overhead:
         if as_json or as_csv or keep or not span.whole:
-            raise UsageError("--overhead compares whole runs, which 'cairn report last' shows in every form")
+            raise UsageError(
+                "--overhead compares whole runs, which 'cairn report last' shows in every form"
+            )
         _measure_overhead(spec, command, told, full, color)
         return
     with failing_as_env():
@@ -137,11 +165,15 @@ def profile(
 class _Outs:
     """Where the report goes; what cannot be is refused before anything runs."""
 
-    def __init__(self, full: bool, as_json: str | None, as_csv: str | None, force: bool, color: str) -> None:
+    def __init__(
+        self, full: bool, as_json: str | None, as_csv: str | None, force: bool, color: str
+    ) -> None:
         self._full, self._force, self._color = full, force, color
         self._json, self._csv = as_json, as_csv
         if as_json == as_csv == "-":
-            raise UsageError("--json - and --csv - would be mixed on standard output; give one of them a file")
+            raise UsageError(
+                "--json - and --csv - would be mixed on standard output; give one of them a file"
+            )
         for out in (as_json, as_csv):
             check_out(_path(out), force)
 
@@ -151,13 +183,17 @@ class _Outs:
 
         others = _predicted(found)
         if self._json:
-            text = profile_export.document(found, allocator=title, cairn=cairn.__version__, others=others)
+            text = profile_export.document(
+                found, allocator=title, cairn=cairn.__version__, others=others
+            )
             emit(text, _path(self._json), self._force)
         if self._csv:
             emit(profile_export.rows(found), _path(self._csv), self._force)
         width = max(100, shutil.get_terminal_size().columns) if stream.isatty() else profile.WIDTH
         colored = wants_color(self._color, stream)
-        text = profile.render(found, allocator=title, full=self._full, color=colored, width=width, others=others)
+        text = profile.render(
+            found, allocator=title, full=self._full, color=colored, width=width, others=others
+        )
         click.echo(text, nl=False, err=stream is sys.stderr, color=True)
 
 
@@ -206,13 +242,17 @@ def _raw_files(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(mode=0o700)
     except FileExistsError:
         if keep.is_symlink() or not keep.is_dir() or any(keep.iterdir()):
-            raise UsageError(f"--keep {keep} is there already; name a folder that is empty, or none yet") from None
+            raise UsageError(
+                f"--keep {keep} is there already; name a folder that is empty, or none yet"
+            ) from None
     except OSError as error:
         raise CairnError(f"cannot make {keep}: {error.strerror or error}") from error
     yield keep.absolute()
 
 
-def _measure_overhead(spec: str, command: tuple[str, ...], told: Mapping[str, str], full: bool, color: str) -> None:
+def _measure_overhead(
+    spec: str, command: tuple[str, ...], told: Mapping[str, str], full: bool, color: str
+) -> None:
     from cairn.allocators.contenders import behind_probe
     from cairn.cli.compare import compare
 
@@ -228,7 +268,11 @@ def _variables(told: Mapping[str, str]) -> dict[str, str]:
 
 
 def _run(
-    contender: Contender, command: tuple[str, ...], folder: Path, told: Mapping[str, str], counting: Counting
+    contender: Contender,
+    command: tuple[str, ...],
+    folder: Path,
+    told: Mapping[str, str],
+    counting: Counting,
 ) -> Ended:
     from cairn.run import foreground
 
@@ -250,7 +294,9 @@ def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
     from cairn.run.proof import not_behind
     from cairn.run.runner import real_path
 
-    for program, owner in dict.fromkeys((process.program, process.allocator) for process in found.processes):
+    for program, owner in dict.fromkeys(
+        (process.program, process.allocator) for process in found.processes
+    ):
         problem = not_behind(contender, program, owner, real_path)
         if problem is not None:
             raise ContenderFailed(problem)
@@ -267,7 +313,9 @@ def _finished(counting: Counting, ended: Ended) -> Ended:
         return replace(ended, problem=str(error))
     except NoProfile as error:
         known = "no process left a profile: none of them allocated"
-        fail(CairnError(known if counting.whole else str(error)), ended.exit_code or EXIT_CANNOT_RUN)
+        fail(
+            CairnError(known if counting.whole else str(error)), ended.exit_code or EXIT_CANNOT_RUN
+        )
     except CairnError as error:
         fail(error, ended.exit_code or EXIT_CANNOT_RUN)
     return ended

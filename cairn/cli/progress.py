@@ -28,7 +28,9 @@ def _standing(now: Standing) -> str:
 class Bar:
     """A live bar: blocks done of those expected, time left, who leads, how wide the widest interval is."""
 
-    def __init__(self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int) -> None:
+    def __init__(
+        self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int
+    ) -> None:
         self._console = console
         self._per_block = trials_per_block
         self._bar = Progress(
@@ -42,7 +44,9 @@ class Bar:
         )
         first = rule.max_blocks if rule.precision is None else rule.min_blocks
         self._expected = first
-        self._task: TaskID = self._bar.add_task("", total=warm_up, phase="warm-up", place="", now="")
+        self._task: TaskID = self._bar.add_task(
+            "", total=warm_up, phase="warm-up", place="", now=""
+        )
         self._standing = ""
 
     def __enter__(self) -> Bar:
@@ -71,11 +75,15 @@ class Bar:
 
     def contender_failed(self, name: str, why: str) -> None:
         """Says so above the bar, at once."""
-        self._console.print(f"✘ {printable(name)} {printable(why)}", style="red", markup=False, highlight=False)
+        self._console.print(
+            f"✘ {printable(name)} {printable(why)}", style="red", markup=False, highlight=False
+        )
 
     def told(self, sentence: str) -> None:
         """Says it above the bar."""
-        self._console.print(f"▲ {printable(sentence)}", style="yellow", markup=False, highlight=False)
+        self._console.print(
+            f"▲ {printable(sentence)}", style="yellow", markup=False, highlight=False
+        )
 
     def warmed(self, size: int) -> None:
         """Says that memory is warmed."""
@@ -90,13 +98,17 @@ class Bar:
         self._show("")
 
     def _show(self, running: str) -> None:
-        self._bar.update(self._task, now=" · ".join(filter(None, [self._standing, running])), refresh=True)
+        self._bar.update(
+            self._task, now=" · ".join(filter(None, [self._standing, running])), refresh=True
+        )
 
 
 class Lines:
     """For logs: failures at once, and how far it is every half minute; a single run may take longer than that."""
 
-    def __init__(self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int) -> None:
+    def __init__(
+        self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int
+    ) -> None:
         self._console = console
         self._per_block = trials_per_block
         self._warm_up = warm_up
@@ -143,7 +155,9 @@ class Lines:
 
     def warmed(self, size: int) -> None:
         """Told once."""
-        self._say(f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages")
+        self._say(
+            f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages"
+        )
 
     def block_ended(self, progress: Standing) -> None:
         """Kept for the next time that something is told."""

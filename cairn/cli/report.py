@@ -17,7 +17,13 @@ from cairn.run import store
 @click.argument("name", metavar="RUN", default="last")
 @options.output_options
 def report(
-    name: str, form: str | None, full: bool, out: Path | None, force: bool, results: Path | None, color: str
+    name: str,
+    form: str | None,
+    full: bool,
+    out: Path | None,
+    force: bool,
+    results: Path | None,
+    color: str,
 ) -> None:
     """Show a run again: RUN is 'last', an id or a path.
 

@@ -14,7 +14,13 @@ from cairn.allocators.contenders import parse_contender, resolve
 from cairn.binary.program import Program, inspect_program, refuse_program, refuse_wrapper
 from cairn.cli.console import fail, say, stderr
 from cairn.cli.group import cli
-from cairn.errors import CairnError, ContenderFailed, ProgramMissing, ProgramNotExecutable, UsageError
+from cairn.errors import (
+    CairnError,
+    ContenderFailed,
+    ProgramMissing,
+    ProgramNotExecutable,
+    UsageError,
+)
 from cairn.model import Contender
 
 if TYPE_CHECKING:
@@ -78,7 +84,11 @@ def contender_for(spec: str, command: Sequence[str]) -> Contender:
 def end(ended: Ended) -> NoReturn:
     """Exits as the program did, unless its allocator was not proved."""
     if ended.left_behind:
-        say(stderr(), "run", f"{ended.left_behind} processes were still alive and were ended with the command")
+        say(
+            stderr(),
+            "run",
+            f"{ended.left_behind} processes were still alive and were ended with the command",
+        )
     if ended.problem is not None:
         fail(ContenderFailed(ended.problem), ended.exit_code or EXIT_CANNOT_PRELOAD)
     sys.exit(ended.exit_code)

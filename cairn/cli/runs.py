@@ -52,7 +52,9 @@ _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", 
 def refuse_beside_resume() -> None:
     """A run goes on as it began: an option that would change it is refused, not ignored."""
     for name in given(_BESIDE_RESUME):
-        raise UsageError(f"--resume goes on with a run as it was; leave {name} away, or begin a new run")
+        raise UsageError(
+            f"--resume goes on with a run as it was; leave {name} away, or begin a new run"
+        )
 
 
 def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
@@ -67,7 +69,9 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
         where = f" on {workload.name}" if several else ""
         for row in comparison.rows:
             if row.contender == run.baseline and (bad := _failures(row, counting)):
-                raise ProgramFailed(f"{run.baseline} {bad[0]}{where}, so there is nothing to compare with")
+                raise ProgramFailed(
+                    f"{run.baseline} {bad[0]}{where}, so there is nothing to compare with"
+                )
     rows = [row for comparison in comparisons for row in comparison.rows]
     failed = dict.fromkeys(row.contender for row in rows if _failures(row, counting))
     if failed:
@@ -78,7 +82,9 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
 
 def _failures(row: Row, counting: bool) -> list[str]:
     """Of the contender; what only valgrind could not do is none."""
-    return [failure for failure in row.failures if not counting or instructions.works_wrongly(failure)]
+    return [
+        failure for failure in row.failures if not counting or instructions.works_wrongly(failure)
+    ]
 
 
 def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple[Run, store.Folder]:
@@ -86,10 +92,14 @@ def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple
     folder = store.find(where, name)
     run = folder.run()
     if bench is not None and run.experiment is None:
-        raise UsageError(f"{name} is no run of 'cairn bench'; 'cairn compare --resume' goes on with it")
+        raise UsageError(
+            f"{name} is no run of 'cairn bench'; 'cairn compare --resume' goes on with it"
+        )
     if bench and set(bench) != {run.experiment} and set(bench) != set(_named(run)):
         told = ", ".join(_named(run)) or run.experiment
-        raise UsageError(f"{name} is a run of {told}, not of {' '.join(bench)}; leave the name away")
+        raise UsageError(
+            f"{name} is a run of {told}, not of {' '.join(bench)}; leave the name away"
+        )
     if not Path(run.settings.folder).is_dir():
         raise UsageError(f"the run was made in {run.settings.folder}, which is gone")
     folder.mark_resumed()
@@ -140,15 +150,24 @@ def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
     from cairn.why.gap import twin
 
     if len(contenders) < 2:
-        raise UsageError("--why takes the difference between contenders apart; name two, as in -a system,mimalloc")
+        raise UsageError(
+            "--why takes the difference between contenders apart; name two, as in -a system,mimalloc"
+        )
     for one in contenders:
         if one.probed:
-            raise UsageError(f"--why runs every contender behind the probe, too; leave {one.name} away")
+            raise UsageError(
+                f"--why runs every contender behind the probe, too; leave {one.name} away"
+            )
     names = {one.name for one in contenders}
     for one in contenders:
         if twin(one.name) in names:
-            raise UsageError(f"{twin(one.name)} is what --why calls {one.name} behind the probe; give it another name")
-    return tuple(replace(one, name=twin(one.name), probed=True, spec=behind_probe(one.spec)) for one in contenders)
+            raise UsageError(
+                f"{twin(one.name)} is what --why calls {one.name} behind the probe; give it another name"
+            )
+    return tuple(
+        replace(one, name=twin(one.name), probed=True, spec=behind_probe(one.spec))
+        for one in contenders
+    )
 
 
 def announce(console: Console, run: Run, folder: store.Folder) -> None:
@@ -203,7 +222,9 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
         with private_folder() as scratch, observer:
             Measurement(run, folder, scratch, observer).measure()
     except Interrupted as stopped:
-        raise Interrupted(f"{stopped}; go on with: {command} --resume {_found_by(folder)}") from None
+        raise Interrupted(
+            f"{stopped}; go on with: {command} --resume {_found_by(folder)}"
+        ) from None
     except CairnError:
         say(console, "results", str(folder.path))
         raise
@@ -211,7 +232,11 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
 
 def _found_by(folder: store.Folder) -> str:
     """What a command takes to find the run again, in a shell: its name where it is kept by default, else its path."""
-    return folder.path.name if folder.path.parent == store.root() else shlex.quote(str(folder.path.absolute()))
+    return (
+        folder.path.name
+        if folder.path.parent == store.root()
+        else shlex.quote(str(folder.path.absolute()))
+    )
 
 
 def conduct(
@@ -236,12 +261,18 @@ def conduct(
     raise_failures(run, comparisons)
     if run.settings.why:
         probed = {one.name for one in run.contenders} - {one.name for one in run.competing}
-        failed = dict.fromkeys(s.trial.contender for s in folder.samples() if s.failure and s.trial.contender in probed)
+        failed = dict.fromkeys(
+            s.trial.contender for s in folder.samples() if s.failure and s.trial.contender in probed
+        )
         if failed:
-            raise ContenderFailed(f"no answer why, without {', '.join(failed)}; the sentences above say what happened")
+            raise ContenderFailed(
+                f"no answer why, without {', '.join(failed)}; the sentences above say what happened"
+            )
 
 
-def _draw(console: Console, run: Run, comparisons: Sequence[Comparison], folder: store.Folder) -> None:
+def _draw(
+    console: Console, run: Run, comparisons: Sequence[Comparison], folder: store.Folder
+) -> None:
     """Pictures come after the report: one that cannot be drawn takes nothing away."""
     from cairn.bench import runs
 
@@ -280,7 +311,9 @@ def compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
                 run.competing,
                 run.baseline,
                 run.rule,
-                stopped_because=reasons[min(index, len(reasons) - 1)] if reasons else "not finished",
+                stopped_because=reasons[min(index, len(reasons) - 1)]
+                if reasons
+                else "not finished",
                 user_metrics=own,
                 run_name=_found_by(folder),
                 time=ACTIVE if slept else WALL,
@@ -297,14 +330,25 @@ def _reported(samples: Sequence[Sample]) -> list[Metric]:
     figures = sorted({name for report in reports for name in report.figures})
     units_of = {"bytes": "bytes", "ns": "ns"}
     own = [
-        Metric(f"figure:{name}", name.replace("_", " "), units_of.get(name.rpartition("_")[2], ""), Direction.UNKNOWN)
+        Metric(
+            f"figure:{name}",
+            name.replace("_", " "),
+            units_of.get(name.rpartition("_")[2], ""),
+            Direction.UNKNOWN,
+        )
         for name in figures
     ]
     return [OPERATION_MEDIAN, OPERATION_P99, *own]
 
 
 def rendered(
-    run: Run, comparisons: Sequence[Comparison], folder: store.Folder, form: str, full: bool, color: str, to_file: bool
+    run: Run,
+    comparisons: Sequence[Comparison],
+    folder: store.Folder,
+    form: str,
+    full: bool,
+    color: str,
+    to_file: bool,
 ) -> str:
     """The report of any run: what is shown after it was measured is what 'cairn report' shows later."""
     from cairn.report import terminal
@@ -343,7 +387,11 @@ def explained(run: Run, samples: Sequence[Sample]) -> tuple[Why, ...]:
 
     others = [contender.name for contender in run.competing if contender.name != run.baseline]
     workloads = range(len(run.settings.workloads))
-    return tuple(gap.explain(run, samples, name, run.baseline, workload) for workload in workloads for name in others)
+    return tuple(
+        gap.explain(run, samples, name, run.baseline, workload)
+        for workload in workloads
+        for name in others
+    )
 
 
 def _calibrated(
@@ -356,8 +404,16 @@ def _calibrated(
     from cairn.why import prediction
 
     board = drawn_up(prediction.costs(run, samples), [one.name for one in run.competing], used=used)
-    text = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
-    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text
+    text = (
+        markdown.board(run, board)
+        if form == "md"
+        else terminal.drawn(board, color=colored, width=width)
+    )
+    return (
+        "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)])
+        if full
+        else text
+    )
 
 
 def _is_used(folder: store.Folder) -> bool:
@@ -372,7 +428,13 @@ def _is_used(folder: store.Folder) -> bool:
 
 
 def _founded(
-    run: Run, comparisons: Sequence[Comparison], whys: Sequence[Why], form: str, full: bool, colored: bool, width: int
+    run: Run,
+    comparisons: Sequence[Comparison],
+    whys: Sequence[Why],
+    form: str,
+    full: bool,
+    colored: bool,
+    width: int,
 ) -> str:
     """Recorded causes beside those found; with --full also each kernel by itself."""
     from cairn.report import markdown, terminal
@@ -381,7 +443,11 @@ def _founded(
 
     names = [workload.name for workload in run.settings.workloads]
     board = drawn_up(founding.judge({(names[why.workload], why.contender): why for why in whys}))
-    text = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
+    text = (
+        markdown.board(run, board)
+        if form == "md"
+        else terminal.drawn(board, color=colored, width=width)
+    )
     if not full:
         return text
     return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width),
@@ -389,7 +455,13 @@ def _founded(
 
 
 def explanation(
-    run: Run, samples: Sequence[Sample], contender: str | None, other: str | None, form: str, color: str, to_file: bool
+    run: Run,
+    samples: Sequence[Sample],
+    contender: str | None,
+    other: str | None,
+    form: str,
+    color: str,
+    to_file: bool,
 ) -> str:
     """One pair, or every contender against the baseline; each of them on every workload."""
     from cairn.report import run_json, terminal
@@ -401,7 +473,9 @@ def explanation(
             raise UsageError(f"there is no {name} in this run; it has {', '.join(known)}")
     other = run.baseline if other is None else other
     if contender == other:
-        raise UsageError(f"{contender} is what is compared with; name another, of {', '.join(known)}")
+        raise UsageError(
+            f"{contender} is what is compared with; name another, of {', '.join(known)}"
+        )
     if len(known) < 2:
         raise UsageError(f"{known[0]} ran alone, so there is no difference to take apart")
     if not run.settings.why:
@@ -424,7 +498,11 @@ def why_rendered(run: Run, whys: Sequence[Why], form: str, colored: bool, width:
     """What `explained` found, as Markdown or for a terminal."""
     from cairn.report import markdown, terminal
 
-    return markdown.whys(run, whys) if form == "md" else terminal.whys(run, whys, color=colored, width=width)
+    return (
+        markdown.whys(run, whys)
+        if form == "md"
+        else terminal.whys(run, whys, color=colored, width=width)
+    )
 
 
 def _kind(run: Run) -> str:
@@ -436,7 +514,9 @@ def _kind(run: Run) -> str:
     return runs.report_of(run)
 
 
-def _by_workload(run: Run, comparisons: Sequence[Comparison], form: str, full: bool, colored: bool, width: int) -> str:
+def _by_workload(
+    run: Run, comparisons: Sequence[Comparison], form: str, full: bool, colored: bool, width: int
+) -> str:
     from cairn.report import markdown, terminal
 
     if form == "md":
@@ -470,10 +550,16 @@ def _standings(
         case "md":
             text = markdown.standings(run, found, stopped=folder.stopped())
         case _:
-            text = terminal.standings(run, found, color=colored, stopped=folder.stopped(), width=width)
+            text = terminal.standings(
+                run, found, color=colored, stopped=folder.stopped(), width=width
+            )
     if whys:
         board = why.summary(run, whys, _found_by(folder))
-        told = markdown.board(run, board) if form == "md" else terminal.drawn(board, color=colored, width=width)
+        told = (
+            markdown.board(run, board)
+            if form == "md"
+            else terminal.drawn(board, color=colored, width=width)
+        )
         text = "\n".join([text, told])
     if not full:
         return text
@@ -490,7 +576,9 @@ def _scenarios(
     from cairn.report import markdown, run_json, terminal
 
     found = ranking.ranking(run, samples)
-    ours = [contender.name for contender in run.contenders if contender.name.partition("-")[0] == _OURS]
+    ours = [
+        contender.name for contender in run.contenders if contender.name.partition("-")[0] == _OURS
+    ]
     matrices = [ranking.matrix(run, samples, name) for name in ours]
     match form:
         case "json":
@@ -498,5 +586,11 @@ def _scenarios(
         case "md":
             text = markdown.scenarios(run, found, matrices=matrices, stopped=stopped)
         case _:
-            text = terminal.scenarios(run, found, matrices=matrices, color=colored, stopped=stopped, width=width)
-    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)]) if full else text
+            text = terminal.scenarios(
+                run, found, matrices=matrices, color=colored, stopped=stopped, width=width
+            )
+    return (
+        "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)])
+        if full
+        else text
+    )

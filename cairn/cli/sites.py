@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 
 
 @cli.command()
-@click.option("-n", "most", type=click.IntRange(1), default=30, show_default=True, help="Show so many of a process.")
+@click.option(
+    "-n",
+    "most",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Show so many of a process.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, with all that is told.")
-@click.argument("file", metavar="[FILE]", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
+@click.argument(
+    "file", metavar="[FILE]", type=click.File("r", encoding="utf-8", errors="replace"), default="-"
+)
 def sites(file: TextIO, most: int, as_json: bool) -> None:
     """Say which functions allocate large blocks, above 32 KiB: how many, how much of it lives, how long others did.
 
@@ -41,14 +50,19 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
     documents, damaged = told.parse(file)
     if damaged:
         click.echo(
-            f"▲ {damaged} {'line was' if damaged == 1 else 'lines were'} cut off or mixed up, and left out", err=True
+            f"▲ {damaged} {'line was' if damaged == 1 else 'lines were'} cut off or mixed up, and left out",
+            err=True,
         )
     if as_json:
         click.echo(json.dumps([_plain(document, files) for document in documents], indent=1))
         return
     for place, document in enumerate(documents, 1):
         if document.count or document.others.blocks:
-            head = f"process {place} of {len(documents)}, in the order of their ends\n" if len(documents) > 1 else ""
+            head = (
+                f"process {place} of {len(documents)}, in the order of their ends\n"
+                if len(documents) > 1
+                else ""
+            )
             text = head + told.render(document, partial(_where, files, document), most)
             click.echo("\n".join(map(printable, text.splitlines())) + "\n" * (len(documents) > 1))
     if none := sum(not (one.count or one.others.blocks) for one in documents):
@@ -63,5 +77,7 @@ def _plain(document: Document, files: Files) -> dict[str, Any]:
     rows = []
     for site in document.sites:
         place = files.place(document.object_of(site), site.address)
-        rows.append(asdict(site) | {"path": place.path, "function": place.function, "offset": place.offset})
+        rows.append(
+            asdict(site) | {"path": place.path, "function": place.function, "offset": place.offset}
+        )
     return {"site_count": document.count, "other_sites": asdict(document.others), "sites": rows}

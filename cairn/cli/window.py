@@ -98,13 +98,19 @@ class Counting:
         from cairn.profile import window
 
         span = self._span
-        by_signal = f"kill -{span.toggle.name.removeprefix('SIG')} {os.getpid()}" if span.toggle else ""
+        by_signal = (
+            f"kill -{span.toggle.name.removeprefix('SIG')} {os.getpid()}" if span.toggle else ""
+        )
         if span.toggle:
             say(stderr(), "profile", f"{by_signal} begins counting")
         later = span.delay is not None or span.toggle is not None
         if later and not self._waited(span.delay):
             return
-        self._begin = window.look(self._folder) if later else window.Look(self._started_ns, {}, frozenset(), {})
+        self._begin = (
+            window.look(self._folder)
+            if later
+            else window.Look(self._started_ns, {}, frozenset(), {})
+        )
         if span.toggle:
             say(stderr(), "profile", f"counting; {by_signal} ends it")
         if self._waited(span.duration):

@@ -103,7 +103,9 @@ def compare(
     )
 
 
-def wall_ratios(samples: Sequence[Sample], names: Sequence[str], baseline: str) -> dict[str, tuple[float, ...]]:
+def wall_ratios(
+    samples: Sequence[Sample], names: Sequence[str], baseline: str
+) -> dict[str, tuple[float, ...]]:
     """Log ratios of wall time to the baseline, in complete blocks, by surviving contender: what `stats.look` judges.
 
     Empty when the baseline or every other contender failed.
@@ -111,7 +113,11 @@ def wall_ratios(samples: Sequence[Sample], names: Sequence[str], baseline: str) 
     table = _table(samples, names, (WALL,))
     if baseline not in table.survivors:
         return {}
-    return {name: table.log_ratios(WALL.key, name, baseline) or () for name in table.survivors if name != baseline}
+    return {
+        name: table.log_ratios(WALL.key, name, baseline) or ()
+        for name in table.survivors
+        if name != baseline
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +140,21 @@ class _Table:
         """Per block that has both numbers; None when there is none, or a ratio is undefined."""
         pairs = [
             (x, b)
-            for x, b in zip(self.cells.get((key, name), ()), self.cells.get((key, base), ()), strict=True)
+            for x, b in zip(
+                self.cells.get((key, name), ()), self.cells.get((key, base), ()), strict=True
+            )
             if x is not None and b is not None
         ]
         return stats.log_ratios([x for x, _ in pairs], [b for _, b in pairs]) if pairs else None
 
-    def changes(self, key: str, names: Iterable[str], base: str, rule: StopRule) -> dict[str, Change]:
+    def changes(
+        self, key: str, names: Iterable[str], base: str, rule: StopRule
+    ) -> dict[str, Change]:
         """Each of `names` against `base`, as one family; those without a defined ratio are left out."""
         ratios = {name: self.log_ratios(key, name, base) for name in names if name != base}
-        defined = {name: differences for name, differences in ratios.items() if differences is not None}
+        defined = {
+            name: differences for name, differences in ratios.items() if differences is not None
+        }
         return stats.changes(defined, stats.alpha(rule), rule.margin)
 
 
@@ -179,7 +191,11 @@ def _counters(samples: Sequence[Sample]) -> list[Metric]:
 
 
 def _row(
-    name: str, samples: Sequence[Sample], table: _Table, changes: Mapping[str, Mapping[str, Change]], time: Metric
+    name: str,
+    samples: Sequence[Sample],
+    table: _Table,
+    changes: Mapping[str, Mapping[str, Change]],
+    time: Metric,
 ) -> Row:
     own = [sample for sample in samples if sample.trial.contender == name]
     proofs = [(sample.proof.loaded, sample.proof.processes) for sample in own]
@@ -188,8 +204,12 @@ def _row(
         contender=name,
         summaries={key: stats.summarise(values) for key, values in numbers.items() if values},
         changes={key: of[name] for key, of in changes.items() if name in of},
-        proof=min(proofs, key=lambda proof: proof[0] / proof[1] if proof[1] else 1.0, default=(0, 0)),
-        failures=tuple(dict.fromkeys(sample.failure for sample in own if sample.failure is not None)),
+        proof=min(
+            proofs, key=lambda proof: proof[0] / proof[1] if proof[1] else 1.0, default=(0, 0)
+        ),
+        failures=tuple(
+            dict.fromkeys(sample.failure for sample in own if sample.failure is not None)
+        ),
         outliers=_outliers(name, table, time),
     )
 
@@ -201,21 +221,38 @@ def _outliers(name: str, table: _Table, time: Metric) -> tuple[int, ...]:
     the block's pace; were this contender part of it, it would often be that median itself, and look calmer than it is.
     """
     times = {other: table.numbers(time.key, other) for other in table.survivors}
-    if name not in times or not table.blocks or any(min(of, default=0) <= 0 for of in times.values()):
+    if (
+        name not in times
+        or not table.blocks
+        or any(min(of, default=0) <= 0 for of in times.values())
+    ):
         return ()
-    logs = {other: [math.log(taken / statistics.median(of)) for taken in of] for other, of in times.items()}
+    logs = {
+        other: [math.log(taken / statistics.median(of)) for taken in of]
+        for other, of in times.items()
+    }
     own = logs.pop(name)
-    pace = [statistics.median(of) for of in zip(*logs.values(), strict=True)] if logs else [0.0] * len(own)
-    return tuple(table.blocks[i] for i in stats.outliers([x - y for x, y in zip(own, pace, strict=True)]))
+    pace = (
+        [statistics.median(of) for of in zip(*logs.values(), strict=True)]
+        if logs
+        else [0.0] * len(own)
+    )
+    return tuple(
+        table.blocks[i] for i in stats.outliers([x - y for x, y in zip(own, pace, strict=True)])
+    )
 
 
-def _rank(row: Row, baseline: str, changes: Mapping[str, Mapping[str, Change]], time: Metric) -> tuple[bool, float]:
+def _rank(
+    row: Row, baseline: str, changes: Mapping[str, Mapping[str, Change]], time: Metric
+) -> tuple[bool, float]:
     """Failed ones last; then by paired change in time, or by median time where there is none."""
     if time.key in row.changes:
         return False, row.changes[time.key].estimate
     if row.contender == baseline and changes.get(time.key):
         return False, 0.0
-    return bool(row.failures), row.summaries[time.key].median if time.key in row.summaries else math.inf
+    return bool(row.failures), row.summaries[
+        time.key
+    ].median if time.key in row.summaries else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,22 +272,32 @@ class _Judge:
 
     def verdict(self) -> list[str]:
         """The sentence to act on first; what failed, last."""
-        failed = [row for row in self.rows.values() if row.failures and row.contender != self.baseline]
+        failed = [
+            row for row in self.rows.values() if row.failures and row.contender != self.baseline
+        ]
         return [*self._main(), *(f"{row.contender} is out: {row.failures[0]}" for row in failed)]
 
-    def next_steps(self, contenders: Sequence[Contender], run_name: str, bench: str | None) -> list[str]:
+    def next_steps(
+        self, contenders: Sequence[Contender], run_name: str, bench: str | None
+    ) -> list[str]:
         """Commands that help now."""
         steps = [f"cairn report {run_name} --md"]
         if self._those(Finding.LESS):
             pick, _ = self._pick()
-            steps += [f"cairn run -a {shlex.quote(c.spec or c.name)} -- PROG…" for c in contenders if c.name == pick]
+            steps += [
+                f"cairn run -a {shlex.quote(c.spec or c.name)} -- PROG…"
+                for c in contenders
+                if c.name == pick
+            ]
         elif self._those(Finding.NOT_SHOWN):
             blocks = len(self.table.blocks)
             if bench is not None and self.rule.min_blocks <= blocks < BENCH_BLOCKS_MOST:
                 steps.append(f"cairn bench {bench} -r {min(2 * blocks, BENCH_BLOCKS_MOST)}")
             elif bench is None and self.rule.max_blocks <= blocks < BLOCKS_MOST:
                 wanted = "-r" if self.rule.precision is None else "--max-blocks"
-                steps.append(f"cairn compare {wanted} {min(2 * self.rule.max_blocks, BLOCKS_MOST)} …")
+                steps.append(
+                    f"cairn compare {wanted} {min(2 * self.rule.max_blocks, BLOCKS_MOST)} …"
+                )
             elif bench is None and self.rule.precision is not None and self._all_narrow():
                 steps.append(f"cairn compare --precision {50 * self.rule.precision:g}% …")
         return steps
@@ -296,7 +343,9 @@ class _Judge:
             known = [f"{name} takes {self._span(self.time, name)}" for name in slower]
             known += [f"{name} is equivalent within {self._margin()}" for name in same]
             if known:
-                sentences.append(f"{'' if unclear else f'Keep {self.baseline}: '}{'; '.join(known)}.")
+                sentences.append(
+                    f"{'' if unclear else f'Keep {self.baseline}: '}{'; '.join(known)}."
+                )
         saver = self._saver()
         if saver is not None:
             sentences.append(f"If memory matters, {saver}.")
@@ -304,7 +353,9 @@ class _Judge:
 
     def _unclear(self, names: Sequence[str], *, alone: bool) -> str:
         whom = "" if alone else f" for {_listed(names, 'and')}"
-        reaches = [_reach(change.interval) for name in names if (change := self._change(self.time, name))]
+        reaches = [
+            _reach(change.interval) for name in names if (change := self._change(self.time, name))
+        ]
         if math.inf in reaches:
             return f"No difference shown{whom}: {self._blocks()} are too few for an interval."
         reach = f"±{_percent(max(reaches))} %"
@@ -317,7 +368,11 @@ class _Judge:
         """The fastest winner, and those that are not shown to be slower when paired with it."""
         winners = self._those(Finding.LESS)
         against = self.table.changes(self.time.key, winners, winners[0], self.rule)
-        return [name for name in winners if name not in against or against[name].finding is not Finding.MORE]
+        return [
+            name
+            for name in winners
+            if name not in against or against[name].finding is not Finding.MORE
+        ]
 
     def _pick(self) -> tuple[str, str]:
         """The winner to use, and why this one of the fastest: the leanest where that is shown, else the fastest."""
@@ -355,7 +410,9 @@ class _Judge:
         change = self._change(PEAK, name)
         if change is None:
             return "memory not measured"
-        amount = units.size(abs(change.estimate) * statistics.median(self.table.numbers(PEAK.key, self.baseline)))
+        amount = units.size(
+            abs(change.estimate) * statistics.median(self.table.numbers(PEAK.key, self.baseline))
+        )
         match change.finding:
             case Finding.LESS:
                 return f"and about {amount} less memory"
@@ -386,7 +443,10 @@ class _Judge:
 
     def _all_narrow(self) -> bool:
         """Whether those without a finding have intervals at which the stopping rule lets that stand."""
-        widths = [stats.half_width(self.rows[name].changes[self.time.key]) for name in self._those(Finding.NOT_SHOWN)]
+        widths = [
+            stats.half_width(self.rows[name].changes[self.time.key])
+            for name in self._those(Finding.NOT_SHOWN)
+        ]
         enough = (self.rule.precision or 0) / 2
         return all(width is not None and width <= enough for width in widths)
 
@@ -415,12 +475,16 @@ def _not_tested(table: _Table, samples: Sequence[Sample]) -> list[str]:
     walls = [wall for name in table.survivors for wall in table.numbers(WALL.key, name)]
     phrases = []
     if walls and statistics.median(walls) < LONG_RUN_S * 1e9:
-        phrases.append(f"long-run fragmentation (a run lasts {units.time(statistics.median(walls))})")
+        phrases.append(
+            f"long-run fragmentation (a run lasts {units.time(statistics.median(walls))})"
+        )
     if walls and table.memory_method is None:
         phrases.append("memory (not measured)")
     if table.memory_method == "sampled":
         phrases.append("short peaks between two samples (memory was sampled)")
-    unreached = {(u.path, u.reason) for sample in samples if sample.counts for u in sample.proof.unreached}
+    unreached = {
+        (u.path, u.reason) for sample in samples if sample.counts for u in sample.proof.unreached
+    }
     if unreached:
         path, reason = min(unreached)
         more = f" and {len(unreached) - 1} more" if len(unreached) > 1 else ""
@@ -428,43 +492,66 @@ def _not_tested(table: _Table, samples: Sequence[Sample]) -> list[str]:
     return phrases
 
 
-def _notes(table: _Table, rows: Sequence[Row], contenders: Sequence[Contender], samples: Sequence[Sample]) -> list[str]:
+def _notes(
+    table: _Table, rows: Sequence[Row], contenders: Sequence[Contender], samples: Sequence[Sample]
+) -> list[str]:
     """What a reader must know of how the numbers came about, as sentences."""
     notes = []
     for row in rows:
         if row.outliers:
             blocks = _listed([f"block {block}" for block in row.outliers], "and")
-            notes.append(f"{row.contender} was far slower than usual in {blocks}; kept, not dropped.")
+            notes.append(
+                f"{row.contender} was far slower than usual in {blocks}; kept, not dropped."
+            )
     undefined = [
         metric.title
         for metric in table.metrics
         if metric.direction is not Direction.NEITHER
-        and any(row.changes and metric.key in row.summaries and metric.key not in row.changes for row in rows)
+        and any(
+            row.changes and metric.key in row.summaries and metric.key not in row.changes
+            for row in rows
+        )
     ]
     if undefined:
-        notes.append(f"No change in {_listed(undefined, 'and')}: a ratio needs numbers above 0 in every block.")
-    methods = {sample.memory.method for sample in samples if sample.counts and sample.memory.peak_bytes is not None}
+        notes.append(
+            f"No change in {_listed(undefined, 'and')}: a ratio needs numbers above 0 in every block."
+        )
+    methods = {
+        sample.memory.method
+        for sample in samples
+        if sample.counts and sample.memory.peak_bytes is not None
+    }
     if len(methods) > 1:
-        notes.append(f"Memory was measured in different ways ({', '.join(sorted(methods))}) and is not compared.")
+        notes.append(
+            f"Memory was measured in different ways ({', '.join(sorted(methods))}) and is not compared."
+        )
     left = max((sample.left_behind for sample in samples if sample.counts), default=0)
     if left:
-        notes.append(f"Up to {left} descendants were still alive when the command ended, and were ended with it.")
+        notes.append(
+            f"Up to {left} descendants were still alive when the command ended, and were ended with it."
+        )
     absent = _absent_counters(samples)
     if absent:
         notes.append(f"{_listed(absent, 'and')}: not available here.")
-    knobs = sorted({f"{name}={text}" for sample in samples for name, text in sample.proof.knobs.items()})
+    knobs = sorted(
+        {f"{name}={text}" for sample in samples for name, text in sample.proof.knobs.items()}
+    )
     if knobs:
         notes.append(
             f"The environment sets {_listed(knobs, 'and')} for every contender; '-a NAME:KEY=VALUE' sets it for one."
         )
-    notes += [f"{contender.name}: {caveat}" for contender in contenders for caveat in contender.caveats]
+    notes += [
+        f"{contender.name}: {caveat}" for contender in contenders for caveat in contender.caveats
+    ]
     return notes
 
 
 def _absent_counters(samples: Sequence[Sample]) -> list[str]:
     """Performance counters that were asked for and that this machine has not."""
     names = {name for sample in samples for name in sample.counters}
-    return sorted(name for name in names if all(sample.counters.get(name) is None for sample in samples))
+    return sorted(
+        name for name in names if all(sample.counters.get(name) is None for sample in samples)
+    )
 
 
 def _listed(words: Sequence[str], last: str) -> str:

@@ -51,7 +51,9 @@ def counts(run: Run, samples: Sequence[Sample]) -> tuple[Count, ...]:
 
 
 def _count(workload: str, contender: str, sizes: Sequence[Sequence[Sample]]) -> Count:
-    failure = next((sample.failure for of in sizes for sample in of if sample.failure is not None), None)
+    failure = next(
+        (sample.failure for of in sizes for sample in of if sample.failure is not None), None
+    )
     smaller, larger = (_numbers(of) for of in (sizes[0], sizes[-1]))
     if failure is not None or not smaller or not larger:
         return Count(workload, contender, None, 0.0, failure or "was not counted yet")
@@ -62,7 +64,9 @@ def _count(workload: str, contender: str, sizes: Sequence[Sequence[Sample]]) -> 
     each = (statistics.fmean(many) - statistics.fmean(few)) / more
     apart = (max(few) - min(few) + max(many) - min(many)) / more
     if each <= 0:
-        return Count(workload, contender, None, 0.0, "takes no more instructions at the larger size")
+        return Count(
+            workload, contender, None, 0.0, "takes no more instructions at the larger size"
+        )
     return Count(workload, contender, each, apart / each, None)
 
 
@@ -89,7 +93,13 @@ def works_wrongly(failure: str) -> bool:
     Under valgrind, allocators that reserve terabytes or use instructions it does not know end by SIGABRT or SIGILL, or
     say that there is no memory: such a contender is not measured. Lost contents and stray writes are another matter.
     """
-    signs = ("computed another checksum", "did not hold what was written", "damaged blocks", "(SIGSEGV)", "(SIGBUS)")
+    signs = (
+        "computed another checksum",
+        "did not hold what was written",
+        "damaged blocks",
+        "(SIGSEGV)",
+        "(SIGBUS)",
+    )
     return any(sign in failure for sign in signs)
 
 

@@ -11,7 +11,9 @@ WARM_UP = 0
 """Number of the block that does not count."""
 
 
-def block(number: int, contenders: Sequence[str], seed: int, workloads: Sequence[int] = (0,)) -> tuple[Trial, ...]:
+def block(
+    number: int, contenders: Sequence[str], seed: int, workloads: Sequence[int] = (0,)
+) -> tuple[Trial, ...]:
     """Every contender once on each workload, in an order that the seed and the block's number alone decide.
 
     Workloads come in random order too, but each at a stretch: what is compared is run close together in time.
@@ -25,11 +27,15 @@ def block(number: int, contenders: Sequence[str], seed: int, workloads: Sequence
     for workload in random.Random(f"{seed}/{number}").sample(list(workloads), len(workloads)):
         names = list(contenders)
         random.Random(f"{seed}/{number}/{workload}").shuffle(names)
-        trials += [Trial(number, len(trials) + place, name, workload) for place, name in enumerate(names)]
+        trials += [
+            Trial(number, len(trials) + place, name, workload) for place, name in enumerate(names)
+        ]
     return tuple(trials)
 
 
-def warm_up(contenders: Sequence[str], rounds: int, workloads: Sequence[int] = (0,)) -> Iterator[Trial]:
+def warm_up(
+    contenders: Sequence[str], rounds: int, workloads: Sequence[int] = (0,)
+) -> Iterator[Trial]:
     """Runs that fill caches and meet every failure early; none of them counts, so they keep the order given."""
     cells = [(name, workload) for workload in workloads for name in contenders] * rounds
     for position, (name, workload) in enumerate(cells):

@@ -25,7 +25,14 @@ from dataclasses import dataclass
 
 from cairn.compare import ratios, stats
 from cairn.compare.ratios import Blocks, Column, Difference, Ratio
-from cairn.model import OPERATION_FAULTS, OPERATION_MEDIAN, OPERATION_P95, OPERATION_P99, Run, Sample
+from cairn.model import (
+    OPERATION_FAULTS,
+    OPERATION_MEDIAN,
+    OPERATION_P95,
+    OPERATION_P99,
+    Run,
+    Sample,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,10 @@ def ranking(run: Run, samples: Sequence[Sample]) -> Ranking:
     tables = _tables(run, samples)
     scenarios = tuple(table.scenario(names) for table in tables)
     columns = [table.median for table in tables if table.median is not None]
-    failed = {name: tuple(table.name for table in tables if name in table.blocks.failures) for name in names}
+    failed = {
+        name: tuple(table.name for table in tables if name in table.blocks.failures)
+        for name in names
+    }
     points = {name: None if failed[name] else _total(scenarios, name) for name in names}
     means = {name: None if failed[name] else ratios.mean_ratio(columns, name) for name in names}
 
@@ -155,8 +165,17 @@ def matrix(run: Run, samples: Sequence[Sample], contender: str) -> Matrix:
 
 def _total(scenarios: Sequence[Scenario], name: str) -> float | None:
     """Points of all scenarios in which anybody has some; None when this one has none in one of them."""
-    held = [scenario for scenario in scenarios if any(entry.points is not None for entry in scenario.entries)]
-    points = [e.points for scenario in held for e in scenario.entries if e.contender == name and e.points is not None]
+    held = [
+        scenario
+        for scenario in scenarios
+        if any(entry.points is not None for entry in scenario.entries)
+    ]
+    points = [
+        e.points
+        for scenario in held
+        for e in scenario.entries
+        if e.contender == name and e.points is not None
+    ]
     return sum(points) if points and len(points) == len(held) else None
 
 
@@ -176,7 +195,11 @@ class _Table:
 
     def scenario(self, names: Sequence[str]) -> Scenario:
         numbers = {
-            metric.key: {name: statistics.median(of) for name, of in self.blocks.numbers(metric.key).items() if of}
+            metric.key: {
+                name: statistics.median(of)
+                for name, of in self.blocks.numbers(metric.key).items()
+                if of
+            }
             for metric in (OPERATION_MEDIAN, OPERATION_P95, OPERATION_P99, OPERATION_FAULTS)
         }
         medians = numbers[OPERATION_MEDIAN.key]
@@ -194,12 +217,19 @@ class _Table:
                     median_ratio=self._ratio(OPERATION_MEDIAN.key, name),
                     p95_ratio=self._ratio(OPERATION_P95.key, name),
                     p99_ratio=self._ratio(OPERATION_P99.key, name),
-                    over_above=ratios.mean_difference([column], name, above) if column and above else None,
+                    over_above=ratios.mean_difference([column], name, above)
+                    if column and above
+                    else None,
                     points=_points(medians, name, len(names)),
                     failure=self.blocks.failures.get(name),
                 )
             )
-        return Scenario(workload=self.index, name=self.name, blocks=len(self.blocks.blocks), entries=tuple(entries))
+        return Scenario(
+            workload=self.index,
+            name=self.name,
+            blocks=len(self.blocks.blocks),
+            entries=tuple(entries),
+        )
 
     def _ratio(self, key: str, name: str) -> Ratio | None:
         column = self.columns[key]

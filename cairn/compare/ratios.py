@@ -112,7 +112,11 @@ class Blocks:
                 return None
             if len(measured) == len(numbers):
                 rows.append(measured)
-        return Column.of(self.contenders, np.log(np.array(rows, dtype=np.float64)), alpha) if rows else None
+        return (
+            Column.of(self.contenders, np.log(np.array(rows, dtype=np.float64)), alpha)
+            if rows
+            else None
+        )
 
 
 def complete(samples: Sequence[Sample], names: Sequence[str], workload: int) -> Blocks:
@@ -164,14 +168,18 @@ class Column:
         if blocks == 1:
             return Column(contenders, logs, best, behind, None, 0.0, alpha)
         error = _error(distances)
-        error[best] = max(0.0, float(np.max(np.delete(error - behind / student(blocks - 1, alpha), best))))
+        error[best] = max(
+            0.0, float(np.max(np.delete(error - behind / student(blocks - 1, alpha), best)))
+        )
         return Column(contenders, logs, best, behind, error, _luck(free, best), alpha)
 
     def ratio(self, name: str) -> Ratio:
         """The contender over the best of this workload."""
         place = self.contenders.index(name)
         if place == self.best:
-            return Ratio(1.0, _from_best(0.0, 0.0, self._spread(place), self.alpha).interval, best=True)
+            return Ratio(
+                1.0, _from_best(0.0, 0.0, self._spread(place), self.alpha).interval, best=True
+            )
         far = float(self.behind[place])
         return _from_best(far - self.luck, far, self._spread(place), self.alpha)
 
@@ -208,7 +216,9 @@ def _pooled(spreads: Sequence[_Spread | None]) -> _Spread | None:
     total = sum(parts)
     if total == 0:
         return _Spread(0.0, 1.0)
-    uncertain = sum((part / total) ** 2 / spread.freedom for part, spread in zip(parts, known, strict=True))
+    uncertain = sum(
+        (part / total) ** 2 / spread.freedom for part, spread in zip(parts, known, strict=True)
+    )
     return _Spread(math.sqrt(total), 1 / uncertain)
 
 
@@ -220,7 +230,9 @@ def mean_ratio(columns: Sequence[Column], name: str) -> Ratio | None:
     if not columns:
         return None
     places = [column.contenders.index(name) for column in columns]
-    above = math.fsum(float(c.behind[place]) for c, place in zip(columns, places, strict=True)) / len(columns)
+    above = math.fsum(
+        float(c.behind[place]) for c, place in zip(columns, places, strict=True)
+    ) / len(columns)
     luck = math.fsum(column.luck for column in columns) / len(columns)
     spread = _pooled([column._spread(place) for column, place in zip(columns, places, strict=True)])
     return _from_best(above - luck, above, spread, columns[0].alpha)
@@ -228,9 +240,14 @@ def mean_ratio(columns: Sequence[Column], name: str) -> Ratio | None:
 
 def mean_difference(columns: Sequence[Column], name: str, other: str) -> Difference:
     """Geometric mean over workloads of one contender over another, paired within blocks; no best is involved."""
-    distances = [c.logs[:, [c.contenders.index(name)]] - c.logs[:, [c.contenders.index(other)]] for c in columns]
+    distances = [
+        c.logs[:, [c.contenders.index(name)]] - c.logs[:, [c.contenders.index(other)]]
+        for c in columns
+    ]
     estimate = math.fsum(float(_centre(d)[0]) for d in distances) / len(distances)
-    spread = _pooled([_Spread(float(_error(d)[0]), len(d) - 1) if len(d) > 1 else None for d in distances])
+    spread = _pooled(
+        [_Spread(float(_error(d)[0]), len(d) - 1) if len(d) > 1 else None for d in distances]
+    )
     return Difference(math.exp(estimate), _interval(estimate, estimate, spread, columns[0].alpha))
 
 
@@ -283,7 +300,9 @@ def _luck(free: NDArray[np.float64], best: int) -> float:
     for mask in range(1, masks):
         odd = np.array([(i & mask).bit_count() % 2 == 1 for i in range(blocks)])
         halves = (_centre(free[odd]), _centre(free[~odd]))
-        for half, other, size in zip(halves, halves[::-1], (odd.sum(), blocks - odd.sum()), strict=True):
+        for half, other, size in zip(
+            halves, halves[::-1], (odd.sum(), blocks - odd.sum()), strict=True
+        ):
             total += float(half[np.argmin(other)] - half[best]) * float(size) / blocks
     return max(0.0, total / (masks - 1))
 

@@ -129,15 +129,30 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
         for index, workload in enumerate(run.settings.workloads)
     ]
     cells = {(table.index, name): table.cell(name) for table in tables for name in names}
-    failed = {name: tuple(table.name for table in tables if name in table.blocks.failures) for name in names}
+    failed = {
+        name: tuple(table.name for table in tables if name in table.blocks.failures)
+        for name in names
+    }
     groups = {
         "time": [table for table in tables if table.time is not None],
         "memory": [table for table in tables if table.memory is not None],
-        "large": [table for table in tables if table.memory is not None and table.leanest_bytes >= LARGE_BYTES],
-        "small": [table for table in tables if table.memory is not None and table.leanest_bytes < LARGE_BYTES],
+        "large": [
+            table
+            for table in tables
+            if table.memory is not None and table.leanest_bytes >= LARGE_BYTES
+        ],
+        "small": [
+            table
+            for table in tables
+            if table.memory is not None and table.leanest_bytes < LARGE_BYTES
+        ],
     }
     columns = {
-        group: [column for table in members if (column := table.time if group == "time" else table.memory)]
+        group: [
+            column
+            for table in members
+            if (column := table.time if group == "time" else table.memory)
+        ]
         for group, members in groups.items()
     }
     means = {
@@ -183,7 +198,9 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
 
 def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[bool, float]:
     """By the mean before it is cut off at 1, which two good contenders may share."""
-    return mean is None, 0.0 if mean is None else sum(float(c.behind[c.contenders.index(name)]) for c in columns)
+    return mean is None, 0.0 if mean is None else sum(
+        float(c.behind[c.contenders.index(name)]) for c in columns
+    )
 
 
 @dataclass(frozen=True, slots=True)

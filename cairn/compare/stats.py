@@ -225,7 +225,9 @@ def _ascending(values: Sequence[float]) -> list[int]:
     return sorted(range(len(values)), key=values.__getitem__)
 
 
-def changes(ratios: Mapping[str, Sequence[float]], alpha: float, margin: float) -> dict[str, Change]:
+def changes(
+    ratios: Mapping[str, Sequence[float]], alpha: float, margin: float
+) -> dict[str, Change]:
     """Judge each contender's log ratios against 0; the contenders given are one family for Holm.
 
     EQUIVALENT is shown by two one-sided tests at the contender's own alpha (Schuirmann 1987): the 1 - 2 alpha interval
@@ -234,7 +236,9 @@ def changes(ratios: Mapping[str, Sequence[float]], alpha: float, margin: float) 
     ranks = {name: SignedRank.of(differences) for name, differences in ratios.items()}
     p_values = [rank.p_value() for rank in ranks.values()]
     result = {}
-    for (name, rank), adjusted, own in zip(ranks.items(), holm(p_values), holm_alphas(p_values, alpha), strict=True):
+    for (name, rank), adjusted, own in zip(
+        ranks.items(), holm(p_values), holm_alphas(p_values, alpha), strict=True
+    ):
         interval = _relative(rank.interval(own))
         one_sided = _relative(rank.interval(2 * own))
         result[name] = Change(
@@ -248,7 +252,9 @@ def changes(ratios: Mapping[str, Sequence[float]], alpha: float, margin: float) 
 
 
 def _relative(interval: Interval | None) -> Interval | None:
-    return interval and Interval(math.expm1(interval.low), math.expm1(interval.high), interval.level)
+    return interval and Interval(
+        math.expm1(interval.low), math.expm1(interval.high), interval.level
+    )
 
 
 def _finding(interval: Interval | None, one_sided: Interval | None, margin: float) -> Finding:
@@ -327,7 +333,9 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     because = None
     if blocks >= rule.max_blocks:
         because = f"{blocks} blocks"
-    elif blocks in look_blocks(rule) and all(_settled(found[name], strict[name], rule) for name in found):
+    elif blocks in look_blocks(rule) and all(
+        _settled(found[name], strict[name], rule) for name in found
+    ):
         because = "precision reached"
     return Look(
         stop=because is not None,

@@ -27,7 +27,10 @@ def parse_parameter(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def expand(
-    commands: Sequence[Sequence[str]], parameters: Sequence[tuple[str, tuple[str, ...]]], *, shell: bool
+    commands: Sequence[Sequence[str]],
+    parameters: Sequence[tuple[str, tuple[str, ...]]],
+    *,
+    shell: bool,
 ) -> tuple[Workload, ...]:
     """Every command with every combination of the parameters; one without any {name} appears once.
 
@@ -36,9 +39,13 @@ def expand(
     names = [name for name, _ in parameters]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"-L {name} is given twice; put all its values into one, separated by commas")
+            raise UsageError(
+                f"-L {name} is given twice; put all its values into one, separated by commas"
+            )
         if not any(_uses(command, name) for command in commands):
-            raise UsageError(f"-L {name} is used by no command; write {{{name}}} where its value belongs")
+            raise UsageError(
+                f"-L {name} is used by no command; write {{{name}}} where its value belongs"
+            )
     workloads: dict[str, Workload] = {}
     for command in commands:
         used = [(name, values) for name, values in parameters if _uses(command, name)]
@@ -48,7 +55,9 @@ def expand(
             shown = " ".join(words) if shell else shlex.join(words)
             workloads.setdefault(shown, Workload(name=shown, command=words))
             if len(workloads) > WORKLOADS_MAX:
-                raise UsageError(f"these parameters make more than {WORKLOADS_MAX} combinations; leave some out")
+                raise UsageError(
+                    f"these parameters make more than {WORKLOADS_MAX} combinations; leave some out"
+                )
     return tuple(workloads.values())
 
 

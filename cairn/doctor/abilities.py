@@ -64,7 +64,11 @@ def abilities() -> Abilities:
     return Abilities(
         memory_method=line.memory.method if line else None,
         memory_reason=line.memory.reason if line else None,
-        counters={name: number is not None for name, number in counters.items() if not isinstance(number, bool)},
+        counters={
+            name: number is not None
+            for name, number in counters.items()
+            if not isinstance(number, bool)
+        },
         clock_problem=unseen,
         launcher_problem=problem,
         paranoid=_number("/proc/sys/kernel/perf_event_paranoid"),
@@ -99,7 +103,11 @@ def _launch_true() -> tuple[_Line | None, str | None, str | None]:
     except (OSError, CairnError) as error:
         return None, str(error), None
     if done.returncode != 0:
-        return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or "it failed", None
+        return (
+            None,
+            done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2] or "it failed",
+            None,
+        )
     try:
         return msgspec.json.decode(done.stdout, type=_Line), None, unseen or None
     except msgspec.DecodeError as error:
@@ -124,7 +132,9 @@ def _can_dispatch() -> bool | None:
     if child == 0:
         refused = 1
         try:
-            refused = libc.prctl(_PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_ON, 0, 0, ctypes.byref(selector))
+            refused = libc.prctl(
+                _PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_ON, 0, 0, ctypes.byref(selector)
+            )
             libc.prctl(_PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_OFF, 0, 0, 0)
         finally:
             os._exit(1 if refused else 0)

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 
 from cairn.binary.embedded import NOTHING, Inside, look_inside, owner_of_malloc
 from cairn.binary.library import loaded_with
-from cairn.binary.program import Program, behind_env, inspect_program, interpreter_flags, refuse_program, refuse_wrapper
+from cairn.binary.program import (
+    Program,
+    behind_env,
+    inspect_program,
+    interpreter_flags,
+    refuse_program,
+    refuse_wrapper,
+)
 from cairn.doctor.abilities import Abilities
 from cairn.doctor.machine import Conditions
 from cairn.errors import ContenderFailed
@@ -150,7 +157,14 @@ def judge_program(facts: ProgramFacts) -> Diagnosis:
     if refusal is not None:
         return Diagnosis((refusal,), facts.program)
     own = _allocator(facts)
-    checks = [_linking(facts), own, *_runtime(facts), *_plugins(facts), *_starts_others(facts), *_rights(facts)]
+    checks = [
+        _linking(facts),
+        own,
+        *_runtime(facts),
+        *_plugins(facts),
+        *_starts_others(facts),
+        *_rights(facts),
+    ]
     knob = PYMALLOC if _has_pymalloc(facts) and "PYTHONMALLOC" not in facts.environment else None
     if knob is not None and _ignores_environment(facts):
         knob = None
@@ -291,7 +305,11 @@ def _without_own(facts: ProgramFacts) -> str:
     """How to build the program so that its blocks come from malloc."""
     if facts.base.startswith(("redis-", "valkey-")):
         return "Rebuild it with make MALLOC=libc."
-    return "Rebuild it without its #[global_allocator]." if facts.inside.rust else "Rebuild it with libc's malloc."
+    return (
+        "Rebuild it without its #[global_allocator]."
+        if facts.inside.rust
+        else "Rebuild it with libc's malloc."
+    )
 
 
 OTHERWISE_BYTES = 8 << 20
@@ -325,10 +343,15 @@ def with_a_run(diagnosis: Diagnosis, reached: Reached) -> Diagnosis:
     )
     carries = f"{facts.name} carries {_carried(facts.inside)}"
     if resident is None:
-        check = Check("allocator", "unknown", f"{carries}; {seen}", "Make /proc readable, and compare again.")
+        check = Check(
+            "allocator", "unknown", f"{carries}; {seen}", "Make /proc readable, and compare again."
+        )
     elif resident > 2 * live + OTHERWISE_BYTES:
         check = Check(
-            "allocator", "warning", f"{carries}; only little memory comes from malloc: {seen}", _without_own(facts)
+            "allocator",
+            "warning",
+            f"{carries}; only little memory comes from malloc: {seen}",
+            _without_own(facts),
         )
     elif resident <= 2 * live:
         check = Check("allocator", "fine", f"{carries}, which is not its malloc: {seen}")
@@ -345,7 +368,9 @@ def _runtime(facts: ProgramFacts) -> list[Check]:
     inside, base = facts.inside, facts.base
     if _is_cpython(facts):
         return [_cpython(facts)]
-    if base in ("java", "javac", "jshell", "jar") or any(need.startswith("libjli.so") for need in facts.program.needs):
+    if base in ("java", "javac", "jshell", "jar") or any(
+        need.startswith("libjli.so") for need in facts.program.needs
+    ):
         return [Check(
             "runtime", "warning",
             "a Java virtual machine: its heap comes from mmap; only native memory goes through malloc",
@@ -409,7 +434,9 @@ def _cpython(facts: ProgramFacts) -> Check:
             "Compare with PYTHONMALLOC=malloc.",
         )  # fmt: skip
     if chosen in ("malloc", "malloc_debug"):
-        return Check("runtime", "fine", f"{who} with PYTHONMALLOC={chosen}: every allocation reaches malloc")
+        return Check(
+            "runtime", "fine", f"{who} with PYTHONMALLOC={chosen}: every allocation reaches malloc"
+        )
     return Check(
         "runtime", "warning", f"{who} with pymalloc: 99 % of allocations never reach malloc",
         "Compare with PYTHONMALLOC=malloc as well: -a system -a jemalloc:PYTHONMALLOC=malloc ('cairn compare' does so "
@@ -478,7 +505,13 @@ def _starts_others(facts: ProgramFacts) -> list[Check]:
             f"{facts.name} is a shim, {program.path}, that looks for the real program each time it is run",
             f"Give the program itself, which 'pyenv which {facts.name}' or the like tells.",
         )]  # fmt: skip
-    return [Check("start", "fine", "a shell script: every program that it starts proves its allocator in the run")]
+    return [
+        Check(
+            "start",
+            "fine",
+            "a shell script: every program that it starts proves its allocator in the run",
+        )
+    ]
 
 
 def _before_cairn(facts: ProgramFacts) -> str:
@@ -489,7 +522,9 @@ def _rights(facts: ProgramFacts) -> list[Check]:
     program = facts.program
     if not (program.setuid or program.setgid or program.capabilities):
         return []
-    what = "setuid" if program.setuid else "setgid" if program.setgid else "a file with capabilities"
+    what = (
+        "setuid" if program.setuid else "setgid" if program.setgid else "a file with capabilities"
+    )
     return [Check(
         "rights", "warning", f"{program.file} is {what}, which changes nothing for this user but does for others",
         "Expect a refusal when someone else runs this; a copy of the file has no such rights.",
@@ -528,19 +563,36 @@ def quick_warnings(now: Conditions) -> tuple[str, ...]:
 
 def _others(now: Conditions) -> Check:
     if now.others is None:
-        return Check("other runs", "unknown", "cannot see other processes", "Make sure that no other cairn runs.")
+        return Check(
+            "other runs",
+            "unknown",
+            "cannot see other processes",
+            "Make sure that no other cairn runs.",
+        )
     if now.others:
         count = "another cairn is" if now.others == 1 else f"{now.others} other cairns are"
-        return Check("other runs", "warning", f"{count} measuring here", "Wait for its end: both disturb each other.")
+        return Check(
+            "other runs",
+            "warning",
+            f"{count} measuring here",
+            "Wait for its end: both disturb each other.",
+        )
     return Check("other runs", "fine", "no other cairn is measuring")
 
 
 def _load(now: Conditions) -> Check:
     if now.load is None:
-        return Check("load", "unknown", "the load cannot be read", "Make sure that nothing else is running.")
+        return Check(
+            "load", "unknown", "the load cannot be read", "Make sure that nothing else is running."
+        )
     says = f"{now.load:.2f} on {now.cpus} CPUs"
     if now.load > now.cpus:
-        return Check("load", "warning", f"{says}: the program will wait for a CPU", "Stop what else is running.")
+        return Check(
+            "load",
+            "warning",
+            f"{says}: the program will wait for a CPU",
+            "Stop what else is running.",
+        )
     return Check("load", "fine", says)
 
 
@@ -582,7 +634,11 @@ def _quota(now: Conditions) -> list[Check]:
 
 
 def _clock(now: Conditions) -> list[Check]:
-    turbo = {True: ", turbo on: blocks bear a clock that follows the temperature", False: ", turbo off", None: ""}
+    turbo = {
+        True: ", turbo on: blocks bear a clock that follows the temperature",
+        False: ", turbo off",
+        None: "",
+    }
     if now.governor is None:
         if now.virtual:
             return [Check("clock", "fine", "the host's affair: a virtual machine sees no governor")]
@@ -644,7 +700,13 @@ def _addresses(now: Conditions) -> list[Check]:
     if now.address_randomization is None:
         return []
     if now.address_randomization == 2:
-        return [Check("addresses", "fine", "randomized: each run has another layout, and blocks average over them")]
+        return [
+            Check(
+                "addresses",
+                "fine",
+                "randomized: each run has another layout, and blocks average over them",
+            )
+        ]
     return [Check(
         "addresses", "warning",
         "not fully randomized: every run has the same layout, and a lucky one is taken for a better allocator",
@@ -670,19 +732,27 @@ def judge_abilities(can: Abilities, here: Host) -> tuple[Check, ...]:
 
 def _peak(can: Abilities) -> Check:
     if can.memory_method in ("cgroup v1", "cgroup v2"):
-        return Check("peak memory", "fine", f"of the whole tree, from a {can.memory_method} of its own")
+        return Check(
+            "peak memory", "fine", f"of the whole tree, from a {can.memory_method} of its own"
+        )
     why = f" ({can.memory_reason})" if can.memory_reason else ""
     if can.memory_method == "sampled":
         return Check(
             "peak memory", "warning", f"sampled from /proc{why}: short peaks of several processes can be missed",
             "Give it a cgroup: systemd-run --user --scope cairn compare -- PROG, or run as root.",
         )  # fmt: skip
-    return Check("peak memory", "unknown", f"not measured{why}", "Run as root, or where /proc can be read.")
+    return Check(
+        "peak memory", "unknown", f"not measured{why}", "Run as root, or where /proc can be read."
+    )
 
 
 def _counters(can: Abilities, here: Host) -> list[Check]:
     software = [name for name in can.counters if name not in _HARDWARE]
-    checks = [_counter_check("software counters", {name: can.counters[name] for name in software}, can, here)]
+    checks = [
+        _counter_check(
+            "software counters", {name: can.counters[name] for name in software}, can, here
+        )
+    ]
     hardware = {name: counts for name, counts in can.counters.items() if name in _HARDWARE}
     return [*checks, _counter_check("hardware counters", hardware, can, here)]
 
@@ -715,15 +785,27 @@ def _kernels_clock(can: Abilities) -> Check:
         return Check(subject, "warning", says,
                      "As root: sysctl kernel.perf_event_paranoid=0; in a container allow perf_event_open (CAP_PERFMON, "
                      "seccomp).")  # fmt: skip
-    return Check(subject, "warning", says, "It takes an x86-64 and a kernel with perf events; all else works without.")
+    return Check(
+        subject,
+        "warning",
+        says,
+        "It takes an x86-64 and a kernel with perf events; all else works without.",
+    )
 
 
 def _dispatch(can: Abilities, here: Host) -> Check:
     subject = "kernel calls"
     if can.dispatch is None:
-        return Check(subject, "unknown", "syscall user dispatch could not be tried", "Free some memory and try again.")
+        return Check(
+            subject,
+            "unknown",
+            "syscall user dispatch could not be tried",
+            "Free some memory and try again.",
+        )
     if can.dispatch:
-        return Check(subject, "fine", "syscall user dispatch: each call of an allocator can be seen")
+        return Check(
+            subject, "fine", "syscall user dispatch: each call of an allocator can be seen"
+        )
     return Check(
         subject, "warning", f"no syscall user dispatch (kernel {here.kernel}): calls made inside libc stay unseen",
         "Use Linux 5.11 or newer, outside a sandbox that forbids prctl.",
@@ -751,23 +833,38 @@ def _reserved(can: Abilities) -> list[Check]:
         return []
     if can.reserved_huge_pages:
         return [Check("reserved huge pages", "fine", f"{can.reserved_huge_pages:,}")]
-    return [Check("reserved huge pages", "fine", "none: allocators that want them take ordinary pages")]
+    return [
+        Check("reserved huge pages", "fine", "none: allocators that want them take ordinary pages")
+    ]
 
 
 def _own_allocator(can: Abilities) -> list[Check]:
     if can.allocator_problem is None:
         return []
     says, _, step = can.allocator_problem.rpartition("; ")
-    return [Check("own allocator", "warning", f"{says}: comparisons go without it", f"{step.capitalize()}.")]
+    return [
+        Check(
+            "own allocator",
+            "warning",
+            f"{says}: comparisons go without it",
+            f"{step.capitalize()}.",
+        )
+    ]
 
 
-def examined(diagnosis: Diagnosis | None, now: Conditions, can: Abilities, here: Host) -> tuple[Examined, ...]:
+def examined(
+    diagnosis: Diagnosis | None, now: Conditions, can: Abilities, here: Host
+) -> tuple[Examined, ...]:
     """All groups in the order in which they are read."""
     groups = [
         Examined("machine", "How noisy is this machine?", judge_machine(now)),
         Examined("instruments", "What can be measured here?", judge_abilities(can, here)),
     ]
     if diagnosis is not None:
-        name = f"the allocator of {diagnosis.program.command}" if diagnosis.program else "its allocator"
+        name = (
+            f"the allocator of {diagnosis.program.command}"
+            if diagnosis.program
+            else "its allocator"
+        )
         groups.insert(0, Examined("program", f"Can {name} be swapped?", diagnosis.checks))
     return tuple(groups)

@@ -161,7 +161,9 @@ def cpu_quota() -> float | None:
                 limits += _share(*[*(_read(f"{folder}/cpu.max") or "").split(), "", ""][:2])
         elif "cpu" in controllers.split(","):
             for folder in _upwards("/sys/fs/cgroup/cpu", path):
-                limits += _share(_read(f"{folder}/cpu.cfs_quota_us"), _read(f"{folder}/cpu.cfs_period_us"))
+                limits += _share(
+                    _read(f"{folder}/cpu.cfs_quota_us"), _read(f"{folder}/cpu.cfs_period_us")
+                )
     return min(limits, default=None)
 
 

@@ -27,5 +27,9 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
 
 def find(profile: Profile) -> tuple[Finding, ...]:
     """Everything that is found, of each thing that it costs the dearest first."""
-    raised = [finding for rule in RULES if (finding := rule(profile)) is not None and large_enough(finding)]
+    raised = [
+        finding
+        for rule in RULES
+        if (finding := rule(profile)) is not None and large_enough(finding)
+    ]
     return tuple(sorted(raised, key=lambda one: -one.effect.value))

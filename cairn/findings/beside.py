@@ -73,7 +73,11 @@ class Two:
     def longer_ns(self) -> float:
         """What those kinds of operations that take longer do so by the clock, all together."""
         names = dict.fromkeys(name for one in (*self.mine, *self.theirs) for name in one.kinds)
-        each = [statistics.fmean(found) for name in names if (found := _differences(_pairs(self, (name,))))]
+        each = [
+            statistics.fmean(found)
+            for name in names
+            if (found := _differences(_pairs(self, (name,))))
+        ]
         return sum(one for one in each if one > 0)
 
     def believed(self, ns: float, most_ns: float) -> float:
@@ -121,7 +125,10 @@ def _is_why(two: Two, finding: Finding) -> bool:
 
 def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _Kinds]]:
     """Of each block; none where one is not known, or there are too few."""
-    pairs = [(_kinds(one, names), _kinds(other, names)) for one, other in zip(two.mine, two.theirs, strict=True)]
+    pairs = [
+        (_kinds(one, names), _kinds(other, names))
+        for one, other in zip(two.mine, two.theirs, strict=True)
+    ]
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     if not len(known) == len(pairs) >= stats.BLOCKS_LEAST:
         return []
@@ -152,10 +159,16 @@ def _longer(two: Two, *names: str) -> _Longer | None:
     ends = two.most_ns.interval
     effect = Estimate(
         two.believed(middle, two.most_ns.value),
-        Interval(two.believed(middle - half, max(0.0, ends.low)), two.believed(middle + half, ends.high), LEVEL),
+        Interval(
+            two.believed(middle - half, max(0.0, ends.low)),
+            two.believed(middle + half, ends.high),
+            LEVEL,
+        ),
     ).over(two.cpu_ns)
     means = [
-        _Kinds(statistics.fmean(one.count for one in each), statistics.fmean(one.ns for one in each))
+        _Kinds(
+            statistics.fmean(one.count for one in each), statistics.fmean(one.ns for one in each)
+        )
         for each in zip(*known, strict=True)
     ]
     return _Longer(effect, means[0], means[1])

@@ -28,7 +28,11 @@ TURNOVER_LEAST = 2.0
 
 def _sum(of: list[KernelLine]) -> tuple[int, int, float]:
     """Calls, bytes, nanoseconds."""
-    return sum(one.count for one in of), sum(one.bytes or 0 for one in of), sum(one.total_ns or 0.0 for one in of)
+    return (
+        sum(one.count for one in of),
+        sum(one.bytes or 0 for one in of),
+        sum(one.total_ns or 0.0 for one in of),
+    )
 
 
 def _told(of: list[KernelLine]) -> str:
@@ -51,7 +55,8 @@ def faults_again(profile: Profile) -> tuple[int, int]:
     alive = lasting(profile.processes)
     faults = [process.minor_faults + process.major_faults for process in alive]
     again = [
-        max(0, count - process.peak_resident_bytes // PAGE_BYTES) for count, process in zip(faults, alive, strict=True)
+        max(0, count - process.peak_resident_bytes // PAGE_BYTES)
+        for count, process in zip(faults, alive, strict=True)
     ]
     return sum(again), sum(faults)
 
@@ -76,7 +81,11 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
     if busy is None or not profile.operations or not again or again < AGAIN_LEAST * faults:
         return None
     returning = [one for one in found if one.name in RETURNING]
-    moving = [one for one in found if one.name == "brk" and shrunk_bytes(profile, one) > held_most(profile)]
+    moving = [
+        one
+        for one in found
+        if one.name == "brk" and shrunk_bytes(profile, one) > held_most(profile)
+    ]
     asking = [one for one in found if one.name in ASKING and one not in moving]
     calls, given, ns = _sum(returning)
     brk_calls, _, brk_ns = _sum(moving)
@@ -91,7 +100,9 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
     _, _, asking_ns = _sum(asking)
     ns, least = (_on_processor(profile, each) for each in (ns, ns + asking_ns))
     faults_ns = again * _fault_ns(profile, faults)
-    effect = Estimate(least + faults_ns, Interval(ns, least + 2 * faults_ns, LEVEL)).over(busy, most=1.0)
+    effect = Estimate(least + faults_ns, Interval(ns, least + 2 * faults_ns, LEVEL)).over(
+        busy, most=1.0
+    )
     if effect.value < SHARE_LEAST:
         return None
     return Finding(
@@ -115,7 +126,11 @@ def asks_too_often(profile: Profile) -> Finding | None:
     busy = busy_ns(profile)
     asking = [one for one in kernel_lines(profile) if one.name in GETTING]
     calls, got, ns = _sum(asking)
-    if busy is None or not profile.operations or calls / profile.operations * 1000 < PER_THOUSAND_LEAST:
+    if (
+        busy is None
+        or not profile.operations
+        or calls / profile.operations * 1000 < PER_THOUSAND_LEAST
+    ):
         return None
     share = min(1.0, _on_processor(profile, ns) / busy)
     if share < SHARE_LEAST or returns_what_it_needs(profile) is not None:

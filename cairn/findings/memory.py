@@ -93,7 +93,9 @@ def not_reused(profile: Profile) -> Finding | None:
     """
     most = max(profile.moments, key=_kept, default=None)
     asked = max((moment.live_bytes for moment in profile.moments), default=0)
-    live = max((moment.live_usable_bytes or moment.live_bytes for moment in profile.moments), default=0)
+    live = max(
+        (moment.live_usable_bytes or moment.live_bytes for moment in profile.moments), default=0
+    )
     if most is None or not live or not most.resident_bytes:
         return None
     kept = _kept(most)
@@ -113,7 +115,11 @@ def not_reused(profile: Profile) -> Finding | None:
         evidence=(
             f"{units.size(kept)} of the allocator's are resident and were handed out once, where live blocks took "
             f"{units.size(live)} at most: {kept / live:.3g} times as much",
-            *([f"{remote.value * 100:.3g} % of the frees were by another thread"] if by_others and remote else []),
+            *(
+                [f"{remote.value * 100:.3g} % of the frees were by another thread"]
+                if by_others and remote
+                else []
+            ),
         ),
         advice="take an allocator that gives back what other threads free, or free where it was allocated"
         if by_others
@@ -164,7 +170,9 @@ def _at_most(share: float) -> Estimate:
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:
     """Blocks are much larger than what was asked for: those that are live when most is resident."""
-    most = max(profile.moments, key=lambda moment: (moment.resident_bytes, moment.live_bytes), default=None)
+    most = max(
+        profile.moments, key=lambda moment: (moment.resident_bytes, moment.live_bytes), default=None
+    )
     wasted = most.slack_bytes if most is not None else None
     if most is None or not wasted or not most.resident_bytes:
         return None

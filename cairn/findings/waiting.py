@@ -40,18 +40,24 @@ def queues(profile: Profile) -> Finding | None:
     woken = [one for one in calls if one.name == WAKING]
     locks = [one for one in lock_lines(profile) if one.contended]
     waits = max(sum(one.count for one in slept), sum(one.contended for one in locks))
-    waited = max(sum(one.total_ns or 0.0 for one in slept), sum(one.wait_ns or 0.0 for one in locks))
+    waited = max(
+        sum(one.total_ns or 0.0 for one in slept), sum(one.wait_ns or 0.0 for one in locks)
+    )
     if not profile.operations or not whole or not waits:
         return None
     wakes = sum(one.count for one in woken)
     most = float(profile.tree.system_ns) if profile.tree is not None else math.inf
     # Who wakes nobody that waits here wakes a thread of the allocator's own.
-    waking = min(most, sum(one.total_ns or 0.0 for one in woken)) * min(1.0, waits / wakes if wakes else 0.0)
+    waking = min(most, sum(one.total_ns or 0.0 for one in woken)) * min(
+        1.0, waits / wakes if wakes else 0.0
+    )
     share = min(1.0, (waited + waking) / whole)
     if not is_queueing(share, waits / profile.operations):
         return None
     different = profile.tally.contended_locks
-    where = {0: "locks of its own, which only the kernel sees", 1: "one lock"}.get(different, f"{different} locks")
+    where = {0: "locks of its own, which only the kernel sees", 1: "one lock"}.get(
+        different, f"{different} locks"
+    )
     return Finding(
         name=QUEUES,
         says=QUEUES_SAYS,

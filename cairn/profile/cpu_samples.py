@@ -112,7 +112,9 @@ class Allocator:
         part = _malloc_part(path)
         if part is None and not self.files:
             raise NotKnown(f"malloc's part of {path} cannot be told from the rest")
-        return Owner.ALLOCATOR if part is not None and part[0] <= offset < part[1] else Owner.LIBRARY
+        return (
+            Owner.ALLOCATOR if part is not None and part[0] <= offset < part[1] else Owner.LIBRARY
+        )
 
 
 class NotKnown(Exception):
@@ -180,7 +182,9 @@ class _Space:
         low = max(0, bisect_right(self.starts, start) - 1)
         high = bisect_left(self.starts, end)
         kept = []
-        for at, (until, its_offset, its_path) in zip(self.starts[low:high], self.mapped[low:high], strict=True):
+        for at, (until, its_offset, its_path) in zip(
+            self.starts[low:high], self.mapped[low:high], strict=True
+        ):
             if at < start:
                 kept.append((at, (min(until, start), its_offset, its_path)))
             if until > end:
@@ -211,7 +215,9 @@ class _Space:
     def caller(self, words: tuple[int, ...], allocator: Allocator) -> Owner | None:
         """Whose code the nearest return address lies in that is none of the libraries'."""
         owners = (self.owner(word, allocator) for word in words)
-        return next((owner for owner in owners if owner is not None and owner is not Owner.LIBRARY), None)
+        return next(
+            (owner for owner in owners if owner is not None and owner is not Owner.LIBRARY), None
+        )
 
 
 def read(path: Path, allocator: Allocator) -> tuple[Whereabouts | None, str]:
@@ -241,7 +247,9 @@ def split(file: BinaryIO, allocator: Allocator) -> tuple[Whereabouts | None, str
         return None, str(why)
     except (struct.error, ValueError):
         return None, "the notes are damaged"
-    return Whereabouts(period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown), ""
+    return Whereabouts(
+        period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown
+    ), ""
 
 
 @dataclass(slots=True)
@@ -265,7 +273,9 @@ class _Counts:
         if kind == _SAMPLE:
             self._sample(body, in_kernel=misc & _MODE == _IN_KERNEL)
         elif kind in (_LOST, _THROTTLED):
-            raise NotKnown("the kernel lost notes" if kind == _LOST else "the kernel throttled its clock")
+            raise NotKnown(
+                "the kernel lost notes" if kind == _LOST else "the kernel throttled its clock"
+            )
         elif kind == _FORK:
             pid, parent = struct.unpack_from("<II", body)
             if pid != parent and parent in self.spaces:
@@ -330,7 +340,11 @@ def _ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, i
     before = youngest = 0
     for kind, misc, body in records:
         if kind != MARK:
-            when = _AT.unpack_from(body)[3] if kind == _SAMPLE else struct.unpack_from("<Q", body, len(body) - 8)[0]
+            when = (
+                _AT.unpack_from(body)[3]
+                if kind == _SAMPLE
+                else struct.unpack_from("<Q", body, len(body) - 8)[0]
+            )
             youngest = max(youngest, when)
             held.append((when, kind, misc, body))
             continue

@@ -141,7 +141,11 @@ class Stratum:
 
 def strata(tally: Tally) -> tuple[Stratum, ...]:
     """A partition of everything that is timed."""
-    found = [Stratum(_allocations(tally, path), (place,)) for place, path in enumerate(PATHS) if path.kind in _CALLED]
+    found = [
+        Stratum(_allocations(tally, path), (place,))
+        for place, path in enumerate(PATHS)
+        if path.kind in _CALLED
+    ]
     return (*found, *(_told_apart(tally) if tally.frees.any() else _frees(tally)))
 
 
@@ -157,14 +161,22 @@ def _told_apart(tally: Tally) -> Iterator[Stratum]:
 
 def _frees(tally: Tally) -> Iterator[Stratum]:
     """Where only those are told apart that were timed."""
-    large = [place for place, path in enumerate(PATHS) if path.kind not in _CALLED and path.group == "large"]
+    large = [
+        place
+        for place, path in enumerate(PATHS)
+        if path.kind not in _CALLED and path.group == "large"
+    ]
     timed_large = int(tally.timed.count[large].sum())
     # Each was timed, unless there were more than could be watched: then those that were stand for the others too.
-    weight = max(1.0, float(tally.freed[GROUPS.index("large")]) / timed_large) if timed_large else 1.0
+    weight = (
+        max(1.0, float(tally.freed[GROUPS.index("large")]) / timed_large) if timed_large else 1.0
+    )
     for phase in PHASES:
         frees = _places(phase, "small", "medium"), _places(phase, "large")
         of_large = round(int(tally.timed.count[list(frees[1])].sum()) * weight)
-        released = sum(tally.released[RELEASING.index(name), PHASES.index(phase)] for name in FREEING)
+        released = sum(
+            tally.released[RELEASING.index(name), PHASES.index(phase)] for name in FREEING
+        )
         yield from (Stratum(max(0, released - of_large), frees[0]), Stratum(of_large, frees[1]))
 
 
@@ -248,7 +260,9 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
     buckets = timed.buckets[mine].sum(axis=0)
     alone = int(timed.alone[mine].sum())
     alone_ticks = float((timed.alone_ticks[mine] - timed.alone_clock_ticks[mine]).sum())
-    squares = float((buckets * np.maximum(0.0, _middles() - (clock_ticks / k if k else 0.0)) ** 2).sum())
+    squares = float(
+        (buckets * np.maximum(0.0, _middles() - (clock_ticks / k if k else 0.0)) ** 2).sum()
+    )
     spread = max(0.0, squares / n - (taken / n) ** 2) * n / (n - 1) if n > 1 else squares
     return _Part(
         operations=scale * k,
@@ -263,7 +277,9 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
     )
 
 
-def line(name: str, tally: Tally, wanted: Collection[int], of: Sequence[Stratum], clock: Clock | None) -> Line:
+def line(
+    name: str, tally: Tally, wanted: Collection[int], of: Sequence[Stratum], clock: Clock | None
+) -> Line:
     """The line of a table for some of PATHS, by their places."""
     parts, untimed, unknown = [], 0, 0
     for stratum in of:
@@ -290,10 +306,14 @@ def line(name: str, tally: Tally, wanted: Collection[int], of: Sequence[Stratum]
     buckets = np.sum([part.buckets for part in parts], axis=0)
     return Line(
         *about,
-        tuple(_quantile(buckets, q, own, tick) if timed * (1 - q) >= 1 else None for q in QUANTILES),
+        tuple(
+            _quantile(buckets, q, own, tick) if timed * (1 - q) >= 1 else None for q in QUANTILES
+        ),
         total / known * tick,
         sum(part.alone_total for part in parts) / alone * tick if alone else None,
-        max(0.0, most - own) * tick if (most := float(max(tally.timed.most_ticks[places]))) else None,
+        max(0.0, most - own) * tick
+        if (most := float(max(tally.timed.most_ticks[places])))
+        else None,
         Estimate(total * tick, Interval(low * tick, high * tick, LEVEL)),
     )
 
@@ -311,7 +331,13 @@ def lines(profile: Profile) -> tuple[Line, ...]:
     """One for each kind of operation that there was, and their sum at the end."""
     of, ticking = strata(profile.tally), clock(profile.tally)
     found = [
-        line(name, profile.tally, [place for place, path in enumerate(PATHS) if path.kind == name], of, ticking)
+        line(
+            name,
+            profile.tally,
+            [place for place, path in enumerate(PATHS) if path.kind == name],
+            of,
+            ticking,
+        )
         for name in KINDS
     ]
     total = line(TOTAL, profile.tally, range(len(PATHS)), of, ticking)
@@ -321,7 +347,10 @@ def lines(profile: Profile) -> tuple[Line, ...]:
 def details(profile: Profile) -> tuple[tuple[Path, Line], ...]:
     """One line for each path that there was."""
     of, ticking = strata(profile.tally), clock(profile.tally)
-    found = ((path, line(path.kind, profile.tally, [place], of, ticking)) for place, path in enumerate(PATHS))
+    found = (
+        (path, line(path.kind, profile.tally, [place], of, ticking))
+        for place, path in enumerate(PATHS)
+    )
     return tuple((path, one) for path, one in found if one.operations or one.timed)
 
 
@@ -339,7 +368,10 @@ def probe_ns(profile: Profile) -> float | None:
     known = tally.probe_ticks * ticking.ns_per_tick if ticking else None
     if cpu is None or tally.cpu_samples < SAMPLES_ENOUGH:
         return known
-    return max(known or 0.0, cpu * min(1.0, tally.cpu_samples_probe / tally.cpu_samples) + way_out_ns(tally))
+    return max(
+        known or 0.0,
+        cpu * min(1.0, tally.cpu_samples_probe / tally.cpu_samples) + way_out_ns(tally),
+    )
 
 
 def way_out_ns(tally: Tally) -> float:
@@ -371,7 +403,12 @@ def ceiling(profile: Profile) -> Ceiling:
     if found and found[0].of >= SAMPLES_ENOUGH:
         return Ceiling(found[0].share, how="by CPU timers")
     if total.total_ns is None:
-        return Ceiling(None, "none of its operations was timed" if not total.timed else "its clock was not calibrated")
+        return Ceiling(
+            None,
+            "none of its operations was timed"
+            if not total.timed
+            else "its clock was not calibrated",
+        )
     if busy is None:
         return Ceiling(None, "its CPU time is not known")
     if total.untimed > UNTIMED_MAX * total.operations:
@@ -401,9 +438,15 @@ def sampled(profile: Profile) -> tuple[Sampled, ...]:
     if not n or cpu is None or busy is None:
         return ()
     found = []
-    for name, inside in ((TOTAL, tally.cpu_samples_inside.sum()), *zip(SAMPLED, tally.cpu_samples_inside, strict=True)):
+    for name, inside in (
+        (TOTAL, tally.cpu_samples_inside.sum()),
+        *zip(SAMPLED, tally.cpu_samples_inside, strict=True),
+    ):
         k = min(int(inside), n)
-        ends, out = wilson(k, n), way_out_ns(tally) * k / max(1, int(tally.cpu_samples_inside.sum()))
+        ends, out = (
+            wilson(k, n),
+            way_out_ns(tally) * k / max(1, int(tally.cpu_samples_inside.sum())),
+        )
         low, middle, high = (max(0.0, share * cpu - out) for share in (ends.low, k / n, ends.high))
         total = Estimate(middle, Interval(low, high, LEVEL))
         if k or name == TOTAL:
@@ -420,7 +463,12 @@ def disagreement(profile: Profile) -> float | None:
 
     How long an operation takes that is timed lies between its time among others and its time alone.
     """
-    found, total, busy, ticking = sampled(profile), lines(profile)[-1], busy_ns(profile), clock(profile.tally)
+    found, total, busy, ticking = (
+        sampled(profile),
+        lines(profile)[-1],
+        busy_ns(profile),
+        clock(profile.tally),
+    )
     if not found or total.total_ns is None or busy is None or ticking is None:
         return None
     kernel = profile.tally.kernel

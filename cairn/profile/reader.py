@@ -96,15 +96,48 @@ def layouts(order: str) -> Layouts:
     """For "<" or ">"; `align` is the natural alignment of C."""
     u4, u8 = order + "u4", order + "u8"
     per_group = (len(ALLOCATING), len(PHASES), len(GROUPS))
-    call = np.dtype([(name, u8) for name in ("calls", "failed", "bytes", "ticks", "max_ticks", "cpu_ns")], align=True)
+    call = np.dtype(
+        [(name, u8) for name in ("calls", "failed", "bytes", "ticks", "max_ticks", "cpu_ns")],
+        align=True,
+    )
     other = np.dtype([("number", u8), ("calls", u8)], align=True)
     head = np.dtype(
         [
             ("magic", "S8"),
-            *((name, u4) for name in ("order", "version", "head_bytes", "thread_bytes", "samples_bytes", "state")),
+            *(
+                (name, u4)
+                for name in (
+                    "order",
+                    "version",
+                    "head_bytes",
+                    "thread_bytes",
+                    "samples_bytes",
+                    "state",
+                )
+            ),
             ("file_bytes", u8),
-            *((name, u4) for name in ("process", "parent", "forked", "dispatch", "dispatch_errno", "exit_code")),
-            *((name, u8) for name in ("gap", "began_unix_ns", "ticks_begin", "ns_begin", "ticks_last", "ns_last")),
+            *(
+                (name, u4)
+                for name in (
+                    "process",
+                    "parent",
+                    "forked",
+                    "dispatch",
+                    "dispatch_errno",
+                    "exit_code",
+                )
+            ),
+            *(
+                (name, u8)
+                for name in (
+                    "gap",
+                    "began_unix_ns",
+                    "ticks_begin",
+                    "ns_begin",
+                    "ticks_last",
+                    "ns_last",
+                )
+            ),
             *((name, u8) for name in ("pair_ticks", "alone_pair_ticks", "dispatch_ticks")),
             ("timer_ns", u8),
             ("timer_errno", u4),
@@ -114,13 +147,25 @@ def layouts(order: str) -> Layouts:
             ("event_errnos", u4, SLOTS),
             ("event_nothing", u8, SLOTS),
             ("has_event_nothing", u8),
-            *((name, u8) for name in ("threads_started", "threads_live", "threads_most", "threads_lost")),
+            *(
+                (name, u8)
+                for name in ("threads_started", "threads_live", "threads_most", "threads_lost")
+            ),
             ("chunks", u8, CHUNKS),
             ("samples", u8),
             ("failed", u8, len(ALLOCATING)),
             ("late_calls", u8, len(FUNCTIONS)),
             ("late_bytes", u8, len(ALLOCATING)),
-            *((name, u8) for name in ("minor_faults", "major_faults", "user_us", "system_us", "peak_resident_bytes")),
+            *(
+                (name, u8)
+                for name in (
+                    "minor_faults",
+                    "major_faults",
+                    "user_us",
+                    "system_us",
+                    "peak_resident_bytes",
+                )
+            ),
             ("contended_locks", u8),
             ("calls", call, len(CALLS)),
             ("other_calls", other, OTHER_CALLS),
@@ -131,7 +176,10 @@ def layouts(order: str) -> Layouts:
     )
     lock = np.dtype(
         [
-            *((name, u8) for name in ("taken", "contended", "wait_ticks", "max_wait_ticks", "refused")),
+            *(
+                (name, u8)
+                for name in ("taken", "contended", "wait_ticks", "max_wait_ticks", "refused")
+            ),
             *((name, u8) for name in ("sections", "section_ticks", "max_section_ticks")),
         ],
         align=True,
@@ -155,7 +203,10 @@ def layouts(order: str) -> Layouts:
     )
     times = np.dtype(
         [
-            *((name, u8) for name in ("count", "ticks", "max_ticks", "alone", "alone_ticks", "switched")),
+            *(
+                (name, u8)
+                for name in ("count", "ticks", "max_ticks", "alone", "alone_ticks", "switched")
+            ),
             *((name, u8) for name in ("switched_ticks", "kernel", "kernel_ticks")),
             *((name, u8) for name in ("fault_operations", "faults", "faults_squared")),
             ("event_operations", u8),
@@ -204,7 +255,9 @@ def gather(folder: Path) -> Profile:
     """All files that the processes of one run left in a folder; what else lies there is left alone."""
     found = added_up(read_begun(folder / name) for name in names(folder))
     if found is None:
-        raise NoProfile(f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one")
+        raise NoProfile(
+            f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one"
+        )
     return replace(found, tree=_read_tree(folder))
 
 
@@ -236,7 +289,9 @@ def _read_tree(folder: Path) -> Tree | None:
                 raise CairnError(f"{path} is no description of a run: it is no regular file")
             content = file.read(_TREE_MAX + 1)
         if len(content) > _TREE_MAX:
-            raise CairnError(f"{path} is no description of a run: it has more than {_TREE_MAX >> 20} MiB")
+            raise CairnError(
+                f"{path} is no description of a run: it has more than {_TREE_MAX >> 20} MiB"
+            )
         return msgspec.json.decode(content, type=Tree)
     except FileNotFoundError:
         return None
@@ -275,11 +330,15 @@ def names(folder: Path) -> list[str]:
         with os.scandir(folder) as entries:
             found = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"there is no folder {folder}; --read takes one that --keep made") from None
+        raise UsageError(
+            f"there is no folder {folder}; --read takes one that --keep made"
+        ) from None
     except OSError as error:
         raise _cannot_read(folder, error) from error
     if len(found) > _FILES_MAX:
-        raise CairnError(f"{folder} holds {len(found):,} profiles; more than {_FILES_MAX:,} cannot be added up")
+        raise CairnError(
+            f"{folder} holds {len(found):,} profiles; more than {_FILES_MAX:,} cannot be added up"
+        )
     return found
 
 
@@ -319,7 +378,9 @@ def _content(file: int) -> ProcessProfile | None:
     for records in _thread_records(file, head, layout.thread):
         threads.add(records)
     place = int(head["samples"])
-    samples = _records(file, head, layout.samples, 1, place) if place else np.zeros(1, layout.samples)
+    samples = (
+        _records(file, head, layout.samples, 1, place) if place else np.zeros(1, layout.samples)
+    )
     moments = tuple(_moments(head, samples[0]["moments"]))
     process = _process(head, max((moment.live_bytes for moment in moments), default=0))
     return ProcessProfile(process, _tally(head, threads, samples[0]), moments)
@@ -357,7 +418,9 @@ def _head(file: int, size: int) -> tuple[np.void, Layouts]:
     return head, layout
 
 
-def _records(file: int, head: np.void, layout: np.dtype[np.void], count: int, offset: int) -> Records:
+def _records(
+    file: int, head: np.void, layout: np.dtype[np.void], count: int, offset: int
+) -> Records:
     """So many structs from there on."""
     if not _fits(head, layout, count, offset):
         raise _Damaged("it names a place that it does not have")
@@ -369,7 +432,9 @@ def _records(file: int, head: np.void, layout: np.dtype[np.void], count: int, of
 
 def _fits(head: np.void, layout: np.dtype[np.void], count: int, offset: int) -> bool:
     """Whether so many structs lie behind the head and within the file."""
-    return int(head["head_bytes"]) <= offset and offset + count * layout.itemsize <= int(head["file_bytes"])
+    return int(head["head_bytes"]) <= offset and offset + count * layout.itemsize <= int(
+        head["file_bytes"]
+    )
 
 
 def _thread_records(file: int, head: np.void, layout: np.dtype[np.void]) -> Iterator[Records]:
@@ -379,7 +444,13 @@ def _thread_records(file: int, head: np.void, layout: np.dtype[np.void]) -> Iter
         if offset and not _fits(head, layout, count, offset):
             raise _Damaged("it names a place that it does not have")
         for first in range(0, count if offset else 0, _THREADS_AT_ONCE):
-            yield _records(file, head, layout, min(_THREADS_AT_ONCE, count - first), offset + first * layout.itemsize)
+            yield _records(
+                file,
+                head,
+                layout,
+                min(_THREADS_AT_ONCE, count - first),
+                offset + first * layout.itemsize,
+            )
 
 
 class _Threads:
@@ -393,7 +464,9 @@ class _Threads:
 
     def add(self, records: Records) -> None:
         since = records["since_ticks"]
-        living = since[(since != 0) & (since < self.last)]  # of one that began after the last look nothing is known
+        living = since[
+            (since != 0) & (since < self.last)
+        ]  # of one that began after the last look nothing is known
         self.living_ticks += len(living) * self.last - int(_sum(living))
         self.counts = {name: total + _sum(records[name]) for name, total in self.counts.items()}
         self.locks += _locks(records["locks"])
@@ -419,7 +492,10 @@ def _locks(of: Records) -> Locks:
 
 def _sum(column: NDArray[np.uint64]) -> Exact:
     """Over the first axis, exactly: halves of 32 bits do not overflow."""
-    low, high = (half.sum(axis=0, dtype=np.uint64).astype(object) for half in (column & 0xFFFFFFFF, column >> 32))
+    low, high = (
+        half.sum(axis=0, dtype=np.uint64).astype(object)
+        for half in (column & 0xFFFFFFFF, column >> 32)
+    )
     total: Exact = low + high * 2**32
     return total
 
@@ -440,7 +516,9 @@ def _known(number: int) -> int | None:
 
 
 def _process(head: np.void, peak_live_bytes: int) -> Process:
-    number = {name: int(head[name]) for name in head.dtype.names or () if head.dtype[name].kind == "u"}
+    number = {
+        name: int(head[name]) for name in head.dtype.names or () if head.dtype[name].kind == "u"
+    }
     return Process(
         pid=number["process"],
         parent=number["parent"],
@@ -471,7 +549,10 @@ def _process(head: np.void, peak_live_bytes: int) -> Process:
 def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
     pair, alone_pair = int(head["pair_ticks"]), int(head["alone_pair_ticks"])
     nothing = as_counts(head["event_nothing"])
-    timed, kernel = _timed(samples["times"], pair, alone_pair, nothing), _kernel(head["calls"], alone_pair)
+    timed, kernel = (
+        _timed(samples["times"], pair, alone_pair, nothing),
+        _kernel(head["calls"], alone_pair),
+    )
     detours = int(kernel.count.sum()) if _SEEN[int(head["dispatch"])] == "dispatch" else 0
     detour_ticks = detours * int(head["dispatch_ticks"])
     return Tally(
@@ -496,7 +577,9 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
         kernel=kernel,
         locks=threads.locks,
         contended_locks=int(head["contended_locks"]),
-        other_calls=Counter({number - 1: calls for number, calls in head["other_calls"].tolist() if number}),
+        other_calls=Counter(
+            {number - 1: calls for number, calls in head["other_calls"].tolist() if number}
+        ),
         sizes=samples["sizes"].astype(float),
         lives=samples["lives"].astype(float),
         freed=samples["freed"].astype(float),
@@ -526,7 +609,9 @@ def _timed(times: Records, pair: int, alone_pair: int, nothing: Exact) -> Timed:
         faults_squared=as_counts(times["faults_squared"]),
         event_operations=looked_at,
         events=np.maximum(events - off, 0),
-        events_squared=np.maximum(as_counts(times["events_squared"]) - 2 * events * nothing + off * nothing, 0),
+        events_squared=np.maximum(
+            as_counts(times["events_squared"]) - 2 * events * nothing + off * nothing, 0
+        ),
         buckets=times["buckets"].astype(float),
     )
 

@@ -128,9 +128,23 @@ def _number(told: int | str) -> int:
 
 
 def _counts(row: dict[str, Any]) -> dict[str, Any]:
-    row = {"counted": row["blocks"], "blocks_variance": 0} | row  # as before blocks were counted by samples
-    names = ("counted", "blocks_variance", "blocks", "bytes", "live_count", "live_bytes", "hits", "misses")
-    return {name: _number(row[name]) for name in names} | {"lives": tuple(_number(count) for count in row["lives"])}
+    row = {
+        "counted": row["blocks"],
+        "blocks_variance": 0,
+    } | row  # as before blocks were counted by samples
+    names = (
+        "counted",
+        "blocks_variance",
+        "blocks",
+        "bytes",
+        "live_count",
+        "live_bytes",
+        "hits",
+        "misses",
+    )
+    return {name: _number(row[name]) for name in names} | {
+        "lives": tuple(_number(count) for count in row["lives"])
+    }
 
 
 def _site(row: dict[str, Any]) -> Site:
@@ -173,7 +187,9 @@ def render(document: Document, where: Callable[[Site], str], most: int) -> str:
     ]
     widths = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads) - 1)]
     lines = [
-        "  ".join((*(text.rjust(width) for text, width in zip(row[:-1], widths, strict=True)), row[-1]))
+        "  ".join(
+            (*(text.rjust(width) for text, width in zip(row[:-1], widths, strict=True)), row[-1])
+        )
         for row in (heads, *rows)
     ]
     if any(site.error for site in document.sites[:most]):

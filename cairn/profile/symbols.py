@@ -50,7 +50,11 @@ class Place:
     def __str__(self) -> str:
         """As debuggers write it."""
         file = f" in {self.path}" if self.path else ""
-        return f"{self.function}+{self.offset:#x}{file}" if self.function else f"{self.offset:#x}{file}"
+        return (
+            f"{self.function}+{self.offset:#x}{file}"
+            if self.function
+            else f"{self.offset:#x}{file}"
+        )
 
 
 class Functions:
@@ -104,7 +108,9 @@ class Files:
             self._known[mapped.path] = _read(mapped.path)
         path, functions = self._known[mapped.path]
         within = address - mapped.base
-        found = functions.at(within - 1) if functions is not None else None  # a call may be a function's last act
+        found = (
+            functions.at(within - 1) if functions is not None else None
+        )  # a call may be a function's last act
         return Place(path, None, within) if found is None else Place(path, found[0], found[1] + 1)
 
 

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from cairn.model import Interval
-from cairn.profile.estimates import FREED, LEVEL, PLAIN, TOTAL, UNTIMED_MAX, Estimate, Z, clock, octaves, strata
+from cairn.profile.estimates import (
+    FREED,
+    LEVEL,
+    PLAIN,
+    TOTAL,
+    UNTIMED_MAX,
+    Estimate,
+    Z,
+    clock,
+    octaves,
+    strata,
+)
 from cairn.profile.tally import (
     ABOUT_MEMORY,
     ALLOCATING,
@@ -65,10 +76,15 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
                 int(kernel.bytes[place]) if name in ABOUT_MEMORY else None,
                 total * ns if ns else None,
                 total / count * ns if ns else None,
-                max(0.0, most - own / count) * ns if ns and (most := float(kernel.most_ticks[place])) else None,
+                max(0.0, most - own / count) * ns
+                if ns and (most := float(kernel.most_ticks[place]))
+                else None,
                 count / seconds if seconds else None,
                 count / operations * 1000 if operations else None,
-                _on_processor(float(kernel.cpu_ns[place]) if name in WAITING else None, total * ns if ns else None),
+                _on_processor(
+                    float(kernel.cpu_ns[place]) if name in WAITING else None,
+                    total * ns if ns else None,
+                ),
             )
         )
     return tuple(sorted(found, key=lambda one: -(one.total_ns or 0.0)))
@@ -142,11 +158,16 @@ def faults_inside(profile: Profile) -> Estimate | None:
     timed, found = profile.tally.timed, _Inferred()
     for stratum in strata(profile.tally):
         places = list(stratum.paths)
-        sums = (int(column[places].sum()) for column in (timed.fault_operations, timed.faults, timed.faults_squared))
+        sums = (
+            int(column[places].sum())
+            for column in (timed.fault_operations, timed.faults, timed.faults_squared)
+        )
         found.add(stratum.operations, *sums)
     if found.unseen > UNTIMED_MAX * profile.operations or not found.looked_at:
         return None
-    return found.estimate(sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)))
+    return found.estimate(
+        sum(process.minor_faults + process.major_faults for process in lasting(profile.processes))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +210,19 @@ def event_lines(profile: Profile) -> tuple[EventLine, ...]:
             continue
         for row in (FREES if name in FREED else name, TOTAL):
             for event, slot in slots.items():
-                sums = (int(column[places, slot].sum()) for column in (timed.events, timed.events_squared))
+                sums = (
+                    int(column[places, slot].sum())
+                    for column in (timed.events, timed.events_squared)
+                )
                 inferred = found.setdefault(row, {}).setdefault(event, _Inferred())
                 inferred.add(stratum.operations, looked_at, *sums)
     return tuple(
-        EventLine(row, one.operations, one.looked_at, {event: sums.estimate() for event, sums in found[row].items()})
+        EventLine(
+            row,
+            one.operations,
+            one.looked_at,
+            {event: sums.estimate() for event, sums in found[row].items()},
+        )
         for row in (*KINDS, FREES, TOTAL)
         if row in found and (one := next(iter(found[row].values())))
     )
@@ -270,4 +299,8 @@ def life_below_ns(tally: Tally, group: int, q: float) -> float | None:
 
 def _end_of(weights: Floats, q: float, ends: Floats) -> float | None:
     sums = np.cumsum(weights)
-    return float(ends[min(int(np.searchsorted(sums, q * sums[-1])), len(ends) - 1)]) if sums[-1] else None
+    return (
+        float(ends[min(int(np.searchsorted(sums, q * sums[-1])), len(ends) - 1)])
+        if sums[-1]
+        else None
+    )

@@ -20,17 +20,42 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ALLOCATING = (
-    *("malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "posix_memalign", "memalign", "valloc"),
+    *(
+        "malloc",
+        "calloc",
+        "realloc",
+        "reallocarray",
+        "aligned_alloc",
+        "posix_memalign",
+        "memalign",
+        "valloc",
+    ),
     *("pvalloc", "operator new", "operator new[]"),
 )
-RELEASING = ("free", "free(NULL)", "operator delete", "operator delete[]", "malloc_usable_size", "malloc_trim")
+RELEASING = (
+    "free",
+    "free(NULL)",
+    "operator delete",
+    "operator delete[]",
+    "malloc_usable_size",
+    "malloc_trim",
+)
 FUNCTIONS = ALLOCATING + RELEASING
 GROUPS = ("small", "medium", "large")
 PHASES = ("serial", "parallel")
 WHOSE = ("local", "remote")
 """Who frees is who allocated, or is another thread."""
 CALLS = (
-    *("mmap", "munmap", "mremap", "brk", "mprotect", "madvise(DONTNEED)", "madvise(FREE)", "madvise(HUGEPAGE)"),
+    *(
+        "mmap",
+        "munmap",
+        "mremap",
+        "brk",
+        "mprotect",
+        "madvise(DONTNEED)",
+        "madvise(FREE)",
+        "madvise(HUGEPAGE)",
+    ),
     *("madvise(other)", "futex wait", "futex wake", "sched_yield", "sleep", "other"),
 )
 SPINNING = "spin lock"
@@ -59,7 +84,14 @@ class Path:
 PATHS = tuple(Path(kind, group, phase) for kind in KINDS for group in GROUPS for phase in PHASES)
 
 BUCKETS, SIZE_BUCKETS, LIFE_BUCKETS = 320, 192, 48
-EVENTS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses", "page-faults")
+EVENTS = (
+    "cycles",
+    "instructions",
+    "branch-misses",
+    "cache-misses",
+    "dTLB-load-misses",
+    "page-faults",
+)
 """What operations can be counted by, in user mode, at most SLOTS of it at once."""
 SLOTS = 4
 
@@ -75,7 +107,9 @@ def _added(first: T, second: T) -> T:
     """Field by field: the sum, or the greater of those whose name says so."""
     names = [field.name for field in fields(first)]
     adding = {name: np.maximum if name.startswith("most_") else operator.add for name in names}
-    return type(first)(**{name: adding[name](getattr(first, name), getattr(second, name)) for name in names})
+    return type(first)(
+        **{name: adding[name](getattr(first, name), getattr(second, name)) for name in names}
+    )
 
 
 def _less(later: T, earlier: T) -> T:
@@ -254,7 +288,11 @@ class Moment:
     @property
     def slack_bytes(self) -> int | None:
         """Set apart for live blocks beyond what was asked for."""
-        return None if self.live_usable_bytes is None else max(0, self.live_usable_bytes - self.live_bytes)
+        return (
+            None
+            if self.live_usable_bytes is None
+            else max(0, self.live_usable_bytes - self.live_bytes)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +405,9 @@ class Profile:
     def operations(self) -> int:
         """Everything that allocates or frees a block, exactly; what IDLE names does neither."""
         frees = [RELEASING.index(name) for name in FREEING]
-        late = sum(self.tally.late_calls) - sum(self.tally.late_calls[FUNCTIONS.index(name)] for name in IDLE)
+        late = sum(self.tally.late_calls) - sum(
+            self.tally.late_calls[FUNCTIONS.index(name)] for name in IDLE
+        )
         return int(self.tally.calls.sum() + self.tally.released[frees].sum() + late)
 
 

@@ -71,7 +71,9 @@ def since(folder: Path, begin: Look, started_ns: int) -> Profile:
     end_ns = time.monotonic_ns()
     found = reader.added_up(_windowed(folder, begin, end_ns))
     if found is None:
-        raise reader.NoProfile("nothing was counted in that time: no process allocated that ran then")
+        raise reader.NoProfile(
+            "nothing was counted in that time: no process allocated that ran then"
+        )
     return replace(found, window=Window(begin.at_ns, end_ns, max(0, begin.at_ns - started_ns)))
 
 
@@ -101,7 +103,9 @@ def _windowed(folder: Path, begin: Look, end_ns: int) -> Iterator[ProcessProfile
         lived_ns = process.end_ns - process.begin_ns
         # What the file says of them is as old as the last moment.
         threads_ticks = process.threads_most * lived_ns * tally.span_ticks // max(1, tally.span_ns)
-        yield ProcessProfile(process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments)
+        yield ProcessProfile(
+            process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments
+        )
 
 
 def _moments(of: ProcessProfile, from_ns: int) -> Iterator[Moment]:
@@ -131,7 +135,9 @@ def _usage(process: Process) -> Usage | None:
     if process.state != "running":
         return None
     try:
-        cpu_ns = time.clock_gettime_ns(~process.pid << 3 | 2)  # its CPU clock: clock_getcpuclockid(3)
+        cpu_ns = time.clock_gettime_ns(
+            ~process.pid << 3 | 2
+        )  # its CPU clock: clock_getcpuclockid(3)
         fields = Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()
         return Usage(cpu_ns, int(fields[7]), int(fields[9]))
     except (OSError, IndexError, ValueError):

@@ -51,9 +51,13 @@ def ratios(run: Run, found: Standings, *, title: str, form: str, memory: bool = 
     height = (0.9 + 0.165 * len(names)) * lines + 1.0
     figure = Figure(figsize=(2.2 + 1.65 * columns, height), layout="constrained")
     panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-    of: Callable[[Cell], Ratio | None] = (lambda cell: cell.memory) if memory else (lambda cell: cell.time)
+    of: Callable[[Cell], Ratio | None] = (
+        (lambda cell: cell.memory) if memory else (lambda cell: cell.time)
+    )
     cut = _cut([ratio.estimate for cell in found.cells.values() if (ratio := of(cell))])
-    for place, axes in zip([*places, *[None] * (lines * columns - len(places))], panels.flat, strict=True):
+    for place, axes in zip(
+        [*places, *[None] * (lines * columns - len(places))], panels.flat, strict=True
+    ):
         if place is None:
             axes.set_axis_off()
             continue
@@ -72,11 +76,19 @@ def ratios(run: Run, found: Standings, *, title: str, form: str, memory: bool = 
 
 def _cut(ratios: Sequence[float]) -> float:
     """The first end that leaves few ratios beyond it."""
-    return next((cut for cut in _CUTS if sum(x > 0.96 * cut for x in ratios) <= _BEYOND * len(ratios)), _CUTS[-1])
+    return next(
+        (cut for cut in _CUTS if sum(x > 0.96 * cut for x in ratios) <= _BEYOND * len(ratios)),
+        _CUTS[-1],
+    )
 
 
 def _panel(
-    axes: Axes, place: Place, found: Standings, of: Callable[[Cell], Ratio | None], mean: Ratio | None, cut: float
+    axes: Axes,
+    place: Place,
+    found: Standings,
+    of: Callable[[Cell], Ratio | None],
+    mean: Ratio | None,
+    cut: float,
 ) -> None:
     axes.set_xscale("log")
     axes.set_xlim(cut**-0.05, cut)
@@ -90,9 +102,22 @@ def _panel(
         if row % 2:
             axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", linewidth=0, zorder=-2)
         _dot(axes, row, found.cells[contest.workload, place.contender], of, cut)
-    under = f"mean {times(mean.estimate)}" if mean else "no mean: failed" if place.failed_on else "no mean"
+    under = (
+        f"mean {times(mean.estimate)}"
+        if mean
+        else "no mean: failed"
+        if place.failed_on
+        else "no mean"
+    )
     if mean is not None and mean.interval is not None:
-        axes.axvspan(mean.interval.low, mean.interval.high, color="#88ccee", alpha=0.35, linewidth=0, zorder=-1)
+        axes.axvspan(
+            mean.interval.low,
+            mean.interval.high,
+            color="#88ccee",
+            alpha=0.35,
+            linewidth=0,
+            zorder=-1,
+        )
     axes.set_title(f"{printable(place.contender)}\n{under}", fontsize=8, parse_math=False)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="x", labelbottom=True)
@@ -103,7 +128,10 @@ def _thinned(steps: Sequence[float], most: int) -> list[float]:
     """At most so many, spread evenly in the logarithm, the first among them."""
     shown = list(steps)
     while len(shown) > most:
-        gaps = [(shown[i + 1] / shown[i - 1] if i + 1 < len(shown) else math.inf, i) for i in range(1, len(shown))]
+        gaps = [
+            (shown[i + 1] / shown[i - 1] if i + 1 < len(shown) else math.inf, i)
+            for i in range(1, len(shown))
+        ]
         del shown[min(gaps)[1]]
     return shown
 
@@ -121,7 +149,12 @@ def _dot(axes: Axes, row: int, cell: Cell, of: Callable[[Cell], Ratio | None], c
         )  # fmt: skip
         return
     if ratio.interval is not None:
-        axes.plot((ratio.interval.low, min(ratio.interval.high, cut)), (row, row), color="#333333", linewidth=1.1)
+        axes.plot(
+            (ratio.interval.low, min(ratio.interval.high, cut)),
+            (row, row),
+            color="#333333",
+            linewidth=1.1,
+        )
     maybe = ratio.interval is None or ratio.interval.low <= 1
     color = _GOOD if ratio.best else "#332288"
     axes.plot(
@@ -136,7 +169,9 @@ def time_against_memory(run: Run, found: Standings, *, title: str, form: str) ->
 
     figure = Figure(figsize=(8.2, 6.4), layout="constrained")
     axes = figure.subplots()
-    drawn = [(place, place.time, place.memory) for place in found.places if place.time and place.memory]
+    drawn = [
+        (place, place.time, place.memory) for place in found.places if place.time and place.memory
+    ]
     style = _styles([place.contender for place in found.places])
     points = []
     for place, time, memory in drawn:
@@ -145,12 +180,18 @@ def time_against_memory(run: Run, found: Standings, *, title: str, form: str) ->
         color, marker = style[place.contender]
         if time.interval is not None:
             axes.plot(
-                (time.interval.low, time.interval.high), (memory.estimate,) * 2, color=color, linewidth=1, alpha=0.7
+                (time.interval.low, time.interval.high),
+                (memory.estimate,) * 2,
+                color=color,
+                linewidth=1,
+                alpha=0.7,
             )
         if memory.interval is not None:
             ends = (memory.interval.low, memory.interval.high)
             axes.plot((time.estimate,) * 2, ends, color=color, linewidth=1, alpha=0.7)
-        axes.plot((time.estimate,), (memory.estimate,), marker=marker, color=color, markersize=8, zorder=3)
+        axes.plot(
+            (time.estimate,), (memory.estimate,), marker=marker, color=color, markersize=8, zorder=3
+        )
         points.append((printable(place.contender), time.estimate, memory.estimate))
     axes.plot((1,), (1,), marker="*", color=_GOOD, markersize=14, clip_on=False, zorder=4)
     axes.set_xscale("log")
@@ -160,9 +201,15 @@ def time_against_memory(run: Run, found: Standings, *, title: str, form: str) ->
     axes.grid(color=_GRID, linewidth=0.5)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel(f"time over the best of each workload, geometric mean of {len(found.time_over)}", fontsize=9)
-    axes.set_ylabel(f"peak memory over the best, geometric mean of {len(found.memory_over)}", fontsize=9)
-    absent = [printable(place.contender) for place in found.places if not (place.time and place.memory)]
+    axes.set_xlabel(
+        f"time over the best of each workload, geometric mean of {len(found.time_over)}", fontsize=9
+    )
+    axes.set_ylabel(
+        f"peak memory over the best, geometric mean of {len(found.memory_over)}", fontsize=9
+    )
+    absent = [
+        printable(place.contender) for place in found.places if not (place.time and place.memory)
+    ]
     note = f" · not shown, for they have no mean: {', '.join(absent)}" if absent else ""
     _framed(figure, run, title, f"crosses: {_percent(found.level)} intervals{note}")
     _label(figure, axes, [("best everywhere", 1.0, 1.0), *points])
@@ -207,7 +254,12 @@ def _label(figure: Figure, axes: Axes, points: Sequence[tuple[str, float, float]
             )  # fmt: skip
             text.set_in_layout(False)
             box = text.get_window_extent(renderer)
-            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+            inside = (
+                frame.x0 <= box.x0
+                and box.x1 <= frame.x1
+                and frame.y0 <= box.y0
+                and box.y1 <= frame.y1
+            )
             if inside and not any(box.overlaps(other) for other in taken):
                 taken.append(box)
                 break
@@ -216,7 +268,9 @@ def _label(figure: Figure, axes: Axes, points: Sequence[tuple[str, float, float]
 
 
 _PLACES = tuple(
-    (distance, degrees) for distance in (7, 14, 24, 36, 50, 70) for degrees in (45, 135, 315, 225, 0, 180, 90, 270)
+    (distance, degrees)
+    for distance in (7, 14, 24, 36, 50, 70)
+    for degrees in (45, 135, 315, 225, 0, 180, 90, 270)
 )
 
 
@@ -224,15 +278,22 @@ def percentiles(run: Run, found: Ranking, *, title: str, form: str) -> bytes:
     """A panel per scenario, a row per contender: median, P95 and P99 of an operation on one logarithmic axis."""
     from matplotlib.figure import Figure
 
-    shown = [scenario for scenario in found.scenarios if any(entry.median_ns for entry in scenario.entries)]
+    shown = [
+        scenario
+        for scenario in found.scenarios
+        if any(entry.median_ns for entry in scenario.entries)
+    ]
     columns = max(1, min(len(shown), 2 if len(shown) <= 4 else 3 if len(shown) <= 9 else 4))
     lines = max(1, math.ceil(len(shown) / columns))
     rows = max((len(scenario.entries) for scenario in shown), default=1)
     figure = Figure(
-        figsize=((5.6 if columns < 3 else 4.6) * columns, (0.8 + 0.24 * rows) * lines + 0.9), layout="constrained"
+        figsize=((5.6 if columns < 3 else 4.6) * columns, (0.8 + 0.24 * rows) * lines + 0.9),
+        layout="constrained",
     )
     panels = figure.subplots(lines, columns, squeeze=False)
-    for scenario, axes in zip([*shown, *[None] * (lines * columns - len(shown))], panels.flat, strict=True):
+    for scenario, axes in zip(
+        [*shown, *[None] * (lines * columns - len(shown))], panels.flat, strict=True
+    ):
         if scenario is None:
             axes.set_axis_off()
             continue
@@ -250,12 +311,19 @@ def percentiles(run: Run, found: Ranking, *, title: str, form: str) -> bytes:
         axes.tick_params(axis="y", length=0)
     if shown:
         handles = [
-            panels[0][0].plot([], [], linestyle="", marker=m, color=c, label=text)[0] for text, m, c in _QUANTILES
+            panels[0][0].plot([], [], linestyle="", marker=m, color=c, label=text)[0]
+            for text, m, c in _QUANTILES
         ]
-        figure.legend(handles=handles, loc="outside right upper", ncols=1, fontsize=8, frameon=False)
+        figure.legend(
+            handles=handles, loc="outside right upper", ncols=1, fontsize=8, frameon=False
+        )
     blocks = sorted({scenario.blocks for scenario in shown})
     runs = (
-        f"medians over {blocks[0]} runs" if len(blocks) == 1 else "medians over runs" if blocks else "nothing measured"
+        f"medians over {blocks[0]} runs"
+        if len(blocks) == 1
+        else "medians over runs"
+        if blocks
+        else "nothing measured"
     )
     _framed(figure, run, title, f"time of an operation, {runs} · best median on top")
     return _drawn(figure, form)
@@ -269,7 +337,15 @@ def _operation(axes: Axes, row: int, entry: Entry) -> None:
     known = [number for number in numbers if number is not None and number > 0]
     if not known:
         text, color = ("failed", _BAD) if entry.failure else ("not measured", _FAINT)
-        axes.text(0.02, row, text, fontsize=7, color=color, va="center", transform=axes.get_yaxis_transform())
+        axes.text(
+            0.02,
+            row,
+            text,
+            fontsize=7,
+            color=color,
+            va="center",
+            transform=axes.get_yaxis_transform(),
+        )
         return
     axes.plot((min(known), max(known)), (row, row), color="#999999", linewidth=1.2, zorder=1)
     for number, (_, marker, color) in zip(numbers, _QUANTILES, strict=True):
@@ -281,14 +357,20 @@ def _times_axis(axes: Axes, entries: Sequence[Entry]) -> None:
     """1, 2, 5, 10 … with their units, as many as fit."""
     from cairn import units
 
-    known = [n for e in entries for n in (e.median_ns, e.p95_ns, e.p99_ns) if n is not None and n > 0]
+    known = [
+        n for e in entries for n in (e.median_ns, e.p95_ns, e.p99_ns) if n is not None and n > 0
+    ]
     low, high = min(known, default=1.0) / 1.25, max(known, default=10.0) * 1.25
     ticks = [step * 10.0**power for power in range(-2, 12) for step in (1, 2, 5)]
     inside = [tick for tick in ticks if low <= tick <= high]
     if len(inside) > 7:
         inside = [tick for tick in inside if f"{tick:e}"[0] == "1"]
     axes.set_xlim(low, high)
-    axes.set_xticks(inside, [units.time(tick).replace(".00", "").replace(".0 ", " ") for tick in inside], fontsize=8)
+    axes.set_xticks(
+        inside,
+        [units.time(tick).replace(".00", "").replace(".0 ", " ") for tick in inside],
+        fontsize=8,
+    )
     axes.minorticks_off()
 
 
@@ -296,7 +378,10 @@ def _styles(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     """A colour and a marker for each, in an order that does not depend on who is ahead."""
     ordered = sorted(names)
     return {
-        name: (_COLORS[place % len(_COLORS)], _MARKERS[(place + place // len(_COLORS)) % len(_MARKERS)])
+        name: (
+            _COLORS[place % len(_COLORS)],
+            _MARKERS[(place + place // len(_COLORS)) % len(_MARKERS)],
+        )
         for place, name in enumerate(ordered)
     }
 

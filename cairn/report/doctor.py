@@ -19,7 +19,12 @@ WIDTH = 120
 SIGNS: dict[State, str] = {"fine": "✔", "warning": "▲", "obstacle": "✘", "unknown": "?"}
 
 
-_STYLES: dict[State, str] = {"fine": "green", "warning": "yellow", "obstacle": "red", "unknown": "yellow"}
+_STYLES: dict[State, str] = {
+    "fine": "green",
+    "warning": "yellow",
+    "obstacle": "red",
+    "unknown": "yellow",
+}
 
 
 def render(groups: Sequence[Examined], *, color: bool, width: int = WIDTH) -> str:
@@ -39,7 +44,11 @@ def render(groups: Sequence[Examined], *, color: bool, width: int = WIDTH) -> st
         table.add_column(width=subjects)
         table.add_column(overflow="fold")
         for check in group.checks:
-            table.add_row(Text(SIGNS[check.state], style=_STYLES[check.state]), printable(check.subject), _text(check))
+            table.add_row(
+                Text(SIGNS[check.state], style=_STYLES[check.state]),
+                printable(check.subject),
+                _text(check),
+            )
         console.print(table)
     console.print()
     console.print(Text(summary(groups)))
@@ -75,7 +84,12 @@ def document(groups: Sequence[Examined], *, cairn: str) -> str:
                 "key": group.key,
                 "title": group.title,
                 "checks": [
-                    {"subject": c.subject, "state": c.state, "says": c.says, "next_step": c.next_step}
+                    {
+                        "subject": c.subject,
+                        "state": c.state,
+                        "says": c.says,
+                        "next_step": c.next_step,
+                    }
                     for c in group.checks
                 ],
             }

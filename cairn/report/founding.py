@@ -81,4 +81,6 @@ def _told(one: Judged) -> str:
     ]
     rest = one.why.time.unexplained.change or 0.0
     tail = f"; unexplained {units.percent(rest / whole)}" if whole else ""
-    return f"recorded: {one.case.cause}. Found: {'; '.join(found) or 'no part of it is shown'}{tail}."
+    return (
+        f"recorded: {one.case.cause}. Found: {'; '.join(found) or 'no part of it is shown'}{tail}."
+    )

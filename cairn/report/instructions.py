@@ -22,11 +22,16 @@ def render(run: Run, samples: Sequence[Sample], *, width: int) -> str:
     names, rows = _rows(run, found)
     first = max(len(name) for name, _ in rows)
     lines = [TITLE]
-    columns = [max(len(name), *(len(cells[place]) for _, cells in rows)) for place, name in enumerate(names)]
+    columns = [
+        max(len(name), *(len(cells[place]) for _, cells in rows))
+        for place, name in enumerate(names)
+    ]
     for part in _parts(columns, width - first):
         lines.append("")
         for head, cells in (("", names), *rows):
-            line = head.ljust(first) + "".join(_GAP + cells[place].rjust(columns[place]) for place in part)
+            line = head.ljust(first) + "".join(
+                _GAP + cells[place].rjust(columns[place]) for place in part
+            )
             lines.append(line.rstrip())
     lines += ["", *(f"  ▲ {words.printable(line)}" for line in _notes(run, found))]
     return "\n".join(lines).rstrip() + "\n"
@@ -50,18 +55,33 @@ def as_markdown(run: Run, samples: Sequence[Sample]) -> str:
     found = counts(run, samples)
     names, rows = _rows(run, found)
     escape = markdown.escape
-    parts = [f"# {escape(TITLE)}", "", "| | " + " | ".join(map(escape, names)) + " |", "|---" * (len(names) + 1) + "|"]
+    parts = [
+        f"# {escape(TITLE)}",
+        "",
+        "| | " + " | ".join(map(escape, names)) + " |",
+        "|---" * (len(names) + 1) + "|",
+    ]
     parts[-1] = "|---" + "|---:" * len(names) + "|"
-    parts += [f"| {escape(name)} | " + " | ".join(map(escape, cells)) + " |" for name, cells in rows]
+    parts += [
+        f"| {escape(name)} | " + " | ".join(map(escape, cells)) + " |" for name, cells in rows
+    ]
     parts += ["", *(f"- {escape(line)}" for line in _notes(run, found))]
     host = run.host
-    parts += ["", escape(f"{host.system}, {host.architecture}, {host.libc}; cairn {run.cairn}, run {run.id}")]
+    parts += [
+        "",
+        escape(f"{host.system}, {host.architecture}, {host.libc}; cairn {run.cairn}, run {run.id}"),
+    ]
     return "\n".join(parts) + "\n"
 
 
 def document(run: Run, samples: Sequence[Sample]) -> str:
     """One JSON document."""
-    parts = {"schema": SCHEMA, "run": run, "instructions": list(counts(run, samples)), "samples": list(samples)}
+    parts = {
+        "schema": SCHEMA,
+        "run": run,
+        "instructions": list(counts(run, samples)),
+        "samples": list(samples),
+    }
     return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
 
 
@@ -73,5 +93,9 @@ def _rows(run: Run, found: Sequence[Count]) -> tuple[list[str], list[tuple[str, 
 
 
 def _notes(run: Run, found: Sequence[Count]) -> list[str]:
-    own = [f"{contender.name}: {caveat}" for contender in run.contenders for caveat in contender.caveats]
+    own = [
+        f"{contender.name}: {caveat}"
+        for contender in run.contenders
+        for caveat in contender.caveats
+    ]
     return [*remarks(run, found), *run.notes, *own]

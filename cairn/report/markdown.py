@@ -18,7 +18,9 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@])")
 
 def escape(text: str) -> str:
     """Text that Markdown and HTML inside it take literally."""
-    return _SPECIAL.sub(r"\\\1", words.printable(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")
+    return (
+        _SPECIAL.sub(r"\\\1", words.printable(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")
+    )
 
 
 def render(run: Run, comparisons: Sequence[Comparison], *, full: bool) -> str:
@@ -36,7 +38,11 @@ def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = Non
 
 
 def scenarios(
-    run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (), stopped: Sequence[str] | None = None
+    run: Run,
+    found: Ranking,
+    *,
+    matrices: Sequence[Matrix] = (),
+    stopped: Sequence[str] | None = None,
 ) -> str:
     """The same content as on the terminal."""
     return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped))
@@ -46,7 +52,11 @@ def whys(run: Run, found: Sequence[Why]) -> str:
     """The same content as on the terminal."""
     parts = ["# Why"]
     for board in why.boards(run, found):
-        parts += ["", *([f"## {escape(board.title)}", ""] if board.title else []), *_body(run, board)]
+        parts += [
+            "",
+            *([f"## {escape(board.title)}", ""] if board.title else []),
+            *_body(run, board),
+        ]
     return "\n".join([*parts, "", _origin(run)]) + "\n"
 
 
@@ -88,7 +98,10 @@ def _section(run: Run, comparison: Comparison, full: bool) -> Iterator[str]:
 
 
 def _drawn(table: tables.Table) -> list[str]:
-    lines = [_line([escape(head) for head in table.heads]), _line(["---"] + ["---:"] * (len(table.heads) - 1))]
+    lines = [
+        _line([escape(head) for head in table.heads]),
+        _line(["---"] + ["---:"] * (len(table.heads) - 1)),
+    ]
     lines += [_line([escape(cell.text.strip()) for cell in row]) for row in table.rows]
     return lines
 

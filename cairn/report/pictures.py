@@ -47,7 +47,9 @@ def render(run: Run, comparison: Comparison, *, title: str, form: str) -> bytes:
         _bars(axes[2], rows, comparison, model.PEAK)
         axes[2].set_title(f"peak memory of the tree ({comparison.memory_method})", fontsize=9)
     axes[0].set_title("CPU time: user, system", fontsize=9)
-    axes[1].set_title("wall time" if time == model.WALL else "wall time without deliberate sleep", fontsize=9)
+    axes[1].set_title(
+        "wall time" if time == model.WALL else "wall time without deliberate sleep", fontsize=9
+    )
     axes[0].set_yticks(range(len(rows)), names, parse_math=False)
     figure.suptitle(printable(title), fontsize=11, parse_math=False)
     figure.supxlabel(
@@ -81,7 +83,10 @@ def _bars(axes: Axes, rows: Sequence[Row], comparison: Comparison, metric: Metri
 
 def _whiskers(axes: Axes, rows: Sequence[Row], comparison: Comparison, metric: Metric) -> None:
     divisor, _ = _SCALE[metric.unit]
-    base = next((_median(row, metric) for row in rows if row.contender == comparison.baseline), 0.0) / divisor
+    base = (
+        next((_median(row, metric) for row in rows if row.contender == comparison.baseline), 0.0)
+        / divisor
+    )
     for place, row in enumerate(rows):
         change = row.changes.get(metric.key)
         if change is not None and change.interval is not None:

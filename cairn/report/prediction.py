@@ -27,8 +27,14 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
         yield f"No other allocator, {among}, is expected to save 5 % of CPU or more."
         return
     ends = f"[{best.low * 100:.0f}, {best.high * 100:.0f}]"
-    parts = (("its own code", best.own), ("kernel calls", best.kernel), ("page faults", best.faults))
-    told = ", ".join(f"{name} {units.percent(share)}" for name, share in parts if abs(share) >= 0.01)
+    parts = (
+        ("its own code", best.own),
+        ("kernel calls", best.kernel),
+        ("page faults", best.faults),
+    )
+    told = ", ".join(
+        f"{name} {units.percent(share)}" for name, share in parts if abs(share) >= 0.01
+    )
     yield (
         f"{best.allocator}, the best {among}, is expected to save about "
         f"{units.percent(best.saves, signed=False)} of CPU {ends}: {told}. 'cairn compare' tells whether it does."
@@ -41,12 +47,19 @@ def board(costs: Mapping[str, Costs], names: Sequence[str], *, used: bool) -> Bo
         (
             Cell("  " + printable(name)),
             *(Cell(_median(one.kinds.get(kind, {}))) for kind in _KINDS),
-            *(Cell(_median({place: ns * _MIB for place, ns in of.items()})) for of in (one.kernel, one.faults)),
+            *(
+                Cell(_median({place: ns * _MIB for place, ns in of.items()}))
+                for of in (one.kernel, one.faults)
+            ),
         )
         for name, one in costs.items()
     )
     heads = ("an operation, on average", *_KINDS, "kernel calls a MiB", "faults a MiB")
-    failed = [printable(f"{name} failed on a workload, and is not in it") for name in names if name not in costs]
+    failed = [
+        printable(f"{name} failed on a workload, and is not in it")
+        for name in names
+        if name not in costs
+    ]
     return Board(
         title="Calibration",
         says=(

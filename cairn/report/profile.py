@@ -84,7 +84,11 @@ def render(
 
 
 def board(
-    profile: Profile, *, allocator: str | None = None, full: bool = False, others: Sequence[Prediction] = ()
+    profile: Profile,
+    *,
+    allocator: str | None = None,
+    full: bool = False,
+    others: Sequence[Prediction] = (),
 ) -> Board:
     """The same before anyone decides how it is drawn."""
     found = [_operations(profile), _times(profile), _kernel(profile), _waiting(profile)]
@@ -136,7 +140,10 @@ def program_of(profile: Profile) -> str:
 
 def _used(profile: Profile) -> list[str]:
     """The objects that owned malloc, the most frequent first."""
-    return [path for path, _ in Counter(process.allocator for process in profile.processes).most_common()]
+    return [
+        path
+        for path, _ in Counter(process.allocator for process in profile.processes).most_common()
+    ]
 
 
 def _title(profile: Profile, allocator: str | None) -> str:
@@ -178,7 +185,9 @@ def _operations(profile: Profile) -> Table:
             phases, sizes, asked = [int(n) for n in tally.released[place - len(ALLOCATING)]], [], ""
         whole = sum(phases)
         if whole + late:
-            shares = [units.percent(size / whole, signed=False) if whole else UNKNOWN for size in sizes]
+            shares = [
+                units.percent(size / whole, signed=False) if whole else UNKNOWN for size in sizes
+            ]
             texts = [units.count(number) for number in (whole + late, *phases)]
             rows.append((name, *texts, asked, *(shares or [""] * len(GROUPS))))
     heads = ("calls", *PHASES, "asked for", *_SIZES)
@@ -197,7 +206,9 @@ def _times(profile: Profile) -> Table:
         if of:
             spent = NOT_MEASURED if total is None else units.time(total)
             share = "" if waiting or total is None or whole is None else _percent(total / whole)
-            rows.append((name, units.count(sum(one.count for one in of)), *[""] * 5, spent, share, ""))
+            rows.append(
+                (name, units.count(sum(one.count for one in of)), *[""] * 5, spent, share, "")
+            )
     for one in sampled(profile):
         ends = _percent(one.share.value), _within(one.share)
         name = "by CPU timers" if one.name == TOTAL else f"· {one.name}"
@@ -208,7 +219,14 @@ def _times(profile: Profile) -> Table:
 
 def _time_row(line: Line, shortest: float, whole: float | None) -> tuple[str, ...]:
     if line.total_ns is None:
-        return line.name, units.count(round(line.operations)), *[UNKNOWN] * 5, NOT_MEASURED, UNKNOWN, ""
+        return (
+            line.name,
+            units.count(round(line.operations)),
+            *[UNKNOWN] * 5,
+            NOT_MEASURED,
+            UNKNOWN,
+            "",
+        )
     times = [_time(ns, shortest) for ns in (*line.quantiles, line.mean_ns)]
     share = line.total_ns.over(whole) if whole else None
     total = f"< {units.time(line.total_ns.interval.high)}" if not line.total_ns.value else None
@@ -239,14 +257,20 @@ def _decimals(share: float) -> int:
 
 def _within(share: Estimate) -> str:
     """The interval, as exactly as the number in it."""
-    low, high, decimals = share.interval.low, share.interval.high, _decimals(share.value or share.interval.high)
+    low, high, decimals = (
+        share.interval.low,
+        share.interval.high,
+        _decimals(share.value or share.interval.high),
+    )
     return f"[{low * 100:.{decimals}f}, {high * 100:.{decimals}f}]"
 
 
 def _estimated(count: Estimate | None) -> str:
     if count is None:
         return NOT_MEASURED
-    value, low, high = (units.count(round(n)) for n in (count.value, count.interval.low, count.interval.high))
+    value, low, high = (
+        units.count(round(n)) for n in (count.value, count.interval.low, count.interval.high)
+    )
     return value if low == high else f"≈ {value} [{low}, {high}]"
 
 
@@ -263,7 +287,10 @@ def _kernel(profile: Profile) -> Table:
             "" if one.bytes is None else units.size(one.bytes),
             *(NOT_MEASURED if ns is None else units.time(ns) for ns in (one.total_ns, one.mean_ns)),
             UNKNOWN if one.max_ns is None else units.time(one.max_ns),
-            *(UNKNOWN if rate is None else _rate(rate) for rate in (one.per_second, one.per_thousand)),
+            *(
+                UNKNOWN if rate is None else _rate(rate)
+                for rate in (one.per_second, one.per_thousand)
+            ),
         )
         for one in kernel_lines(profile)
     ]
@@ -286,7 +313,15 @@ def _waiting(profile: Profile) -> Table:
         )
         for one in lock_lines(profile)
     ]
-    heads = ("taken", "contended", "share", "waited", "longest wait", "mean section", "trylock refused")
+    heads = (
+        "taken",
+        "contended",
+        "share",
+        "waited",
+        "longest wait",
+        "mean section",
+        "trylock refused",
+    )
     return _table("locks", heads, rows)
 
 
@@ -302,7 +337,11 @@ def _events(profile: Profile) -> Table:
         )
         for one in found
     ]
-    return _table("counted, in user mode", ("operations", "looked at", *(f"{event} each" for event in events)), rows)
+    return _table(
+        "counted, in user mode",
+        ("operations", "looked at", *(f"{event} each" for event in events)),
+        rows,
+    )
 
 
 def _mean(each: Estimate) -> str:
@@ -323,7 +362,10 @@ def _memory(profile: Profile) -> Table:
     live = max((moment.live_bytes for moment in profile.moments), default=None)
     held = max((moment.held_bytes for moment in profile.moments if moment.held_bytes), default=None)
     resident = max(process.peak_resident_bytes for process in profile.processes) or None
-    unasked = max((one.unasked_bytes for one in profile.moments if one.unasked_bytes is not None), default=None)
+    unasked = max(
+        (one.unasked_bytes for one in profile.moments if one.unasked_bytes is not None),
+        default=None,
+    )
     alive = lasting(profile.processes)
     where = "" if len(alive) == 1 else " in one process"
     faults = sum(process.minor_faults + process.major_faults for process in alive)
@@ -332,9 +374,16 @@ def _memory(profile: Profile) -> Table:
         slack = units.percent(tally.usable_bytes / tally.watched_bytes - 1)
     rows = [
         (f"live{where}, at most", NOT_MEASURED if live is None else f"≈ {units.size(live)}"),
-        (f"held from the kernel{where}, at most", NOT_MEASURED if held is None else units.size(held)),
+        (
+            f"held from the kernel{where}, at most",
+            NOT_MEASURED if held is None else units.size(held),
+        ),
         (f"resident{where}, at most", NOT_MEASURED if resident is None else units.size(resident)),
-        *([] if unasked is None else [(f"of it, among blocks, never handed out{where}, at most", units.size(unasked))]),
+        *(
+            []
+            if unasked is None
+            else [(f"of it, among blocks, never handed out{where}, at most", units.size(unasked))]
+        ),
         ("set apart beyond what was asked for", slack or NOT_MEASURED),
         ("page faults in the allocator", _estimated(inside)),
         ("page faults, all", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
@@ -352,10 +401,26 @@ def _paths(profile: Profile) -> Table:
     rows = []
     for path, line in details(profile):
         name = ", ".join(part for part in (path.kind, path.group, path.phase) if part)
-        times = [_time(ns, shortest) for ns in (*line.quantiles, line.max_ns, line.mean_ns, line.alone_ns)]
+        times = [
+            _time(ns, shortest)
+            for ns in (*line.quantiles, line.max_ns, line.mean_ns, line.alone_ns)
+        ]
         total = NOT_MEASURED if line.total_ns is None else units.time(line.total_ns.value)
-        rows.append((name, units.count(round(line.operations)), units.count(line.timed), *times, total))
-    heads = ("operations", "timed", "median", "P95", "P99", "P99.9", "longest", "mean", "alone", "total")
+        rows.append(
+            (name, units.count(round(line.operations)), units.count(line.timed), *times, total)
+        )
+    heads = (
+        "operations",
+        "timed",
+        "median",
+        "P95",
+        "P99",
+        "P99.9",
+        "longest",
+        "mean",
+        "alone",
+        "total",
+    )
     return _table("by size and phase", heads, rows)
 
 
@@ -448,12 +513,21 @@ def notes(profile: Profile) -> Iterator[str]:
 def _missing(profile: Profile, total: Line) -> Iterator[str]:
     tally, processes = profile.tally, profile.processes
     if total.untimed:
-        kinds = one_or_more([one.name for one in lines(profile) if one.untimed and one.name != total.name] or ["free"])
+        kinds = one_or_more(
+            [one.name for one in lines(profile) if one.untimed and one.name != total.name]
+            or ["free"]
+        )
         yield f"▲ {units.count(total.untimed)} operations are of kinds of which none was timed ({kinds}): in no time."
     if late := int(tally.late_calls.sum()):
         yield f"▲ {_number(late, 'call', 'calls')} by threads that were ending: counted, in no phase and in no time."
-    if failed := [(name, int(count)) for name, count in zip(ALLOCATING, tally.failed, strict=True) if count]:
-        yield "▲ Failed: " + ", ".join(f"{units.count(count)} of {name}" for name, count in failed) + "."
+    if failed := [
+        (name, int(count)) for name, count in zip(ALLOCATING, tally.failed, strict=True) if count
+    ]:
+        yield (
+            "▲ Failed: "
+            + ", ".join(f"{units.count(count)} of {name}" for name, count in failed)
+            + "."
+        )
     if lost := sum(process.threads_lost for process in processes):
         yield f"▲ {units.count(lost)} threads could not be counted: is the disk full?"
     if len(used := _used(profile)) > 1:
@@ -471,8 +545,16 @@ def _seen(profile: Profile) -> Iterator[str]:
     """How kernel calls were seen, and why not better."""
     ways = Counter(process.seen for process in profile.processes)
     for way, count in ways.most_common():
-        among = f" ({units.count(count)} of {len(profile.processes):,} programs)" if len(ways) > 1 else ""
-        reasons = {process.seen_errno for process in profile.processes if process.seen == way and process.seen_errno}
+        among = (
+            f" ({units.count(count)} of {len(profile.processes):,} programs)"
+            if len(ways) > 1
+            else ""
+        )
+        reasons = {
+            process.seen_errno
+            for process in profile.processes
+            if process.seen == way and process.seen_errno
+        }
         why = " or ".join(_refusal(reason) for reason in sorted(reasons)[:3])
         yield _HOW[way] + among + (f"; dispatch was refused: {why}" if why else "")
 
@@ -481,14 +563,20 @@ def _counters(profile: Profile) -> Iterator[str]:
     """What operations were to be counted by and were not."""
     refused = events_refused(profile)
     if refused:
-        names = ", ".join(f"{event} ({' or '.join(map(_refusal, errors))})" for event, errors in refused.items())
+        names = ", ".join(
+            f"{event} ({' or '.join(map(_refusal, errors))})" for event, errors in refused.items()
+        )
         yield f"▲ Counters within the allocator: not available here: {names}"
     if event_lines(profile):
         yield "counted in user mode, in some of the operations that were sampled, less what looking takes"
 
 
 def _refusal(reason: int) -> str:
-    return "valgrind cannot" if reason == errno.EOPNOTSUPP else errno.errorcode.get(reason, f"error {reason}")
+    return (
+        "valgrind cannot"
+        if reason == errno.EOPNOTSUPP
+        else errno.errorcode.get(reason, f"error {reason}")
+    )
 
 
 def _by_timers(profile: Profile) -> Iterator[str]:
@@ -496,7 +584,9 @@ def _by_timers(profile: Profile) -> Iterator[str]:
     found, refused = sampled(profile), sum(process.timers_refused for process in profile.processes)
     if refused:
         reasons = {process.timer_errno for process in profile.processes if process.timers_refused}
-        why = " or ".join(errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3])
+        why = " or ".join(
+            errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3]
+        )
         yield f"▲ {_number(refused, 'thread', 'threads')} could not have a timer of CPU time ({why})."
     if not found:
         yield f"by CPU timers: {NOT_MEASURED}"
@@ -514,7 +604,11 @@ def _by_timers(profile: Profile) -> Iterator[str]:
 
 def _whole(tree: Tree) -> str:
     """The whole program from outside; of the machine's counters, those that it has."""
-    counted = {name: value for name, value in tree.counters.items() if value is not None and name in _COUNTERS}
+    counted = {
+        name: value
+        for name, value in tree.counters.items()
+        if value is not None and name in _COUNTERS
+    }
     missing = [name for name in _COUNTERS if name not in counted]
     texts = [f"{units.count(value)} {name}" for name, value in counted.items()]
     if (cycles := counted.get("cycles")) and "instructions" in counted:
@@ -536,7 +630,11 @@ def _waits(profile: Profile) -> Iterator[str]:
             f"locks: {_number(profile.tally.contended_locks, 'lock was', 'different locks were')} waited for · "
             f"mean section: from lock to unlock, of {units.count(sections)} that were timed"
         )
-    in_kernel = [f"{one.name} {units.count(one.count)}" for one in kernel_lines(profile) if one.name in WAITING]
+    in_kernel = [
+        f"{one.name} {units.count(one.count)}"
+        for one in kernel_lines(profile)
+        if one.name in WAITING
+    ]
     if in_kernel:
         yield f"waiting among the kernel calls: {', '.join(in_kernel)}; libc's own locks are told by these alone"
 
@@ -546,4 +644,8 @@ def _other(profile: Profile) -> str:
     known = profile.tally.other_calls.most_common(8)
     told = [f"{call_name(number, profile.machine)} {units.count(count)}" for number, count in known]
     rest = int(profile.tally.kernel.count[CALLS.index("other")]) - sum(count for _, count in known)
-    return ("other kernel calls: " + ", ".join(told) + (f", {rest:,} more" if rest > 0 else "")) if told else ""
+    return (
+        ("other kernel calls: " + ", ".join(told) + (f", {rest:,} more" if rest > 0 else ""))
+        if told
+        else ""
+    )

@@ -56,7 +56,9 @@ from cairn.why.prediction import Prediction
 _QUANTILES = ("median_ns", "p95_ns", "p99_ns", "p999_ns")
 
 
-def document(profile: Profile, *, allocator: str | None, cairn: str, others: Sequence[Prediction] = ()) -> str:
+def document(
+    profile: Profile, *, allocator: str | None, cairn: str, others: Sequence[Prediction] = ()
+) -> str:
     """Everything that is known. A time below `clock.resolution_ns` is only that; null was not measured."""
     tally, ticking, limit = profile.tally, clock(profile.tally), ceiling(profile)
     parts: dict[str, Any] = {
@@ -84,7 +86,9 @@ def document(profile: Profile, *, allocator: str | None, cairn: str, others: Seq
         "kernel_calls": list(kernel_lines(profile)),
         "locks": list(lock_lines(profile)),
         "contended_locks": tally.contended_locks,
-        "other_calls": {call_name(number, profile.machine): count for number, count in tally.other_calls.items()},
+        "other_calls": {
+            call_name(number, profile.machine): count for number, count in tally.other_calls.items()
+        },
         "new_share": new_share(tally),
         "remote_share": remote_share(tally),
         "faults_inside": faults_inside(profile),
@@ -94,7 +98,8 @@ def document(profile: Profile, *, allocator: str | None, cairn: str, others: Seq
                 "operations": one.operations,
                 "looked_at": one.looked_at,
                 "events": {
-                    event: {"each": one.per_operation(event), "total": one.totals[event]} for event in one.totals
+                    event: {"each": one.per_operation(event), "total": one.totals[event]}
+                    for event in one.totals
                 },
             }
             for one in event_lines(profile)
@@ -103,8 +108,12 @@ def document(profile: Profile, *, allocator: str | None, cairn: str, others: Seq
             event: [errno.errorcode.get(error, str(error)) for error in errors]
             for event, errors in events_refused(profile).items()
         },
-        "usable_bytes_per_asked": tally.usable_bytes / tally.watched_bytes if tally.watched_bytes else None,
-        "sizes": _histogram(tally.sizes, [float(edge) for edge in octaves(SIZE_BUCKETS, 4)[1:]], "below_bytes"),
+        "usable_bytes_per_asked": tally.usable_bytes / tally.watched_bytes
+        if tally.watched_bytes
+        else None,
+        "sizes": _histogram(
+            tally.sizes, [float(edge) for edge in octaves(SIZE_BUCKETS, 4)[1:]], "below_bytes"
+        ),
         "blocks": [
             {
                 "group": group,
@@ -113,7 +122,9 @@ def document(profile: Profile, *, allocator: str | None, cairn: str, others: Seq
                 "lives": None
                 if ticking is None
                 else _histogram(
-                    tally.lives[place], [2.0 ** (k + 1) * ticking.ns_per_tick for k in range(LIFE_BUCKETS)], "below_ns"
+                    tally.lives[place],
+                    [2.0 ** (k + 1) * ticking.ns_per_tick for k in range(LIFE_BUCKETS)],
+                    "below_ns",
                 ),
             }
             for place, group in enumerate(GROUPS)
@@ -121,7 +132,11 @@ def document(profile: Profile, *, allocator: str | None, cairn: str, others: Seq
         "moments": profile.moments,
         "findings": list(find(profile)),
         "predictions": [msgspec.to_builtins(one) for one in others],
-        "ceiling": {"share": limit.share, "how": limit.how or None, "why_not": limit.why_not or None},
+        "ceiling": {
+            "share": limit.share,
+            "how": limit.how or None,
+            "why_not": limit.why_not or None,
+        },
         "cut_short": [process.pid for process in cut_short(profile.processes)],
         "empty": profile.empty,
         "processes": profile.processes,
@@ -135,7 +150,10 @@ def _functions(profile: Profile) -> Iterator[dict[str, Any]]:
     for place, name in enumerate(FUNCTIONS):
         found: dict[str, Any] = {"name": name, "late_calls": int(tally.late_calls[place])}
         if place < len(ALLOCATING):
-            found |= {"failed": int(tally.failed[place]), "late_bytes": int(tally.late_asked[place])}
+            found |= {
+                "failed": int(tally.failed[place]),
+                "late_bytes": int(tally.late_asked[place]),
+            }
             found["by"] = [
                 {
                     "phase": phase,
@@ -148,7 +166,9 @@ def _functions(profile: Profile) -> Iterator[dict[str, Any]]:
             ]
         else:
             released = tally.released[place - len(ALLOCATING)]
-            found["by"] = [{"phase": phase, "calls": int(released[p])} for p, phase in enumerate(PHASES)]
+            found["by"] = [
+                {"phase": phase, "calls": int(released[p])} for p, phase in enumerate(PHASES)
+            ]
         yield found
 
 
@@ -169,12 +189,36 @@ def _line(line: Line, *, name: bool = True) -> dict[str, Any]:
 
 def _histogram(weights: Floats, ends: Sequence[float], what: str) -> list[dict[str, float]]:
     """The buckets that hold something; each begins where the one before ends."""
-    return [{what: end, "weight": float(weight)} for end, weight in zip(ends, weights, strict=True) if weight]
+    return [
+        {what: end, "weight": float(weight)}
+        for end, weight in zip(ends, weights, strict=True)
+        if weight
+    ]
 
 
 _COLUMNS = (
-    *("table", "name", "group", "phase", "operations", "failed", "bytes", "timed", *_QUANTILES, "mean_ns", "alone_ns"),
-    *("max_ns", "total_ns", "total_low_ns", "total_high_ns", "contended", "section_ns", "max_section_ns"),
+    *(
+        "table",
+        "name",
+        "group",
+        "phase",
+        "operations",
+        "failed",
+        "bytes",
+        "timed",
+        *_QUANTILES,
+        "mean_ns",
+        "alone_ns",
+    ),
+    *(
+        "max_ns",
+        "total_ns",
+        "total_low_ns",
+        "total_high_ns",
+        "contended",
+        "section_ns",
+        "max_section_ns",
+    ),
     *("event", "events", "events_low", "events_high"),
 )
 
@@ -190,7 +234,9 @@ def rows(profile: Profile) -> str:
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in _rows(profile):
-        writer.writerow({name: inert(printable(v) if isinstance(v, str) else v) for name, v in row.items()})
+        writer.writerow(
+            {name: inert(printable(v) if isinstance(v, str) else v) for name, v in row.items()}
+        )
     return file.getvalue()
 
 
@@ -202,27 +248,51 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
                 counts = {"operations": one["calls"], "bytes": one.get("bytes")}
                 yield {"table": "counted", "name": function["name"], **where, **counts}
         if function["late_calls"]:
-            yield {"table": "counted", "name": function["name"], "operations": function["late_calls"]}
+            yield {
+                "table": "counted",
+                "name": function["name"],
+                "operations": function["late_calls"],
+            }
     for line in lines(profile):
         yield {"table": "timed", "name": line.name, **_times(line)}
     for one in sampled(profile):
         ends = one.total_ns.interval
-        total = {"total_ns": one.total_ns.value, "total_low_ns": ends.low, "total_high_ns": ends.high}
+        total = {
+            "total_ns": one.total_ns.value,
+            "total_low_ns": ends.low,
+            "total_high_ns": ends.high,
+        }
         yield {"table": "cpu timers", "name": one.name, "timed": one.samples, **total}
     for path, line in details(profile):
-        yield {"table": "paths", "name": path.kind, "group": path.group, "phase": path.phase, **_times(line)}
+        yield {
+            "table": "paths",
+            "name": path.kind,
+            "group": path.group,
+            "phase": path.phase,
+            **_times(line),
+        }
     for call in kernel_lines(profile):
         yield {"table": "kernel", "name": call.name, **_call(call)}
     locks = lock_lines(profile)
     for lock in locks:
         yield {"table": "locks", "name": lock.name, **_lock(lock)}
     if locks:
-        yield {"table": "locks", "name": "different locks", "contended": profile.tally.contended_locks}
+        yield {
+            "table": "locks",
+            "name": "different locks",
+            "contended": profile.tally.contended_locks,
+        }
     for counted in event_lines(profile):
         for event, events in counted.totals.items():
             within = {"events_low": events.interval.low, "events_high": events.interval.high}
             about = {"operations": counted.operations, "timed": counted.looked_at, "event": event}
-            yield {"table": "counters", "name": counted.name, **about, "events": events.value, **within}
+            yield {
+                "table": "counters",
+                "name": counted.name,
+                **about,
+                "events": events.value,
+                **within,
+            }
 
 
 def _times(line: Line) -> dict[str, Any]:
@@ -248,7 +318,9 @@ def _lock(one: LockLine) -> dict[str, Any]:
         "operations": one.taken,
         "failed": one.refused,
         "timed": one.sections,
-        "mean_ns": one.wait_ns / one.contended if one.wait_ns is not None and one.contended else None,
+        "mean_ns": one.wait_ns / one.contended
+        if one.wait_ns is not None and one.contended
+        else None,
         "max_ns": one.max_wait_ns if one.contended else None,
         "total_ns": one.wait_ns,
         "contended": one.contended,

@@ -36,11 +36,22 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     reports = [sample.reported for sample in samples if sample.reported is not None]
     figures = sorted({name for report in reports for name in report.figures})
     reported = _REPORTED if reports else ()
-    noted = [f"clock:{name}_ns" for name in _NOTED] if any(sample.whereabouts for sample in samples) else []
+    noted = (
+        [f"clock:{name}_ns" for name in _NOTED]
+        if any(sample.whereabouts for sample in samples)
+        else []
+    )
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     named = (("metric", metrics), ("counter", counters), ("figure", figures))
-    writer.writerow([*_COLUMNS, *reported, *noted, *(f"{kind}:{name}" for kind, names in named for name in names)])
+    writer.writerow(
+        [
+            *_COLUMNS,
+            *reported,
+            *noted,
+            *(f"{kind}:{name}" for kind, names in named for name in names),
+        ]
+    )
     for sample in samples:
         cpu = value(sample, "cpu")
         row: list[object] = [
@@ -55,7 +66,9 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
         ]  # fmt: skip
         row += _reported(sample) if reported else []
         where = sample.whereabouts
-        row += [where and getattr(where, name) * where.period_ns for name in _NOTED] if noted else []
+        row += (
+            [where and getattr(where, name) * where.period_ns for name in _NOTED] if noted else []
+        )
         row += [sample.metrics.get(name) for name in metrics]
         row += [sample.counters.get(name) for name in counters]
         row += [value(sample, f"figure:{name}") for name in figures]
@@ -76,7 +89,11 @@ def _reported(sample: Sample) -> list[object]:
 
 def inert(cell: object) -> object:
     """Text that a spreadsheet would run as a formula is kept as text; numbers stay numbers."""
-    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _is_number(cell):
+    if (
+        isinstance(cell, str)
+        and cell[:1] in ("=", "+", "-", "@", "\t", "\r")
+        and not _is_number(cell)
+    ):
         return "'" + cell
     return cell
 

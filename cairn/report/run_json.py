@@ -29,11 +29,18 @@ def render(
 
     `schema` changes when a field changes its meaning or goes away. What the run is not about is no key.
     """
-    parts: dict[str, Any] = {"schema": SCHEMA, "run": run, "comparisons": list(comparisons), "samples": list(samples)}
+    parts: dict[str, Any] = {
+        "schema": SCHEMA,
+        "run": run,
+        "comparisons": list(comparisons),
+        "samples": list(samples),
+    }
     if standings is not None:
         parts["standings"] = _standings(standings)
     if scenarios is not None:
-        parts["scenarios"] = _plain(scenarios) | {"matrices": [_matrix(matrix) for matrix in matrices]}
+        parts["scenarios"] = _plain(scenarios) | {
+            "matrices": [_matrix(matrix) for matrix in matrices]
+        }
     if whys:
         parts["whys"] = list(whys)
     return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
@@ -41,7 +48,12 @@ def render(
 
 def explanation(run: Run, whys: Sequence[Why]) -> str:
     """Why contenders take more, or less, than others."""
-    return json.dumps(msgspec.to_builtins({"schema": SCHEMA, "run": run, "whys": list(whys)}), indent=1) + "\n"
+    return (
+        json.dumps(
+            msgspec.to_builtins({"schema": SCHEMA, "run": run, "whys": list(whys)}), indent=1
+        )
+        + "\n"
+    )
 
 
 def _plain(record: object) -> dict[str, Any]:
@@ -51,9 +63,16 @@ def _plain(record: object) -> dict[str, Any]:
 
 def _standings(found: Standings) -> dict[str, Any]:
     contests = [_plain(contest) | {"large": contest.large} for contest in found.contests]
-    return _plain(found) | {"contests": contests, "cells": list(found.cells.values()), "large_bytes": LARGE_BYTES}
+    return _plain(found) | {
+        "contests": contests,
+        "cells": list(found.cells.values()),
+        "large_bytes": LARGE_BYTES,
+    }
 
 
 def _matrix(matrix: Matrix) -> dict[str, Any]:
-    cells = [{"workload": w, "other": other, "over": difference} for (w, other), difference in matrix.cells.items()]
+    cells = [
+        {"workload": w, "other": other, "over": difference}
+        for (w, other), difference in matrix.cells.items()
+    ]
     return _plain(matrix) | {"cells": cells}

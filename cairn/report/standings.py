@@ -34,7 +34,9 @@ class Board:
     failures: tuple[str, ...]
 
 
-def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = None, width: int | None = None) -> Board:
+def standings(
+    run: Run, found: Standings, *, stopped: Sequence[str] | None = None, width: int | None = None
+) -> Board:
     """All that standings hold; with a width, matrices are cut so that each part fits, and their heads are short.
 
     `stopped` is why measuring ended (`store.Folder.stopped`): a run that was cut short must not look like a whole one.
@@ -49,7 +51,10 @@ def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = Non
         title=f"{_count(len(found.places), 'allocator')} on {_count(count, 'workload')}",
         says=tuple(_standings_say(found)),
         tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
-        footer=(*_cut_short(stopped, [c.blocks for c in found.contests], "workload"), *_standings_footer(run, found)),
+        footer=(
+            *_cut_short(stopped, [c.blocks for c in found.contests], "workload"),
+            *_standings_footer(run, found),
+        ),
         failures=tuple(_standings_failures(found)),
     )
 
@@ -91,7 +96,9 @@ def _named(place: Place) -> str:
 
 
 def _mean(ratio: Ratio) -> str:
-    interval = words.times_interval(ratio.interval) if ratio.interval else "(one block: no interval)"
+    interval = (
+        words.times_interval(ratio.interval) if ratio.interval else "(one block: no interval)"
+    )
     return f"{words.times(ratio.estimate)} times {interval}"
 
 
@@ -103,7 +110,10 @@ def _times(found: Standings) -> Table:
         slower = place.over_above is not None and place.over_above.more
         cells = (Cell(_no_mean(place)), Cell(""))
         if place.time is not None:
-            cells = (Cell(_with_interval(place.time)), Cell(_against(place.over_above), False if slower else None))
+            cells = (
+                Cell(_with_interval(place.time)),
+                Cell(_against(place.over_above), False if slower else None),
+            )
         rows.append((Cell(_numbered(number, name, place.time is not None)), *cells))
     over = _count(len(found.time_over), "workload")
     heads = (f"time, geometric mean of {over}", _over_best(found.level), "over the one above")
@@ -114,7 +124,9 @@ def _memories(found: Standings) -> Table:
     """Geometric means of peak memory, in the order of time, so that the eye can go from one table to the other."""
     if not found.memory_over:
         return Table("", (), ())
-    groups: list[tuple[str, Callable[[Place], Ratio | None]]] = [(_over_best(found.level), lambda place: place.memory)]
+    groups: list[tuple[str, Callable[[Place], Ratio | None]]] = [
+        (_over_best(found.level), lambda place: place.memory)
+    ]
     if found.large_over and found.small_over:
         border = f"{LARGE_BYTES >> 20} MiB"
         groups.append((f"≥ {border} ({len(found.large_over)})", lambda place: place.memory_large))
@@ -138,7 +150,11 @@ def _over_best(level: float) -> str:
 
 
 def _with_interval(ratio: Ratio | None) -> str:
-    return f"{words.times(ratio.estimate)} {words.times_interval(ratio.interval)}" if ratio else UNKNOWN
+    return (
+        f"{words.times(ratio.estimate)} {words.times_interval(ratio.interval)}"
+        if ratio
+        else UNKNOWN
+    )
 
 
 def _no_mean(place: Place) -> str:
@@ -155,7 +171,8 @@ def _against(difference: Difference | None) -> str:
     if not difference.more and not difference.less:
         return f"{MAYBE} not told apart"
     low, high = (
-        units.percent(end - 1).removesuffix(" %") for end in (difference.interval.low, difference.interval.high)
+        units.percent(end - 1).removesuffix(" %")
+        for end in (difference.interval.low, difference.interval.high)
     )
     return f"{'▲' if difference.more else '▼'} {units.percent(difference.estimate - 1)} [{low}, {high}]"
 
@@ -168,7 +185,9 @@ def _memory(cell: Result) -> Ratio | None:
     return cell.memory
 
 
-def _matrix(found: Standings, head: str, of: Callable[[Result], Ratio | None], short: bool) -> Table:
+def _matrix(
+    found: Standings, head: str, of: Callable[[Result], Ratio | None], short: bool
+) -> Table:
     """Workloads × contenders, contenders by place."""
     names = [place.contender for place in found.places]
     rows = tuple(
@@ -184,15 +203,23 @@ def _matrix(found: Standings, head: str, of: Callable[[Result], Ratio | None], s
 
 def _fitting(table: Table, width: int | None) -> Iterator[Table]:
     """The table in as many parts as the width asks for, each with the first column, as even as can be."""
-    columns = [(head, *(row[place].text for row in table.rows)) for place, head in enumerate(table.heads)]
+    columns = [
+        (head, *(row[place].text for row in table.rows)) for place, head in enumerate(table.heads)
+    ]
     gap = 1 if table.tight else 2
-    widths = [max(len(line) for text in column for line in text.split("\n")) + gap for column in columns]
+    widths = [
+        max(len(line) for text in column for line in text.split("\n")) + gap for column in columns
+    ]
     room = None if width is None else width - widths[0]
     count = 1 if room is None else max(1, math.ceil(sum(widths[1:]) / max(1, room)))
     part: list[int] = []
     used = 0
     for place in range(1, len(columns)):
-        if part and room is not None and (used + widths[place] > room or used >= sum(widths[1:]) / count):
+        if (
+            part
+            and room is not None
+            and (used + widths[place] > room or used >= sum(widths[1:]) / count)
+        ):
             yield _part(table, part)
             part, used = [], 0
         part.append(place)
@@ -202,7 +229,9 @@ def _fitting(table: Table, width: int | None) -> Iterator[Table]:
 
 def _part(table: Table, places: Sequence[int]) -> Table:
     rows = tuple((row[0], *(row[place] for place in places)) for row in table.rows)
-    return replace(table, heads=(table.heads[0], *(table.heads[place] for place in places)), rows=rows)
+    return replace(
+        table, heads=(table.heads[0], *(table.heads[place] for place in places)), rows=rows
+    )
 
 
 def _cell(cell: Result, of: Callable[[Result], Ratio | None]) -> Cell:
@@ -220,10 +249,17 @@ def short_heads(names: Sequence[str]) -> list[str]:
     heads: list[str] = []
     for name in names:
         parts = [part for part in re.split(r"[-_ /]+", words.printable(name)) if part]
-        parts = [part.removesuffix("malloc") or part if len(part) > _HEAD else part for part in parts]
-        parts = [re.sub(r"malloc(?=\d+$)", "", part) if len(part) > _HEAD else part for part in parts]
+        parts = [
+            part.removesuffix("malloc") or part if len(part) > _HEAD else part for part in parts
+        ]
+        parts = [
+            re.sub(r"malloc(?=\d+$)", "", part) if len(part) > _HEAD else part for part in parts
+        ]
         heads.append("\n".join(part[:_HEAD] for part in parts[:3]) or "?")
-    return [head if heads.count(head) == 1 else f"{head}\n#{place}" for place, head in enumerate(heads, 1)]
+    return [
+        head if heads.count(head) == 1 else f"{head}\n#{place}"
+        for place, head in enumerate(heads, 1)
+    ]
 
 
 def _contests(found: Standings) -> Table:
@@ -231,7 +267,11 @@ def _contests(found: Standings) -> Table:
         (
             Cell(words.printable(contest.name)),
             Cell(str(contest.blocks)),
-            Cell(UNKNOWN if contest.half_width is None else f"± {units.percent(contest.half_width, signed=False)}"),
+            Cell(
+                UNKNOWN
+                if contest.half_width is None
+                else f"± {units.percent(contest.half_width, signed=False)}"
+            ),
             *_best(found, contest, contest.best_time, lambda cell: cell.time_ns, units.time),
             *_best(found, contest, contest.best_memory, lambda cell: cell.memory_bytes, units.size),
         )
@@ -323,7 +363,10 @@ def scenarios(
         title=f"{_count(len(found.ranks), 'allocator')} in {_count(len(found.scenarios), 'scenario')}",
         says=tuple(_scenarios_say(found)),
         tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
-        footer=(*_cut_short(stopped, [s.blocks for s in found.scenarios], "scenario"), *_scenarios_footer(run, found)),
+        footer=(
+            *_cut_short(stopped, [s.blocks for s in found.scenarios], "scenario"),
+            *_scenarios_footer(run, found),
+        ),
         failures=tuple(
             words.printable(f"{entry.contender} {entry.failure} in {scenario.name}")
             for scenario in found.scenarios
@@ -343,7 +386,9 @@ def _scenarios_say(found: Ranking) -> Iterator[str]:
         "median of each scenario's best."
     )
     ranked = [rank for rank in found.ranks[1:] if rank.points is not None]
-    unclear = [rank.contender for rank in ranked if rank.over_above is None or not rank.over_above.more]
+    unclear = [
+        rank.contender for rank in ranked if rank.over_above is None or not rank.over_above.more
+    ]
     if unclear:
         yield f"Not shown to be slower than the one above: {words.printable(', '.join(unclear))}."
     failed = [rank.contender for rank in found.ranks if rank.failed_on]
@@ -360,7 +405,14 @@ def _ranks(found: Ranking) -> Table:
         if rank.points is not None:
             against = Cell(_against(rank.over_above), False if slower else None)
             cells = (Cell(f"{rank.points:g}"), Cell(_with_interval(rank.ratio)), against)
-        rows.append((Cell(_numbered(number, name_of(rank.title, rank.contender), rank.points is not None)), *cells))
+        rows.append(
+            (
+                Cell(
+                    _numbered(number, name_of(rank.title, rank.contender), rank.points is not None)
+                ),
+                *cells,
+            )
+        )
     heads = ("ranking", "points", f"median {_over_best(found.level)}", "over the one above")
     return Table("", heads, tuple(rows))
 
@@ -368,7 +420,10 @@ def _ranks(found: Ranking) -> Table:
 def _scenario(scenario: Scenario, level: float) -> Table:
     rows = []
     for place, entry in enumerate(scenario.entries):
-        cells = [Cell("failed" if entry.failure else words.NOT_MEASURED), *(Cell("") for _ in range(5))]
+        cells = [
+            Cell("failed" if entry.failure else words.NOT_MEASURED),
+            *(Cell("") for _ in range(5)),
+        ]
         if entry.median_ns is not None:
             unclear = entry.over_above is not None and not entry.over_above.more
             cells = [
@@ -381,7 +436,15 @@ def _scenario(scenario: Scenario, level: float) -> Table:
             ]
         sign = BEST if place == 0 and entry.median_ns is not None else " "
         rows.append((Cell(f"{sign} {words.printable(entry.contender)}"), *cells))
-    heads = (words.printable(scenario.name), "median", _over_best(level), "P95", "P99", "faults/operation", "points")
+    heads = (
+        words.printable(scenario.name),
+        "median",
+        _over_best(level),
+        "P95",
+        "P99",
+        "faults/operation",
+        "points",
+    )
     return Table("", heads, tuple(rows))
 
 
@@ -397,13 +460,21 @@ def _against_all(found: Ranking, matrix: Matrix) -> Table:
             return Cell(UNKNOWN)
         sign = "▲" if difference.more else "▼" if difference.less else MAYBE
         good = False if difference.more else True if difference.less else None
-        return Cell(f"{sign} {words.times(difference.estimate)} {words.times_interval(difference.interval)}", good)
+        return Cell(
+            f"{sign} {words.times(difference.estimate)} {words.times_interval(difference.interval)}",
+            good,
+        )
 
     rows = [
-        (Cell(words.printable(s.name)), *(written(matrix.cells.get((s.workload, other))) for other in matrix.others))
+        (
+            Cell(words.printable(s.name)),
+            *(written(matrix.cells.get((s.workload, other))) for other in matrix.others),
+        )
         for s in found.scenarios
     ]
-    rows.append((Cell("geometric mean"), *(written(matrix.means.get(other)) for other in matrix.others)))
+    rows.append(
+        (Cell("geometric mean"), *(written(matrix.means.get(other)) for other in matrix.others))
+    )
     heads = (f"{words.printable(matrix.contender)} ÷", *map(words.printable, matrix.others))
     return Table("", heads, tuple(rows))
 

@@ -44,15 +44,27 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
     titles = {contender.name: contender for contender in run.contenders}
     built_in = {metric.key for metric in (*model.BUILT_IN, comparison.time)}
     own = tuple(metric for metric in comparison.metrics if metric.key not in built_in)
-    first = ((comparison.time, model.PEAK), *(((model.WALL,),) if comparison.time != model.WALL else ()))
+    first = (
+        (comparison.time, model.PEAK),
+        *(((model.WALL,),) if comparison.time != model.WALL else ()),
+    )
     groups = [*first, *_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
-    names = {row.contender: name_of(titles[row.contender].title, row.contender) for row in comparison.rows}
+    names = {
+        row.contender: name_of(titles[row.contender].title, row.contender)
+        for row in comparison.rows
+    }
     short = shortened(list(names), _NAME_MAX)
     names = {name: text if len(text) <= _NAME_MAX else short[name] for name, text in names.items()}
     result = [
         _changes(comparison, present, names)
         for group in groups
-        if (present := tuple(metric for metric in group if metric.key in measured and _interesting(metric, comparison)))
+        if (
+            present := tuple(
+                metric
+                for metric in group
+                if metric.key in measured and _interesting(metric, comparison)
+            )
+        )
     ]
     if comparison.against:
         result.append(_against(comparison))
@@ -81,7 +93,11 @@ def shortened(names: Sequence[str], most: int) -> dict[str, str]:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
+    return (
+        text
+        if len(text) <= most
+        else f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
+    )
 
 
 def _against_head(baseline: str) -> str:
@@ -93,7 +109,11 @@ def _interesting(metric: Metric, comparison: Comparison) -> bool:
     """Lazily freed memory is a column only where there is some."""
     if metric.key not in (model.LAZY.key, model.PEAK_LESS_LAZY.key):
         return True
-    lazy = [row.summaries[model.LAZY.key].maximum for row in comparison.rows if model.LAZY.key in row.summaries]
+    lazy = [
+        row.summaries[model.LAZY.key].maximum
+        for row in comparison.rows
+        if model.LAZY.key in row.summaries
+    ]
     return max(lazy, default=0) >= 1 << 20
 
 
@@ -132,7 +152,9 @@ def _against(comparison: Comparison) -> Table:
         change = pair.change
         ends = "too few blocks"
         if change.interval is not None:
-            ends = f"[{words.times(1 + change.interval.low)}, {words.times(1 + change.interval.high)}]"
+            ends = (
+                f"[{words.times(1 + change.interval.low)}, {words.times(1 + change.interval.high)}]"
+            )
         text = f"÷ {words.printable(pair.other)} {words.times(1 + change.estimate)} {ends}"
         rows.setdefault(pair.contender, []).append(Cell(text, words.good(change, model.CPU_TIME)))
     most = max(len(cells) for cells in rows.values())
@@ -165,7 +187,11 @@ def _spread(comparison: Comparison, metric: Metric, names: dict[str, str]) -> Ta
 
 def failures(comparison: Comparison) -> list[str]:
     """A sentence for each contender that gave no result."""
-    return [words.printable(f"{row.contender} {sentence}") for row in comparison.rows for sentence in row.failures]
+    return [
+        words.printable(f"{row.contender} {sentence}")
+        for row in comparison.rows
+        for sentence in row.failures
+    ]
 
 
 def footer(comparison: Comparison) -> str:
@@ -176,7 +202,11 @@ def footer(comparison: Comparison) -> str:
         parts[0] += f" ({words.printable(why)})"
     if len(_alive(comparison)) > 1:
         parts.append("paired Hodges–Lehmann, Holm-adjusted")
-    loaded = min((row.proof for row in _alive(comparison)), default=None, key=lambda proof: proof[0] - proof[1])
+    loaded = min(
+        (row.proof for row in _alive(comparison)),
+        default=None,
+        key=lambda proof: proof[0] - proof[1],
+    )
     if loaded:
         parts.append(f"loaded in {loaded[0]} of {loaded[1]} processes")
     if comparison.memory_method:

@@ -23,7 +23,9 @@ WIDTH = 110
 """Columns when the output is not a terminal; a table of two metrics with intervals fits."""
 
 
-def render(run: Run, comparisons: Sequence[Comparison], *, full: bool, color: bool, width: int = WIDTH) -> str:
+def render(
+    run: Run, comparisons: Sequence[Comparison], *, full: bool, color: bool, width: int = WIDTH
+) -> str:
     """Per workload: tables, how they were made, the verdict, its limits and the next command."""
     console, file = _console(color, width)
     for index, comparison in enumerate(comparisons):
@@ -35,7 +37,12 @@ def render(run: Run, comparisons: Sequence[Comparison], *, full: bool, color: bo
 
 
 def standings(
-    run: Run, found: Standings, *, color: bool, stopped: Sequence[str] | None = None, width: int = WIDTH
+    run: Run,
+    found: Standings,
+    *,
+    color: bool,
+    stopped: Sequence[str] | None = None,
+    width: int = WIDTH,
 ) -> str:
     """Who is how far behind the best, over all workloads and on each."""
     return _board(run, boards.standings(run, found, stopped=stopped, width=width), color, width)
@@ -46,12 +53,19 @@ def scenarios(
     width: int = WIDTH,
 ) -> str:  # fmt: skip
     """The ranking by points, its ratios, and what an operation costs in each scenario."""
-    return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped, width=width), color, width)
+    return _board(
+        run,
+        boards.scenarios(run, found, matrices=matrices, stopped=stopped, width=width),
+        color,
+        width,
+    )
 
 
 def whys(run: Run, found: Sequence[Why], *, color: bool, width: int = WIDTH) -> str:
     """Why each of some contenders takes more, or less, than another."""
-    shown = [(board.title, drawn(board, color=color, width=width)) for board in why.boards(run, found)]
+    shown = [
+        (board.title, drawn(board, color=color, width=width)) for board in why.boards(run, found)
+    ]
     return "\n".join(f"{title}\n{text}" if title else text for title, text in shown)
 
 
@@ -113,10 +127,17 @@ def _hanging(text: str, style: str) -> Padding:
 
 def _drawn(table: tables.Table) -> Table:
     drawn = Table(
-        box=None, padding=(0, 1), collapse_padding=table.tight, pad_edge=False, show_edge=False, header_style="bold"
+        box=None,
+        padding=(0, 1),
+        collapse_padding=table.tight,
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
     )
     for place, head in enumerate(table.heads):
-        drawn.add_column(head, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place > 0)
+        drawn.add_column(
+            head, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place > 0
+        )
     for row in table.rows:
         drawn.add_row(*(Text(cell.text, style=_style(cell)) for cell in row))
     return drawn

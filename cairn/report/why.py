@@ -28,7 +28,10 @@ def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
     """One for each workload, of all its pairs."""
     several = len(run.settings.workloads) > 1
     return tuple(
-        _board([why for why in found if why.workload == place], printable(workload.name) if several else "")
+        _board(
+            [why for why in found if why.workload == place],
+            printable(workload.name) if several else "",
+        )
         for place, workload in enumerate(run.settings.workloads)
         if any(why.workload == place for why in found)
     )
@@ -49,7 +52,9 @@ def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
         tables=(),
         footer=(),
         failures=tuple(
-            printable(f"{run.settings.workloads[why.workload].name}, {why.contender}: {why.why_not}")
+            printable(
+                f"{run.settings.workloads[why.workload].name}, {why.contender}: {why.why_not}"
+            )
             for why in found
             if why.why_not
         ),
@@ -59,7 +64,10 @@ def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
 def _board(found: Sequence[Why], title: str) -> Board:
     known = [why for why in found if not why.why_not]
     says = [printable(sentence) for why in known for sentence in sentences(why)]
-    says += [printable(text) for text in dict.fromkeys(_alone(name, one) for why in known for name, one in why.raised)]
+    says += [
+        printable(text)
+        for text in dict.fromkeys(_alone(name, one) for why in known for name, one in why.raised)
+    ]
     blocks = sorted({why.blocks for why in known})
     how = dict.fromkeys(_how(why) for why in known)
     footer = (
@@ -69,10 +77,14 @@ def _board(found: Sequence[Why], title: str) -> Board:
     return Board(
         title=title,
         says=tuple(says),
-        tables=tuple(_table(why, gap) for why in known for gap in (why.time, why.memory) if gap is not None),
+        tables=tuple(
+            _table(why, gap) for why in known for gap in (why.time, why.memory) if gap is not None
+        ),
         footer=footer if known else (),
         failures=tuple(
-            printable(f"{why.contender} against {why.baseline}: {why.why_not}") for why in found if why.why_not
+            printable(f"{why.contender} against {why.baseline}: {why.why_not}")
+            for why in found
+            if why.why_not
         ),
     )
 
@@ -95,7 +107,14 @@ def _table(why: Why, gap: Gap) -> Table:
     rows.append(_row(gap, gap.whole, "all of it" if gap.of == "time" else "the peak"))
     if gap.waiting is not None and (gap.waiting.own or gap.waiting.other):
         rows.append(_row(gap, gap.waiting, f"beside: {gap.waiting.name}"))
-    heads = ("CPU time" if gap.of == "time" else "memory", own, other, "difference", "95 %", f"of {other}")
+    heads = (
+        "CPU time" if gap.of == "time" else "memory",
+        own,
+        other,
+        "difference",
+        "95 %",
+        f"of {other}",
+    )
     return Table(title="", heads=heads, rows=tuple(rows))
 
 
@@ -105,7 +124,10 @@ def _row(gap: Gap, part: Part, name: str) -> tuple[Cell, ...]:
     within = f"[{_signed(gap, ends.low)}, {_signed(gap, ends.high)}]" if ends is not None else ""
     return (
         Cell("  " + name),
-        *(Cell("" if part.name == UNEXPLAINED else _unit(gap, number)) for number in (part.own, part.other)),
+        *(
+            Cell("" if part.name == UNEXPLAINED else _unit(gap, number))
+            for number in (part.own, part.other)
+        ),
         Cell(_signed(gap, part.change), good),
         Cell(within, good),
         Cell(_points(gap, part), good),
@@ -142,7 +164,12 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
         size = units.percent(abs(change) / other, signed=False)
         yield f"{why.contender} takes {size} {more} {what} than {why.baseline}: {'; '.join(_parts(gap))}."
     waiting = gap.waiting
-    if waiting is not None and waiting.shown and other and abs(waiting.change or 0.0) >= _TELL_FROM * other:
+    if (
+        waiting is not None
+        and waiting.shown
+        and other
+        and abs(waiting.change or 0.0) >= _TELL_FROM * other
+    ):
         longer = "longer" if (waiting.change or 0.0) > 0 else "shorter"
         time = units.time(abs(waiting.change or 0.0))
         told = "; ".join(waiting.evidence)
@@ -151,15 +178,21 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
 
 def _parts(gap: Gap) -> Iterator[str]:
     """The causes, what goes the other way, what may be one of them, what is not known, what is left."""
-    causes, against = ([one for one in of if _matters(gap, one)] for of in (gap.ranked, gap.against))
+    causes, against = (
+        [one for one in of if _matters(gap, one)] for of in (gap.ranked, gap.against)
+    )
     yield from (_cause(gap, one) for one in causes)
     if not causes:
         yield "no part of it is shown by itself"
     if against:
         yield f"the other way: {'; '.join(_cause(gap, one) for one in against)}"
-    if perhaps := [f"{one.name} {_points(gap, one)}" for one in gap.undecided if _matters(gap, one)]:
+    if perhaps := [
+        f"{one.name} {_points(gap, one)}" for one in gap.undecided if _matters(gap, one)
+    ]:
         yield f"perhaps, with more blocks: {', '.join(perhaps)}"
-    if strange := [f"{one.name} {_points(gap, one)}" for one in gap.contradicted if _matters(gap, one)]:
+    if strange := [
+        f"{one.name} {_points(gap, one)}" for one in gap.contradicted if _matters(gap, one)
+    ]:
         yield f"not borne out by their number: {', '.join(strange)}"
     if unknown := [one.name for one in gap.parts if one.change is None]:
         yield f"{', '.join(unknown)}: {NOT_MEASURED}"
@@ -182,14 +215,16 @@ def _because(why: Why, finding: Finding) -> str:
         slower, other = other, slower
     ends = finding.effect.interval
     share = f"{units.percent(finding.effect.value, signed=False)} of CPU [{ends.low * 100:.3g}, {ends.high * 100:.3g}]"
-    return (
-        f"▲ {slower}, beside {other}: {finding.says}: {share}. {'; '.join(finding.evidence)}. To do: {finding.advice}."
-    )
+    return f"▲ {slower}, beside {other}: {finding.says}: {share}. {'; '.join(finding.evidence)}. To do: {finding.advice}."
 
 
 def _alone(name: str, raised: Raised) -> str:
     ends = raised.interval
-    within = f" [{ends.low * 100:.3g}, {ends.high * 100:.3g}]" if ends is not None and ends.low < ends.high else ""
+    within = (
+        f" [{ends.low * 100:.3g}, {ends.high * 100:.3g}]"
+        if ends is not None and ends.low < ends.high
+        else ""
+    )
     told = "".join(f" {text}." for text in raised.evidence)
     share = f"{units.percent(raised.effect, signed=False)} of {raised.of}{within}"
     return f"▲ {name}: {raised.says}: {share}.{told} To do: {raised.advice}."

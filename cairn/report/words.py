@@ -10,7 +10,9 @@ NOT_MEASURED = "not measured"
 
 def printable(text: str) -> str:
     """The text with every character that could steer a terminal, or hide itself, spelt out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
 
 
 def quantity(value: float, metric: Metric) -> str:
@@ -71,7 +73,9 @@ def interval(change: Change | None) -> str:
         return ""
     if change.interval is None:
         return "[too few blocks]"
-    low, high = (units.percent(end).removesuffix(" %") for end in (change.interval.low, change.interval.high))
+    low, high = (
+        units.percent(end).removesuffix(" %") for end in (change.interval.low, change.interval.high)
+    )
     return f"[{low}, {high}]"
 
 
@@ -98,4 +102,8 @@ def spread(summary: Summary | None, metric: Metric) -> str:
 
 def extremes(summary: Summary | None, metric: Metric) -> str:
     """Smallest and largest run."""
-    return f"{quantity(summary.minimum, metric)} … {quantity(summary.maximum, metric)}" if summary else NOT_MEASURED
+    return (
+        f"{quantity(summary.minimum, metric)} … {quantity(summary.maximum, metric)}"
+        if summary
+        else NOT_MEASURED
+    )

@@ -16,9 +16,24 @@ from cairn import native
 from cairn.errors import CairnError, ProgramMissing, ProgramNotExecutable
 from cairn.model import Contender
 from cairn.run.proof import judge
-from cairn.run.runner import Launched, carried, carried_witness, preload_environment, private_folder, seen_by, setenv
+from cairn.run.runner import (
+    Launched,
+    carried,
+    carried_witness,
+    preload_environment,
+    private_folder,
+    seen_by,
+    setenv,
+)
 
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +65,9 @@ def run(
         used = carried(contender, scratch)
         witness = scratch / "witness.jsonl"
         witness.touch(mode=0o600)
-        environment = preload_environment(used, carried_witness(scratch), witness, os.environ) | dict(probe or {})
+        environment = preload_environment(
+            used, carried_witness(scratch), witness, os.environ
+        ) | dict(probe or {})
         reading, writing = os.pipe()
         # In a pipeline the terminal is not ours alone to hand over: `cairn run -- prog | less`.
         alone = os.isatty(0) and os.isatty(1)
@@ -64,8 +81,12 @@ def run(
             *setenv(environment),
         ]
         os.set_inheritable(writing, True)
-        process = subprocess.Popen(  # what the caller opened is the program's: cairn run -- cat <(ls)
-            [native.launcher(), *options, "--", *command], close_fds=False, process_group=None if alone else 0
+        process = (
+            subprocess.Popen(  # what the caller opened is the program's: cairn run -- cat <(ls)
+                [native.launcher(), *options, "--", *command],
+                close_fds=False,
+                process_group=None if alone else 0,
+            )
         )
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe, _signals_to(process, ours or {}):
@@ -79,11 +100,15 @@ def run(
         kind = ProgramMissing if launched.exec_errno == errno.ENOENT else ProgramNotExecutable
         raise kind(f"cannot execute {command[0]}: {launched.exec_error}")
     code = launched.exit_code if launched.exit_code is not None else 128 + (launched.signal or 0)
-    return Ended(exit_code=code, problem=proof.problem, left_behind=launched.left_behind, launched=launched)
+    return Ended(
+        exit_code=code, problem=proof.problem, left_behind=launched.left_behind, launched=launched
+    )
 
 
 @contextlib.contextmanager
-def _signals_to(process: subprocess.Popen[bytes], ours: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+def _signals_to(
+    process: subprocess.Popen[bytes], ours: Mapping[signal.Signals, Callable[[], None]]
+) -> Iterator[None]:
     """What is sent to us is meant for the program, and the launcher passes it on; but for what is ours."""
 
     def pass_on(number: int, _: object) -> None:

@@ -87,7 +87,9 @@ class Measurement:
             self._note(sample)
         for workload, of in enumerate(self._of):
             last = max((sample.trial.block for sample in of), default=0)
-            self._stretch_s[workload] = sum(s.wall_ns / 1e9 for s in before if _place(s) == (workload, last))
+            self._stretch_s[workload] = sum(
+                s.wall_ns / 1e9 for s in before if _place(s) == (workload, last)
+            )
         self._began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
         """As if all that was measured before a resume had just been: its runs are off the budget, what lay between is
         not known."""
@@ -110,7 +112,9 @@ class Measurement:
         settings = self._run.settings
         for workload, name in sorted(self._failed):
             if name == self._run.baseline and not settings.reports:
-                raise ProgramFailed(f"this run failed under {self._run.baseline} before; begin a new one")
+                raise ProgramFailed(
+                    f"this run failed under {self._run.baseline} before; begin a new one"
+                )
             if name == self._run.baseline and not settings.instructions:
                 self._settled[workload] = f"fails under {name}"
         try:
@@ -118,7 +122,9 @@ class Measurement:
                 self._runner.hook("setup", settings.setup)
             try:
                 self._blocks()
-                self._folder.mark_stopped("\n".join(self._settled[w] for w in sorted(self._settled)))
+                self._folder.mark_stopped(
+                    "\n".join(self._settled[w] for w in sorted(self._settled))
+                )
             finally:
                 self._clean_up()
         except KeyboardInterrupt:
@@ -141,7 +147,9 @@ class Measurement:
         if self._settle():
             return
         warming = plan.warm_up(baseline_first, run.settings.warmup, workloads)
-        self._carry_out((t for t in warming if (t.workload, t.contender) not in self._warm), watch=True)
+        self._carry_out(
+            (t for t in warming if (t.workload, t.contender) not in self._warm), watch=True
+        )
         self._tell_unchecked()
         self._decide_warm_memory()
         number = max((sample.trial.block for sample in self._samples), default=0)
@@ -164,10 +172,15 @@ class Measurement:
         """Runs those of them that still take part, and notes how long each workload took."""
         seconds: dict[int, float] = {}
         for trial in trials:
-            if trial.workload not in self._settled and (trial.workload, trial.contender) not in self._failed:
+            if (
+                trial.workload not in self._settled
+                and (trial.workload, trial.contender) not in self._failed
+            ):
                 began = time.monotonic()
                 self._take(trial, watch=watch)
-                seconds[trial.workload] = seconds.get(trial.workload, 0.0) + time.monotonic() - began
+                seconds[trial.workload] = (
+                    seconds.get(trial.workload, 0.0) + time.monotonic() - began
+                )
         for workload, taken in seconds.items():
             self._stretch_s[workload] = taken
 
@@ -183,7 +196,9 @@ class Measurement:
         self._observer.trial_ended(sample)
         if sample.failure is not None:
             several = f"{trial.workload}-" if len(self._run.settings.workloads) > 1 else ""
-            self._folder.keep("failed", f"{several}{trial.contender}.stderr", trace.stderr_tail.encode())
+            self._folder.keep(
+                "failed", f"{several}{trial.contender}.stderr", trace.stderr_tail.encode()
+            )
             self._fail(sample)
 
     def _note(self, sample: Sample) -> None:
@@ -205,7 +220,9 @@ class Measurement:
         """A run that goes on in another shell must not mix two environments: what an allocator reads stays the same."""
         before = self._first.get(_cell(sample), sample)
         if sample.failure is None and before.proof.knobs != sample.proof.knobs:
-            changed = sorted(before.proof.knobs.keys() ^ sample.proof.knobs.keys()) or sorted(sample.proof.knobs)
+            changed = sorted(before.proof.knobs.keys() ^ sample.proof.knobs.keys()) or sorted(
+                sample.proof.knobs
+            )
             raise UsageError(
                 f"{', '.join(changed)} is not as when this run began; set it as it was, or begin a new run"
             )
@@ -218,7 +235,11 @@ class Measurement:
             return sample
         if not (settings.verify_output or settings.reports):
             return sample
-        other = "every time" if sample.trial.contender == self._run.baseline else f"than under {self._run.baseline}"
+        other = (
+            "every time"
+            if sample.trial.contender == self._run.baseline
+            else f"than under {self._run.baseline}"
+        )
         if settings.reports:
             return replace(sample, failure=f"computed another checksum {other}")
         return replace(sample, failure=f"printed something else {other} (--verify same-output)")
@@ -227,10 +248,14 @@ class Measurement:
         """Which workloads compute no checksum, so that nobody believes theirs were compared."""
         if self._run.settings.reports:
             settings = self._run.settings
-            without = sorted({cell[0] for cell, sample in self._first.items() if sample.output_digest is None})
+            without = sorted(
+                {cell[0] for cell, sample in self._first.items() if sample.output_digest is None}
+            )
             if without:
                 names = ", ".join(settings.workloads[workload].name for workload in without)
-                self._observer.told(f"a time ends {names}: no checksum shows that all contenders computed the same")
+                self._observer.told(
+                    f"a time ends {names}: no checksum shows that all contenders computed the same"
+                )
 
     def _fail(self, sample: Sample) -> None:
         name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
@@ -246,13 +271,19 @@ class Measurement:
                 return
             if sample.proof.problem is not None and why == sample.proof.problem:
                 raise ContenderFailed(why)
-            raise ProgramFailed(f"the program {why} under {name}{where}, so there is nothing to compare with")
+            raise ProgramFailed(
+                f"the program {why} under {name}{where}, so there is nothing to compare with"
+            )
         competing = [one.name for one in self._run.competing]
-        if name in competing and all((workload, one) in self._failed for one in competing if one != self._run.baseline):
+        if name in competing and all(
+            (workload, one) in self._failed for one in competing if one != self._run.baseline
+        ):
             self._settled[workload] = "nothing left to compare"
             if settings.reports or len(self._settled) < len(settings.workloads):
                 return
-            raise ContenderFailed(f"nothing is left to compare {self._run.baseline} with{where}: {name} {why}")
+            raise ContenderFailed(
+                f"nothing is left to compare {self._run.baseline} with{where}: {name} {why}"
+            )
 
     def _enough(self, workload: int) -> str | None:
         """Why this workload needs no more blocks; None to go on."""
@@ -266,7 +297,9 @@ class Measurement:
         elif done >= (rule.max_blocks if rule.precision is None else rule.min_blocks):
             return f"{done} blocks"
         if rule.budget_s is not None and done >= 1:
-            expected = sum(self._stretch_s[w] for w in range(len(self._of)) if w not in self._settled)
+            expected = sum(
+                self._stretch_s[w] for w in range(len(self._of)) if w not in self._settled
+            )
             if time.monotonic() - self._began + expected > rule.budget_s:
                 return TIME_BUDGET
         return None
@@ -297,7 +330,9 @@ class Measurement:
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
         """Blocks that count; where nothing is compared, those of whoever has fewest."""
         blocks = {
-            contender.name: 0 for contender in self._run.contenders if (workload, contender.name) not in self._failed
+            contender.name: 0
+            for contender in self._run.contenders
+            if (workload, contender.name) not in self._failed
         }
         for sample in self._of[workload]:
             if sample.counts and sample.trial.contender in blocks:
@@ -373,7 +408,12 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
     because = None
     if blocks >= rule.max_blocks:
         because = f"{blocks} blocks"
-    elif rule.precision is not None and blocks >= rule.min_blocks and widest is not None and widest <= rule.precision:
+    elif (
+        rule.precision is not None
+        and blocks >= rule.min_blocks
+        and widest is not None
+        and widest <= rule.precision
+    ):
         because = "precision reached"
     expected = rule.max_blocks
     if rule.precision is not None and widest is not None:

@@ -38,7 +38,9 @@ class Preflight:
     """The program in one line, when nothing is to be said against it; else empty."""
 
 
-def prepare(specs: Sequence[str], settings: Settings, baseline: str | None, say: Callable[[str], None]) -> Preflight:
+def prepare(
+    specs: Sequence[str], settings: Settings, baseline: str | None, say: Callable[[str], None]
+) -> Preflight:
     """The contenders that the user named, or those that make sense in this program.
 
     A program that carries an allocator runs once, which `say` is told before: only a run shows whether it uses that.
@@ -72,13 +74,20 @@ def prepare(specs: Sequence[str], settings: Settings, baseline: str | None, say:
     if diagnosis.carries is not None and not settings.instructions:
         from cairn.run import reached
 
-        say(f"runs {diagnosis.carries.name} once behind the probe: it carries {diagnosis.carries.inside.allocator}")
+        say(
+            f"runs {diagnosis.carries.name} once behind the probe: it carries {diagnosis.carries.inside.allocator}"
+        )
         seen = reached.look(settings, next(one for one in contenders if one.name == chosen))
         diagnosis = with_a_run(diagnosis, seen) if seen is not None else diagnosis
     followed = () if specs else _followed(diagnosis)
-    warnings = [MARK + (check.says if check.subject in followed else sentence(check)) for check in diagnosis.warnings]
+    warnings = [
+        MARK + (check.says if check.subject in followed else sentence(check))
+        for check in diagnosis.warnings
+    ]
     fine = "" if warnings else " · ".join(check.says for check in diagnosis.checks)
-    return Preflight(contenders=contenders, baseline=chosen, notes=(*warnings, *notes), program=fine)
+    return Preflight(
+        contenders=contenders, baseline=chosen, notes=(*warnings, *notes), program=fine
+    )
 
 
 def _few(here: Sequence[ContenderSpec], found: Sequence[Found]) -> list[str]:
@@ -86,7 +95,11 @@ def _few(here: Sequence[ContenderSpec], found: Sequence[Found]) -> list[str]:
     notes = list(left_out(found))
     along = {entry.name for entry in discover.known_catalog().allocators if entry.comes_along}
     if all(spec.allocator in along for spec in here):
-        own = "the system's allocator is" if len(here) == 1 else "the system's allocator and cairn's own are"
+        own = (
+            "the system's allocator is"
+            if len(here) == 1
+            else "the system's allocator and cairn's own are"
+        )
         notes.append(f"only {own} here; 'cairn allocators get jemalloc mimalloc' brings others")
     return notes
 
@@ -103,11 +116,16 @@ def named(specs: Sequence[str]) -> tuple[str, ...]:
 def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
     """The baseline's name; one that does not compete yet is added. Without a wish: the system's, else the first."""
     if wanted is None:
-        return next((spec.name for spec in parsed if spec.allocator == "system" and not spec.knobs), parsed[0].name)
+        return next(
+            (spec.name for spec in parsed if spec.allocator == "system" and not spec.knobs),
+            parsed[0].name,
+        )
     if any(spec.name == wanted for spec in parsed):
         return wanted
     spec = parse_contender(wanted)
-    same = next((other for other in parsed if replace(other, name="") == replace(spec, name="")), None)
+    same = next(
+        (other for other in parsed if replace(other, name="") == replace(spec, name="")), None
+    )
     if same is not None:
         return same.name
     parsed.insert(0, spec)
@@ -116,9 +134,14 @@ def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
 
 def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:
     """What doctor says of the programs, as all these contenders start them; of several, the first speaks for all."""
-    commands = [("/bin/sh",)] if settings.shell else [workload.command for workload in settings.workloads]
+    commands = (
+        [("/bin/sh",)] if settings.shell else [workload.command for workload in settings.workloads]
+    )
     first = {command[0]: command for command in reversed(commands)}
-    diagnoses = [diagnose(command, {**os.environ, **common_knobs(specs)}) for command in reversed(first.values())]
+    diagnoses = [
+        diagnose(command, {**os.environ, **common_knobs(specs)})
+        for command in reversed(first.values())
+    ]
     for diagnosis in diagnoses:
         if diagnosis.obstacle is not None:
             raise ContenderFailed(sentence(diagnosis.obstacle))
@@ -135,7 +158,13 @@ def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None
 
 def _followed(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Subjects of the checks whose next step this very run takes, so that it need not be told."""
-    return ("allocator",) if diagnosis.linked is not None else ("runtime",) if diagnosis.knob is not None else ()
+    return (
+        ("allocator",)
+        if diagnosis.linked is not None
+        else ("runtime",)
+        if diagnosis.knob is not None
+        else ()
+    )
 
 
 def sentence(check: Check) -> str:
@@ -153,14 +182,22 @@ def common_knobs(specs: Sequence[ContenderSpec]) -> Mapping[str, str]:
 def with_and_without(specs: Sequence[ContenderSpec], knob: tuple[str, str]) -> list[ContenderSpec]:
     """The program as it is, then every allocator under the knob without which it would hardly be called."""
     as_it_is = [spec for spec in specs if spec.allocator == "system"]
-    return [*as_it_is, *(replace(spec, name=f"{spec.name} {'='.join(knob)}", knobs=(knob,)) for spec in specs)]
+    return [
+        *as_it_is,
+        *(replace(spec, name=f"{spec.name} {'='.join(knob)}", knobs=(knob,)) for spec in specs),
+    ]
 
 
-def beside_linked(specs: Sequence[ContenderSpec], linked: str, libc: str | None) -> list[ContenderSpec]:
+def beside_linked(
+    specs: Sequence[ContenderSpec], linked: str, libc: str | None
+) -> list[ContenderSpec]:
     """The allocator that the program is linked with comes first and is the baseline; glibc's must be preloaded."""
     others = [spec for spec in specs if spec.allocator != "system"]
     libraries = [("linked", linked), *([("glibc", libc)] if libc is not None else [])]
-    return [*(ContenderSpec(name=name, allocator="custom", path=path) for name, path in libraries), *others]
+    return [
+        *(ContenderSpec(name=name, allocator="custom", path=path) for name, path in libraries),
+        *others,
+    ]
 
 
 def host_warnings(host: Host) -> tuple[str, ...]:

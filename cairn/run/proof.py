@@ -18,7 +18,14 @@ import msgspec
 from cairn.model import Contender, Proof, Unreached
 
 _NAMED_AT_MOST = 50
-_OUR_OWN = ("CAIRN_WITNESS", "CAIRN_LAUNCH", "CAIRN_PROBE", "CAIRN_RESULTS", "LD_PRELOAD", "LD_LIBRARY_PATH")
+_OUR_OWN = (
+    "CAIRN_WITNESS",
+    "CAIRN_LAUNCH",
+    "CAIRN_PROBE",
+    "CAIRN_RESULTS",
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+)
 """Beginnings of names. What else begins with CAIRN_ is for our allocator, and a knob like any other."""
 
 
@@ -61,7 +68,9 @@ class _Tree:
                 self.owed[record.pid] += 1
                 self.executed[record.pid] = _shown(record.path)
             case "exec" | "spawn":
-                self.unreached.append((record.pid, Unreached(reason=record.kind, path=_shown(record.path))))
+                self.unreached.append(
+                    (record.pid, Unreached(reason=record.kind, path=_shown(record.path)))
+                )
             case "exec-failed" if record.kind == "dynamic":
                 self.owed[record.pid] -= 1
             case "exec-failed":
@@ -113,7 +122,9 @@ def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], s
     if not _owns(contender, owner):
         if owner == resolve(os.fsdecode(_raw(record.exe))):
             return f"{program} brings its own malloc: a preloaded allocator cannot replace it"
-        return f"in {program} malloc belongs to {_shown(record.malloc.path)}, not to {contender.title}"
+        return (
+            f"in {program} malloc belongs to {_shown(record.malloc.path)}, not to {contender.title}"
+        )
     built = record.malloc.build_id
     if contender.build_id and built and built != contender.build_id[: len(built)]:
         return another_build(contender)
@@ -124,7 +135,9 @@ def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], s
     return None
 
 
-def not_behind(contender: Contender, program: str, owner: str, resolve: Callable[[str], str]) -> str | None:
+def not_behind(
+    contender: Contender, program: str, owner: str, resolve: Callable[[str], str]
+) -> str | None:
     """Why the malloc that a probe called in `program`, which `owner` has, is not the contender's; None if it is."""
     if owner and _owns(contender, resolve(owner)):
         return None
@@ -170,7 +183,9 @@ def _environment(path: str) -> str:
     )
 
 
-def judge(content: bytes, contender: Contender, main_pid: int, resolve: Callable[[str], str]) -> Proof:
+def judge(
+    content: bytes, contender: Contender, main_pid: int, resolve: Callable[[str], str]
+) -> Proof:
     """Whether every process that could prove the contender did.
 
     resolve: a path as the loader printed it, to the real path that `contender.owners` holds.
@@ -199,9 +214,7 @@ def judge(content: bytes, contender: Contender, main_pid: int, resolve: Callable
         problem = _environment(lost.path)
     elif problem is None and silent:
         where = "the command" if tree.started[main_pid] == 0 else silent[0]
-        problem = (
-            f"{where} gave no proof of what it loaded ({len(silent)} of {len(silent) + len(tree.starts)} processes)"
-        )
+        problem = f"{where} gave no proof of what it loaded ({len(silent)} of {len(silent) + len(tree.starts)} processes)"
     main = next((record for record in reversed(tree.starts) if record.pid == main_pid), None)
     return Proof(
         processes=len(tree.starts) + len(silent) + len(tree.unreached),

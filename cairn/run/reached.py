@@ -15,7 +15,11 @@ def look(settings: Settings, contender: Contender) -> Reached | None:
 
     Raises UsageError when a hook fails, as the comparison would.
     """
-    behind = contender if contender.probed else replace(contender, probed=True, spec=behind_probe(contender.spec))
+    behind = (
+        contender
+        if contender.probed
+        else replace(contender, probed=True, spec=behind_probe(contender.spec))
+    )
     with private_folder() as scratch:
         runner = Runner(replace(settings, why=True), [behind], scratch)
         if settings.setup is not None:

@@ -132,7 +132,9 @@ def private_folder() -> Iterator[Path]:
         if not re.search(r"[\s:]", name):
             yield Path(name)
             return
-    with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="cairn-", dir="/tmp", ignore_cleanup_errors=True
+    ) as name:
         yield Path(name)
 
 
@@ -150,7 +152,9 @@ class Runner:
         for contender in contenders:
             for path in contender.preload:
                 if not os.path.exists(path):
-                    raise ContenderFailed(f"{path} of {contender.name} is gone; put it back, or begin a new run")
+                    raise ContenderFailed(
+                        f"{path} of {contender.name} is gone; put it back, or begin a new run"
+                    )
             if is_another_build(contender):
                 raise ContenderFailed(another_build(contender))
         self._scratch = scratch
@@ -173,7 +177,9 @@ class Runner:
         report.write_bytes(b"")
         stdout = Path(settings.stdout) if settings.stdout else self._scratch / "stdout"
         stderr = self._scratch / "stderr"
-        keep_output = bool(settings.stdout or settings.patterns or settings.verify_output or settings.reports)
+        keep_output = bool(
+            settings.stdout or settings.patterns or settings.verify_output or settings.reports
+        )
         looked_at = settings.why and not contender.probed and not settings.instructions
         environment = preload_environment(contender, self._witness, report, os.environ)
         if contender.probed:
@@ -191,7 +197,9 @@ class Runner:
             *setenv(environment),
         ]
         started_at = time.time()
-        launched, lost = self._launch(options, command_line(settings, trial.workload), report if watch else None)
+        launched, lost = self._launch(
+            options, command_line(settings, trial.workload), report if watch else None
+        )
 
         witness = report.read_bytes()
         errors = _tail(stderr)
@@ -221,7 +229,11 @@ class Runner:
         }
         if failure is None and settings.instructions:
             counters[instructions.COUNTER] = counted
-            failure = None if counted is not None else "ended without valgrind's count of its instructions"
+            failure = (
+                None
+                if counted is not None
+                else "ended without valgrind's count of its instructions"
+            )
         return Sample(
             trial=trial,
             started_at=started_at,
@@ -253,8 +265,12 @@ class Runner:
         self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
     ) -> tuple[Proof, Account | None]:
         """The witness sees the probe; what is behind it the probe itself has told, in files that nobody else wants."""
-        from cairn.profile import reader  # only here: numpy takes longer to load than most programs to run
-        from cairn.why import summary  # only here: numpy takes longer to load than most programs to run
+        from cairn.profile import (
+            reader,
+        )  # only here: numpy takes longer to load than most programs to run
+        from cairn.why import (
+            summary,
+        )  # only here: numpy takes longer to load than most programs to run
 
         owners: dict[tuple[str, str], None] = {}
 
@@ -291,7 +307,9 @@ class Runner:
     def hook(self, name: str, command: str) -> None:
         """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""
         said = self._scratch / "hook"
-        with said.open("wb") as errors:  # a file and no pipe: what it leaves in the background would hold a pipe open
+        with said.open(
+            "wb"
+        ) as errors:  # a file and no pipe: what it leaves in the background would hold a pipe open
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=errors, process_group=0,
@@ -304,15 +322,21 @@ class Runner:
                 raise
         if status != 0:
             tail = last_line(_tail(said))
-            raise UsageError(f"the --{name} command failed with {ending(status)}" + (f": {tail}" if tail else ""))
+            raise UsageError(
+                f"the --{name} command failed with {ending(status)}" + (f": {tail}" if tail else "")
+            )
 
     def touch(self, size: int) -> None:
         """Makes the host back `size` bytes of guest memory, so that no trial pays for it."""
-        done = subprocess.run([self._launcher, "--touch", str(size)], check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            [self._launcher, "--touch", str(size)], check=False, capture_output=True, text=True
+        )
         if done.returncode != 0:
             raise CairnError(f"cannot warm {size >> 20} MiB of memory: {last_line(done.stderr)}")
 
-    def _launch(self, options: list[str], command: list[str], watched: Path | None) -> tuple[Launched, str | None]:
+    def _launch(
+        self, options: list[str], command: list[str], watched: Path | None
+    ) -> tuple[Launched, str | None]:
         reading, writing = os.pipe()
         try:
             process = subprocess.Popen(
@@ -344,20 +368,26 @@ class Runner:
             raise CairnError(f"{why}; --resume goes on")
         return launched, lost
 
-    def _failure(self, launched: Launched, trial: Trial, problem: str | None, errors: str) -> str | None:
+    def _failure(
+        self, launched: Launched, trial: Trial, problem: str | None, errors: str
+    ) -> str | None:
         """Why this run is no result, in one sentence; the program's own failure comes before a missing proof."""
         settings = self._settings
         why = f": {last_line(errors)}" if last_line(errors) else ""
         if launched.exec_errno is not None:
             return f"cannot execute {settings.workloads[trial.workload].command[0]}: {launched.exec_error}"
-        if problem is not None and (launched.interrupted_by or launched.exit_code in settings.ok_exit):
+        if problem is not None and (
+            launched.interrupted_by or launched.exit_code in settings.ok_exit
+        ):
             return problem
         if launched.timed_out and launched.wall_ns is None:
             return f"could not begin within {settings.timeout_s:g} s (--timeout)"
         if launched.wall_ns is None:
             return "ended before it began"
         if launched.timed_out:
-            return f"did not end within {settings.timeout_s:g} s" + ("" if settings.reports else " (--timeout)")
+            return f"did not end within {settings.timeout_s:g} s" + (
+                "" if settings.reports else " (--timeout)"
+            )
         if launched.signal is not None:
             return f"was {ending(-launched.signal)}{why}"
         if launched.exit_code not in settings.ok_exit:
@@ -381,7 +411,10 @@ class Runner:
                 if not math.isfinite(value):
                     raise ValueError(number)
                 if abs(value) >= LARGEST_NUMBER:
-                    return found, f"printed {number}, and --metric {pattern.name} takes numbers below 10^15"
+                    return (
+                        found,
+                        f"printed {number}, and --metric {pattern.name} takes numbers below 10^15",
+                    )
                 found[pattern.name] = value
             except (ValueError, AttributeError):
                 return found, f"printed {number!r} where --metric {pattern.name} expects a number"
@@ -445,7 +478,15 @@ def ending(status: int) -> str:
     """How a process ended, from its return code as Python gives it."""
     if status >= 0:
         return f"exit code {status}"
-    names = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS"}
+    names = {
+        4: "SIGILL",
+        6: "SIGABRT",
+        7: "SIGBUS",
+        9: "SIGKILL",
+        11: "SIGSEGV",
+        15: "SIGTERM",
+        31: "SIGSYS",
+    }
     return f"killed by signal {-status}" + (f" ({names[-status]})" if -status in names else "")
 
 

@@ -47,7 +47,9 @@ def root() -> Path:
     try:
         return Path.home() / ".local" / "share" / "cairn" / "results"
     except RuntimeError:  # neither $HOME nor an entry for this user
-        raise CairnError("there is no home folder to keep runs in; name one with $CAIRN_RESULTS") from None
+        raise CairnError(
+            "there is no home folder to keep runs in; name one with $CAIRN_RESULTS"
+        ) from None
 
 
 def cannot(what: str, path: Path, error: OSError) -> CairnError:
@@ -73,7 +75,9 @@ class Folder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CairnError(f"another cairn is measuring {self.path.name} just now; wait for its end") from None
+            raise CairnError(
+                f"another cairn is measuring {self.path.name} just now; wait for its end"
+            ) from None
 
     @classmethod
     def create(cls, results: Path, run: Run) -> Folder:
@@ -94,7 +98,9 @@ class Folder:
         return folder
 
     def _write_new(self, name: str, content: bytes) -> None:
-        descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(
+            self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+        )
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
@@ -108,7 +114,9 @@ class Folder:
             (self.path / "stopped").unlink(missing_ok=True)  # it goes on
             with path.open("ab") as file:
                 if file.tell() + len(line) > _LARGEST_FILE:
-                    raise CairnError(f"{path} is full: a run has {_LARGEST_FILE >> 20} MiB at most; begin another")
+                    raise CairnError(
+                        f"{path} is full: a run has {_LARGEST_FILE >> 20} MiB at most; begin another"
+                    )
                 file.write(line)
         except OSError as error:
             raise cannot("write", path, error) from error
@@ -145,7 +153,12 @@ class Folder:
 
     def keep(self, kind: str, name: str, content: bytes) -> None:
         """Keeps raw material, under a file name that holds no surprise."""
-        plain = "".join(c if c.isalnum() or c in "-_.+" else "_" for c in name)[:_NAME_LENGTH].lstrip(".") or "_"
+        plain = (
+            "".join(c if c.isalnum() or c in "-_.+" else "_" for c in name)[:_NAME_LENGTH].lstrip(
+                "."
+            )
+            or "_"
+        )
         self.write(f"{kind}/{plain}", content)
 
     def run(self) -> Run:
@@ -154,7 +167,9 @@ class Folder:
         content = _content(path)
         schema = _decode(_Versioned, content, path).schema
         if schema != SCHEMA:
-            raise CairnError(f"{path} has version {schema} of the format, and this cairn reads version {SCHEMA}")
+            raise CairnError(
+                f"{path} has version {schema} of the format, and this cairn reads version {SCHEMA}"
+            )
         run = _decode(Run, content, path)
         _check_run(run, path)
         return run
@@ -164,7 +179,10 @@ class Folder:
         path = self.path / "samples.jsonl"
         content = _content(path)
         whole = content[: content.rfind(b"\n") + 1]
-        samples = tuple(_decode(Sample, line, path, number) for number, line in enumerate(whole.splitlines(), start=1))
+        samples = tuple(
+            _decode(Sample, line, path, number)
+            for number, line in enumerate(whole.splitlines(), start=1)
+        )
         run = self.run()
         for number, sample in enumerate(samples, start=1):
             _check(sample, run, path, number)
@@ -186,7 +204,9 @@ class _Versioned(msgspec.Struct):
 def _content(path: Path) -> bytes:
     try:
         if path.stat().st_size > _LARGEST_FILE:
-            raise CairnError(f"{path} is larger than {_LARGEST_FILE >> 20} MiB: not a run that cairn made")
+            raise CairnError(
+                f"{path} is larger than {_LARGEST_FILE >> 20} MiB: not a run that cairn made"
+            )
         if not path.is_file():
             raise CairnError(f"{path} is not a regular file")
         return path.read_bytes()
@@ -233,7 +253,9 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     if sample.trial.workload not in range(len(run.settings.workloads)) or all(
         contender.name != sample.trial.contender for contender in run.contenders
     ):
-        raise CairnError(f"{path}, line {line} is damaged: it belongs to no contender or no workload of this run")
+        raise CairnError(
+            f"{path}, line {line} is damaged: it belongs to no contender or no workload of this run"
+        )
     told = sample.reported
     if told is not None:
         numbers += (
@@ -251,7 +273,9 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     )
     if any(abs(number) >= LARGEST_NUMBER for number in found):
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
-    if any(not 0 <= number < limit for number in numbers) or (sample.failure is None and sample.wall_ns == 0):
+    if any(not 0 <= number < limit for number in numbers) or (
+        sample.failure is None and sample.wall_ns == 0
+    ):
         raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
 
 
@@ -307,7 +331,9 @@ def find(results: Path, name: str) -> Folder:
                 return Folder(Path(name))
             raise UsageError(f"no run called {name} in {results}; the last one is 'last'")
         case several:
-            raise UsageError(f"{name} could be any of {', '.join(path.name for path in several[:5])}")
+            raise UsageError(
+                f"{name} could be any of {', '.join(path.name for path in several[:5])}"
+            )
 
 
 def last_of(results: Path, experiment: str) -> Folder | None:
@@ -315,7 +341,11 @@ def last_of(results: Path, experiment: str) -> Folder | None:
     wanted = f'"experiment": "{experiment}"'.encode()
     for path in reversed(runs(results)):
         folder = Folder(path)
-        if wanted not in _content(path / "run.json") or not folder.stopped() or INTERRUPTED in folder.stopped():
+        if (
+            wanted not in _content(path / "run.json")
+            or not folder.stopped()
+            or INTERRUPTED in folder.stopped()
+        ):
             continue
         if folder.run().settings.why:
             return folder

@@ -75,7 +75,9 @@ def load() -> tuple[BuiltIn, ...]:
     try:
         return read(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise CairnError(f"the catalog of workloads cannot be read ({error}); install cairn again") from None
+        raise CairnError(
+            f"the catalog of workloads cannot be read ({error}); install cairn again"
+        ) from None
 
 
 def read(text: str) -> tuple[BuiltIn, ...]:
@@ -117,7 +119,9 @@ def unknown(name: str, others: tuple[str, ...]) -> UsageError:
     names = (*others, *(entry.name for entry in load()))
     close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ";"
-    return UsageError(f"no experiment or workload is called '{name}'{hint} 'cairn bench list' shows what there is")
+    return UsageError(
+        f"no experiment or workload is called '{name}'{hint} 'cairn bench list' shows what there is"
+    )
 
 
 class _PerOperation(msgspec.Struct):
@@ -157,7 +161,9 @@ def reported(output: bytes) -> Reported:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotReported(f"printed a last line that is no report: {error}") from None
     if line.schema != LINE_SCHEMA:
-        raise NotReported(f"printed a report of version {line.schema}, and this cairn reads version {LINE_SCHEMA}")
+        raise NotReported(
+            f"printed a report of version {line.schema}, and this cairn reads version {LINE_SCHEMA}"
+        )
     if line.damaged:
         raise NotReported(f"found {line.damaged} damaged blocks, and yet ended as if all were well")
     each = line.ns_per_operation
@@ -166,7 +172,11 @@ def reported(output: bytes) -> Reported:
         line.live_peak_bytes,
     )  # fmt: skip
     every = (line.operations, *numbers, *line.figures.values())
-    if line.operations < 1 or min(numbers) < 0 or not all(math.isfinite(n) and abs(n) < _LARGEST_NUMBER for n in every):
+    if (
+        line.operations < 1
+        or min(numbers) < 0
+        or not all(math.isfinite(n) and abs(n) < _LARGEST_NUMBER for n in every)
+    ):
         raise NotReported("printed a report with a number that is out of range")
     return Reported(
         operations=line.operations,
@@ -189,5 +199,9 @@ def digest(report: Reported) -> str | None:
     """What must be the same under every allocator; None when a time ended the workload, so that nothing can be."""
     if report.checksum is None:
         return None
-    same = [report.checksum, report.operations, sorted((name, str(value)) for name, value in report.parameters.items())]
+    same = [
+        report.checksum,
+        report.operations,
+        sorted((name, str(value)) for name, value in report.parameters.items()),
+    ]
     return hashlib.sha256(msgspec.json.encode(same)).hexdigest()

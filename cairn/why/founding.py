@@ -79,7 +79,9 @@ def _judged(case: Case, why: Why | None) -> Judged:
     if any(part.change is None for part in expected):
         return Judged(case, why, "not measured", gap.ranked)
     held = sum(part.change or 0.0 for part in expected if part.shown and part.borne_out)
-    return Judged(case, why, "as recorded" if held / change > MOSTLY else "another cause", gap.ranked)
+    return Judged(
+        case, why, "as recorded" if held / change > MOSTLY else "another cause", gap.ranked
+    )
 
 
 def _excluded(case: Case, gap: Gap) -> bool:

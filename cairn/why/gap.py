@@ -131,7 +131,10 @@ class Gap:
         return tuple(
             one
             for one in self.parts
-            if one.shown and one.borne_out and one.name != UNEXPLAINED and (one.change or 0.0) * way > 0
+            if one.shown
+            and one.borne_out
+            and one.name != UNEXPLAINED
+            and (one.change or 0.0) * way > 0
         )
 
     @property
@@ -172,24 +175,45 @@ def twin(name: str) -> str:
     return f"{name}+probe"
 
 
-def explain(run: Run, samples: Sequence[Sample], contender: str, baseline: str, workload: int = 0) -> Why:
+def explain(
+    run: Run, samples: Sequence[Sample], contender: str, baseline: str, workload: int = 0
+) -> Why:
     """The pair's gaps on one workload, by the samples that there are."""
     its = [sample for sample in samples if sample.trial.workload == workload]
     if not run.settings.why:
-        return _none(contender, baseline, workload, "nothing ran behind the probe; 'cairn compare --why' does that")
+        return _none(
+            contender,
+            baseline,
+            workload,
+            "nothing ran behind the probe; 'cairn compare --why' does that",
+        )
     failed = {
         sample.trial.contender: sample.failure
         for sample in its
-        if sample.failure and sample.trial.contender in (contender, baseline, twin(contender), twin(baseline))
+        if sample.failure
+        and sample.trial.contender in (contender, baseline, twin(contender), twin(baseline))
     }
     if failed:
-        return _none(contender, baseline, workload, "; ".join(f"{name} {why}" for name, why in failed.items()))
+        return _none(
+            contender,
+            baseline,
+            workload,
+            "; ".join(f"{name} {why}" for name, why in failed.items()),
+        )
     sides = [_sides(its, name) for name in (contender, baseline)]
-    pairs = [(sides[0][block], sides[1][block]) for block in sorted(sides[0].keys() & sides[1].keys())]
+    pairs = [
+        (sides[0][block], sides[1][block]) for block in sorted(sides[0].keys() & sides[1].keys())
+    ]
     if not pairs:
-        empty = {sample.trial.contender for sample in its if sample.counts and sample.account is None}
+        empty = {
+            sample.trial.contender for sample in its if sample.counts and sample.account is None
+        }
         nothing = [name for name in (contender, baseline) if twin(name) in empty]
-        reason = f"behind the probe {nothing[0]} allocated nothing" if nothing else "no block is complete"
+        reason = (
+            f"behind the probe {nothing[0]} allocated nothing"
+            if nothing
+            else "no block is complete"
+        )
         return _none(contender, baseline, workload, reason)
     time = _time(pairs)
     found = [
@@ -265,10 +289,18 @@ def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Rai
     """
     before = next((one for one in raised if one.name == QUEUES), None)
     cpu_ns = statistics.fmean(_cpu_ns(side.plain) for side in sides)
-    own, in_calls = (statistics.fmean(_noted_ns(side, _NOTES[part]) for side in sides) for part in (OWN, KERNEL))
-    calls = [(kind, _cpu_of(kind, one)) for side in sides for kind, one in side.account.calls.items()]
+    own, in_calls = (
+        statistics.fmean(_noted_ns(side, _NOTES[part]) for side in sides) for part in (OWN, KERNEL)
+    )
+    calls = [
+        (kind, _cpu_of(kind, one)) for side in sides for kind, one in side.account.calls.items()
+    ]
     all_ns = sum(ns for _, ns in calls)
-    queueing = sum(ns for kind, ns in calls if kind in (*NOT_ON_PROCESSOR, WAKING)) / all_ns if all_ns else 0.0
+    queueing = (
+        sum(ns for kind, ns in calls if kind in (*NOT_ON_PROCESSOR, WAKING)) / all_ns
+        if all_ns
+        else 0.0
+    )
     share = in_calls * queueing / cpu_ns if cpu_ns else 0.0
     operations = sum(side.account.operations for side in sides)
     waits = sum(side.account.waits for side in sides) / operations if operations else 0.0
@@ -276,7 +308,11 @@ def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Rai
         return list(raised)
     most = units.percent(min(1.0, max(share, (own + in_calls) / cpu_ns)), signed=False)
     told = (
-        *(before.evidence if before else (f"{waits * 1000:.3g} waits per 1,000 operations behind the probe",)),
+        *(
+            before.evidence
+            if before
+            else (f"{waits * 1000:.3g} waits per 1,000 operations behind the probe",)
+        ),
         f"Without a probe between them that is what to fall asleep and to wake others takes; with its own code {most}",
     )
     now = Raised(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=told)
@@ -286,12 +322,20 @@ def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Rai
 def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
     """What is found of the slower one by the other: no more than its own code takes longer."""
     own = next(part for part in time.parts if part.name == OWN)
-    if not time.whole.shown or not own.shown or (own.change or 0.0) * (time.whole.change or 0.0) <= 0:
+    if (
+        not time.whole.shown
+        or not own.shown
+        or (own.change or 0.0) * (time.whole.change or 0.0) <= 0
+    ):
         return ()
     slower = 0 if (time.whole.change or 0.0) > 0 else 1
     mine, theirs = ([pair[place].account for pair in pairs] for place in (slower, 1 - slower))
     took = statistics.fmean(_cpu_ns(pair[slower].plain) for pair in pairs)
-    ends = sorted(abs(end) for end in (own.interval.low, own.interval.high)) if own.interval is not None else []
+    ends = (
+        sorted(abs(end) for end in (own.interval.low, own.interval.high))
+        if own.interval is not None
+        else []
+    )
     longer = Estimate(abs(own.change or 0.0), Interval(ends[0], ends[1], LEVEL))
     return beside.beside(beside.Two(mine, theirs, took, longer))
 
@@ -331,7 +375,10 @@ class _Shares:
         samples = sum(side.account.samples for side in sides)
         if samples < SAMPLES_LEAST:
             return None
-        each = (sum(s.account.samples_inside for s in sides), sum(s.account.samples_probe for s in sides))
+        each = (
+            sum(s.account.samples_inside for s in sides),
+            sum(s.account.samples_probe for s in sides),
+        )
         found = _Shares(each[0] / samples, each[1] / samples)
         rest = sum(_probed_rest_ns(side) for side in sides)
         more = rest - sum(_fault_ns(side) or 0.0 for side in sides)
@@ -358,7 +405,11 @@ def _in_faults_ns(side: _Side, shares: _Shares | None) -> float | None:
 def _probed_rest_ns(side: _Side) -> float:
     """System time of a probed run that is neither in the allocator's calls nor on the way to them."""
     detours = _detours_ns(side)
-    return side.probed.system_ns - detours - min(side.account.kernel_ns or 0.0, side.probed.system_ns - detours)
+    return (
+        side.probed.system_ns
+        - detours
+        - min(side.account.kernel_ns or 0.0, side.probed.system_ns - detours)
+    )
 
 
 def _rest_ns(side: _Side, shares: _Shares | None) -> float | None:
@@ -374,7 +425,9 @@ def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
     if shares is None or kernel is None or in_faults is None:
         return None
     detours = _detours_ns(side)
-    kernel = min(kernel, side.probed.system_ns - detours)  # of this run: its samples are those of the probed one
+    kernel = min(
+        kernel, side.probed.system_ns - detours
+    )  # of this run: its samples are those of the probed one
     return shares.split(side)[0] - kernel - in_faults - detours * WAY_OUT
 
 
@@ -453,7 +506,8 @@ def _by_clock(pairs: Pairs) -> list[Part]:
     period_ns = max(note.period_ns for note in notes if note is not None)
 
     return [
-        _part(name, pairs, functools.partial(_noted_ns, count=count), least=period_ns) for name, count in _NOTES.items()
+        _part(name, pairs, functools.partial(_noted_ns, count=count), least=period_ns)
+        for name, count in _NOTES.items()
     ]
 
 
@@ -462,8 +516,12 @@ def _unseen(pairs: Pairs) -> str:
     for sides in zip(*pairs, strict=True):
         notes = [side.plain.whereabouts for side in sides]
         if None in notes:
-            return next((side.plain.unseen for side in sides if side.plain.unseen), "nobody asked it")
-        found = sum(n.own + n.calls + n.faults + n.others + n.program for n in notes if n is not None)
+            return next(
+                (side.plain.unseen for side in sides if side.plain.unseen), "nobody asked it"
+            )
+        found = sum(
+            n.own + n.calls + n.faults + n.others + n.program for n in notes if n is not None
+        )
         if found < NOTES_LEAST:
             return f"of {found} of its notes nothing can be said; more blocks have more"
     return ""
@@ -471,9 +529,17 @@ def _unseen(pairs: Pairs) -> str:
 
 def _memory(pairs: Pairs) -> Gap | None:
     memories = [side.plain.memory for pair in pairs for side in pair]
-    if any(memory.peak_bytes is None for memory in memories) or len({memory.method for memory in memories}) > 1:
+    if (
+        any(memory.peak_bytes is None for memory in memories)
+        or len({memory.method for memory in memories}) > 1
+    ):
         return None
-    live = [a.live_bytes for pair in pairs for a in (pair[0].account, pair[1].account) if a.live_bytes is not None]
+    live = [
+        a.live_bytes
+        for pair in pairs
+        for a in (pair[0].account, pair[1].account)
+        if a.live_bytes is not None
+    ]
     asked = statistics.median(live) if live else None
 
     def slack(side: _Side) -> float | None:
@@ -484,18 +550,31 @@ def _memory(pairs: Pairs) -> Gap | None:
 
     def rest(side: _Side) -> float | None:
         resident, rounded = side.account.resident_bytes, slack(side)
-        return None if resident is None or rounded is None or asked is None else resident - asked - rounded
+        return (
+            None
+            if resident is None or rounded is None or asked is None
+            else resident - asked - rounded
+        )
 
-    parts = (_part(LIVE, pairs, lambda _: asked), _part(SLACK, pairs, slack), _part(REST, pairs, rest))
+    parts = (
+        _part(LIVE, pairs, lambda _: asked),
+        _part(SLACK, pairs, slack),
+        _part(REST, pairs, rest),
+    )
     return _gap("memory", pairs, lambda side: side.plain.memory.peak_bytes, parts)
 
 
-def _gap(of: Of, pairs: Pairs, whole: Reading, parts: Sequence[Part], waiting: Part | None = None) -> Gap:
+def _gap(
+    of: Of, pairs: Pairs, whole: Reading, parts: Sequence[Part], waiting: Part | None = None
+) -> Gap:
     """The parts, and last what they leave."""
     gap = _part("", pairs, whole)
     left = list(gap.differences)
     for part in parts:
-        left = [rest - one for rest, one in zip(left, part.differences or [0.0] * len(left), strict=True)]
+        left = [
+            rest - one
+            for rest, one in zip(left, part.differences or [0.0] * len(left), strict=True)
+        ]
     rest = Part(UNEXPLAINED, None, None, statistics.fmean(left), _interval(left))
     return Gap(of, gap, (*parts, rest), waiting)
 
@@ -508,7 +587,14 @@ def _part(name: str, pairs: Pairs, reading: Reading, least: float = 0.0) -> Part
         return Part(name, None, None, None, None)
     differences = tuple(own - other for own, other in known)
     own, other = (statistics.fmean(numbers) for numbers in zip(*known, strict=True))
-    return Part(name, own, other, statistics.fmean(differences), _interval(differences, least), differences=differences)
+    return Part(
+        name,
+        own,
+        other,
+        statistics.fmean(differences),
+        _interval(differences, least),
+        differences=differences,
+    )
 
 
 def _interval(differences: Sequence[float], least: float = 0.0) -> Interval | None:
@@ -519,25 +605,43 @@ def _interval(differences: Sequence[float], least: float = 0.0) -> Interval | No
 
 
 def _means(pairs: Pairs, number: Callable[[_Side], float]) -> tuple[float, float]:
-    own, other = (statistics.fmean(number(side) for side in sides) for sides in zip(*pairs, strict=True))
+    own, other = (
+        statistics.fmean(number(side) for side in sides) for sides in zip(*pairs, strict=True)
+    )
     return own, other
 
 
 def _against(what: str, counts: tuple[float, float]) -> tuple[str, ...]:
-    return (f"{units.count(round(counts[0]))} {what} against {units.count(round(counts[1]))}",) if any(counts) else ()
+    return (
+        (f"{units.count(round(counts[0]))} {what} against {units.count(round(counts[1]))}",)
+        if any(counts)
+        else ()
+    )
 
 
 def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
     """Kinds of operations in which most of that difference is, by the clock."""
     found = []
-    for kind in dict.fromkeys(name for pair in pairs for side in pair for name in side.account.kinds):
+    for kind in dict.fromkeys(
+        name for pair in pairs for side in pair for name in side.account.kinds
+    ):
         (count, own), (count_there, other) = _mean(pairs, 0, kind), _mean(pairs, 1, kind)
-        if own is None or other is None or not count or not count_there or (own - other) * whole <= 0:
+        if (
+            own is None
+            or other is None
+            or not count
+            or not count_there
+            or (own - other) * whole <= 0
+        ):
             continue
         here, there = units.count(round(count)), units.count(round(count_there))
         text = f"{kind}: {here} of {units.time(own / count)} against {'' if here == there else there + ' of '}"
         found.append((abs(own - other), text + units.time(other / count_there)))
-    return tuple(text for much, text in sorted(found, reverse=True)[:_EVIDENCE] if much >= _OF_PART * abs(whole))
+    return tuple(
+        text
+        for much, text in sorted(found, reverse=True)[:_EVIDENCE]
+        if much >= _OF_PART * abs(whole)
+    )
 
 
 def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
@@ -545,19 +649,26 @@ def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
     kinds = [pair[place].account.kinds.get(kind) for pair in pairs]
     times = [one.total_ns if one is not None else 0.0 for one in kinds]
     count = statistics.fmean(one.count if one is not None else 0.0 for one in kinds)
-    return count, None if any(ns is None for ns in times) else statistics.fmean(ns or 0.0 for ns in times)
+    return count, None if any(ns is None for ns in times) else statistics.fmean(
+        ns or 0.0 for ns in times
+    )
 
 
 def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
     """Kinds of the kernel's calls in which most of that difference is."""
     found: list[tuple[float, str]] = []
-    for kind in dict.fromkeys(name for pair in pairs for side in pair for name in side.account.calls):
+    for kind in dict.fromkeys(
+        name for pair in pairs for side in pair for name in side.account.calls
+    ):
         own, other = ([_call(side, kind) for side in sides] for sides in zip(*pairs, strict=True))
         longer = statistics.fmean(_cpu_of(kind, one) for one in own) - statistics.fmean(
             _cpu_of(kind, one) for one in other
         )
         if longer * whole > 0:
-            counts = statistics.fmean(one.count for one in own), statistics.fmean(one.count for one in other)
+            counts = (
+                statistics.fmean(one.count for one in own),
+                statistics.fmean(one.count for one in other),
+            )
             found.append((abs(longer), " ".join(_against(kind, counts))))
     return tuple(text for _, text in sorted(found, reverse=True)[:_EVIDENCE])
 

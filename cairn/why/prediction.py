@@ -78,7 +78,10 @@ def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
         names = {contender.name, twin(contender.name)}
         if any(sample.failure for sample in samples if sample.trial.contender in names):
             continue
-        of = {place: _trials(samples, contender.name, place) for place in range(len(run.settings.workloads))}
+        of = {
+            place: _trials(samples, contender.name, place)
+            for place in range(len(run.settings.workloads))
+        }
         of = {place: trials for place, trials in of.items() if trials}
         if of:
             found[contender.name] = _costs(contender.title, of)
@@ -104,14 +107,30 @@ class _Trial:
         rest = min(self.plain.system_ns - self.kernel_ns, system_ns - detours - kernel)
         faults = self.probed.minor_faults + self.probed.major_faults
         in_faults = rest * min(1.0, (a.faults_inside or 0.0) / faults) if faults else 0.0
-        return a.samples_inside / a.samples * a.cpu_ns - kernel - in_faults - detours * WAY_OUT if a.samples else 0.0
+        return (
+            a.samples_inside / a.samples * a.cpu_ns - kernel - in_faults - detours * WAY_OUT
+            if a.samples
+            else 0.0
+        )
 
 
 def _trials(samples: Sequence[Sample], name: str, workload: int) -> list[_Trial]:
     """Of each block the plain run, and what the probe counted in the other."""
-    its = {(s.trial.contender, s.trial.block): s for s in samples if s.counts and s.trial.workload == workload}
-    probed = ((plain, its.get((twin(name), block))) for (whose, block), plain in its.items() if whose == name)
-    return [_Trial(plain, one, one.account) for plain, one in probed if one is not None and one.account is not None]
+    its = {
+        (s.trial.contender, s.trial.block): s
+        for s in samples
+        if s.counts and s.trial.workload == workload
+    }
+    probed = (
+        (plain, its.get((twin(name), block)))
+        for (whose, block), plain in its.items()
+        if whose == name
+    )
+    return [
+        _Trial(plain, one, one.account)
+        for plain, one in probed
+        if one is not None and one.account is not None
+    ]
 
 
 def _costs(title: str, of: Mapping[int, Sequence[_Trial]]) -> Costs:
@@ -123,8 +142,12 @@ def _costs(title: str, of: Mapping[int, Sequence[_Trial]]) -> Costs:
             if sum(one.timed for one in there) >= TIMED_LEAST and len(known) == len(there):
                 kinds.setdefault(kind, {})[place] = statistics.median(known)
 
-    def each(number: Callable[[_Trial], float], over: Callable[[_Trial], float]) -> dict[int, float]:
-        known = {place: [number(t) / over(t) for t in trials if over(t)] for place, trials in of.items()}
+    def each(
+        number: Callable[[_Trial], float], over: Callable[[_Trial], float]
+    ) -> dict[int, float]:
+        known = {
+            place: [number(t) / over(t) for t in trials if over(t)] for place, trials in of.items()
+        }
         return {place: statistics.median(ratios) for place, ratios in known.items() if ratios}
 
     def faults_ns(trial: _Trial) -> float:
@@ -142,7 +165,10 @@ def _costs(title: str, of: Mapping[int, Sequence[_Trial]]) -> Costs:
             if sum(one.account.samples for one in trials) >= SAMPLES_ENOUGH
             and (own := statistics.fmean(one.own_ns for one in trials)) > 0
         },
-        clocked={place: statistics.fmean(_clocked_ns(one.account) for one in trials) for place, trials in of.items()},
+        clocked={
+            place: statistics.fmean(_clocked_ns(one.account) for one in trials)
+            for place, trials in of.items()
+        },
     )
 
 
@@ -165,7 +191,13 @@ def predict(
     """
     mine, peak = known.get(allocator), account.resident_bytes
     kernel_ns, cpu_ns = account.kernel_ns, account.cpu_ns
-    if mine is None or kernel_ns is None or not peak or not cpu_ns or account.samples < SAMPLES_ENOUGH:
+    if (
+        mine is None
+        or kernel_ns is None
+        or not peak
+        or not cpu_ns
+        or account.samples < SAMPLES_ENOUGH
+    ):
         return ()
     if account.faults_inside is None:
         return ()
@@ -174,7 +206,9 @@ def predict(
     if program_ns <= 0:
         return ()
     kernel_ns = min(kernel_ns, system_ns - detours_ns)
-    inside_ns = account.samples_inside / account.samples * cpu_ns - detours_ns * WAY_OUT  # cairn.why has why
+    inside_ns = (
+        account.samples_inside / account.samples * cpu_ns - detours_ns * WAY_OUT
+    )  # cairn.why has why
     other_ns = system_ns - detours_ns - kernel_ns
     # Neither the program's own system time nor the probe's is a fault's: they take what they took in the calibration.
     if mine.fault:
@@ -191,10 +225,16 @@ def predict(
             statistics.median(theirs.faults.values()) * peak,
         )
         in_kernel, in_fault = (kernel_ns - kernel) / program_ns, (other_ns - fault) / program_ns
-        worst, middle, best = (own_ns * (1 - scale) / program_ns for scale in sorted(scales, reverse=True))
-        least, most = ((kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs))
+        worst, middle, best = (
+            own_ns * (1 - scale) / program_ns for scale in sorted(scales, reverse=True)
+        )
+        least, most = (
+            (kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs)
+        )
         saves = middle + in_kernel + in_fault
-        found.append(Prediction(name, saves, worst + least, best + most, middle, in_kernel, in_fault))
+        found.append(
+            Prediction(name, saves, worst + least, best + most, middle, in_kernel, in_fault)
+        )
     return tuple(sorted(found, key=lambda one: -one.saves))
 
 
@@ -251,5 +291,9 @@ def _ratio(other: float, own: float) -> float:
 def _each_ns(kind: str, operations: Operations) -> float | None:
     """What one takes of the allocator's own code: the mean, or the median where some call the kernel."""
     if kind in PLAIN:
-        return operations.total_ns / operations.count if operations.total_ns is not None and operations.count else None
+        return (
+            operations.total_ns / operations.count
+            if operations.total_ns is not None and operations.count
+            else None
+        )
     return operations.median_ns

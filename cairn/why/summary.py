@@ -41,14 +41,27 @@ def account(profile: Profile) -> Account:
         waiting_ns=None
         if in_kernel is None or None in for_locks or not _sees_kernel(profile)
         else max(in_kernel, sum(ns or 0.0 for ns in for_locks)),
-        waits=max(sum(one.count for one in kernel if one.name in WAITING), sum(one.contended for one in contended)),
-        faults=sum(process.minor_faults + process.major_faults for process in lasting(profile.processes)),
+        waits=max(
+            sum(one.count for one in kernel if one.name in WAITING),
+            sum(one.contended for one in contended),
+        ),
+        faults=sum(
+            process.minor_faults + process.major_faults for process in lasting(profile.processes)
+        ),
         faults_inside=inside.value if inside is not None else None,
         live_bytes=most.live_bytes if most is not None else None,
         slack_bytes=most.slack_bytes if most is not None else None,
         resident_bytes=max((moment.resident_bytes for moment in profile.moments), default=None),
         findings=tuple(
-            Raised(one.name, one.says, one.of, one.effect.value, one.advice, one.effect.interval, one.evidence)
+            Raised(
+                one.name,
+                one.says,
+                one.of,
+                one.effect.value,
+                one.advice,
+                one.effect.interval,
+                one.evidence,
+            )
             for one in find(profile)
         ),
         detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,

@@ -11,7 +11,8 @@ static char *read_line(struct cairn_arena *arena, FILE *from)
     size_t length = 0;
     for (int c; (c = getc(from)) != EOF && c != '\n';) {
         if (length + 1 >= room) {
-            line = cairn_arena_resize(arena, line, room, 2 * room + 64); /* the newest block: in place */
+            line = cairn_arena_resize(arena, line, room,
+                                      2 * room + 64); /* the newest block: in place */
             if (line == NULL)
                 return NULL;
             room = 2 * room + 64;

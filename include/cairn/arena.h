@@ -54,8 +54,8 @@ struct cairn_arena {
 /* Transparent huge pages make the first touch of much memory several times cheaper, and up to 2 MiB resident before
  * they are used. */
 enum cairn_arena_huge {
-    CAIRN_ARENA_HUGE_AUTO,  /* chunks of 32 MiB and more ask for them */
-    CAIRN_ARENA_HUGE_ON,    /* every chunk does; room for 2 MiB or a multiple, where the limit allows */
+    CAIRN_ARENA_HUGE_AUTO, /* chunks of 32 MiB and more ask for them */
+    CAIRN_ARENA_HUGE_ON, /* every chunk does; room for 2 MiB or a multiple, where the limit allows */
     CAIRN_ARENA_HUGE_NEVER, /* none does; a machine that gives them unasked still does */
 };
 
@@ -104,7 +104,8 @@ inline void *cairn_arena_alloc(struct cairn_arena *arena, size_t size)
     char *block = arena->next;
     if (__builtin_expect(size > (size_t)(arena->end - block), 0))
         return cairn_arena_alloc_slow(arena, size);
-    arena->next = block + ((size + CAIRN_ARENA_ALIGNMENT - 1) & ~(size_t)(CAIRN_ARENA_ALIGNMENT - 1));
+    arena->next =
+        block + ((size + CAIRN_ARENA_ALIGNMENT - 1) & ~(size_t)(CAIRN_ARENA_ALIGNMENT - 1));
     return block;
 }
 
@@ -162,7 +163,8 @@ struct cairn_arena_stats {
     size_t high_water_bytes; /* the most that allocated_bytes ever was */
     size_t reserved_bytes;   /* address space, used or not, the caller's memory included */
     size_t mapped_bytes;     /* of that, from the machine: what limit_bytes limits */
-    size_t touched_bytes;    /* of reserved_bytes, the most that can be resident; more with huge pages */
+    size_t
+        touched_bytes; /* of reserved_bytes, the most that can be resident; more with huge pages */
     size_t chunk_count;
 };
 
@@ -173,9 +175,9 @@ struct cairn_arena_stats cairn_arena_statistics(const struct cairn_arena *arena)
 void cairn_arena_check(const struct cairn_arena *arena);
 
 /* Room for one object: CAIRN_ARENA_NEW(arena, struct point) is a struct point *, or NULL. */
-#define CAIRN_ARENA_NEW(arena, type)                                                                         \
-    ((type *)(__alignof__(type) <= CAIRN_ARENA_ALIGNMENT                                                     \
-                  ? cairn_arena_alloc((arena), sizeof(type))                                                 \
+#define CAIRN_ARENA_NEW(arena, type)                                                               \
+    ((type *)(__alignof__(type) <= CAIRN_ARENA_ALIGNMENT                                           \
+                  ? cairn_arena_alloc((arena), sizeof(type))                                       \
                   : cairn_arena_alloc_aligned((arena), sizeof(type), __alignof__(type))))
 
 /* An object that was given back; its first word is the pool's, unless that is checked. */
@@ -196,11 +198,13 @@ struct cairn_pool {
 
 /* All zero but `object_bytes` is the default. */
 struct cairn_pool_options {
-    size_t object_bytes;       /* at least 1 */
-    size_t alignment;          /* a power of two; 0: what the size implies, at most CAIRN_ARENA_ALIGNMENT */
-    struct cairn_arena *arena; /* takes all its memory from there, see below; NULL: an arena of its own */
-    bool shared;               /* any thread may use it at any time; every call then takes a lock */
-    enum cairn_arena_checked checked; /* also finds what is given back twice, or to the wrong pool */
+    size_t object_bytes; /* at least 1 */
+    size_t alignment; /* a power of two; 0: what the size implies, at most CAIRN_ARENA_ALIGNMENT */
+    struct cairn_arena
+        *arena;  /* takes all its memory from there, see below; NULL: an arena of its own */
+    bool shared; /* any thread may use it at any time; every call then takes a lock */
+    enum cairn_arena_checked
+        checked; /* also finds what is given back twice, or to the wrong pool */
 };
 
 /* NULL for want of memory, or where the options make no sense.

@@ -58,7 +58,8 @@ struct destroyer {
 class arena
 {
   public:
-    explicit arena(std::size_t size_hint = 0) : owned_(detail::or_throw(cairn_arena_create(size_hint)))
+    explicit arena(std::size_t size_hint = 0)
+        : owned_(detail::or_throw(cairn_arena_create(size_hint)))
     {
     }
 
@@ -68,7 +69,8 @@ class arena
     }
 
     /* In the caller's memory, and nowhere else. */
-    arena(void *memory, std::size_t bytes) : owned_(detail::or_throw(cairn_arena_create_over(memory, bytes)))
+    arena(void *memory, std::size_t bytes)
+        : owned_(detail::or_throw(cairn_arena_create_over(memory, bytes)))
     {
     }
 
@@ -121,7 +123,8 @@ class arena
 class arena_scope
 {
   public:
-    explicit arena_scope(const arena &arena) noexcept : arena_(arena.get()), mark_(cairn_arena_mark(arena_))
+    explicit arena_scope(const arena &arena) noexcept
+        : arena_(arena.get()), mark_(cairn_arena_mark(arena_))
     {
     }
 
@@ -180,7 +183,8 @@ template <typename T> class arena_allocator
     {
     }
 
-    template <typename U> arena_allocator(const arena_allocator<U> &other) noexcept : arena_(other.get())
+    template <typename U>
+    arena_allocator(const arena_allocator<U> &other) noexcept : arena_(other.get())
     {
     }
 

@@ -33,7 +33,8 @@ extern "C" {
 void cairn_free(void *block);
 
 void *cairn_malloc(size_t size) __attribute__((malloc, warn_unused_result, alloc_size(1)));
-void *cairn_calloc(size_t count, size_t size) __attribute__((malloc, warn_unused_result, alloc_size(1, 2)));
+void *cairn_calloc(size_t count, size_t size)
+    __attribute__((malloc, warn_unused_result, alloc_size(1, 2)));
 void *cairn_realloc(void *block, size_t size) __attribute__((warn_unused_result, alloc_size(2)));
 
 /* EINVAL where `alignment` is no power of two; the size need be no multiple of it. */
@@ -53,9 +54,10 @@ struct cairn_class_stats {
     size_t slab_count;
     size_t block_count; /* in these slabs, used or not, as far as they have been cut */
     size_t live_count;
-    size_t cached_count; /* free, and handed out next by the caller, the thread that ended last, or a heap */
-    size_t fresh_count;  /* that can still be cut: never used, and mostly never touched */
-    size_t slack_bytes;  /* at the ends of the slabs, where no block fits */
+    size_t
+        cached_count; /* free, and handed out next by the caller, the thread that ended last, or a heap */
+    size_t fresh_count; /* that can still be cut: never used, and mostly never touched */
+    size_t slack_bytes; /* at the ends of the slabs, where no block fits */
 };
 
 /* A block is live from malloc() to free(), and counts with its usable size. What another thread holds ready to hand out
@@ -64,22 +66,24 @@ struct cairn_class_stats {
 struct cairn_stats {
     size_t live_bytes;
     size_t live_count;
-    size_t large_bytes; /* of these: in blocks too large for a slab, or aligned to more than one can */
+    size_t
+        large_bytes; /* of these: in blocks too large for a slab, or aligned to more than one can */
     size_t large_count;
 
     size_t mapped_bytes;    /* address space from the machine, used or not */
     size_t used_bytes;      /* of that: in slabs, large blocks, and what belongs to threads */
     size_t used_most_bytes; /* the most that used_bytes ever was */
     size_t idle_bytes;      /* free, and still resident: what cairn_purge(0) gives back */
-    size_t resident_bytes;  /* used and idle: no more is resident, but for CAIRN_PURGE=free and huge pages */
-    size_t cached_bytes;    /* of the used: runs that threads keep, and all cached_count */
-    size_t free_bytes;      /* other free blocks: what fragmentation costs */
-    size_t fresh_bytes;     /* all fresh_count */
-    size_t slack_bytes;     /* all slack_bytes of the classes */
-    size_t own_bytes;       /* heaps; with live, cached, free, fresh and slack bytes all that is used */
-    size_t record_bytes;    /* beside the mapped ones: what is known of each 16 KiB */
-    size_t limit_bytes;     /* cairn_limit(); 0: none */
-    size_t purged_bytes;    /* given back, ever; the same byte may be so more than once */
+    size_t
+        resident_bytes; /* used and idle: no more is resident, but for CAIRN_PURGE=free and huge pages */
+    size_t cached_bytes; /* of the used: runs that threads keep, and all cached_count */
+    size_t free_bytes;   /* other free blocks: what fragmentation costs */
+    size_t fresh_bytes;  /* all fresh_count */
+    size_t slack_bytes;  /* all slack_bytes of the classes */
+    size_t own_bytes; /* heaps; with live, cached, free, fresh and slack bytes all that is used */
+    size_t record_bytes; /* beside the mapped ones: what is known of each 16 KiB */
+    size_t limit_bytes;  /* cairn_limit(); 0: none */
+    size_t purged_bytes; /* given back, ever; the same byte may be so more than once */
 
     uint64_t map_calls; /* of the kernel, for more memory */
     uint64_t purge_calls;

@@ -53,7 +53,8 @@ EXPORT void cairn_statistics(struct cairn_stats *stats)
     stats_gather(stats);
 }
 
-static size_t written(char *memory, size_t capacity, void write(struct text *, const struct cairn_stats *))
+static size_t written(char *memory, size_t capacity,
+                      void write(struct text *, const struct cairn_stats *))
 {
     if (capacity == 0)
         return 0;
@@ -249,7 +250,8 @@ void names_tell(enum options_statistics how)
 }
 
 /* The C library may not have its environment yet, and another than glibc gives constructors none. */
-__attribute__((constructor)) static void begin_with_options(int argc, char **argv, char **given_environment)
+__attribute__((constructor)) static void begin_with_options(int argc, char **argv,
+                                                            char **given_environment)
 {
     (void)argc, (void)argv;
     char **environment = environ != NULL ? environ : given_environment;
@@ -272,8 +274,8 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
         page_heap_limit(bytes);
     if (given != OPTIONS_LIMIT_WRONG)
         return;
-    static const char line[] =
-        "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no limit to what is allocated\n";
+    static const char line[] = "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no "
+                               "limit to what is allocated\n";
     os_say(line, sizeof line - 1);
 }
 

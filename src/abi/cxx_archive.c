@@ -38,8 +38,9 @@ static inline void cxx_release(void *p)
 
 #include "abi/cxx_forms.h"
 
-extern cxx_handler _ZSt15get_new_handlerv(void);      /* std::get_new_handler() */
-extern _Noreturn void _ZSt17__throw_bad_allocv(void); /* std::__throw_bad_alloc(), in libstdc++ and libc++ */
+extern cxx_handler _ZSt15get_new_handlerv(void); /* std::get_new_handler() */
+extern _Noreturn void
+_ZSt17__throw_bad_allocv(void); /* std::__throw_bad_alloc(), in libstdc++ and libc++ */
 
 cxx_handler cxx_new_handler(void)
 {

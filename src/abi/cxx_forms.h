@@ -27,8 +27,8 @@ static void *new_slow(size_t alignment, size_t size)
     if (!power_of_two(alignment))
         cxx_throw();
     for (;;) {
-        void *p =
-            alignment <= 16 ? cxx_allocate(size, caller) : cxx_allocate_aligned(alignment, size, caller);
+        void *p = alignment <= 16 ? cxx_allocate(size, caller)
+                                  : cxx_allocate_aligned(alignment, size, caller);
         if (p != NULL)
             return p;
         cxx_handler handler = cxx_new_handler();

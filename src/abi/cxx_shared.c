@@ -71,8 +71,8 @@ cxx_handler cxx_new_handler(void)
 
 _Noreturn void cxx_throw(void)
 {
-    function throw =
-        _ZSt17__throw_bad_allocv != NULL ? _ZSt17__throw_bad_allocv : find("_ZSt17__throw_bad_allocv");
+    function throw = _ZSt17__throw_bad_allocv != NULL ? _ZSt17__throw_bad_allocv
+                                                      : find("_ZSt17__throw_bad_allocv");
     if (throw != NULL)
         throw();
     static const char line[] =
@@ -108,10 +108,12 @@ static void *nothrow_slow(bool ours, const char *name, size_t size, const void *
     return of_runtime != NULL ? of_runtime(size, nothrow) : NULL;
 }
 
-static void *nothrow_aligned(bool ours, const char *name, size_t size, size_t alignment, const void *nothrow)
+static void *nothrow_aligned(bool ours, const char *name, size_t size, size_t alignment,
+                             const void *nothrow)
 {
     const void *caller = __builtin_return_address(0);
-    void *p = ours && power_of_two(alignment) ? cxx_allocate_aligned(alignment, size, caller) : NULL;
+    void *p =
+        ours && power_of_two(alignment) ? cxx_allocate_aligned(alignment, size, caller) : NULL;
     if (p != NULL || (ours && cxx_new_handler() == NULL))
         return p;
     form_aligned *of_runtime = (form_aligned *)find(name);
@@ -132,14 +134,17 @@ OPERATOR void *_ZnamRKSt9nothrow_t(size_t size, const void *nothrow)
     return LIKELY(p != NULL) ? p : nothrow_slow(ours, "_ZnamRKSt9nothrow_t", size, nothrow);
 }
 
-OPERATOR void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *nothrow)
+OPERATOR void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment,
+                                                  const void *nothrow)
 {
-    return nothrow_aligned(_ZnwmSt11align_val_t == own_new_aligned, "_ZnwmSt11align_val_tRKSt9nothrow_t",
-                           size, alignment, nothrow);
+    return nothrow_aligned(_ZnwmSt11align_val_t == own_new_aligned,
+                           "_ZnwmSt11align_val_tRKSt9nothrow_t", size, alignment, nothrow);
 }
 
-OPERATOR void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *nothrow)
+OPERATOR void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment,
+                                                  const void *nothrow)
 {
-    bool ours = _ZnwmSt11align_val_t == own_new_aligned && _ZnamSt11align_val_t == own_new_array_aligned;
+    bool ours =
+        _ZnwmSt11align_val_t == own_new_aligned && _ZnamSt11align_val_t == own_new_array_aligned;
     return nothrow_aligned(ours, "_ZnamSt11align_val_tRKSt9nothrow_t", size, alignment, nothrow);
 }

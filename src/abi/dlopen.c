@@ -34,6 +34,7 @@ EXPORT void *dlopen(const char *path, int flags)
 
 EXPORT void *dlmopen(Lmid_t space, const char *path, int flags)
 {
-    void *(*real)(Lmid_t, const char *, int) = (void *(*)(Lmid_t, const char *, int))next("dlmopen");
+    void *(*real)(Lmid_t, const char *, int) =
+        (void *(*)(Lmid_t, const char *, int))next("dlmopen");
     return real != NULL ? real(space, path, masked(flags)) : NULL;
 }

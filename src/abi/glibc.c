@@ -25,7 +25,8 @@ static struct mallinfo2 info(void)
     stats_gather(&stats);
     /* Somebody may have allocated or freed between the one and the other. */
     size_t small = stats.live_bytes - stats.large_bytes;
-    size_t arena = stats.resident_bytes > stats.large_bytes ? stats.resident_bytes - stats.large_bytes : 0;
+    size_t arena =
+        stats.resident_bytes > stats.large_bytes ? stats.resident_bytes - stats.large_bytes : 0;
     if (small > arena)
         arena = small;
     size_t free_blocks = 0;
@@ -113,7 +114,8 @@ static void sizes(struct text *text, const struct cairn_stats *stats)
     text_add(text, "</sizes>\n");
 }
 
-static void total(struct text *text, const char *element, const char *type, uint64_t count, uint64_t bytes)
+static void total(struct text *text, const char *element, const char *type, uint64_t count,
+                  uint64_t bytes)
 {
     text_add_char(text, '<');
     text_add(text, element);

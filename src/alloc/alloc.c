@@ -115,7 +115,8 @@ void *alloc_calloc_slow(size_t count, size_t size, const void *caller)
     bool zero = false;
     if (__builtin_mul_overflow(count, size, &bytes))
         return NULL;
-    void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes) : allocate_large(bytes, 1, &zero, caller);
+    void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes)
+                                            : allocate_large(bytes, 1, &zero, caller);
     if (p != NULL && !zero)
         memset(p, 0, bytes);
     return p;
@@ -258,7 +259,8 @@ bool alloc_resize(void *p, size_t size)
 }
 
 /* What `p` holds of it, of `have` bytes, is then in `moved`; NULL: there was no room, but what shrinks need not fail. */
-static inline __attribute__((always_inline)) void *exchanged(void *p, size_t have, void *moved, size_t size)
+static inline __attribute__((always_inline)) void *exchanged(void *p, size_t have, void *moved,
+                                                             size_t size)
 {
     if (moved == NULL)
         return size <= have ? p : NULL;

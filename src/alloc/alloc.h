@@ -123,7 +123,8 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller);
 
 static inline void *alloc_realloc(void *p, size_t size)
 {
-    return size <= SIZE_CLASS_BYTES_MAX ? alloc_realloc_small(p, size) : alloc_realloc_large(p, size, NULL);
+    return size <= SIZE_CLASS_BYTES_MAX ? alloc_realloc_small(p, size)
+                                        : alloc_realloc_large(p, size, NULL);
 }
 
 /* Makes a block hold `size` bytes where it is; false: it stays as it was. */

@@ -60,7 +60,8 @@ static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *fo
     (void)bytes;
     for (unsigned i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &object->dlpi_phdr[i];
-        if (part->p_type == PT_LOAD && (uintptr_t)body - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
+        if (part->p_type == PT_LOAD &&
+            (uintptr_t)body - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
             *(bool *)found = true;
     }
     return 1;
@@ -98,11 +99,13 @@ static bool begin(void)
 
 void background_begin(void)
 {
-    static const char line[] = "cairn: no thread could be had for CAIRN_BACKGROUND: memory goes back when "
-                               "the program frees or allocates\n";
+    static const char line[] =
+        "cairn: no thread could be had for CAIRN_BACKGROUND: memory goes back when "
+        "the program frees or allocates\n";
     int saved = errno;
     if (page_heap_level().use.used >= CHUNK_SLICES &&
-        atomic_exchange_explicit(&background_due, false, memory_order_relaxed) && !begin() && !complained) {
+        atomic_exchange_explicit(&background_due, false, memory_order_relaxed) && !begin() &&
+        !complained) {
         complained = true;
         os_say(line, sizeof line - 1);
     }

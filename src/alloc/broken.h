@@ -11,10 +11,10 @@
 /* "cairn: WHAT: POINTER". `what` is a clause such as "double free". */
 _Noreturn void broken(const char *what, const void *pointer) __attribute__((cold));
 
-#define CHECK_THAT(condition)                                                                                \
-    do {                                                                                                     \
-        if (UNLIKELY(!(condition)))                                                                          \
-            broken("not true: " #condition " in " __FILE__, NULL);                                           \
+#define CHECK_THAT(condition)                                                                      \
+    do {                                                                                           \
+        if (UNLIKELY(!(condition)))                                                                \
+            broken("not true: " #condition " in " __FILE__, NULL);                                 \
     } while (0)
 
 #endif

@@ -31,7 +31,8 @@ struct free_slices {
 };
 
 struct free_map {
-    struct free_slices chunks[FREE_MAP_CHUNKS]; /* 512 KiB, of which a page is touched for every 2 GiB */
+    struct free_slices
+        chunks[FREE_MAP_CHUNKS]; /* 512 KiB, of which a page is touched for every 2 GiB */
     uint16_t bounds[FREE_MAP_CHUNKS / FREE_MAP_GROUP]; /* no run within the group is longer */
     size_t end;                                        /* chunks */
 };

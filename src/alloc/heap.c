@@ -8,9 +8,11 @@
 
 static struct lock heaps_lock;
 static struct heap *_Atomic heaps;
-static struct heap *heap_left;        /* see heap_leave(); NULL: none */
-static struct heap *heaps_idle;       /* the one that was left last comes first: its memory is the warmest */
-static _Atomic uint64_t idle_offers;  /* a bit per class: an idle heap may have a parked slab; a hint */
+static struct heap *heap_left; /* see heap_leave(); NULL: none */
+static struct heap
+    *heaps_idle; /* the one that was left last comes first: its memory is the warmest */
+static _Atomic uint64_t
+    idle_offers; /* a bit per class: an idle heap may have a parked slab; a hint */
 static _Atomic uint32_t heaps_in_use; /* by threads or shared; written under the lock */
 static size_t heaps_fresh;            /* slice from which heaps are cut; 0: none */
 static size_t heaps_cut;
@@ -203,7 +205,8 @@ static struct slab *make(struct heap *heap, unsigned class)
     size_t index = kept_runs_take(&heap->runs, slab_slices(class));
     if (index == 0)
         index = page_heap_allocate(slab_slices(class), 0, &zero);
-    if (UNLIKELY(index == 0) && !heap->shared) { /* what waits for somebody, here or elsewhere, may do */
+    if (UNLIKELY(index == 0) &&
+        !heap->shared) { /* what waits for somebody, here or elsewhere, may do */
         heap_collect(heap);
         heap_sweep();
         index = page_heap_allocate(slab_slices(class), 0, &zero);
@@ -229,7 +232,8 @@ static struct block *cool_slab(struct heap *heap, struct block *first)
     struct slab *slab = slab_of(first);
     uintptr_t start = (uintptr_t)slab_start(slab);
     size_t bytes = (size_t)slab->slices << SLICE_SHIFT;
-    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed); /* not beyond an event */
+    uint32_t until =
+        atomic_load_explicit(&slab->until, memory_order_relaxed); /* not beyond an event */
     uint32_t count = 0;
     struct block *last;
     struct block *next = first;
@@ -314,7 +318,8 @@ static void *lend(struct heap *heap, unsigned class, unsigned from)
     void *block = heap->list[from] != NULL || heap_steal(heap, from) ? heap_pop_checked(heap, from)
                                                                      : refill(heap, from);
     if (block != NULL) {
-        size_t lent = heap->lent[class] + (size_class_bytes(from) + HEAP_LENT_UNIT - 1) / HEAP_LENT_UNIT;
+        size_t lent =
+            heap->lent[class] + (size_class_bytes(from) + HEAP_LENT_UNIT - 1) / HEAP_LENT_UNIT;
         heap->lent[class] = lent < HEAP_LENT_MOST ? (uint8_t)lent : HEAP_LENT_MOST;
     }
     return block;
@@ -512,8 +517,8 @@ static struct slab *take_first(uint32_t *list)
 static struct slab *take_any(struct heap *heap, unsigned *class)
 {
     for (; *class < SIZE_CLASS_COUNT; ++*class) {
-        struct slab *slab =
-            heap->current[*class] != NULL ? take_current(heap, *class) : take_first(&heap->partial[*class]);
+        struct slab *slab = heap->current[*class] != NULL ? take_current(heap, *class)
+                                                          : take_first(&heap->partial[*class]);
         if (slab != NULL)
             return slab;
     }

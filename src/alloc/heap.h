@@ -29,11 +29,12 @@
 enum {
     HEAP_HOT_BLOCKS = 16,
     HEAP_HOT_BYTES = 65536,
-    HEAP_CARVED_MOST = 4096, /* blocks of a list that were carved for it: of one OS page, of 64 KiB at most */
-    HEAP_HOT_CLASS_ALL = 47, /* up to 4 KiB all of HEAP_HOT_BLOCKS fit */
-    HEAP_LENT_UNIT = 64,     /* bytes */
-    HEAP_LENT_COARSEST = 64, /* units, 4 KiB: so many are of the next power of two */
-    HEAP_LENT_MOST = 255,    /* units, 16 KiB: until then they are of four classes to a doubling */
+    HEAP_CARVED_MOST =
+        4096, /* blocks of a list that were carved for it: of one OS page, of 64 KiB at most */
+    HEAP_HOT_CLASS_ALL = 47,  /* up to 4 KiB all of HEAP_HOT_BLOCKS fit */
+    HEAP_LENT_UNIT = 64,      /* bytes */
+    HEAP_LENT_COARSEST = 64,  /* units, 4 KiB: so many are of the next power of two */
+    HEAP_LENT_MOST = 255,     /* units, 16 KiB: until then they are of four classes to a doubling */
     HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: what is larger has OS pages of its own in any slab */
 };
 
@@ -41,28 +42,32 @@ struct heap_statistics {      /* the first four are the owner's, the others unde
     _Atomic uint64_t refills; /* times that a class's slabs were asked for blocks */
     _Atomic uint64_t slabs_made;
     _Atomic uint64_t slabs_adopted;
-    _Atomic uint64_t posts; /* blocks that others gave back to its slabs, and that it has taken from there */
-    uint64_t wakes;         /* full slabs to which other threads' frees gave room */
-    uint64_t claims;        /* slabs whose last block came from another thread */
+    _Atomic uint64_t
+        posts; /* blocks that others gave back to its slabs, and that it has taken from there */
+    uint64_t wakes;  /* full slabs to which other threads' frees gave room */
+    uint64_t claims; /* slabs whose last block came from another thread */
 };
 
 struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* what malloc pops */
-    int32_t room[SIZE_CLASS_COUNT];       /* above 0: free pushes to the list, and not to the slab */
+    int32_t room[SIZE_CLASS_COUNT]; /* above 0: free pushes to the list, and not to the slab */
     struct slab *current[SIZE_CLASS_COUNT];
-    struct site_turn site_turn; /* (own) but for alloc_count_sites(); beside what is looked at with it */
-    struct run_cache runs;      /* (own) */
-    uint32_t long_reuses;       /* (own) of the long run of `runs` */
+    struct site_turn
+        site_turn;         /* (own) but for alloc_count_sites(); beside what is looked at with it */
+    struct run_cache runs; /* (own) */
+    uint32_t long_reuses;  /* (own) of the long run of `runs` */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
     uint32_t full;
     uint32_t large; /* large blocks that go when the heap goes: shared_heap.h alone has any */
     uint64_t empty; /* a bit per class */
-    uint64_t warm;  /* a bit per class: between a refill and the next slab of which nothing is live (own) */
-    uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (own) of a class's blocks, in others' slabs, freed or not */
-    struct lock turn;                      /* of a heap that is no thread's: whoever holds it is its owner */
-    struct heap *next;                     /* among all heaps that there ever were */
-    struct heap *next_idle;                /* among the idle ones */
+    uint64_t
+        warm; /* a bit per class: between a refill and the next slab of which nothing is live (own) */
+    uint8_t lent[HEAP_LENT_CLASS_MAX +
+                 1];        /* (own) of a class's blocks, in others' slabs, freed or not */
+    struct lock turn;       /* of a heap that is no thread's: whoever holds it is its owner */
+    struct heap *next;      /* among all heaps that there ever were */
+    struct heap *next_idle; /* among the idle ones */
     bool has_thread;
     _Atomic bool idle; /* any thread may take it, or slabs of it; written under both locks */
     bool shared;       /* in use, and no thread's */
@@ -91,7 +96,8 @@ static inline int32_t heap_hot(unsigned class)
 void heap_event(struct heap *heap, struct slab *slab);
 
 /* (own) Takes back a block of a slab of the heap's, whose slab_key(block, NULL) is `last`. */
-static inline void heap_free(struct heap *heap, struct slab *slab, struct block *block, uintptr_t last)
+static inline void heap_free(struct heap *heap, struct slab *slab, struct block *block,
+                             uintptr_t last)
 {
     size_t class = slab->class;
     if (LIKELY(--heap->room[class] >= 0)) {
@@ -99,8 +105,8 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
         heap->list[class] = block;
         return;
     }
-    ++*(volatile int32_t *)&heap
-           ->room[class]; /* volatile: else the line above reads, counts, and writes in three steps */
+    ++*(volatile int32_t *)&heap->room
+           [class]; /* volatile: else the line above reads, counts, and writes in three steps */
     if (UNLIKELY(slab_free(slab, block, last)))
         heap_event(heap, slab);
 }

@@ -35,7 +35,8 @@ static void check_links_of_heap(const struct heap *heap)
         check_links(heap, heap->partial[class], REMOTE_PARKED);
     check_links(heap, heap->full, REMOTE_FULL);
     for (uint32_t index = heap->large; index != 0; index = slab_at(index)->next)
-        CHECK_THAT(slab_at(index)->kind == RUN_LARGE && atomic_load(&slab_at(index)->owner) == heap);
+        CHECK_THAT(slab_at(index)->kind == RUN_LARGE &&
+                   atomic_load(&slab_at(index)->owner) == heap);
 }
 
 void heap_check(struct heap *heap)
@@ -46,12 +47,15 @@ void heap_check(struct heap *heap)
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = heap->current[class];
         int32_t length = 0;
-        for (struct block *block = heap->list[class]; block != NULL; block = block->next, length++) {
+        for (struct block *block = heap->list[class]; block != NULL;
+             block = block->next, length++) {
             CHECK_THAT(slab_is_marked(block));
             struct slab *its = slab_of(block);
-            CHECK_THAT(slab_has_block(its, block) && its->class == class && atomic_load(&its->owner) == heap);
+            CHECK_THAT(slab_has_block(its, block) && its->class == class &&
+                       atomic_load(&its->owner) == heap);
         }
-        int32_t carved = heap->room[class] + length - (heap->warm >> class & 1 ? heap_hot(class) : 0);
+        int32_t carved =
+            heap->room[class] + length - (heap->warm >> class & 1 ? heap_hot(class) : 0);
         CHECK_THAT(carved >= 0 &&
                    carved <= HEAP_CARVED_MOST); /* since the refill: on the list, or handed out */
         if (slab != NULL) {

@@ -24,7 +24,8 @@ static bool has_time(uint64_t now, unsigned share)
     uint64_t began = 0;
     atomic_compare_exchange_strong_explicit(&began_ticks, &began, now, memory_order_relaxed,
                                             memory_order_relaxed);
-    return began != 0 && atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / share;
+    return began != 0 &&
+           atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / share;
 }
 
 /* Carving links every block: where none is larger than an OS page, each page up to the one in which the last begins is touched. */
@@ -32,7 +33,8 @@ static bool is_carved(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(__atomic_load_n(&slab->class, __ATOMIC_RELAXED));
     size_t page = os_page_bytes();
-    size_t slab_bytes = (size_t)atomic_load_explicit(&slab->slices, memory_order_relaxed) << SLICE_SHIFT;
+    size_t slab_bytes = (size_t)atomic_load_explicit(&slab->slices, memory_order_relaxed)
+                        << SLICE_SHIFT;
     size_t end = atomic_load_explicit(&slab->end, memory_order_relaxed);
     return bytes <= page && end + page >= slab_bytes + bytes;
 }
@@ -62,7 +64,8 @@ static void learn(bool refused)
     unsigned before = atomic_load_explicit(&refusals, memory_order_relaxed);
     if (refused)
         atomic_store_explicit(&wait, 1u << before, memory_order_relaxed);
-    atomic_store_explicit(&refusals, refused ? before + (before < REFUSALS_MOST) : 0, memory_order_relaxed);
+    atomic_store_explicit(&refusals, refused ? before + (before < REFUSALS_MOST) : 0,
+                          memory_order_relaxed);
 }
 
 static bool is_waiting(void)
@@ -108,8 +111,8 @@ void huge_page_epoch(void)
     size_t from = 0;
     bool goes_on = true;
     uint64_t first = ticks_now();
-    for (uint64_t start = first, end; goes_on && start - first < LOOK_TICKS && has_time(start, LOOK_SHARE);
-         start = end) {
+    for (uint64_t start = first, end;
+         goes_on && start - first < LOOK_TICKS && has_time(start, LOOK_SHARE); start = end) {
         void *chunk = page_heap_take_dense(&from);
         goes_on = chunk != NULL && collapse(chunk, is_touched(region_index(chunk)));
         end = ticks_now();

@@ -51,8 +51,9 @@ void *kept_runs_take_long(struct run_cache *cache, size_t size)
         return NULL;
     size_t have = run->slices;
     size_t slack = want < have ? have - want : 0;
-    bool fits = want <= have ? slack < want && cache->long_slack + slack <= run_cache_long_most(cache)
-                             : large_resize(run, size);
+    bool fits = want <= have
+                    ? slack < want && cache->long_slack + slack <= run_cache_long_most(cache)
+                    : large_resize(run, size);
     if (!fits) {
         large_free(run);
         return NULL;

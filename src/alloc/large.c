@@ -12,7 +12,8 @@ static void *made(size_t index, size_t slices, size_t slack)
     struct slab *slab = slab_at(index);
     slab->slack = (uint32_t)slack;
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
-    atomic_store_explicit(&slab->kind, RUN_LARGE, memory_order_release); /* publishes `slices` to a walk */
+    atomic_store_explicit(&slab->kind, RUN_LARGE,
+                          memory_order_release); /* publishes `slices` to a walk */
     return region_address(index);
 }
 
@@ -85,9 +86,9 @@ void *large_move(struct slab *slab, size_t size)
     if (have < MOVE_SLICES_MIN || too_large(size) || os_page_bytes() > SLICE_BYTES || !may_move())
         return NULL;
     size_t to = page_heap_allocate(want, want, &zero);
-    enum os_moved moved =
-        to == 0 ? OS_NOT_MOVED_TO_LOST
-                : os_move(region_address(from), have << SLICE_SHIFT, region_address(to), want << SLICE_SHIFT);
+    enum os_moved moved = to == 0 ? OS_NOT_MOVED_TO_LOST
+                                  : os_move(region_address(from), have << SLICE_SHIFT,
+                                            region_address(to), want << SLICE_SHIFT);
     if (moved == OS_NOT_MOVED || moved == OS_NOT_MOVED_TO_LOST) {
         atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
         if (moved == OS_NOT_MOVED)
@@ -134,7 +135,8 @@ static bool extend(struct slab *slab, size_t index, size_t more)
         return false;
     if (!slab->moved)
         return true;
-    enum os_lengthened longer = os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT);
+    enum os_lengthened longer =
+        os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT);
     if (longer == OS_NOT_LENGTHENED) /* else nobody may ever use it again */
         page_heap_free_clean(index + have, more);
     return longer == OS_LENGTHENED;
@@ -147,7 +149,8 @@ bool large_resize(struct slab *slab, size_t size)
     size_t want = large_slices(size);
     if (want == 0 || want > REGION_SLICES_MAX)
         return false;
-    if (want <= have && have > RUN_CACHE_RUN_MAX && have - want <= slab->slack) { /* no less than before */
+    if (want <= have && have > RUN_CACHE_RUN_MAX &&
+        have - want <= slab->slack) { /* no less than before */
         slab->slack = (uint32_t)(have - want);
         return true;
     }

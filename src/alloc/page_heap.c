@@ -137,7 +137,9 @@ static bool free_at(size_t index, size_t slices)
  * come and go then begin where others did, on pages that are resident already. */
 static unsigned grain_shift(size_t slices)
 {
-    return slices < 16 ? 0 : slices >= 8 * CHUNK_SLICES ? 7 : 60 - (unsigned)__builtin_clzll(slices);
+    return slices < 16                  ? 0
+           : slices >= 8 * CHUNK_SLICES ? 7
+                                        : 60 - (unsigned)__builtin_clzll(slices);
 }
 
 /* The start of the lowest place within the chunk where `slices` are free, at their grain where one such is. 0: there is none. */
@@ -192,15 +194,19 @@ static size_t find_short(size_t slices)
 /* --- huge pages -------------------------------------------------------------------------------------------------- */
 
 enum {
-    HUGE_CHUNKS_LEAST = 20,                    /* in use: the open chunk is then at most a twentieth of all */
+    HUGE_CHUNKS_LEAST = 20, /* in use: the open chunk is then at most a twentieth of all */
     HUGE_GROWTH = (64 << 20) / SLICE_BYTES,    /* since something was given back */
     HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES, /* larger runs leave gaps in the chunks before */
-    SMALL_CHUNKS_LEAST = 2,                    /* in use, before a page is touched to learn what that costs */
+    SMALL_CHUNKS_LEAST = 2, /* in use, before a page is touched to learn what that costs */
 };
 
 static size_t used_at_purge;
 
-static enum begun { BEGUN_NONE, BEGUN_SMALL, BEGUN_HUGE } begun; /* by the call that holds the lock */
+static enum begun {
+    BEGUN_NONE,
+    BEGUN_SMALL,
+    BEGUN_HUGE
+} begun; /* by the call that holds the lock */
 
 static bool is_large_program(void)
 {
@@ -232,7 +238,8 @@ static void begin_chunk(size_t number, size_t slices)
 {
     struct chunk *chunk = chunk_of(number);
     void *start = region_address(number * CHUNK_SLICES);
-    bool is_wanted = is_large_program() && (chunk->huge || is_growing(slices)) && first_touch_may_be_huge();
+    bool is_wanted =
+        is_large_program() && (chunk->huge || is_growing(slices)) && first_touch_may_be_huge();
     if (chunk->huge && !is_wanted) {
         want_small(number);
     } else if (!chunk->huge && is_wanted && os_want_huge_pages(start, CHUNK_BYTES)) {
@@ -248,7 +255,8 @@ static void begin_chunk(size_t number, size_t slices)
 /* The same of the chunks that a run reaches into otherwise. */
 static void begin_chunks(size_t index, size_t slices)
 {
-    for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES; number++)
+    for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
+         number++)
         if (chunk_of(number)->huge && is_untouched(chunk_of(number)))
             want_small(number);
 }
@@ -281,7 +289,8 @@ static bool is_dense(const struct chunk *chunk)
 void page_heap_look(void)
 {
     lock_take(&lock);
-    for (size_t number = 1; number < chunk_end() && first_touch_wanted() != FIRST_TOUCH_SMALL; number++) {
+    for (size_t number = 1; number < chunk_end() && first_touch_wanted() != FIRST_TOUCH_SMALL;
+         number++) {
         struct chunk *chunk = chunk_of(number);
         if (chunk->dense == COLLAPSED)
             continue;
@@ -356,12 +365,15 @@ void page_heap_put_dense(void *start)
 /* Room behind the run is only looked for: it stays free. */
 static size_t allocate(size_t slices, size_t room, bool *zero)
 {
-    if (chunk_end() == 0 && !grow(1)) /* chunk 0 is never empty: who looks for one would map another */
+    if (chunk_end() == 0 &&
+        !grow(1)) /* chunk 0 is never empty: who looks for one would map another */
         return 0;
-    size_t index = slices + room < LONG_SLICES ? find_short(slices + room) : find_long(slices + room);
+    size_t index =
+        slices + room < LONG_SLICES ? find_short(slices + room) : find_long(slices + room);
     if (index == 0)
         return 0;
-    if (index % CHUNK_SLICES == 0 && slices <= CHUNK_SLICES && is_untouched(chunk_of(index / CHUNK_SLICES)))
+    if (index % CHUNK_SLICES == 0 && slices <= CHUNK_SLICES &&
+        is_untouched(chunk_of(index / CHUNK_SLICES)))
         begin_chunk(index / CHUNK_SLICES, slices);
     else if (!is_large_program())
         begin_chunks(index, slices);
@@ -557,7 +569,8 @@ void page_heap_free_clean(size_t index, size_t slices)
 void page_heap_free_renewed(size_t index, size_t slices)
 {
     lock_take(&lock);
-    for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES; number++)
+    for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
+         number++)
         chunk_of(number)->huge = chunk_of(number)->small = false;
     release(index, slices);
     clean(index, slices);
@@ -582,7 +595,8 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
 static bool give_back(size_t index, size_t slices)
 {
     void *start = region_address(index);
-    bool done = lazy ? os_offer(start, slices << SLICE_SHIFT) : os_give_back(start, slices << SLICE_SHIFT);
+    bool done =
+        lazy ? os_offer(start, slices << SLICE_SHIFT) : os_give_back(start, slices << SLICE_SHIFT);
     if (lazy)
         chunk_of(index / CHUNK_SLICES)->offered = true;
     statistics.purges++;
@@ -644,7 +658,8 @@ static void purge_to(size_t keep_slices)
 {
     unsigned left = REFUSALS_MOST;
     for (int round = 0; round < 2; round++) /* empty chunks, then what is free in others */
-        for (size_t number = chunk_end(); number-- > 0 && statistics.idle_slices > keep_slices && left > 0;)
+        for (size_t number = chunk_end();
+             number-- > 0 && statistics.idle_slices > keep_slices && left > 0;)
             if ((chunk_of(number)->used_count == 0) == (round == 0))
                 left -= !purge_chunk(number);
     if (statistics.idle_slices < idle_least)
@@ -671,7 +686,8 @@ void page_heap_purge_lazily(void)
 size_t page_heap_limit(size_t bytes)
 {
     lock_take(&lock);
-    size_t before = statistics.limit_slices < REGION_SLICES_MAX ? statistics.limit_slices << SLICE_SHIFT : 0;
+    size_t before =
+        statistics.limit_slices < REGION_SLICES_MAX ? statistics.limit_slices << SLICE_SHIFT : 0;
     bool none = bytes == 0 || bytes >> SLICE_SHIFT >= REGION_SLICES_MAX;
     size_t slices = bytes < SLICE_BYTES ? 1 : bytes >> SLICE_SHIFT; /* 0 would read as no limit */
     statistics.limit_slices = none ? REGION_SLICES_MAX : slices;
@@ -712,7 +728,8 @@ void page_heap_check(void)
         bits_wide map = bits_load(&chunk->used);
         used += bits_count(map);
         idle += bits_count(bits_load(&chunk->dirty) & ~map);
-        CHECK_THAT((map & ~bits_load(&chunk->dirty)) == (bits_wide)(number == 0 && never)); /* slice 0 */
+        CHECK_THAT((map & ~bits_load(&chunk->dirty)) ==
+                   (bits_wide)(number == 0 && never)); /* slice 0 */
         chunk_check(number);
     }
     free_map_check();

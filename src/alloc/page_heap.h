@@ -34,8 +34,8 @@ struct page_heap_use {
 struct page_heap_level {
     struct page_heap_use use;
     size_t idle_least; /* since the epoch began: so much nobody needed meanwhile */
-    size_t fresh;      /* handed out, ever, that were not resident: mostly a page fault or several */
-    bool is_lazy;      /* page_heap_purge_lazily() */
+    size_t fresh; /* handed out, ever, that were not resident: mostly a page fault or several */
+    bool is_lazy; /* page_heap_purge_lazily() */
 };
 struct page_heap_level page_heap_level(void);
 

@@ -27,8 +27,8 @@ static bool epoch_is_over(void)
     uint64_t now = clock_now_ns();
     uint64_t began = atomic_load_explicit(&epoch_began_ns, memory_order_relaxed);
     return now - began > EPOCH_MS * NS_PER_MS &&
-           atomic_compare_exchange_strong_explicit(&epoch_began_ns, &began, now, memory_order_relaxed,
-                                                   memory_order_relaxed);
+           atomic_compare_exchange_strong_explicit(&epoch_began_ns, &began, now,
+                                                   memory_order_relaxed, memory_order_relaxed);
 }
 
 /* Slices that are kept beyond what is used; relaxed: who misses a change does what was right a moment ago. */
@@ -39,8 +39,8 @@ static _Atomic size_t fresh_before; /* page_heap_level.fresh then */
 static void hold(size_t slices)
 {
     size_t before = atomic_exchange_explicit(&held, slices, memory_order_relaxed);
-    learning_changed("idle memory that is kept beyond as much as is used, in bytes", before << SLICE_SHIFT,
-                     slices << SLICE_SHIFT);
+    learning_changed("idle memory that is kept beyond as much as is used, in bytes",
+                     before << SLICE_SHIFT, slices << SLICE_SHIFT);
 }
 
 /* Whether most of what went the last time came back by page faults. */
@@ -63,7 +63,8 @@ static void purge_at_once(void)
     struct page_heap_level level = page_heap_level();
     if (!is_too_much(level.use))
         return;
-    size_t came = level.fresh - atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
+    size_t came =
+        level.fresh - atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
     bool in_vain = was_in_vain(&level, came);
     if (came != 0) /* else the program shrinks on */
         atomic_store_explicit(&went, 0, memory_order_relaxed);
@@ -71,14 +72,16 @@ static void purge_at_once(void)
         hold(level.use.used + level.use.idle + HELD_SLICES);
         return;
     }
-    size_t purged = page_heap_purge((level.use.used + HELD_SLICES) / 2 << SLICE_SHIFT) >> SLICE_SHIFT;
+    size_t purged =
+        page_heap_purge((level.use.used + HELD_SLICES) / 2 << SLICE_SHIFT) >> SLICE_SHIFT;
     atomic_fetch_add_explicit(&went, purged, memory_order_relaxed);
     atomic_store_explicit(&refused, purged == 0, memory_order_relaxed);
 }
 
 static void purge_unneeded(const struct page_heap_level *level, size_t slack)
 {
-    size_t keep = level->idle_least > slack ? level->use.idle - level->idle_least + slack : level->use.idle;
+    size_t keep =
+        level->idle_least > slack ? level->use.idle - level->idle_least + slack : level->use.idle;
     size_t purged = page_heap_purge(keep << SLICE_SHIFT) >> SLICE_SHIFT;
     atomic_store_explicit(&refused, purged == 0 && keep < level->use.idle, memory_order_relaxed);
     size_t before = atomic_load_explicit(&held, memory_order_relaxed);

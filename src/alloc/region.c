@@ -6,8 +6,8 @@
 #include "os/os.h"
 
 enum {
-    PLACES_TRIED = 64,           /* random bases before giving up: one is free unless the window is crowded */
-    SKIPS_MAX = 1024,            /* occupied chunks passed over by one growth: 2 GiB */
+    PLACES_TRIED = 64, /* random bases before giving up: one is free unless the window is crowded */
+    SKIPS_MAX = 1024,  /* occupied chunks passed over by one growth: 2 GiB */
     PIECE_CHUNKS_MAX = 32,       /* 64 MiB */
     RECORD_STEP_BYTES = 1 << 16, /* a multiple of every page size there is */
 };
@@ -29,8 +29,10 @@ struct window {
  * puts mappings, and within the 16 TiB that valgrind has. Java's ZGC has the first part of 4, 8 and 16 TiB for a heap of up
  * to 256 GiB, and lays it close around what it finds there, which then cannot grow. */
 static const struct window windows[] = {
-    {UINT64_C(0x0c0000000000), UINT64_C(0x0f0000000000), REGION_SLICES_MAX}, /* 47 bits: 12 to 15 TiB */
-    {UINT64_C(0x000800000000), UINT64_C(0x003000000000), 1 << 20}, /* 39 bits: 32 to 192 GiB, of which 16 */
+    {UINT64_C(0x0c0000000000), UINT64_C(0x0f0000000000),
+     REGION_SLICES_MAX}, /* 47 bits: 12 to 15 TiB */
+    {UINT64_C(0x000800000000), UINT64_C(0x003000000000),
+     1 << 20}, /* 39 bits: 32 to 192 GiB, of which 16 */
 };
 
 /* Extends the mapped records to cover `slices`. What was mapped stays so when it fails. */
@@ -62,11 +64,13 @@ static bool place_in(const struct window *window, struct random *random)
         if (claimed == OS_REFUSED)
             return false; /* no such addresses here, or no memory */
         uintptr_t chunk_records = base - REGION_SLICE_SPAN - REGION_CHUNK_SPAN;
-        bool both = claimed == OS_CLAIMED && os_claim((void *)chunk_records, RECORD_STEP_BYTES) == OS_CLAIMED;
+        bool both = claimed == OS_CLAIMED &&
+                    os_claim((void *)chunk_records, RECORD_STEP_BYTES) == OS_CLAIMED;
         if (!both) {
             if (claimed == OS_CLAIMED)
                 os_unmap((void *)(base - REGION_SLICE_SPAN), RECORD_STEP_BYTES);
-            random->state ^= clock_now_ns(); /* another of us in this process drew the same places */
+            random->state ^=
+                clock_now_ns(); /* another of us in this process drew the same places */
             continue;
         }
         region.base = base;
@@ -151,5 +155,6 @@ void region_check(void)
     size_t slices = atomic_load_explicit(&region.slices, memory_order_relaxed);
     CHECK_THAT(slices % CHUNK_SLICES == 0 && slices <= slices_max);
     CHECK_THAT(region.base % CHUNK_BYTES == 0);
-    CHECK_THAT(slice_records_end >= region.base - REGION_SLICE_SPAN + slices * RECORD_BYTES || slices == 0);
+    CHECK_THAT(slice_records_end >= region.base - REGION_SLICE_SPAN + slices * RECORD_BYTES ||
+               slices == 0);
 }

@@ -54,8 +54,8 @@ static inline size_t region_index(const void *p)
 /* Whether an index, however it came about, may be looked up. NULL and anything below the region wrap to a large one. */
 static inline bool region_has(size_t index)
 {
-    return index <
-           atomic_load_explicit(&region.slices, memory_order_relaxed); /* what was handed out is below it */
+    return index < atomic_load_explicit(&region.slices,
+                                        memory_order_relaxed); /* what was handed out is below it */
 }
 
 /* The record of a slice: 64 bytes, whose meaning is slab.h's and large.h's. */

@@ -2,7 +2,10 @@
 
 #include "alloc/broken.h"
 
-enum { STATE_SHIFT = REMOTE_FIRST_BITS + REMOTE_COUNT_BITS, SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS };
+enum {
+    STATE_SHIFT = REMOTE_FIRST_BITS + REMOTE_COUNT_BITS,
+    SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS
+};
 
 static enum remote_post wants(struct slab *slab, uint64_t word)
 {
@@ -18,10 +21,11 @@ static bool push(struct slab *slab, struct block *block, uint64_t *word)
     char *start = slab_start(slab);
     uint64_t first = *word & REMOTE_FIRST_MASK;
     slab_mark(block, remote_block(start, first));
-    uint64_t posted =
-        *word - first + (UINT64_C(1) << REMOTE_FIRST_BITS) + remote_place((size_t)((char *)block - start));
+    uint64_t posted = *word - first + (UINT64_C(1) << REMOTE_FIRST_BITS) +
+                      remote_place((size_t)((char *)block - start));
     return atomic_compare_exchange_weak_explicit(
-        &slab->posted, word, posted, memory_order_acq_rel, /* publishes block->next to remote_collect() */
+        &slab->posted, word, posted,
+        memory_order_acq_rel, /* publishes block->next to remote_collect() */
         memory_order_acquire);
 }
 
@@ -48,9 +52,10 @@ enum remote_post remote_post_locked(struct slab *slab, struct block *block)
 struct block *remote_collect(struct slab *slab, uint32_t *count)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&slab->posted, &word, word & ~REMOTE_POSTS_MASK,
-                                                  memory_order_acquire, /* sees what push() published */
-                                                  memory_order_relaxed)) {
+    while (!atomic_compare_exchange_weak_explicit(
+        &slab->posted, &word, word & ~REMOTE_POSTS_MASK,
+        memory_order_acquire, /* sees what push() published */
+        memory_order_relaxed)) {
     }
     *count = remote_count_of(word);
     return remote_block(slab_start(slab), word & REMOTE_FIRST_MASK);
@@ -63,15 +68,16 @@ void remote_set_state(struct slab *slab, enum remote_state state)
     do
         changed = (word & REMOTE_POSTS_MASK) | ((word >> SET_SHIFT) + 1) << SET_SHIFT |
                   (uint64_t)state << STATE_SHIFT;
-    while (!atomic_compare_exchange_weak_explicit(&slab->posted, &word, changed, memory_order_acq_rel,
-                                                  memory_order_relaxed));
+    while (!atomic_compare_exchange_weak_explicit(&slab->posted, &word, changed,
+                                                  memory_order_acq_rel, memory_order_relaxed));
 }
 
 bool remote_has_all(struct slab *slab)
 {
     uint32_t count = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_acquire));
     uint32_t until = atomic_load_explicit(
-        &slab->until, memory_order_acquire); /* read once: what was freed before is seen by the claimer */
+        &slab->until,
+        memory_order_acquire); /* read once: what was freed before is seen by the claimer */
     if (until == 0)
         return false; /* nothing is live, or the owner is between its local free and heap_event() */
     return count > 0 && count == until + atomic_load_explicit(&slab->rest, memory_order_relaxed);

@@ -72,7 +72,8 @@ static inline bool remote_is_plain(struct slab *slab, uint64_t word)
 
 /* Posts a block that begins `offset` bytes behind the slab's start and whose slab_key(block, NULL) is `last`, as
  * remote_post() does. False: not at once, or not without the lock, and remote_post() is to be asked. */
-static inline bool remote_post_quick(struct slab *slab, struct block *block, size_t offset, uintptr_t last)
+static inline bool remote_post_quick(struct slab *slab, struct block *block, size_t offset,
+                                     uintptr_t last)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_acquire);
     if (UNLIKELY(!remote_is_plain(slab, word)))
@@ -81,7 +82,8 @@ static inline bool remote_post_quick(struct slab *slab, struct block *block, siz
     slab_mark_by(block, remote_block((char *)block - offset, first), last);
     uint64_t posted = word - first + (UINT64_C(1) << REMOTE_FIRST_BITS) + remote_place(offset);
     return atomic_compare_exchange_strong_explicit(
-        &slab->posted, &word, posted, memory_order_acq_rel, /* publishes block->next to remote_collect() */
+        &slab->posted, &word, posted,
+        memory_order_acq_rel, /* publishes block->next to remote_collect() */
         memory_order_acquire);
 }
 
@@ -108,7 +110,8 @@ void remote_set_state(struct slab *slab, enum remote_state state);
 /* Under the lock, after slab_live() has changed for good: whoever is about to post looks at it again. */
 static inline void remote_look_again(struct slab *slab)
 {
-    remote_set_state(slab, remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed)));
+    remote_set_state(slab,
+                     remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed)));
 }
 
 static inline enum remote_state remote_state(struct slab *slab)
@@ -121,8 +124,8 @@ static inline enum remote_state remote_state(struct slab *slab)
 static inline bool remote_is_slab(struct slab *slab)
 {
     bool owned = atomic_load_explicit(&slab->owner, memory_order_acquire) != NULL;
-    bool is_slab =
-        atomic_load_explicit(&slab->kind, memory_order_acquire) == RUN_SLAB; /* sees slab_create() */
+    bool is_slab = atomic_load_explicit(&slab->kind, memory_order_acquire) ==
+                   RUN_SLAB; /* sees slab_create() */
     return is_slab && owned && remote_state(slab) != REMOTE_CLAIMED;
 }
 

@@ -14,7 +14,9 @@ uint32_t run_cache_share(uint32_t threads)
     if (keeps_nothing)
         return 0;
     uint32_t share = RUN_CACHE_TOGETHER / (threads > 0 ? threads : 1);
-    return share > RUN_CACHE_MOST ? RUN_CACHE_MOST : share < RUN_CACHE_LEAST ? RUN_CACHE_LEAST : share;
+    return share > RUN_CACHE_MOST    ? RUN_CACHE_MOST
+           : share < RUN_CACHE_LEAST ? RUN_CACHE_LEAST
+                                     : share;
 }
 
 struct slab *run_cache_evict(struct run_cache *cache)
@@ -41,6 +43,7 @@ void run_cache_check(const struct run_cache *cache)
     CHECK_THAT(slices == cache->slices && slices <= RUN_CACHE_MOST);
     CHECK_THAT(cache->slack_shift == SLACK_QUARTER || cache->slack_shift == SLACK_HALF);
     const struct slab *run = slab_at(cache->long_run);
-    CHECK_THAT(cache->long_run == 0 || (run->kind == RUN_CACHED && run->slices > RUN_CACHE_RUN_MAX &&
-                                        run->slices <= 2 * RUN_CACHE_MOST));
+    CHECK_THAT(cache->long_run == 0 ||
+               (run->kind == RUN_CACHED && run->slices > RUN_CACHE_RUN_MAX &&
+                run->slices <= 2 * RUN_CACHE_MOST));
 }

@@ -36,11 +36,12 @@ enum { SLACK_QUARTER = 2, SLACK_HALF = 1 };
 struct run_cache {
     uint64_t filled;
     uint32_t slices;
-    uint32_t most;        /* slices; 0: nothing is kept */
-    uint32_t evicted;     /* slices of the run that went last */
-    uint32_t long_run;    /* by slice index; 0: none */
-    uint32_t long_slack;  /* slices of long runs that are out and nobody asked for, about */
-    uint32_t slack_shift; /* a run serves that is longer by at most so many slices >> this: 1 or 2 */
+    uint32_t most;       /* slices; 0: nothing is kept */
+    uint32_t evicted;    /* slices of the run that went last */
+    uint32_t long_run;   /* by slice index; 0: none */
+    uint32_t long_slack; /* slices of long runs that are out and nobody asked for, about */
+    uint32_t
+        slack_shift; /* a run serves that is longer by at most so many slices >> this: 1 or 2 */
     uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
 };
 
@@ -51,7 +52,8 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
     uint32_t next = slab_at(index)->next;
     ASSUME(index != 0);
     cache->first[count] = next;
-    cache->filled ^= (uint64_t)(next == 0) << (count - 1); /* no branch: half of the time nobody knows */
+    cache->filled ^= (uint64_t)(next == 0)
+                     << (count - 1); /* no branch: half of the time nobody knows */
     cache->slices -= count;
     return index;
 }

@@ -25,7 +25,8 @@ static void take_turn(struct heap *heap)
 static void *pop_or_refill(struct heap *heap, unsigned class)
 {
     take_turn(heap);
-    void *block = heap->list[class] != NULL ? heap_pop_checked(heap, class) : heap_refill(heap, class);
+    void *block =
+        heap->list[class] != NULL ? heap_pop_checked(heap, class) : heap_refill(heap, class);
     lock_drop(&heap->turn);
     return block;
 }

@@ -91,7 +91,8 @@ static uint64_t stands_for(const struct slab *slab)
 
 struct heap *site_keeper(const struct slab *slab)
 {
-    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table : NULL; /* site_keeps() */
+    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table
+                                                      : NULL; /* site_keeps() */
 }
 
 /* How often what a block stands for was doubled, after so many were counted. */
@@ -136,7 +137,8 @@ bool site_begin(void)
     return true;
 }
 
-void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn)
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit,
+               struct site_turn *turn)
 {
     uint32_t depth = (uint32_t)((uintptr_t)__builtin_frame_address(0) / 16 % DEPTHS);
     slab->born_ns = clock_now_ns();
@@ -206,7 +208,8 @@ const struct site *site_next(const struct site *before)
 {
     const struct site *next = NULL;
     for (size_t i = 0; i < SITE_SLOTS; i++)
-        if (site_table[i].address != 0 && (before == NULL || comes_before(before, &site_table[i])) &&
+        if (site_table[i].address != 0 &&
+            (before == NULL || comes_before(before, &site_table[i])) &&
             (next == NULL || comes_before(&site_table[i], next)))
             next = &site_table[i];
     return next;
@@ -237,7 +240,8 @@ static void check_row(const struct site *site)
     uint64_t ended = 0;
     for (unsigned i = 0; i < SITE_LIVES; i++)
         ended += site->lives[i];
-    CHECK_THAT(site->hits <= site->blocks && site->freed <= site->blocks && site->counted <= site->blocks);
+    CHECK_THAT(site->hits <= site->blocks && site->freed <= site->blocks &&
+               site->counted <= site->blocks);
     CHECK_THAT((site->variance == 0) == (site->counted == site->blocks));
     CHECK_THAT(ended == site->freed);
     CHECK_THAT((site->live_bytes == 0) == (site->freed == site->blocks));

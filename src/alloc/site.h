@@ -81,7 +81,8 @@ bool site_begin(void);
 /* A large block was made for who called from `caller`, NULL: not known, and asked for so many slices; `hit`: of a run that
  * the thread had kept. It is the turn's next, NULL: each counts. While sites are counted; called from where the stack is
  * equally deep for equal callers. */
-void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn);
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit,
+               struct site_turn *turn);
 
 /* It is none any more, or not in this place; the run may be anybody's afterwards. What no site counts is passed over. */
 void site_give_back(struct slab *slab);

@@ -1,8 +1,8 @@
 #include "alloc/size_class.h"
 
 /* Eight (or four) classes from `from` to twice that. */
-#define EIGHT(from)                                                                                          \
-    (from) * 9 / 128, (from) * 10 / 128, (from) * 11 / 128, (from) * 12 / 128, (from) * 13 / 128,            \
+#define EIGHT(from)                                                                                \
+    (from) * 9 / 128, (from) * 10 / 128, (from) * 11 / 128, (from) * 12 / 128, (from) * 13 / 128,  \
         (from) * 14 / 128, (from) * 15 / 128, (from) / 8
 #define FOUR(from) (from) * 5 / 64, (from) * 6 / 64, (from) * 7 / 64, (from) / 8
 
@@ -17,8 +17,9 @@ const uint16_t size_class_units[SIZE_CLASS_COUNT] = {
 #define FOURTH(class) (class), (class), (class), (class)
 
 const uint8_t size_class_table[SIZE_CLASS_TABLE_MAX / 16 + 1] = {
-    0,          0,          1,          2,          3,          4,          5,         6,          7,
-    8,          9,          10,         11,         12,         13,         14,        15,         TWICE(16),
-    TWICE(17),  TWICE(18),  TWICE(19),  TWICE(20),  TWICE(21),  TWICE(22),  TWICE(23), FOURTH(24), FOURTH(25),
-    FOURTH(26), FOURTH(27), FOURTH(28), FOURTH(29), FOURTH(30), FOURTH(31),
+    0,          0,          1,          2,          3,          4,          5,
+    6,          7,          8,          9,          10,         11,         12,
+    13,         14,         15,         TWICE(16),  TWICE(17),  TWICE(18),  TWICE(19),
+    TWICE(20),  TWICE(21),  TWICE(22),  TWICE(23),  FOURTH(24), FOURTH(25), FOURTH(26),
+    FOURTH(27), FOURTH(28), FOURTH(29), FOURTH(30), FOURTH(31),
 };

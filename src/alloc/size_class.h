@@ -63,8 +63,8 @@ static inline unsigned size_class_aligned(size_t size, size_t alignment)
 {
     if (size > SIZE_CLASS_BYTES_MAX || alignment > SIZE_CLASS_ALIGNMENT_MAX)
         return SIZE_CLASS_COUNT;
-    unsigned class =
-        size_class((size + alignment - 1) & ~(alignment - 1)); /* the largest is a multiple of each */
+    unsigned class = size_class((size + alignment - 1) &
+                                ~(alignment - 1)); /* the largest is a multiple of each */
     while (class < SIZE_CLASS_COUNT && (size_class_bytes(class) & (alignment - 1)) != 0)
         class ++;
     return class;

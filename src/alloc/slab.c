@@ -19,7 +19,8 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     atomic_store_explicit(&slab->carved, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->end, 0, memory_order_relaxed);
     slab->inverse = UINT32_MAX / (uint32_t)size_class_bytes(class) + 1;
-    __atomic_store_n(&slab->class, (uint8_t)class, __ATOMIC_RELAXED); /* huge_page.c may be reading it */
+    __atomic_store_n(&slab->class, (uint8_t)class,
+                     __ATOMIC_RELAXED); /* huge_page.c may be reading it */
     slab->zero = zero;
     atomic_store_explicit(&slab->kind, RUN_SLAB,
                           memory_order_release); /* publishes the above: remote_is_slab() */

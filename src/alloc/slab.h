@@ -53,12 +53,13 @@ struct slab {
     _Atomic uint32_t until;  /* (own) local frees until the next event */
     _Atomic uint32_t rest;   /* (own) */
     _Atomic uint64_t posted; /* remote.h */
-    uint32_t next;           /* on the list that its state says, by slice index; under that list's lock */
+    uint32_t next; /* on the list that its state says, by slice index; under that list's lock */
     uint32_t prev;
     _Atomic uint32_t slices; /* of the run */
     union {
-        uint32_t back;  /* RUN_TAIL: so many slices before this one the run begins */
-        uint32_t slack; /* RUN_LARGE of more than run_cache.h's lists have: slices that nobody asked for */
+        uint32_t back; /* RUN_TAIL: so many slices before this one the run begins */
+        uint32_t
+            slack; /* RUN_LARGE of more than run_cache.h's lists have: slices that nobody asked for */
     };
     uint16_t capacity;       /* blocks that fit */
     _Atomic uint16_t carved; /* (own) blocks that were ever handed out or linked */
@@ -71,7 +72,7 @@ struct slab {
     uint8_t class;
     _Atomic uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
     uint8_t zero;         /* what is not carved reads as zero */
-    uint8_t moved;        /* RUN_LARGE: its pages came from elsewhere, and are a mapping of their own */
+    uint8_t moved; /* RUN_LARGE: its pages came from elsewhere, and are a mapping of their own */
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
 
@@ -176,8 +177,8 @@ static inline void slab_mark_by(struct block *block, struct block *next, uintptr
 static inline bool slab_begins(const struct slab *slab, uint32_t offset)
 {
     return offset * slab->inverse < slab->inverse &&
-           offset <
-               atomic_load_explicit(&slab->end, memory_order_relaxed); /* of what was handed out it tells */
+           offset < atomic_load_explicit(
+                        &slab->end, memory_order_relaxed); /* of what was handed out it tells */
 }
 
 /* The slab that a block lies in, which is one. */
@@ -194,13 +195,15 @@ static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t l
     slab_mark_by(block, slab->free, last);
     slab->free = block;
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
-    atomic_store_explicit(&slab->until, until,
-                          memory_order_release); /* after `free`: slab_live() sees rather too many */
+    atomic_store_explicit(
+        &slab->until, until,
+        memory_order_release); /* after `free`: slab_live() sees rather too many */
     return until == 0;
 }
 
 /* (own) The same for `count` blocks at once, at most `until`, linked from `first` to `last` and marked so. */
-static inline bool slab_free_many(struct slab *slab, struct block *first, struct block *last, uint32_t count)
+static inline bool slab_free_many(struct slab *slab, struct block *first, struct block *last,
+                                  uint32_t count)
 {
     slab_mark(last, slab->free);
     slab->free = first;

@@ -6,7 +6,8 @@
 #include "alloc/purge.h"
 #include "alloc/thread.h"
 
-_Static_assert((int)CAIRN_CLASS_COUNT == (int)SIZE_CLASS_COUNT, "the header says how many classes there are");
+_Static_assert((int)CAIRN_CLASS_COUNT == (int)SIZE_CLASS_COUNT,
+               "the header says how many classes there are");
 
 /* --- gathering --------------------------------------------------------------------------------------------------- */
 
@@ -96,8 +97,9 @@ static uint64_t at_least_as_told(uint64_t frees)
 {
     static _Atomic uint64_t told;
     uint64_t before = atomic_load_explicit(&told, memory_order_relaxed);
-    while (before < frees && !atomic_compare_exchange_weak_explicit(
-                                 &told, &before, frees, memory_order_relaxed, memory_order_relaxed)) {
+    while (before < frees &&
+           !atomic_compare_exchange_weak_explicit(&told, &before, frees, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
     }
     return before > frees ? before : frees;
 }
@@ -117,12 +119,14 @@ void stats_gather(struct cairn_stats *stats)
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct cairn_class_stats *of = &stats->classes[class];
         of->block_bytes = size_class_bytes(class);
-        if (of->live_count + of->cached_count > of->block_count) /* a slab was cut between the two */
+        if (of->live_count + of->cached_count >
+            of->block_count) /* a slab was cut between the two */
             of->live_count = of->block_count - of->cached_count;
         stats->live_count += of->live_count;
         stats->live_bytes += of->live_count * of->block_bytes;
         stats->cached_bytes += of->cached_count * of->block_bytes;
-        stats->free_bytes += (of->block_count - of->live_count - of->cached_count) * of->block_bytes;
+        stats->free_bytes +=
+            (of->block_count - of->live_count - of->cached_count) * of->block_bytes;
         stats->fresh_bytes += of->fresh_count * of->block_bytes;
         stats->slack_bytes += of->slack_bytes;
     }
@@ -134,7 +138,8 @@ void stats_gather(struct cairn_stats *stats)
     stats->idle_bytes = pages.idle_slices << SLICE_SHIFT;
     stats->resident_bytes = stats->used_bytes + stats->idle_bytes;
     stats->record_bytes = pages.record_bytes;
-    stats->limit_bytes = pages.limit_slices < REGION_SLICES_MAX ? pages.limit_slices << SLICE_SHIFT : 0;
+    stats->limit_bytes =
+        pages.limit_slices < REGION_SLICES_MAX ? pages.limit_slices << SLICE_SHIFT : 0;
     stats->purged_bytes = pages.purged_bytes;
     stats->map_calls = pages.grown;
     stats->purge_calls = pages.purges;

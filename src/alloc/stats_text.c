@@ -71,7 +71,8 @@ static uint64_t value_of(const struct member *member, const void *structure)
 
 /* --- JSON --------------------------------------------------------------------------------------------------------- */
 
-static void add_members(struct text *text, const struct member *members, size_t count, const void *structure)
+static void add_members(struct text *text, const struct member *members, size_t count,
+                        const void *structure)
 {
     for (size_t i = 0; i < count; i++)
         text_add_json_unsigned(text, members[i].name, value_of(&members[i], structure));
@@ -280,7 +281,8 @@ void stats_write_prometheus(struct text *text, const struct cairn_stats *stats)
         for (unsigned class = 0; class < CAIRN_CLASS_COUNT; class++) {
             const struct cairn_class_stats *of = &stats->classes[class];
             if (of->slab_count > 0)
-                add_sample(text, "cairn_class_", &of_class[i], of->block_bytes, value_of(&of_class[i], of));
+                add_sample(text, "cairn_class_", &of_class[i], of->block_bytes,
+                           value_of(&of_class[i], of));
         }
     }
 }

@@ -72,8 +72,9 @@ static size_t allocated(const struct arena *arena)
 /* `next` as it was when the chunk was left for a later one, or as it is. */
 static char *filled(const struct arena *arena, const struct chunk *chunk)
 {
-    return chunk == arena->current ? arena->face.next
-                                   : chunk->start + (chunk->later->before_bytes - chunk->before_bytes);
+    return chunk == arena->current
+               ? arena->face.next
+               : chunk->start + (chunk->later->before_bytes - chunk->before_bytes);
 }
 
 static void go_to(struct arena *arena, struct chunk *chunk, char *next)
@@ -136,7 +137,8 @@ static void verify_blocks(const struct arena *arena, const struct chunk *chunk, 
         struct trailer trailer = trailer_read(found);
         const char *block = (const char *)found - rounded(trailer.size);
         const char *end = block + trailer.size;
-        const void *disturbed = guard_disturbed(arena->guard, end, (size_t)((const char *)found - end));
+        const void *disturbed =
+            guard_disturbed(arena->guard, end, (size_t)((const char *)found - end));
         if (disturbed != NULL)
             complain(arena, "a block was written past its end", disturbed);
         disturbed = guard_disturbed(arena->guard, trailer.before, (size_t)(block - trailer.before));
@@ -151,7 +153,8 @@ static void verify_idle(const struct arena *arena, const struct chunk *chunk, co
                         const char *to)
 {
     const char *end = to < chunk->touched ? to : chunk->touched;
-    const void *disturbed = from < end ? guard_disturbed(arena->guard, from, (size_t)(end - from)) : NULL;
+    const void *disturbed =
+        from < end ? guard_disturbed(arena->guard, from, (size_t)(end - from)) : NULL;
     if (disturbed != NULL)
         complain(arena, "memory was written to after it was rewound or reset", disturbed);
 }
@@ -170,7 +173,8 @@ static void verify_all(const struct arena *arena)
 }
 
 /* So that no mark is found there any more: the sanitizer leaves idle memory as it is. */
-GUARD_MAY_LOOK static void erase_trailers(const struct chunk *chunk, const char *from, const char *to)
+GUARD_MAY_LOOK static void erase_trailers(const struct chunk *chunk, const char *from,
+                                          const char *to)
 {
     while (to > from) {
         struct trailer *trailer = trailer_before(chunk, to); /* there is one: they were verified */
@@ -365,14 +369,16 @@ static void note_peak(struct arena *arena)
 
 static bool resize_newest(struct arena *arena, char *block, size_t old_size, size_t new_size)
 {
-    if (block + rounded(old_size) != arena->face.next || new_size > (size_t)(arena->current->end - block))
+    if (block + rounded(old_size) != arena->face.next ||
+        new_size > (size_t)(arena->current->end - block))
         return false;
     note_peak(arena);
     go_to(arena, arena->current, block + rounded(new_size));
     return true;
 }
 
-static bool resize_newest_watched(struct arena *arena, char *block, size_t old_size, size_t new_size)
+static bool resize_newest_watched(struct arena *arena, char *block, size_t old_size,
+                                  size_t new_size)
 {
     struct chunk *chunk = arena->current;
     char *next = arena->face.next;
@@ -409,8 +415,9 @@ void *cairn_arena_resize(struct cairn_arena *face, void *block, size_t old_size,
 {
     struct arena *arena = (struct arena *)face;
     if (block != NULL) {
-        bool done = arena->guard == GUARD_NONE ? resize_newest(arena, block, old_size, new_size)
-                                               : resize_newest_watched(arena, block, old_size, new_size);
+        bool done = arena->guard == GUARD_NONE
+                        ? resize_newest(arena, block, old_size, new_size)
+                        : resize_newest_watched(arena, block, old_size, new_size);
         if (done || new_size <= old_size)
             return block;
     }
@@ -436,7 +443,8 @@ struct cairn_arena_point cairn_arena_mark(struct cairn_arena *face)
 {
     struct arena *arena = (struct arena *)face;
     size_t serial = arena->guard == GUARD_NONE ? 0 : set_mark(arena);
-    return (struct cairn_arena_point){.next = arena->face.next, .chunk = arena->current, .serial = serial};
+    return (struct cairn_arena_point){
+        .next = arena->face.next, .chunk = arena->current, .serial = serial};
 }
 
 static bool mark_is_valid(const struct arena *arena, struct cairn_arena_point mark)
@@ -536,8 +544,8 @@ struct cairn_arena *cairn_arena_create_with(const struct cairn_arena_options *op
     if (options->memory != NULL)
         first = chunk_over(options->memory, options->memory_bytes, HEADER_BYTES);
     else if (!options->fixed && options->size_hint <= PTRDIFF_MAX)
-        first =
-            map_chunk(&draft, HEADER_BYTES, rounded(options->size_hint), FIRST_STEP_BYTES, CHUNK_ALIGNMENT);
+        first = map_chunk(&draft, HEADER_BYTES, rounded(options->size_hint), FIRST_STEP_BYTES,
+                          CHUNK_ALIGNMENT);
     if (first == NULL)
         return NULL;
     draft.first = first;
@@ -576,7 +584,8 @@ struct cairn_arena_stats cairn_arena_statistics(const struct cairn_arena *face)
     bool in_use = true;
     for (const struct chunk *chunk = arena->first; chunk != NULL; chunk = chunk->later) {
         statistics.reserved_bytes += (size_t)(chunk->end - (const char *)chunk);
-        statistics.touched_bytes += chunk_touched_bytes(chunk, in_use ? filled(arena, chunk) : chunk->start);
+        statistics.touched_bytes +=
+            chunk_touched_bytes(chunk, in_use ? filled(arena, chunk) : chunk->start);
         statistics.chunk_count++;
         in_use = in_use && chunk != arena->current;
     }
@@ -585,10 +594,10 @@ struct cairn_arena_stats cairn_arena_statistics(const struct cairn_arena *face)
 
 void cairn_arena_check(const struct cairn_arena *face)
 {
-#define HOLDS(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            complain(arena, "not true: " #condition, chunk);                                                 \
+#define HOLDS(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            complain(arena, "not true: " #condition, chunk);                                       \
     } while (0)
     const struct arena *arena = (const struct arena *)face;
     const struct chunk *chunk = arena->current;
@@ -601,7 +610,8 @@ void cairn_arena_check(const struct cairn_arena *face)
     size_t before = 0;
     bool in_use = true;
     for (chunk = arena->first; chunk != NULL; chunk = chunk->later) {
-        HOLDS((uintptr_t)chunk->start % CHUNK_ALIGNMENT == 0 && (uintptr_t)chunk->end % CHUNK_ALIGNMENT == 0);
+        HOLDS((uintptr_t)chunk->start % CHUNK_ALIGNMENT == 0 &&
+              (uintptr_t)chunk->end % CHUNK_ALIGNMENT == 0);
         HOLDS(chunk->start <= chunk->touched && chunk->touched <= chunk->end);
         HOLDS(chunk->mapped_bytes > 0 || chunk == arena->first);
         mapped += chunk->mapped_bytes;

@@ -17,9 +17,11 @@ static struct shape shape_of(size_t header_bytes, size_t room_bytes, size_t alig
     struct shape shape = {.alignment = alignment};
     if (huge && alignment < OS_HUGE_PAGE_BYTES)
         shape.alignment = OS_HUGE_PAGE_BYTES;
-    shape.offset_bytes = chunk_round_up(header_bytes, shape.alignment < page ? shape.alignment : page);
+    shape.offset_bytes =
+        chunk_round_up(header_bytes, shape.alignment < page ? shape.alignment : page);
     size_t needed;
-    if (!__builtin_add_overflow(shape.offset_bytes, room_bytes, &needed) && needed <= SIZE_MAX - page)
+    if (!__builtin_add_overflow(shape.offset_bytes, room_bytes, &needed) &&
+        needed <= SIZE_MAX - page)
         shape.mapped_bytes = chunk_round_up(needed, page);
     return shape;
 }
@@ -42,7 +44,8 @@ struct chunk *chunk_map(size_t header_bytes, size_t room_bytes, size_t alignment
     if (huge) /* refused: it works with small ones as well */
         os_want_huge_pages(start, (size_t)(end - start));
     struct chunk *chunk = (struct chunk *)memory;
-    *chunk = (struct chunk){.start = start, .end = end, .touched = start, .mapped_bytes = shape.mapped_bytes};
+    *chunk = (struct chunk){
+        .start = start, .end = end, .touched = start, .mapped_bytes = shape.mapped_bytes};
     return chunk;
 }
 
@@ -56,7 +59,8 @@ struct chunk *chunk_over(void *memory, size_t bytes, size_t header_bytes)
     struct chunk *chunk = (struct chunk *)((char *)memory + gap);
     char *start = (char *)chunk + header;
     char *end = start + (bytes - gap - header) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
-    *chunk = (struct chunk){.start = start, .end = end, .touched = end}; /* who knows what it holds */
+    *chunk =
+        (struct chunk){.start = start, .end = end, .touched = end}; /* who knows what it holds */
     return chunk;
 }
 
@@ -78,8 +82,8 @@ void chunk_give_back(struct chunk *chunk, char *idle)
     char *first = idle + (-(uintptr_t)idle & (page - 1));
     if (chunk->mapped_bytes == 0 || first >= chunk->touched)
         return;
-    char *last =
-        chunk->touched + (-(uintptr_t)chunk->touched & (page - 1)); /* the end is that of an OS page */
+    char *last = chunk->touched +
+                 (-(uintptr_t)chunk->touched & (page - 1)); /* the end is that of an OS page */
     if (os_give_back(first, (size_t)(last - first)))
         chunk->touched = first;
 }
@@ -88,6 +92,7 @@ size_t chunk_touched_bytes(const struct chunk *chunk, const char *filled)
 {
     const char *touched = filled > chunk->touched ? filled : chunk->touched;
     size_t bytes = chunk_round_up((size_t)(touched - (const char *)chunk), os_page_bytes());
-    size_t whole = (size_t)(chunk->end - (const char *)chunk); /* the caller's may end within an OS page */
+    size_t whole =
+        (size_t)(chunk->end - (const char *)chunk); /* the caller's may end within an OS page */
     return bytes < whole ? bytes : whole;
 }

@@ -7,8 +7,10 @@
 
 enum { PATTERN = 0xC5 };
 
-extern void __asan_poison_memory_region(const volatile void *start, size_t bytes) __attribute__((weak));
-extern void __asan_unpoison_memory_region(const volatile void *start, size_t bytes) __attribute__((weak));
+extern void __asan_poison_memory_region(const volatile void *start, size_t bytes)
+    __attribute__((weak));
+extern void __asan_unpoison_memory_region(const volatile void *start, size_t bytes)
+    __attribute__((weak));
 extern void __lsan_register_root_region(const void *start, size_t bytes) __attribute__((weak));
 extern void __lsan_unregister_root_region(const void *start, size_t bytes) __attribute__((weak));
 
@@ -79,7 +81,8 @@ static void add_address(struct text *line, const void *address)
     }
 }
 
-_Noreturn void guard_complain(const char *noun, const void *owner, const char *what, const void *where)
+_Noreturn void guard_complain(const char *noun, const void *owner, const char *what,
+                              const void *where)
 {
     char data[256];
     struct text line = text_over(data, sizeof data - 1);

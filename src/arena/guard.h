@@ -40,6 +40,7 @@ void guard_abandon(enum guard guard, void *start, size_t bytes);
 const void *guard_disturbed(enum guard guard, const void *start, size_t bytes);
 
 /* "cairn: <noun> <address>: <what> at <address>", and abort(). */
-_Noreturn void guard_complain(const char *noun, const void *owner, const char *what, const void *where);
+_Noreturn void guard_complain(const char *noun, const void *owner, const char *what,
+                              const void *where);
 
 #endif

@@ -45,8 +45,9 @@ struct pool {
 
 /* Behind a watched object. */
 struct tag {
-    uintptr_t seal; /* of its state and `later`; first, as most who write past an end write few bytes */
-    char *later;    /* given back next after this one, or NULL */
+    uintptr_t
+        seal; /* of its state and `later`; first, as most who write past an end write few bytes */
+    char *later; /* given back next after this one, or NULL */
 };
 
 enum state { IN_USE = 0x5A, IDLE = 0xA5 };
@@ -89,7 +90,8 @@ static struct slab *slab_of(struct pool *pool, size_t object_count)
     if (__builtin_mul_overflow(object_count, pool->stride_bytes, &bytes) ||
         __builtin_add_overflow(bytes, offset, &bytes))
         return NULL;
-    char *memory = cairn_arena_alloc_aligned(pool->arena, bytes, max(pool->alignment, CHUNK_ALIGNMENT));
+    char *memory =
+        cairn_arena_alloc_aligned(pool->arena, bytes, max(pool->alignment, CHUNK_ALIGNMENT));
     if (memory == NULL)
         return NULL;
     struct slab *slab = (struct slab *)memory;
@@ -178,13 +180,15 @@ static struct tag *tag_of(const struct pool *pool, char *object)
     return (struct tag *)(object + pool->stride_bytes) - 1;
 }
 
-static uintptr_t seal_of(const struct pool *pool, const char *object, const char *later, enum state state)
+static uintptr_t seal_of(const struct pool *pool, const char *object, const char *later,
+                         enum state state)
 {
     uintptr_t mixed = (uintptr_t)pool ^ (uintptr_t)object ^ (uintptr_t)later;
     return mixed * (uintptr_t)UINT64_C(0x9E3779B97F4A7C15) + state;
 }
 
-GUARD_MAY_LOOK static void tag_write(const struct pool *pool, char *object, char *later, enum state state)
+GUARD_MAY_LOOK static void tag_write(const struct pool *pool, char *object, char *later,
+                                     enum state state)
 {
     struct tag *tag = tag_of(pool, object);
     tag->seal = seal_of(pool, object, later, state);
@@ -259,16 +263,19 @@ static void put_watched(struct pool *pool, char *object)
     if (tag_says(pool, object, IDLE))
         complain(pool, "an object was given back twice,", object);
     if (!tag_says(pool, object, IN_USE))
-        complain(pool, "what was given back is not of this pool, or was written past its end,", object);
+        complain(pool, "what was given back is not of this pool, or was written past its end,",
+                 object);
     const char *end = object + pool->object_bytes;
-    if (guard_disturbed(pool->guard, end, (size_t)((const char *)tag_of(pool, object) - end)) != NULL)
+    if (guard_disturbed(pool->guard, end, (size_t)((const char *)tag_of(pool, object) - end)) !=
+        NULL)
         complain(pool, "an object was written past its end,", object);
     guard_cover(pool->guard, object, pool->stride_bytes);
     tag_write(pool, object, NULL, IDLE);
     if (pool->newest == NULL) {
         pool->oldest = object;
     } else {
-        verify_tag(pool, pool->newest); /* it is sealed anew, which must not hide what was done to it */
+        verify_tag(pool,
+                   pool->newest); /* it is sealed anew, which must not hide what was done to it */
         tag_write(pool, pool->newest, object, IDLE);
     }
     pool->newest = object;
@@ -340,13 +347,15 @@ struct cairn_pool *cairn_pool_create_with(const struct cairn_pool_options *optio
     };
     size_t tag = draft.guard == GUARD_NONE ? 0 : sizeof(struct tag);
     size_t least = max(size, sizeof(struct cairn_pool_slot));
-    draft.stride_bytes = chunk_round_up(chunk_round_up(least, sizeof(void *)) + tag, draft.alignment);
+    draft.stride_bytes =
+        chunk_round_up(chunk_round_up(least, sizeof(void *)) + tag, draft.alignment);
     if (draft.stride_bytes < size)
         return NULL;
     draft.face.direct = !draft.shared && draft.guard == GUARD_NONE;
 
     if (draft.owns_arena)
-        draft.arena = cairn_arena_create_with(&(struct cairn_arena_options){.checked = options->checked});
+        draft.arena =
+            cairn_arena_create_with(&(struct cairn_arena_options){.checked = options->checked});
     struct pool *pool = draft.arena == NULL ? NULL : cairn_arena_alloc(draft.arena, sizeof *pool);
     if (pool == NULL) {
         if (draft.owns_arena)
@@ -398,7 +407,8 @@ static bool is_cut_object(const struct pool *pool, const char *object)
     while (slab != pool->current && (object < slab->start || object >= slab->end))
         slab = slab->later;
     const char *end = slab == pool->current ? pool->next : slab->end;
-    return object >= slab->start && object < end && (size_t)(object - slab->start) % pool->stride_bytes == 0;
+    return object >= slab->start && object < end &&
+           (size_t)(object - slab->start) % pool->stride_bytes == 0;
 }
 
 /* The idle objects in their order, whoever keeps it. */
@@ -415,10 +425,10 @@ static char *next_idle(const struct pool *pool, char *object)
 
 void cairn_pool_check(struct cairn_pool *face)
 {
-#define HOLDS(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            complain(pool, "not true: " #condition, pool);                                                   \
+#define HOLDS(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            complain(pool, "not true: " #condition, pool);                                         \
     } while (0)
     struct pool *pool = (struct pool *)face;
     enter(pool);

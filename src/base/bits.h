@@ -10,7 +10,8 @@ struct bits {
     uint64_t word[2];
 };
 
-typedef unsigned __int128 bits_wide; /* the map as one number: gcc and clang have it wherever this is built */
+typedef unsigned __int128
+    bits_wide; /* the map as one number: gcc and clang have it wherever this is built */
 
 static inline bits_wide bits_load(const struct bits *bits)
 {
@@ -33,19 +34,22 @@ static inline bits_wide bits_run(unsigned first, unsigned count)
 static inline unsigned bits_lowest(bits_wide wide)
 {
     uint64_t low = (uint64_t)wide;
-    return low != 0 ? (unsigned)__builtin_ctzll(low) : 64 + (unsigned)__builtin_ctzll((uint64_t)(wide >> 64));
+    return low != 0 ? (unsigned)__builtin_ctzll(low)
+                    : 64 + (unsigned)__builtin_ctzll((uint64_t)(wide >> 64));
 }
 
 /* The same of the highest. */
 static inline unsigned bits_highest(bits_wide wide)
 {
     uint64_t high = (uint64_t)(wide >> 64);
-    return high != 0 ? 127 - (unsigned)__builtin_clzll(high) : 63 - (unsigned)__builtin_clzll((uint64_t)wide);
+    return high != 0 ? 127 - (unsigned)__builtin_clzll(high)
+                     : 63 - (unsigned)__builtin_clzll((uint64_t)wide);
 }
 
 static inline unsigned bits_count(bits_wide wide)
 {
-    return (unsigned)(__builtin_popcountll((uint64_t)wide) + __builtin_popcountll((uint64_t)(wide >> 64)));
+    return (unsigned)(__builtin_popcountll((uint64_t)wide) +
+                      __builtin_popcountll((uint64_t)(wide >> 64)));
 }
 
 /* The bits whose place is a multiple of 2^shift, 0 to 7. */

@@ -47,8 +47,8 @@ static void unescape(char *path)
 {
     char *to = path;
     for (const char *from = path; *from != '\0';) {
-        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' && from[2] <= '7' &&
-            from[3] >= '0' && from[3] <= '7') {
+        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+            from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
             *to++ = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
             from += 4;
         } else {
@@ -107,7 +107,8 @@ static bool join(char *to, size_t capacity, const char *first, const char *secon
     return !text.truncated;
 }
 
-bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mountinfo, const char *membership)
+bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mountinfo,
+                 const char *membership)
 {
     place->mount[0] = place->own[0] = '\0';
     struct file_lines lines;
@@ -218,7 +219,8 @@ static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *
         goto failed;
     }
     made = true;
-    cgroup->folder = openat(cgroup->parent, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cgroup->folder =
+        openat(cgroup->parent, cgroup->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (cgroup->folder < 0 || !admit(cgroup, parent_path, pid)) {
         because(cgroup, "cannot move a process below ", parent_path, errno);
         goto failed;
@@ -328,7 +330,8 @@ static void remove_below(int folder)
     }
     struct dirent *entry;
     while ((entry = readdir(entries)) != NULL) {
-        if (entry->d_type != DT_DIR || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+        if (entry->d_type != DT_DIR || strcmp(entry->d_name, ".") == 0 ||
+            strcmp(entry->d_name, "..") == 0)
             continue;
         int below = openat(folder, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (below >= 0) {
@@ -346,8 +349,8 @@ bool cgroup_remove(struct cgroup *cgroup, uint64_t patience_ns)
         return true;
     uint64_t deadline = clock_now_ns() + patience_ns;
     bool removed;
-    while (!(removed = unlinkat(cgroup->parent, cgroup->name, AT_REMOVEDIR) == 0) && errno == EBUSY &&
-           clock_now_ns() < deadline) {
+    while (!(removed = unlinkat(cgroup->parent, cgroup->name, AT_REMOVEDIR) == 0) &&
+           errno == EBUSY && clock_now_ns() < deadline) {
         remove_below(cgroup->folder);
         nanosleep(&(struct timespec){.tv_nsec = (long)NS_PER_MS}, NULL);
     }

@@ -53,6 +53,7 @@ struct cgroup_place {
     char own[2048];
 };
 
-bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mountinfo, const char *membership);
+bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mountinfo,
+                 const char *membership);
 
 #endif

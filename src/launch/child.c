@@ -38,7 +38,8 @@ const char *child_step_complaint(enum child_step step)
 
 /* From here to exec: the child. */
 
-_Noreturn static void give_up(struct child_state *state, enum child_step step, const char *object, int error)
+_Noreturn static void give_up(struct child_state *state, enum child_step step, const char *object,
+                              int error)
 {
     state->object = object;
     state->error = error;
@@ -73,7 +74,8 @@ static void redirect_all(struct child_state *state, const struct options *option
 static void take_cpus(struct child_state *state, const cpu_set_t *cpus)
 {
     cpu_set_t got;
-    if (sched_setaffinity(0, sizeof *cpus, cpus) != 0 || sched_getaffinity(0, sizeof got, &got) != 0)
+    if (sched_setaffinity(0, sizeof *cpus, cpus) != 0 ||
+        sched_getaffinity(0, sizeof got, &got) != 0)
         give_up(state, CHILD_CPUS, NULL, errno);
     if (!CPU_EQUAL(cpus, &got)) /* the kernel drops those that are missing without a word */
         give_up(state, CHILD_CPUS, NULL, 0);

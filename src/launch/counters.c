@@ -25,13 +25,15 @@ static const struct event events[COUNTERS_COUNT] = {
     {PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES, false},
     {PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES, false},
     {PERF_TYPE_HW_CACHE,
-     PERF_COUNT_HW_CACHE_DTLB | PERF_COUNT_HW_CACHE_OP_READ << 8 | PERF_COUNT_HW_CACHE_RESULT_MISS << 16,
+     PERF_COUNT_HW_CACHE_DTLB | PERF_COUNT_HW_CACHE_OP_READ << 8 |
+         PERF_COUNT_HW_CACHE_RESULT_MISS << 16,
      false},
 };
 
 const char *const counters_names[COUNTERS_COUNT] = {
-    "task-clock", "context-switches", "cpu-migrations",   "page-faults",  "cycles",           "instructions",
-    "branches",   "branch-misses",    "cache-references", "cache-misses", "dTLB-load-misses",
+    "task-clock",       "context-switches", "cpu-migrations",   "page-faults",
+    "cycles",           "instructions",     "branches",         "branch-misses",
+    "cache-references", "cache-misses",     "dTLB-load-misses",
 };
 
 static int open_event(const struct event *event, pid_t pid, bool user_mode_only)
@@ -76,7 +78,8 @@ void counters_read(struct counters *counters)
         if (counters->fds[i] < 0)
             continue;
         /* Never on the hardware, or never reached exec: nothing was counted, which is not 0. */
-        if (read(counters->fds[i], &count, sizeof count) == (ssize_t)sizeof count && count.running_ns > 0) {
+        if (read(counters->fds[i], &count, sizeof count) == (ssize_t)sizeof count &&
+            count.running_ns > 0) {
             counters->present[i] = true;
             counters->values[i] = count.value;
             if (count.running_ns < count.enabled_ns) {

@@ -81,7 +81,8 @@ static bool number_at(const char *s, uint64_t *number)
     if (*s < '0' || *s > '9')
         return wrong(EBADMSG);
     for (; *s >= '0' && *s <= '9'; s++) {
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *s - '0', &value))
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, *s - '0', &value))
             return wrong(EBADMSG);
     }
     *number = value;

@@ -77,7 +77,8 @@ static bool prepare_descriptors(struct options *options)
 {
     int flags = fcntl(options->report_fd, F_GETFL);
     if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
-        complaint("--report-fd is not a descriptor that can be written to", NULL, flags < 0 ? errno : 0);
+        complaint("--report-fd is not a descriptor that can be written to", NULL,
+                  flags < 0 ? errno : 0);
         return false;
     }
     if (options->report_fd > STDERR_FILENO) {
@@ -125,7 +126,8 @@ static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short 
     };
     uint64_t now_ns = clock_now_ns();
     uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-    struct timespec timeout = {.tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S)};
+    struct timespec timeout = {.tv_sec = (time_t)(wait_ns / NS_PER_S),
+                               .tv_nsec = (long)(wait_ns % NS_PER_S)};
     int ready = ppoll(fds, COUNT_OF(fds), deadline_ns == NEVER_NS ? NULL : &timeout, NULL);
     if (report_events != NULL)
         *report_events = ready > 0 ? fds[1].revents : 0;
@@ -165,8 +167,9 @@ static void follow_stop(struct launch *launch)
         return; /* SIGSTOP and debuggers mean this one process */
     terminal_take_back(&launch->terminal);
     if (!signals_stop_us(signal, true) && signal != SIGTSTP)
-        signal_group(launch,
-                     SIGHUP); /* it wants a terminal that nobody can give it; the kernel does the same */
+        signal_group(
+            launch,
+            SIGHUP); /* it wants a terminal that nobody can give it; the kernel does the same */
     resume(launch);
 }
 

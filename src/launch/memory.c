@@ -22,7 +22,8 @@ uint64_t memory_slack_bytes(void)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     long page_bytes = sysconf(_SC_PAGESIZE);
-    return 2 * BATCH_PAGES * (uint64_t)(cpus > 0 ? cpus : 1) * (uint64_t)(page_bytes > 0 ? page_bytes : 4096);
+    return 2 * BATCH_PAGES * (uint64_t)(cpus > 0 ? cpus : 1) *
+           (uint64_t)(page_bytes > 0 ? page_bytes : 4096);
 }
 
 const char *memory_method_name(enum memory_method method)
@@ -41,7 +42,8 @@ const char *memory_method_name(enum memory_method method)
 }
 
 /* Looks are no part of a reading's cost, and may be as rare as their budget says. */
-static const struct pace look_pace = {.min_ns = NS_PER_MS, .max_ns = UINT64_MAX / 2, .divisor = 500};
+static const struct pace look_pace = {
+    .min_ns = NS_PER_MS, .max_ns = UINT64_MAX / 2, .divisor = 500};
 
 static bool look_is_due(const struct memory *memory)
 {
@@ -65,9 +67,10 @@ struct stat_names {
     const char *inactive_file;
 };
 
-static const struct stat_names names_v2 = {"anon ", "shmem ", "file ", "active_file ", "inactive_file "};
-static const struct stat_names names_v1 = {"total_rss ", "total_shmem ", "total_cache ", "total_active_file ",
-                                           "total_inactive_file "};
+static const struct stat_names names_v2 = {"anon ", "shmem ", "file ", "active_file ",
+                                           "inactive_file "};
+static const struct stat_names names_v1 = {"total_rss ", "total_shmem ", "total_cache ",
+                                           "total_active_file ", "total_inactive_file "};
 
 /* 0 where the statistics have no such line. */
 static uint64_t stat_or_zero(const char *text, const char *name)
@@ -92,9 +95,11 @@ static bool read_stat(const struct memory *memory, struct peak_reading *reading)
     const struct stat_names *names = memory->method == MEMORY_CGROUP_V2 ? &names_v2 : &names_v1;
     char text[8192];
     uint64_t file, active, inactive;
-    if (!file_read(memory->stat, text, sizeof text) || !file_field(text, names->anon, &reading->anon_bytes) ||
-        !file_field(text, names->shmem, &reading->shmem_bytes) || !file_field(text, names->file, &file) ||
-        !file_field(text, names->active_file, &active) || !file_field(text, names->inactive_file, &inactive))
+    if (!file_read(memory->stat, text, sizeof text) ||
+        !file_field(text, names->anon, &reading->anon_bytes) ||
+        !file_field(text, names->shmem, &reading->shmem_bytes) ||
+        !file_field(text, names->file, &file) || !file_field(text, names->active_file, &active) ||
+        !file_field(text, names->inactive_file, &inactive))
         return false;
     uint64_t cache = file > reading->shmem_bytes ? file - reading->shmem_bytes : 0;
     reading->other_bytes = cache + kernel_bytes(memory, text);
@@ -151,9 +156,11 @@ static void read_cache_taken(struct memory *memory, uint64_t other_bytes)
     uint64_t most = other_bytes > memory->other_bytes ? other_bytes : memory->other_bytes;
     memory->other_bytes = other_bytes;
     char text[16384];
-    if (most <= memory->slack_bytes || memory->vmstat < 0 || !file_read(memory->vmstat, text, sizeof text))
+    if (most <= memory->slack_bytes || memory->vmstat < 0 ||
+        !file_read(memory->vmstat, text, sizeof text))
         return;
-    memory->cache_taken = stat_or_zero(text, "pgsteal_file ") + stat_or_zero(text, "drop_pagecache ");
+    memory->cache_taken =
+        stat_or_zero(text, "pgsteal_file ") + stat_or_zero(text, "drop_pagecache ");
 }
 
 static void begin_interval(const struct memory *memory)
@@ -166,8 +173,8 @@ static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
 {
     *reading = (struct peak_reading){.charged = PEAK_CHARGED_UNKNOWN};
     /* The highest charge first: what is charged between it and the rest counts again in the next interval. */
-    bool has_max =
-        memory->charged_max >= 0 && file_read_number(memory->charged_max, &reading->charged_max_bytes);
+    bool has_max = memory->charged_max >= 0 &&
+                   file_read_number(memory->charged_max, &reading->charged_max_bytes);
     if (has_max)
         begin_interval(memory);
     if (!read_stat(memory, reading))
@@ -180,7 +187,8 @@ static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
     return true;
 }
 
-static bool open_cgroup(struct memory *memory, int folder, enum memory_method method, const char *charged_max)
+static bool open_cgroup(struct memory *memory, int folder, enum memory_method method,
+                        const char *charged_max)
 {
     *memory = (struct memory){
         .method = method,
@@ -194,7 +202,8 @@ static bool open_cgroup(struct memory *memory, int folder, enum memory_method me
         .slack_bytes = memory_slack_bytes(),
     };
     memory->resettable = memory->charged_max >= 0 && file_write(memory->charged_max, "0");
-    if (memory->charged_max < 0) /* v2 before Linux 6.12: memory.peak cannot be written, nor begin anew */
+    if (memory->charged_max <
+        0) /* v2 before Linux 6.12: memory.peak cannot be written, nor begin anew */
         memory->charged_max = openat(folder, charged_max, O_RDONLY | O_CLOEXEC);
     struct peak_reading reading;
     if (memory->stat >= 0 && read_cgroup(memory, &reading))
@@ -235,12 +244,14 @@ static uint64_t follow(struct memory *memory, pid_t pid, const struct process_me
     if (place == NULL)
         return 0;
     struct memory_followed before = place->pid == pid ? *place : (struct memory_followed){0};
-    if (now->highest_bytes < before.highest_bytes) /* it has exec'ed, or the number has a new owner */
+    if (now->highest_bytes <
+        before.highest_bytes) /* it has exec'ed, or the number has a new owner */
         before = (struct memory_followed){0};
     *place = (struct memory_followed){pid, true, now->file_bytes, now->highest_bytes};
     uint64_t file = now->file_bytes > before.file_bytes ? now->file_bytes : before.file_bytes;
-    return now->highest_bytes > before.highest_bytes && now->highest_bytes > file ? now->highest_bytes - file
-                                                                                  : 0;
+    return now->highest_bytes > before.highest_bytes && now->highest_bytes > file
+               ? now->highest_bytes - file
+               : 0;
 }
 
 static void forget_unseen(struct memory *memory)
@@ -343,7 +354,8 @@ bool memory_read(struct memory *memory, struct peak_reading *reading)
 
 void memory_close(struct memory *memory)
 {
-    int fds[] = {memory->stat, memory->kernel, memory->charged_max, memory->members, memory->vmstat};
+    int fds[] = {memory->stat, memory->kernel, memory->charged_max, memory->members,
+                 memory->vmstat};
     for (size_t i = 0; memory->method != MEMORY_NOT_MEASURED && i < COUNT_OF(fds); i++) {
         if (fds[i] >= 0)
             close(fds[i]);

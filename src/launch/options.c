@@ -12,7 +12,8 @@ const char options_help[] =
     "Usage: cairn-launch [option]... -- PROG [ARG]...\n"
     "       cairn-launch --touch BYTES\n"
     "\n"
-    "Starts PROG, waits for it, ends whatever it left behind, and writes one line of JSON about the whole "
+    "Starts PROG, waits for it, ends whatever it left behind, and writes one line of JSON about "
+    "the whole "
     "tree of\n"
     "processes: time, peak memory, faults, how it ended.\n"
     "\n"
@@ -20,7 +21,8 @@ const char options_help[] =
     "  --timeout SECONDS    end PROG with SIGTERM after that time\n"
     "  --grace SECONDS      from there to SIGKILL for all its processes; default 2\n"
     "  --memory METHOD      auto (default), cgroup, sampled or none: how the peak is found\n"
-    "  --terminal           PROG gets the terminal, with job control; without: a session of its own, no "
+    "  --terminal           PROG gets the terminal, with job control; without: a session of its "
+    "own, no "
     "terminal\n"
     "  --setenv KEY=VALUE   for PROG only; repeatable\n"
     "  --unsetenv KEY       for PROG only; repeatable\n"
@@ -30,11 +32,13 @@ const char options_help[] =
     "  --stdout FILE        PROG's standard output; emptied first, created for the owner alone\n"
     "  --stderr FILE        PROG's standard error, likewise; may be the same file\n"
     "  --counters           performance counters of the whole tree\n"
-    "  --whereabouts FILE   where its processors are, by a clock; emptied first, for the owner alone\n"
+    "  --whereabouts FILE   where its processors are, by a clock; emptied first, for the owner "
+    "alone\n"
     "  --touch BYTES        no PROG: write to so much memory once, and give it back\n"
     "  --help, --version\n"
     "\n"
-    "Exit status: 0 when the line was written, whatever became of PROG; 125 when cairn-launch itself "
+    "Exit status: 0 when the line was written, whatever became of PROG; 125 when cairn-launch "
+    "itself "
     "failed.\n";
 
 /* Digits at *s, which moves past them. */
@@ -43,7 +47,8 @@ static bool parse_digits(const char **s, uint64_t *number)
     uint64_t value = 0;
     const char *at = *s;
     for (; *at >= '0' && *at <= '9'; at++) {
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *at - '0', &value))
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, *at - '0', &value))
             return false;
     }
     bool any = at != *s;
@@ -184,7 +189,9 @@ enum options_task options_parse(struct options *options, char **argv)
     *options = (struct options){
         .report_fd = -1,
         .grace_ns = GRACE_DEFAULT_NS,
-        .edits = argv[0] == NULL ? argv : argv + 1, /* an edit takes two places in argv, and is kept in one */
+        .edits = argv[0] == NULL
+                     ? argv
+                     : argv + 1, /* an edit takes two places in argv, and is kept in one */
     };
     if (argv[0] == NULL)
         return wrong(options, "there are no arguments; 'cairn-launch --help' lists them", NULL);
@@ -221,7 +228,8 @@ enum options_task options_parse(struct options *options, char **argv)
         return OPTIONS_TOUCH;
     }
     if (*options->command == NULL)
-        return wrong(options, "a command is missing after '--'; 'cairn-launch --help' shows how", NULL);
+        return wrong(options, "a command is missing after '--'; 'cairn-launch --help' shows how",
+                     NULL);
     if (options->report_fd < 0)
         return wrong(options, "--report-fd is missing; 'cairn-launch --help' shows how", NULL);
     return OPTIONS_RUN;

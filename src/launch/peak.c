@@ -48,8 +48,8 @@ static void settle(struct peak *peak)
 }
 
 /* At one instant since `cache_taken` was read `charged_max` was charged, of which `other` and `lazy` were at most as given. */
-static struct peak_gap gap_since(uint64_t cache_taken, uint64_t charged_max, uint64_t other, uint64_t lazy,
-                                 uint64_t slack)
+static struct peak_gap gap_since(uint64_t cache_taken, uint64_t charged_max, uint64_t other,
+                                 uint64_t lazy, uint64_t slack)
 {
     uint64_t bytes = less(charged_max, other);
     return (struct peak_gap){.bytes = bytes,
@@ -90,14 +90,15 @@ void peak_add(struct peak *peak, const struct peak_reading *reading)
 void peak_end(struct peak *peak)
 {
     if (peak->last.charged == PEAK_CHARGED_LIFETIME)
-        peak->gap = gap_since(peak->cache_taken_first, peak->last.charged_max_bytes, peak->other_max_bytes,
-                              peak->lazy_peak_bytes, peak->slack_bytes);
+        peak->gap = gap_since(peak->cache_taken_first, peak->last.charged_max_bytes,
+                              peak->other_max_bytes, peak->lazy_peak_bytes, peak->slack_bytes);
     settle(peak);
 }
 
 bool peak_is_known(const struct peak *peak)
 {
-    return peak->peak_bytes > (peak->count > 1 ? 0 : peak->slack_bytes); /* no program has no memory */
+    return peak->peak_bytes >
+           (peak->count > 1 ? 0 : peak->slack_bytes); /* no program has no memory */
 }
 
 void peak_check(const struct peak *peak)

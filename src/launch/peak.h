@@ -45,7 +45,8 @@ struct peak_reading {
     uint64_t at_least_bytes; /* resident was once that high, says another source; 0: none does */
     uint64_t other_bytes;
     uint64_t charged_max_bytes;
-    uint64_t cache_taken; /* a counter of the whole machine: stands still while no page cache is taken */
+    uint64_t
+        cache_taken; /* a counter of the whole machine: stands still while no page cache is taken */
     enum peak_charged charged;
 };
 

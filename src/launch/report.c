@@ -74,7 +74,8 @@ static void add_memory(struct text *text, const struct report *report)
     add_unsigned_or_null(text, "peak_bytes", known, peak->peak_bytes);
     add_unsigned_or_null(text, "peak_less_lazy_bytes", known, peak->less_lazy_bytes);
     add_unsigned_or_null(text, "lazy_peak_bytes", known, peak->lazy_peak_bytes);
-    add_unsigned_or_null(text, "charged_peak_bytes", peak->charged_peak_bytes > 0, peak->charged_peak_bytes);
+    add_unsigned_or_null(text, "charged_peak_bytes", peak->charged_peak_bytes > 0,
+                         peak->charged_peak_bytes);
     text_add_json_unsigned(text, "samples", peak->count);
     text_add_json_unsigned(text, "sampling_cpu_ns", report->sampling_cpu_ns);
     text_add(text, "}");
@@ -103,7 +104,8 @@ void report_format(const struct report *report, struct text *text)
     text_add(text, "{");
     text_add_json_unsigned(text, "schema", REPORT_SCHEMA);
     text_add_json_unsigned(text, "pid", (uint64_t)report->pid);
-    add_unsigned_or_null(text, "exit_code", executed && WIFEXITED(status), (uint64_t)WEXITSTATUS(status));
+    add_unsigned_or_null(text, "exit_code", executed && WIFEXITED(status),
+                         (uint64_t)WEXITSTATUS(status));
     add_unsigned_or_null(text, "signal", signaled, (uint64_t)WTERMSIG(status));
     text_add_json_bool(text, "core_dumped", signaled && WCOREDUMP(status));
     text_add_json_bool(text, "timed_out", report->timed_out);

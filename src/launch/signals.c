@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 static const int waited_for[] = {
-    SIGCHLD, SIGCONT,  SIGTSTP,                            /* what becomes of PROG and of our own job */
+    SIGCHLD, SIGCONT,  SIGTSTP, /* what becomes of PROG and of our own job */
     SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, /* passed on to PROG */
     SIGALRM, SIGWINCH,
 };

@@ -56,7 +56,8 @@ static bool map_ring(struct whereabouts_ring *ring)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     for (ring->bytes = RING_BYTES_MOST; ring->bytes >= RING_BYTES_LEAST; ring->bytes /= 2) {
-        void *area = mmap(NULL, page_bytes + ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
+        void *area =
+            mmap(NULL, page_bytes + ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
         if (area != MAP_FAILED) {
             ring->page = area;
             return true;
@@ -125,7 +126,8 @@ static void give_up(struct whereabouts *whereabouts, int error)
     whereabouts->head.error = (uint32_t)error;
     const struct whereabouts_head head = whereabouts->head;
     if (ftruncate(whereabouts->file, 0) == 0 && lseek(whereabouts->file, 0, SEEK_SET) == 0)
-        write_all(whereabouts->file, (const char *)&head, sizeof head); /* without one nothing is believed */
+        write_all(whereabouts->file, (const char *)&head,
+                  sizeof head); /* without one nothing is believed */
 }
 
 bool whereabouts_open(struct whereabouts *whereabouts, const char *path, pid_t pid)

@@ -41,7 +41,8 @@ static inline void lock_take(struct lock *lock)
 
 static inline void lock_drop(struct lock *lock)
 {
-    if (__libc_single_threaded && LIKELY(atomic_load_explicit(&lock->state, memory_order_relaxed) == 1))
+    if (__libc_single_threaded &&
+        LIKELY(atomic_load_explicit(&lock->state, memory_order_relaxed) == 1))
         atomic_store_explicit(&lock->state, 0, memory_order_relaxed);
     else if (UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2))
         os_wake(&lock->state);

@@ -22,7 +22,8 @@ size_t os_page_bytes(void)
     static _Atomic size_t known; /* relaxed: every thread would store the same */
     size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
     if (UNLIKELY(bytes == 0)) {
-        bytes = (size_t)getauxval(AT_PAGESZ); /* sysconf() brings in pages of libc that nobody else needs */
+        bytes = (size_t)getauxval(
+            AT_PAGESZ); /* sysconf() brings in pages of libc that nobody else needs */
         atomic_store_explicit(&known, bytes, memory_order_relaxed);
     }
     return bytes;
@@ -44,8 +45,8 @@ static char *map(size_t bytes)
 enum os_claimed os_claim(void *start, size_t bytes)
 {
     int saved = errno;
-    void *got =
-        mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *got = mmap(start, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     enum os_claimed claim = got == start                           ? OS_CLAIMED
                             : got != MAP_FAILED || errno == EEXIST ? OS_OCCUPIED
                                                                    : OS_REFUSED;
@@ -84,7 +85,8 @@ bool os_offer(void *start, size_t bytes)
 bool os_renew(void *start, size_t bytes)
 {
     int saved = errno;
-    void *got = mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    void *got =
+        mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     errno = saved;
     return got != MAP_FAILED;
 }
@@ -163,7 +165,8 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
         return NULL;
     }
     if (head < spare && !os_unmap(start + bytes, spare - head)) {
-        os_unmap(start, total - head); /* no longer the head: another thread may have been given it */
+        os_unmap(start,
+                 total - head); /* no longer the head: another thread may have been given it */
         return NULL;
     }
     return start;
@@ -172,7 +175,8 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
 uint64_t os_random(void)
 {
     uint64_t random = 0;
-    const void *sixteen = (const void *)getauxval(AT_RANDOM); /* 16 bytes that the kernel gave the process */
+    const void *sixteen =
+        (const void *)getauxval(AT_RANDOM); /* 16 bytes that the kernel gave the process */
     if (sixteen != NULL)
         memcpy(&random, (const char *)sixteen + 8,
                sizeof random); /* the first 8 are the C library's canary */

@@ -101,7 +101,8 @@ static void forget(struct policy_known *known, unsigned step)
 static bool is_new_phase(const struct policy_known *known, unsigned step)
 {
     double noise = noise_ns(known, mean_ns(known, step));
-    return known->weight[step] >= SURE_WEIGHT && larger(known->above_ns, known->below_ns) > PHASE * noise;
+    return known->weight[step] >= SURE_WEIGHT &&
+           larger(known->above_ns, known->below_ns) > PHASE * noise;
 }
 
 /* --- what follows from it ------------------------------------------------------------------------------------------ */
@@ -162,7 +163,8 @@ void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned 
 bool policy_evolve(struct policy *policy, double cost_ns, uint64_t work)
 {
     policy->epochs++;
-    if (policy->frozen || work == 0 || !(cost_ns >= 0 && cost_ns <= COST_NS_MAX)) /* or not a number */
+    if (policy->frozen || work == 0 ||
+        !(cost_ns >= 0 && cost_ns <= COST_NS_MAX)) /* or not a number */
         return false;
     struct policy_known *known = &policy->known;
     unsigned now = policy_step(policy);
@@ -209,7 +211,8 @@ static bool is_known_soundly(const struct policy *policy)
     bool sound = true;
     for (unsigned i = 0; i < POLICY_STEPS; i++) {
         sound &= known->weight[i] >= 0 && known->sum_ns[i] >= 0;
-        sound &= known->weight[i] > 0 ? policy->least <= i && i <= policy->most : known->sum_ns[i] <= 0;
+        sound &=
+            known->weight[i] > 0 ? policy->least <= i && i <= policy->most : known->sum_ns[i] <= 0;
         weight += known->weight[i];
     }
     return sound && weight * (1 - DISCOUNT) <= 1.001;

@@ -75,7 +75,8 @@ void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned 
 
 static inline unsigned policy_step(const struct policy *policy)
 {
-    return atomic_load_explicit(&policy->step, memory_order_relaxed); /* a knob alone publishes nothing */
+    return atomic_load_explicit(&policy->step,
+                                memory_order_relaxed); /* a knob alone publishes nothing */
 }
 
 /* An epoch is over; true: the step has changed. One without work, or with a cost that no epoch can have, teaches nothing. */

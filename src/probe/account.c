@@ -78,7 +78,8 @@ struct reading {
 static struct reading read_end(struct self *me)
 {
     uint64_t now = me->alone ? ticks_after() : ticks_now();
-    struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0}; /* unfenced */
+    struct reading end = {.ticks =
+                              now > me->began_ticks ? now - me->began_ticks : 0}; /* unfenced */
     end.switched = canary_is_gone(); /* before a call of the kernel */
     if (me->counted)
         me->counted = counters_after(me);
@@ -90,7 +91,8 @@ static struct reading read_end(struct self *me)
 static void note_times(struct self *me, struct profile_times *times, struct reading end)
 {
     uint64_t dispatching = me->kernel_calls * kernel_calls_cost_ticks();
-    uint64_t taken = end.ticks > dispatching + me->kernel_ticks ? end.ticks - dispatching : me->kernel_ticks;
+    uint64_t taken =
+        end.ticks > dispatching + me->kernel_ticks ? end.ticks - dispatching : me->kernel_ticks;
     if (end.switched &&
         me->kernel_calls == 0) { /* a call of the kernel may rightly give the processor away */
         session_add(&times->switched, 1);
@@ -205,8 +207,8 @@ static void watch(struct self *me, const void *block, size_t bytes, size_t usabl
     watched_add(block, about, &me->random);
 }
 
-static void note_allocation(struct self *me, enum profile_function function, size_t bytes, bool is_new,
-                            struct reading end)
+static void note_allocation(struct self *me, enum profile_function function, size_t bytes,
+                            bool is_new, struct reading end)
 {
     struct profile_samples *samples = session.samples;
     enum profile_group group = profile_group(bytes);
@@ -239,7 +241,8 @@ static bool is_lost(struct self *me)
     return true;
 }
 
-void account_leave_slowly(struct self *me, enum profile_function function, const void *block, size_t bytes)
+void account_leave_slowly(struct self *me, enum profile_function function, const void *block,
+                          size_t bytes)
 {
     if (UNLIKELY(is_lost(me)))
         return;

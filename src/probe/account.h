@@ -25,12 +25,13 @@ void account_time(struct self *me, enum profile_group group);
 void account_take_watched(struct self *me, const void *block);
 void account_take_freed(struct self *me, const void *block);
 void account_enter_without(struct self *me);
-void account_leave_slowly(struct self *me, enum profile_function function, const void *block, size_t bytes);
+void account_leave_slowly(struct self *me, enum profile_function function, const void *block,
+                          size_t bytes);
 void account_leave_release_slowly(struct self *me);
 
 /* Is this an operation to be counted? The caller counts, and then goes inside. */
-static inline __attribute__((always_inline)) bool account_begin(struct self *me,
-                                                                enum profile_function function, size_t bytes)
+static inline __attribute__((always_inline)) bool
+account_begin(struct self *me, enum profile_function function, size_t bytes)
 {
     if (UNLIKELY(me->guard != SELF_OUTSIDE) && !thread_enter_slowly(me, cpu_stack, function, bytes))
         return false;
@@ -44,8 +45,10 @@ static inline enum profile_phase account_phase(void)
     return (enum profile_phase)atomic_load_explicit(&session.parallel, memory_order_relaxed);
 }
 
-static inline __attribute__((always_inline)) void
-account_count(struct self *me, enum profile_function function, enum profile_group group, size_t bytes)
+static inline __attribute__((always_inline)) void account_count(struct self *me,
+                                                                enum profile_function function,
+                                                                enum profile_group group,
+                                                                size_t bytes)
 {
     struct profile_thread *counts = me->counts;
     enum profile_phase phase = account_phase();
@@ -79,8 +82,8 @@ account_leave(struct self *me, enum profile_function function, const void *block
 {
     if (LIKELY(me->special == 0)) {
         me->guard = SELF_OUTSIDE;
-        if (LIKELY(shadow_is_noted(block)) &&
-            (LIKELY(bytes <= PROFILE_SMALL_MAX) || shadow_is_noted((const char *)block + bytes - 1)))
+        if (LIKELY(shadow_is_noted(block)) && (LIKELY(bytes <= PROFILE_SMALL_MAX) ||
+                                               shadow_is_noted((const char *)block + bytes - 1)))
             return;
     }
     account_leave_slowly(me, function, block, bytes);

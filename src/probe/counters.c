@@ -74,7 +74,8 @@ static long open_event(uint32_t event, long leader)
         .type = known[event].type,
         .size = sizeof attr,
         .config = known[event].config,
-        .read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
+        .read_format =
+            PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
         .exclude_kernel = 1,
         .exclude_hv = 1,
     };

@@ -12,8 +12,8 @@ char cpu_timer_mark;
 
 enum {
     INTERVAL_NS = 500 * 1000, /* shorter than any tick, so that a tick always finds it due */
-    FIRST_NS = 1,             /* so that a thread of less than a tick is met as often as is its due */
-    AWAY_NS = 100 * 1000,     /* off the processor for so long: somebody else was on it */
+    FIRST_NS = 1,         /* so that a thread of less than a tick is met as often as is its due */
+    AWAY_NS = 100 * 1000, /* off the processor for so long: somebody else was on it */
 };
 
 /* Past libc: its clocks may call the kernel, which would be the allocator's call if the thread is inside. */
@@ -27,7 +27,8 @@ static uint64_t now_ns(clockid_t clock)
 void cpu_timer_arm(struct self *me)
 {
     struct sigevent event;
-    struct itimerspec when = {.it_value = {.tv_nsec = FIRST_NS}, .it_interval = {.tv_nsec = INTERVAL_NS}};
+    struct itimerspec when = {.it_value = {.tv_nsec = FIRST_NS},
+                              .it_interval = {.tv_nsec = INTERVAL_NS}};
     me->has_timer = false;
     if (!session.timers)
         return;
@@ -36,7 +37,8 @@ void cpu_timer_arm(struct self *me)
     event.sigev_signo = SIGSYS;
     event.sigev_value.sival_ptr = &cpu_timer_mark;
     event._sigev_un._tid = (pid_t)stub_call0(SYS_gettid);
-    long made = stub_call3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, (long)&event, (long)&me->timer);
+    long made =
+        stub_call3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, (long)&event, (long)&me->timer);
     if (stub_failed(made)) { /* more of them than RLIMIT_SIGPENDING allows, mostly */
         session.head->timer_errno = (uint32_t)-made;
         session_add(&session.head->timers_refused, 1);

@@ -178,7 +178,8 @@ static void note_other(long number)
     }
 }
 
-void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks, uint64_t cpu_ns)
+void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks,
+                       uint64_t cpu_ns)
 {
     enum profile_call kind = kind_of(number, arguments);
     struct profile_call_counts *counts = &session.head->calls[kind];
@@ -191,7 +192,8 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
     if (kind == PROFILE_OTHER)
         note_other(number);
     bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];
-    if (refused || (stub_failed(result) && result != -EAGAIN)) /* a futex that had changed, no refusal */
+    if (refused ||
+        (stub_failed(result) && result != -EAGAIN)) /* a futex that had changed, no refusal */
         session_add(&counts->failed, 1);
     else
         session_add(&counts->bytes, follow(kind, arguments, result));
@@ -350,8 +352,9 @@ void kernel_calls_arm(struct self *me)
     if (how != PROFILE_DISPATCH)
         return;
     stub_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
-    me->armed = !stub_failed(stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
-                                       (long)stub_begin, stub_end - stub_begin, (long)&me->guard, 0));
+    me->armed =
+        !stub_failed(stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+                               (long)stub_begin, stub_end - stub_begin, (long)&me->guard, 0));
 }
 
 void kernel_calls_unblock(const struct self *me)
@@ -363,8 +366,8 @@ void kernel_calls_unblock(const struct self *me)
 bool kernel_calls_disarm(struct self *me)
 {
     if (me->armed)
-        me->armed =
-            stub_failed(stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0));
+        me->armed = stub_failed(
+            stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0));
     return !me->armed;
 }
 
@@ -419,8 +422,8 @@ static bool dispatch_begin(struct self *me)
         return false;
     }
     volatile uint8_t outside = SELF_OUTSIDE;
-    long tried = stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, (long)stub_begin,
-                           stub_end - stub_begin, (long)&outside, 0);
+    long tried = stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+                           (long)stub_begin, stub_end - stub_begin, (long)&outside, 0);
     if (stub_failed(tried)) {
         session.head->dispatch_errno = (uint32_t)-tried;
         return false;
@@ -478,7 +481,8 @@ static enum profile_dispatch wanted(void)
 {
     if (session_option_is("CAIRN_PROBE_KERNEL", "off"))
         return PROFILE_UNSEEN;
-    return session_option_is("CAIRN_PROBE_KERNEL", "interpose") ? PROFILE_INTERPOSE : PROFILE_DISPATCH;
+    return session_option_is("CAIRN_PROBE_KERNEL", "interpose") ? PROFILE_INTERPOSE
+                                                                : PROFILE_DISPATCH;
 }
 
 uint64_t kernel_calls_cost_ticks(void)

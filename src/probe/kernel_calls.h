@@ -26,7 +26,8 @@ bool kernel_calls_disarm(struct self *me);
 void kernel_calls_unblock(const struct self *me);
 
 /* Notes one call with its arguments; `result` is -errno when it failed; `cpu_ns`: see struct profile_call_counts. */
-void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks, uint64_t cpu_ns);
+void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks,
+                       uint64_t cpu_ns);
 
 /* What a dispatched call costs beyond the call itself; 0 where none is dispatched. */
 uint64_t kernel_calls_cost_ticks(void);

@@ -64,7 +64,8 @@ static void note_released(struct self *me, const void *lock, enum profile_lock k
 }
 
 /* `tried` is what trying gave; then it waits. */
-static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tried, int (*take)(void *))
+static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tried,
+                    int (*take)(void *))
 {
     struct profile_lock_counts *counts = &me->counts->locks[kind];
     if (tried == EBUSY) {
@@ -82,36 +83,37 @@ static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tri
     return tried;
 }
 
-#define TAKE(name, lock_type, kind, trying)                                                                  \
-    INTERPOSED int name(lock_type *lock)                                                                     \
-    {                                                                                                        \
-        struct self *me = &self;                                                                             \
-        if (LIKELY(!is_inside(me)))                                                                          \
-            return NEXT_ALONE(name)((void *)lock);                                                           \
-        return wait_for(me, (void *)lock, kind, NEXT_ALONE(trying)((void *)lock), NEXT_ALONE(name));         \
+#define TAKE(name, lock_type, kind, trying)                                                        \
+    INTERPOSED int name(lock_type *lock)                                                           \
+    {                                                                                              \
+        struct self *me = &self;                                                                   \
+        if (LIKELY(!is_inside(me)))                                                                \
+            return NEXT_ALONE(name)((void *)lock);                                                 \
+        return wait_for(me, (void *)lock, kind, NEXT_ALONE(trying)((void *)lock),                  \
+                        NEXT_ALONE(name));                                                         \
     }
 
-#define TRY(name, lock_type, kind)                                                                           \
-    INTERPOSED int name(lock_type *lock)                                                                     \
-    {                                                                                                        \
-        struct self *me = &self;                                                                             \
-        int result = NEXT_ALONE(name)((void *)lock);                                                         \
-        if (LIKELY(!is_inside(me)))                                                                          \
-            return result;                                                                                   \
-        if (result == 0)                                                                                     \
-            note_taken(me, (void *)lock, kind);                                                              \
-        else                                                                                                 \
-            me->counts->locks[kind].refused++;                                                               \
-        return result;                                                                                       \
+#define TRY(name, lock_type, kind)                                                                 \
+    INTERPOSED int name(lock_type *lock)                                                           \
+    {                                                                                              \
+        struct self *me = &self;                                                                   \
+        int result = NEXT_ALONE(name)((void *)lock);                                               \
+        if (LIKELY(!is_inside(me)))                                                                \
+            return result;                                                                         \
+        if (result == 0)                                                                           \
+            note_taken(me, (void *)lock, kind);                                                    \
+        else                                                                                       \
+            me->counts->locks[kind].refused++;                                                     \
+        return result;                                                                             \
     }
 
-#define RELEASE(name, lock_type, kind)                                                                       \
-    INTERPOSED int name(lock_type *lock)                                                                     \
-    {                                                                                                        \
-        struct self *me = &self;                                                                             \
-        if (UNLIKELY(is_inside(me)))                                                                         \
-            note_released(me, (void *)lock, kind);                                                           \
-        return NEXT_ALONE(name)((void *)lock);                                                               \
+#define RELEASE(name, lock_type, kind)                                                             \
+    INTERPOSED int name(lock_type *lock)                                                           \
+    {                                                                                              \
+        struct self *me = &self;                                                                   \
+        if (UNLIKELY(is_inside(me)))                                                               \
+            note_released(me, (void *)lock, kind);                                                 \
+        return NEXT_ALONE(name)((void *)lock);                                                     \
     }
 
 TAKE(pthread_mutex_lock, pthread_mutex_t, PROFILE_MUTEX, pthread_mutex_trylock)

@@ -53,7 +53,8 @@ void *next_of_object(const void *address, const char *name)
 {
     static __thread void *last;
     Dl_info ours, about;
-    if (dladdr(&next, &ours) != 0 && dladdr(address, &about) != 0 && about.dli_fbase == ours.dli_fbase)
+    if (dladdr(&next, &ours) != 0 && dladdr(address, &about) != 0 &&
+        about.dli_fbase == ours.dli_fbase)
         address = last;
     void *object = dladdr(address, &about) != 0 && about.dli_fname != NULL
                        ? dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD)

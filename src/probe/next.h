@@ -111,7 +111,8 @@ bool next_found(void);
 /* One of them alone, which every libc has: to look for all may allocate, and who calls it may hold a lock of an allocator that
  * nobody here stands before, as a program's own. */
 void next_find(void *where, const char *name);
-#define NEXT_ALONE(name) (LIKELY(next.name != NULL) ? next.name : (next_find(&next.name, #name), next.name))
+#define NEXT_ALONE(name)                                                                           \
+    (LIKELY(next.name != NULL) ? next.name : (next_find(&next.name, #name), next.name))
 
 /* Looks again for a function of the C++ runtime, which came with a plugin. NULL: nobody has it. */
 void *next_of_runtime(const char *name);
@@ -135,6 +136,7 @@ static inline bool next_is_early(const void *block)
            (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_BYTES;
 }
 
-size_t next_early_rest(const void *block); /* bytes from there on that may be read; 0: not such a block */
+size_t
+next_early_rest(const void *block); /* bytes from there on that may be read; 0: not such a block */
 
 #endif

@@ -10,9 +10,10 @@
 enum { PLAIN, ARRAY };
 
 /* The member of struct next_operators, looked for again where it is not known. */
-#define NEXT(kind, type, member)                                                                             \
-    ((type *)((kind) == ARRAY ? operator_of(&next.array.member, ARRAY, __builtin_return_address(0))          \
-                              : operator_of(&next.plain.member, PLAIN, __builtin_return_address(0))))
+#define NEXT(kind, type, member)                                                                   \
+    ((type *)((kind) == ARRAY                                                                      \
+                  ? operator_of(&next.array.member, ARRAY, __builtin_return_address(0))            \
+                  : operator_of(&next.plain.member, PLAIN, __builtin_return_address(0))))
 
 static inline void *operator_of(void *place, bool array, const void *caller)
 {
@@ -25,50 +26,52 @@ static inline void *operator_of(void *place, bool array, const void *caller)
     return *(void **)place != NULL ? *(void **)place : next_operator(array, number, caller);
 }
 
-#define NEW_FORM(name, kind, function, type, member, PARAMETERS, ARGUMENTS)                                  \
-    INTERPOSED void *name PARAMETERS                                                                         \
-    {                                                                                                        \
-        struct self *me = &self;                                                                             \
-        type *real = NEXT(kind, type, member);                                                               \
-        if (UNLIKELY(!account_enter(me, function, bytes, NULL)))                                             \
-            return real ARGUMENTS;                                                                           \
-        void *block = real ARGUMENTS;                                                                        \
-        account_leave(me, function, block, bytes);                                                           \
-        return block;                                                                                        \
+#define NEW_FORM(name, kind, function, type, member, PARAMETERS, ARGUMENTS)                        \
+    INTERPOSED void *name PARAMETERS                                                               \
+    {                                                                                              \
+        struct self *me = &self;                                                                   \
+        type *real = NEXT(kind, type, member);                                                     \
+        if (UNLIKELY(!account_enter(me, function, bytes, NULL)))                                   \
+            return real ARGUMENTS;                                                                 \
+        void *block = real ARGUMENTS;                                                              \
+        account_leave(me, function, block, bytes);                                                 \
+        return block;                                                                              \
     }
 
-#define DELETE_FORM(name, kind, function, type, member, PARAMETERS, ARGUMENTS)                               \
-    INTERPOSED void name PARAMETERS                                                                          \
-    {                                                                                                        \
-        struct self *me = &self;                                                                             \
-        type *real = NEXT(kind, type, member);                                                               \
-        if (UNLIKELY(!account_enter_release(me, function, block))) {                                         \
-            real ARGUMENTS;                                                                                  \
-            return;                                                                                          \
-        }                                                                                                    \
-        real ARGUMENTS;                                                                                      \
-        account_leave_release(me);                                                                           \
+#define DELETE_FORM(name, kind, function, type, member, PARAMETERS, ARGUMENTS)                     \
+    INTERPOSED void name PARAMETERS                                                                \
+    {                                                                                              \
+        struct self *me = &self;                                                                   \
+        type *real = NEXT(kind, type, member);                                                     \
+        if (UNLIKELY(!account_enter_release(me, function, block))) {                               \
+            real ARGUMENTS;                                                                        \
+            return;                                                                                \
+        }                                                                                          \
+        real ARGUMENTS;                                                                            \
+        account_leave_release(me);                                                                 \
     }
 
-#define OPERATORS(n, d, kind, NEW, DELETE)                                                                   \
-    NEW_FORM(n, kind, NEW, next_new, new, (size_t bytes), (bytes))                                           \
-    NEW_FORM(n##RKSt9nothrow_t, kind, NEW, next_new_nothrow, new_nothrow,                                    \
-             (size_t bytes, const void *nothrow), (bytes, nothrow))                                          \
-    NEW_FORM(n##St11align_val_t, kind, NEW, next_new_aligned, new_aligned, (size_t bytes, size_t alignment), \
-             (bytes, alignment))                                                                             \
-    NEW_FORM(n##St11align_val_tRKSt9nothrow_t, kind, NEW, next_new_aligned_nothrow, new_aligned_nothrow,     \
-             (size_t bytes, size_t alignment, const void *nothrow), (bytes, alignment, nothrow))             \
-    DELETE_FORM(d, kind, DELETE, next_delete, delete, (void *block), (block))                                \
-    DELETE_FORM(d##m, kind, DELETE, next_delete_sized, delete_sized, (void *block, size_t bytes),            \
-                (block, bytes))                                                                              \
-    DELETE_FORM(d##RKSt9nothrow_t, kind, DELETE, next_delete_nothrow, delete_nothrow,                        \
-                (void *block, const void *nothrow), (block, nothrow))                                        \
-    DELETE_FORM(d##St11align_val_t, kind, DELETE, next_delete_aligned, delete_aligned,                       \
-                (void *block, size_t alignment), (block, alignment))                                         \
-    DELETE_FORM(d##mSt11align_val_t, kind, DELETE, next_delete_sized_aligned, delete_sized_aligned,          \
-                (void *block, size_t bytes, size_t alignment), (block, bytes, alignment))                    \
-    DELETE_FORM(d##St11align_val_tRKSt9nothrow_t, kind, DELETE, next_delete_aligned_nothrow,                 \
-                delete_aligned_nothrow, (void *block, size_t alignment, const void *nothrow),                \
+#define OPERATORS(n, d, kind, NEW, DELETE)                                                         \
+    NEW_FORM(n, kind, NEW, next_new, new, (size_t bytes), (bytes))                                 \
+    NEW_FORM(n##RKSt9nothrow_t, kind, NEW, next_new_nothrow, new_nothrow,                          \
+             (size_t bytes, const void *nothrow), (bytes, nothrow))                                \
+    NEW_FORM(n##St11align_val_t, kind, NEW, next_new_aligned, new_aligned,                         \
+             (size_t bytes, size_t alignment), (bytes, alignment))                                 \
+    NEW_FORM(n##St11align_val_tRKSt9nothrow_t, kind, NEW, next_new_aligned_nothrow,                \
+             new_aligned_nothrow, (size_t bytes, size_t alignment, const void *nothrow),           \
+             (bytes, alignment, nothrow))                                                          \
+    DELETE_FORM(d, kind, DELETE, next_delete, delete, (void *block), (block))                      \
+    DELETE_FORM(d##m, kind, DELETE, next_delete_sized, delete_sized, (void *block, size_t bytes),  \
+                (block, bytes))                                                                    \
+    DELETE_FORM(d##RKSt9nothrow_t, kind, DELETE, next_delete_nothrow, delete_nothrow,              \
+                (void *block, const void *nothrow), (block, nothrow))                              \
+    DELETE_FORM(d##St11align_val_t, kind, DELETE, next_delete_aligned, delete_aligned,             \
+                (void *block, size_t alignment), (block, alignment))                               \
+    DELETE_FORM(d##mSt11align_val_t, kind, DELETE, next_delete_sized_aligned,                      \
+                delete_sized_aligned, (void *block, size_t bytes, size_t alignment),               \
+                (block, bytes, alignment))                                                         \
+    DELETE_FORM(d##St11align_val_tRKSt9nothrow_t, kind, DELETE, next_delete_aligned_nothrow,       \
+                delete_aligned_nothrow, (void *block, size_t alignment, const void *nothrow),      \
                 (block, alignment, nothrow))
 
 OPERATORS(_Znwm, _ZdlPv, PLAIN, PROFILE_NEW, PROFILE_DELETE)

@@ -108,8 +108,8 @@ static void *run_thread(void *argument)
     return result;
 }
 
-INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                              void *argument)
+INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                              void *(*run)(void *), void *argument)
 {
     (void)next_found();
     struct start *start = session.head != NULL ? start_take() : NULL;

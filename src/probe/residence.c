@@ -71,8 +71,8 @@ static bool read_page(uintptr_t page, void *copy)
 {
     struct iovec to = {.iov_base = copy, .iov_len = PAGE_BYTES};
     struct iovec from = {.iov_base = (void *)page, .iov_len = PAGE_BYTES};
-    return stub_call(SYS_process_vm_readv, stub_call0(SYS_getpid), (long)&to, 1, (long)&from, 1, 0) ==
-           PAGE_BYTES;
+    return stub_call(SYS_process_vm_readv, stub_call0(SYS_getpid), (long)&to, 1, (long)&from, 1,
+                     0) == PAGE_BYTES;
 }
 
 static void look_into(uintptr_t page)
@@ -125,14 +125,16 @@ static void look_at(long pagemap, const struct shadow_leaf *leaf, size_t extent)
 
 struct residence residence_look(void)
 {
-    struct residence found = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN};
+    struct residence found = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN,
+                              RESIDENCE_UNKNOWN};
     if (page_bytes() != PAGE_BYTES)
         return found;
     long pagemap = open_own("/proc/self/pagemap");
     if (stub_failed(pagemap))
         return found;
     tally.stride =
-        16 + tally.pages / 128; /* 128 pages of 8 MiB; later by what the look before this one found */
+        16 +
+        tally.pages / 128; /* 128 pages of 8 MiB; later by what the look before this one found */
     tally.own = tally.pages = tally.looked = tally.zero = 0;
     for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
         for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)

@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 #define RESIDENCE_UNKNOWN UINT64_MAX
-#define RESIDENCE_HUGE_LEAST                                                                                 \
+#define RESIDENCE_HUGE_LEAST                                                                       \
     (UINT64_C(8) << 20) /* below, nothing is raised: a walk over the whole process is spared */
 
 enum { RESIDENCE_EXTENT_NS = 10000 }; /* what a look takes for each 2 MiB, about */
@@ -23,7 +23,8 @@ struct residence {
     uint64_t
         huge_bytes; /* of the process, in huge pages; unknown where there is less than RESIDENCE_HUGE_LEAST of the
                                  one before */
-    uint64_t own_bytes; /* the allocator's, in such extents: at most what it has there from the kernel */
+    uint64_t
+        own_bytes; /* the allocator's, in such extents: at most what it has there from the kernel */
 };
 
 /* Looks at each page of such extents. */

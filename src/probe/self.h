@@ -31,10 +31,11 @@ enum self_special {
 
 struct self {
     uint8_t guard;
-    uint8_t special;      /* of the operation that it is in: SELF_TIMED, SELF_WATCHED; SELF_EXACT: of all */
-    bool armed;           /* the kernel dispatches its calls */
-    bool calling;         /* the kernel, on the allocator's behalf */
-    uint8_t kind;         /* of the operation that it is in: enum profile_kind */
+    uint8_t
+        special;  /* of the operation that it is in: SELF_TIMED, SELF_WATCHED; SELF_EXACT: of all */
+    bool armed;   /* the kernel dispatches its calls */
+    bool calling; /* the kernel, on the allocator's behalf */
+    uint8_t kind; /* of the operation that it is in: enum profile_kind */
     uint8_t rounds;       /* of destructors that it has been through */
     uint32_t until_timed; /* allocations */
     bool faults_wanted;   /* of the next timed operation: what it is looked at for, and how */
@@ -42,7 +43,8 @@ struct self {
     bool counted;
     uintptr_t frame; /* of the function of ours that it is in */
     struct profile_thread *counts;
-    uint64_t began_ticks; /* the operation that it is in, if timed; and what it did so far in the kernel: */
+    uint64_t
+        began_ticks; /* the operation that it is in, if timed; and what it did so far in the kernel: */
     uint32_t kernel_calls;
     uint64_t kernel_ticks;
     struct watched watched; /* if SELF_WATCHED: of the block that the operation was given */

@@ -91,14 +91,15 @@ static bool reserve(int fd, uint64_t from, uint64_t to)
 /* Lengthens the file and maps what was added; NULL: no room. */
 static void *extend(int flags, uint64_t bytes)
 {
-    long fd =
-        stub_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600, 0, 0);
+    long fd = stub_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags,
+                        0600, 0, 0);
     if (stub_failed(fd))
         return NULL;
     bytes = round_up(bytes, page_bytes());
     long start = -ENOSPC;
     if (reserve((int)fd, file_bytes, file_bytes + bytes))
-        start = stub_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (long)file_bytes);
+        start = stub_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                          (long)file_bytes);
     stub_call3(SYS_close, fd, 0, 0);
     if (stub_failed(start))
         return NULL;
@@ -162,7 +163,8 @@ static bool lies_in(const struct dl_phdr_info *object, uintptr_t address)
 {
     for (size_t i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
-        if (segment->p_type == PT_LOAD && address - object->dlpi_addr - segment->p_vaddr < segment->p_memsz)
+        if (segment->p_type == PT_LOAD &&
+            address - object->dlpi_addr - segment->p_vaddr < segment->p_memsz)
             return true;
     }
     return false;
@@ -196,8 +198,8 @@ static void add_chunk(struct profile_thread *threads, uint64_t offset)
 
 static bool begin(void)
 {
-    static char
-        folder[PATH_MAX]; /* a child makes its file where its parent did, whatever its environment is then */
+    static char folder
+        [PATH_MAX]; /* a child makes its file where its parent did, whatever its environment is then */
     const char *wanted = session_option("CAIRN_PROBE");
     if (folder[0] == '\0' && wanted != NULL && wanted[0] == '/' && strlen(wanted) < sizeof folder)
         memcpy(folder, wanted, strlen(wanted) + 1);
@@ -395,7 +397,8 @@ static size_t thin(struct profile_samples *samples)
     size_t kept = 0;
     for (size_t i = 0; i + 1 < PROFILE_MOMENTS; i += 2) {
         const struct profile_moment *two = &samples->moments[i];
-        bool first = two[0].unasked_bytes != RESIDENCE_UNKNOWN && two[1].unasked_bytes == RESIDENCE_UNKNOWN;
+        bool first =
+            two[0].unasked_bytes != RESIDENCE_UNKNOWN && two[1].unasked_bytes == RESIDENCE_UNKNOWN;
         samples->moments[kept++] = two[first ? 0 : 1];
     }
     memset(&samples->moments[kept], 0, (PROFILE_MOMENTS - kept) * sizeof samples->moments[0]);
@@ -409,8 +412,10 @@ static void look(struct profile_head *head)
     if (!stub_failed(stub_call3(SYS_getrusage, RUSAGE_SELF, (long)&usage, 0))) {
         head->minor_faults = (uint64_t)usage.ru_minflt;
         head->major_faults = (uint64_t)usage.ru_majflt;
-        head->user_us = (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec;
-        head->system_us = (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec;
+        head->user_us =
+            (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec;
+        head->system_us =
+            (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec;
         head->peak_resident_bytes = (uint64_t)usage.ru_maxrss << 10;
     }
     head->ticks_last = ticks_now();
@@ -443,7 +448,8 @@ static void note_moment(struct watched_live live, uint64_t resident, struct resi
     uint64_t ticks = head->ticks_last - head->ticks_begin;
     double rate = lived_ns != 0 ? (double)ticks / (double)lived_ns : 1.0;
     uint64_t wait = (uint64_t)(rate * (double)samples->moment_ns);
-    atomic_store_explicit(&session.next_moment_ticks, head->ticks_last + wait, memory_order_relaxed);
+    atomic_store_explicit(&session.next_moment_ticks, head->ticks_last + wait,
+                          memory_order_relaxed);
 }
 
 void session_moment(struct watched_live live)
@@ -476,7 +482,8 @@ void session_forked(void)
     atomic_store(&session.parallel, false);
     atomic_store(&session.next_moment_ticks, 0);
     atomic_store(&looking, false);
-    looks_ns = looked_ns = looked_bytes = 0; /* what it has of its parent is looked at within its own time */
+    looks_ns = looked_ns = looked_bytes =
+        0; /* what it has of its parent is looked at within its own time */
     (void)latch_reset(&latch);
     is_child = true;
     atomic_store(&state, NOT_BEGUN);

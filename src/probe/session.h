@@ -22,9 +22,9 @@ struct session {
     struct profile_samples *samples;
     _Atomic bool parallel;
     uint32_t gap;
-    bool timers;                 /* unless CAIRN_PROBE_TIMER=off: CPU time is sampled */
-    bool exact;                  /* CAIRN_PROBE_PATHS=exact: every free is told apart by who had the block */
-    bool measures;               /* malloc_usable_size() is of whoever malloc is */
+    bool timers;   /* unless CAIRN_PROBE_TIMER=off: CPU time is sampled */
+    bool exact;    /* CAIRN_PROBE_PATHS=exact: every free is told apart by who had the block */
+    bool measures; /* malloc_usable_size() is of whoever malloc is */
     _Atomic uint64_t held_bytes; /* what the allocator has from the kernel */
     _Atomic uint64_t next_moment_ticks;
 };
@@ -65,8 +65,8 @@ static inline void session_add(uint64_t *number, uint64_t amount)
 static inline void session_raise(uint64_t *number, uint64_t value)
 {
     uint64_t old = __atomic_load_n(number, __ATOMIC_RELAXED);
-    while (value > old &&
-           !__atomic_compare_exchange_n(number, &old, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    while (value > old && !__atomic_compare_exchange_n(number, &old, value, true, __ATOMIC_RELAXED,
+                                                       __ATOMIC_RELAXED))
         continue;
 }
 

@@ -16,7 +16,8 @@ enum act { SET, CLEAR };
 
 static struct shadow_leaf *leaf_of(uintptr_t address, bool make)
 {
-    _Atomic(struct shadow_leaf *) *place = &shadow_leaves[(address >> SHADOW_LEAF_SHIFT) % SHADOW_LEAVES];
+    _Atomic(struct shadow_leaf *) *place =
+        &shadow_leaves[(address >> SHADOW_LEAF_SHIFT) % SHADOW_LEAVES];
     struct shadow_leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
     if (leaf != NULL || !make)
         return leaf;
@@ -44,7 +45,8 @@ struct shadow_leaf *shadow_first(void)
 bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page)
 {
     enum { WORDS = 1 << (SHADOW_PAGE_SHIFT - SHADOW_WORD_SHIFT) };
-    uint64_t any = atomic_load_explicit(&leaf->pages[page / 64], memory_order_relaxed) >> page % 64 & 1;
+    uint64_t any =
+        atomic_load_explicit(&leaf->pages[page / 64], memory_order_relaxed) >> page % 64 & 1;
     for (size_t i = 0; i < WORDS; i++)
         any |= atomic_load_explicit(&leaf->granules[page * WORDS + i], memory_order_relaxed);
     return any != 0;
@@ -139,7 +141,8 @@ bool shadow_hand_out(const void *block, size_t bytes)
     bool is_new = !is_noted(leaf, start);
     struct shadow_leaf *last = leaf_of(end - 1, true);
     if (is_new ||
-        (last != NULL && !is_noted(last, end - 1))) /* one that grew, or is longer than the one before it */
+        (last != NULL &&
+         !is_noted(last, end - 1))) /* one that grew, or is longer than the one before it */
         note_all(start, end);
     else /* as a page: the next time it is seen at once */
         note(leaf, start, start + 1);
@@ -148,7 +151,8 @@ bool shadow_hand_out(const void *block, size_t bytes)
 
 void shadow_forget(uintptr_t start, size_t bytes)
 {
-    uintptr_t end = (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1); /* as the kernel takes it */
+    uintptr_t end =
+        (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1); /* as the kernel takes it */
     start = (start + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     for (uintptr_t next; start < end; start = next) {
         next = (start | (LEAF_BYTES - 1)) + 1;
@@ -159,7 +163,8 @@ void shadow_forget(uintptr_t start, size_t bytes)
         uintptr_t to = from + ((next < end ? next : end) - start);
         if (to - from ==
             LEAF_BYTES) { /* unmapped rather than filled with zeroes: it may never have been touched */
-            stub_call3(SYS_madvise, (long)leaf, offsetof(struct shadow_leaf, noted), 4 /* MADV_DONTNEED */);
+            stub_call3(SYS_madvise, (long)leaf, offsetof(struct shadow_leaf, noted),
+                       4 /* MADV_DONTNEED */);
             memset((void *)leaf->noted, 0, sizeof leaf->noted);
             continue;
         }
@@ -186,7 +191,8 @@ static void hold_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, b
     for (size_t page = from >> SHADOW_PAGE_SHIFT, extent, end; page < last; page = end) {
         end = end_in_extent(page, last, &extent);
         uint16_t pages = (uint16_t)(end - page);
-        atomic_fetch_add_explicit(&leaf->held[extent], more ? pages : (uint16_t)-pages, memory_order_relaxed);
+        atomic_fetch_add_explicit(&leaf->held[extent], more ? pages : (uint16_t)-pages,
+                                  memory_order_relaxed);
     }
 }
 
@@ -197,8 +203,8 @@ static void hold(uintptr_t start, size_t bytes, bool more)
         next = (start | (LEAF_BYTES - 1)) + 1;
         struct shadow_leaf *leaf = leaf_of(start, more);
         if (leaf != NULL)
-            hold_pages(leaf, start % LEAF_BYTES, start % LEAF_BYTES + ((next < end ? next : end) - start),
-                       more);
+            hold_pages(leaf, start % LEAF_BYTES,
+                       start % LEAF_BYTES + ((next < end ? next : end) - start), more);
     }
 }
 

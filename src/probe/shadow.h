@@ -35,7 +35,8 @@ struct shadow_leaf {
     struct shadow_leaf *next;
 };
 
-extern _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES] __attribute__((visibility("hidden")));
+extern _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES]
+    __attribute__((visibility("hidden")));
 
 /* Was what lies at an address handed out before? False where that is not quickly told; and for NULL. */
 static inline __attribute__((always_inline)) bool shadow_is_noted(const void *address)
@@ -46,7 +47,8 @@ static inline __attribute__((always_inline)) bool shadow_is_noted(const void *ad
     if (UNLIKELY(leaf == NULL))
         return false;
     uint64_t word = atomic_load_explicit(
-        &leaf->granules[(start >> SHADOW_WORD_SHIFT) % COUNT_OF(leaf->granules)], memory_order_relaxed);
+        &leaf->granules[(start >> SHADOW_WORD_SHIFT) % COUNT_OF(leaf->granules)],
+        memory_order_relaxed);
     return ((word >> (start >> SHADOW_GRANULE_SHIFT) % 64) & 1) != 0;
 }
 

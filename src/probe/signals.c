@@ -24,7 +24,8 @@ static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
 INTERPOSED int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
     sigset_t copy;
-    return NEXT_ALONE(pthread_sigmask)(how, how != SIG_UNBLOCK ? without_ours(set, &copy) : set, old);
+    return NEXT_ALONE(pthread_sigmask)(how, how != SIG_UNBLOCK ? without_ours(set, &copy) : set,
+                                       old);
 }
 
 INTERPOSED int sigprocmask(int how, const sigset_t *set, sigset_t *old)
@@ -65,15 +66,16 @@ INTERPOSED int sigsuspend(const sigset_t *set)
     return NEXT_ALONE(sigsuspend)(without_ours(set, &copy));
 }
 
-INTERPOSED int ppoll(struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *set)
+INTERPOSED int ppoll(struct pollfd *files, nfds_t count, const struct timespec *time,
+                     const sigset_t *set)
 {
     sigset_t copy;
     return NEXT_ALONE(ppoll)(files, count, time, without_ours(set, &copy));
 }
 
 /* What _FORTIFY_SOURCE makes of it. */
-int __ppoll_chk(struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *set,
-                size_t bytes);
+int __ppoll_chk(struct pollfd *files, nfds_t count, const struct timespec *time,
+                const sigset_t *set, size_t bytes);
 INTERPOSED int __ppoll_chk(struct pollfd *files, nfds_t count, const struct timespec *time,
                            const sigset_t *set, size_t bytes)
 {
@@ -83,14 +85,15 @@ INTERPOSED int __ppoll_chk(struct pollfd *files, nfds_t count, const struct time
     return next.ppoll_checked(files, count, time, without_ours(set, &copy), bytes);
 }
 
-INTERPOSED int pselect(int count, fd_set *read, fd_set *write, fd_set *other, const struct timespec *time,
-                       const sigset_t *set)
+INTERPOSED int pselect(int count, fd_set *read, fd_set *write, fd_set *other,
+                       const struct timespec *time, const sigset_t *set)
 {
     sigset_t copy;
     return NEXT_ALONE(pselect)(count, read, write, other, time, without_ours(set, &copy));
 }
 
-INTERPOSED int epoll_pwait(int file, struct epoll_event *events, int most, int ms, const sigset_t *set)
+INTERPOSED int epoll_pwait(int file, struct epoll_event *events, int most, int ms,
+                           const sigset_t *set)
 {
     sigset_t copy;
     return NEXT_ALONE(epoll_pwait)(file, events, most, ms, without_ours(set, &copy));
@@ -99,8 +102,8 @@ INTERPOSED int epoll_pwait(int file, struct epoll_event *events, int most, int m
 /* Not before glibc 2.35. */
 int epoll_pwait2(int file, struct epoll_event *events, int most, const struct timespec *time,
                  const sigset_t *set);
-INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most, const struct timespec *time,
-                            const sigset_t *set)
+INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
+                            const struct timespec *time, const sigset_t *set)
 {
     sigset_t copy;
     if (NEXT_ALONE(epoll_pwait2) == NULL) {
@@ -149,7 +152,8 @@ static bool keep_handler(int number, sighandler_t handler, int flags, sighandler
 INTERPOSED sighandler_t signal(int number, sighandler_t handler)
 {
     sighandler_t before;
-    return keep_handler(number, handler, SA_RESTART, &before) ? before : NEXT_ALONE(signal)(number, handler);
+    return keep_handler(number, handler, SA_RESTART, &before) ? before
+                                                              : NEXT_ALONE(signal)(number, handler);
 }
 
 sighandler_t bsd_signal(int number, sighandler_t handler);
@@ -167,7 +171,8 @@ INTERPOSED sighandler_t sysv_signal(int number, sighandler_t handler)
 {
     sighandler_t before;
     int flags = (int)SA_RESETHAND | SA_NODEFER;
-    return keep_handler(number, handler, flags, &before) ? before : NEXT_ALONE(sysv_signal)(number, handler);
+    return keep_handler(number, handler, flags, &before) ? before
+                                                         : NEXT_ALONE(sysv_signal)(number, handler);
 }
 
 INTERPOSED sighandler_t __sysv_signal(int number, sighandler_t handler)

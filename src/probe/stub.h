@@ -44,8 +44,8 @@ static inline bool stub_failed(long result)
 /* `bytes` of private memory that reads as zero; NULL when refused. */
 static inline void *stub_map(size_t bytes)
 {
-    long start =
-        stub_call(SYS_mmap, 0, (long)bytes, 3 /* read, write */, 0x22 /* private, anonymous */, -1, 0);
+    long start = stub_call(SYS_mmap, 0, (long)bytes, 3 /* read, write */,
+                           0x22 /* private, anonymous */, -1, 0);
     return stub_failed(start) ? NULL : (void *)start;
 }
 

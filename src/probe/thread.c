@@ -15,7 +15,8 @@
 static pthread_key_t key; /* its destructor tells when a thread ends */
 static bool has_key;
 static _Atomic uint32_t last_number;
-static volatile uint32_t *fork_mark; /* on a page that the kernel wipes in a child; NULL: not to be had */
+static volatile uint32_t
+    *fork_mark; /* on a page that the kernel wipes in a child; NULL: not to be had */
 
 static struct profile_thread nobody; /* what is counted there nobody reads */
 
@@ -66,7 +67,8 @@ static void prepare(void)
     has_key = pthread_key_create(&key, on_thread_end) == 0;
     pthread_atfork(NULL, NULL, on_fork);
     void *page = stub_map(4096);
-    if (page != NULL && !stub_failed(stub_call3(SYS_madvise, (long)page, 4096, 18 /* MADV_WIPEONFORK */))) {
+    if (page != NULL &&
+        !stub_failed(stub_call3(SYS_madvise, (long)page, 4096, 18 /* MADV_WIPEONFORK */))) {
         fork_mark = page;
         *fork_mark = 1;
     }
@@ -124,7 +126,8 @@ static void count_late(enum profile_function function, size_t bytes)
         session_add(&session.head->late_bytes[function], bytes);
 }
 
-bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function function, size_t bytes)
+bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function function,
+                         size_t bytes)
 {
     switch (me->guard) {
     case SELF_INSIDE:
@@ -183,7 +186,8 @@ void thread_end_process(int exit_code)
     uint8_t guard = self.guard;
     if (guard == SELF_UNKNOWN || guard == SELF_BEGINNING)
         return;
-    if (stub_call0(SYS_getpid) != session.head->process) /* a child of vfork: what it has is its parent's */
+    if (stub_call0(SYS_getpid) !=
+        session.head->process) /* a child of vfork: what it has is its parent's */
         return;
     if (guard == SELF_OUTSIDE)
         self.guard = SELF_INSIDE;

@@ -10,7 +10,8 @@
 
 /* An operation begins and the guard is not SELF_OUTSIDE: begins the thread, or notices that an operation was left by
  * ways of which nobody told. False: the operation is not counted (or is counted here), and the guard is as it was. */
-bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function function, size_t bytes);
+bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function function,
+                         size_t bytes);
 
 /* What the thread is in, if anything, is left by a jump or an exception. */
 void thread_leaves(void);

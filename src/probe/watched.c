@@ -5,7 +5,8 @@
 
 enum {
     SHARDS = 1 << WATCHED_SHARDS_SHIFT,
-    SHARD_BLOCKS = 128, /* 8,192 in all: with so many, one free in 16 of another block is looked up in vain */
+    SHARD_BLOCKS =
+        128, /* 8,192 in all: with so many, one free in 16 of another block is looked up in vain */
 };
 
 struct shard {
@@ -33,13 +34,15 @@ static struct shard *shard_of(const void *block)
 static void filter_add(uintptr_t block, int change)
 {
     _Atomic uint8_t *slot = &watched_filter[watched_slot((void *)block)];
-    atomic_store_explicit(slot, (uint8_t)(atomic_load_explicit(slot, memory_order_relaxed) + change),
+    atomic_store_explicit(slot,
+                          (uint8_t)(atomic_load_explicit(slot, memory_order_relaxed) + change),
                           memory_order_relaxed);
 }
 
 static void grow(_Atomic uint64_t *sum, uint64_t by)
 {
-    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + by, memory_order_relaxed);
+    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + by,
+                          memory_order_relaxed);
 }
 
 /* So many blocks as this one, or fewer where that is negative. */
@@ -79,7 +82,8 @@ static void halve(struct shard *shard, bool large, struct random *random)
     shard->halved[large]++;
 }
 
-static void add(struct shard *shard, const void *block, struct watched watched, struct random *random)
+static void add(struct shard *shard, const void *block, struct watched watched,
+                struct random *random)
 {
     for (bool large = false; shard->count == SHARD_BLOCKS; large = true)
         halve(shard, large, random);

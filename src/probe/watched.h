@@ -28,12 +28,14 @@ struct watched {
     uint32_t weight;
 };
 
-extern _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT] __attribute__((visibility("hidden")));
+extern _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT]
+    __attribute__((visibility("hidden")));
 
 /* The lowest bits of an address are alike; Fibonacci hashing (Knuth, vol. 3) takes the highest of a product. */
 static inline uint32_t watched_slot(const void *block)
 {
-    return (uint32_t)(((uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - WATCHED_FILTER_SHIFT));
+    return (uint32_t)(((uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15)) >>
+                      (64 - WATCHED_FILTER_SHIFT));
 }
 
 static inline bool watched_maybe(const void *block)

@@ -84,7 +84,11 @@ enum profile_kind {
 };
 
 enum profile_group { PROFILE_SMALL, PROFILE_MEDIUM, PROFILE_LARGE, PROFILE_GROUPS };
-enum profile_phase { PROFILE_SERIAL, PROFILE_PARALLEL, PROFILE_PHASES }; /* is there more than one thread? */
+enum profile_phase {
+    PROFILE_SERIAL,
+    PROFILE_PARALLEL,
+    PROFILE_PHASES
+}; /* is there more than one thread? */
 enum profile_whose {
     PROFILE_LOCAL,
     PROFILE_REMOTE,
@@ -134,7 +138,8 @@ enum profile_dispatch {
 /* Whose operations are timed together: each of these kinds x group x phase. A path is PROFILE_CELLS apart from the next. */
 enum { PROFILE_CELLS = PROFILE_GROUPS * PROFILE_PHASES };
 enum profile_path {
-    PROFILE_NEW_MEMORY = 0 * PROFILE_CELLS, /* malloc and new; not handed out since the kernel gave it */
+    PROFILE_NEW_MEMORY = 0 *
+        PROFILE_CELLS, /* malloc and new; not handed out since the kernel gave it */
     PROFILE_REUSED_MEMORY = 1 * PROFILE_CELLS,
     PROFILE_TIMED_CALLOC = 2 * PROFILE_CELLS,
     PROFILE_TIMED_REALLOC = 3 * PROFILE_CELLS, /* by the size that is asked for */
@@ -164,8 +169,9 @@ struct profile_lock_counts {
     uint64_t contended;  /* of those, not at once */
     uint64_t wait_ticks; /* until they were */
     uint64_t max_wait_ticks;
-    uint64_t refused;  /* by trylock */
-    uint64_t sections; /* critical sections that were timed: a sample, one at a time for each thread */
+    uint64_t refused; /* by trylock */
+    uint64_t
+        sections; /* critical sections that were timed: a sample, one at a time for each thread */
     uint64_t section_ticks;
     uint64_t max_section_ticks;
 };
@@ -195,10 +201,12 @@ struct profile_head {
     uint64_t ns_begin;
     uint64_t ticks_last; /* … and when last looked at */
     uint64_t ns_last;
-    uint64_t pair_ticks;       /* what reading the clock twice takes: to be taken off times … */
-    uint64_t alone_pair_ticks; /* … and that with fences: off those alone, and kernel calls; not off locks */
+    uint64_t pair_ticks; /* what reading the clock twice takes: to be taken off times … */
+    uint64_t
+        alone_pair_ticks; /* … and that with fences: off those alone, and kernel calls; not off locks */
 
-    uint64_t dispatch_ticks; /* what a dispatched call of the kernel costs beyond itself; taken off already */
+    uint64_t
+        dispatch_ticks; /* what a dispatched call of the kernel costs beyond itself; taken off already */
 
     uint64_t
         timer_ns; /* threads' CPU time is sampled as often as the kernel's tick allows, and no oftener; 0: not */
@@ -206,10 +214,12 @@ struct profile_head {
     uint32_t exact;          /* 1: profile_thread.frees are counted */
     uint64_t timers_refused; /* threads without one */
 
-    uint32_t events[PROFILE_SLOTS]; /* that operations are counted by: 1 + enum profile_event; 0: none */
-    uint32_t event_errnos[PROFILE_SLOTS];  /* why not; 0: it was, or no thread has come to it */
-    uint64_t event_nothing[PROFILE_SLOTS]; /* what is counted where nothing is done: to be taken off … */
-    uint64_t has_event_nothing;            /* … if that is known */
+    uint32_t
+        events[PROFILE_SLOTS]; /* that operations are counted by: 1 + enum profile_event; 0: none */
+    uint32_t event_errnos[PROFILE_SLOTS]; /* why not; 0: it was, or no thread has come to it */
+    uint64_t
+        event_nothing[PROFILE_SLOTS]; /* what is counted where nothing is done: to be taken off … */
+    uint64_t has_event_nothing;       /* … if that is known */
 
     uint64_t threads_started; /* that allocated, or were seen to be made */
     uint64_t threads_live;
@@ -218,8 +228,9 @@ struct profile_head {
     uint64_t chunks[PROFILE_CHUNKS];
     uint64_t samples;
 
-    uint64_t failed[PROFILE_ALLOCATING];    /* calls that gave NULL, or an error */
-    uint64_t late_calls[PROFILE_FUNCTIONS]; /* by threads that were ending; in no struct profile_thread */
+    uint64_t failed[PROFILE_ALLOCATING]; /* calls that gave NULL, or an error */
+    uint64_t late_calls
+        [PROFILE_FUNCTIONS]; /* by threads that were ending; in no struct profile_thread */
     uint64_t late_bytes[PROFILE_ALLOCATING];
     uint64_t minor_faults; /* of the process, when last looked at */
     uint64_t major_faults;
@@ -245,12 +256,14 @@ struct profile_thread {
     uint64_t calls[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS];
     uint64_t bytes[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS]; /* asked for */
     uint64_t released[PROFILE_RELEASING][PROFILE_PHASES];
-    uint64_t fresh[PROFILE_PHASES]
-                  [PROFILE_GROUPS]; /* calls of malloc and new that got new memory: PROFILE_NEW_MEMORY */
-    uint64_t frees[PROFILE_WHOSE][PROFILE_PHASES][PROFILE_GROUPS]; /* of blocks whose owner is known */
-    uint64_t cpu_samples;                                          /* of its CPU time; of these, */
-    uint64_t cpu_samples_inside[PROFILE_KINDS];                    /* in the allocator, and */
-    uint64_t cpu_samples_probe;                                    /* in the probe */
+    uint64_t
+        fresh[PROFILE_PHASES]
+             [PROFILE_GROUPS]; /* calls of malloc and new that got new memory: PROFILE_NEW_MEMORY */
+    uint64_t frees[PROFILE_WHOSE][PROFILE_PHASES]
+                  [PROFILE_GROUPS];             /* of blocks whose owner is known */
+    uint64_t cpu_samples;                       /* of its CPU time; of these, */
+    uint64_t cpu_samples_inside[PROFILE_KINDS]; /* in the allocator, and */
+    uint64_t cpu_samples_probe;                 /* in the probe */
     struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
@@ -262,25 +275,31 @@ struct profile_times {
     uint64_t max_ticks;
     uint64_t alone; /* in no other number here, but for the next two and `switched` */
     uint64_t alone_ticks;
-    uint64_t switched; /* operations in which the thread lost its processor: in no other number here */
+    uint64_t
+        switched; /* operations in which the thread lost its processor: in no other number here */
     uint64_t switched_ticks;
     uint64_t kernel; /* of `count`, those with a call of the kernel in them */
     uint64_t kernel_ticks;
-    uint64_t fault_operations; /* those that were looked at for page faults; large ones were timed, too … */
-    uint64_t faults;           /* … what these took, … */
-    uint64_t faults_squared;   /* … and the sum of the squares of that */
-    uint64_t event_operations; /* those that were looked at by counters; large ones were timed, too … */
-    uint64_t events[PROFILE_SLOTS];         /* … what these counted, … */
-    uint64_t events_squared[PROFILE_SLOTS]; /* … and the sum of the squares of that, each of 2^24 at most */
-    uint32_t buckets[PROFILE_BUCKETS];      /* by ticks: profile_bucket() */
+    uint64_t
+        fault_operations; /* those that were looked at for page faults; large ones were timed, too … */
+    uint64_t faults;      /* … what these took, … */
+    uint64_t faults_squared; /* … and the sum of the squares of that */
+    uint64_t
+        event_operations; /* those that were looked at by counters; large ones were timed, too … */
+    uint64_t events[PROFILE_SLOTS]; /* … what these counted, … */
+    uint64_t events_squared
+        [PROFILE_SLOTS]; /* … and the sum of the squares of that, each of 2^24 at most */
+    uint32_t buckets[PROFILE_BUCKETS]; /* by ticks: profile_bucket() */
 };
 
 /* A moment of the process: 0 ns where there is none yet. */
 struct profile_moment {
-    uint64_t ns;                /* since the beginning */
-    uint64_t live_bytes;        /* asked for and not freed; estimated */
-    uint64_t live_usable_bytes; /* what the allocator set apart for these; UINT64_MAX: it was not asked */
-    uint64_t held_bytes;     /* that the allocator has from the kernel; 0 where kernel calls are not seen */
+    uint64_t ns;         /* since the beginning */
+    uint64_t live_bytes; /* asked for and not freed; estimated */
+    uint64_t
+        live_usable_bytes; /* what the allocator set apart for these; UINT64_MAX: it was not asked */
+    uint64_t
+        held_bytes; /* that the allocator has from the kernel; 0 where kernel calls are not seen */
     uint64_t resident_bytes; /* of the process, without pages of files */
     /* UINT64_MAX: not looked at, or not told */
     uint64_t
@@ -294,10 +313,11 @@ struct profile_moment {
 struct profile_samples {
     struct profile_times times[PROFILE_PATHS];
     /* Of the blocks that are watched, each for `weight` of its kind. */
-    uint64_t sizes[PROFILE_SIZE_BUCKETS];                 /* weights, by bytes asked for */
-    uint64_t lives[PROFILE_GROUPS][PROFILE_LIFE_BUCKETS]; /* weights, by the ticks from allocation to free */
-    uint64_t freed[PROFILE_GROUPS];                       /* weights */
-    uint64_t freed_elsewhere[PROFILE_GROUPS];             /* of those, by another thread */
+    uint64_t sizes[PROFILE_SIZE_BUCKETS]; /* weights, by bytes asked for */
+    uint64_t lives[PROFILE_GROUPS]
+                  [PROFILE_LIFE_BUCKETS];     /* weights, by the ticks from allocation to free */
+    uint64_t freed[PROFILE_GROUPS];           /* weights */
+    uint64_t freed_elsewhere[PROFILE_GROUPS]; /* of those, by another thread */
     uint64_t usable_bytes; /* what the allocator set apart for watched blocks, weighted, … */
     uint64_t asked_bytes;  /* … and what was asked for */
     uint64_t moment_ns;    /* the least time between two moments */
@@ -313,7 +333,8 @@ static inline uint32_t profile_bucket(uint64_t ticks)
     if (ticks < PROFILE_OCTAVE_BUCKETS)
         return (uint32_t)ticks;
     uint32_t octave = 63 - (uint32_t)__builtin_clzll(ticks);
-    uint32_t bucket = (octave - 2) * PROFILE_OCTAVE_BUCKETS + (uint32_t)((ticks >> (octave - 3)) & 7);
+    uint32_t bucket =
+        (octave - 2) * PROFILE_OCTAVE_BUCKETS + (uint32_t)((ticks >> (octave - 3)) & 7);
     return bucket < PROFILE_BUCKETS ? bucket : PROFILE_BUCKETS - 1;
 }
 

@@ -15,7 +15,8 @@
 #include "witness/target.h"
 
 #define INTERPOSED __attribute__((visibility("default")))
-#define OWN_FRAME  __attribute__((noinline)) /* its buffers are gone from the stack before the real call */
+#define OWN_FRAME                                                                                  \
+    __attribute__((noinline)) /* its buffers are gone from the stack before the real call */
 
 static struct {
     __typeof__(execve) *execve;
@@ -75,15 +76,17 @@ static bool only_lists(const char *path, char *const argv[], char *const environ
 }
 
 /* What is foreseen of the file, and then of what it is given. */
-static enum target_kind with_surroundings(enum target_kind kind, const char *path, char *const argv[],
-                                          char *const environment[])
+static enum target_kind with_surroundings(enum target_kind kind, const char *path,
+                                          char *const argv[], char *const environment[])
 {
-    if ((kind == TARGET_DYNAMIC || kind == TARGET_OTHER_CLASS) && only_lists(path, argv, environment))
+    if ((kind == TARGET_DYNAMIC || kind == TARGET_OTHER_CLASS) &&
+        only_lists(path, argv, environment))
         return TARGET_NONE;
     return kind == TARGET_DYNAMIC && !environment_has_us(environment) ? TARGET_ENVIRONMENT : kind;
 }
 
-static void OWN_FRAME write_record(const char *event, pid_t pid, const char *path, enum target_kind kind)
+static void OWN_FRAME write_record(const char *event, pid_t pid, const char *path,
+                                   enum target_kind kind)
 {
     char buffer[RECORD_HEAD_BYTES + RECORD_PATH_BYTES + RECORD_CUT_BYTES];
     struct text line = text_over(buffer, sizeof buffer);
@@ -102,14 +105,16 @@ static enum target_kind OWN_FRAME announce_path(int folder_fd, const char *path,
 {
     if (record_file() == NULL)
         return TARGET_NONE;
-    enum target_kind kind = with_surroundings(target_at(folder_fd, path, flags), path, argv, environment);
+    enum target_kind kind =
+        with_surroundings(target_at(folder_fd, path, flags), path, argv, environment);
     write_record("exec", kernel_process(), path, kind);
     return kind;
 }
 
 /* Before an exec of an open file: the file to look at is the link in /proc, the name to tell is what it
  * points to. */
-static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[], char *const environment[])
+static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
+                                                     char *const environment[])
 {
     if (record_file() == NULL || fd < 0)
         return TARGET_NONE;
@@ -119,7 +124,8 @@ static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
     text_add_unsigned(&text, (uint64_t)fd);
     char path[RECORD_PATH_BYTES + 2]; /* one more than is told, so that a cut shows */
     kernel_read_link(link, path, sizeof path);
-    enum target_kind kind = with_surroundings(target_at(AT_FDCWD, link, 0), path, argv, environment);
+    enum target_kind kind =
+        with_surroundings(target_at(AT_FDCWD, link, 0), path, argv, environment);
     write_record("exec", kernel_process(), path, kind);
     return kind;
 }
@@ -137,7 +143,8 @@ static size_t found_bytes(const char *file)
 /* A file that Linux refuses for what is in it is run by the shell, if it was searched for. */
 static enum target_kind search(const char *file, char *found, size_t capacity, bool else_shell)
 {
-    enum target_kind kind = target_search(file, environment_value(environ, "PATH"), found, capacity);
+    enum target_kind kind =
+        target_search(file, environment_value(environ, "PATH"), found, capacity);
     return kind == TARGET_UNKNOWN && else_shell ? target_at(AT_FDCWD, "/bin/sh", 0) : kind;
 }
 
@@ -203,8 +210,8 @@ INTERPOSED int execvp(const char *file, char *const argv[])
     return run_file(file, argv, environ);
 }
 
-INTERPOSED int execveat(int folder_fd, const char *path, char *const argv[], char *const environment[],
-                        int flags)
+INTERPOSED int execveat(int folder_fd, const char *path, char *const argv[],
+                        char *const environment[], int flags)
 {
     int error = errno;
     prepare_if_early();
@@ -244,13 +251,13 @@ static void copy_arguments(char **argv, size_t count, const char *first, va_list
 
 /* Like glibc, execl builds its argument list on the stack: a vfork child has no other memory. Leaves `rest`
  * behind the NULL, where execle has the environment. */
-#define ARGUMENTS(argv, first, rest)                                                                         \
-    va_list rest;                                                                                            \
-    va_start(rest, first);                                                                                   \
-    size_t count = count_arguments(first, &rest);                                                            \
-    va_end(rest);                                                                                            \
-    char *argv[count];                                                                                       \
-    va_start(rest, first);                                                                                   \
+#define ARGUMENTS(argv, first, rest)                                                               \
+    va_list rest;                                                                                  \
+    va_start(rest, first);                                                                         \
+    size_t count = count_arguments(first, &rest);                                                  \
+    va_end(rest);                                                                                  \
+    char *argv[count];                                                                             \
+    va_start(rest, first);                                                                         \
     copy_arguments(argv, count, first, &rest)
 
 INTERPOSED int execl(const char *path, const char *first, ...)
@@ -304,13 +311,16 @@ static int run_child(bool is_searched, pid_t *child, const char *name,
     return result;
 }
 
-INTERPOSED int posix_spawn(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions,
-                           const posix_spawnattr_t *attributes, char *const argv[], char *const environment[])
+INTERPOSED int posix_spawn(pid_t *child, const char *path,
+                           const posix_spawn_file_actions_t *actions,
+                           const posix_spawnattr_t *attributes, char *const argv[],
+                           char *const environment[])
 {
     return run_child(false, child, path, actions, attributes, argv, environment);
 }
 
-INTERPOSED int posix_spawnp(pid_t *child, const char *file, const posix_spawn_file_actions_t *actions,
+INTERPOSED int posix_spawnp(pid_t *child, const char *file,
+                            const posix_spawn_file_actions_t *actions,
                             const posix_spawnattr_t *attributes, char *const argv[],
                             char *const environment[])
 {

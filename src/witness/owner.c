@@ -15,7 +15,8 @@ static bool contains(const struct dl_phdr_info *object, uintptr_t address)
 {
     for (size_t i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
-        if (segment->p_type == PT_LOAD && address - object->dlpi_addr - segment->p_vaddr < segment->p_memsz)
+        if (segment->p_type == PT_LOAD &&
+            address - object->dlpi_addr - segment->p_vaddr < segment->p_memsz)
             return true;
     }
     return false;
@@ -130,6 +131,7 @@ struct owner owner_of_function(const char *name)
         return (struct owner){.path = NULL};
     struct owner owner = owner_of_address(address);
     if (owner.path != NULL && owner.path[0] == '\0' && is_only_a_jump(name))
-        owner = owner_of_address(dlsym(RTLD_NEXT, name)); /* next after us; the program comes before */
+        owner =
+            owner_of_address(dlsym(RTLD_NEXT, name)); /* next after us; the program comes before */
     return owner;
 }

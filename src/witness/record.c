@@ -16,7 +16,8 @@ const char *record_file(void)
 {
     if (!file_known) {
         const char *path = environment_value(environ, "CAIRN_WITNESS");
-        if (path != NULL && path[0] == '/' && strlen(path) < sizeof file && getauxval(AT_SECURE) == 0)
+        if (path != NULL && path[0] == '/' && strlen(path) < sizeof file &&
+            getauxval(AT_SECURE) == 0)
             memcpy(file, path, strlen(path) + 1);
         file_known = true;
     }

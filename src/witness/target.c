@@ -36,7 +36,8 @@ bool target_is_loader(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
-    return strcmp(name, "ld.so") == 0 || (strncmp(name, "ld-", 3) == 0 && strstr(name, ".so") != NULL);
+    return strcmp(name, "ld.so") == 0 ||
+           (strncmp(name, "ld-", 3) == 0 && strstr(name, ".so") != NULL);
 }
 
 static bool has_interpreter(int fd, const ElfW(Ehdr) * header)
@@ -60,8 +61,8 @@ static bool has_interpreter(int fd, const ElfW(Ehdr) * header)
 
 static enum target_kind elf_kind(int fd, const char *path, const unsigned char *head, size_t bytes)
 {
-    if (bytes > EI_DATA &&
-        (head[EI_CLASS] != __ehdr_start.e_ident[EI_CLASS] || head[EI_DATA] != __ehdr_start.e_ident[EI_DATA]))
+    if (bytes > EI_DATA && (head[EI_CLASS] != __ehdr_start.e_ident[EI_CLASS] ||
+                            head[EI_DATA] != __ehdr_start.e_ident[EI_DATA]))
         return TARGET_OTHER_CLASS;
     ElfW(Ehdr) header;
     if (bytes < sizeof header)
@@ -83,13 +84,15 @@ static bool is_blank(unsigned char c)
 
 /* "#! /bin/sh -e": blanks, the interpreter, and perhaps an argument. An interpreter that does not end
  * within what Linux reads may have been cut, and is refused. */
-static enum target_kind script_kind(const unsigned char head[TARGET_INTERPRETER_BYTES], char *interpreter)
+static enum target_kind script_kind(const unsigned char head[TARGET_INTERPRETER_BYTES],
+                                    char *interpreter)
 {
     size_t start = 2;
     while (start < TARGET_INTERPRETER_BYTES && is_blank(head[start]))
         start++;
     size_t end = start;
-    while (end < TARGET_INTERPRETER_BYTES && !is_blank(head[end]) && head[end] != '\n' && head[end] != '\0')
+    while (end < TARGET_INTERPRETER_BYTES && !is_blank(head[end]) && head[end] != '\n' &&
+           head[end] != '\0')
         end++;
     if (end == start || end == TARGET_INTERPRETER_BYTES)
         return TARGET_UNKNOWN;
@@ -107,13 +110,15 @@ static bool gains_privileges(int fd, const struct stat *status)
     uid_t real_user = (uid_t)syscall(SYS_getuid);
     bool sets_user = (status->st_mode & S_ISUID) != 0;
     bool sets_group = (status->st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
-    if ((sets_user || sets_group) && !kernel_forbids_new_privileges() && !kernel_mounted_nosuid(fd)) {
+    if ((sets_user || sets_group) && !kernel_forbids_new_privileges() &&
+        !kernel_mounted_nosuid(fd)) {
         user = sets_user ? status->st_uid : user;
         group = sets_group ? status->st_gid : group;
     }
     if (user != real_user || group != (gid_t)syscall(SYS_getgid))
         return true;
-    return real_user != 0 && kernel_has_attribute(fd, "security.capability") && !kernel_mounted_nosuid(fd);
+    return real_user != 0 && kernel_has_attribute(fd, "security.capability") &&
+           !kernel_mounted_nosuid(fd);
 }
 
 enum target_kind target_of(int fd, const char *path, char interpreter[TARGET_INTERPRETER_BYTES])
@@ -135,8 +140,8 @@ static enum target_kind look_at(int folder_fd, const char *path, int flags,
                                 char interpreter[TARGET_INTERPRETER_BYTES])
 {
     struct stat status;
-    if (!kernel_stat(folder_fd, path, flags & AT_SYMLINK_NOFOLLOW, &status) || !S_ISREG(status.st_mode) ||
-        !kernel_may_execute(folder_fd, path))
+    if (!kernel_stat(folder_fd, path, flags & AT_SYMLINK_NOFOLLOW, &status) ||
+        !S_ISREG(status.st_mode) || !kernel_may_execute(folder_fd, path))
         return TARGET_NONE;
     int fd = kernel_open(folder_fd, path, O_RDONLY);
     if (fd < 0)
@@ -159,7 +164,8 @@ enum target_kind target_at(int folder_fd, const char *path, int flags)
     return kind;
 }
 
-enum target_kind target_search(const char *file, const char *search_path, char *found, size_t capacity)
+enum target_kind target_search(const char *file, const char *search_path, char *found,
+                               size_t capacity)
 {
     size_t file_bytes = strlen(file);
     if (strchr(file, '/') != NULL || file_bytes == 0) {
@@ -175,7 +181,8 @@ enum target_kind target_search(const char *file, const char *search_path, char *
         if (folder_bytes + file_bytes + 2 <= capacity) {
             memcpy(found, search_path, folder_bytes);
             found[folder_bytes] = '/';
-            memcpy(found + folder_bytes + (folder_bytes > 0), file, file_bytes + 1); /* empty: here */
+            memcpy(found + folder_bytes + (folder_bytes > 0), file,
+                   file_bytes + 1); /* empty: here */
             enum target_kind kind = target_at(AT_FDCWD, found, 0);
             if (kind != TARGET_NONE)
                 return kind;

@@ -42,6 +42,7 @@ enum target_kind target_at(int folder_fd, const char *path, int flags);
 
 /* What runs when `file` is searched for as execvp(3) does, and in `found` its path. `search_path` NULL:
  * PATH is unset. */
-enum target_kind target_search(const char *file, const char *search_path, char *found, size_t capacity);
+enum target_kind target_search(const char *file, const char *search_path, char *found,
+                               size_t capacity);
 
 #endif

@@ -19,13 +19,15 @@ enum {
     START_BYTES = 8192,  /* also fits the stack of a thread that was given little */
     BUILD_ID_BYTES = 32, /* GNU ld writes 20, lld 8 or 20, sha256 would be 32 */
     KNOB_NAME_MAX = 60,
-    KNOB_VALUE_BYTES = 400,                                 /* two long paths in LD_PRELOAD */
-    KNOB_BYTES = 6 * KNOB_NAME_MAX + KNOB_VALUE_BYTES + 20, /* escaped, with quotes, comma and "[cut]" */
-    TAIL_BYTES = 30,                                        /* },"knobs_cut":true}\n */
+    KNOB_VALUE_BYTES = 400, /* two long paths in LD_PRELOAD */
+    KNOB_BYTES = 6 * KNOB_NAME_MAX + KNOB_VALUE_BYTES +
+        20,          /* escaped, with quotes, comma and "[cut]" */
+    TAIL_BYTES = 30, /* },"knobs_cut":true}\n */
 };
 
 /* The path of the program and four owners leave room for some knobs, whatever the paths are. */
-static_assert(START_BYTES > 2 * RECORD_HEAD_BYTES + 5 * (RECORD_PATH_BYTES + RECORD_CUT_BYTES + 20) +
+static_assert(START_BYTES > 2 * RECORD_HEAD_BYTES +
+                                5 * (RECORD_PATH_BYTES + RECORD_CUT_BYTES + 20) +
                                 2 * BUILD_ID_BYTES + 3 * KNOB_BYTES + TAIL_BYTES,
               "a start record fits");
 

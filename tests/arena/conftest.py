@@ -39,18 +39,33 @@ def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     folder = tmp_path_factory.mktemp("programs")
 
     def build(source: Path, compiler: str, *flags: str, static: bool = False) -> Path:
-        target = folder / "-".join([source.stem, compiler, *flags, str(static)]).replace("/", "_").replace("=", "_")
+        target = folder / "-".join([source.stem, compiler, *flags, str(static)]).replace(
+            "/", "_"
+        ).replace("=", "_")
         library = prefix / "lib"
-        link = [library / "libcairn-arena.a"] if static else [f"-L{library}", "-lcairn-arena", f"-Wl,-rpath,{library}"]
+        link = (
+            [library / "libcairn-arena.a"]
+            if static
+            else [f"-L{library}", "-lcairn-arena", f"-Wl,-rpath,{library}"]
+        )
         for flag in flags:
             if (
                 compiler.startswith("clang")
                 and flag.startswith("-fsanitize=")
                 and not has_runtime(compiler, flag, folder)
             ):
-                pytest.skip(f"{compiler} has no runtime for {flag} here; on Debian: apt-get install libclang-rt-dev")
+                pytest.skip(
+                    f"{compiler} has no runtime for {flag} here; on Debian: apt-get install libclang-rt-dev"
+                )
         if not target.exists():
-            options = [STANDARD[source.suffix], "-O1", "-g", *WARNINGS, "-D_GNU_SOURCE", f"-I{prefix / 'include'}"]
+            options = [
+                STANDARD[source.suffix],
+                "-O1",
+                "-g",
+                *WARNINGS,
+                "-D_GNU_SOURCE",
+                f"-I{prefix / 'include'}",
+            ]
             succeed(compiler, *options, *flags, source, *link, "-pthread", "-o", target)
         return target
 

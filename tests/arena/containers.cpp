@@ -14,12 +14,12 @@
 
 static unsigned failures;
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                   \
-            failures++;                                                                                      \
-        }                                                                                                    \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);         \
+            failures++;                                                                            \
+        }                                                                                          \
     } while (0)
 
 template <typename Function> static bool throws_bad_alloc(Function function)
@@ -44,7 +44,8 @@ static void an_arena_owns_and_can_be_moved()
     first.reset();
     first.trim();
     CHECK(first.statistics().allocated_bytes == 0);
-    static_assert(!std::is_copy_constructible_v<cairn::arena> && !std::is_copy_assignable_v<cairn::arena>);
+    static_assert(!std::is_copy_constructible_v<cairn::arena> &&
+                  !std::is_copy_assignable_v<cairn::arena>);
     static_assert(std::is_nothrow_move_constructible_v<cairn::arena>);
 }
 
@@ -82,7 +83,8 @@ static void a_scope_takes_back_what_was_made_in_it()
         cairn::arena_scope inner(arena);
         arena.allocate(50000);
     }
-    CHECK(arena.statistics().allocated_bytes <= before + 32); // a checked arena keeps the mark, once
+    CHECK(arena.statistics().allocated_bytes <=
+          before + 32); // a checked arena keeps the mark, once
     CHECK(arena.statistics().reserved_bytes < (1 << 20));
 }
 
@@ -104,7 +106,8 @@ static void containers_of_std_pmr_live_in_an_arena()
         bool right = true;
         for (const auto &[key, numbers] : table)
             for (int number : numbers)
-                right = right && key.compare(0, std::to_string(number).size(), std::to_string(number)) == 0;
+                right = right &&
+                        key.compare(0, std::to_string(number).size(), std::to_string(number)) == 0;
         CHECK(right);
     }
     void *block = resource.allocate(100, 4096);
@@ -124,7 +127,8 @@ static void containers_with_an_allocator_live_in_an_arena()
     cairn::arena arena;
     using text = std::basic_string<char, std::char_traits<char>, cairn::arena_allocator<char>>;
     std::vector<text, cairn::arena_allocator<text>> texts(arena);
-    std::map<int, int, std::less<int>, cairn::arena_allocator<std::pair<const int, int>>> map(arena);
+    std::map<int, int, std::less<int>, cairn::arena_allocator<std::pair<const int, int>>> map(
+        arena);
     std::list<int, cairn::arena_allocator<int>> list(arena);
     std::deque<int, cairn::arena_allocator<int>> deque(arena);
     std::unordered_map<int, int, std::hash<int>, std::equal_to<int>,
@@ -132,14 +136,16 @@ static void containers_with_an_allocator_live_in_an_arena()
         hashed(arena);
     std::vector<wide, cairn::arena_allocator<wide>> wides(arena);
     for (int i = 0; i < 3000; i++) {
-        texts.emplace_back(static_cast<std::size_t>(i % 100), static_cast<char>('a' + i % 26), arena);
+        texts.emplace_back(static_cast<std::size_t>(i % 100), static_cast<char>('a' + i % 26),
+                           arena);
         map[i] = hashed[i] = i;
         list.push_front(i);
         deque.push_back(i);
         wides.emplace_back();
     }
     CHECK(texts[2599] == text(99, 'z', arena));
-    CHECK(map.at(2999) == 2999 && hashed.at(17) == 17 && list.front() == 2999 && deque.back() == 2999);
+    CHECK(map.at(2999) == 2999 && hashed.at(17) == 17 && list.front() == 2999 &&
+          deque.back() == 2999);
     CHECK(reinterpret_cast<std::uintptr_t>(wides.data()) % 128 == 0);
 }
 

@@ -55,7 +55,9 @@ def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["arena", "arena-static"])
 def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None:
-    build = built_by_cmake(tmp_path, moved, f"cairn-arena {__version__}", target, [EXAMPLE, CONTAINERS])
+    build = built_by_cmake(
+        tmp_path, moved, f"cairn-arena {__version__}", target, [EXAMPLE, CONTAINERS]
+    )
     assert "998001" in call(build / "first")
     assert "1000 numbers" in call(build / "containers")
 
@@ -99,7 +101,9 @@ def test_it_shows_the_functions_of_the_header_and_nothing_else(prefix: Path) -> 
 
 
 def test_the_archive_shows_the_same_and_takes_no_name_from_its_user(prefix: Path) -> None:
-    lines = call("nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn-arena.a").splitlines()
+    lines = call(
+        "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn-arena.a"
+    ).splitlines()
     assert {line.split()[2] for line in lines if len(line.split()) == 3} == declared()
 
 

@@ -48,7 +48,11 @@ def test_every_example_compiles_and_does_what_its_document_says(
 
 
 def shown() -> list[str]:
-    return re.findall(r"^```c(?:pp)?\n(.*?)^```", (ROOT / "docs" / "arena.md").read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        r"^```c(?:pp)?\n(.*?)^```",
+        (ROOT / "docs" / "arena.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
 
 
 def test_all_code_in_the_document_is_that_of_the_examples() -> None:
@@ -61,19 +65,25 @@ def test_all_code_in_the_document_is_that_of_the_examples() -> None:
 def test_every_example_is_in_the_document(source: Path) -> None:
     text = source.read_text()
     document = (ROOT / "docs" / "arena.md").read_text()
-    assert any(block in text for block in shown()) and f"(../examples/arena/{source.name})" in document
+    assert (
+        any(block in text for block in shown()) and f"(../examples/arena/{source.name})" in document
+    )
 
 
 @pytest.mark.parametrize("compiler", COMPILERS[".cpp"])
 @pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
 @pytest.mark.parametrize("checked", ["", "1"], ids=["plain", "checked"])
-def test_containers_live_in_an_arena(program: Callable[..., Path], compiler: str, static: bool, checked: str) -> None:
+def test_containers_live_in_an_arena(
+    program: Callable[..., Path], compiler: str, static: bool, checked: str
+) -> None:
     succeed(program(HERE / "containers.cpp", compiler, static=static), CAIRN_ARENA_CHECKED=checked)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS[".cpp"])
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
-def test_containers_please_the_sanitizers(program: Callable[..., Path], compiler: str, sanitizer: str) -> None:
+def test_containers_please_the_sanitizers(
+    program: Callable[..., Path], compiler: str, sanitizer: str
+) -> None:
     succeed(program(HERE / "containers.cpp", compiler, f"-fsanitize={sanitizer}"))
 
 
@@ -106,11 +116,17 @@ def test_a_checked_arena_finds_mistakes_without_a_sanitizer(
     succeed(built, "none", CAIRN_ARENA_CHECKED="1")
     done = run(built, mistake, CAIRN_ARENA_CHECKED="1")
     assert done.returncode < 0
-    assert done.stderr.startswith("cairn: ") and done.stderr.count("\n") == 1 and CHECKED[mistake] in done.stderr
+    assert (
+        done.stderr.startswith("cairn: ")
+        and done.stderr.count("\n") == 1
+        and CHECKED[mistake] in done.stderr
+    )
 
 
 @pytest.mark.parametrize("compiler", COMPILERS[".c"])
-def test_threads_with_a_shared_pool_please_the_thread_sanitizer(program: Callable[..., Path], compiler: str) -> None:
+def test_threads_with_a_shared_pool_please_the_thread_sanitizer(
+    program: Callable[..., Path], compiler: str
+) -> None:
     built = program(ROOT / "examples" / "arena" / "workers.c", compiler, "-fsanitize=thread")
     assert succeed(built) == "sum 49995000\n"
 
@@ -118,7 +134,11 @@ def test_threads_with_a_shared_pool_please_the_thread_sanitizer(program: Callabl
 @pytest.mark.parametrize(
     ("header", "suffix", "compiler", "standard"),
     [
-        *(("arena.h", ".c", compiler, std) for compiler in COMPILERS[".c"] for std in ("-std=c11", "-std=gnu17")),
+        *(
+            ("arena.h", ".c", compiler, std)
+            for compiler in COMPILERS[".c"]
+            for std in ("-std=c11", "-std=gnu17")
+        ),
         *(("arena.h", ".cpp", compiler, "-std=c++11") for compiler in COMPILERS[".cpp"]),
         *(
             ("arena.hpp", ".cpp", compiler, std)
@@ -127,11 +147,17 @@ def test_threads_with_a_shared_pool_please_the_thread_sanitizer(program: Callabl
         ),
     ],
 )
-def test_a_header_compiles_by_itself(tmp_path: Path, header: str, suffix: str, compiler: str, standard: str) -> None:
+def test_a_header_compiles_by_itself(
+    tmp_path: Path, header: str, suffix: str, compiler: str, standard: str
+) -> None:
     source = tmp_path / f"alone{suffix}"
-    source.write_text(f"#include <cairn/{header}>\n#include <cairn/{header}>\nint main(void) {{ return 0; }}\n")
+    source.write_text(
+        f"#include <cairn/{header}>\n#include <cairn/{header}>\nint main(void) {{ return 0; }}\n"
+    )
     include = ["-I", str(ROOT / "include")]
-    succeed(compiler, standard, *WARNINGS, "-O2", *include, "-c", source, "-o", tmp_path / "alone.o")
+    succeed(
+        compiler, standard, *WARNINGS, "-O2", *include, "-c", source, "-o", tmp_path / "alone.o"
+    )
 
 
 @pytest.mark.parametrize("compiler", COMPILERS[".c"])
@@ -145,7 +171,9 @@ def test_the_inline_path_is_short(tmp_path: Path, compiler: str) -> None:
         "void *object(struct cairn_pool *pool) { return cairn_pool_alloc(pool); }\n"
     )
     target = tmp_path / "path.o"
-    succeed(compiler, STANDARD[".c"], "-O2", "-I", str(ROOT / "include"), "-c", source, "-o", target)
+    succeed(
+        compiler, STANDARD[".c"], "-O2", "-I", str(ROOT / "include"), "-c", source, "-o", target
+    )
     listing = succeed("objdump", "-d", "--no-show-raw-insn", target)
     if "x86-64" not in listing:
         pytest.skip("counted on x86-64 alone")

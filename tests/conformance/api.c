@@ -28,7 +28,8 @@ TEST(live_blocks_are_counted_to_the_last)
         struct cairn_stats full = now();
         CHECK(full.live_count == before.live_count + MANY);
         CHECK(full.live_bytes == before.live_bytes + bytes);
-        CHECK(full.used_bytes >= full.live_bytes && full.resident_bytes == full.used_bytes + full.idle_bytes);
+        CHECK(full.used_bytes >= full.live_bytes &&
+              full.resident_bytes == full.used_bytes + full.idle_bytes);
         CHECK(full.mapped_bytes >= full.resident_bytes);
         CHECK(full.used_most_bytes >= full.used_bytes);
         CHECK((full.large_count == before.large_count + MANY) == (sizes[i] > 32768));
@@ -134,7 +135,8 @@ TEST(purged_memory_is_not_resident_any_more)
     memset(p, 1, size);
     long full = status_kb("VmRSS");
     cairn_free(p);
-    CHECK(now().idle_bytes + now().purged_bytes >= before.purged_bytes + size); /* some may go by itself */
+    CHECK(now().idle_bytes + now().purged_bytes >=
+          before.purged_bytes + size); /* some may go by itself */
     cairn_purge(kept);
     CHECK(now().idle_bytes <= kept && now().purged_bytes >= before.purged_bytes + size - kept);
     cairn_purge(0);
@@ -184,10 +186,11 @@ TEST(what_is_used_is_accounted_for_to_the_byte)
     struct cairn_stats stats = now();
     CHECK(stats.live_bytes > 0 && stats.cached_bytes > 0 && stats.free_bytes > 0);
     CHECK(stats.fresh_bytes > 0 && stats.slack_bytes > 0 && stats.own_bytes > 0);
-    CHECK(stats.live_bytes + stats.cached_bytes + stats.free_bytes + stats.fresh_bytes + stats.slack_bytes +
-              stats.own_bytes ==
+    CHECK(stats.live_bytes + stats.cached_bytes + stats.free_bytes + stats.fresh_bytes +
+              stats.slack_bytes + stats.own_bytes ==
           stats.used_bytes);
-    CHECK(stats.record_bytes >= stats.mapped_bytes / 256 && stats.record_bytes <= stats.mapped_bytes / 16);
+    CHECK(stats.record_bytes >= stats.mapped_bytes / 256 &&
+          stats.record_bytes <= stats.mapped_bytes / 16);
     for (size_t i = 1; i < COUNT(blocks); i += 2)
         free(blocks[i]);
     cairn_collect();
@@ -202,7 +205,8 @@ TEST(prometheus_is_told_what_the_structure_says)
     char expected[64];
     snprintf(expected, sizeof expected, "\ncairn_live_count %zu\n", now().live_count);
     CHECK(strstr(text, expected) != NULL);
-    CHECK(strstr(text, "\n# TYPE cairn_purge_calls_total counter\ncairn_purge_calls_total ") != NULL);
+    CHECK(strstr(text, "\n# TYPE cairn_purge_calls_total counter\ncairn_purge_calls_total ") !=
+          NULL);
     CHECK(cairn_statistics_prometheus(text, 1000) == 0);
     CHECK(cairn_statistics_prometheus(text, 0) == 0);
 }

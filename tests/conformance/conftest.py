@@ -49,7 +49,9 @@ class Program:
         **environment: str,
     ) -> Ended:
         """Runs it to its end, with resource limits of its own."""
-        env = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")} | environment
+        env = {
+            name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")
+        } | environment
         if self.preload is not None:
             env["LD_PRELOAD"] = str(self.preload)
 
@@ -103,7 +105,12 @@ def compiled_here(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
             command = [
                 *(COMPILER[path.suffix], STANDARD[path.suffix], "-O1", "-g", *WARNINGS),
                 *(*MISUSE_IS_MEANT, "-fno-builtin"),
-                *("-D_GNU_SOURCE", f"-I{ROOT / 'tests' / 'unit'}", f"-I{ROOT / 'include'}", "-pthread"),
+                *(
+                    "-D_GNU_SOURCE",
+                    f"-I{ROOT / 'tests' / 'unit'}",
+                    f"-I{ROOT / 'include'}",
+                    "-pthread",
+                ),
                 *(str(path), *words, "-o", str(target)),
             ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -121,7 +128,9 @@ def program(library: Library, compiled_here: Callable[..., Path]) -> Callable[..
         if mode == "preloaded":
             return Program(compiled_here(source, *flags, "-rdynamic"), library.shared)
         if mode == "linked":
-            return Program(compiled_here(source, *flags, library.shared, f"-Wl,-rpath,{library.folder}"), None)
+            return Program(
+                compiled_here(source, *flags, library.shared, f"-Wl,-rpath,{library.folder}"), None
+            )
         return Program(compiled_here(source, *flags, library.archive, "-rdynamic"), None)
 
     return build

@@ -134,7 +134,8 @@ TEST(every_block_is_aligned_to_16_bytes_and_holds_what_was_asked_for)
         char *r = realloc(malloc(3), size + 1);
         REQUIRE(p != NULL && q != NULL && r != NULL);
         CHECK((uintptr_t)p % 16 == 0 && (uintptr_t)q % 16 == 0 && (uintptr_t)r % 16 == 0);
-        CHECK(malloc_usable_size(p) >= size && malloc_usable_size(q) >= size && malloc_usable_size(r) > size);
+        CHECK(malloc_usable_size(p) >= size && malloc_usable_size(q) >= size &&
+              malloc_usable_size(r) > size);
         free(p);
         free(q);
         free(r);
@@ -188,7 +189,8 @@ TEST(forty_thousand_large_blocks_live_at_once)
         REQUIRE(blocks[i] != NULL);
         *blocks[i] = (char)i;
     }
-    for (size_t i = 0; i < MANY; i++) /* every other one first: what is free lies between what is not */
+    for (size_t i = 0; i < MANY;
+         i++) /* every other one first: what is free lies between what is not */
         free(blocks[i * 2 % MANY + i * 2 / MANY]);
     malloc_trim(0);
 }
@@ -233,7 +235,8 @@ TEST(realloc_keeps_the_contents_whichever_way_it_goes)
 
 TEST(posix_memalign_refuses_other_alignments_and_touches_nothing)
 {
-    static const size_t wrong[] = {0, 1, 2, 3, 4, 7, 12, 24, 48, 100, 4095, 4097, SIZE_MAX, SIZE_MAX - 7};
+    static const size_t wrong[] = {0,  1,  2,   3,    4,    7,        12,
+                                   24, 48, 100, 4095, 4097, SIZE_MAX, SIZE_MAX - 7};
     for (size_t i = 0; i < COUNT(wrong); i++) {
         int here;
         void *p = &here;
@@ -330,7 +333,8 @@ TEST(what_works_keeps_errno_too)
 
 TEST(blocks_may_be_freed_by_any_name)
 {
-    void (*frees[])(void *) = {free, (void (*)(void *))named("cfree"), (void (*)(void *))named("__libc_free"),
+    void (*frees[])(void *) = {free, (void (*)(void *))named("cfree"),
+                               (void (*)(void *))named("__libc_free"),
                                (void (*)(void *))named("cairn_free")};
     void (*sized)(void *, size_t) = (void (*)(void *, size_t))named("free_sized");
     void (*aligned_sized)(void *, size_t, size_t) =

@@ -5,7 +5,8 @@
 int main(int argc, char **argv)
 {
     void *plugin = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
-    int (*fails_well)(void) = plugin != NULL ? (int (*)(void))dlsym(plugin, "plugin_fails_well") : NULL;
+    int (*fails_well)(void) =
+        plugin != NULL ? (int (*)(void))dlsym(plugin, "plugin_fails_well") : NULL;
     if (fails_well == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         return 2;

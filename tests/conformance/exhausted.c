@@ -22,7 +22,8 @@ static struct block *fill(size_t size, size_t *count)
         _exit(3);
     for (int i = 0; i < 100; i++) /* stays so, and harms nothing */
         if (malloc(size * 64 + (8 << 20)) != NULL || calloc(64, size + (1 << 20)) != NULL ||
-            aligned_alloc(1 << 21, size + (8 << 20)) != NULL || realloc(first, size * 64 + (8 << 20)) != NULL)
+            aligned_alloc(1 << 21, size + (8 << 20)) != NULL ||
+            realloc(first, size * 64 + (8 << 20)) != NULL)
             _exit(4);
     return first;
 }

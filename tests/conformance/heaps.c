@@ -51,7 +51,8 @@ TEST(what_was_in_a_heap_may_outlive_it)
     cairn_check();
     CHECK(now().live_count == before.live_count + COUNT(sizes));
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        CHECK(sizes[i] == 0 || (blocks[i][0] == (char)(i + 1) && blocks[i][sizes[i] - 1] == (char)(i + 1)));
+        CHECK(sizes[i] == 0 ||
+              (blocks[i][0] == (char)(i + 1) && blocks[i][sizes[i] - 1] == (char)(i + 1)));
         free(blocks[i]);
     }
     CHECK(now().live_count == before.live_count);
@@ -276,7 +277,8 @@ static void *allocate_and_wait(void *argument)
 {
     for (size_t i = 0; i < COUNT(blocks_of_another); i++)
         blocks_of_another[i] = malloc(1000);
-    free(blocks_of_another[0]); /* from here on it is not the last to free in any slab but the first */
+    free(blocks_of_another
+             [0]); /* from here on it is not the last to free in any slab but the first */
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     return argument;

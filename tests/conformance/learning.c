@@ -49,7 +49,7 @@ int main(int count, char **arguments)
         empty(0, MORE_BLOCKS, 0);
     }
     cairn_statistics(&stats);
-    printf("%llu %zu %zu %zu\n", (unsigned long long)stats.learnt, stats.held_bytes, stats.purged_bytes,
-           stats.idle_bytes);
+    printf("%llu %zu %zu %zu\n", (unsigned long long)stats.learnt, stats.held_bytes,
+           stats.purged_bytes, stats.idle_bytes);
     return 0;
 }

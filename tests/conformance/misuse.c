@@ -42,7 +42,8 @@ static const struct place *place;
 
 static unsigned char *take(void)
 {
-    void *p = place->alignment == 0 ? malloc(place->size) : aligned_alloc(place->alignment, place->size);
+    void *p =
+        place->alignment == 0 ? malloc(place->size) : aligned_alloc(place->alignment, place->size);
     if (p == NULL)
         _exit(1);
     return p;
@@ -533,7 +534,8 @@ int main(int argc, char **argv)
     require_cairn();
     for (size_t k = 0; k < COUNT(kinds); k++)
         for (size_t p = 0; p < COUNT(places); p++) {
-            if (argc == 3 && (strcmp(argv[1], kinds[k].name) != 0 || strcmp(argv[2], places[p].name) != 0))
+            if (argc == 3 &&
+                (strcmp(argv[1], kinds[k].name) != 0 || strcmp(argv[2], places[p].name) != 0))
                 continue;
             if (argc == 3)
                 one(&kinds[k], &places[p]);

@@ -71,19 +71,20 @@ static _Atomic unsigned long children;
 static _Atomic unsigned long refused;
 static void (*check)(void);
 
-#define EXPECT(condition)                                                                                    \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "seed %llu: line %d: not true: %s\n", (unsigned long long)seed, __LINE__,        \
-                    #condition);                                                                             \
-            abort();                                                                                         \
-        }                                                                                                    \
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "seed %llu: line %d: not true: %s\n", (unsigned long long)seed,        \
+                    __LINE__, #condition);                                                         \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
 /* Reserved at once: no limit may stand in our own way. */
 static void *reserve(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
     EXPECT(p != MAP_FAILED);
     return p;
 }
@@ -120,7 +121,8 @@ static void turn(uintptr_t from, size_t bytes, bool to)
                 count + first >= 64 ? ~UINT64_C(0) << first : ((UINT64_C(1) << count) - 1) << first;
             _Atomic uint64_t *word = &bits[from % CHUNK / 16 / 64];
             if (to)
-                EXPECT((atomic_fetch_or(word, mask) & mask) == 0); /* a block that overlaps another */
+                EXPECT((atomic_fetch_or(word, mask) & mask) ==
+                       0); /* a block that overlaps another */
             else
                 EXPECT((atomic_fetch_and(word, ~mask) & mask) == mask);
             from = (from / 1024 + 1) * 1024;
@@ -370,7 +372,8 @@ static void exhaust(struct lane *lane)
     size_t count = 0;
     for (; count < GREEDY; count++) {
         struct slot *slot = &greedy[count];
-        *slot = (struct slot){.size = ((size_t)1 << 20) + draw_below(&lane->state, 3 << 20), .alignment = 16};
+        *slot = (struct slot){.size = ((size_t)1 << 20) + draw_below(&lane->state, 3 << 20),
+                              .alignment = 16};
         unsigned long before = atomic_load(&limited);
         slot->p = malloc(slot->size);
         if (!was_given(slot->p, before))

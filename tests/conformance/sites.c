@@ -7,11 +7,11 @@ enum { LARGE = 100000, PAIRS = 50, SMALL = 1000 };
 static void *volatile kept;
 static volatile size_t large = LARGE;
 
-#define SITE(name, expression)                                                                               \
-    __attribute__((noinline)) void name(void);                                                               \
-    void name(void)                                                                                          \
-    {                                                                                                        \
-        kept = (expression);                                                                                 \
+#define SITE(name, expression)                                                                     \
+    __attribute__((noinline)) void name(void);                                                     \
+    void name(void)                                                                                \
+    {                                                                                              \
+        kept = (expression);                                                                       \
     }
 
 SITE(by_malloc, malloc(large))

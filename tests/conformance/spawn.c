@@ -54,7 +54,8 @@ static bool by_popen(void)
 {
     char line[16] = "";
     FILE *pipe = popen("echo here", "r");
-    bool read_it = pipe != NULL && fgets(line, sizeof line, pipe) != NULL && strcmp(line, "here\n") == 0;
+    bool read_it =
+        pipe != NULL && fgets(line, sizeof line, pipe) != NULL && strcmp(line, "here\n") == 0;
     return pipe != NULL && pclose(pipe) == 0 && read_it;
 }
 

@@ -39,17 +39,24 @@ def test_the_header_counts_what_is_so(program: Callable[..., Program], mode: str
     assert lines[-1].endswith("passed, 0 failed")
     stats = json.loads(lines[0])
     assert stats["resident_bytes"] == stats["used_bytes"] + stats["idle_bytes"]
-    assert sum(entry["live_count"] for entry in stats["classes"]) + stats["large_count"] == stats["live_count"]
+    assert (
+        sum(entry["live_count"] for entry in stats["classes"]) + stats["large_count"]
+        == stats["live_count"]
+    )
     assert sum(entry["slab_count"] for entry in stats["classes"]) == stats["slab_count"]
 
 
 @pytest.mark.parametrize("mode", ["linked", "archive"])
-def test_heaps_and_walks_and_limits_are_as_the_header_says(program: Callable[..., Program], mode: str) -> None:
+def test_heaps_and_walks_and_limits_are_as_the_header_says(
+    program: Callable[..., Program], mode: str
+) -> None:
     assert program("heaps.c", mode).succeed().splitlines()[-1].endswith("passed, 0 failed")
 
 
 @pytest.mark.parametrize("mode", ["linked", "archive"])
-def test_a_heap_without_memory_keeps_nobody_waiting(program: Callable[..., Program], mode: str) -> None:
+def test_a_heap_without_memory_keeps_nobody_waiting(
+    program: Callable[..., Program], mode: str
+) -> None:
     """It looks for what others have, who hold the list of all heaps while they look at each."""
     program("full_heap.c", mode).succeed(timeout=60)
 
@@ -65,11 +72,16 @@ def test_a_limit_in_the_environment_is_one(program: Callable[..., Program], mode
     for wrong in ("60 M", "much", "-1", "0", "M", "1Gi", "99999999999999999999", "99999999999T"):
         ended = run(100, CAIRN_LIMIT=wrong)
         assert ended.code == 0 and ended.out.split() == ["100", "100"]
-        assert ended.err == "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no limit to what is allocated\n"
+        assert (
+            ended.err
+            == "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no limit to what is allocated\n"
+        )
 
 
 @in_both
-def test_malloc_info_writes_a_document_with_real_numbers(program: Callable[..., Program], mode: str) -> None:
+def test_malloc_info_writes_a_document_with_real_numbers(
+    program: Callable[..., Program], mode: str
+) -> None:
     document = ET.fromstring(program("inform.c", mode).succeed("info"))
     assert document.tag == "malloc" and document.get("version") == "1"
     heap = document.find("heap")
@@ -104,21 +116,27 @@ def prometheus(text: str) -> dict[str, int]:
 
 
 @in_both
-def test_statistics_at_exit_are_one_json_line_or_lines_or_nothing(program: Callable[..., Program], mode: str) -> None:
+def test_statistics_at_exit_are_one_json_line_or_lines_or_nothing(
+    program: Callable[..., Program], mode: str
+) -> None:
     run = program("inform.c", mode)
     stats = json.loads(run(CAIRN_STATS="json").err)
     assert stats["live_count"] >= 200 and stats["thread_count"] == 1
     assert run(CAIRN_STATS="1").err.startswith("cairn: live ")
     samples = prometheus(run(CAIRN_STATS="prometheus").err)
     assert samples["cairn_live_count"] >= 200 and samples["cairn_thread_count"] == 1
-    small = sum(value for name, value in samples.items() if name.startswith("cairn_class_live_count{"))
+    small = sum(
+        value for name, value in samples.items() if name.startswith("cairn_class_live_count{")
+    )
     assert small == samples["cairn_live_count"] - samples["cairn_large_count"]
     for value in ("", "0", "yes"):
         run.succeed(CAIRN_STATS=value)
 
 
 @in_both
-def test_it_can_be_called_before_anything_is_initialised(program: Callable[..., Program], mode: str) -> None:
+def test_it_can_be_called_before_anything_is_initialised(
+    program: Callable[..., Program], mode: str
+) -> None:
     assert program("early.c", mode).succeed() == "ended\n"
 
 

@@ -20,7 +20,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_every_form_behaves_as_the_standard_says(program: Callable[..., Program], way: tuple[str, ...]) -> None:
+def test_every_form_behaves_as_the_standard_says(
+    program: Callable[..., Program], way: tuple[str, ...]
+) -> None:
     mode, *flags = way
     assert program("operators.cpp", mode, *flags).succeed().endswith("passed, 0 failed\n")
 

@@ -26,7 +26,12 @@ def instructions(program: Program, what: str, of: str) -> float:
             what,
             of,
             count,
-            under=["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"],
+            under=[
+                "valgrind",
+                "--tool=cachegrind",
+                "--cache-sim=no",
+                "--cachegrind-out-file=/dev/null",
+            ],
         )
         found = re.search(r"I\s+refs:\s+([\d,]+)", ended.err)
         assert ended.code == 0 and found, ended.err
@@ -37,11 +42,16 @@ def instructions(program: Program, what: str, of: str) -> float:
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("what", "most"), [("32", 64), ("mixed", 66), ("2000", 74), (str(300 << 10), 98), ("remote", 100)]
+    ("what", "most"),
+    [("32", 64), ("mixed", 66), ("2000", 74), (str(300 << 10), 98), ("remote", 100)],
 )
 def test_an_operation_takes_few_instructions(
     program: Callable[..., Program], mode: str, what: str, most: float
 ) -> None:
     built = program("operations.c", mode)
-    taken = instructions(built, what, "allocator") - instructions(built, what, "nothing") + NOTHING.get(what, 3)
+    taken = (
+        instructions(built, what, "allocator")
+        - instructions(built, what, "nothing")
+        + NOTHING.get(what, 3)
+    )
     assert 20 < taken <= most

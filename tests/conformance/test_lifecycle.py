@@ -19,14 +19,18 @@ SHARED = ("-shared", "-fPIC")
 
 @in_both
 @pytest.mark.parametrize("forkers", [1, 4], ids=["one thread forks", "four fork at once"])
-def test_children_of_a_process_with_busy_threads_end(program: Callable[..., Program], mode: str, forkers: int) -> None:
+def test_children_of_a_process_with_busy_threads_end(
+    program: Callable[..., Program], mode: str, forkers: int
+) -> None:
     assert program("fork.c", mode).succeed(600, forkers) == "0 children failed\n"
 
 
 @pytest.mark.long
 @in_both
 @pytest.mark.parametrize("forkers", [1, 8])
-def test_ten_thousand_children_end(program: Callable[..., Program], mode: str, forkers: int) -> None:
+def test_ten_thousand_children_end(
+    program: Callable[..., Program], mode: str, forkers: int
+) -> None:
     assert program("fork.c", mode).succeed(10_000, forkers, timeout=1200) == "0 children failed\n"
 
 
@@ -42,7 +46,9 @@ def test_handlers_of_fork_that_came_before_ours_may_allocate(
 
 
 @in_both
-def test_programs_are_started_in_every_way_beside_busy_threads(program: Callable[..., Program], mode: str) -> None:
+def test_programs_are_started_in_every_way_beside_busy_threads(
+    program: Callable[..., Program], mode: str
+) -> None:
     assert program("spawn.c", mode).succeed(25) == "0 failed\n"
 
 
@@ -51,12 +57,15 @@ def test_php_starts_and_works(library: Library) -> None:
     """It opens its extensions with RTLD_DEEPBIND."""
     php = Program(Path(shutil.which("php") or ""), library.shared)
     said = php.succeed(
-        "-r", "$a = []; for ($i = 0; $i < 100000; $i++) $a[] = str_repeat('x', $i % 99); echo count($a);"
+        "-r",
+        "$a = []; for ($i = 0; $i < 100000; $i++) $a[] = str_repeat('x', $i % 99); echo count($a);",
     )
     assert said == "100000"
 
 
-def test_an_auditor_does_no_harm(program: Callable[..., Program], compiled_here: Callable[..., Path]) -> None:
+def test_an_auditor_does_no_harm(
+    program: Callable[..., Program], compiled_here: Callable[..., Path]
+) -> None:
     """It has a libc of its own, which comes before ours."""
     program("early.c", "preloaded").succeed(LD_AUDIT=str(compiled_here("auditor.c", *SHARED)))
 
@@ -66,13 +75,17 @@ def test_an_auditor_does_no_harm(program: Callable[..., Program], compiled_here:
 
 @in_both
 @pytest.mark.parametrize("count", [8_000, pytest.param(100_000, marks=pytest.mark.long)])
-def test_memory_stays_flat_over_many_short_threads(program: Callable[..., Program], mode: str, count: int) -> None:
+def test_memory_stays_flat_over_many_short_threads(
+    program: Callable[..., Program], mode: str, count: int
+) -> None:
     """They return, exit or are cancelled; destructors allocate in every round; blocks outlive their threads.
 
     How many live at once is up to the machine, and with them 4 to 9 MB; a page for each thread would be 26 and more.
     """
     early, late = map(int, program("threads.c", mode).succeed(count, timeout=900).split())
-    assert late <= early + 6144, f"{early} KB resident after a fifth of the threads, {late} after all"
+    assert late <= early + 6144, (
+        f"{early} KB resident after a fifth of the threads, {late} after all"
+    )
 
 
 # --- libraries ------------------------------------------------------------------------------------------------------
@@ -96,10 +109,18 @@ def test_deepbind_is_kept_where_the_user_asks(
     assert ended.code < 0, "libc was given blocks of ours, and did not mind"
 
 
-@pytest.mark.parametrize("flags", [("-DWITH_CAIRN_ITSELF",), ("-Wl,-Bsymbolic",)], ids=["own names", "own malloc"])
-@pytest.mark.parametrize("preloaded", [False, True], ids=["beside libc", "beside the preloaded one"])
+@pytest.mark.parametrize(
+    "flags", [("-DWITH_CAIRN_ITSELF",), ("-Wl,-Bsymbolic",)], ids=["own names", "own malloc"]
+)
+@pytest.mark.parametrize(
+    "preloaded", [False, True], ids=["beside libc", "beside the preloaded one"]
+)
 def test_two_libraries_with_the_archive_within_live_in_one_process(
-    library: Library, compiled_here: Callable[..., Path], tmp_path: Path, flags: tuple[str, ...], preloaded: bool
+    library: Library,
+    compiled_here: Callable[..., Path],
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    preloaded: bool,
 ) -> None:
     """Threads that used one end after it was closed, and forks follow."""
     first = compiled_here("plugin.c", *flags, library.archive, *SHARED)
@@ -118,7 +139,11 @@ def test_the_caller_s_runpath_holds_through_our_dlopen(
     inner = compiled_here("plugin.c", *SHARED)
     shutil.copy(inner, shelf / "libinner.so")
     opener = compiled_here(
-        "opener.c", *SHARED, "-Wl,-rpath,$ORIGIN/shelf", "-Wl,-soname,libopener.so", name="libopener.so"
+        "opener.c",
+        *SHARED,
+        "-Wl,-rpath,$ORIGIN/shelf",
+        "-Wl,-soname,libopener.so",
+        name="libopener.so",
     )
     shutil.copy(opener, tmp_path / "libopener.so")
     caller = compiled_here("calls_opener.c", opener, "-Wl,-rpath,$ORIGIN")

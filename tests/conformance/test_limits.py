@@ -24,18 +24,24 @@ OWN_RSS_KB_MAX = 160
 
 @in_both
 @pytest.mark.parametrize("limit", [256 * MIB, GIB, 4 * GIB], ids=["256 MiB", "1 GiB", "4 GiB"])
-def test_a_limit_on_addresses_does_no_harm_below_it(program: Callable[..., Program], mode: str, limit: int) -> None:
+def test_a_limit_on_addresses_does_no_harm_below_it(
+    program: Callable[..., Program], mode: str, limit: int
+) -> None:
     program("shadow.c", mode, "-O2").succeed(7, 100_000, 2, limits={resource.RLIMIT_AS: limit})
 
 
 @in_both
 @pytest.mark.parametrize("size", [16, 100, 1000, 40_000, 1_000_000])
-@pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA], ids=["address space", "data"])
+@pytest.mark.parametrize(
+    "kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA], ids=["address space", "data"]
+)
 def test_memory_ends_with_null_and_service_resumes(
     program: Callable[..., Program], mode: str, size: int, kind: int
 ) -> None:
     limit = 256 * MIB
-    first, second = map(int, program("exhausted.c", mode).succeed(size, limits={kind: limit}).split())
+    first, second = map(
+        int, program("exhausted.c", mode).succeed(size, limits={kind: limit}).split()
+    )
     assert first > 0.75 * limit, f"only {first:,} bytes of {limit:,} could be used"
     assert second > 0.98 * first
 
@@ -64,7 +70,9 @@ def test_a_program_that_grows_has_huge_pages_unless_it_is_told_not_to(
     run = program("growing.c", mode)
     huge, full, huge_left, left = map(int, run.succeed(200, CAIRN_HUGE_PAGES="1").split())
     some, full_with_some, _, left_with_some = map(int, run.succeed(200).split())
-    none, full_without, none_left, left_without = map(int, run.succeed(200, CAIRN_HUGE_PAGES="0").split())
+    none, full_without, none_left, left_without = map(
+        int, run.succeed(200, CAIRN_HUGE_PAGES="0").split()
+    )
     assert huge > 100_000 and none == none_left == 0
     assert some > 0, "not even one, to see how long it takes"
     assert max(full, full_with_some) <= 1.02 * full_without + 2048
@@ -74,7 +82,9 @@ def test_a_program_that_grows_has_huge_pages_unless_it_is_told_not_to(
 
 @in_both
 @pytest.mark.parametrize(
-    "refused", [(), ("madvise",), ("mremap",), ("madvise", "mremap")], ids=lambda names: f"refused: {' '.join(names)}"
+    "refused",
+    [(), ("madvise",), ("mremap",), ("madvise", "mremap")],
+    ids=lambda names: f"refused: {' '.join(names)}",
 )
 def test_after_the_start_a_sandbox_need_allow_five_calls(
     program: Callable[..., Program], mode: str, refused: tuple[str, ...]
@@ -87,35 +97,60 @@ def test_after_the_start_a_sandbox_need_allow_five_calls(
 
 def test_the_document_names_these_five_calls() -> None:
     """The filter and the table of what is called at work are one list."""
-    allowed = (HERE / "sandbox.c").read_text().split("allowed[] = {")[1].split("/* the allocator's */")[0]
-    chapter = (ROOT / "docs" / "allocator.md").read_text().split("\n## System calls\n")[1].split("\n## ")[0]
+    allowed = (
+        (HERE / "sandbox.c").read_text().split("allowed[] = {")[1].split("/* the allocator's */")[0]
+    )
+    chapter = (
+        (ROOT / "docs" / "allocator.md")
+        .read_text()
+        .split("\n## System calls\n")[1]
+        .split("\n## ")[0]
+    )
     at_work = chapter.split("**At work**")[1].split("**")[0]
-    assert set(re.findall(r"SYS_(\w+)", allowed)) == set(re.findall(r"^\| `(\w+)", at_work, re.MULTILINE))
+    assert set(re.findall(r"SYS_(\w+)", allowed)) == set(
+        re.findall(r"^\| `(\w+)", at_work, re.MULTILINE)
+    )
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not here")
 def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_path: Path) -> None:
     run = program("one_block.c", "preloaded")
     trace = tmp_path / "trace"
-    command = ["strace", "-o", str(trace), "-E", f"LD_PRELOAD={run.preload}", str(run.path), "quiet"]
+    command = [
+        "strace",
+        "-o",
+        str(trace),
+        "-E",
+        f"LD_PRELOAD={run.preload}",
+        str(run.path),
+        "quiet",
+    ]
     if subprocess.run(command, check=False).returncode != 0:
         pytest.skip("strace is not allowed here")
     lines = trace.read_text().splitlines()
     first = next(i for i, line in enumerate(lines) if "MAP_FIXED_NOREPLACE" in line)
     last = next(i for i, line in enumerate(lines) if line.startswith("exit_group"))
     assert last - first <= OWN_CALLS_MAX, "\n".join(lines[first:last])
-    assert not any(line.startswith(("munmap", "madvise")) for line in lines[first:last]), "what is resident is the peak"
+    assert not any(line.startswith(("munmap", "madvise")) for line in lines[first:last]), (
+        "what is resident is the peak"
+    )
 
 
 def resident_kb(path: Path, preload: Path | None) -> int:
     """Of a program that has one block, what is its own and libcairn's; see one_block.c."""
     environment = {"LD_PRELOAD": str(preload)} if preload else {}
-    return int(subprocess.run([path], env=environment, capture_output=True, check=True, text=True).stdout)
+    return int(
+        subprocess.run([path], env=environment, capture_output=True, check=True, text=True).stdout
+    )
 
 
-def test_one_block_costs_little_memory(compiled_here: Callable[..., Path], library: Library) -> None:
+def test_one_block_costs_little_memory(
+    compiled_here: Callable[..., Path], library: Library
+) -> None:
     path = compiled_here("one_block.c")
-    own = statistics.median(resident_kb(path, library.shared) - resident_kb(path, None) for _ in range(25))
+    own = statistics.median(
+        resident_kb(path, library.shared) - resident_kb(path, None) for _ in range(25)
+    )
     assert own <= OWN_RSS_KB_MAX, f"{own} KB over no allocator"
 
 
@@ -123,7 +158,9 @@ def test_the_table_of_options_says_what_is_read() -> None:
     """Every name that options.h explains is looked up in options.c, and no other."""
     folder = Path(__file__).resolve().parents[2] / "src" / "alloc"
     names = r"CAIRN_[A-Z_]*[A-Z]"
-    explained = set(re.findall(rf"^ \*     ({names})=", (folder / "options.h").read_text(), re.MULTILINE))
+    explained = set(
+        re.findall(rf"^ \*     ({names})=", (folder / "options.h").read_text(), re.MULTILINE)
+    )
     assert explained == set(re.findall(rf'"({names})=?"', (folder / "options.c").read_text()))
 
 
@@ -137,7 +174,9 @@ def test_a_program_that_goes_on_with_small_blocks_gives_back_what_it_needs_no_lo
 
 
 @in_both
-def test_memory_that_lasts_gets_huge_pages_and_no_more_of_it(program: Callable[..., Program], mode: str) -> None:
+def test_memory_that_lasts_gets_huge_pages_and_no_more_of_it(
+    program: Callable[..., Program], mode: str
+) -> None:
     lasting = program("lasting.c", mode)
     said = lasting.succeed(8 << 10)
     if said == "unsupported\n":
@@ -158,7 +197,9 @@ def test_a_program_that_sleeps_gives_back_what_it_needs_no_longer_by_a_thread(
     assert forked == "1"
     for threads, before, after in (map(int, line.split()) for line in (parent, child)):
         assert threads == 2
-        assert before > 60 << 10 and after < 11 << 9  # 6.5 MB where the thread kept runs and empty slabs
+        assert (
+            before > 60 << 10 and after < 11 << 9
+        )  # 6.5 MB where the thread kept runs and empty slabs
     parent, _, _ = background.succeed().splitlines()
     threads, before, after = map(int, parent.split())
     assert threads == 1
@@ -166,17 +207,23 @@ def test_a_program_that_sleeps_gives_back_what_it_needs_no_longer_by_a_thread(
 
 
 @in_both
-def test_no_thread_for_the_background_is_said_and_no_harm(program: Callable[..., Program], mode: str) -> None:
+def test_no_thread_for_the_background_is_said_and_no_harm(
+    program: Callable[..., Program], mode: str
+) -> None:
     ended = program("background.c", mode)("alone", CAIRN_BACKGROUND="1")
     if ended.out == "not allowed\n":
         pytest.skip("a filter is not allowed here")
     assert ended.code == 0
-    assert ended.err.count("\n") == 1 and "no thread could be had" in ended.err  # once, and not by the child again
+    assert (
+        ended.err.count("\n") == 1 and "no thread could be had" in ended.err
+    )  # once, and not by the child again
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
 
 
 @in_both
-def test_memory_can_go_back_when_the_kernel_needs_it(program: Callable[..., Program], mode: str) -> None:
+def test_memory_can_go_back_when_the_kernel_needs_it(
+    program: Callable[..., Program], mode: str
+) -> None:
     lazily, wrong = map(int, program("lazy.c", mode).succeed(CAIRN_PURGE="free").split())
     assert lazily >= 60 << 10 and wrong == 0
     lazily, wrong = map(int, program("lazy.c", mode).succeed().split())
@@ -188,23 +235,34 @@ def test_what_is_needed_again_and_again_is_kept_unless_learning_is_frozen(
     program: Callable[..., Program], mode: str
 ) -> None:
     fill = program("learning.c", mode)
-    learning, frozen = fill("swings", CAIRN_TRACE="1"), fill("swings", CAIRN_TRACE="1", CAIRN_POLICY="frozen")
+    learning, frozen = (
+        fill("swings", CAIRN_TRACE="1"),
+        fill("swings", CAIRN_TRACE="1", CAIRN_POLICY="frozen"),
+    )
     learnt, held, purged, _ = map(int, learning.out.split())
     assert learnt >= 1 and held > 128 * MIB
-    told = [line for line in learning.err.splitlines() if line.startswith("cairn: idle memory that is kept")]
+    told = [
+        line
+        for line in learning.err.splitlines()
+        if line.startswith("cairn: idle memory that is kept")
+    ]
     assert len(told) >= 1 and told[0].endswith(f": {128 * MIB} -> {told[0].rpartition(' ')[2]}")
     learnt, held, all_purged, _ = map(int, frozen.out.split())
     assert learnt == 0 and held == 128 * MIB and frozen.err == ""
     assert all_purged > 2 * purged
 
 
-def test_what_went_by_the_way_says_nothing_of_what_would_go_at_once(program: Callable[..., Program]) -> None:
+def test_what_went_by_the_way_says_nothing_of_what_would_go_at_once(
+    program: Callable[..., Program],
+) -> None:
     """A tenth of it went while nobody needed it; that the program had grown before is not that it came again."""
     learnt, held, purged, idle = map(int, program("learning.c", "linked")("slowly").out.split())
     assert learnt == 0 and held == 128 * MIB
     assert purged > 300 * MIB and idle <= 130 * MIB
 
 
-def test_what_was_needed_once_is_not_kept_for_what_was_needed_again_before(program: Callable[..., Program]) -> None:
+def test_what_was_needed_once_is_not_kept_for_what_was_needed_again_before(
+    program: Callable[..., Program],
+) -> None:
     _, held, _, idle = map(int, program("learning.c", "linked")("once").out.split())
     assert idle <= held < 500 * MIB

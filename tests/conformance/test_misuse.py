@@ -64,11 +64,17 @@ OUTCOMES = {
 def expected() -> dict[tuple[str, str], set[str]]:
     """By kind of misuse and place."""
     rows = [(kind, marks) for kind, *marks in map(str.split, TABLE.strip().splitlines())]
-    return {(kind, place): OUTCOMES[mark] for kind, marks in rows for place, mark in zip(PLACES, marks, strict=True)}
+    return {
+        (kind, place): OUTCOMES[mark]
+        for kind, marks in rows
+        for place, mark in zip(PLACES, marks, strict=True)
+    }
 
 
 @pytest.fixture(scope="module", params=MODES)
-def verdicts(request: pytest.FixtureRequest, program: Callable[..., Program]) -> dict[tuple[str, str], str]:
+def verdicts(
+    request: pytest.FixtureRequest, program: Callable[..., Program]
+) -> dict[tuple[str, str], str]:
     """Kind of misuse and place → the outcome."""
     lines = program("misuse.c", request.param).succeed(timeout=300).splitlines()
     return {(kind, place): verdict for kind, place, verdict in map(str.split, lines)}

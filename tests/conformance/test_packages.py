@@ -30,7 +30,11 @@ COLD_DOORS = {
     **dict.fromkeys(("_Znwm", "_ZnwmSt11align_val_t"), "new_slow"),
     **dict.fromkeys(("_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t"), "nothrow_slow"),
     **{"_Znam": "_Znwm", "_ZnamSt11align_val_t": "_ZnwmSt11align_val_t", "reallocarray": "realloc"},
-    **{"__libc_memalign": "names_memalign", "__libc_valloc": "names_valloc", "__libc_pvalloc": "names_pvalloc"},
+    **{
+        "__libc_memalign": "names_memalign",
+        "__libc_valloc": "names_valloc",
+        "__libc_pvalloc": "names_pvalloc",
+    },
 }
 """By a jump, so that the door's return address is that of the name: the site of a large block (src/alloc/site.h)."""
 
@@ -90,7 +94,17 @@ def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
     assert pkg_config(moved, "--modversion", "cairn") == [__version__]
     flags = pkg_config(moved, "--cflags", "--libs", "cairn")
     program = tmp_path / "api"
-    call("gcc", "-D_GNU_SOURCE", "-pthread", HERE / "api.c", "-I", ROOT / "tests" / "unit", *flags, "-o", program)
+    call(
+        "gcc",
+        "-D_GNU_SOURCE",
+        "-pthread",
+        HERE / "api.c",
+        "-I",
+        ROOT / "tests" / "unit",
+        *flags,
+        "-o",
+        program,
+    )
     assert "0 failed" in call(program, LD_LIBRARY_PATH=str(moved / "lib"))
 
 
@@ -115,7 +129,9 @@ def test_every_function_of_the_header_is_shown(prefix: Path) -> None:
 
 def test_the_archive_takes_no_other_name_from_its_user(prefix: Path) -> None:
     """Without the loader's names, and without C++'s nothrow forms, which are the runtime's."""
-    lines = call("nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a").splitlines()
+    lines = call(
+        "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a"
+    ).splitlines()
     names = {line.split()[2] for line in lines if len(line.split()) == 3}
     nothrow = {name for name in promised() if name.startswith("_Zn") and name.endswith("nothrow_t")}
     assert len(nothrow) == 4
@@ -133,7 +149,9 @@ def test_the_library_needs_libc_alone_and_stays(prefix: Path) -> None:
         never_unloaded, before_all_others, bound_at_once = 0x8, 0x20, 0x1
         flags = tags["DT_FLAGS_1"].entry.d_val
         assert flags & never_unloaded and flags & before_all_others and flags & bound_at_once
-        storage = [segment["p_memsz"] for segment in elf.iter_segments() if segment["p_type"] == "PT_TLS"]
+        storage = [
+            segment["p_memsz"] for segment in elf.iter_segments() if segment["p_type"] == "PT_TLS"
+        ]
         assert storage == [8], "one pointer"
 
 
@@ -174,17 +192,36 @@ def test_the_names_leave_through_their_cold_doors_by_a_jump(prefix: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("compiler", "standard"), [("gcc", "-std=c11"), ("gcc", "-std=gnu17"), ("g++", "-std=c++11"), ("g++", "-std=c++20")]
+    ("compiler", "standard"),
+    [("gcc", "-std=c11"), ("gcc", "-std=gnu17"), ("g++", "-std=c++11"), ("g++", "-std=c++20")],
 )
 def test_the_header_compiles_by_itself(tmp_path: Path, compiler: str, standard: str) -> None:
     source = tmp_path / ("alone.c" if compiler == "gcc" else "alone.cpp")
-    source.write_text("#include <cairn/cairn.h>\n#include <cairn/cairn.h>\nint main(void) { return 0; }\n")
-    call(compiler, standard, *WARNINGS, "-pedantic", "-I", ROOT / "include", "-c", source, "-o", tmp_path / "alone.o")
+    source.write_text(
+        "#include <cairn/cairn.h>\n#include <cairn/cairn.h>\nint main(void) { return 0; }\n"
+    )
+    call(
+        compiler,
+        standard,
+        *WARNINGS,
+        "-pedantic",
+        "-I",
+        ROOT / "include",
+        "-c",
+        source,
+        "-o",
+        tmp_path / "alone.o",
+    )
 
 
-def test_programs_in_c_need_no_c_plus_plus(compiled_here: Callable[..., Path], prefix: Path) -> None:
+def test_programs_in_c_need_no_c_plus_plus(
+    compiled_here: Callable[..., Path], prefix: Path
+) -> None:
     """Also with the archive: C++'s operators are an object of their own there."""
     program = compiled_here("one_block.c", prefix / "lib" / "libcairn.a")
     with program.open("rb") as file:
-        needed = [tag.needed for tag in ELFFile(file).get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
+        needed = [
+            tag.needed
+            for tag in ELFFile(file).get_section_by_name(".dynamic").iter_tags("DT_NEEDED")
+        ]
     assert needed == ["libc.so.6"]

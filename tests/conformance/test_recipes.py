@@ -42,7 +42,9 @@ def first_column(text: str) -> Iterator[str]:
 
 
 def test_all_code_in_the_document_is_that_of_the_examples() -> None:
-    texts = [path.read_text() for folder in FOLDERS for path in folder.rglob("*.*") if path.is_file()]
+    texts = [
+        path.read_text() for folder in FOLDERS for path in folder.rglob("*.*") if path.is_file()
+    ]
     texts.append((EXAMPLES / "docker" / "Dockerfile").read_text())
     shown = re.findall(rf"^```(?:{CODE})\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
     assert len(shown) >= 4
@@ -56,7 +58,9 @@ def test_every_member_of_the_statistics_is_explained() -> None:
         name
         for structure in ("cairn_class_stats", "cairn_stats")
         for name in re.findall(
-            r"^    \w+ (\w+);", header.split(f"struct {structure} {{")[1].split("\n};")[0], re.MULTILINE
+            r"^    \w+ (\w+);",
+            header.split(f"struct {structure} {{")[1].split("\n};")[0],
+            re.MULTILINE,
         )
     }
     assert len(members) >= 24
@@ -65,7 +69,9 @@ def test_every_member_of_the_statistics_is_explained() -> None:
 
 def test_every_member_about_sites_is_explained(program: Callable[..., Program]) -> None:
     run = program("sites.c", "preloaded")
-    plain, sites = (json.loads(run(CAIRN_STATS="json", **more).err) for more in ({}, {"CAIRN_SITES": "1"}))
+    plain, sites = (
+        json.loads(run(CAIRN_STATS="json", **more).err) for more in ({}, {"CAIRN_SITES": "1"})
+    )
     members = (set(sites) - set(plain)) | set(sites["sites"][0])
     explained = chapter("Statistics").split("**Sites.**")[1].split("**What glibc's")[0]
     assert members == set(first_column(explained))
@@ -73,7 +79,9 @@ def test_every_member_about_sites_is_explained(program: Callable[..., Program]) 
 
 def test_every_option_is_explained() -> None:
     names = re.findall(
-        r"^ \*     (CAIRN_[A-Z_]*[A-Z])=", (ROOT / "src" / "alloc" / "options.h").read_text(), re.MULTILINE
+        r"^ \*     (CAIRN_[A-Z_]*[A-Z])=",
+        (ROOT / "src" / "alloc" / "options.h").read_text(),
+        re.MULTILINE,
     )
     assert set(names) == set(first_column(chapter("Options")))
 
@@ -82,7 +90,9 @@ def shape(line: str) -> str:
     return re.sub(r"\d+", "N", line)
 
 
-def test_what_is_printed_at_the_end_is_what_the_document_shows(program: Callable[..., Program]) -> None:
+def test_what_is_printed_at_the_end_is_what_the_document_shows(
+    program: Callable[..., Program],
+) -> None:
     ended = program("one_block.c", "preloaded")("quiet", CAIRN_STATS="1")
     shown = {shape(line) for line in DOCUMENT.splitlines() if line.startswith("cairn: ")}
     said = ended.err.splitlines()
@@ -110,7 +120,9 @@ def test_the_example_of_a_heap_does_what_its_document_says(
     assert INPUT in DOCUMENT and said.strip() in DOCUMENT, said
 
 
-def test_a_static_program_in_c_plus_plus_works(library: Library, compiled_here: Callable[..., Path]) -> None:
+def test_a_static_program_in_c_plus_plus_works(
+    library: Library, compiled_here: Callable[..., Path]
+) -> None:
     assert "0 failed" in succeed(compiled_here("operators.cpp", library.archive, "-static"))
 
 
@@ -125,7 +137,9 @@ def cargo(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
     def call(command: str, *arguments: str) -> str:
         options = ("--quiet", "--offline", "--locked", "--manifest-path", CRATE / "Cargo.toml")
-        environment = users_environment(CARGO_TARGET_DIR=str(target), CAIRN_LIB_DIR=str(library.folder))
+        environment = users_environment(
+            CARGO_TARGET_DIR=str(target), CAIRN_LIB_DIR=str(library.folder)
+        )
         done = run(tool, command, *options, *arguments, **environment)
         assert done.returncode == 0, f"{done.stdout}{done.stderr}"
         return done.stdout
@@ -180,7 +194,11 @@ class Follower:
                 self.folder = self.within(self.root, rest)
                 self.folder.mkdir(parents=True)
             case "COPY":
-                source = self.stages[words.pop(0).removeprefix("--from=")] if words[0].startswith("--from=") else ROOT
+                source = (
+                    self.stages[words.pop(0).removeprefix("--from=")]
+                    if words[0].startswith("--from=")
+                    else ROOT
+                )
                 for word in words[:-1]:
                     self.copy(self.within(source, word), words[-1])
             case "ENV":
@@ -193,7 +211,11 @@ class Follower:
                 pytest.fail(f"{name} is new: say here what it does")
 
     def within(self, root: Path, path: str) -> Path:
-        return root / path.removeprefix("/") if path.startswith("/") or root == ROOT else self.folder / path
+        return (
+            root / path.removeprefix("/")
+            if path.startswith("/") or root == ROOT
+            else self.folder / path
+        )
 
     def copy(self, source: Path, target: str) -> None:
         goal = self.within(self.root, target)
@@ -207,7 +229,12 @@ class Follower:
     def call(self, line: str) -> None:
         environment = os.environ | {"DESTDIR": str(self.root)}
         done = subprocess.run(
-            ["sh", "-e", "-c", line], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            ["sh", "-e", "-c", line],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 

@@ -14,14 +14,18 @@ KINDS = list(product((1, 4), ((), ("fork",), ("limit",), ("fork", "limit"))))
 """Threads, and what is mixed in: children that go on with what they inherit, times without more address space."""
 
 QUICK = [(seed, 2_200_000, *KINDS[seed % len(KINDS)]) for seed in range(24)]
-LONG = [(seed, 20_000_000, MODES[seed // len(KINDS) % 2], *KINDS[seed % len(KINDS)]) for seed in range(100, 150)]
+LONG = [
+    (seed, 20_000_000, MODES[seed // len(KINDS) % 2], *KINDS[seed % len(KINDS)])
+    for seed in range(100, 150)
+]
 
 
 def hold(run: Program, seed: int, operations: int, threads: int, words: tuple[str, ...]) -> int:
     """Returns how many operations there were."""
     said = run.succeed(seed, operations, threads, *words, timeout=600)
     ended = re.fullmatch(
-        rf"seed {seed}\n(\d+) operations, (\d+) children, (\d+) refusals, ended with [0-9a-f]+\n", said
+        rf"seed {seed}\n(\d+) operations, (\d+) children, (\d+) refusals, ended with [0-9a-f]+\n",
+        said,
     )
     assert ended, said
     done, children, refusals = map(int, ended.groups())
@@ -51,6 +55,11 @@ def test_the_same_seed_makes_the_same_calls(program: Callable[..., Program]) -> 
 @pytest.mark.long
 @pytest.mark.parametrize(("seed", "operations", "mode", "threads", "words"), LONG)
 def test_a_billion_random_calls_do_so(
-    program: Callable[..., Program], seed: int, operations: int, mode: str, threads: int, words: tuple[str, ...]
+    program: Callable[..., Program],
+    seed: int,
+    operations: int,
+    mode: str,
+    threads: int,
+    words: tuple[str, ...],
 ) -> None:
     hold(program("shadow.c", mode, "-O2"), seed, operations, threads, words)

@@ -47,7 +47,9 @@ def test_every_name_counts_for_who_called_it(program: Callable[..., Program], mo
 
 
 @in_both
-def test_blocks_that_come_again_are_hits_with_short_lives(program: Callable[..., Program], mode: str) -> None:
+def test_blocks_that_come_again_are_hits_with_short_lives(
+    program: Callable[..., Program], mode: str
+) -> None:
     (site,) = told(program("sites.c", mode))["pairs"]
     assert (site.blocks, site.live_count, site.live_bytes, site.slices) == (50, 0, 0, 19)
     assert site.misses == 1 and sum(site.lives) == 50
@@ -76,10 +78,15 @@ def test_nothing_is_told_where_nobody_asked(program: Callable[..., Program], mod
 
 
 @in_both
-def test_what_is_used_is_accounted_for_with_the_table(program: Callable[..., Program], mode: str) -> None:
+def test_what_is_used_is_accounted_for_with_the_table(
+    program: Callable[..., Program], mode: str
+) -> None:
     with_table, without = (
-        json.loads(program("sites.c", mode)(CAIRN_STATS="json", CAIRN_SITES=value).err) for value in "10"
+        json.loads(program("sites.c", mode)(CAIRN_STATS="json", CAIRN_SITES=value).err)
+        for value in "10"
     )
     parts = ("live_bytes", "cached_bytes", "free_bytes", "fresh_bytes", "slack_bytes", "own_bytes")
-    assert all(sum(stats[part] for part in parts) == stats["used_bytes"] for stats in (with_table, without))
+    assert all(
+        sum(stats[part] for part in parts) == stats["used_bytes"] for stats in (with_table, without)
+    )
     assert with_table["own_bytes"] == without["own_bytes"] + (144 << 10)

@@ -27,7 +27,10 @@ def test_everything_is_listed_with_what_it_takes(cairn) -> None:
     listed = cairn("bench")
     assert listed.code == 0 and listed.out == cairn("bench", "list").out
     first = [line.split()[0] for line in listed.out.splitlines() if line.startswith("  ")]
-    assert first == [*(experiment.name for experiment in EXPERIMENTS), *(entry.name for entry in workloads.load())]
+    assert first == [
+        *(experiment.name for experiment in EXPERIMENTS),
+        *(entry.name for entry in workloads.load()),
+    ]
     assert "min" in listed.out and "ms a run" in listed.out
     assert not cairn.results.exists()
 
@@ -81,12 +84,17 @@ def test_several_workloads_are_one_run_that_ends_in_means(cairn) -> None:
 
 
 def test_a_workload_says_why_where_that_is_asked_for(cairn) -> None:
-    result = cairn("bench", "aligned", "thread-birth", "--quick", "--why", "-r", 2, "-a", "system,cairn")
+    result = cairn(
+        "bench", "aligned", "thread-birth", "--quick", "--why", "-r", 2, "-a", "system,cairn"
+    )
     assert result.code == 0, result.err
     assert "each behind the probe, too" in result.err and "+probe" not in result.out
     assert "of 2 pairs" in result.out and "cairn explain" in result.out
     document = cairn("report", "--json").json
-    assert [(why["workload"], why["contender"]) for why in document["whys"]] == [(0, "cairn"), (1, "cairn")]
+    assert [(why["workload"], why["contender"]) for why in document["whys"]] == [
+        (0, "cairn"),
+        (1, "cairn"),
+    ]
     assert len(document["standings"]["places"]) == 2
     assert "its own code" in cairn("report", "--full").out
     for words, says in (
@@ -94,7 +102,9 @@ def test_a_workload_says_why_where_that_is_asked_for(cairn) -> None:
         (("suite", "--why", "--instructions"), "leave one of them away"),
     ):
         refused = cairn("bench", *words)
-        assert refused.code == 2 and says in refused.err and len(refused.err.splitlines()) == 1, refused.err
+        assert refused.code == 2 and says in refused.err and len(refused.err.splitlines()) == 1, (
+            refused.err
+        )
 
 
 def test_who_fails_decides_the_exit_code(cairn) -> None:
@@ -105,7 +115,9 @@ def test_who_fails_decides_the_exit_code(cairn) -> None:
     assert "bad" in result.sentence and "MALLOCTEST_WITH is malloc, arena" in result.err
     assert "geometric mean of 2 workloads" in result.out, "the others are ranked all the same"
     assert cairn("report").code == 0
-    result = cairn("bench", *names, "-a", "base=system:MALLOCTEST_WITH=nonsense", "-a", "x=system:A=1")
+    result = cairn(
+        "bench", *names, "-a", "base=system:MALLOCTEST_WITH=nonsense", "-a", "x=system:A=1"
+    )
     assert result.code == 3, result.err
     assert "base failed" in result.sentence and "on bulk-release" in result.sentence
     assert "scenario-json" in result.out, "the other workload was measured"
@@ -141,7 +153,9 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(cairn) -> None:
         env=cairn.env, cwd=cairn.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not any(path.read_text().count("\n") >= 5 for path in cairn.results.glob("*/samples.jsonl")):
+    while not any(
+        path.read_text().count("\n") >= 5 for path in cairn.results.glob("*/samples.jsonl")
+    ):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -192,14 +206,21 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_there_is(cairn, tmp_pa
 def test_a_report_that_cannot_be_printed_is_a_failure(cairn) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [*cairn.argv, "bench", "list"], env=cairn.env, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [*cairn.argv, "bench", "list"],
+            env=cairn.env,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert done.returncode == 1 and "Traceback" not in done.stderr
 
 
 @WITH_VALGRIND
 def test_instructions_are_counted_and_shown_again(cairn, forward: Path) -> None:
-    result = cairn("bench", "larson", "big-integers", "--instructions", "-a", "system", "-a", f"x={forward}")
+    result = cairn(
+        "bench", "larson", "big-integers", "--instructions", "-a", "system", "-a", f"x={forward}"
+    )
     assert result.code == 0, result.err
     assert "instructions per operation" in result.out and "larson" in result.out
     assert cairn("report").out == result.out
@@ -208,7 +229,9 @@ def test_instructions_are_counted_and_shown_again(cairn, forward: Path) -> None:
     assert len(counts) == 4 and all(count["per_operation"] > 20 for count in counts)
     exact = [count for count in counts if count["workload"] == "big-integers"]
     assert all(count["spread"] < 0.001 for count in exact), "one thread counts the same twice"
-    assert exact[1]["per_operation"] > exact[0]["per_operation"], "what passes every call on takes more"
+    assert exact[1]["per_operation"] > exact[0]["per_operation"], (
+        "what passes every call on takes more"
+    )
     assert "counter:instructions" in cairn("report", "--csv").out
 
 

@@ -14,7 +14,17 @@ import pytest
 from cairn.bench import experiments
 from cairn.doctor import machine
 from cairn.errors import CairnError, Interrupted
-from cairn.model import INTERRUPTED, SCHEMA, Memory, Run, Sample, Settings, StopRule, Trial, Workload
+from cairn.model import (
+    INTERRUPTED,
+    SCHEMA,
+    Memory,
+    Run,
+    Sample,
+    Settings,
+    StopRule,
+    Trial,
+    Workload,
+)
 from cairn.run import measure, preflight
 from cairn.run.runner import Runner, private_folder
 from cairn.run.store import Folder
@@ -106,11 +116,15 @@ def test_a_contender_that_fails_on_one_workload_loses_that_cell_alone(
     assert watcher.failed == [("bad on standin-200", watcher.failed[0][1])]
     assert watcher.failed[0][1].startswith(says)
     ran = [(s.trial.workload, s.trial.contender) for s in samples]
-    assert ran.count((0, "bad")) == 3 and ran.count((1, "bad")) == 1 and ran.count((1, "again")) == 3
+    assert (
+        ran.count((0, "bad")) == 3 and ran.count((1, "bad")) == 1 and ran.count((1, "again")) == 3
+    )
     assert folder.stopped() == ("2 blocks", "2 blocks")
 
 
-def test_a_baseline_that_fails_costs_the_workload_and_not_the_run(standin: Path, tmp_path: Path) -> None:
+def test_a_baseline_that_fails_costs_the_workload_and_not_the_run(
+    standin: Path, tmp_path: Path
+) -> None:
     specs = ("system:STANDIN=crash;STANDIN_ONLY=100", "again=system:X=1")
     samples, watcher, folder = measured(begun(standin, tmp_path, *specs), tmp_path)
     assert [name for name, _ in watcher.failed] == [f"{specs[0]} on standin-100"]
@@ -126,7 +140,9 @@ def test_everything_may_fail_and_it_still_ends(standin: Path, tmp_path: Path) ->
     assert folder.stopped() == ("nothing left to compare",) * 2
 
 
-def test_a_workload_that_a_time_ends_has_no_checksum_and_that_is_said_once(standin: Path, tmp_path: Path) -> None:
+def test_a_workload_that_a_time_ends_has_no_checksum_and_that_is_said_once(
+    standin: Path, tmp_path: Path
+) -> None:
     knobs = "STANDIN=timed;STANDIN_ONLY=200"
     run = begun(standin, tmp_path, f"system:{knobs}", f"again=system:{knobs}")
     samples, watcher, _ = measured(run, tmp_path)
@@ -149,11 +165,17 @@ def test_an_interrupted_suite_goes_on_where_it_was(standin: Path, tmp_path: Path
     samples = folder.samples()
     assert len(samples) > before and not watcher.failed, "what failed before is not tried again"
     for workload in (0, 1):
-        counted = [s for s in samples if s.counts and (s.trial.workload, s.trial.contender) == (workload, "again")]
+        counted = [
+            s
+            for s in samples
+            if s.counts and (s.trial.workload, s.trial.contender) == (workload, "again")
+        ]
         assert len(counted) >= 2
 
 
-def test_a_baseline_that_failed_before_the_interruption_is_not_tried_again(standin: Path, tmp_path: Path) -> None:
+def test_a_baseline_that_failed_before_the_interruption_is_not_tried_again(
+    standin: Path, tmp_path: Path
+) -> None:
     run = begun(standin, tmp_path, "system:STANDIN=crash;STANDIN_ONLY=100", "again=system:X=1")
     folder = Folder.create(tmp_path, run)
     with private_folder() as scratch, pytest.raises(Interrupted):
@@ -190,7 +212,10 @@ def test_a_report_with_numbers_that_none_can_have_is_damage(standin: Path, tmp_p
     _, _, folder = measured(begun(standin, tmp_path, *ALIKE), tmp_path)
     path = folder.path / "samples.jsonl"
     whole = path.read_text()
-    for right, wrong in (('"operations":100', '"operations":-1'), ('"median_ns":12.0', '"median_ns":1e300')):
+    for right, wrong in (
+        ('"operations":100', '"operations":-1'),
+        ('"median_ns":12.0', '"median_ns":1e300'),
+    ):
         assert right in whole
         path.write_text(whole.replace(right, wrong, 1))
         with pytest.raises(CairnError, match="damaged"):
@@ -198,8 +223,12 @@ def test_a_report_with_numbers_that_none_can_have_is_damage(standin: Path, tmp_p
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
-def test_instructions_are_counted_under_the_contender(standin: Path, tmp_path: Path, forward: Path) -> None:
-    run = begun(standin, tmp_path, "system", f"x={forward}", rule=experiments.blocks(1), instructions=True)
+def test_instructions_are_counted_under_the_contender(
+    standin: Path, tmp_path: Path, forward: Path
+) -> None:
+    run = begun(
+        standin, tmp_path, "system", f"x={forward}", rule=experiments.blocks(1), instructions=True
+    )
     with private_folder() as scratch:
         sample, _ = Runner(run.settings, run.contenders, scratch).trial(Trial(1, 0, "x", 0))
     assert sample.failure is None
@@ -208,7 +237,9 @@ def test_instructions_are_counted_under_the_contender(standin: Path, tmp_path: P
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
-def test_long_lines_of_valgrind_do_not_hide_the_words_of_a_program_that_failed(tmp_path: Path) -> None:
+def test_long_lines_of_valgrind_do_not_hide_the_words_of_a_program_that_failed(
+    tmp_path: Path,
+) -> None:
     """After a crash valgrind tells where, in lines of up to a kilobyte; more of them than of a usual tail."""
     program = tmp_path / "prog"
     program.write_text(
@@ -218,12 +249,16 @@ def test_long_lines_of_valgrind_do_not_hide_the_words_of_a_program_that_failed(t
     program.chmod(0o755)
     run = begun(program, tmp_path, "system", rule=experiments.blocks(1), instructions=True)
     with private_folder() as scratch:
-        sample, trace = Runner(run.settings, run.contenders, scratch).trial(Trial(1, 0, "system", 0))
+        sample, trace = Runner(run.settings, run.contenders, scratch).trial(
+            Trial(1, 0, "system", 0)
+        )
     assert sample.failure is not None and sample.failure.endswith("no room for the table")
     assert trace.stderr_tail == "no room for the table\n"
 
 
-def test_what_is_settled_is_not_warmed_again_and_nothing_runs_for_it(standin: Path, tmp_path: Path) -> None:
+def test_what_is_settled_is_not_warmed_again_and_nothing_runs_for_it(
+    standin: Path, tmp_path: Path
+) -> None:
     run = begun(standin, tmp_path, *ALIKE)
     _, _, folder = measured(run, tmp_path)
     watcher = Watcher()
@@ -233,7 +268,9 @@ def test_what_is_settled_is_not_warmed_again_and_nothing_runs_for_it(standin: Pa
     assert folder.stopped() == ("2 blocks", "2 blocks")
 
 
-def test_going_on_warms_nothing_that_ran_since_the_machine_started(standin: Path, tmp_path: Path) -> None:
+def test_going_on_warms_nothing_that_ran_since_the_machine_started(
+    standin: Path, tmp_path: Path
+) -> None:
     run = begun(standin, tmp_path, *ALIKE)
     folder = Folder.create(tmp_path, run)
     with private_folder() as scratch, pytest.raises(Interrupted):
@@ -251,7 +288,9 @@ def test_the_budget_is_that_of_the_whole_run(standin: Path, tmp_path: Path) -> N
     with private_folder() as scratch, pytest.raises(Interrupted):
         measure.Measurement(run, folder, scratch, Watcher(interrupt_after=4)).measure()
     path = folder.path / "samples.jsonl"
-    lines = [json.loads(line) | {"wall_ns": 3_000_000_000} for line in path.read_text().splitlines()]
+    lines = [
+        json.loads(line) | {"wall_ns": 3_000_000_000} for line in path.read_text().splitlines()
+    ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     watcher = Watcher()
     with private_folder() as scratch:
@@ -259,10 +298,16 @@ def test_the_budget_is_that_of_the_whole_run(standin: Path, tmp_path: Path) -> N
     assert watcher.trials == 0 and folder.stopped() == ("time budget",)
 
 
-def test_a_failed_trial_does_not_decide_how_much_memory_is_warmed(standin: Path, tmp_path: Path) -> None:
+def test_a_failed_trial_does_not_decide_how_much_memory_is_warmed(
+    standin: Path, tmp_path: Path
+) -> None:
     samples, _, folder = measured(begun(standin, tmp_path, *ALIKE), tmp_path)
     run = replace(folder.run(), host=replace(machine.host(), virtual=True))
-    wild = replace(samples[0], memory=Memory("cgroup v1", 1 << 40, 1 << 40, 0), failure="was killed by signal 9")
+    wild = replace(
+        samples[0],
+        memory=Memory("cgroup v1", 1 << 40, 1 << 40, 0),
+        failure="was killed by signal 9",
+    )
     with private_folder() as scratch:
         measuring = measure.Measurement(run, folder, scratch, Watcher())
         measuring._note(wild)

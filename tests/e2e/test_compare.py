@@ -23,7 +23,17 @@ FEW = ("--min-blocks", 2, "--max-blocks", 3, "--warm-memory", "off")
 def test_it_says_which_allocator_to_use(cairn, forward: Path, churn: Path) -> None:
     result = cairn("compare", *FEW, "-a", "system", "-a", f"other={forward}", "--", churn, 200_000)
     assert result.code == 0, result.err
-    for word in ("wall", "peak (tree)", "user", "system", "CPU", "faults", "against system", "baseline", "other"):
+    for word in (
+        "wall",
+        "peak (tree)",
+        "user",
+        "system",
+        "CPU",
+        "faults",
+        "against system",
+        "baseline",
+        "other",
+    ):
         assert word in result.out, word
     assert "loaded in 1 of 1 processes" in result.out
     assert "Next: " in result.out
@@ -46,7 +56,9 @@ def test_one_contender_brings_the_baseline_with_it(cairn, forward: Path, churn: 
     assert result.json["run"]["baseline"] == "system"
 
 
-def test_every_form_of_report_comes_from_the_same_run(cairn, forward: Path, churn: Path, tmp_path: Path) -> None:
+def test_every_form_of_report_comes_from_the_same_run(
+    cairn, forward: Path, churn: Path, tmp_path: Path
+) -> None:
     first = cairn("compare", "-r", 3, "-a", "system", "-a", f"x={forward}", "--", churn)
     assert first.code == 0, first.err
     assert cairn("report", "last").out == first.out
@@ -73,21 +85,49 @@ def test_every_form_of_report_comes_from_the_same_run(cairn, forward: Path, chur
 def test_the_same_seed_gives_the_same_order(cairn, forward: Path, churn: Path) -> None:
     orders = []
     for _ in range(2):
-        run = cairn("compare", "-r", 6, "--seed", 42, "-a", "system", "-a", f"x={forward}", "--json", "--", churn, 10)
+        run = cairn(
+            "compare",
+            "-r",
+            6,
+            "--seed",
+            42,
+            "-a",
+            "system",
+            "-a",
+            f"x={forward}",
+            "--json",
+            "--",
+            churn,
+            10,
+        )
         orders.append([s["trial"]["contender"] for s in run.json["samples"]])
     assert orders[0] == orders[1]
     assert len(set(zip(orders[0][2::2], orders[0][3::2], strict=True))) == 2, "both orders occur"
 
 
 def test_a_number_is_found_in_the_output(cairn, churn: Path) -> None:
-    result = cairn("compare", "-r", 2, "-a", "system", "--metric", "rate=rate ([0-9.]+)", "--json", "--", churn, 100)
+    result = cairn(
+        "compare",
+        "-r",
+        2,
+        "-a",
+        "system",
+        "--metric",
+        "rate=rate ([0-9.]+)",
+        "--json",
+        "--",
+        churn,
+        100,
+    )
     assert result.code == 0, result.err
     (row,) = result.json["comparisons"][0]["rows"]
     assert row["summaries"]["metric:rate"]["median"] == pytest.approx(49.5, abs=1)
 
 
 def test_a_pattern_that_finds_nothing_is_a_failure(cairn, churn: Path) -> None:
-    result = cairn("compare", "-r", 2, "-a", "system", "--metric", "x=nowhere ([0-9]+)", "--", churn, 100)
+    result = cairn(
+        "compare", "-r", 2, "-a", "system", "--metric", "x=nowhere ([0-9]+)", "--", churn, 100
+    )
     assert result.code == 3
     assert "--metric x" in result.sentence
 
@@ -95,7 +135,9 @@ def test_a_pattern_that_finds_nothing_is_a_failure(cairn, churn: Path) -> None:
 def test_hooks_run_when_they_should(cairn, churn: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     hooks = [
-        word for name in ("setup", "prepare", "conclude", "cleanup") for word in (f"--{name}", f"echo {name} >> {log}")
+        word
+        for name in ("setup", "prepare", "conclude", "cleanup")
+        for word in (f"--{name}", f"echo {name} >> {log}")
     ]
     result = cairn("compare", "-r", 2, "-a", "system", *hooks, "--", churn, 10)
     assert result.code == 0, result.err
@@ -103,7 +145,9 @@ def test_hooks_run_when_they_should(cairn, churn: Path, tmp_path: Path) -> None:
 
 
 def test_a_failing_hook_is_one_sentence(cairn, churn: Path) -> None:
-    result = cairn("compare", "-r", 2, "-a", "system", "--prepare", "echo because >&2; exit 3", "--", churn)
+    result = cairn(
+        "compare", "-r", 2, "-a", "system", "--prepare", "echo because >&2; exit 3", "--", churn
+    )
     assert result.code == 2
     assert "--prepare" in result.sentence and "because" in result.sentence
 
@@ -112,24 +156,57 @@ def test_input_output_shell_and_cpus(cairn, tmp_path: Path) -> None:
     text = tmp_path / "in put"
     text.write_text("one\ntwo\n")
     out = tmp_path / "out"
-    result = cairn("compare", "-r", 1, "-a", "system", "--input", text, "--output", out, "--", "cat")
+    result = cairn(
+        "compare", "-r", 1, "-a", "system", "--input", text, "--output", out, "--", "cat"
+    )
     assert result.code == 0, result.err
     assert out.read_text() == "one\ntwo\n"
-    result = cairn("compare", "-r", 1, "-a", "system", "--shell", "--output", out, "--cpus", 0, "--", "nproc | tr 1 x")
+    result = cairn(
+        "compare",
+        "-r",
+        1,
+        "-a",
+        "system",
+        "--shell",
+        "--output",
+        out,
+        "--cpus",
+        0,
+        "--",
+        "nproc | tr 1 x",
+    )
     assert result.code == 0, result.err
     assert out.read_text() == "x\n"
 
 
 def test_accepted_exit_codes(cairn) -> None:
     assert cairn("compare", "-r", 1, "-a", "system", "--", "sh", "-c", "exit 7").code == 3
-    assert cairn("compare", "-r", 1, "-a", "system", "--ok-exit", "0,7", "--", "sh", "-c", "exit 7").code == 0
+    assert (
+        cairn(
+            "compare", "-r", 1, "-a", "system", "--ok-exit", "0,7", "--", "sh", "-c", "exit 7"
+        ).code
+        == 0
+    )
 
 
-def test_children_are_proved_and_those_out_of_reach_are_named(cairn, forward: Path, compiled, churn: Path) -> None:
+def test_children_are_proved_and_those_out_of_reach_are_named(
+    cairn, forward: Path, compiled, churn: Path
+) -> None:
     static = compiled("churn.c", "-static")
     line = f"{churn} 10; {churn} 10; {static} 10"
     result = cairn(
-        "compare", "-r", 2, "-a", "system", "-a", f"x={forward}", "--json", "--", "sh", "-c", line + "; true"
+        "compare",
+        "-r",
+        2,
+        "-a",
+        "system",
+        "-a",
+        f"x={forward}",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        line + "; true",
     )
     assert result.code == 0, result.err
     for sample in result.json["samples"]:
@@ -140,7 +217,21 @@ def test_children_are_proved_and_those_out_of_reach_are_named(cairn, forward: Pa
 
 def test_same_output_is_verified(cairn, forward: Path, churn: Path) -> None:
     good, bad = f"good={forward}", f"bad={forward}:TEST_NOISE=1"
-    result = cairn("compare", *FEW, "-a", "system", "-a", good, "-a", bad, "--verify", "same-output", "--", churn, 10)
+    result = cairn(
+        "compare",
+        *FEW,
+        "-a",
+        "system",
+        "-a",
+        good,
+        "-a",
+        bad,
+        "--verify",
+        "same-output",
+        "--",
+        churn,
+        10,
+    )
     assert result.code == 4
     assert "bad" in result.sentence
     assert "bad printed something else" in result.out
@@ -166,8 +257,22 @@ def test_counters_are_numbers_or_not_available(cairn, churn: Path) -> None:
 
 
 def test_an_interrupted_run_keeps_its_blocks_and_goes_on(cairn, forward: Path, churn: Path) -> None:
-    argv = [*cairn.argv, "compare", "-r", "40", "-a", "system", "-a", f"x={forward}", "--", str(churn), "20000"]
-    process = subprocess.Popen(argv, env=cairn.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cairn.home)
+    argv = [
+        *cairn.argv,
+        "compare",
+        "-r",
+        "40",
+        "-a",
+        "system",
+        "-a",
+        f"x={forward}",
+        "--",
+        str(churn),
+        "20000",
+    ]
+    process = subprocess.Popen(
+        argv, env=cairn.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cairn.home
+    )
     samples = wait_for_samples(cairn.results, 8)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
@@ -203,7 +308,9 @@ def test_help_imports_nothing_heavy(cairn) -> None:
             f"try:\n    cli.main({arguments!r}, prog_name='cairn')\nexcept SystemExit as end:\n    assert end.code == 0\n"
             f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)\n"
         )
-        done = subprocess.run([sys.executable, "-c", script], env=cairn.env, capture_output=True, check=False, cwd="/")
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=cairn.env, capture_output=True, check=False, cwd="/"
+        )
         assert done.returncode == 0, done.stderr.decode()
 
 
@@ -217,11 +324,27 @@ def test_version_completion_and_allocators(cairn) -> None:
     assert document["found"][0]["allocator"] == "system"
 
 
-def test_a_bar_is_drawn_on_a_terminal_and_quiet_lines_elsewhere(cairn, forward: Path, churn: Path) -> None:
-    argv = [*cairn.argv, "compare", "-r", "4", "-a", "system", "-a", f"x={forward}", "--", str(churn), "3000"]
+def test_a_bar_is_drawn_on_a_terminal_and_quiet_lines_elsewhere(
+    cairn, forward: Path, churn: Path
+) -> None:
+    argv = [
+        *cairn.argv,
+        "compare",
+        "-r",
+        "4",
+        "-a",
+        "system",
+        "-a",
+        f"x={forward}",
+        "--",
+        str(churn),
+        "3000",
+    ]
     script = ["script", "-qec", shlex.join(argv), "/dev/null"]
     environment = {**cairn.env, "TERM": "xterm-256color", "COLUMNS": "120"}
-    shown = subprocess.run(script, env=environment, capture_output=True, check=True, cwd=cairn.home).stdout.decode()
+    shown = subprocess.run(
+        script, env=environment, capture_output=True, check=True, cwd=cairn.home
+    ).stdout.decode()
     assert "blocks" in shown and "4/4" in shown and "\x1b[" in shown
     quiet = cairn("compare", "-r", 2, "-a", "system", "--", churn)
     assert "\x1b" not in quiet.err + quiet.out
@@ -231,7 +354,9 @@ def test_no_color_is_honoured(cairn, churn: Path) -> None:
     cairn("compare", "-r", 1, "-a", "system", "--", churn)
     environment = {**cairn.env, "TERM": "xterm", "NO_COLOR": "1"}
     script = ["script", "-qec", shlex.join([*cairn.argv, "report", "last"]), "/dev/null"]
-    shown = subprocess.run(script, env=environment, capture_output=True, check=True, cwd=cairn.home).stdout.decode()
+    shown = subprocess.run(
+        script, env=environment, capture_output=True, check=True, cwd=cairn.home
+    ).stdout.decode()
     assert "\x1b[3" not in shown
 
 
@@ -252,9 +377,24 @@ def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_p
         "import subprocess, sys\nballast = bytearray(300 << 20)\n"
         "ballast[::4096] = b'x' * len(ballast[::4096])\nsys.exit(subprocess.run(sys.argv[1:]).returncode)\n"
     )
-    command = [*cairn.argv, "compare", "-r", "3", "-a", "system", "--json", "--", str(churn), "200000"]
+    command = [
+        *cairn.argv,
+        "compare",
+        "-r",
+        "3",
+        "-a",
+        "system",
+        "--json",
+        "--",
+        str(churn),
+        "200000",
+    ]
     done = subprocess.run(
-        [sys.executable, str(script), *command], env=cairn.env, cwd=cairn.home, capture_output=True, check=True
+        [sys.executable, str(script), *command],
+        env=cairn.env,
+        cwd=cairn.home,
+        capture_output=True,
+        check=True,
     )
     heavy = json.loads(done.stdout)
 
@@ -265,7 +405,9 @@ def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_p
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to run as")
-def test_another_user_without_cgroup_gets_sampled_figures_by_name(cairn, churn: Path, tmp_path: Path) -> None:
+def test_another_user_without_cgroup_gets_sampled_figures_by_name(
+    cairn, churn: Path, tmp_path: Path
+) -> None:
     result = cairn("compare", "-r", 1, "-a", "system", "--memory", "sampled", "--", churn, 200_000)
     assert result.code == 0, result.err
     assert "anonymous + shared, sampled" in result.out

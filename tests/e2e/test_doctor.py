@@ -76,7 +76,10 @@ def test_a_static_program(cairn, compiled) -> None:
 
 def test_busybox_as_distributions_build_it(cairn) -> None:
     busybox = needed("busybox")
-    if b"statically linked" not in subprocess.run([needed("file"), busybox], capture_output=True, check=True).stdout:
+    if (
+        b"statically linked"
+        not in subprocess.run([needed("file"), busybox], capture_output=True, check=True).stdout
+    ):
         pytest.skip("this busybox is dynamic")
     obstacle(cairn, ("statically linked",), busybox, "ls")
 
@@ -99,7 +102,9 @@ def test_a_setuid_copy_of_sudo(cairn, tmp_path: Path) -> None:
 def test_a_copy_of_ping_with_a_capability_harms_others_only(cairn, tmp_path: Path) -> None:
     copy = shutil.copy(needed("ping"), tmp_path / "ping")
     try:
-        os.setxattr(copy, "security.capability", bytes.fromhex("0100000200200000000000000000000000000000"))
+        os.setxattr(
+            copy, "security.capability", bytes.fromhex("0100000200200000000000000000000000000000")
+        )
     except OSError:
         pytest.skip("no file capabilities on this file system")
     warning(cairn, "rights", ("capabilities",), copy)
@@ -132,7 +137,10 @@ def test_php(cairn) -> None:
 
 
 def test_programs_with_a_malloc_that_they_export(cairn) -> None:
-    known = {"/usr/lib/chromium/chromium": "PartitionAlloc", "/usr/lib/firefox-esr/firefox-esr": "mozjemalloc"}
+    known = {
+        "/usr/lib/chromium/chromium": "PartitionAlloc",
+        "/usr/lib/firefox-esr/firefox-esr": "mozjemalloc",
+    }
     here = [path for path in known if Path(path).exists()]
     if not here:
         pytest.skip("neither chromium nor firefox is here")
@@ -148,10 +156,15 @@ def test_go(cairn, tmp_path: Path, cgo: bool) -> None:
     go = users_tool("go")
     source = tmp_path / "main.go"
     source.write_text(
-        GO.format('// #include <stdlib.h>\nimport "C"', "C.free(C.malloc(1))") if cgo else GO.format("", "")
+        GO.format('// #include <stdlib.h>\nimport "C"', "C.free(C.malloc(1))")
+        if cgo
+        else GO.format("", "")
     )
     environment = users_environment(
-        CGO_ENABLED=str(int(cgo)), GOCACHE=str(tmp_path / "cache"), GOFLAGS="-p=1", GO111MODULE="off"
+        CGO_ENABLED=str(int(cgo)),
+        GOCACHE=str(tmp_path / "cache"),
+        GOFLAGS="-p=1",
+        GO111MODULE="off",
     )
     built(go, "build", "-o", tmp_path / "main", source, env=environment, cwd=tmp_path)
     if cgo:
@@ -173,26 +186,37 @@ def rust(folder: Path, source: str, *crates: str) -> Path:
 
 def test_rust_as_it_comes(cairn, tmp_path: Path) -> None:
     code, found = checks(cairn, rust(tmp_path, 'fn main() { println!("{}", vec![1].len()); }\n'))
-    assert code == 0 and found["runtime"]["state"] == "fine" and "Rust" in found["runtime"]["says"], found
+    assert (
+        code == 0 and found["runtime"]["state"] == "fine" and "Rust" in found["runtime"]["says"]
+    ), found
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("crate", "type_", "allocator"),
-    [("tikv-jemallocator", "tikv_jemallocator::Jemalloc", "jemalloc"), ("mimalloc", "mimalloc::MiMalloc", "mimalloc")],
+    [
+        ("tikv-jemallocator", "tikv_jemallocator::Jemalloc", "jemalloc"),
+        ("mimalloc", "mimalloc::MiMalloc", "mimalloc"),
+    ],
 )
-def test_rust_with_an_allocator_of_its_own(cairn, tmp_path: Path, crate: str, type_: str, allocator: str) -> None:
+def test_rust_with_an_allocator_of_its_own(
+    cairn, tmp_path: Path, crate: str, type_: str, allocator: str
+) -> None:
     source = f'#[global_allocator] static A: {type_} = {type_};\nfn main() {{ println!("{{}}", vec![1].len()); }}\n'
     program = rust(tmp_path, source, crate)
     obstacle(cairn, (allocator, "#[global_allocator]"), program)
     subprocess.run([needed("strip"), program], check=True)
     code, found = checks(cairn, program)
-    assert (code, found["allocator"]["state"]) == (0, "unknown") and allocator in found["allocator"]["says"], found
+    assert (code, found["allocator"]["state"]) == (0, "unknown") and allocator in found[
+        "allocator"
+    ]["says"], found
 
 
 def allocator_lines(result) -> list[str]:
     """Doctor's lines about the allocator inside carries.c, without the one that announces the run."""
-    lines = [line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line]
+    lines = [
+        line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line
+    ]
     assert any("once behind the probe" in line for line in lines), result.err
     return [line for line in lines if "once behind the probe" not in line]
 
@@ -215,7 +239,19 @@ def test_a_run_tells_whether_a_program_uses_the_allocator_that_it_carries(
 
 def test_a_program_that_fails_behind_the_probe_keeps_the_doubt(cairn, compiled) -> None:
     """Its failure is then that of the comparison, which tells it as ever."""
-    result = cairn("compare", "-r", "1", "-a", "system", "--ok-exit", "7", "--", compiled("carries.c"), "libc", "1")
+    result = cairn(
+        "compare",
+        "-r",
+        "1",
+        "-a",
+        "system",
+        "--ok-exit",
+        "7",
+        "--",
+        compiled("carries.c"),
+        "libc",
+        "1",
+    )
     assert result.code == 3 and "before a run it is not known" in result.err
 
 
@@ -223,12 +259,23 @@ def test_a_program_that_can_only_call_its_own_allocator_is_refused(cairn, compil
     obstacle(cairn, ("mimalloc", "mi_malloc", "Rebuild"), compiled("carries.c", "-DNO_LIBC"), "own")
 
 
-def test_a_program_linked_with_an_allocator(cairn, churn: Path, forward: Path, tmp_path: Path) -> None:
+def test_a_program_linked_with_an_allocator(
+    cairn, churn: Path, forward: Path, tmp_path: Path
+) -> None:
     """Its malloc is not the system's: that contender would measure something else, and is refused at once."""
     program = tmp_path / "linked"
     source = Path(__file__).resolve().parent.parent / "helpers" / "churn.c"
     subprocess.run(
-        ["gcc", "-fno-builtin", source, "-o", program, "-Wl,--no-as-needed", forward, f"-Wl,-rpath,{forward.parent}"],
+        [
+            "gcc",
+            "-fno-builtin",
+            source,
+            "-o",
+            program,
+            "-Wl,--no-as-needed",
+            forward,
+            f"-Wl,-rpath,{forward.parent}",
+        ],
         check=True,
     )
     warning(cairn, "allocator", ("linked with", forward.name), program)
@@ -274,11 +321,15 @@ def test_with_contenders_of_ones_own_python_only_warns(cairn, python: str) -> No
 @pytest.mark.parametrize("how", ["environment", "env", "knobs"])
 def test_python_on_malloc_already_is_offered_nothing(cairn, python: str, how: str) -> None:
     variable = "PYTHONMALLOC=malloc"
-    specs = [f"system:{variable}", f"b=system:{variable}"] if how == "knobs" else ["system", "b=system"]
+    specs = (
+        [f"system:{variable}", f"b=system:{variable}"] if how == "knobs" else ["system", "b=system"]
+    )
     before = ["env", variable] if how == "env" else []
     environment = {"PYTHONMALLOC": "malloc"} if how == "environment" else {}
     arguments = [word for spec in specs for word in ("-a", spec)]
-    result = cairn("compare", "-r", "1", *arguments, "--", *before, python, "-c", "1", **environment)
+    result = cairn(
+        "compare", "-r", "1", *arguments, "--", *before, python, "-c", "1", **environment
+    )
     assert result.code == 0, result.err
     (line,) = [line for line in result.err.splitlines() if line.startswith("doctor ")]
     assert "✔" in line and "every allocation reaches malloc" in line
@@ -296,7 +347,11 @@ def test_a_plain_comparison_has_one_line_of_doctor(cairn, churn: Path) -> None:
 def test_the_machine_alone(cairn) -> None:
     result = cairn("doctor")
     assert result.code == 0 and result.err == ""
-    assert "How noisy" in result.out and "What can be measured" in result.out and "swapped" not in result.out
+    assert (
+        "How noisy" in result.out
+        and "What can be measured" in result.out
+        and "swapped" not in result.out
+    )
     assert "\x1b" not in result.out
     assert "\x1b[" in cairn("doctor", "--color", "always").out
 
@@ -323,7 +378,9 @@ def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
         state = "fine"
         while state == "fine" and time.monotonic() < deadline:
             groups = cairn("doctor", "--json").json["groups"]
-            (state,) = [c["state"] for g in groups for c in g["checks"] if c["subject"] == "other runs"]
+            (state,) = [
+                c["state"] for g in groups for c in g["checks"] if c["subject"] == "other runs"
+            ]
         assert state == "warning"
     finally:
         other.terminate()

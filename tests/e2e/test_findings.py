@@ -32,7 +32,8 @@ PROGRAMS = {
 ALONE = ("hash_table", "lru_cache", "fragmentation")
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 needs_huge_pages = pytest.mark.skipif(
-    not HUGE.exists() or "[never]" in HUGE.read_text(), reason="the kernel has no huge pages for who asks"
+    not HUGE.exists() or "[never]" in HUGE.read_text(),
+    reason="the kernel has no huge pages for who asks",
 )
 ILLNESSES = [
     ("madvise_storm", 32, "returns-what-it-needs"),
@@ -56,11 +57,22 @@ QUICK = [("remote_kept", "producer_consumer"), ("spinning_lock", "mixed")]
 def findings(tmp_path: Path) -> Callable[..., list[str]]:
     """findings(program, illness, strength, over) → names, what costs most first. Over the system's allocator by default."""
 
-    def look(program: str, illness: str | None = None, strength: int = 0, over: Path | None = None) -> list[str]:
+    def look(
+        program: str, illness: str | None = None, strength: int = 0, over: Path | None = None
+    ) -> list[str]:
         preload = [carried(native.probe())]
         if illness is not None:
             library = tmp_path / f"{illness}.so"
-            flags = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
+            flags = [
+                "-O2",
+                "-shared",
+                "-fPIC",
+                "-fno-builtin",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-D_GNU_SOURCE",
+            ]
             subprocess.run(["gcc", *flags, ILL / f"{illness}.c", "-o", library], check=True)
             preload.append(str(library))
         if over is not None:
@@ -86,7 +98,9 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 @pytest.mark.parametrize("program", ALONE)
-def test_of_the_systems_allocator_nothing_is_found(findings: Callable[..., list[str]], program: str) -> None:
+def test_of_the_systems_allocator_nothing_is_found(
+    findings: Callable[..., list[str]], program: str
+) -> None:
     assert findings(program) == []
 
 
@@ -109,7 +123,13 @@ def test_an_illness_is_found_and_nothing_else(
 @pytest.mark.parametrize(
     ("program", "illness", "strength", "name"),
     [
-        pytest.param(program, illness, strength, name, marks=[] if (illness, program) in QUICK else pytest.mark.long)
+        pytest.param(
+            program,
+            illness,
+            strength,
+            name,
+            marks=[] if (illness, program) in QUICK else pytest.mark.long,
+        )
         for illness, strength, name, programs in THREADED
         for program in programs
     ],
@@ -122,7 +142,9 @@ def test_an_illness_of_threads_is_found_and_nothing_else(
 
 
 @pytest.mark.parametrize("over", [None, native.allocator()], ids=["glibc", "cairn"])
-def test_blocks_that_grow_and_mappings_of_the_programs_own_are_nobodys_waste(tmp_path: Path, over: Path | None) -> None:
+def test_blocks_that_grow_and_mappings_of_the_programs_own_are_nobodys_waste(
+    tmp_path: Path, over: Path | None
+) -> None:
     program, out = tmp_path / "neighbours", tmp_path / "raw"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
     subprocess.run(["gcc", *flags, HELPERS / "probe_neighbours.c", "-o", program], check=True)

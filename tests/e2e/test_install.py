@@ -24,11 +24,19 @@ from cairn import __version__
 HELPERS = ROOT / "tests" / "helpers"
 PROGRAMS = {
     "cairn": [HELPERS / "counted.c", HELPERS / "counted_new.cpp"],
-    "cairn-arena": [ROOT / "examples" / "arena" / "first.c", ROOT / "examples" / "arena" / "containers.cpp"],
+    "cairn-arena": [
+        ROOT / "examples" / "arena" / "first.c",
+        ROOT / "examples" / "arena" / "containers.cpp",
+    ],
 }
 """What is linked with each package: a program in C and one in C++."""
 
-TARGETS = [("cairn", "malloc"), ("cairn", "malloc-static"), ("cairn-arena", "arena"), ("cairn-arena", "arena-static")]
+TARGETS = [
+    ("cairn", "malloc"),
+    ("cairn", "malloc-static"),
+    ("cairn-arena", "arena"),
+    ("cairn-arena", "arena-static"),
+]
 
 FILES = {
     "bin/cairn",
@@ -50,13 +58,21 @@ FILES = {
 WITHOUT_NETWORK = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_CACHE_DIR": "1"}
 
 
-def make(tree: Path, goal: str, prefix: object, *under: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def make(
+    tree: Path, goal: str, prefix: object, *under: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs make, which takes what is built as it is."""
     kept = ("-o", "build/installed")
     return subprocess.run(
         [*under, "make", "--no-print-directory", *kept, goal, f"PREFIX={prefix}"],
         cwd=tree,
-        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(tree), **WITHOUT_NETWORK, **environment},
+        env={
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": str(tree),
+            **WITHOUT_NETWORK,
+            **environment,
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -78,7 +94,11 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
 
 def files_below(folder: Path) -> set[str]:
     """The files, without those of the Python environment."""
-    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+    names = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
     return {name for name in names if not name.startswith("lib/cairn/")}
 
 
@@ -93,7 +113,11 @@ def copy_tree(target: Path) -> Path:
     top = {".git", ".venv", "build", "docs", "tests", "workloads"}
 
     def left_out(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if name.endswith("_cache") or (Path(folder) == ROOT and name in top)}
+        return {
+            name
+            for name in names
+            if name.endswith("_cache") or (Path(folder) == ROOT and name in top)
+        }
 
     shutil.copytree(ROOT, target, ignore=left_out)
     shutil.copytree(ROOT / "build" / "dist", target / "build" / "dist")
@@ -130,7 +154,9 @@ def test_every_file_is_where_tools_look_for_it(prefix: Path) -> None:
     for name in ("cairn", "cairn-arena"):
         assert (prefix / "lib" / f"lib{name}.so").readlink() == Path(f"lib{name}.so.0")
     for path in prefix.rglob("*"):
-        assert path.is_symlink() or path.stat().st_mode & 0o444 == 0o444, f"others cannot read {path}"
+        assert path.is_symlink() or path.stat().st_mode & 0o444 == 0o444, (
+            f"others cannot read {path}"
+        )
 
 
 def test_no_file_names_the_tree_or_a_temporary_folder(prefix: Path) -> None:
@@ -144,7 +170,9 @@ def test_no_file_names_the_tree_or_a_temporary_folder(prefix: Path) -> None:
 def test_man_finds_the_page(prefix: Path) -> None:
     if not shutil.which("man"):
         pytest.skip("man is not here")
-    found = subprocess.run(["man", "-M", prefix / "share" / "man", "-w", "cairn"], capture_output=True, check=False)
+    found = subprocess.run(
+        ["man", "-M", prefix / "share" / "man", "-w", "cairn"], capture_output=True, check=False
+    )
     assert found.stdout.decode().strip() == str(prefix / "share" / "man" / "man1" / "cairn.1")
 
 
@@ -190,20 +218,28 @@ def test_programs_are_linked_by_pkg_config(prefix: Path, tmp_path: Path, package
         call(*compiler, "-static", source, *flags, "-o", static)
         run_linked(prefix, package, shared)
         run_linked(prefix, package, static)
-        assert f"lib{package}.so.0 => {prefix}/lib/lib{package}.so.0" in libraries_of(prefix, shared)
+        assert f"lib{package}.so.0 => {prefix}/lib/lib{package}.so.0" in libraries_of(
+            prefix, shared
+        )
 
 
 @needs_cmake
 @pytest.mark.parametrize(("package", "target"), TARGETS)
-def test_programs_are_linked_by_cmake(prefix: Path, tmp_path: Path, package: str, target: str) -> None:
+def test_programs_are_linked_by_cmake(
+    prefix: Path, tmp_path: Path, package: str, target: str
+) -> None:
     build = built_by_cmake(tmp_path, prefix, f"{package} {__version__}", target, PROGRAMS[package])
     for source in PROGRAMS[package]:
         program = build / source.stem
         run_linked(prefix, package, program)
-        assert (f"lib{package}.so.0" in libraries_of(prefix, program)) == (not target.endswith("static"))
+        assert (f"lib{package}.so.0" in libraries_of(prefix, program)) == (
+            not target.endswith("static")
+        )
 
 
-def test_the_library_is_preloaded_into_a_program_as_it_is(prefix: Path, churn: Path, tmp_path: Path) -> None:
+def test_the_library_is_preloaded_into_a_program_as_it_is(
+    prefix: Path, churn: Path, tmp_path: Path
+) -> None:
     plain = tmp_path / "lib"  # LD_PRELOAD cannot hold a space
     plain.symlink_to(prefix / "lib")
     done = subprocess.run(
@@ -250,7 +286,11 @@ def test_zsh_finds_the_completions(prefix: Path, tmp_path: Path) -> None:
 def test_fish_completes_commands(prefix: Path, tmp_path: Path) -> None:
     if not shutil.which("fish"):
         pytest.skip("fish is not here")
-    surroundings = {"PATH": path_with(prefix), "HOME": str(tmp_path), "XDG_DATA_HOME": str(prefix / "share")}
+    surroundings = {
+        "PATH": path_with(prefix),
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(prefix / "share"),
+    }
     said = call("fish", "-c", 'complete -C "cairn compar"', **surroundings)
     assert said.split()[0] == "compare"
 
@@ -258,7 +298,9 @@ def test_fish_completes_commands(prefix: Path, tmp_path: Path) -> None:
 # --- again, and away --------------------------------------------------------------------------------------------------
 
 
-def test_a_second_install_replaces_the_first_and_uninstall_removes_it(tree: Path, tmp_path: Path) -> None:
+def test_a_second_install_replaces_the_first_and_uninstall_removes_it(
+    tree: Path, tmp_path: Path
+) -> None:
     prefix = tmp_path / "a prefix"
     (prefix / "share" / "man" / "man1").mkdir(parents=True)
     foreign = prefix / "include" / "other.h"
@@ -287,10 +329,16 @@ def test_a_package_is_put_together_in_destdir(tree: Path, tmp_path: Path) -> Non
     written = Path(f"{destination}{prefix}")
     assert files_below(written) == FILES
     for path in written.rglob("*"):
-        assert path.is_symlink() or not path.is_file() or str(destination).encode() not in path.read_bytes(), path
+        assert (
+            path.is_symlink()
+            or not path.is_file()
+            or str(destination).encode() not in path.read_bytes()
+        ), path
     written.rename(prefix)
     borrow_dependencies(prefix)
-    assert call(prefix / "bin" / "cairn", "--version", HOME=str(tmp_path)) == f"cairn {__version__}\n"
+    assert (
+        call(prefix / "bin" / "cairn", "--version", HOME=str(tmp_path)) == f"cairn {__version__}\n"
+    )
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -307,7 +355,9 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_prefix_that_cannot_be_written_is_refused(tree: Path, read_only: Path) -> None:
-    under = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []  # root, without its right to write anywhere
+    under = (
+        ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    )  # root, without its right to write anywhere
     if under and subprocess.run([*under, "true"], capture_output=True, check=False).returncode:
         pytest.skip("setpriv cannot take away rights here")
     for prefix in (read_only, read_only / "below"):

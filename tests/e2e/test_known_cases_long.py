@@ -27,16 +27,30 @@ class Case:
 KERNEL = ("its kernel calls", "page faults")
 VM = ("scenario", "--which", "vm")
 CASES = {
-    "glibc, which grows and trims": Case("system", "mimalloc", ("phase_change",), KERNEL, "returns-what-it-needs"),
-    "hardened_malloc": Case("hardened", "system", ("hash_table", "--operations", "1M"), ("its own code",), "slow-path"),
-    "scudo, blocks of 2 MiB": Case("scudo", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
-    "tbbmalloc, blocks of 2 MiB": Case("tbbmalloc", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
-    "snmalloc, blocks of 2 MiB": Case("snmalloc", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
-    "glibc, freed by others": Case("system", "mimalloc", ("free_only", "--threads", "4"), (), "queues"),
-    "google-tcmalloc without rseq": Case(
-        "google-tcmalloc", "google-tcmalloc-rseq", ("hash_table", "--operations", "1M"), ("its own code",), "slow-path"
+    "glibc, which grows and trims": Case(
+        "system", "mimalloc", ("phase_change",), KERNEL, "returns-what-it-needs"
     ),
-    "jemalloc, blocks of 10 MiB": Case("jemalloc", "mimalloc", ("large_churn",), KERNEL, "returns-what-it-needs"),
+    "hardened_malloc": Case(
+        "hardened", "system", ("hash_table", "--operations", "1M"), ("its own code",), "slow-path"
+    ),
+    "scudo, blocks of 2 MiB": Case("scudo", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
+    "tbbmalloc, blocks of 2 MiB": Case(
+        "tbbmalloc", "mimalloc", VM, KERNEL, "returns-what-it-needs"
+    ),
+    "snmalloc, blocks of 2 MiB": Case("snmalloc", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
+    "glibc, freed by others": Case(
+        "system", "mimalloc", ("free_only", "--threads", "4"), (), "queues"
+    ),
+    "google-tcmalloc without rseq": Case(
+        "google-tcmalloc",
+        "google-tcmalloc-rseq",
+        ("hash_table", "--operations", "1M"),
+        ("its own code",),
+        "slow-path",
+    ),
+    "jemalloc, blocks of 10 MiB": Case(
+        "jemalloc", "mimalloc", ("large_churn",), KERNEL, "returns-what-it-needs"
+    ),
 }
 
 
@@ -62,7 +76,19 @@ def test_a_known_case_is_found(cairn, name: str) -> None:
         peers.peer(allocator, origin=None)
     command = (native.workload(case.program[0]), *case.program[1:])
     pair = ("-a", case.other, "-a", case.slow)
-    result = cairn("compare", "--why", "-r", 8, *pair, "--baseline", case.other, "--json", "--", *command, timeout=600)
+    result = cairn(
+        "compare",
+        "--why",
+        "-r",
+        8,
+        *pair,
+        "--baseline",
+        case.other,
+        "--json",
+        "--",
+        *command,
+        timeout=600,
+    )
     assert result.code == 0, result.err
     (why,) = result.json["whys"]
     whole = why["time"]["whole"]
@@ -72,5 +98,7 @@ def test_a_known_case_is_found(cairn, name: str) -> None:
         assert sum(changed[part] for part in case.parts) > 0.5 * whole["change"], changed
     else:
         assert why["time"]["waiting"]["interval"]["low"] > 0, why["time"]["waiting"]
-    found = [one["name"] for one in why["findings"]] + [one["name"] for who, one in why["raised"] if who == case.slow]
+    found = [one["name"] for one in why["findings"]] + [
+        one["name"] for who, one in why["raised"] if who == case.slow
+    ]
     assert case.finding in found, found

@@ -24,7 +24,12 @@ def jemalloc(cairn, forward: Path) -> None:
     folder = cairn.home / ".cache" / "cairn" / "allocators" / "jemalloc" / "99"
     folder.mkdir(parents=True)
     shutil.copy(forward, folder / "lib.so")
-    record = {"schema": discover.RECORD_SCHEMA, "allocator": "jemalloc", "library": "lib.so", "version": "99"}
+    record = {
+        "schema": discover.RECORD_SCHEMA,
+        "allocator": "jemalloc",
+        "library": "lib.so",
+        "version": "99",
+    }
     (folder / discover.RECORD).write_text(json.dumps(record))
 
 
@@ -39,14 +44,22 @@ def test_it_is_listed_like_the_others(cairn) -> None:
     assert third.split()[:6] == ["cairn", __version__, "size-segregated", "no", "MIT", digest[:12]]
     assert third.endswith("comes with cairn")
     item = cairn("allocators", "--json").json["found"][1]
-    assert (item["allocator"], item["path"], item["sha256"]) == ("cairn", str(native.allocator()), digest)
+    assert (item["allocator"], item["path"], item["sha256"]) == (
+        "cairn",
+        str(native.allocator()),
+        digest,
+    )
 
 
 def test_it_competes_by_default_and_every_process_proves_it(cairn, churn: Path) -> None:
     result = cairn("compare", "-r", 2, "--json", "--", "sh", "-c", f"{churn} 100; {churn} 200")
     assert result.code == 0, result.err
     assert contenders(result.json)[:2] == ["system", "cairn"]
-    own = [sample["proof"] for sample in result.json["samples"] if sample["trial"]["contender"] == "cairn"]
+    own = [
+        sample["proof"]
+        for sample in result.json["samples"]
+        if sample["trial"]["contender"] == "cairn"
+    ]
     assert len(own) == 3
     assert all((proof["loaded"], proof["processes"]) == (3, 3) for proof in own)
     assert {Path(proof["owner"]).name for proof in own} == {
@@ -69,7 +82,18 @@ def test_it_is_left_out_by_naming_others(cairn, churn: Path) -> None:
 
 @pytest.mark.usefixtures("jemalloc")
 def test_the_default_of_every_experiment_holds_it(cairn) -> None:
-    plan = cairn("bench", "build", "malloctest", "fill", "mixed", "scenarios", "suite", "larson", "--quick", "--plan")
+    plan = cairn(
+        "bench",
+        "build",
+        "malloctest",
+        "fill",
+        "mixed",
+        "scenarios",
+        "suite",
+        "larson",
+        "--quick",
+        "--plan",
+    )
     assert plan.code == 0, plan.err
     assert plan.out.count("contenders (system, cairn, ") == 7
 

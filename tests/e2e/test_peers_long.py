@@ -53,7 +53,9 @@ def test_a_peer_is_had_by_name_and_proves_its_load(
     assert time.monotonic() - started < 1
 
     listed = cairn("allocators", "list", "--json", **environment).json["found"]
-    version = next(item["version"] for item in listed if item["allocator"] == name and item["cached"])
+    version = next(
+        item["version"] for item in listed if item["allocator"] == name and item["cached"]
+    )
     spec = f"{name}@{version}"  # the system may have another one, and a newer one would be taken
     file = tmp_path / "file.c"
     file.write_text(PROGRAM)

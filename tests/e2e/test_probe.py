@@ -25,7 +25,16 @@ from cairn.profile.estimates import lines as estimate
 from cairn.profile.estimates import remote_share, sampled
 from cairn.profile.reader import read
 from cairn.profile.tables import event_lines, events_refused, kernel_lines
-from cairn.profile.tally import ALLOCATING, CALLS, FUNCTIONS, GROUPS, PATHS, WHOSE, ProcessProfile, Profile
+from cairn.profile.tally import (
+    ALLOCATING,
+    CALLS,
+    FUNCTIONS,
+    GROUPS,
+    PATHS,
+    WHOSE,
+    ProcessProfile,
+    Profile,
+)
 from cairn.profile.tally import Path as TimedPath
 
 Compiled = Callable[..., Path]
@@ -67,12 +76,19 @@ def paths(compiled: Compiled) -> Path:
 def called(profile: ProcessProfile | Profile) -> dict[str, int]:
     """Calls by function, in both phases and by threads that were ending."""
     tally = profile.tally
-    counts = [*(int(calls.sum()) for calls in tally.calls), *(int(calls.sum()) for calls in tally.released)]
+    counts = [
+        *(int(calls.sum()) for calls in tally.calls),
+        *(int(calls.sum()) for calls in tally.released),
+    ]
     return {name: counts[i] + int(tally.late_calls[i]) for i, name in enumerate(FUNCTIONS)}
 
 
 def kernel(profile: ProcessProfile | Profile) -> dict[str, int]:
-    return {name: int(count) for name, count in zip(CALLS, profile.tally.kernel.count, strict=True) if count}
+    return {
+        name: int(count)
+        for name, count in zip(CALLS, profile.tally.kernel.count, strict=True)
+        if count
+    }
 
 
 def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
@@ -105,17 +121,26 @@ def test_phases_and_groups_and_bytes(probed: Probed, known: Path) -> None:
     probed(known, "counts", 1000)
     tally = probed.only.tally
     malloc = tally.calls[ALLOCATING.index("malloc")]
-    medium, large = len(range(0, 1000, 50)), len({i for i in range(1000) if i % 333 == 0 and i % 50 != 0})
+    medium, large = (
+        len(range(0, 1000, 50)),
+        len({i for i in range(1000) if i % 333 == 0 and i % 50 != 0}),
+    )
     assert list(malloc[1]) == [4 * (1000 - medium - large), 4 * medium, 4 * large]
-    assert list(tally.asked[ALLOCATING.index("malloc")][1][1:]) == [4 * medium * 2000, 4 * large * 100000]
+    assert list(tally.asked[ALLOCATING.index("malloc")][1][1:]) == [
+        4 * medium * 2000,
+        4 * large * 100000,
+    ]
 
 
-def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(probed: Probed, tmp_path: Path) -> None:
+def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(
+    probed: Probed, tmp_path: Path
+) -> None:
     """Go's runtime does so by system calls of its own; what runs after it frees, and that may call the kernel."""
     program = tmp_path / "blocked"
     source = Path(__file__).parents[1] / "helpers" / "probe_blocked.cpp"
     subprocess.run(
-        ["g++", "-std=c++17", "-O1", "-fno-builtin", str(source), "-o", str(program), "-pthread"], check=True
+        ["g++", "-std=c++17", "-O1", "-fno-builtin", str(source), "-o", str(program), "-pthread"],
+        check=True,
     )
     assert probed(program) == "20 ended\n"
     assert kernel(probed.only)["munmap"] >= 20
@@ -124,7 +149,9 @@ def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(probed: Pr
 def test_operators_of_cxx_are_counted_and_may_throw(probed: Probed, tmp_path: Path) -> None:
     program = tmp_path / "operators"
     source = Path(__file__).parents[1] / "helpers" / "probe_operators.cpp"
-    subprocess.run(["g++", "-std=c++17", "-O0", "-fno-builtin", str(source), "-o", str(program)], check=True)
+    subprocess.run(
+        ["g++", "-std=c++17", "-O0", "-fno-builtin", str(source), "-o", str(program)], check=True
+    )
     assert probed(program) == "caught 50\n"
     counted = called(probed.only)
     assert counted["operator new"] == 1000 + 1000 + 50
@@ -146,15 +173,21 @@ def library_of(allocator: str) -> Path | None:
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not here")
-@pytest.mark.parametrize("which", ["system", "cairn", *(pytest.param(name, marks=pytest.mark.long) for name in GOT)])
-def test_kernel_calls_are_those_of_a_trace(probed: Probed, known: Path, tmp_path: Path, which: str) -> None:
+@pytest.mark.parametrize(
+    "which", ["system", "cairn", *(pytest.param(name, marks=pytest.mark.long) for name in GOT)]
+)
+def test_kernel_calls_are_those_of_a_trace(
+    probed: Probed, known: Path, tmp_path: Path, which: str
+) -> None:
     """The kernel's own words: every signal of a dispatched call names the call. Nothing else is made in between."""
     trace = tmp_path / "trace"
     allocator = library_of(which)
     probed("strace", "-f", "-o", trace, known, "kernel", allocator=allocator)
     (file,) = [file for file in probed.files if read(file).process.program.endswith(known.name)]
     everything = re.findall(r"--- SIGSYS .*si_syscall=__NR_(\w+)", trace.read_text())
-    between = re.findall(r"--- SIGSYS .*si_syscall=__NR_(\w+)", trace.read_text().split("close(-77)")[1])
+    between = re.findall(
+        r"--- SIGSYS .*si_syscall=__NR_(\w+)", trace.read_text().split("close(-77)")[1]
+    )
     dispatched = Counter(everything)
     dispatched["getppid"] -= 5  # how the probe finds out what a dispatched call costs
     counted = kernel(read(file))
@@ -165,13 +198,17 @@ def test_kernel_calls_are_those_of_a_trace(probed: Probed, known: Path, tmp_path
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not here")
-def test_the_probe_changes_nothing_in_what_is_asked_of_the_kernel(probed: Probed, known: Path, tmp_path: Path) -> None:
+def test_the_probe_changes_nothing_in_what_is_asked_of_the_kernel(
+    probed: Probed, known: Path, tmp_path: Path
+) -> None:
     """The same program without it, traced from outside: glibc's heap grows as often."""
     alone, beside = tmp_path / "alone", tmp_path / "beside"
     subprocess.run(["strace", "-f", "-o", str(alone), str(known), "kernel"], check=True)
     probed("strace", "-f", "-o", beside, known, "kernel")
     outside = re.findall(r"^\d+ +(\w+)\(", alone.read_text().split("close(-77)")[1], re.MULTILINE)
-    inside = re.findall(r"--- SIGSYS .*si_syscall=__NR_(\w+)", beside.read_text().split("close(-77)")[1])
+    inside = re.findall(
+        r"--- SIGSYS .*si_syscall=__NR_(\w+)", beside.read_text().split("close(-77)")[1]
+    )
     assert Counter(outside) == Counter(inside)
 
 
@@ -189,7 +226,9 @@ def test_known_paths_of_an_allocator_are_found(probed: Probed, sizes: Path, path
     assert moved == 200 * 8192
 
 
-def test_kernel_calls_of_no_known_kind_are_counted_by_number(probed: Probed, sizes: Path, paths: Path) -> None:
+def test_kernel_calls_of_no_known_kind_are_counted_by_number(
+    probed: Probed, sizes: Path, paths: Path
+) -> None:
     probed(sizes, 1, 160, 400, allocator=paths)
     assert sorted(probed.only.tally.other_calls.values()) == [400, 800]
 
@@ -224,7 +263,11 @@ for number in range(690, min(720, limit)): os.dup2(theirs, number)
 kept = [bytearray(1000 + i % 60_000) for i in range(20_000) if i % 3 == 0]
 print(len(os.read(theirs, 5000)))
 """
-    wanted = {"CAIRN_PROBE_COUNTERS": "page-faults", "CAIRN_PROBE_GAP": "1", "PYTHONMALLOC": "malloc"}
+    wanted = {
+        "CAIRN_PROBE_COUNTERS": "page-faults",
+        "CAIRN_PROBE_GAP": "1",
+        "PYTHONMALLOC": "malloc",
+    }
     assert probed(sys.executable, "-c", code, **wanted) == "4096\n"
     assert int(probed.only.tally.timed.event_operations.sum()) > 0
 
@@ -256,7 +299,9 @@ def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -
     probed(sizes, 2, 128, 100, allocator=paths)
     tally = probed.only.tally
     ms = tally.span_ns / tally.span_ticks / 1e6
-    waited, longest = (float(ticks[0]) * ms for ticks in (tally.locks.wait_ticks, tally.locks.most_wait_ticks))
+    waited, longest = (
+        float(ticks[0]) * ms for ticks in (tally.locks.wait_ticks, tally.locks.most_wait_ticks)
+    )
     contended = int(tally.locks.contended[0])
     assert int(tally.locks.taken[0]) == 200
     assert 1 <= contended <= 200
@@ -277,7 +322,11 @@ def test_resident_memory_is_the_allocators_or_the_programs(probed: Probed) -> No
     looked_at = [one for one in probed.only.moments if one.own_bytes is not None]
     assert looked_at
     for one in looked_at:
-        assert one.live_usable_bytes is not None and one.own_bytes is not None and one.unasked_bytes is not None
+        assert (
+            one.live_usable_bytes is not None
+            and one.own_bytes is not None
+            and one.unasked_bytes is not None
+        )
         assert one.unasked_bytes <= one.own_bytes < 1.02 * one.resident_bytes
         assert 1 <= one.live_usable_bytes / one.live_bytes < 1.5
     full = max(looked_at, key=lambda one: one.live_usable_bytes or 0)  # every place was written to
@@ -310,7 +359,9 @@ def test_every_timed_operation_is_in_one_bucket(probed: Probed, sizes: Path, pat
     assert all(lines[name].timed > 100 for name in ("new", "reused", "free, local")), lines
 
 
-def test_cpu_time_in_the_allocator_is_found_by_timers_too(probed: Probed, sizes: Path, paths: Path) -> None:
+def test_cpu_time_in_the_allocator_is_found_by_timers_too(
+    probed: Probed, sizes: Path, paths: Path
+) -> None:
     """Half of its CPU time, by the clock of the threads; both ways of finding out say so.
 
     A host that takes the processor away moves the ticks: in one try or the other, where what is wrong is so in all.
@@ -341,7 +392,9 @@ def test_without_dispatch_or_by_choice_there_is_no_timer(probed: Probed, sizes: 
         assert not sampled(probed.profile)
 
 
-def test_a_long_operation_is_timed_although_a_timer_interrupts_it(probed: Probed, sizes: Path, paths: Path) -> None:
+def test_a_long_operation_is_timed_although_a_timer_interrupts_it(
+    probed: Probed, sizes: Path, paths: Path
+) -> None:
     """A tenth of a second each; on a machine that does something else besides, most of them lose their processor."""
     probed(sizes, 1, 77, 24, allocator=paths, CAIRN_PROBE_GAP="1")
     tally = probed.only.tally
@@ -349,11 +402,15 @@ def test_a_long_operation_is_timed_although_a_timer_interrupts_it(probed: Probed
     assert int(tally.timed.count[0] + tally.timed.alone[0]) >= 1
 
 
-def test_frees_are_told_apart_one_by_one_where_that_is_asked_for(probed: Probed, known: Path) -> None:
+def test_frees_are_told_apart_one_by_one_where_that_is_asked_for(
+    probed: Probed, known: Path
+) -> None:
     probed(known, "hand", 20_000, 5_000, CAIRN_PROBE_PATHS="exact")
     frees = probed.only.tally.frees
     assert probed.only.process.exact
-    local, remote = (frees[WHOSE.index(whose)].sum(axis=0).tolist() for whose in ("local", "remote"))
+    local, remote = (
+        frees[WHOSE.index(whose)].sum(axis=0).tolist() for whose in ("local", "remote")
+    )
     assert remote == [4_500, 0, 500]
     assert (local[0], local[2]) == (13_500, 1_500 + 1)
     share = remote_share(probed.profile.tally)
@@ -366,11 +423,18 @@ def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known
     """A fifth of the blocks is freed by another thread. Large ones are all looked at, and small ones by lot."""
     probed(known, "hand", 2_000, 400, CAIRN_PROBE_GAP="1")
     tally = probed.only.tally
-    assert (tally.freed[GROUPS.index("large")], tally.freed_elsewhere[GROUPS.index("large")]) == (200, 40)
+    assert (tally.freed[GROUPS.index("large")], tally.freed_elsewhere[GROUPS.index("large")]) == (
+        200,
+        40,
+    )
     small = tally.freed_elsewhere[GROUPS.index("small")] / tally.freed[GROUPS.index("small")]
     assert 0.1 < small < 0.3  # of about 1,000 that are drawn: the standard deviation is 0.013
     looked_at = tally.timed.count + tally.timed.alone + tally.timed.switched
-    found = {path: int(count) for path, count in zip(PATHS, looked_at, strict=True) if path.group == "large" and count}
+    found = {
+        path: int(count)
+        for path, count in zip(PATHS, looked_at, strict=True)
+        if path.group == "large" and count
+    }
     # The main thread frees after the other one has ended.
     assert found[TimedPath("free, local", "large", "serial")] == 160
     assert found[TimedPath("free, remote", "large", "parallel")] == 40
@@ -380,12 +444,28 @@ def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known
 
 def test_sizes_are_told_apart_by_quarters_of_an_octave(probed: Probed, sizes: Path) -> None:
     """Each quarter by its first and its last size. Small blocks are drawn by lot; large ones are all counted."""
-    quarters = [((4 + q) << k, (4 + q + 1 << k) - 1) for k in (*range(1, 12), 15, 18) for q in range(4)]
+    quarters = [
+        ((4 + q) << k, (4 + q + 1 << k) - 1) for k in (*range(1, 12), 15, 18) for q in range(4)
+    ]
     buckets = {4 * (k + 1) + q for k in (*range(1, 12), 15, 18) for q in range(4)}
     words = [word for ends in quarters for size in ends for word in (size, 60)]
-    probed(sizes, 1, *words, *(word for size in (1, 2, 3, 4, 5, 6, 7) for word in (size, 60)), CAIRN_PROBE_GAP="1")
+    probed(
+        sizes,
+        1,
+        *words,
+        *(word for size in (1, 2, 3, 4, 5, 6, 7) for word in (size, 60)),
+        CAIRN_PROBE_GAP="1",
+    )
     found = probed.only.tally.sizes
-    assert {bucket for bucket, weight in enumerate(found) if weight} == buckets | {1, 2, 3, 4, 5, 6, 7}
+    assert {bucket for bucket, weight in enumerate(found) if weight} == buckets | {
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    }
     large = [bucket for bucket in buckets if bucket >= 4 * 16]
     assert [found[bucket] for bucket in large] == [120] * len(large)
 
@@ -405,7 +485,9 @@ def test_what_malloc_trim_asks_of_the_kernel_is_the_allocators(probed: Probed, k
 
 
 @pytest.mark.parametrize("way", ["interpose", "off"])
-def test_other_ways_of_seeing_kernel_calls(probed: Probed, sizes: Path, paths: Path, way: str) -> None:
+def test_other_ways_of_seeing_kernel_calls(
+    probed: Probed, sizes: Path, paths: Path, way: str
+) -> None:
     probed(sizes, 1, 96, 200, 80, 300, allocator=paths, CAIRN_PROBE_KERNEL=way)
     found = kernel(probed.only)
     assert found == ({"mmap": 201, "munmap": 200} if way == "interpose" else {})
@@ -413,14 +495,20 @@ def test_other_ways_of_seeing_kernel_calls(probed: Probed, sizes: Path, paths: P
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
-def test_within_valgrind_calls_of_the_kernel_are_not_dispatched(probed: Probed, known: Path) -> None:
+def test_within_valgrind_calls_of_the_kernel_are_not_dispatched(
+    probed: Probed, known: Path
+) -> None:
     assert probed("valgrind", "-q", "--tool=none", known, "trim") == "1\n"
-    (mine,) = [found for file in probed.files if known.name in (found := read(file)).process.program]
+    (mine,) = [
+        found for file in probed.files if known.name in (found := read(file)).process.program
+    ]
     assert called(mine)["malloc_trim"] == 1
     assert (mine.process.seen, mine.process.seen_errno) == ("interpose", errno.EOPNOTSUPP)
 
 
-def test_an_operation_that_is_left_by_a_jump_is_forgotten(probed: Probed, known: Path, paths: Path) -> None:
+def test_an_operation_that_is_left_by_a_jump_is_forgotten(
+    probed: Probed, known: Path, paths: Path
+) -> None:
     assert probed(known, "jump", allocator=paths) == "went on\n"
     assert called(probed.only)["calloc"] == 1000
 
@@ -480,20 +568,29 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 print("joined")
 """
-    assert probed("/bin/bash", "-c", 'ulimit -f 120; exec "$0" -c "$1"', sys.executable, code) == "joined\n"
+    assert (
+        probed("/bin/bash", "-c", 'ulimit -f 120; exec "$0" -c "$1"', sys.executable, code)
+        == "joined\n"
+    )
     assert 0 < probed.profile.processes[-1].threads_lost < 20
 
 
 def test_without_a_folder_it_is_off(known: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "LD_PRELOAD": carried(native.probe())}
     done = subprocess.run(
-        [str(known), "counts", "1000"], env=environment, cwd=tmp_path, check=True, capture_output=True
+        [str(known), "counts", "1000"],
+        env=environment,
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
     )
     assert json.loads(done.stdout)["calloc"] == 5000
     assert not list(tmp_path.iterdir())
 
 
-def test_a_program_s_own_malloc_may_hold_a_lock_when_it_asks_the_kernel(probed: Probed, tmp_path: Path) -> None:
+def test_a_program_s_own_malloc_may_hold_a_lock_when_it_asks_the_kernel(
+    probed: Probed, tmp_path: Path
+) -> None:
     """To look for a function that nobody has allocates, in the loader; chromium span there for ever."""
     source = Path(__file__).parents[1] / "programs" / "inputs" / "own_malloc.c"
     own = tmp_path / "own"

@@ -77,10 +77,16 @@ def test_two_thousand_forks_have_a_file_each(tmp_path: Path, known: Path) -> Non
     assert int(found.tally.calls[FUNCTIONS.index("calloc")].sum()) == 2000 * 1000
 
 
-def test_ten_thousand_threads_at_once_are_all_counted_in_little_memory(tmp_path: Path, many: Path) -> None:
+def test_ten_thousand_threads_at_once_are_all_counted_in_little_memory(
+    tmp_path: Path, many: Path
+) -> None:
     def peak(*environment: tuple[str, str]) -> int:
         done = subprocess.run(
-            [many, "10000", "50"], env=os.environ | dict(environment), capture_output=True, text=True, check=False
+            [many, "10000", "50"],
+            env=os.environ | dict(environment),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode == 75:
             pytest.skip("10,000 threads at once are not to be had here")

@@ -31,8 +31,12 @@ def paths(compiled: Compiled) -> Path:
     return compiled("probe_paths.c", "-shared", "-pthread")
 
 
-@pytest.mark.parametrize("what", ["handlers", "early", "jump", "waits", "young", "ends", "fork", "lost", "worker"])
-def test_a_program_goes_on_as_without_the_probe(probed: Probed, signals: Path, paths: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    "what", ["handlers", "early", "jump", "waits", "young", "ends", "fork", "lost", "worker"]
+)
+def test_a_program_goes_on_as_without_the_probe(
+    probed: Probed, signals: Path, paths: Path, what: str
+) -> None:
     """Each of them was the end of the process, or hung."""
     assert probed(signals, what, allocator=paths) == "went on\n"
     first = min(probed.profile.processes, key=lambda process: process.begin_ns)
@@ -49,7 +53,9 @@ def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, pat
         assert int(np.frombuffer(file.read_bytes(), layouts("<").head, 1)["exit_code"][0]) == code
 
 
-def test_nobody_else_is_asked_how_large_a_block_is(probed: Probed, signals: Path, compiled: Compiled) -> None:
+def test_nobody_else_is_asked_how_large_a_block_is(
+    probed: Probed, signals: Path, compiled: Compiled
+) -> None:
     """The one of libc was: it reads what lies before the block."""
     allocator = compiled("no_headers.c", "-shared")
     assert probed(signals, "jump", allocator=allocator, CAIRN_PROBE_GAP="1") == "went on\n"

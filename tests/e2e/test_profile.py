@@ -31,7 +31,9 @@ def test_the_report_is_on_stderr_and_all_else_is_the_programs(cairn, known: Path
 
 def test_json_tells_what_the_program_did(cairn, known: Path, forward: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    result = cairn("profile", "-a", f"passing={forward}", "--json", out, "--", known, "counts", 1000)
+    result = cairn(
+        "profile", "-a", f"passing={forward}", "--json", out, "--", known, "counts", 1000
+    )
     assert result.code == 0, result.err
     found = json.loads(out.read_text())
     calls = {one["name"]: sum(by["calls"] for by in one["by"]) for one in found["functions"]}
@@ -46,7 +48,9 @@ def test_what_was_kept_is_read_again(cairn, known: Path, tmp_path: Path) -> None
     result = cairn("profile", "--keep", keep, "--", known, "counts", 1000)
     again = cairn("profile", "--read", keep)
     assert (result.code, again.code) == (0, 0)
-    assert again.out.splitlines()[1:] == result.err.splitlines()[1:]  # the title tells the allocator by its file
+    assert (
+        again.out.splitlines()[1:] == result.err.splitlines()[1:]
+    )  # the title tells the allocator by its file
     rows = cairn("profile", "--read", keep, "--csv", "-").out.splitlines()
     assert "counted,memalign,small,parallel,4000" in {",".join(row.split(",")[:5]) for row in rows}
 
@@ -68,15 +72,33 @@ def test_what_cannot_be_profiled_is_one_sentence(cairn, compiled, known: Path) -
         ("cycles,instructions,branch-misses,cache-misses,page-faults", "at most 4 events"),
     ],
 )
-def test_counters_that_do_not_exist_are_one_sentence(cairn, known: Path, events: str, words: str) -> None:
+def test_counters_that_do_not_exist_are_one_sentence(
+    cairn, known: Path, events: str, words: str
+) -> None:
     result = cairn("profile", "--counters", events, "--", known, "counts", 100)
     assert result.code == 2 and words in " ".join(result.err.split())
 
 
 def test_counters_are_told_by_kind_of_operation(cairn, known: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    result = cairn("profile", "--gap", "1", "--counters", "page-faults", "--json", out, "--", known, "counts", 1000)
-    assert result.code == 0 and "counted, in user mode" in result.err and "page-faults each" in result.err
+    result = cairn(
+        "profile",
+        "--gap",
+        "1",
+        "--counters",
+        "page-faults",
+        "--json",
+        out,
+        "--",
+        known,
+        "counts",
+        1000,
+    )
+    assert (
+        result.code == 0
+        and "counted, in user mode" in result.err
+        and "page-faults each" in result.err
+    )
     found = {one["name"]: one for one in json.loads(out.read_text())["counted"]}
     assert {"malloc", "calloc"} & set(found) or "reused" in found
     assert found["TOTAL"]["looked_at"] > 1000
@@ -99,10 +121,14 @@ def test_kernel_calls_that_were_not_looked_for_are_not_told_as_none(cairn, known
     assert "brk" not in result.err
 
 
-def test_waiting_for_locks_is_told_where_an_allocator_waits(cairn, compiled, tmp_path: Path) -> None:
+def test_waiting_for_locks_is_told_where_an_allocator_waits(
+    cairn, compiled, tmp_path: Path
+) -> None:
     allocator = compiled("probe_paths.c", "-shared", "-pthread")
     program = compiled("probe_sizes.c", "-pthread")
-    result = cairn("profile", "-a", allocator, "--json", tmp_path / "out", "--", program, 2, 128, 30)
+    result = cairn(
+        "profile", "-a", allocator, "--json", tmp_path / "out", "--", program, 2, 128, 30
+    )
     assert re.search(r"^ +mutex +60 ", result.err, re.MULTILINE), result.err
     found = json.loads((tmp_path / "out").read_text())
     (mutex,) = found["locks"]
@@ -124,7 +150,9 @@ def server(tmp_path: Path) -> list[str]:
 
 def test_a_server_is_counted_for_a_while_and_goes_on(cairn, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    process = cairn.start("profile", "--delay", "0.5s", "--duration", "1s", "--json", out, "--", *server(tmp_path))
+    process = cairn.start(
+        "profile", "--delay", "0.5s", "--duration", "1s", "--json", out, "--", *server(tmp_path)
+    )
     wait_for(out)
     assert process.poll() is None
     found = json.loads(out.read_text())
@@ -165,7 +193,9 @@ def test_a_program_that_ends_before_counting_began_is_one_sentence(cairn, known:
 
 
 def test_what_the_probe_costs_is_compared(cairn, known: Path) -> None:
-    result = cairn("compare", "-a", "system,system+probe", "-r", "3", "--csv", "--", known, "counts", 1000)
+    result = cairn(
+        "compare", "-a", "system,system+probe", "-r", "3", "--csv", "--", known, "counts", 1000
+    )
     assert result.code == 0, result.err
     rows = [row for row in csv.DictReader(result.out.splitlines()) if row["counts"] == "1"]
     assert [row["contender"] for row in rows].count("system+probe") == 3

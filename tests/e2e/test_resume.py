@@ -20,11 +20,17 @@ def interrupted(cairn, *arguments: object, **environment: str) -> None:
     known = set(cairn.results.glob("*")) if cairn.results.exists() else set()
     argv = [*cairn.argv, "compare", *map(str, arguments)]
     process = subprocess.Popen(
-        argv, env={**cairn.env, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cairn.home
+        argv,
+        env={**cairn.env, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cairn.home,
     )
     deadline = time.monotonic() + 30
     while True:
-        new = set(cairn.results.glob("*/samples.jsonl")) - {path / "samples.jsonl" for path in known}
+        new = set(cairn.results.glob("*/samples.jsonl")) - {
+            path / "samples.jsonl" for path in known
+        }
         if any(len(path.read_text().splitlines()) >= 6 for path in new):
             break
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()
@@ -35,14 +41,28 @@ def interrupted(cairn, *arguments: object, **environment: str) -> None:
 
 
 def test_a_run_goes_on_in_its_own_environment_only(cairn, churn: Path) -> None:
-    interrupted(cairn, "-r", 30, "-a", "system", "-a", "again=system", "--", churn, 30_000, MALLOC_ARENA_MAX="2")
+    interrupted(
+        cairn,
+        "-r",
+        30,
+        "-a",
+        "system",
+        "-a",
+        "again=system",
+        "--",
+        churn,
+        30_000,
+        MALLOC_ARENA_MAX="2",
+    )
     refused = cairn("compare", "--resume", "last")
     assert refused.code == 2
     assert "MALLOC_ARENA_MAX" in refused.sentence
     assert cairn("compare", "--resume", "last", MALLOC_ARENA_MAX="2").code == 0
 
 
-def test_a_library_that_is_gone_or_built_anew_is_told(cairn, churn: Path, forward: Path, tmp_path: Path) -> None:
+def test_a_library_that_is_gone_or_built_anew_is_told(
+    cairn, churn: Path, forward: Path, tmp_path: Path
+) -> None:
     library = tmp_path / "mine.so"
     shutil.copy(forward, library)
     interrupted(cairn, "-r", 30, "-a", "system", "-a", f"x={library}", "--", churn, 30_000)
@@ -50,7 +70,9 @@ def test_a_library_that_is_gone_or_built_anew_is_told(cairn, churn: Path, forwar
     refused = cairn("compare", "--resume", "last")
     assert refused.code == 4 and "is gone" in refused.sentence
     source = Path(__file__).parents[1] / "helpers" / "forward_malloc.c"
-    subprocess.run(["gcc", "-O0", "-g", "-fPIC", "-shared", "-fno-builtin", source, "-o", library], check=True)
+    subprocess.run(
+        ["gcc", "-O0", "-g", "-fPIC", "-shared", "-fno-builtin", source, "-o", library], check=True
+    )
     other = cairn("compare", "--resume", "last")
     assert other.code == 4 and "another build" in other.out + other.err
 
@@ -65,7 +87,19 @@ def test_options_beside_resume_are_refused_and_not_ignored(cairn, churn: Path) -
 
 def test_a_hook_may_leave_something_in_the_background(cairn, churn: Path) -> None:
     began = time.monotonic()
-    result = cairn("compare", "-r", 1, "-a", "system", "--setup", f"{NAP} &", "--cleanup", "exit 1", "--", churn)
+    result = cairn(
+        "compare",
+        "-r",
+        1,
+        "-a",
+        "system",
+        "--setup",
+        f"{NAP} &",
+        "--cleanup",
+        "exit 1",
+        "--",
+        churn,
+    )
     assert time.monotonic() - began < 20
     assert result.code == 0, "a failing --cleanup takes nothing away"
     assert "--cleanup" in result.err and "wall" in result.out
@@ -75,7 +109,18 @@ def test_a_hook_may_leave_something_in_the_background(cairn, churn: Path) -> Non
 
 def test_a_number_that_is_none_is_a_failure_and_the_run_stays_readable(cairn) -> None:
     for number in ("nan", "inf", "1e999"):
-        result = cairn("compare", "-r", 1, "-a", "system", "--metric", r"x=x=(\S+)", "--", "echo", f"x={number}")
+        result = cairn(
+            "compare",
+            "-r",
+            1,
+            "-a",
+            "system",
+            "--metric",
+            r"x=x=(\S+)",
+            "--",
+            "echo",
+            f"x={number}",
+        )
         assert result.code == 3 and "expects a number" in result.sentence
         assert cairn("report").code == 0
 
@@ -85,14 +130,30 @@ def test_input_must_be_a_file_that_every_run_can_read_anew(cairn) -> None:
     assert result.code == 2
 
 
-def test_the_baseline_may_be_any_contender_by_name_or_by_what_it_is(cairn, churn: Path, forward: Path) -> None:
+def test_the_baseline_may_be_any_contender_by_name_or_by_what_it_is(
+    cairn, churn: Path, forward: Path
+) -> None:
     for given in (f"{forward}", f"base={forward}", "again=system"):
-        result = cairn("compare", "-r", 1, "-a", "system", "--baseline", given, "--json", "--", churn, 10)
+        result = cairn(
+            "compare", "-r", 1, "-a", "system", "--baseline", given, "--json", "--", churn, 10
+        )
         assert result.code == 0, result.err
         names = [contender["name"] for contender in result.json["run"]["contenders"]]
         assert result.json["run"]["baseline"] in names
     same = cairn(
-        "compare", "-r", 1, "-a", f"{forward}", "-a", "system", "--baseline", f"{forward}", "--json", "--", churn, 10
+        "compare",
+        "-r",
+        1,
+        "-a",
+        f"{forward}",
+        "-a",
+        "system",
+        "--baseline",
+        f"{forward}",
+        "--json",
+        "--",
+        churn,
+        10,
     )
     assert same.code == 0, same.err
     assert len(same.json["run"]["contenders"]) == 2
@@ -104,7 +165,9 @@ def test_same_output_is_verified_for_each_workload_alone(cairn) -> None:
 
 
 def test_a_pipeline_keeps_its_terminal(cairn) -> None:
-    line = " ".join([*(f"'{word}'" for word in cairn.argv), "run", "--", "echo", "hello", "|", "cat"])
+    line = " ".join(
+        [*(f"'{word}'" for word in cairn.argv), "run", "--", "echo", "hello", "|", "cat"]
+    )
     done = subprocess.run(
         ["script", "-qec", f"bash -ic {line!r}", "/dev/null"],
         env={**cairn.env, "TERM": "xterm"},

@@ -18,7 +18,10 @@ def test_the_exit_code_is_the_programs(cairn, forward: Path) -> None:
 
 def test_a_killed_program_gives_128_and_the_signal(cairn, forward: Path) -> None:
     assert cairn("run", "-a", forward, "--", "sh", "-c", "kill -9 $$").code == 137
-    assert cairn("run", "-a", f"x={forward}:TEST_CRASH=1", "--", "sh", "-c", "kill -SEGV $$").code == 139
+    assert (
+        cairn("run", "-a", f"x={forward}:TEST_CRASH=1", "--", "sh", "-c", "kill -SEGV $$").code
+        == 139
+    )
 
 
 def test_what_cannot_be_run_or_preloaded_has_its_own_codes(cairn, compiled, tmp_path: Path) -> None:
@@ -32,7 +35,9 @@ def test_what_cannot_be_run_or_preloaded_has_its_own_codes(cairn, compiled, tmp_
 
 def test_output_and_input_are_passed_through(cairn, forward: Path) -> None:
     argv = [*cairn.argv, "run", "-a", str(forward), "--", "sh", "-c", "cat; echo err >&2"]
-    done = subprocess.run(argv, env=cairn.env, input=b"hello\n", capture_output=True, check=False, cwd=cairn.home)
+    done = subprocess.run(
+        argv, env=cairn.env, input=b"hello\n", capture_output=True, check=False, cwd=cairn.home
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"err\n")
 
 
@@ -40,7 +45,9 @@ def test_what_the_caller_opened_is_the_programs(cairn, tmp_path: Path) -> None:
     """A shell's <(…) is a descriptor; so is what make gives its children."""
     (tmp_path / "data").write_text("hello\n")
     line = f"exec {shlex.join(cairn.argv)} run -- cat /dev/fd/7 7<{tmp_path}/data"
-    done = subprocess.run(["bash", "-c", line], env=cairn.env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", line], env=cairn.env, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
 
 
@@ -81,7 +88,9 @@ def test_the_terminal_is_the_programs(cairn) -> None:
     ask = "import os; print('foreground', os.tcgetpgrp(0) == os.getpgrp(), os.get_terminal_size(1))"
     argv = shlex.join([*cairn.argv, "run", "--", sys.executable, "-c", ask])
     environment = {**cairn.env, "TERM": "xterm"}
-    done = subprocess.run(["script", "-qec", argv, "/dev/null"], env=environment, capture_output=True, check=False)
+    done = subprocess.run(
+        ["script", "-qec", argv, "/dev/null"], env=environment, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stdout
     assert "foreground True os.terminal_size" in done.stdout.decode()
 
@@ -90,5 +99,7 @@ def test_results_are_not_written(cairn) -> None:
     assert cairn("run", "--", "true").code == 0
     assert not cairn.results.exists()
     assert not [
-        name for name in os.listdir("/tmp") if name.startswith("cairn-") and os.stat(f"/tmp/{name}").st_uid == -1
+        name
+        for name in os.listdir("/tmp")
+        if name.startswith("cairn-") and os.stat(f"/tmp/{name}").st_uid == -1
     ]

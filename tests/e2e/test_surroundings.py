@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 
-def in_bytes(cairn, *args: bytes | str, stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
+def in_bytes(
+    cairn, *args: bytes | str, stdout: int | None = None
+) -> subprocess.CompletedProcess[bytes]:
     words = [*cairn.argv, *args]
     return subprocess.run(
         words, env=cairn.env, cwd=cairn.home, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
@@ -35,7 +37,9 @@ def test_a_run_that_cannot_be_written_down_leaves_nothing(cairn, churn: Path) ->
 
 def test_a_locale_without_our_signs_gets_escapes(cairn, churn: Path) -> None:
     cairn.environment["PYTHONIOENCODING"] = "latin-1"
-    done = in_bytes(cairn, "compare", "-r", "2", "-a", "system", "-a", "again=system", "--", str(churn), "10")
+    done = in_bytes(
+        cairn, "compare", "-r", "2", "-a", "system", "-a", "again=system", "--", str(churn), "10"
+    )
     assert done.returncode == 0, done.stderr
     assert "\\u25b8 " in done.stdout.decode("latin-1")
 
@@ -46,7 +50,13 @@ def test_who_reads_stderr_may_go_away(cairn, churn: Path) -> None:
     os.close(read)
     command = [*cairn.argv, "compare", "--json", "-r", "2", "-a", "system", "--", str(churn), "10"]
     done = subprocess.run(
-        command, env=cairn.env, cwd=cairn.home, stdout=subprocess.PIPE, stderr=write, timeout=120, check=False
+        command,
+        env=cairn.env,
+        cwd=cairn.home,
+        stdout=subprocess.PIPE,
+        stderr=write,
+        timeout=120,
+        check=False,
     )
     os.close(write)
     assert done.returncode == 0
@@ -54,7 +64,9 @@ def test_who_reads_stderr_may_go_away(cairn, churn: Path) -> None:
 
 
 @pytest.mark.parametrize("toggled", [("--duration", "0.2s"), ("--duration", "100s")])
-def test_a_report_that_cannot_be_written_is_no_success(cairn, churn: Path, toggled: tuple[str, str]) -> None:
+def test_a_report_that_cannot_be_written_is_no_success(
+    cairn, churn: Path, toggled: tuple[str, str]
+) -> None:
     with open("/dev/full", "wb") as full:
         done = in_bytes(cairn, "profile", *toggled, "--json", "-", "--", "/bin/sh", "-c", f"{churn} 10; sleep 0.6",
                         stdout=full.fileno())  # fmt: skip
@@ -64,7 +76,16 @@ def test_a_report_that_cannot_be_written_is_no_success(cairn, churn: Path, toggl
 
 def test_a_metric_beyond_what_is_stored_is_refused_and_the_run_stays_readable(cairn) -> None:
     result = cairn(
-        "compare", "-r", 1, "-a", "system", "--metric", r"n=(\d+)", "--", "/bin/echo", "n=1726000000000000000"
+        "compare",
+        "-r",
+        1,
+        "-a",
+        "system",
+        "--metric",
+        r"n=(\d+)",
+        "--",
+        "/bin/echo",
+        "n=1726000000000000000",
     )
     assert result.code == 3 and "below 10^15" in result.sentence
     assert cairn("report", "last").code == 0
@@ -83,7 +104,11 @@ def test_what_is_wrong_with_other_runs_is_no_matter_to_a_profile(cairn, churn: P
 
 @pytest.mark.parametrize(
     "how",
-    [("run",), ("profile",), ("compare", "-r", 1, "--warm-memory", "off", "--baseline", "mine", "-a", "mine=@")],
+    [
+        ("run",),
+        ("profile",),
+        ("compare", "-r", 1, "--warm-memory", "off", "--baseline", "mine", "-a", "mine=@"),
+    ],
 )
 def test_a_malloc_that_the_user_preloads_comes_behind_the_allocator(
     cairn, compiled, forward: Path, how: tuple[object, ...]
@@ -93,7 +118,9 @@ def test_a_malloc_that_the_user_preloads_comes_behind_the_allocator(
     kept = cairn.home / "preloaded"
     words = [str(word).replace("@", str(forward)) for word in how]
     script = f'printf %s "$LD_PRELOAD" >{kept}; sh -c true'
-    result = cairn(*words, "-a", f"other={forward}", "--", "sh", "-c", script, LD_PRELOAD=str(theirs))
+    result = cairn(
+        *words, "-a", f"other={forward}", "--", "sh", "-c", script, LD_PRELOAD=str(theirs)
+    )
     assert result.code == 0, result.err
     preloaded = kept.read_text().split(":")
     assert preloaded.index(str(forward)) < preloaded.index(str(theirs)) == len(preloaded) - 1
@@ -116,7 +143,9 @@ def test_options_that_would_be_ignored_are_refused(cairn, churn: Path) -> None:
 
 
 def test_a_budget_holds_also_where_the_number_of_blocks_is_given(cairn, churn: Path) -> None:
-    result = cairn("compare", "--json", "-r", 2000, "--budget", "2s", "-a", "system", "--", churn, 10)
+    result = cairn(
+        "compare", "--json", "-r", 2000, "--budget", "2s", "-a", "system", "--", churn, 10
+    )
     assert result.code == 0, result.err
     assert 1 < len(result.json["samples"]) < 1000
     assert "time budget" in cairn("report", "last").out
@@ -129,7 +158,11 @@ def test_a_resume_that_fails_leaves_the_run_as_it_was(cairn, churn: Path, forwar
     first = cairn("compare", "-r", 2, "-a", "system", "-a", f"mine={library}", "--", churn, 10)
     assert first.code == 0, first.err
     before = cairn("report", "last").out
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O0", "-x", "c", "-", "-o", library], input=b"int x;", check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O0", "-x", "c", "-", "-o", library],
+        input=b"int x;",
+        check=True,
+    )
     refused = cairn("compare", "--resume", "last")
     assert refused.code == 4 and "another build" in refused.sentence
     library.unlink()

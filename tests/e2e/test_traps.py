@@ -36,7 +36,9 @@ def refused_at_once(cairn, code: int, words: tuple[str, ...], *args: object) -> 
 
 
 def test_a_missing_library(cairn) -> None:
-    refused_at_once(cairn, 4, ("/nowhere/lib.so", "no such file"), "-a", "x=/nowhere/lib.so", "--", "true")
+    refused_at_once(
+        cairn, 4, ("/nowhere/lib.so", "no such file"), "-a", "x=/nowhere/lib.so", "--", "true"
+    )
 
 
 def test_an_allocator_that_is_not_here_or_unknown(cairn) -> None:
@@ -104,17 +106,25 @@ def test_a_program_with_a_file_capability(cairn, churn: Path, tmp_path: Path) ->
     folder.mkdir(mode=0o755)
     try:
         copy = shutil.copy(churn, folder / "capable")
-        os.setxattr(copy, "security.capability", bytes.fromhex("0100000200040000000000000000000000000000"))
+        os.setxattr(
+            copy, "security.capability", bytes.fromhex("0100000200040000000000000000000000000000")
+        )
         home = folder / "home"
         home.mkdir()
         os.chown(home, 65534, 65534)
         argv = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *cairn.argv]
         environment = {**cairn.env, "HOME": str(home), "CAIRN_RESULTS": str(home / "results")}
-        probe = subprocess.run([*argv, "--version"], env=environment, capture_output=True, check=False, cwd=home)
+        probe = subprocess.run(
+            [*argv, "--version"], env=environment, capture_output=True, check=False, cwd=home
+        )
         if probe.returncode != 0:
             pytest.skip("the installed command cannot be read by another user")
         done = subprocess.run(
-            [*argv, "compare", "-a", "system", "--", copy], env=environment, capture_output=True, cwd=home, check=False
+            [*argv, "compare", "-a", "system", "--", copy],
+            env=environment,
+            capture_output=True,
+            cwd=home,
+            check=False,
         )
         assert done.returncode == 4, done.stderr
         assert "capabilit" in done.stderr.decode()
@@ -126,8 +136,12 @@ def test_a_cleaned_environment(cairn, churn: Path) -> None:
     refused_at_once(cairn, 4, ("environment",), "-a", "system", "--", "env", "-i", churn, 10)
 
 
-def test_an_environment_that_is_cleaned_by_a_script_is_noticed_while_it_runs(cairn, churn: Path) -> None:
-    refused_at_once(cairn, 4, ("environment",), "-a", "system", "--", "sh", "-c", "env -i sleep 60; true")
+def test_an_environment_that_is_cleaned_by_a_script_is_noticed_while_it_runs(
+    cairn, churn: Path
+) -> None:
+    refused_at_once(
+        cairn, 4, ("environment",), "-a", "system", "--", "sh", "-c", "env -i sleep 60; true"
+    )
 
 
 def test_a_program_with_an_allocator_of_its_own(cairn, tmp_path: Path) -> None:
@@ -190,7 +204,9 @@ def test_a_timeout_ends_the_whole_tree(cairn) -> None:
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) -> None:
     argv = [*cairn.argv, "compare", "-a", "system", "--", "sh", "-c", f"{NAP}; true"]
-    process = subprocess.Popen(argv, env=cairn.env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cairn.home)
+    process = subprocess.Popen(
+        argv, env=cairn.env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cairn.home
+    )
     deadline = time.monotonic() + 20
     while not running(NAP):
         assert time.monotonic() < deadline
@@ -203,19 +219,51 @@ def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) ->
     assert not running(NAP)
 
 
-def test_an_unwritable_output_is_told_before_anything_runs(cairn, churn: Path, tmp_path: Path) -> None:
-    refused_at_once(cairn, 1, ("/nowhere",), "-r", 50, "-a", "system", "-o", "/nowhere/x.json", "--", churn, 100000)
+def test_an_unwritable_output_is_told_before_anything_runs(
+    cairn, churn: Path, tmp_path: Path
+) -> None:
+    refused_at_once(
+        cairn,
+        1,
+        ("/nowhere",),
+        "-r",
+        50,
+        "-a",
+        "system",
+        "-o",
+        "/nowhere/x.json",
+        "--",
+        churn,
+        100000,
+    )
     (tmp_path / "there.md").write_text("mine")
-    refused_at_once(cairn, 1, ("--force",), "-r", 50, "-a", "system", "-o", tmp_path / "there.md", "--", churn, 100000)
+    refused_at_once(
+        cairn,
+        1,
+        ("--force",),
+        "-r",
+        50,
+        "-a",
+        "system",
+        "-o",
+        tmp_path / "there.md",
+        "--",
+        churn,
+        100000,
+    )
     assert (tmp_path / "there.md").read_text() == "mine"
-    refused_at_once(cairn, 1, ("/proc",), "-r", 1, "-a", "system", "--results", "/proc/cairn", "--", churn)
+    refused_at_once(
+        cairn, 1, ("/proc",), "-r", 1, "-a", "system", "--results", "/proc/cairn", "--", churn
+    )
 
 
 def test_an_output_is_never_written_through_a_link(cairn, churn: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / "link.md").symlink_to(victim)
-    result = cairn("compare", "-r", 1, "-a", "system", "-o", tmp_path / "link.md", "--force", "--", churn)
+    result = cairn(
+        "compare", "-r", 1, "-a", "system", "-o", tmp_path / "link.md", "--force", "--", churn
+    )
     assert result.code == 0, result.err
     assert victim.read_text() == "mine"
     assert not (tmp_path / "link.md").is_symlink()
@@ -241,11 +289,25 @@ def test_a_full_disk(cairn, churn: Path, tmp_path: Path) -> None:
         subprocess.run(["umount", small], check=True)
 
 
-def test_names_with_terminal_escapes_are_inert(cairn, churn: Path, tmp_path: Path, forward: Path) -> None:
+def test_names_with_terminal_escapes_are_inert(
+    cairn, churn: Path, tmp_path: Path, forward: Path
+) -> None:
     evil = "evil\x1b]0;owned\x07\x1b[31m\u009b2J\u202e"
     program = shutil.copy(churn, tmp_path / evil)
     library = shutil.copy(forward, tmp_path / "lib\x1b[31m\u009b2J\u202e.so")
-    result = cairn("compare", "-r", 2, "-a", "system", "-a", f"x={library}", "--", program, "10", f"argument{evil}")
+    result = cairn(
+        "compare",
+        "-r",
+        2,
+        "-a",
+        "system",
+        "-a",
+        f"x={library}",
+        "--",
+        program,
+        "10",
+        f"argument{evil}",
+    )
     assert result.code == 0, result.err
     reports = [cairn("report", *form) for form in ([], ["--md"], ["--full"], ["--json"])]
     for shown in (result, *reports):
@@ -282,7 +344,9 @@ def test_usage_errors_are_one_sentence_each(cairn) -> None:
 def test_a_closed_pipe_is_no_error(cairn, churn: Path) -> None:
     cairn("compare", "-r", 2, "-a", "system", "--", churn)
     line = f"{shlex.join(cairn.argv)} report last --json | head -c 10"
-    done = subprocess.run(["bash", "-c", line], env=cairn.env, capture_output=True, check=False, cwd=cairn.home)
+    done = subprocess.run(
+        ["bash", "-c", line], env=cairn.env, capture_output=True, check=False, cwd=cairn.home
+    )
     assert done.stderr == b""
 
 

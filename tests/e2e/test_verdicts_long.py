@@ -21,7 +21,9 @@ def spin(compiled: Callable[..., Path]) -> Path:
 def wall(result: Any) -> dict[str, Any]:
     """The one contender's change in wall time."""
     assert result.code == 0, result.err
-    (change,) = [row["changes"]["wall"] for row in result.json["comparisons"][0]["rows"] if row["changes"]]
+    (change,) = [
+        row["changes"]["wall"] for row in result.json["comparisons"][0]["rows"] if row["changes"]
+    ]
     return dict(change)
 
 
@@ -30,7 +32,19 @@ def test_system_against_itself_rarely_has_a_winner(cairn, spin: Path) -> None:
     winners = 0
     for repeat in range(60):
         change = wall(
-            cairn("compare", "-a", "system", "-a", "again=system", "--seed", repeat, *AS_ASKED, "--", spin, 10)
+            cairn(
+                "compare",
+                "-a",
+                "system",
+                "-a",
+                "again=system",
+                "--seed",
+                repeat,
+                *AS_ASKED,
+                "--",
+                spin,
+                10,
+            )
         )
         winners += change["finding"] in ("less", "more")
     print(f"{winners} winners in 60 comparisons of system with itself")
@@ -47,7 +61,9 @@ def test_a_planted_slow_down_of_2_percent_is_found_and_sized(cairn, spin: Path) 
                 timeout=600,
             )
         )  # fmt: skip
-        print(f"{change['estimate']:+.3%} [{change['interval']['low']:+.3%}, {change['interval']['high']:+.3%}]")
+        print(
+            f"{change['estimate']:+.3%} [{change['interval']['low']:+.3%}, {change['interval']['high']:+.3%}]"
+        )
         good += change["interval"]["low"] > 0 and 0.015 <= change["estimate"] <= 0.025
     assert good >= 8
 
@@ -58,14 +74,21 @@ def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
     widths = []
     for repeat in range(10):
         pair = ("-a", "system", "-a", "again=system")
-        change = wall(cairn("compare", *pair, "--seed", repeat, *AS_ASKED, "--", spin, 150, timeout=600))
+        change = wall(
+            cairn("compare", *pair, "--seed", repeat, *AS_ASKED, "--", spin, 150, timeout=600)
+        )
         interval = change["interval"]
         print(f"{change['finding']} {change['estimate']:+.3%} in {change['blocks']} blocks")
         findings.append(change["finding"])
         widths.append((interval["high"] - interval["low"]) / 2)
     assert sum(finding in ("less", "more") for finding in findings) <= 2
     equal = findings.count("equivalent")
-    noisy = sum(one == "no difference shown" and width > 0.005 for one, width in zip(findings, widths, strict=True))
+    noisy = sum(
+        one == "no difference shown" and width > 0.005
+        for one, width in zip(findings, widths, strict=True)
+    )
     if equal < 8 and noisy > 2:
-        pytest.skip(f"this machine is too noisy: {noisy} of 10 intervals are still wider than ±0.5 % after 60 blocks")
+        pytest.skip(
+            f"this machine is too noisy: {noisy} of 10 intervals are still wider than ±0.5 % after 60 blocks"
+        )
     assert equal >= 8

@@ -37,10 +37,25 @@ def parts(why: dict[str, dict[str, list[dict[str, object]]]]) -> dict[str, float
 def test_a_slow_free_is_the_allocators_own_code_and_named(cairn, tmp_path: Path) -> None:
     ill = f"ill={library(tmp_path, 'slow_free')}:ILL=300"
     program = (native.workload("hash_table"), "--operations", "1M")
-    result = cairn("compare", "--why", "-r", 6, "-a", "system", "-a", ill, "--warm-memory", "off", "--", *program)
+    result = cairn(
+        "compare",
+        "--why",
+        "-r",
+        6,
+        "-a",
+        "system",
+        "-a",
+        ill,
+        "--warm-memory",
+        "off",
+        "--",
+        *program,
+    )
     assert result.code == 0, result.err
     assert "each behind the probe, too" in result.err
-    assert "of CPU" in result.out and "ill, beside system: Freeing is what takes longer" in result.out
+    assert (
+        "of CPU" in result.out and "ill, beside system: Freeing is what takes longer" in result.out
+    )
     assert "system+probe" not in result.out  # it competes with nobody
     document = cairn("report", "--json").json
     assert [row["contender"] for row in document["comparisons"][0]["rows"]] == ["system", "ill"]
@@ -65,20 +80,30 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
         (("explain", "-o", "why.csv"), "no rows for CSV"),
     ):
         result = cairn(*words)
-        assert result.code == 2 and says in result.err and len(result.err.splitlines()) == 1, result.err
+        assert result.code == 2 and says in result.err and len(result.err.splitlines()) == 1, (
+            result.err
+        )
     twice = cairn("compare", "--why", "-a", "system", "-a", "system+probe", "--", churn)
     assert twice.code == 2 and "leave system+probe away" in twice.err
     alone = cairn("compare", "--why", "-a", "system", "--", churn)
     assert alone.code == 2 and "name two" in alone.err
     named = ("-a", "system", "-a", f"x={forward}", "-a", f"x+probe={forward}")
     same = cairn("compare", "--why", *named, "--", churn)
-    assert same.code == 2 and "give it another name" in same.err and not list(cairn.results.glob("*/run.json"))[1:]
+    assert (
+        same.code == 2
+        and "give it another name" in same.err
+        and not list(cairn.results.glob("*/run.json"))[1:]
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "illness", "strength", "name"),
-    [(program, illness, strength, name) for illness, strength, name, programs in SLOW for program in programs],
+    [
+        (program, illness, strength, name)
+        for illness, strength, name, programs in SLOW
+        for program in programs
+    ],
 )
 def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     cairn, tmp_path: Path, program: str, illness: str, strength: int, name: str
@@ -86,7 +111,9 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     """In a server's sessions slow_new strikes memory that serves again: blocks grow in number, not in bytes."""
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *PROGRAMS[program])
-    result = cairn("compare", "--why", "-r", 10, "-a", "system", "-a", ill, "--json", "--", *command)
+    result = cairn(
+        "compare", "--why", "-r", 10, "-a", "system", "-a", ill, "--json", "--", *command
+    )
     assert result.code == 0, result.err
     (why,) = result.json["whys"]
     assert [one["name"] for one in why["findings"]] == [name]
@@ -95,4 +122,6 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     assert max(parts, key=lambda part: parts[part]["change"]) == "its own code"
     left = parts["unexplained"]["interval"]
     fifth = 0.2 * why["time"]["whole"]["change"]
-    assert left["low"] <= fifth and left["high"] >= -fifth, "more than a fifth is shown to be unexplained"
+    assert left["low"] <= fifth and left["high"] >= -fifth, (
+        "more than a fifth is shown to be unexplained"
+    )

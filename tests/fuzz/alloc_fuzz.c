@@ -79,15 +79,17 @@ static void verify(const struct shadow_block *block)
     EXPECT(malloc_usable_size(block->start) == block->usable);
 }
 
-static void add(struct shadow_block *block, void *start, size_t size, size_t alignment, unsigned heap)
+static void add(struct shadow_block *block, void *start, size_t size, size_t alignment,
+                unsigned heap)
 {
-    *block =
-        (struct shadow_block){start, size, malloc_usable_size(start), ++shadow.fill, (unsigned char)heap};
+    *block = (struct shadow_block){start, size, malloc_usable_size(start), ++shadow.fill,
+                                   (unsigned char)heap};
     EXPECT((uintptr_t)start % alignment == 0 && (uintptr_t)start % 16 == 0);
     EXPECT(block->usable >= size);
     for (unsigned i = 0; i < BLOCKS; i++) {
         const struct shadow_block *other = &shadow.blocks[i];
-        EXPECT(other == block || other->start == NULL || block->start + block->usable <= other->start ||
+        EXPECT(other == block || other->start == NULL ||
+               block->start + block->usable <= other->start ||
                other->start + other->usable <= block->start);
     }
     fill(block);
@@ -392,7 +394,8 @@ static void count(void)
         }
     EXPECT(stats.live_count >= shadow.count && stats.live_bytes >= bytes);
     EXPECT(stats.large_count == large);
-    EXPECT(stats.used_bytes >= stats.live_bytes && stats.mapped_bytes >= stats.used_bytes + stats.idle_bytes);
+    EXPECT(stats.used_bytes >= stats.live_bytes &&
+           stats.mapped_bytes >= stats.used_bytes + stats.idle_bytes);
 }
 
 static void write_down(void)

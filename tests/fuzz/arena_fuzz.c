@@ -26,8 +26,8 @@ struct mark {
 struct shadow {
     struct cairn_arena *arena;
     struct cairn_arena_options options;
-    struct block
-        blocks[BLOCKS]; /* oldest first, but for moved ones: those of the newest mark on are in any order */
+    struct block blocks
+        [BLOCKS]; /* oldest first, but for moved ones: those of the newest mark on are in any order */
     unsigned block_count;
     struct mark marks[MARKS];
     unsigned mark_count;
@@ -73,15 +73,18 @@ static void check_numbers(struct shadow *shadow)
     EXPECT(stats.mapped_bytes == fake_os.mapped_bytes);
     EXPECT(shadow->options.limit_bytes == 0 || stats.mapped_bytes <= shadow->options.limit_bytes);
     EXPECT(!shadow->options.fixed || stats.mapped_bytes == 0);
-    EXPECT(stats.reserved_bytes >= stats.mapped_bytes && stats.reserved_bytes >= stats.allocated_bytes);
+    EXPECT(stats.reserved_bytes >= stats.mapped_bytes &&
+           stats.reserved_bytes >= stats.allocated_bytes);
     EXPECT(stats.touched_bytes <= stats.reserved_bytes + os_page_bytes());
     EXPECT(stats.chunk_count > 0);
 }
 
 /* Where nothing was refused, there must have been a reason. */
-static void check_null(struct shadow *shadow, size_t size, size_t alignment, unsigned refused_before)
+static void check_null(struct shadow *shadow, size_t size, size_t alignment,
+                       unsigned refused_before)
 {
-    if (fake_os.refused_count > refused_before || size > (size_t)1 << 40 || shadow->options.limit_bytes > 0)
+    if (fake_os.refused_count > refused_before || size > (size_t)1 << 40 ||
+        shadow->options.limit_bytes > 0)
         return;
     EXPECT(shadow->options.fixed);
     struct cairn_arena_stats stats = cairn_arena_statistics(shadow->arena);
@@ -91,7 +94,8 @@ static void check_null(struct shadow *shadow, size_t size, size_t alignment, uns
 
 static bool overlap(const struct block *a, const struct block *b)
 {
-    return a->size > 0 && b->size > 0 && a->start < b->start + b->size && b->start < a->start + a->size;
+    return a->size > 0 && b->size > 0 && a->start < b->start + b->size &&
+           b->start < a->start + a->size;
 }
 
 static void add(struct shadow *shadow, void *start, size_t size, size_t alignment)
@@ -152,10 +156,12 @@ static void allocate(struct shadow *shadow, struct input *input)
 
 static void resize(struct shadow *shadow, struct input *input)
 {
-    unsigned oldest = shadow->mark_count > 0 ? shadow->marks[shadow->mark_count - 1].block_count : 0;
+    unsigned oldest =
+        shadow->mark_count > 0 ? shadow->marks[shadow->mark_count - 1].block_count : 0;
     if (oldest == shadow->block_count)
         return;
-    unsigned back = input_byte(input) < 128 ? 0 : input_byte(input) % (shadow->block_count - oldest);
+    unsigned back =
+        input_byte(input) < 128 ? 0 : input_byte(input) % (shadow->block_count - oldest);
     unsigned index = shadow->block_count - 1 - back;
     struct block block = shadow->blocks[index];
     size_t size = input_size(input, 14);
@@ -249,7 +255,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         shadow.options.memory_bytes = CAIRN_ARENA_OWN_BYTES + input_size(&input, 15);
         shadow.options.fixed = kind / 128 == 0;
     }
-    fake_os.refuse_call = fake_os.call_count + input_byte(&input) % 8; /* the call before the next: none */
+    fake_os.refuse_call =
+        fake_os.call_count + input_byte(&input) % 8; /* the call before the next: none */
     errno = ERRNO;
     unsigned refused = fake_os.refused_count;
     shadow.arena = cairn_arena_create_with(&shadow.options);

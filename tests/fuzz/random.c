@@ -62,7 +62,8 @@ int main(int argc, char **argv)
     }
     unsigned long ran = files;
     for (; files == 0 && (end > 0 ? time(NULL) < end : ran < runs); ran++) {
-        printf("\r--seed %llu", (unsigned long long)(seed + ran)); /* the last one stands when it aborts */
+        printf("\r--seed %llu",
+               (unsigned long long)(seed + ran)); /* the last one stands when it aborts */
         fflush(stdout);
         run_one(seed + ran);
     }

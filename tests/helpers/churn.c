@@ -21,6 +21,7 @@ int main(int argc, char **argv)
         memset(*slot, (int)(round & 127), bytes);
         sum += (unsigned char)(*slot)[bytes / 2];
     }
-    printf("checksum %lu\nrate %.1f per round\n", sum, (double)sum / (double)(rounds > 0 ? rounds : 1));
+    printf("checksum %lu\nrate %.1f per round\n", sum,
+           (double)sum / (double)(rounds > 0 ? rounds : 1));
     return 0;
 }

@@ -100,7 +100,8 @@ int main(int argc, char **argv)
         }
     } else if (strcmp(shape, "spin") == 0) {
         spin(ms);
-    } else if (strcmp(shape, "spinners") == 0) { /* two waited for, and one that is nobody's child */
+    } else if (strcmp(shape, "spinners") ==
+               0) { /* two waited for, and one that is nobody's child */
         for (int i = 0; i < 2; i++) {
             if (fork() == 0) {
                 spin(ms);

@@ -71,7 +71,8 @@ static void counts(void)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     size_t each = (THREADS + 1) * rounds;
-    printf("{\"malloc\":%zu,\"calloc\":%zu,\"realloc\":%zu,\"reallocarray\":%zu,\"posix_memalign\":%zu,"
+    printf("{\"malloc\":%zu,\"calloc\":%zu,\"realloc\":%zu,\"reallocarray\":%zu,\"posix_memalign\":"
+           "%zu,"
            "\"aligned_alloc\":%zu,\"memalign\":%zu,\"free(NULL)\":%zu}\n",
            each, each, 2 * each, each, each, each, each, each);
 }

@@ -45,7 +45,8 @@ static void soon(void)
 /* Again and again: one that comes before it is waited for is not the last. */
 static void repeatedly(void)
 {
-    const struct itimerval each_20_ms = {.it_value = {.tv_usec = 20000}, .it_interval = {.tv_usec = 20000}};
+    const struct itimerval each_20_ms = {.it_value = {.tv_usec = 20000},
+                                         .it_interval = {.tv_usec = 20000}};
     setitimer(ITIMER_REAL, &each_20_ms, NULL);
 }
 

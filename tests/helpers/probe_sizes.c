@@ -21,7 +21,8 @@ static void *work(void *arguments)
         size_t bytes = (size_t)atol(pair[0]);
         for (long count = atol(pair[1]); count > 0 && bytes != 0; count--)
             do_free(do_malloc(bytes));
-        for (uint64_t end = cpu_ns() + (uint64_t)atol(pair[1]) * 1000000; bytes == 0 && cpu_ns() < end;)
+        for (uint64_t end = cpu_ns() + (uint64_t)atol(pair[1]) * 1000000;
+             bytes == 0 && cpu_ns() < end;)
             continue;
     }
     return NULL;

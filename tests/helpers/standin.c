@@ -46,14 +46,17 @@ int main(int argc, char **argv)
     char checksum[32] = "null";
     if (strcmp(how, "timed") != 0)
         snprintf(checksum, sizeof checksum, "\"%016lx\"", sum + (strcmp(how, "checksum") == 0));
-    printf("a line that is none\n"
-           "{\"schema\":1,\"workload\":\"standin\",\"operations\":%ld,\"batches\":1,\"ns_per_operation\":{"
-           "\"mean\":12.5,"
-           "\"median\":12,\"p95\":20.25,\"p99\":30},\"busy_ns\":%ld,\"idle_ns\":%ld,\"minor_faults\":7,"
-           "\"checksum\":%s,"
-           "\"damaged\":0,\"live_peak_bytes\":515,\"parameters\":{\"threads\":1,\"seed\":1,\"touch\":"
-           "\"header\"},"
-           "\"figures\":{\"resident_after_1_s_bytes\":4096}}\n",
-           operations, 20 * operations, idle_ms * 1000000, checksum);
+    printf(
+        "a line that is none\n"
+        "{\"schema\":1,\"workload\":\"standin\",\"operations\":%ld,\"batches\":1,\"ns_per_"
+        "operation\":{"
+        "\"mean\":12.5,"
+        "\"median\":12,\"p95\":20.25,\"p99\":30},\"busy_ns\":%ld,\"idle_ns\":%ld,\"minor_faults\":"
+        "7,"
+        "\"checksum\":%s,"
+        "\"damaged\":0,\"live_peak_bytes\":515,\"parameters\":{\"threads\":1,\"seed\":1,\"touch\":"
+        "\"header\"},"
+        "\"figures\":{\"resident_after_1_s_bytes\":4096}}\n",
+        operations, 20 * operations, idle_ms * 1000000, checksum);
     return 0;
 }

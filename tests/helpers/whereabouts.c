@@ -44,7 +44,8 @@ static void program_turn(int what, char *buffer, int zeros)
                 abort();
         }
     } else if (what == TOUCH) { /* its munmap is a call, and a small part */
-        char *fresh = mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *fresh =
+            mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (size_t at = 0; at < FRESH_BYTES; at += 4096)
             fresh[at] = 1;
         munmap(fresh, FRESH_BYTES);
@@ -113,7 +114,8 @@ static int live_shortly_all(uint64_t wanted_ns)
                 _exit(0);
             }
             waitpid(child, NULL, 0);
-        } else if (pthread_create(&thread, NULL, live_shortly, ns) != 0 || pthread_join(thread, NULL) != 0) {
+        } else if (pthread_create(&thread, NULL, live_shortly, ns) != 0 ||
+                   pthread_join(thread, NULL) != 0) {
             return 1;
         }
         own += ns[0];

@@ -16,7 +16,8 @@ static void handler(int number)
 int main(int argc, char **argv)
 {
     size_t page = 4096, size = (sysconf(_SC_MINSIGSTKSZ) + 6144 + page - 1) / page * page;
-    char *area = mmap(NULL, page + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *area =
+        mmap(NULL, page + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(area, page, PROT_NONE);
     stack_t stack = {.ss_sp = area + page, .ss_size = size};
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};

@@ -45,7 +45,8 @@ static int has_piece(void)
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return 0;
-    pieces[piece_count++] = at + (area_extent_bytes - (uintptr_t)at % area_extent_bytes) % area_extent_bytes;
+    pieces[piece_count++] =
+        at + (area_extent_bytes - (uintptr_t)at % area_extent_bytes) % area_extent_bytes;
     used = 0;
     return 1;
 }

@@ -20,8 +20,8 @@ static int ill_frees(void *block)
         return 1;
     char *all = pages;
     if (all == NULL)
-        pages = all =
-            mmap(NULL, PAGE * PAGES_MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pages = all = mmap(NULL, PAGE * PAGES_MOST, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     size_t given = ill_strength < PAGES_MOST ? ill_strength : PAGES_MOST;
     madvise(all, given * PAGE, MADV_DONTNEED);
     for (size_t i = 0; i < given; i++)

@@ -11,7 +11,8 @@ static void ill_allocates(size_t *bytes)
     if (!ill_every(100))
         return;
     for (unsigned long i = 0; i < ill_strength; i++)
-        if (mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+        if (mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+            MAP_FAILED)
             return;
 }
 

@@ -5,7 +5,9 @@
 
 #include <stdint.h>
 
-enum { PLACES = 1 << 24 }; /* the addresses of 256 MiB, apart; two blocks at one place are taken for one */
+enum {
+    PLACES = 1 << 24
+}; /* the addresses of 256 MiB, apart; two blocks at one place are taken for one */
 
 static _Atomic unsigned char owners[PLACES];
 

@@ -38,7 +38,9 @@ def test_a_core_dump_is_reported(launch: Launch, tmp_path: Path, dumps: bool) ->
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     if dumps and (pattern.startswith(("|", "/")) or not pattern or hard == 0):
-        pytest.skip(f"no core file would be written here: core_pattern is '{pattern}', the hard limit {hard}")
+        pytest.skip(
+            f"no core file would be written here: core_pattern is '{pattern}', the hard limit {hard}"
+        )
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (hard if dumps else 0, hard))
@@ -51,7 +53,11 @@ def test_a_core_dump_is_reported(launch: Launch, tmp_path: Path, dumps: bool) ->
 def test_an_exec_that_fails_is_no_exit_code(launch: Launch, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("not a program")
-    for command, number in (("/no/such/program", errno.ENOENT), (str(plain), errno.EACCES), ("/", errno.EACCES)):
+    for command, number in (
+        ("/no/such/program", errno.ENOENT),
+        (str(plain), errno.EACCES),
+        ("/", errno.EACCES),
+    ):
         report = launch("--", command).told
         assert report["exec_errno"] == number
         assert report["exec_error"] == os.strerror(number)
@@ -101,13 +107,17 @@ def test_help_and_version_need_no_report(launch: Launch) -> None:
 
 
 def test_touched_memory_is_given_back(launch: Launch) -> None:
-    done = subprocess.run([launch.path, "--touch", str(64 * MIB)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [launch.path, "--touch", str(64 * MIB)], capture_output=True, text=True, check=True
+    )
     assert done.stdout == done.stderr == ""
 
 
 def test_more_memory_than_there_is_is_not_touched(launch: Launch) -> None:
     for size in (1 << 50, (1 << 64) - 1):
-        done = subprocess.run([launch.path, "--touch", str(size)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [launch.path, "--touch", str(size)], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 125
         assert done.stderr.startswith("cairn-launch: --touch asks for more memory")
 
@@ -123,7 +133,9 @@ def test_a_timeout_ends_a_tree_that_ignores_it(launch: Launch, stubborn: str, me
     assert outcome.told["timed_out"] is True
     assert outcome.told["signal"] == signal.SIGKILL
     assert outcome.told["left_behind"] == 2
-    assert 0.2e9 <= outcome.told["wall_ns"] < 3e9, "the grace; the timeout began before the program did"
+    assert 0.2e9 <= outcome.told["wall_ns"] < 3e9, (
+        "the grace; the timeout began before the program did"
+    )
     pids = [int(line) for line in outcome.out.split()]
     assert len(pids) == 3
     assert not any(is_alive(pid) for pid in pids)
@@ -210,7 +222,15 @@ SAYS_SIGNAL = 'trap "echo got {0}; exit 6" {0}; echo ready; while :; do sleep 0.
 
 @pytest.mark.parametrize(
     ("name", "interrupts"),
-    [("INT", True), ("TERM", True), ("HUP", True), ("QUIT", True), ("USR1", False), ("USR2", False), ("ALRM", False)],
+    [
+        ("INT", True),
+        ("TERM", True),
+        ("HUP", True),
+        ("QUIT", True),
+        ("USR1", False),
+        ("USR2", False),
+        ("ALRM", False),
+    ],
 )
 def test_signals_are_passed_on(launch: Launch, name: str, interrupts: bool) -> None:
     process, reader = launch.start("--", "sh", "-c", SAYS_SIGNAL.format(name))
@@ -240,7 +260,11 @@ def test_a_second_interrupt_ends_the_tree(launch: Launch, stubborn: str) -> None
 
 def test_a_signal_that_the_caller_ignores_is_not_passed_on(launch: Launch) -> None:
     process, reader = launch.start(
-        "--", "sh", "-c", "echo ready; sleep 0.3", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        "--",
+        "sh",
+        "-c",
+        "echo ready; sleep 0.3",
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -258,7 +282,9 @@ def test_signals_reach_the_program_as_the_caller_had_them(launch: Launch) -> Non
         signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR2, signal.SIGWINCH})
 
     command = ("grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status")
-    plain = subprocess.run(command, preexec_fn=odd, capture_output=True, text=True, check=True).stdout
+    plain = subprocess.run(
+        command, preexec_fn=odd, capture_output=True, text=True, check=True
+    ).stdout
     outcome = launch("--", *command, preexec_fn=odd)
     assert outcome.told["exit_code"] == 0
     assert outcome.out == plain

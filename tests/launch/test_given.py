@@ -19,7 +19,12 @@ def test_no_descriptor_of_ours_reaches_the_program(launch: Launch, tmp_path: Pat
     try:
         command = ("sh", "-c", "ls /proc/self/fd | wc -l; ls -l /proc/self/fd")
         plain = subprocess.run(
-            command, close_fds=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+            command,
+            close_fds=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         outcome = launch("--counters", "--", *command)
         again = launch("--memory", "sampled", "--", *command)

@@ -36,7 +36,10 @@ def test_the_caller_does_not_show(launch: Launch, hold: str, cgroup: None) -> No
     figures = []
     for size in (0, 300 * MIB):
         done = subprocess.run(
-            [sys.executable, "-c", caller, str(size), launch.path, hold], capture_output=True, text=True, check=True
+            [sys.executable, "-c", caller, str(size), launch.path, hold],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         figures.append(json.loads(done.stdout))
     small, large = figures
@@ -71,7 +74,9 @@ def test_a_small_program_is_read_exactly(launch: Launch, hold: str, method: str,
 
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
-def test_a_file_that_is_read_is_not_memory(launch: Launch, hold: str, method: str, tmp_path: Path) -> None:
+def test_a_file_that_is_read_is_not_memory(
+    launch: Launch, hold: str, method: str, tmp_path: Path
+) -> None:
     """A program that reads 1 GiB and allocates 10 MiB: its page cache is charged to the cgroup, and is not its memory.
 
     Of three runs one may differ: now and then the kernel lets go of some MiB of cache between two readings without counting
@@ -82,7 +87,10 @@ def test_a_file_that_is_read_is_not_memory(launch: Launch, hold: str, method: st
     file = tmp_path / "sparse"
     with open(file, "wb") as sparse:
         sparse.truncate(1024 * MIB)
-    runs = [launch("--memory", method, "--", hold, "file", "0", "50", str(file)).memory for _ in range(3)]
+    runs = [
+        launch("--memory", method, "--", hold, "file", "0", "50", str(file)).memory
+        for _ in range(3)
+    ]
     assert sorted(run["peak_bytes"] for run in runs)[1] == pytest.approx(10 * MIB, rel=0.05)
     if method == "cgroup":
         assert max(run["charged_peak_bytes"] for run in runs) > 500 * MIB
@@ -147,10 +155,10 @@ def test_sampling_stays_within_its_budget(launch: Launch, hold: str, method: str
 @pytest.mark.parametrize("ends", ["exit 0", "kill -9 $$", "sleep 1000 & exit 0", "mkdir_below"])
 def test_the_cgroup_is_removed(launch: Launch, cgroup: None, ends: str) -> None:
     # A cgroup that the program itself made below ours must not keep ours.
-    below = (
-        'd=/sys/fs/cgroup/memory$(sed -n "s/^[0-9]*:memory://p" /proc/self/cgroup); [ ! -d "$d" ] || mkdir "$d/below"'
+    below = 'd=/sys/fs/cgroup/memory$(sed -n "s/^[0-9]*:memory://p" /proc/self/cgroup); [ ! -d "$d" ] || mkdir "$d/below"'
+    process, reader = launch.start(
+        "--memory", "cgroup", "--", "sh", "-c", below if ends == "mkdir_below" else ends
     )
-    process, reader = launch.start("--memory", "cgroup", "--", "sh", "-c", below if ends == "mkdir_below" else ends)
     outcome = launch.finish(process, reader)
     assert outcome.memory["method"].startswith("cgroup")
     assert outcome.err == ""
@@ -182,16 +190,22 @@ def test_counters_are_numbers_or_absent(launch: Launch, hold: str) -> None:
         "branches", "branch-misses", "cache-references", "cache-misses",
         "dTLB-load-misses",
     }  # fmt: skip
-    assert all(value is None or (isinstance(value, int) and value >= 0) for value in counters.values())
+    assert all(
+        value is None or (isinstance(value, int) and value >= 0) for value in counters.values()
+    )
     if flags["user_mode_only"]:
         assert counters["context-switches"] is None
         assert counters["cpu-migrations"] is None
     for name in ("cycles", "instructions", "branches"):
         assert counters[name] != 0
     if counters["task-clock"] is not None:  # all three spinners, of which one is an orphan
-        assert counters["task-clock"] == pytest.approx(report["user_ns"] + report["system_ns"], rel=0.2)
+        assert counters["task-clock"] == pytest.approx(
+            report["user_ns"] + report["system_ns"], rel=0.2
+        )
     if counters["page-faults"] is not None and not flags["user_mode_only"]:
-        assert counters["page-faults"] == pytest.approx(report["minor_faults"] + report["major_faults"], abs=50)
+        assert counters["page-faults"] == pytest.approx(
+            report["minor_faults"] + report["major_faults"], abs=50
+        )
 
 
 def test_counters_are_not_opened_unasked(launch: Launch) -> None:

@@ -123,7 +123,9 @@ def read_report(terminal: Terminal) -> dict[str, Any]:
 
 
 def test_the_terminal_is_the_programs(terminal: Callable[..., Terminal]) -> None:
-    job = terminal("--", "sh", "-c", "read line; echo heard $line; true < /dev/tty && echo controlling")
+    job = terminal(
+        "--", "sh", "-c", "read line; echo heard $line; true < /dev/tty && echo controlling"
+    )
     job.type(b"hello\n")
     assert job.see("heard hello")
     assert job.see("controlling")
@@ -141,7 +143,9 @@ def test_ctrl_c_reaches_the_program_and_not_the_launcher(terminal: Callable[...,
     assert report["interrupted_by"] is None
 
 
-def test_ctrl_z_stops_the_whole_job_until_it_is_continued(terminal: Callable[..., Terminal]) -> None:
+def test_ctrl_z_stops_the_whole_job_until_it_is_continued(
+    terminal: Callable[..., Terminal],
+) -> None:
     job = terminal("--", "sh", "-c", "echo ready; read line; echo heard $line")
     assert job.see("ready")
     for _ in range(3):
@@ -181,7 +185,16 @@ def test_ctrl_z_where_nobody_could_continue_is_ignored(launch: Launch) -> None:
     if pid == 0:
         fcntl.fcntl(writer, fcntl.F_SETFD, 0)
         script = "echo ready; read line; echo heard $line"
-        command = [str(launch.path), "--report-fd", str(writer), "--terminal", "--", "sh", "-c", script]
+        command = [
+            str(launch.path),
+            "--report-fd",
+            str(writer),
+            "--terminal",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ]
         os.execv(command[0], command)
     os.close(writer)
     screen = b""

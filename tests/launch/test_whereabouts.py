@@ -40,7 +40,11 @@ def library(compiled: Callable[..., Path], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def program(compiled: Callable[..., Path], library: Path) -> str:
-    return str(compiled("whereabouts.c", "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}"))
+    return str(
+        compiled(
+            "whereabouts.c", "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}"
+        )
+    )
 
 
 def test_each_place_gets_the_time_that_was_spent_there(
@@ -70,11 +74,15 @@ def test_nothing_of_a_library_that_is_not_the_allocators_is_its_own(
     assert (found.own, found.calls) == (0, 0)
 
 
-def test_notes_are_as_many_as_the_tree_takes_time(launch: Launch, hold: str, tmp_path: Path) -> None:
+def test_notes_are_as_many_as_the_tree_takes_time(
+    launch: Launch, hold: str, tmp_path: Path
+) -> None:
     file = tmp_path / "notes"
     report = launch("--whereabouts", str(file), "--", hold, "spinners", "0", "200").told
     found = noted(file, cpu_samples.Allocator(frozenset()))
-    assert all_of(found) == pytest.approx(report["user_ns"] + report["system_ns"], rel=0.05, abs=10e6)
+    assert all_of(found) == pytest.approx(
+        report["user_ns"] + report["system_ns"], rel=0.05, abs=10e6
+    )
 
 
 def test_processes_and_threads_that_live_for_less_than_a_period_have_their_part(
@@ -94,13 +102,20 @@ def test_processes_and_threads_that_live_for_less_than_a_period_have_their_part(
     assert found.program * found.period_ns == pytest.approx(others, rel=0.4, abs=10e6)
 
 
-def test_a_program_that_sleeps_pays_nothing_for_being_looked_at(launch: Launch, program: str, tmp_path: Path) -> None:
+def test_a_program_that_sleeps_pays_nothing_for_being_looked_at(
+    launch: Launch, program: str, tmp_path: Path
+) -> None:
     """Timers that are stopped and started with each sleep took a third more of such a program's time."""
     ratios = []
     for _ in range(5):
-        with_clock = launch("--whereabouts", str(tmp_path / "notes"), "--", program, "3000", "sleeps").told
+        with_clock = launch(
+            "--whereabouts", str(tmp_path / "notes"), "--", program, "3000", "sleeps"
+        ).told
         without = launch("--", program, "3000", "sleeps").told
-        ratios.append((with_clock["user_ns"] + with_clock["system_ns"]) / (without["user_ns"] + without["system_ns"]))
+        ratios.append(
+            (with_clock["user_ns"] + with_clock["system_ns"])
+            / (without["user_ns"] + without["system_ns"])
+        )
     assert sorted(ratios)[1] < 1.2, ratios
 
 
@@ -116,14 +131,18 @@ def test_sleeps_of_the_allocators_are_its_kernel_calls(
     assert found.calls > found.others
 
 
-def test_the_systems_allocator_is_found_in_libc(launch: Launch, compiled: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_systems_allocator_is_found_in_libc(
+    launch: Launch, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
     file = tmp_path / "notes"
     launch("--whereabouts", str(file), "--", str(compiled("churn.c")), "3000000")
     found = noted(file, cpu_samples.Allocator(frozenset()))
     assert found.own > 0.1 * (found.own + found.program)
 
 
-def test_what_cannot_be_written_is_told_before_the_program_begins(launch: Launch, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_told_before_the_program_begins(
+    launch: Launch, tmp_path: Path
+) -> None:
     touched = tmp_path / "touched"
     outcome = launch("--whereabouts", str(tmp_path / "none" / "notes"), "--", "touch", str(touched))
     assert outcome.code == 125 and "cannot write" in outcome.err and outcome.err.count("\n") == 1
@@ -139,5 +158,7 @@ def test_libraries_beside_an_allocator_that_it_needs_are_its_own(
     proxy = Path(shutil.copy(made, tmp_path / "proxy.so"))
     own = cpu_samples.Allocator.of(Contender("proxy", "custom", "proxy", preload=(str(proxy),)))
     assert own.files == {str(proxy), str(beside)}
-    linked = cpu_samples.Allocator.of(Contender("linked", "custom", "linked", owners=(str(beside),)))
+    linked = cpu_samples.Allocator.of(
+        Contender("linked", "custom", "linked", owners=(str(beside),))
+    )
     assert linked.files == {str(beside)}

@@ -28,8 +28,8 @@ struct node {
     uint8_t chosen;
     uint8_t choice; /* of a load: how many messages older than the newest */
     uint8_t choices;
-    uint16_t
-        before[MODEL_THREADS_MAX]; /* of the step that was taken: the last ones that happened before it */
+    uint16_t before
+        [MODEL_THREADS_MAX]; /* of the step that was taken: the last ones that happened before it */
 };
 
 static struct thread {
@@ -39,8 +39,9 @@ static struct thread {
     bool finished;
     struct operation pending;
     unsigned choice;
-    uint16_t before[MODEL_THREADS_MAX]; /* the last steps, from 1, that happened before what comes next */
-    uint16_t steps;                     /* the last of its own */
+    uint16_t before
+        [MODEL_THREADS_MAX]; /* the last steps, from 1, that happened before what comes next */
+    uint16_t steps;          /* the last of its own */
 } threads[MODEL_THREADS_MAX];
 static char *stacks[MODEL_THREADS_MAX];
 
@@ -235,7 +236,8 @@ static void want_other_orders(void)
         for (unsigned q = 0; q < plan->threads; q++) {
             bool direct = conflicts[q] != 0;
             for (unsigned r = 0; r < plan->threads; r++)
-                if (conflicts[r] > conflicts[q] && nodes[conflicts[r] - 1].before[q] >= conflicts[q])
+                if (conflicts[r] > conflicts[q] &&
+                    nodes[conflicts[r] - 1].before[q] >= conflicts[q])
                     direct = false;
             if (!direct)
                 continue;
@@ -306,7 +308,8 @@ void model_stop_others(void)
 
 static void print_line(const struct line *line)
 {
-    static const char *const kinds[] = {"", "loads", "stores to", "changes", "takes", "stops all others"};
+    static const char *const kinds[] = {"",        "loads", "stores to",
+                                        "changes", "takes", "stops all others"};
     char name[128] = "";
     char value[128] = "";
     if (line->about != NULL)
@@ -318,8 +321,8 @@ static void print_line(const struct line *line)
     }
     if (line->kind != EXPLORE_TAKE && line->kind != EXPLORE_STOP)
         world_describe_value(line->about, line->value, value, sizeof value);
-    fprintf(stderr, "    %-6s %s %s%s%s%s\n", who, kinds[line->kind], name, value[0] != '\0' ? ": " : "",
-            value, line->older > 0 ? " (no longer there)" : "");
+    fprintf(stderr, "    %-6s %s %s%s%s%s\n", who, kinds[line->kind], name,
+            value[0] != '\0' ? ": " : "", value, line->older > 0 ? " (no longer there)" : "");
 }
 
 static void print_failure(void)

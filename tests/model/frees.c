@@ -37,8 +37,9 @@ enum start {
     FULL_4,
 };
 static const char *const start_names[] = {
-    "CURRENT",         "PARKED",     "PARKED by a post", "FULL",       "ended",        "ended, FULL",
-    "ended, two FULL", "two PARKED", "CURRENT of 16",    "FULL of 16", "CURRENT of 4", "FULL of 4",
+    "CURRENT",       "PARKED",      "PARKED by a post", "FULL",
+    "ended",         "ended, FULL", "ended, two FULL",  "two PARKED",
+    "CURRENT of 16", "FULL of 16",  "CURRENT of 4",     "FULL of 4",
 };
 
 enum {
@@ -76,7 +77,9 @@ static uint64_t all_executions;
 
 static size_t row_size(void)
 {
-    return row->start >= CURRENT_4 ? 4096 : row->start >= CURRENT_16 ? 1024 : 14336; /* of seven slices */
+    return row->start >= CURRENT_4    ? 4096
+           : row->start >= CURRENT_16 ? 1024
+                                      : 14336; /* of seven slices */
 }
 
 static unsigned row_capacity(void)
@@ -176,10 +179,10 @@ static void body(unsigned self)
 
 /* --- where everything is ------------------------------------------------------------------------------------------ */
 
-#define SHOULD(condition, ...)                                                                               \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            model_fail(__VA_ARGS__);                                                                         \
+#define SHOULD(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            model_fail(__VA_ARGS__);                                                               \
     } while (0)
 
 static bool is_on(uint32_t first, const struct slab *slab)
@@ -199,7 +202,8 @@ static unsigned count(struct slab *slab, const struct block *first, bool *met)
     unsigned blocks = 0;
     for (; first != NULL; first = first->next, blocks++) {
         SHOULD(slab_has_block(slab, first), "a block is on a list of another slab");
-        size_t number = (size_t)((const char *)first - slab_start(slab)) / size_class_bytes(slab->class);
+        size_t number =
+            (size_t)((const char *)first - slab_start(slab)) / size_class_bytes(slab->class);
         SHOULD(!met[number], "a block is in two places");
         met[number] = true;
     }
@@ -225,7 +229,8 @@ static void check_slab(struct slab *slab)
     bool met[BLOCKS] = {false};
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
         if (heap->current[class] == slab) {
-            SHOULD(owner == heap && state == REMOTE_CURRENT, "a heap's current slab is not CURRENT");
+            SHOULD(owner == heap && state == REMOTE_CURRENT,
+                   "a heap's current slab is not CURRENT");
             on_list = count(slab, heap->list[class], met);
             places++;
         }
@@ -253,14 +258,16 @@ static void check_slab(struct slab *slab)
     SHOULD(posted == remote_count_of(word), "%u blocks are posted, and the word says %u", posted,
            remote_count_of(word));
     SHOULD(live == out + on_list + posted,
-           "%u blocks count as live, of %u out, %u on the heap's list, %u posted", live, out, on_list,
-           posted);
-    SHOULD(slab->carved == live + free, "of %u blocks %u are live and %u are free", slab->carved, live, free);
+           "%u blocks count as live, of %u out, %u on the heap's list, %u posted", live, out,
+           on_list, posted);
+    SHOULD(slab->carved == live + free, "of %u blocks %u are live and %u are free", slab->carved,
+           live, free);
 
     unsigned eighth = slab->capacity < 8 ? 1 : slab->capacity / 8;
-    SHOULD(state != REMOTE_FULL || posted < eighth, "a FULL slab with %u posted blocks was not woken",
-           posted);
-    SHOULD(state != REMOTE_FULL || free < eighth, "a FULL slab with %u free blocks was not woken", free);
+    SHOULD(state != REMOTE_FULL || posted < eighth,
+           "a FULL slab with %u posted blocks was not woken", posted);
+    SHOULD(state != REMOTE_FULL || free < eighth, "a FULL slab with %u free blocks was not woken",
+           free);
     SHOULD(state == REMOTE_CURRENT || !atomic_load(&owner->idle) || live > posted,
            "a slab of an ended thread without a block was not claimed");
     SHOULD(state != REMOTE_PARKED || live != posted || live == 0 || owner_frees(),
@@ -284,7 +291,8 @@ static void check_sweep_claims_the_rest(void)
     heap_sweep();
     for (unsigned i = 0; i < world.run_count; i++) {
         struct slab *slab = slab_at(world.runs[i].first);
-        if (world.runs[i].returned || slab->kind != RUN_SLAB || remote_state(slab) == REMOTE_CURRENT)
+        if (world.runs[i].returned || slab->kind != RUN_SLAB ||
+            remote_state(slab) == REMOTE_CURRENT)
             continue;
         unsigned live = slab_live(slab);
         SHOULD(live == 0 || live > remote_count_of(atomic_load(&slab->posted)),
@@ -324,13 +332,14 @@ static void check_refills_find(unsigned thread)
     unsigned room = 0;
     for (unsigned i = 0; i < world.run_count; i++) {
         struct slab *slab = slab_at(world.runs[i].first);
-        if (!world.runs[i].returned && slab->kind == RUN_SLAB && atomic_load(&slab->owner) == heap &&
-            remote_state(slab) != REMOTE_FULL)
+        if (!world.runs[i].returned && slab->kind == RUN_SLAB &&
+            atomic_load(&slab->owner) == heap && remote_state(slab) != REMOTE_FULL)
             room += slab->capacity;
     }
     for (unsigned i = 0; i < world.block_count; i++) {
         struct slab *slab = world_slab(world.blocks[i].p);
-        if (world.blocks[i].out && atomic_load(&slab->owner) == heap && remote_state(slab) != REMOTE_FULL)
+        if (world.blocks[i].out && atomic_load(&slab->owner) == heap &&
+            remote_state(slab) != REMOTE_FULL)
             room--;
     }
     unsigned runs = world.run_count;
@@ -399,8 +408,8 @@ static bool explore(const struct row *what, unsigned stale)
     row_threads = 0;
     while (row_threads < MODEL_THREADS_MAX && row->scripts[row_threads] != NULL) {
         const char *script = row->scripts[row_threads];
-        length += snprintf(name + length, sizeof name - (size_t)length, "%s %s", row_threads > 0 ? " |" : "",
-                           *script == '\0' ? "-" : script);
+        length += snprintf(name + length, sizeof name - (size_t)length, "%s %s",
+                           row_threads > 0 ? " |" : "", *script == '\0' ? "-" : script);
         row_threads++;
     }
     if (found || (only != NULL && strcmp(only, name) != 0))
@@ -424,10 +433,11 @@ static bool explore(const struct row *what, unsigned stale)
     clock_gettime(CLOCK_MONOTONIC, &begun);
     struct model_result result = model_explore(&plan);
     clock_gettime(CLOCK_MONOTONIC, &ended);
-    double seconds = (double)(ended.tv_sec - begun.tv_sec) + (double)(ended.tv_nsec - begun.tv_nsec) / 1e9;
+    double seconds =
+        (double)(ended.tv_sec - begun.tv_sec) + (double)(ended.tv_nsec - begun.tv_nsec) / 1e9;
     printf("  %-38s %u stale: %9llu executions, %7llu cut, %3u steps, %6.2f s%s\n", name, stale,
-           (unsigned long long)result.executions, (unsigned long long)result.cut, result.longest, seconds,
-           result.failed || result.exhausted || replay != NULL ? "" : ", not all");
+           (unsigned long long)result.executions, (unsigned long long)result.cut, result.longest,
+           seconds, result.failed || result.exhausted || replay != NULL ? "" : ", not all");
     fflush(stdout);
     all_executions += result.executions;
     found = must_fail && result.failed;
@@ -445,10 +455,10 @@ static bool explore_all(const struct row *rows, size_t row_count)
     return true;
 }
 
-#define EXPLORE(...)                                                                                         \
-    do {                                                                                                     \
-        static const struct row rows[] = {__VA_ARGS__};                                                      \
-        CHECK(explore_all(rows, COUNT_OF(rows)));                                                            \
+#define EXPLORE(...)                                                                               \
+    do {                                                                                           \
+        static const struct row rows[] = {__VA_ARGS__};                                            \
+        CHECK(explore_all(rows, COUNT_OF(rows)));                                                  \
     } while (0)
 
 TEST(a_sweep_beside_frees)
@@ -463,63 +473,67 @@ TEST(a_sweep_beside_frees)
 
 TEST(a_local_free_beside_a_remote_one)
 {
-    EXPLORE({CURRENT, 2, {"f0", "f1"}}, {PARKED, 2, {"f0", "f1"}}, {PARKED_BY_POST, 2, {"f0", "f1"}},
-            {FULL, 8, {"f0", "f1"}}, {PARKED, 3, {"f0f1", "f2"}}, {PARKED_BY_POST, 3, {"f0f1", "f2"}},
-            {PARKED_BY_POST, 3, {"f0", "f1", "f2"}});
+    EXPLORE({CURRENT, 2, {"f0", "f1"}}, {PARKED, 2, {"f0", "f1"}},
+            {PARKED_BY_POST, 2, {"f0", "f1"}}, {FULL, 8, {"f0", "f1"}}, {PARKED, 3, {"f0f1", "f2"}},
+            {PARKED_BY_POST, 3, {"f0f1", "f2"}}, {PARKED_BY_POST, 3, {"f0", "f1", "f2"}});
 }
 
 TEST(the_last_two_blocks_freed_by_two_threads)
 {
     EXPLORE({CURRENT, 2, {"", "f0", "f1"}}, {PARKED, 2, {"", "f0", "f1"}},
-            {PARKED_BY_POST, 2, {"", "f0", "f1"}}, {FULL, 8, {"", "f0", "f1"}}, {ENDED, 2, {"", "f0", "f1"}},
-            {ENDED_FULL, 8, {"", "f0", "f1"}});
+            {PARKED_BY_POST, 2, {"", "f0", "f1"}}, {FULL, 8, {"", "f0", "f1"}},
+            {ENDED, 2, {"", "f0", "f1"}}, {ENDED_FULL, 8, {"", "f0", "f1"}});
 }
 
 TEST(three_frees)
 {
-    EXPLORE({CURRENT, 3, {"f0", "f1", "f2"}}, {PARKED, 3, {"f0", "f1", "f2"}}, {FULL, 8, {"f0", "f1", "f2"}},
-            {ENDED, 3, {"f0", "f1", "f2"}});
+    EXPLORE({CURRENT, 3, {"f0", "f1", "f2"}}, {PARKED, 3, {"f0", "f1", "f2"}},
+            {FULL, 8, {"f0", "f1", "f2"}}, {ENDED, 3, {"f0", "f1", "f2"}});
 }
 
 TEST(two_heaps_adopt)
 {
     EXPLORE({ENDED, 1, {"", "m", "m"}}, {ENDED, 1, {"f0", "m", "m"}}, {ENDED, 1, {"", "m", "nm"}},
-            {ENDED, 1, {"", "nm", "nm"}}, {ENDED, 1, {"", "f0", "nm"}}, {ENDED, 2, {"", "m", "nf0"}},
-            {ENDED, 1, {"", "f0", "mmmmmmmm"}});
+            {ENDED, 1, {"", "nm", "nm"}}, {ENDED, 1, {"", "f0", "nm"}},
+            {ENDED, 2, {"", "m", "nf0"}}, {ENDED, 1, {"", "f0", "mmmmmmmm"}});
 }
 
 TEST(a_heap_is_emptied_beside_frees_and_adoptions)
 {
-    EXPLORE({ENDED, 1, {"", "f0", "e"}}, {ENDED, 2, {"", "f0", "f1", "e"}}, {ENDED, 1, {"", "m", "e"}},
-            {ENDED, 2, {"", "f0", "mf1", "e"}}, {ENDED_FULL, 8, {"", "f0", "e"}},
-            {ENDED_TWO_FULL, 8, {"", "f0", "e"}}, {ENDED_TWO_FULL, 8, {"", "g0", "e"}},
-            {ENDED, 1, {"", "f0", "n", "e"}}, {ENDED, 1, {"", "f0", "ee"}});
+    EXPLORE({ENDED, 1, {"", "f0", "e"}}, {ENDED, 2, {"", "f0", "f1", "e"}},
+            {ENDED, 1, {"", "m", "e"}}, {ENDED, 2, {"", "f0", "mf1", "e"}},
+            {ENDED_FULL, 8, {"", "f0", "e"}}, {ENDED_TWO_FULL, 8, {"", "f0", "e"}},
+            {ENDED_TWO_FULL, 8, {"", "g0", "e"}}, {ENDED, 1, {"", "f0", "n", "e"}},
+            {ENDED, 1, {"", "f0", "ee"}});
 }
 
 TEST(a_remote_free_beside_an_adoption)
 {
-    EXPLORE({ENDED, 1, {"", "f0", "m"}}, {ENDED, 2, {"", "f0", "mf1"}}, {ENDED, 2, {"f0", "f1", "m"}},
-            {ENDED_FULL, 8, {"", "f0", "m"}});
+    EXPLORE({ENDED, 1, {"", "f0", "m"}}, {ENDED, 2, {"", "f0", "mf1"}},
+            {ENDED, 2, {"f0", "f1", "m"}}, {ENDED_FULL, 8, {"", "f0", "m"}});
 }
 
 TEST(a_remote_free_beside_an_exit_and_an_adoption)
 {
     EXPLORE({CURRENT, 1, {"x", "f0", "m"}}, {PARKED, 1, {"x", "f0", "m"}},
             {PARKED_BY_POST, 1, {"x", "f0", "m"}}, {FULL, 8, {"x", "f0", "m"}},
-            {PARKED, 1, {"x", "f0", "nm"}}, {ENDED, 1, {"", "f0", "nmx"}}, {PARKED, 1, {"x", "nm", "nm"}});
+            {PARKED, 1, {"x", "f0", "nm"}}, {ENDED, 1, {"", "f0", "nmx"}},
+            {PARKED, 1, {"x", "nm", "nm"}});
 }
 
 TEST(two_slabs_of_one_heap)
 {
-    EXPLORE({TWO_PARKED, 1, {"f0g0"}}, {TWO_PARKED, 1, {"", "f0", "g0"}}, {TWO_PARKED, 1, {"m", "f0", "g0"}},
-            {TWO_PARKED, 1, {"x", "f0", "g0"}}, {TWO_PARKED, 2, {"f0g0", "f1", "g1"}});
+    EXPLORE({TWO_PARKED, 1, {"f0g0"}}, {TWO_PARKED, 1, {"", "f0", "g0"}},
+            {TWO_PARKED, 1, {"m", "f0", "g0"}}, {TWO_PARKED, 1, {"x", "f0", "g0"}},
+            {TWO_PARKED, 2, {"f0g0", "f1", "g1"}});
 }
 
 TEST(a_fork_beside_everything)
 {
     EXPLORE({PARKED, 2, {"f0", "Ff1"}}, {CURRENT, 8, {"m", "Ff1"}}, {PARKED, 2, {"x", "Ff1"}},
-            {ENDED, 2, {"f0", "Ff1"}}, {ENDED, 2, {"", "m", "Ff0"}}, {PARKED_BY_POST, 2, {"f0", "Ff1"}},
-            {FULL, 8, {"f0", "Ff1"}}, {PARKED, 2, {"Ff1", "f0"}}, {PARKED_BY_POST, 3, {"f0", "f1", "Ff2"}},
+            {ENDED, 2, {"f0", "Ff1"}}, {ENDED, 2, {"", "m", "Ff0"}},
+            {PARKED_BY_POST, 2, {"f0", "Ff1"}}, {FULL, 8, {"f0", "Ff1"}},
+            {PARKED, 2, {"Ff1", "f0"}}, {PARKED_BY_POST, 3, {"f0", "f1", "Ff2"}},
             {CURRENT, 8, {"m", "f0", "Ff1"}}, {PARKED, 2, {"x", "f0", "Ff1"}},
             {ENDED, 2, {"Ff0", "f1", "m"}});
 }
@@ -532,35 +546,40 @@ TEST(remote_frees_cross_an_eighth_beside_the_owners_event)
 
 TEST(slabs_of_four_blocks)
 {
-    EXPLORE({FULL_4, 4, {"f0f1", "f2"}}, {FULL_4, 4, {"f0", "f1", "f2"}}, {FULL_4, 4, {"", "f0f1", "f2f3"}},
-            {FULL_4, 4, {"m", "f0"}}, {FULL_4, 4, {"x", "f0", "f1"}}, {FULL_4, 4, {"f0cf1", "f2"}},
-            {CURRENT_4, 4, {"m", "f0f1"}}, {CURRENT_4, 3, {"mm", "f0"}}, {CURRENT_4, 4, {"m", "f0", "f1"}});
+    EXPLORE({FULL_4, 4, {"f0f1", "f2"}}, {FULL_4, 4, {"f0", "f1", "f2"}},
+            {FULL_4, 4, {"", "f0f1", "f2f3"}}, {FULL_4, 4, {"m", "f0"}},
+            {FULL_4, 4, {"x", "f0", "f1"}}, {FULL_4, 4, {"f0cf1", "f2"}},
+            {CURRENT_4, 4, {"m", "f0f1"}}, {CURRENT_4, 3, {"mm", "f0"}},
+            {CURRENT_4, 4, {"m", "f0", "f1"}});
 }
 
 TEST(remote_frees_beside_the_owners_refill)
 {
     EXPLORE({CURRENT, 8, {"m", "f0"}}, {CURRENT, 7, {"mm", "f0"}}, {CURRENT, 8, {"m", "f0f1"}},
-            {CURRENT_16, 16, {"m", "f0f1"}}, {PARKED, 1, {"m", "f0"}}, {PARKED_BY_POST, 1, {"m", "f0"}},
-            {PARKED_BY_POST, 2, {"f0m", "f1"}}, {FULL, 8, {"m", "f0"}}, {FULL, 8, {"f0m", "f1"}},
-            {FULL, 8, {"m", "f0", "f1"}}, {PARKED, 2, {"m", "f0", "f1"}},
-            {PARKED_BY_POST, 2, {"m", "f0", "f1"}}, {CURRENT, 8, {"m", "f0", "f1"}});
+            {CURRENT_16, 16, {"m", "f0f1"}}, {PARKED, 1, {"m", "f0"}},
+            {PARKED_BY_POST, 1, {"m", "f0"}}, {PARKED_BY_POST, 2, {"f0m", "f1"}},
+            {FULL, 8, {"m", "f0"}}, {FULL, 8, {"f0m", "f1"}}, {FULL, 8, {"m", "f0", "f1"}},
+            {PARKED, 2, {"m", "f0", "f1"}}, {PARKED_BY_POST, 2, {"m", "f0", "f1"}},
+            {CURRENT, 8, {"m", "f0", "f1"}});
 }
 
 TEST(remote_frees_beside_the_owners_exit)
 {
     EXPLORE({CURRENT, 1, {"x", "f0"}}, {PARKED, 1, {"x", "f0"}}, {PARKED_BY_POST, 1, {"x", "f0"}},
-            {PARKED_BY_POST, 2, {"f0x", "f1"}}, {FULL, 8, {"x", "f0"}}, {CURRENT, 2, {"x", "f0", "f1"}},
-            {PARKED, 2, {"x", "f0", "f1"}}, {FULL, 8, {"x", "f0", "f1"}},
-            {PARKED_BY_POST, 2, {"x", "f0", "f1"}});
+            {PARKED_BY_POST, 2, {"f0x", "f1"}}, {FULL, 8, {"x", "f0"}},
+            {CURRENT, 2, {"x", "f0", "f1"}}, {PARKED, 2, {"x", "f0", "f1"}},
+            {FULL, 8, {"x", "f0", "f1"}}, {PARKED_BY_POST, 2, {"x", "f0", "f1"}});
 }
 
 TEST(an_owner_collects_beside_frees)
 {
-    EXPLORE({CURRENT, 2, {"c", "f0", "f1"}}, {CURRENT, 2, {"cf0", "f1"}}, {CURRENT, 1, {"cm", "f0"}},
-            {PARKED, 2, {"c", "f0", "f1"}}, {PARKED_BY_POST, 2, {"c", "f0", "f1"}},
-            {FULL, 8, {"c", "f0", "f1"}}, {PARKED, 2, {"f0c", "f1"}}, {PARKED_BY_POST, 2, {"f0c", "f1"}},
-            {FULL, 8, {"f0cf1", "f2"}}, {PARKED, 1, {"cx", "f0", "s"}}, {TWO_PARKED, 1, {"c", "f0", "g0"}},
-            {PARKED, 1, {"c", "f0", "s"}}, {CURRENT, 2, {"cf0m", "f1", "s"}});
+    EXPLORE({CURRENT, 2, {"c", "f0", "f1"}}, {CURRENT, 2, {"cf0", "f1"}},
+            {CURRENT, 1, {"cm", "f0"}}, {PARKED, 2, {"c", "f0", "f1"}},
+            {PARKED_BY_POST, 2, {"c", "f0", "f1"}}, {FULL, 8, {"c", "f0", "f1"}},
+            {PARKED, 2, {"f0c", "f1"}}, {PARKED_BY_POST, 2, {"f0c", "f1"}},
+            {FULL, 8, {"f0cf1", "f2"}}, {PARKED, 1, {"cx", "f0", "s"}},
+            {TWO_PARKED, 1, {"c", "f0", "g0"}}, {PARKED, 1, {"c", "f0", "s"}},
+            {CURRENT, 2, {"cf0m", "f1", "s"}});
 }
 
 int main(int argc, char **argv)

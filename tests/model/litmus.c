@@ -307,8 +307,8 @@ static void run_program(unsigned self)
             break;
         case 4:
             expected = 0;
-            atomic_compare_exchange_strong_explicit(&shared.x[3], &expected, self + 10, memory_order_release,
-                                                    memory_order_relaxed);
+            atomic_compare_exchange_strong_explicit(&shared.x[3], &expected, self + 10,
+                                                    memory_order_release, memory_order_relaxed);
             see(self, expected);
             break;
         case 5:
@@ -339,7 +339,8 @@ TEST(random_programs_have_the_outcomes_of_every_order)
             programs[t].count =
                 1 + (unsigned)random_below(&random, threads == 2 ? OPERATIONS : OPERATIONS - 1);
             for (unsigned i = 0; i < programs[t].count; i++) {
-                programs[t].operations[i].kind = (uint8_t)random_below(&random, round % 2 == 0 ? 6 : 7);
+                programs[t].operations[i].kind =
+                    (uint8_t)random_below(&random, round % 2 == 0 ? 6 : 7);
                 programs[t].operations[i].object = (uint8_t)random_below(&random, 4);
             }
         }
@@ -353,12 +354,13 @@ TEST(random_programs_have_the_outcomes_of_every_order)
             struct model_result some = model_explore(&plan);
             CHECK(!every.failed && every.exhausted && !some.failed && some.exhausted);
             CHECK(some.executions <= every.executions);
-            CHECK(outcome_count == count && memcmp(expected, outcomes, count * sizeof outcomes[0]) == 0);
+            CHECK(outcome_count == count &&
+                  memcmp(expected, outcomes, count * sizeof outcomes[0]) == 0);
             reduced += some.executions;
             all += every.executions;
             if (test_failed) {
-                fprintf(stderr, "round %u, stale %u: %u outcomes of %u\n", round, stale, outcome_count,
-                        count);
+                fprintf(stderr, "round %u, stale %u: %u outcomes of %u\n", round, stale,
+                        outcome_count, count);
                 return;
             }
         }

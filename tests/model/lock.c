@@ -4,7 +4,7 @@
 #include "../unit/test.h"
 
 #include "base/cpu.h"
-#define cpu_relax()                                                                                          \
+#define cpu_relax()                                                                                \
     break /* lock_wait() looks once before it waits: more often makes a difference in time alone */
 #include "os/lock.c"
 
@@ -14,7 +14,8 @@ static struct {
     uint64_t count;
 } shared;
 
-static uint32_t sleeps[MODEL_THREADS_MAX]; /* 1: until somebody wakes the thread. The kernel's own */
+static uint32_t
+    sleeps[MODEL_THREADS_MAX]; /* 1: until somebody wakes the thread. The kernel's own */
 
 static unsigned rounds;
 static bool wakes_are_lost;
@@ -82,7 +83,8 @@ static unsigned expected;
 static void check(void)
 {
     if (shared.count != expected)
-        model_fail("%llu times the lock was taken, not %u", (unsigned long long)shared.count, expected);
+        model_fail("%llu times the lock was taken, not %u", (unsigned long long)shared.count,
+                   expected);
     if (shared.lock.state != 0)
         model_fail("nobody has the lock, and its state is %u", shared.lock.state);
 }
@@ -105,8 +107,8 @@ static struct model_result explore(unsigned threads, unsigned times, unsigned st
         .quiet = wakes_are_lost,
     };
     struct model_result result = model_explore(&plan);
-    printf("  %u threads, %u times each, %u stale: %llu executions, %llu cut\n", threads, times, stale_most,
-           (unsigned long long)result.executions, (unsigned long long)result.cut);
+    printf("  %u threads, %u times each, %u stale: %llu executions, %llu cut\n", threads, times,
+           stale_most, (unsigned long long)result.executions, (unsigned long long)result.cut);
     return result;
 }
 
@@ -126,7 +128,10 @@ TEST(a_lost_wake_is_found)
 void world_describe(const void *address, char *name, size_t bytes)
 {
     bool lock = address == &shared.lock;
-    snprintf(name, bytes, "%s", lock ? "the lock" : address == &shared.count ? "the count" : "its sleep");
+    snprintf(name, bytes, "%s",
+             lock                       ? "the lock"
+             : address == &shared.count ? "the count"
+                                        : "its sleep");
 }
 
 void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes)

@@ -165,7 +165,8 @@ static void ordered_after(const struct cell *cell, enum how before, enum how now
     }
 }
 
-static void look_for_races(struct word *word, const void *p, size_t bytes, enum how how, unsigned self)
+static void look_for_races(struct word *word, const void *p, size_t bytes, enum how how,
+                           unsigned self)
 {
     word->users |= 1u << self;
     bool alone = word->users == 1u << self;
@@ -197,7 +198,8 @@ static void touch_word(const void *p, size_t bytes, enum how how)
         world_describe(p, name, sizeof name);
         int self = model_self();
         model_fail("%s %s %s, which was given back",
-                   self < 0 ? "the check" : world_thread_name((unsigned)self), how_names[how], name);
+                   self < 0 ? "the check" : world_thread_name((unsigned)self), how_names[how],
+                   name);
     }
     int self = model_self();
     bool write = how == WRITE || how == ATOMIC_WRITE;
@@ -275,14 +277,16 @@ struct memory_object *memory_object(const void *p, size_t bytes, bool lock)
     if (*place != NULL)
         return *place;
     if (object_count == MEMORY_OBJECTS || (!lock && atomic_count == MEMORY_ATOMICS))
-        model_fail("more atomic objects than the model can follow: raise MEMORY_ATOMICS and MEMORY_OBJECTS");
+        model_fail("more atomic objects than the model can follow: raise MEMORY_ATOMICS and "
+                   "MEMORY_OBJECTS");
     struct memory_object *object = &objects[object_count++];
     object->address = p;
     object->id = lock ? MEMORY_ATOMICS : atomic_count++;
     object->count = 1;
     memset(&object->messages[0], 0, sizeof object->messages[0]);
     object->messages[0].value = value_at(p, bytes);
-    memset(object->written_before, 0, sizeof *object - offsetof(struct memory_object, written_before));
+    memset(object->written_before, 0,
+           sizeof *object - offsetof(struct memory_object, written_before));
     *place = object;
     return object;
 }
@@ -374,8 +378,8 @@ static void store(volatile void *volatile_p, size_t bytes, uint64_t value, int o
     if (newest->when > knows[self].clock[newest->writer]) {
         char name[128];
         world_describe(p, name, sizeof name);
-        model_fail("%s stores to %s, and nothing orders this after a store by %s", world_thread_name(self),
-                   name, world_thread_name(newest->writer));
+        model_fail("%s stores to %s, and nothing orders this after a store by %s",
+                   world_thread_name(self), name, world_thread_name(newest->writer));
     }
     put_value(p, bytes, value);
     append(object, value, order, NULL);
@@ -402,7 +406,8 @@ static uint64_t changed(enum change change, uint64_t was, uint64_t by)
     }
 }
 
-static uint64_t change(volatile void *volatile_p, size_t bytes, enum change how, uint64_t by, int order)
+static uint64_t change(volatile void *volatile_p, size_t bytes, enum change how, uint64_t by,
+                       int order)
 {
     void *p = (void *)volatile_p;
     struct memory_object *object = NULL;
@@ -423,8 +428,8 @@ static uint64_t change(volatile void *volatile_p, size_t bytes, enum change how,
     return was;
 }
 
-static bool compare_and_swap(volatile void *volatile_p, size_t bytes, uint64_t *expected, uint64_t value,
-                             int order, int order_of_failure)
+static bool compare_and_swap(volatile void *volatile_p, size_t bytes, uint64_t *expected,
+                             uint64_t value, int order, int order_of_failure)
 {
     void *p = (void *)volatile_p;
     struct memory_object *object = NULL;
@@ -485,26 +490,26 @@ void lock_drop(struct lock *lock)
 
 /* --- what the compiler calls: the names are those of gcc's and clang's thread sanitizer --------------------------- */
 
-#define PLAIN(bytes)                                                                                         \
-    void __tsan_read##bytes(void *p);                                                                        \
-    void __tsan_read##bytes(void *p)                                                                         \
-    {                                                                                                        \
-        touch(p, bytes, READ);                                                                               \
-    }                                                                                                        \
-    void __tsan_write##bytes(void *p);                                                                       \
-    void __tsan_write##bytes(void *p)                                                                        \
-    {                                                                                                        \
-        touch(p, bytes, WRITE);                                                                              \
-    }                                                                                                        \
-    void __tsan_unaligned_read##bytes(void *p);                                                              \
-    void __tsan_unaligned_read##bytes(void *p)                                                               \
-    {                                                                                                        \
-        touch(p, bytes, READ);                                                                               \
-    }                                                                                                        \
-    void __tsan_unaligned_write##bytes(void *p);                                                             \
-    void __tsan_unaligned_write##bytes(void *p)                                                              \
-    {                                                                                                        \
-        touch(p, bytes, WRITE);                                                                              \
+#define PLAIN(bytes)                                                                               \
+    void __tsan_read##bytes(void *p);                                                              \
+    void __tsan_read##bytes(void *p)                                                               \
+    {                                                                                              \
+        touch(p, bytes, READ);                                                                     \
+    }                                                                                              \
+    void __tsan_write##bytes(void *p);                                                             \
+    void __tsan_write##bytes(void *p)                                                              \
+    {                                                                                              \
+        touch(p, bytes, WRITE);                                                                    \
+    }                                                                                              \
+    void __tsan_unaligned_read##bytes(void *p);                                                    \
+    void __tsan_unaligned_read##bytes(void *p)                                                     \
+    {                                                                                              \
+        touch(p, bytes, READ);                                                                     \
+    }                                                                                              \
+    void __tsan_unaligned_write##bytes(void *p);                                                   \
+    void __tsan_unaligned_write##bytes(void *p)                                                    \
+    {                                                                                              \
+        touch(p, bytes, WRITE);                                                                    \
     }
 PLAIN(1)
 PLAIN(2)
@@ -512,52 +517,53 @@ PLAIN(4)
 PLAIN(8)
 PLAIN(16)
 
-#define CHANGE(bits, name, how)                                                                              \
-    uint##bits##_t __tsan_atomic##bits##_##name(volatile void *p, uint##bits##_t value, int order);          \
-    uint##bits##_t __tsan_atomic##bits##_##name(volatile void *p, uint##bits##_t value, int order)           \
-    {                                                                                                        \
-        return (uint##bits##_t)change(p, bits / 8, how, value, order);                                       \
+#define CHANGE(bits, name, how)                                                                    \
+    uint##bits##_t __tsan_atomic##bits##_##name(volatile void *p, uint##bits##_t value,            \
+                                                int order);                                        \
+    uint##bits##_t __tsan_atomic##bits##_##name(volatile void *p, uint##bits##_t value, int order) \
+    {                                                                                              \
+        return (uint##bits##_t)change(p, bits / 8, how, value, order);                             \
     }
 
-#define COMPARE_AND_SWAP(bits, name)                                                                         \
-    bool __tsan_atomic##bits##_compare_exchange_##name(volatile void *p, void *expected,                     \
-                                                       uint##bits##_t value, int order, int failing);        \
-    bool __tsan_atomic##bits##_compare_exchange_##name(volatile void *p, void *expected,                     \
-                                                       uint##bits##_t value, int order, int failing)         \
-    {                                                                                                        \
-        uint64_t was = *(uint##bits##_t *)expected;                                                          \
-        bool same = compare_and_swap(p, bits / 8, &was, value, order, failing);                              \
-        *(uint##bits##_t *)expected = (uint##bits##_t)was;                                                   \
-        return same;                                                                                         \
+#define COMPARE_AND_SWAP(bits, name)                                                               \
+    bool __tsan_atomic##bits##_compare_exchange_##name(                                            \
+        volatile void *p, void *expected, uint##bits##_t value, int order, int failing);           \
+    bool __tsan_atomic##bits##_compare_exchange_##name(                                            \
+        volatile void *p, void *expected, uint##bits##_t value, int order, int failing)            \
+    {                                                                                              \
+        uint64_t was = *(uint##bits##_t *)expected;                                                \
+        bool same = compare_and_swap(p, bits / 8, &was, value, order, failing);                    \
+        *(uint##bits##_t *)expected = (uint##bits##_t)was;                                         \
+        return same;                                                                               \
     }
 
-#define ATOMIC(bits)                                                                                         \
-    uint##bits##_t __tsan_atomic##bits##_load(const volatile void *p, int order);                            \
-    uint##bits##_t __tsan_atomic##bits##_load(const volatile void *p, int order)                             \
-    {                                                                                                        \
-        return (uint##bits##_t)load(p, bits / 8, order);                                                     \
-    }                                                                                                        \
-    void __tsan_atomic##bits##_store(volatile void *p, uint##bits##_t value, int order);                     \
-    void __tsan_atomic##bits##_store(volatile void *p, uint##bits##_t value, int order)                      \
-    {                                                                                                        \
-        store(p, bits / 8, value, order);                                                                    \
-    }                                                                                                        \
-    CHANGE(bits, exchange, EXCHANGE)                                                                         \
-    CHANGE(bits, fetch_add, ADD)                                                                             \
-    CHANGE(bits, fetch_sub, SUBTRACT)                                                                        \
-    CHANGE(bits, fetch_and, AND)                                                                             \
-    CHANGE(bits, fetch_or, OR)                                                                               \
-    CHANGE(bits, fetch_xor, XOR)                                                                             \
-    COMPARE_AND_SWAP(bits, strong)                                                                           \
-    COMPARE_AND_SWAP(bits, weak)                                                                             \
-    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *p, uint##bits##_t expected,     \
-                                                              uint##bits##_t value, int order, int failing); \
-    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *p, uint##bits##_t expected,     \
-                                                              uint##bits##_t value, int order, int failing)  \
-    {                                                                                                        \
-        uint64_t was = expected;                                                                             \
-        compare_and_swap(p, bits / 8, &was, value, order, failing);                                          \
-        return (uint##bits##_t)was;                                                                          \
+#define ATOMIC(bits)                                                                               \
+    uint##bits##_t __tsan_atomic##bits##_load(const volatile void *p, int order);                  \
+    uint##bits##_t __tsan_atomic##bits##_load(const volatile void *p, int order)                   \
+    {                                                                                              \
+        return (uint##bits##_t)load(p, bits / 8, order);                                           \
+    }                                                                                              \
+    void __tsan_atomic##bits##_store(volatile void *p, uint##bits##_t value, int order);           \
+    void __tsan_atomic##bits##_store(volatile void *p, uint##bits##_t value, int order)            \
+    {                                                                                              \
+        store(p, bits / 8, value, order);                                                          \
+    }                                                                                              \
+    CHANGE(bits, exchange, EXCHANGE)                                                               \
+    CHANGE(bits, fetch_add, ADD)                                                                   \
+    CHANGE(bits, fetch_sub, SUBTRACT)                                                              \
+    CHANGE(bits, fetch_and, AND)                                                                   \
+    CHANGE(bits, fetch_or, OR)                                                                     \
+    CHANGE(bits, fetch_xor, XOR)                                                                   \
+    COMPARE_AND_SWAP(bits, strong)                                                                 \
+    COMPARE_AND_SWAP(bits, weak)                                                                   \
+    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(                                     \
+        volatile void *p, uint##bits##_t expected, uint##bits##_t value, int order, int failing);  \
+    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(                                     \
+        volatile void *p, uint##bits##_t expected, uint##bits##_t value, int order, int failing)   \
+    {                                                                                              \
+        uint64_t was = expected;                                                                   \
+        compare_and_swap(p, bits / 8, &was, value, order, failing);                                \
+        return (uint##bits##_t)was;                                                                \
     }
 ATOMIC(8)
 ATOMIC(16)

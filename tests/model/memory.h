@@ -46,7 +46,8 @@ struct memory_object {
     unsigned count; /* messages ever; the newest has this number less 1 */
     struct memory_message messages[MEMORY_MESSAGES];
     /* explore.c: which steps came to it, as numbers from 1 */
-    uint16_t written_before[MODEL_THREADS_MAX]; /* what happened before the last write; likewise the reads */
+    uint16_t written_before
+        [MODEL_THREADS_MAX]; /* what happened before the last write; likewise the reads */
     uint16_t read_before[MODEL_THREADS_MAX];
     uint16_t last_write[MODEL_THREADS_MAX]; /* by each thread */
     uint16_t last_read[MODEL_THREADS_MAX];

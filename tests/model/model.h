@@ -24,17 +24,18 @@ enum { MODEL_THREADS_MAX = 4 };
 struct model_plan {
     const char *name;
     unsigned threads;
-    void (*setup)(void);           /* once; what it writes is there at the start of every execution */
-    void (*begin)(void);           /* before every execution: puts back what lies outside of tracked memory */
-    void (*body)(unsigned thread); /* what a thread does */
+    void (*setup)(void); /* once; what it writes is there at the start of every execution */
+    void (*begin)(void); /* before every execution: puts back what lies outside of tracked memory */
+    void (*body)(unsigned thread);  /* what a thread does */
     void (*enter)(unsigned thread); /* before a thread goes on ... */
-    void (*leave)(unsigned thread); /* ... and when it stops: puts what is thread-local in its place */
-    void (*check)(void);            /* after every execution in which no thread is left */
-    unsigned stale_most;            /* loads in one execution that may return what is no longer there */
-    uint64_t executions_most;       /* then it gives up */
-    bool every_order;               /* also those that make no difference, for tests of the explorer */
-    bool quiet;                     /* a failure is expected, and not printed */
-    const char *replay;             /* the one schedule to run, as a failure printed it; NULL: all */
+    void (*leave)(
+        unsigned thread);     /* ... and when it stops: puts what is thread-local in its place */
+    void (*check)(void);      /* after every execution in which no thread is left */
+    unsigned stale_most;      /* loads in one execution that may return what is no longer there */
+    uint64_t executions_most; /* then it gives up */
+    bool every_order;         /* also those that make no difference, for tests of the explorer */
+    bool quiet;               /* a failure is expected, and not printed */
+    const char *replay;       /* the one schedule to run, as a failure printed it; NULL: all */
 };
 
 struct model_result {

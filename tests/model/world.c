@@ -29,7 +29,8 @@ void world_make(void)
     size_t content_bytes = (size_t)SLICES * SLICE_BYTES;
     char *start = mmap(NULL, REGION_SLICE_SPAN + content_bytes, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED || mprotect(start, SLICES * RECORD_BYTES, PROT_READ | PROT_WRITE) != 0 ||
+    if (start == MAP_FAILED ||
+        mprotect(start, SLICES * RECORD_BYTES, PROT_READ | PROT_WRITE) != 0 ||
         mprotect(start + REGION_SLICE_SPAN, content_bytes, PROT_READ | PROT_WRITE) != 0) {
         perror("no memory for a model");
         exit(2);
@@ -171,7 +172,8 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
         model_fail("more slices than a thread of a model has");
     size_t index = part * SLICES_EACH + 1 + world.slices_used[part];
     world.slices_used[part] += slices;
-    world.runs[world.run_count++] = (struct run){.first = (uint32_t)index, .slices = (uint32_t)slices};
+    world.runs[world.run_count++] =
+        (struct run){.first = (uint32_t)index, .slices = (uint32_t)slices};
     *zero = true;
     return index;
 }
@@ -199,7 +201,8 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
         memory_touch(&slab_at(index + i)->kind, sizeof slab->kind, true);
     }
     for (size_t i = 0; i < slab->carved; i++)
-        memory_touch(slab_start(slab) + i * size_class_bytes(slab->class), sizeof(struct block), true);
+        memory_touch(slab_start(slab) + i * size_class_bytes(slab->class), sizeof(struct block),
+                     true);
     memory_forbid(slab_at(index), slices * RECORD_BYTES);
     memory_forbid(region_address(index), slices * SLICE_BYTES);
     return (struct page_heap_use){0};
@@ -266,7 +269,8 @@ bool site_begin(void)
     return false;
 }
 
-void site_take(struct slab *slab, size_t slices, const void *caller, bool hit, struct site_turn *turn)
+void site_take(struct slab *slab, size_t slices, const void *caller, bool hit,
+               struct site_turn *turn)
 {
     (void)slab, (void)slices, (void)caller, (void)hit, (void)turn;
 }
@@ -410,7 +414,8 @@ void world_describe(const void *address, char *name, size_t bytes)
             if (lock)
                 snprintf(name, bytes, "the lock of %s's heap", world_thread_name(i));
             else
-                snprintf(name, bytes, "%s's heap, byte %zu", world_thread_name(i), at - (uintptr_t)heap);
+                snprintf(name, bytes, "%s's heap, byte %zu", world_thread_name(i),
+                         at - (uintptr_t)heap);
             return;
         }
     }
@@ -434,8 +439,10 @@ void world_describe_value(const void *address, uint64_t value, char *text, size_
     snprintf(text, bytes, "%llu", (unsigned long long)value);
     if (at - (region.base - REGION_SLICE_SPAN) >= SLICES * RECORD_BYTES)
         return;
-    if (at % RECORD_BYTES == offsetof(struct slab, posted) && remote_state_of(value) < COUNT_OF(states)) {
-        snprintf(text, bytes, "%s, %u posted", states[remote_state_of(value)], remote_count_of(value));
+    if (at % RECORD_BYTES == offsetof(struct slab, posted) &&
+        remote_state_of(value) < COUNT_OF(states)) {
+        snprintf(text, bytes, "%s, %u posted", states[remote_state_of(value)],
+                 remote_count_of(value));
     } else if (at % RECORD_BYTES == offsetof(struct slab, owner)) {
         snprintf(text, bytes, "%s", value == 0 ? "nobody" : "somebody");
         for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)

@@ -38,9 +38,13 @@ def main() -> str | int | None:
     parser = argparse.ArgumentParser(prog="mutants", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--python", dest="languages", action="store_const", const=["python"], default=list(LANES))
+    parser.add_argument(
+        "--python", dest="languages", action="store_const", const=["python"], default=list(LANES)
+    )
     parser.add_argument("--c", dest="languages", action="store_const", const=["c"])
-    parser.add_argument("--only", metavar="FILE", help="plant in this file alone, such as src/alloc/heap.c")
+    parser.add_argument(
+        "--only", metavar="FILE", help="plant in this file alone, such as src/alloc/heap.c"
+    )
     parser.add_argument("--show", action="store_true", help="list what would be planted")
     given = parser.parse_args()
     languages, seed, only = given.languages, given.seed, given.only
@@ -55,7 +59,8 @@ def main() -> str | int | None:
         return None
     explained = report.explained()
     lanes = [
-        multiprocessing.Process(target=lane, args=(language, seed, share[language], only)) for language in languages
+        multiprocessing.Process(target=lane, args=(language, seed, share[language], only))
+        for language in languages
     ]
     for process in lanes:
         process.start()
@@ -67,11 +72,17 @@ def main() -> str | int | None:
         for process in lanes:
             process.join()
     sources = digest("cairn", "src")
-    found = [one for language in languages for one in kept_of(results_of(language, seed, only), sources).values()]
+    found = [
+        one
+        for language in languages
+        for one in kept_of(results_of(language, seed, only), sources).values()
+    ]
     text, noticed = report.told(seed, found, explained)
     name = str(seed) if only is None else f"{seed}-{only.replace('/', '-')}"
     (BUILD / f"{name}.txt").write_text(text)
-    (BUILD / f"{name}.json").write_text(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))
+    (BUILD / f"{name}.json").write_text(
+        json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False)
+    )
     print(text)
     if any(process.exitcode for process in lanes):
         return f"stopped before its end; the same again with seed {seed} goes on"

@@ -17,9 +17,22 @@ from mutants.copy import ROOT, Copy, Tested, tracked
 PYTHON_TESTS = ["tests/python", "tests/tidy", "tests/e2e", "tests/launch/test_whereabouts.py"]
 """Where the package is tested; the other folders test the libraries and programs."""
 
-ALLOCATOR = ["tests/conformance", "tests/python/test_own_allocator.py", "tests/e2e/test_own_allocator.py"]
-LAUNCHER = ["tests/launch", "tests/e2e/test_run.py", "tests/e2e/test_traps.py", "tests/e2e/test_compare.py"]
-WITNESS = ["tests/python/test_witness.py", "tests/python/test_proof.py", "tests/e2e/test_surroundings.py"]
+ALLOCATOR = [
+    "tests/conformance",
+    "tests/python/test_own_allocator.py",
+    "tests/e2e/test_own_allocator.py",
+]
+LAUNCHER = [
+    "tests/launch",
+    "tests/e2e/test_run.py",
+    "tests/e2e/test_traps.py",
+    "tests/e2e/test_compare.py",
+]
+WITNESS = [
+    "tests/python/test_witness.py",
+    "tests/python/test_proof.py",
+    "tests/e2e/test_surroundings.py",
+]
 PROBE = [
     *("tests/e2e/test_probe.py", "tests/e2e/test_probe_signals.py", "tests/e2e/test_profile.py"),
     *("tests/e2e/test_why.py", "tests/e2e/test_findings.py", "tests/launch/test_whereabouts.py"),
@@ -56,7 +69,9 @@ def files_of(tests: Iterable[str]) -> list[str]:
         name: None
         for test in tests
         for name in tracked()
-        if Path(name).name.startswith("test_") and name.endswith(".py") and not name.endswith("_long.py")
+        if Path(name).name.startswith("test_")
+        and name.endswith(".py")
+        and not name.endswith("_long.py")
         if name == test or name.startswith(f"{test}/")
     }
     return list(found)
@@ -93,7 +108,9 @@ class Record:
         A file that another lane is running now comes last, when it is probably known.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        common = digest("cairn", "src", "tests/support", "tests/helpers", "tests/conftest.py", "tests/ill")
+        common = digest(
+            "cairn", "src", "tests/support", "tests/helpers", "tests/conftest.py", "tests/ill"
+        )
         busy: list[str] = []
         for waits, names in ((False, files), (True, busy)):
             for name in names:
@@ -103,7 +120,11 @@ class Record:
                     except BlockingIOError:
                         busy.append(name)
                         continue
-                    problem = self._add(copy, name, f"{common} {digest(name, str(Path(name).parent / 'conftest.py'))}")
+                    problem = self._add(
+                        copy,
+                        name,
+                        f"{common} {digest(name, str(Path(name).parent / 'conftest.py'))}",
+                    )
                     if problem:
                         return problem
         return None
@@ -136,7 +157,10 @@ class Record:
 
     def plan(self, tests: Iterable[str]) -> dict[str, float]:
         """The tests, quickest first, with their limits."""
-        known = sorted({test for test in tests if test in self.seconds}, key=lambda test: (self.seconds[test], test))
+        known = sorted(
+            {test for test in tests if test in self.seconds},
+            key=lambda test: (self.seconds[test], test),
+        )
         return {test: limit_of(self.seconds[test]) for test in known}
 
 
@@ -152,7 +176,10 @@ class Sources:
         found: dict[str, set[str]] = defaultdict(set)
         for path, tree in self.trees.items():
             for node in ast.walk(tree):
-                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "cairn":
+                if (
+                    isinstance(node, ast.ImportFrom)
+                    and (node.module or "").split(".")[0] == "cairn"
+                ):
                     base = (node.module or "").replace(".", "/")
                     for name in (base, *(f"{base}/{alias.name}" for alias in node.names)):
                         found[f"{name}.py"].add(path)
@@ -167,14 +194,19 @@ class Sources:
         def visit(node: ast.AST, inside: ast.AST | None) -> None:
             nonlocal statement, function
             for child in ast.iter_child_nodes(node):
-                if isinstance(child, ast.stmt) and child.lineno <= line <= (child.end_lineno or child.lineno):
+                if isinstance(child, ast.stmt) and child.lineno <= line <= (
+                    child.end_lineno or child.lineno
+                ):
                     statement, function = child, inside
                 is_body = isinstance(child, ast.stmt) and child in getattr(node, "body", [])
                 enters = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and is_body
                 visit(child, node if enters else inside)
 
         visit(self.trees[path], None)
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and line >= statement.body[0].lineno:
+        if (
+            isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and line >= statement.body[0].lineno
+        ):
             function = statement
         return statement, function
 
@@ -208,7 +240,11 @@ def of_line(record: Record, sources: Sources, path: str, line: int) -> dict[str,
         if not first:
             others |= all_of_file
     files = {test.partition("::")[0] for test in first}
-    others |= {test for test in record.seconds if test.partition("::")[0] in files and record.seconds[test] < 1}
+    others |= {
+        test
+        for test in record.seconds
+        if test.partition("::")[0] in files and record.seconds[test] < 1
+    }
     plan = record.plan(first)
     left = OTHERS_S
     for test, limit in record.plan(others - first).items():

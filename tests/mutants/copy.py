@@ -27,7 +27,9 @@ NATIVE = Path("cairn") / "native"
 def tracked() -> list[str]:
     """All files of the working tree but those that git ignores."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    names = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
     return sorted(name for name in set(names) if name and (ROOT / name).is_file())
 
 
@@ -84,11 +86,18 @@ class Copy:
                 path.unlink()
         site = Path(next(path for path in sys.path if path.endswith("site-packages")))
         if not self.python.exists():
-            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(self.folder / "venv")], check=True)
+            subprocess.run(
+                [sys.executable, "-m", "venv", "--without-pip", str(self.folder / "venv")],
+                check=True,
+            )
         own = self.folder / "venv" / site.relative_to(sys.prefix)
-        (own / "copy.pth").write_text(f"{self.tree}\n{self.tree / 'tests'}\n{site}\nimport mutants.follow\n")
+        (own / "copy.pth").write_text(
+            f"{self.tree}\n{self.tree / 'tests'}\n{site}\nimport mutants.follow\n"
+        )
         script = self.python.with_name("cairn")
-        script.write_text(f"#!{self.python}\nimport sys\n\nfrom cairn.__main__ import main\n\nsys.exit(main())\n")
+        script.write_text(
+            f"#!{self.python}\nimport sys\n\nfrom cairn.__main__ import main\n\nsys.exit(main())\n"
+        )
         script.chmod(0o755)
         if (site / NATIVE).is_dir():
             shutil.rmtree(self.tree / NATIVE, ignore_errors=True)
@@ -109,7 +118,9 @@ class Copy:
         """Runs a command in the tree, and ends all that it leaves running."""
         apart = ("CAIRN_", "PYTHON", "PYTEST", "MAKE")
         env = {name: value for name, value in os.environ.items() if not name.startswith(apart)}
-        env["PATH"] = os.pathsep.join([str(self.python.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+        env["PATH"] = os.pathsep.join(
+            [str(self.python.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+        )
         begun = time.monotonic()
         code = None
         with (self.folder / "out.txt").open("w+b") as out:
@@ -133,12 +144,25 @@ class Copy:
         return Ended(code, said, time.monotonic() - begun)
 
     def pytest(
-        self, files: Sequence[str], plan: dict[str, float] | None = None, *, limit: float, recorded: bool = False
+        self,
+        files: Sequence[str],
+        plan: dict[str, float] | None = None,
+        *,
+        limit: float,
+        recorded: bool = False,
     ) -> Tested:
         """Runs tests; those of a plan only until the first fails."""
         told, chosen = self.folder / "told.json", self.folder / "plan.json"
         told.unlink(missing_ok=True)
-        words: list[str | Path] = ["-m", "pytest", "-q", "-p", "mutants.plugin", "-p", "no:cacheprovider"]
+        words: list[str | Path] = [
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "mutants.plugin",
+            "-p",
+            "no:cacheprovider",
+        ]
         words += ["-m", "not long", f"--rootdir={self.tree}", f"--told={told}"]
         if plan is not None:
             chosen.write_text(json.dumps(plan))

@@ -36,7 +36,9 @@ class Fault:
     @property
     def diff(self) -> str:
         """The change as a reader sees it."""
-        return "\n".join([*(f"  - {line}" for line in self.before), *(f"  + {line}" for line in self.after)])
+        return "\n".join(
+            [*(f"  - {line}" for line in self.before), *(f"  + {line}" for line in self.after)]
+        )
 
 
 def squeezed(lines: Sequence[str]) -> str:
@@ -52,7 +54,12 @@ def fault(path: str, kind: str, text: str, changed: str) -> Fault:
     most = min(len(old), len(new)) - first
     last = next((count for count in range(most) if old[-1 - count] != new[-1 - count]), most)
     return Fault(
-        path, first + 1, kind, tuple(old[first : len(old) - last]), tuple(new[first : len(new) - last]), changed
+        path,
+        first + 1,
+        kind,
+        tuple(old[first : len(old) - last]),
+        tuple(new[first : len(new) - last]),
+        changed,
     )
 
 

@@ -26,7 +26,11 @@ def started(context: str) -> coverage.Coverage:
 
     package = Path(__file__).resolve().parents[2] / "cairn"
     counting = coverage.Coverage(
-        data_file=str(FOLDER / "lines"), data_suffix=True, source=[str(package)], config_file=False, context=context
+        data_file=str(FOLDER / "lines"),
+        data_suffix=True,
+        source=[str(package)],
+        config_file=False,
+        context=context,
     )
     counting.start()
     return counting

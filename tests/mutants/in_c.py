@@ -41,7 +41,9 @@ BINARY = {
     ">>=": "<<=",
 }
 PLACE = r"(?:\*+)?\w+(?:->\w+|\.\w+|\[[^\]]*\])*"
-STATEMENT = re.compile(rf"^\s+((?:{PLACE} (?:[-+|&^*]|<<|>>)?= .*|{PLACE}(?:\+\+|--)|(?:\(void\))?\w+\(.*\)));$")
+STATEMENT = re.compile(
+    rf"^\s+((?:{PLACE} (?:[-+|&^*]|<<|>>)?= .*|{PLACE}(?:\+\+|--)|(?:\(void\))?\w+\(.*\)));$"
+)
 NOT_CALLS = ("if", "while", "for", "switch", "return", "sizeof")
 CONTRACTS = re.compile(r"\b(?:_Static_assert|static_assert|assert|CHECK_THAT)\s*\(")
 
@@ -60,7 +62,9 @@ def masked(text: str) -> str:
 
 def relations(line: str) -> Iterator[Change]:
     """Operators between two spaces."""
-    for match in re.finditer(r"(?<= )(?:<<=|>>=|[-+|&]=|<<|>>|[<>=!]=|&&|\|\||[-<>+*/%&|^])(?= |$)", line):
+    for match in re.finditer(
+        r"(?<= )(?:<<=|>>=|[-+|&]=|<<|>>|[<>=!]=|&&|\|\||[-<>+*/%&|^])(?= |$)", line
+    ):
         yield match.start(), match.end(), BINARY[match[0]]
 
 

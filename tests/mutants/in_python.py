@@ -66,7 +66,8 @@ class Changes(cst.CSTVisitor):
         if isinstance(node, cst.Expr) and isinstance(node.value, (cst.BaseString, cst.Ellipsis)):
             return False
         if isinstance(node, cst.Assign) and any(
-            isinstance(target.target, cst.Name) and target.target.value == "__all__" for target in node.targets
+            isinstance(target.target, cst.Name) and target.target.value == "__all__"
+            for target in node.targets
         ):
             return False
         for kind, name, operator in OPERATORS:
@@ -91,5 +92,7 @@ def candidates(text: str) -> dict[int, dict[str, list[Callable[[], str]]]]:
     result: dict[int, dict[str, list[Callable[[], str]]]] = defaultdict(lambda: defaultdict(list))
     for node, kind, instead in changes.found:
         if node in places:
-            result[places[node].start.line][kind].append(partial(replaced, wrapper.module, node, instead))
+            result[places[node].start.line][kind].append(
+                partial(replaced, wrapper.module, node, instead)
+            )
     return result

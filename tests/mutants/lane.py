@@ -126,7 +126,9 @@ class Lane:
             failed = tested.failed[0]
             if failed not in plan:
                 return failed, count
-            alone = self.copy.pytest([failed.partition("::")[0]], {failed: plan[failed]}, limit=120 + 2 * plan[failed])
+            alone = self.copy.pytest(
+                [failed.partition("::")[0]], {failed: plan[failed]}, limit=120 + 2 * plan[failed]
+            )
             if alone.failed:
                 return failed, count
             plan = {test: limit for test, limit in plan.items() if test not in tested.seconds}
@@ -158,7 +160,9 @@ class PythonLane(Lane):
     def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
         """From all modules."""
         names = [name for name in tracked() if name.startswith("cairn/") and name.endswith(".py")]
-        return draw(ROOT, [name for name in names if only in (None, name)], in_python.candidates, seed)
+        return draw(
+            ROOT, [name for name in names if only in (None, name)], in_python.candidates, seed
+        )
 
     def prepare(self, faults: Sequence[Fault]) -> None:
         """Types hold, all tests pass, and the lines that they run are known, whichever the faults."""
@@ -175,7 +179,9 @@ class PythonLane(Lane):
 
     def refused(self) -> str | None:
         """The first complaint of mypy."""
-        ended = self.copy.run(*(sys.executable, "-m", "mypy", "--cache-dir", self.copy.folder / "types"), limit=600)
+        ended = self.copy.run(
+            *(sys.executable, "-m", "mypy", "--cache-dir", self.copy.folder / "types"), limit=600
+        )
         return None if ended.code == 0 else ended.out.partition("\n")[0]
 
     def judge(self, fault: Fault) -> tuple[str, str, int]:
@@ -202,7 +208,9 @@ class CLane(Lane):
 
     def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
         """From all sources; a walk over the heap that only checks it is a test itself."""
-        names = [name for name in tracked() if name.startswith("src/") and name.endswith((".c", ".h"))]
+        names = [
+            name for name in tracked() if name.startswith("src/") and name.endswith((".c", ".h"))
+        ]
         names = [name for name in names if not name.endswith("_check.c")]
         return draw(ROOT, [name for name in names if only in (None, name)], in_c.candidates, seed)
 
@@ -213,7 +221,9 @@ class CLane(Lane):
 
     def installed(self) -> None:
         """Puts the libraries and programs where the package of the copy looks for them."""
-        ended = self.copy.run("cmake", "--install", self.build, "--prefix", self.copy.tree / NATIVE, limit=60)
+        ended = self.copy.run(
+            "cmake", "--install", self.build, "--prefix", self.copy.tree / NATIVE, limit=60
+        )
         if ended.code != 0:
             raise Unready(f"the libraries cannot be installed: {ended.out}")
 
@@ -221,14 +231,20 @@ class CLane(Lane):
         """Everything compiles, and the tests that belong to the faults pass."""
         self.copy.make()
         flags = ["-DCAIRN_TESTS=ON", "-DCAIRN_WERROR=ON", "-DCMAKE_C_COMPILER=gcc"]
-        configured = self.copy.run("cmake", "-S", self.copy.tree, "-B", self.build, "-G", "Ninja", *flags, limit=120)
-        workloads = [Path(name).stem for name in tracked() if re.fullmatch(r"workloads/\w+\.c", name)]
+        configured = self.copy.run(
+            "cmake", "-S", self.copy.tree, "-B", self.build, "-G", "Ninja", *flags, limit=120
+        )
+        workloads = [
+            Path(name).stem for name in tracked() if re.fullmatch(r"workloads/\w+\.c", name)
+        ]
         if configured.code != 0 or not self.made([*self.listed(), *LIBRARIES, *workloads]):
             raise Unready("the tree without faults does not compile")
         self.installed()
         self.programs = self.usual_seconds()
         folders = {Path(fault.path).parts[1] for fault in faults}
-        files = files_of(name for folder in C_PARTS if folder in folders for name in C_PARTS[folder].files)
+        files = files_of(
+            name for folder in C_PARTS if folder in folders for name in C_PARTS[folder].files
+        )
         problem = self.record.add(self.copy, files)
         if problem:
             raise Unready(problem)
@@ -258,7 +274,15 @@ class CLane(Lane):
         """The first program that fails twice."""
         for program in programs:
             limit = limit_of(self.programs[program])
-            words = ("ctest", "--test-dir", self.build, "-R", f"^{program}$", "--timeout", str(round(limit)))
+            words = (
+                "ctest",
+                "--test-dir",
+                self.build,
+                "-R",
+                f"^{program}$",
+                "--timeout",
+                str(round(limit)),
+            )
             if all(self.copy.run(*words, limit=limit + 30).code != 0 for _ in range(2)):
                 return program
         return None
@@ -275,7 +299,9 @@ class CLane(Lane):
     def judge(self, fault: Fault) -> tuple[str, str, int]:
         """Quick programs of the folder, then its files of pytest, then slow programs."""
         part = C_PARTS[Path(fault.path).parts[1]]
-        programs = [name for prefix in part.programs for name in self.programs if name.startswith(prefix)]
+        programs = [
+            name for prefix in part.programs for name in self.programs if name.startswith(prefix)
+        ]
         programs = list(dict.fromkeys(programs))
         quick = [name for name in programs if self.programs[name] <= LONG_S]
         if not self.made([*programs, *LIBRARIES]):
@@ -285,7 +311,9 @@ class CLane(Lane):
             return NOTICED, failed, len(quick)
         self.installed()
         files = files_of(part.files)
-        plan = self.record.plan(test for test in self.record.seconds if test.partition("::")[0] in files)
+        plan = self.record.plan(
+            test for test in self.record.seconds if test.partition("::")[0] in files
+        )
         failed, count = self.tests(files, plan)
         if not failed:
             failed = self.failing([name for name in programs if name not in quick])
@@ -315,7 +343,10 @@ def results_of(language: str, seed: int, only: str | None) -> Path:
 
 def work(language: str, seed: int, count: int, only: str | None) -> None:
     """Plants `count` faults. A run that was stopped goes on; after a change of tests only survivors are planted again."""
-    for ignored in (signal.SIGHUP, signal.SIGQUIT):  # in the background; programs under test would inherit it
+    for ignored in (
+        signal.SIGHUP,
+        signal.SIGQUIT,
+    ):  # in the background; programs under test would inherit it
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     adopt()
@@ -348,6 +379,12 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
     if ready:
         failing = lane.failing_without_faults({one.by for one in done if one.outcome == NOTICED})
         if failing:
-            rows = [one for one in kept_of(path, sources).values() if one.outcome != NOTICED or one.by not in failing]
+            rows = [
+                one
+                for one in kept_of(path, sources).values()
+                if one.outcome != NOTICED or one.by not in failing
+            ]
             path.write_text("\n".join([sources, *(json.dumps(asdict(one)) for one in rows), ""]))
-            raise Unready(f"{', '.join(failing)} fails without faults too; what it noticed is forgotten")
+            raise Unready(
+                f"{', '.join(failing)} fails without faults too; what it noticed is forgotten"
+            )

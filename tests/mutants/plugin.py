@@ -40,11 +40,15 @@ class Watch:
             self.counting.switch_context(context)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
         """Leaves those that the plan names, in its order."""
         if self.plan is not None:
             known = {item.nodeid: item for item in items}
-            config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in self.plan])
+            config.hook.pytest_deselected(
+                items=[item for item in items if item.nodeid not in self.plan]
+            )
             items[:] = [known[name] for name in self.plan if name in known]
             for item in items:
                 item.add_marker(pytest.mark.timeout(self.plan[item.nodeid]))
@@ -100,7 +104,9 @@ def lines(sharing: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
         for file in data.measured_files():
             for line, contexts in data.contexts_by_lineno(file).items():
                 for context in filter(None, contexts):
-                    found[os.path.relpath(file, ROOT)][str(line)].update(sharing.get(context, [context]))
+                    found[os.path.relpath(file, ROOT)][str(line)].update(
+                        sharing.get(context, [context])
+                    )
         data.close()
         part.unlink()
     return {file: {line: sorted(tests) for line, tests in by.items()} for file, by in found.items()}
@@ -123,4 +129,6 @@ def pytest_configure(config: pytest.Config) -> None:
         follow.FOLDER.mkdir(exist_ok=True)
         for left in follow.FOLDER.iterdir():
             left.unlink()
-    config.pluginmanager.register(Watch(json.loads(plan.read_text()) if plan else None, told, recorded))
+    config.pluginmanager.register(
+        Watch(json.loads(plan.read_text()) if plan else None, told, recorded)
+    )

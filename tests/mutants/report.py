@@ -23,10 +23,19 @@ def explained(file: Path = EQUIVALENT, root: Path = ROOT) -> dict[Key, str]:
     """(file, lines before, lines after) → why no test can notice it."""
     found: dict[Key, str] = {}
     for entry in tomllib.loads(file.read_text()).get("fault", []):
-        path, before, after = entry["file"], squeezed(entry["before"].splitlines()), entry["after"].splitlines()
+        path, before, after = (
+            entry["file"],
+            squeezed(entry["before"].splitlines()),
+            entry["after"].splitlines(),
+        )
         source = root / path
-        if not source.is_file() or f"\n{before}\n" not in f"\n{squeezed(source.read_text().splitlines())}\n":
-            raise Stale(f"{file.name} explains a fault of {path} in a line that is no longer there: {before}")
+        if (
+            not source.is_file()
+            or f"\n{before}\n" not in f"\n{squeezed(source.read_text().splitlines())}\n"
+        ):
+            raise Stale(
+                f"{file.name} explains a fault of {path} in a line that is no longer there: {before}"
+            )
         found[path, before, squeezed(after)] = entry["reason"]
     return found
 
@@ -35,7 +44,9 @@ def told(seed: int, planted: Iterable[Planted], known: Mapping[Key, str]) -> tup
     """The report, and the share that was noticed of all that can be."""
     real = [one for one in planted if one.outcome in (NOTICED, SURVIVED)]
     survived = [one for one in real if one.outcome == SURVIVED]
-    reasons = {one: known.get((one.path, squeezed(one.before), squeezed(one.after))) for one in survived}
+    reasons = {
+        one: known.get((one.path, squeezed(one.before), squeezed(one.after))) for one in survived
+    }
     noticed = len(real) - len(survived)
     equivalent = sum(reason is not None for reason in reasons.values())
     share = (noticed + equivalent) / len(real) if real else 1.0
@@ -43,7 +54,10 @@ def told(seed: int, planted: Iterable[Planted], known: Mapping[Key, str]) -> tup
         f"seed {seed}: {len(real)} faults planted, {noticed} noticed, {equivalent} explained,"
         f" {len(survived) - equivalent} not noticed ({share:.1%} noticed or explained)"
     ]
-    for title, wanted in (("not noticed", False), ("explained: nothing that can be seen changes", True)):
+    for title, wanted in (
+        ("not noticed", False),
+        ("explained: nothing that can be seen changes", True),
+    ):
         chosen = [one for one in survived if (reasons[one] is not None) == wanted]
         if chosen:
             lines += ["", f"{title}:"]

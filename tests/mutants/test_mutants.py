@@ -65,7 +65,9 @@ add_test(NAME policy_larger COMMAND policy_larger)
 
 def found(candidates: Candidates, text: str) -> list[str]:
     """Every text that the file can have."""
-    return [make() for kinds in candidates(text).values() for makes in kinds.values() for make in makes]
+    return [
+        make() for kinds in candidates(text).values() for makes in kinds.values() for make in makes
+    ]
 
 
 def drawn(folder: Path, path: str, text: str, candidates: Candidates, seed: int) -> list[Fault]:
@@ -75,7 +77,9 @@ def drawn(folder: Path, path: str, text: str, candidates: Candidates, seed: int)
     return list(draw(folder, [path], candidates, seed))
 
 
-def seed_for(folder: Path, path: str, text: str, candidates: Candidates, after: str) -> tuple[int, int]:
+def seed_for(
+    folder: Path, path: str, text: str, candidates: Candidates, after: str
+) -> tuple[int, int]:
     """A seed, and how many faults to plant until the last is the one that is wanted."""
     for seed in range(1000):
         for index, fault in enumerate(drawn(folder, path, text, candidates, seed)):
@@ -85,7 +89,10 @@ def seed_for(folder: Path, path: str, text: str, candidates: Candidates, after: 
 
 
 def test_the_same_seed_draws_the_same_faults_and_another_draws_others(tmp_path: Path) -> None:
-    for path, candidates in (("src/alloc/slab.c", in_c.candidates), ("cairn/compare/plan.py", in_python.candidates)):
+    for path, candidates in (
+        ("src/alloc/slab.c", in_c.candidates),
+        ("cairn/compare/plan.py", in_python.candidates),
+    ):
         text = (ROOT / path).read_text()
         first, again, other = (drawn(tmp_path, path, text, candidates, seed) for seed in (7, 7, 8))
         assert first == again
@@ -94,7 +101,9 @@ def test_the_same_seed_draws_the_same_faults_and_another_draws_others(tmp_path: 
 
 def test_every_line_that_can_have_a_fault_is_drawn_once(tmp_path: Path) -> None:
     faults = drawn(tmp_path, "cairn/calc.py", CALC, in_python.candidates, 1)
-    assert sorted(fault.line for fault in faults) == sorted(in_python.candidates(CALC)) == [8, 10, 16]
+    assert (
+        sorted(fault.line for fault in faults) == sorted(in_python.candidates(CALC)) == [8, 10, 16]
+    )
 
 
 def test_faults_in_c_leave_comments_strings_macros_and_assertions_alone() -> None:
@@ -112,7 +121,12 @@ def test_faults_in_c_leave_comments_strings_macros_and_assertions_alone() -> Non
 
 def test_a_statement_in_c_is_dropped_and_a_declaration_is_not() -> None:
     text = "    int x = 1;\n    x = f(2);\n    g(x);\n    return g(x);\n    a->b[i].c += 2;\n"
-    dropped = {number for number, kinds in in_c.candidates(text).items() for kind in kinds if kind == "dropped"}
+    dropped = {
+        number
+        for number, kinds in in_c.candidates(text).items()
+        for kind in kinds
+        if kind == "dropped"
+    }
     assert dropped == {2, 3, 5}
 
 
@@ -141,11 +155,16 @@ def test_every_fault_in_python_is_a_program_and_another_one() -> None:
 
 
 def planted(outcome: str, before: str, after: str) -> Planted:
-    return Planted("c", "src/a.c:1", "operator", "src/a.c", (before,), (after,), outcome, "", 1.0, 1, "")
+    return Planted(
+        "c", "src/a.c:1", "operator", "src/a.c", (before,), (after,), outcome, "", 1.0, 1, ""
+    )
 
 
 def test_an_explained_survivor_counts_as_noticed_and_is_listed_apart() -> None:
-    survivors = [planted(SURVIVED, "  if (a > b)", "  if (a >= b)"), planted(SURVIVED, "  a();", "  (void)0;")]
+    survivors = [
+        planted(SURVIVED, "  if (a > b)", "  if (a >= b)"),
+        planted(SURVIVED, "  a();", "  (void)0;"),
+    ]
     known = {("src/a.c", "if (a > b)", "if (a >= b)"): "both are right"}
     text, share = report.told(1, [*survivors, *[planted(NOTICED, "  x", "  y")] * 2], known)
     assert share == 0.75
@@ -161,7 +180,9 @@ def test_an_explanation_of_a_line_that_is_gone_is_an_error(tmp_path: Path) -> No
         '[[fault]]\nfile = "a.c"\nbefore = "if (a > b)"\nafter = "if (a >= b)"\nreason = "both are right"\n'
     )
     (tmp_path / "a.c").write_text("x\n    if (a > b)\ny\n")
-    assert report.explained(file, tmp_path) == {("a.c", "if (a > b)", "if (a >= b)"): "both are right"}
+    assert report.explained(file, tmp_path) == {
+        ("a.c", "if (a > b)", "if (a >= b)"): "both are right"
+    }
     (tmp_path / "a.c").write_text("x\n    if (a > b + 1)\ny\n")
     with pytest.raises(report.Stale, match="no longer there"):
         report.explained(file, tmp_path)
@@ -229,10 +250,14 @@ def test_a_survivor_is_planted_again_when_there_is_a_test_for_it(tmp_path: Path)
 
 def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: Path) -> None:
     folder = python_tree(tmp_path / "tree")
-    seed, count = seed_for(tmp_path, "cairn/calc.py", CALC, in_python.candidates, "if first >= second:")
+    seed, count = seed_for(
+        tmp_path, "cairn/calc.py", CALC, in_python.candidates, "if first >= second:"
+    )
     code, said = mutants(folder, "--only", "cairn/calc.py", "--seed", seed, "--count", count)
     assert code == 1, said
-    assert "if first >= second:" in said.partition("not noticed:")[2].partition("\nnoticed:")[0], said
+    assert "if first >= second:" in said.partition("not noticed:")[2].partition("\nnoticed:")[0], (
+        said
+    )
     (folder / "tests" / "mutants" / "equivalent.toml").write_text(
         '[[fault]]\nfile = "cairn/calc.py"\nbefore = "if first > second:"\nafter = "if first >= second:"\n'
         'reason = "equal numbers"\n'
@@ -240,10 +265,14 @@ def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: P
     begun = (folder / "build" / "mutants" / "python" / "told.json").stat().st_mtime_ns
     code, said = mutants(folder, "--only", "cairn/calc.py", "--seed", seed, "--count", count)
     assert code == 0 and "equal numbers" in said.partition("\nnoticed:")[0], said
-    assert (folder / "build" / "mutants" / "python" / "told.json").stat().st_mtime_ns == begun, "it was planted again"
+    assert (folder / "build" / "mutants" / "python" / "told.json").stat().st_mtime_ns == begun, (
+        "it was planted again"
+    )
 
 
-def test_a_tree_that_fails_itself_is_refused_and_what_it_left_running_is_ended(tmp_path: Path) -> None:
+def test_a_tree_that_fails_itself_is_refused_and_what_it_left_running_is_ended(
+    tmp_path: Path,
+) -> None:
     """A fault can keep a program from ending, which would take time from all later tests."""
     folder = python_tree(tmp_path / "tree")
     (folder / "tests" / "python" / "test_left.py").write_text(
@@ -299,7 +328,9 @@ def c_tree(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("after", "noticed"), [("return 0;", True), ("return first >= second ? first : second;", False)]
 )
-def test_a_fault_in_c_is_noticed_where_it_changes_something(tmp_path: Path, after: str, noticed: bool) -> None:
+def test_a_fault_in_c_is_noticed_where_it_changes_something(
+    tmp_path: Path, after: str, noticed: bool
+) -> None:
     folder = c_tree(tmp_path / "tree")
     seed, count = seed_for(tmp_path, "src/policy/larger.c", LARGER, in_c.candidates, after)
     code, said = mutants(folder, "--c", "--seed", seed, "--count", count)
@@ -317,5 +348,7 @@ def test_the_list_of_faults_can_be_seen_without_planting(tmp_path: Path) -> None
     code, said = mutants(folder, "--python", "--seed", 5, "--count", 3, "--show")
     assert code == 0
     faults = islice(drawn(tmp_path, "cairn/calc.py", CALC, in_python.candidates, 5), 3)
-    assert [line.split()[0] for line in said.splitlines() if line.startswith("cairn/")] == names(list(faults))
+    assert [line.split()[0] for line in said.splitlines() if line.startswith("cairn/")] == names(
+        list(faults)
+    )
     assert not (folder / "build").exists()

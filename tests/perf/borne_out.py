@@ -64,12 +64,16 @@ def claims(run: Run, samples: tuple[Sample, ...]) -> Iterator[Claim]:
         for name in names:
             pairs = [explain(run, samples, name, other, place) for other in names if other != name]
             pairs = [pair for pair in pairs if not pair.why_not]
-            told = {raised.name: raised for pair in pairs for who, raised in pair.raised if who == name}
+            told = {
+                raised.name: raised for pair in pairs for who, raised in pair.raised if who == name
+            }
             for raised in told.values():
                 best = max(pairs, key=lambda pair: _gain(pair, raised.of, its))
                 gain = _gain(best, raised.of, its)
                 ends = raised.interval
-                yield Claim(workload.name, name, raised.name, raised.effect, ends, best.baseline, gain)
+                yield Claim(
+                    workload.name, name, raised.name, raised.effect, ends, best.baseline, gain
+                )
 
 
 def main() -> int:
@@ -79,16 +83,28 @@ def main() -> int:
         return 2
     folder = store.Folder(Path(sys.argv[1]))
     found = list(claims(folder.run(), folder.samples()))
-    print(f"{'workload':22} {'of':10} {'finding':24} {'claimed':>8} {'range':>12} {'gained':>8}  by")
+    print(
+        f"{'workload':22} {'of':10} {'finding':24} {'claimed':>8} {'range':>12} {'gained':>8}  by"
+    )
     for one in found:
         spread = f"[{one.ends.low * 100:.0f}, {one.ends.high * 100:.0f}]" if one.ends else ""
-        sign = "" if one.is_borne_out(by_range=False) else "  ≈" if one.is_borne_out(by_range=True) else "  ✘"
+        sign = (
+            ""
+            if one.is_borne_out(by_range=False)
+            else "  ≈"
+            if one.is_borne_out(by_range=True)
+            else "  ✘"
+        )
         print(
             f"{one.workload:22} {one.allocator:10} {one.finding:24} {one.effect * 100:6.1f} % {spread:>12} "
             f"{one.gain * 100:6.1f} %  {one.best}{sign}"
         )
-    near, within = (sum(one.is_borne_out(by_range=by_range) for one in found) for by_range in (False, True))
-    print(f"\n{len(found)} findings; the gain is within a factor of 2 of {near}, and of the range of {within}")
+    near, within = (
+        sum(one.is_borne_out(by_range=by_range) for one in found) for by_range in (False, True)
+    )
+    print(
+        f"\n{len(found)} findings; the gain is within a factor of 2 of {near}, and of the range of {within}"
+    )
     print(f"by {cairn.__file__}")
     return 0
 

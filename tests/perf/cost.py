@@ -52,7 +52,11 @@ def ways(program: Path, scratch: Path) -> dict[str, Callable[[], None]]:
     sink = os.open(os.devnull, os.O_WRONLY)
     os.set_inheritable(sink, True)
     launch = [str(native.launcher()), "--report-fd", str(sink)]
-    settings = [word for name in ("LD_PRELOAD", "CAIRN_WITNESS") for word in ("--setenv", f"{name}={witnessed[name]}")]
+    settings = [
+        word
+        for name in ("LD_PRELOAD", "CAIRN_WITNESS")
+        for word in ("--setenv", f"{name}={witnessed[name]}")
+    ]
 
     def empty_report() -> None:
         report.write_bytes(b"")
@@ -79,7 +83,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cairn-") as name:
         scratch = Path(name)
         program = scratch / "spin"
-        subprocess.run(["gcc", "-O1", "-fno-builtin", str(HELPERS / "spin.c"), "-o", str(program)], check=True)
+        subprocess.run(
+            ["gcc", "-O1", "-fno-builtin", str(HELPERS / "spin.c"), "-o", str(program)], check=True
+        )
         all_ways = ways(program, scratch)
         seconds: dict[str, list[float]] = {way: [] for way in all_ways}
         for block in range(-2, blocks):
@@ -98,8 +104,14 @@ def main() -> int:
     changes = stats.changes(ratios, stats.ALPHA, LIMIT)
     for way, change in changes.items():
         interval = change.interval
-        span = f"[{units.percent(interval.low)}, {units.percent(interval.high)}]" if interval else "too few blocks"
-        print(f"{way:<20} {units.percent(change.estimate):>8}  {span}  ({units.time(change.estimate * alone * 1e9)})")
+        span = (
+            f"[{units.percent(interval.low)}, {units.percent(interval.high)}]"
+            if interval
+            else "too few blocks"
+        )
+        print(
+            f"{way:<20} {units.percent(change.estimate):>8}  {span}  ({units.time(change.estimate * alone * 1e9)})"
+        )
     return int(changes["launcher + witness"].estimate > LIMIT)
 
 

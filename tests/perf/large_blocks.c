@@ -64,10 +64,10 @@ __attribute__((destructor)) static void end(void)
 }
 
 /* Inlined, so that it is the caller's caller that is told. */
-#define BORN(block, bytes)                                                                                   \
-    do {                                                                                                     \
-        if ((block) != NULL && (bytes) > SMALL_MOST)                                                         \
-            add(block, bytes, __builtin_return_address(0), __builtin_frame_address(0));                      \
+#define BORN(block, bytes)                                                                         \
+    do {                                                                                           \
+        if ((block) != NULL && (bytes) > SMALL_MOST)                                               \
+            add(block, bytes, __builtin_return_address(0), __builtin_frame_address(0));            \
     } while (0)
 
 static void dies(void *block)

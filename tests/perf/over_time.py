@@ -44,7 +44,9 @@ def tree(root: int) -> list[int]:
         found.append(pid)
         try:
             tasks = list(Path(f"/proc/{pid}/task").iterdir())
-            queue += [int(child) for task in tasks for child in (task / "children").read_text().split()]
+            queue += [
+                int(child) for task in tasks for child in (task / "children").read_text().split()
+            ]
         except OSError:
             continue
     return found
@@ -69,7 +71,12 @@ def run(name: str, library: str, knobs: dict[str, str], command: list[str]) -> C
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as told:
         started = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+            command,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
         )
 
         def listen() -> None:
@@ -108,7 +115,10 @@ def draw(courses: list[Course], title: str, picture: Path) -> None:
             axes.axvline(mark, color="#cc6677", linewidth=0.5, alpha=0.5)
         axes.set_ylim(bottom=0)
         axes.set_ylabel("MiB", fontsize=8)
-        axes.set_title(f"{course.name}: {course.cpu_s:.1f} s of CPU time, {len(course.marks)} changes", fontsize=9)
+        axes.set_title(
+            f"{course.name}: {course.cpu_s:.1f} s of CPU time, {len(course.marks)} changes",
+            fontsize=9,
+        )
     panels[-1].set_xlabel("seconds; a line where something was learnt", fontsize=8)
     figure.suptitle(title, fontsize=10, parse_math=False)
     figure.savefig(picture, metadata={"Date": None} if picture.suffix == ".svg" else {})
@@ -125,7 +135,9 @@ def main() -> int:
     for one in sys.argv[2:at] or [f"learning={own}", f"frozen={own}:CAIRN_POLICY=frozen"]:
         name, _, rest = one.partition("=")
         library, _, knobs = rest.partition(":")
-        contenders.append((name, library, dict(knob.split("=", 1) for knob in knobs.split(";") if knob)))
+        contenders.append(
+            (name, library, dict(knob.split("=", 1) for knob in knobs.split(";") if knob))
+        )
     courses = []
     for name, library, knobs in contenders:
         course = run(name, library, knobs, command)

@@ -50,7 +50,9 @@ class Cell:
         return abs(self.told - self.saved) <= NEAR
 
 
-def cells(run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Costs]) -> Iterator[Cell]:
+def cells(
+    run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Costs]
+) -> Iterator[Cell]:
     """Every pair on every workload of which enough is known."""
     for place, workload in enumerate(run.settings.workloads):
         its = [one for one in samples if one.trial.workload == place and one.counts]
@@ -70,7 +72,8 @@ def cells(run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Cos
             for after, each in told.items():
                 if after in cpu:
                     middle = (
-                        statistics.median(getattr(one, what) for one in each) for what in ("saves", "low", "high")
+                        statistics.median(getattr(one, what) for one in each)
+                        for what in ("saves", "low", "high")
                     )
                     yield Cell(workload.name, before, after, *middle, saved=1 - cpu[after] / took)
 
@@ -93,7 +96,9 @@ def main() -> int:
     others = [one for one in found if one.saved < TELL_FROM]
     near = sum(one.is_near for one in gains)
     promised = sum(one.promised for one in others)
-    print(f"\n{len(found)} cells; of {len(gains)} gains of 5 % or more {near} told to within 5 points")
+    print(
+        f"\n{len(found)} cells; of {len(gains)} gains of 5 % or more {near} told to within 5 points"
+    )
     print(f"of {len(others)} others, 5 % or more promised in {promised}; by {cairn.__file__}")
     return 0
 

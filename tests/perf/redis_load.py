@@ -32,7 +32,10 @@ VALUES = ((400_000, 300), (60_000, 5_000), (4_000, 60_000), (150_000, 1_500))
 
 def asked(server: socket.socket, *words: str) -> bytes:
     """Sends one command; its answer is one line."""
-    server.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(one), one.encode()) for one in words))
+    server.sendall(
+        b"*%d\r\n" % len(words)
+        + b"".join(b"$%d\r\n%s\r\n" % (len(one), one.encode()) for one in words)
+    )
     answer = b""
     while not answer.endswith(b"\r\n"):
         if not (more := server.recv(4096)):
@@ -64,7 +67,17 @@ def main() -> None:
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "socket"
-        command = [sys.argv[1], "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"]
+        command = [
+            sys.argv[1],
+            "--port",
+            "0",
+            "--unixsocket",
+            str(path),
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]
         command += ["--enable-debug-command", "yes"]
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
         with connected(path) as server:

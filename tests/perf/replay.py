@@ -99,7 +99,11 @@ class Ring(Cache):
         return self.sets[hash(self.key(block)) % SETS]
 
     def find(self, block: Block) -> int | None:
-        here = (age for age in reversed(self.slots(block)) if self.key(self.kept[age]) == self.key(block))
+        here = (
+            age
+            for age in reversed(self.slots(block))
+            if self.key(self.kept[age]) == self.key(block)
+        )
         return next(here, None)
 
     def add(self, age: int, block: Block) -> None:
@@ -163,7 +167,9 @@ def main(command: list[str]) -> None:
         raise SystemExit(__doc__)
     with tempfile.TemporaryDirectory() as name:
         library = Path(name, "large_blocks.so")
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", RECORDER, "-o", library, "-lpthread"], check=True)
+        subprocess.run(
+            ["cc", "-O2", "-shared", "-fPIC", RECORDER, "-o", library, "-lpthread"], check=True
+        )
         out = Path(name, "events")
         out.mkdir()
         environment = {**os.environ, "LD_PRELOAD": str(library), "LARGE_BLOCKS": str(out)}

@@ -21,7 +21,10 @@ CACHED = 400
 def document(number: int, rows: int) -> str:
     """A document of so many rows, each a little other than the last."""
     return json.dumps(
-        [{"id": number * 7 + row, "name": f"row {row % 97}", "tags": ["a", "b" * (row % 40)]} for row in range(rows)]
+        [
+            {"id": number * 7 + row, "name": f"row {row % 97}", "tags": ["a", "b" * (row % 40)]}
+            for row in range(rows)
+        ]
     )
 
 

@@ -62,7 +62,9 @@ def path_of(program: str) -> str:
     path = os.pathsep.join([*servers, "/usr/bin", "/bin", "/usr/sbin", os.environ["PATH"]])
     found = shutil.which(program, path=path)
     if found is None:
-        pytest.skip(f"{program} is not here; on Debian: apt-get install {packages().get(program, program)}")
+        pytest.skip(
+            f"{program} is not here; on Debian: apt-get install {packages().get(program, program)}"
+        )
     return found
 
 
@@ -94,7 +96,11 @@ class Injected:
 
     def environment(self, report: Path) -> dict[str, str]:
         libraries = [str(path) for path in (self.witness, self.probe, self.library) if path]
-        environment = {"LD_PRELOAD": ":".join(libraries), "CAIRN_WITNESS": str(report), **dict(self.also)}
+        environment = {
+            "LD_PRELOAD": ":".join(libraries),
+            "CAIRN_WITNESS": str(report),
+            **dict(self.also),
+        }
         if self.probe is not None:
             folder = report.with_suffix(".profiles")
             folder.mkdir()
@@ -106,11 +112,15 @@ class Injected:
         """The programs that ran, each of which said that its malloc is ours, but for these, which bring one."""
         written = report.read_bytes()
         owners = (os.path.realpath(self.first), *own_malloc)
-        contender = Contender("ours", "custom", self.first.name, preload=(str(self.first),), owners=owners)
+        contender = Contender(
+            "ours", "custom", self.first.name, preload=(str(self.first),), owners=owners
+        )
         judged = proof.judge(written, contender, pid, os.path.realpath)
         assert judged.problem is None, judged.problem
         assert not judged.unreached, f"{self.first.name} is not in {judged.unreached}"
-        started = [record for record in map(json.loads, written.splitlines()) if record["event"] == "start"]
+        started = [
+            record for record in map(json.loads, written.splitlines()) if record["event"] == "start"
+        ]
         assert judged.loaded == len(started) > 0
         if self.probe is not None:
             self._counted(report.with_suffix(".profiles"))
@@ -142,7 +152,10 @@ class Started:
         if self.stage.injected is None:
             return True
         with suppress(FileNotFoundError, ProcessLookupError):
-            return str(self.stage.injected.first) in Path(f"/proc/{pid or self.process.pid}/maps").read_text()
+            return (
+                str(self.stage.injected.first)
+                in Path(f"/proc/{pid or self.process.pid}/maps").read_text()
+            )
         return False
 
     def end(self, timeout: float = 300, talks: str | None = None) -> str:
@@ -152,19 +165,27 @@ class Started:
         """
         pid = self.process.pid
         status = 0
-        deadline = time.monotonic() + (min(timeout, PATIENCE_ALONE_S) if self.stage.alone else timeout)
+        deadline = time.monotonic() + (
+            min(timeout, PATIENCE_ALONE_S) if self.stage.alone else timeout
+        )
         while True:
             done, status, usage = os.wait4(pid, os.WNOHANG)
             if done != 0:
                 break
             if time.monotonic() > deadline:
                 self.kill()
-                pytest.fail(f"{self.name} did not end within {timeout} s\n{self._said('out')}{self._said('err')}")
+                pytest.fail(
+                    f"{self.name} did not end within {timeout} s\n{self._said('out')}{self._said('err')}"
+                )
             time.sleep(0.003)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         out, err = self._said("out"), self._said("err")
-        assert self.process.returncode == 0, f"{self.name} ended with {self.process.returncode}\n{out}{err}"
-        complaints = [line for line in err.splitlines() if talks is None or not re.search(talks, line)]
+        assert self.process.returncode == 0, (
+            f"{self.name} ended with {self.process.returncode}\n{out}{err}"
+        )
+        complaints = [
+            line for line in err.splitlines() if talks is None or not re.search(talks, line)
+        ]
         assert not complaints, f"{self.name} complains\n{err}"
         self.stage.peak_bytes = max(self.stage.peak_bytes, usage.ru_maxrss << 10)
         if self.stage.injected is not None:
@@ -197,9 +218,16 @@ class Stage:
 
     def start(self, *command: str | Path, stdin: str | bytes = b"", **environment: str) -> Started:
         self.count += 1
-        name = f"{'plain' if self.injected is None else 'cairn'}-{self.count}-{Path(command[0]).name}"
+        name = (
+            f"{'plain' if self.injected is None else 'cairn'}-{self.count}-{Path(command[0]).name}"
+        )
         beside = self.folder.parent
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "TMPDIR": str(self.folder), "LANG": "C.UTF-8"}
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "TMPDIR": str(self.folder),
+            "LANG": "C.UTF-8",
+        }
         env |= self.alone
         if self.injected is not None:
             report = beside / f"{name}.witness"
@@ -239,12 +267,18 @@ class Stage:
         return self.start(*command, stdin=stdin, **environment).end(timeout, talks)
 
     @contextmanager
-    def serving(self, *command: str | Path, ready: Callable[[], bool], **environment: str) -> Iterator[Started]:
+    def serving(
+        self, *command: str | Path, ready: Callable[[], bool], **environment: str
+    ) -> Iterator[Started]:
         """A server, from when it is ready until the end of the block, which tells it to end."""
         server = self.start(*command, **environment)
         try:
-            assert wait_until(lambda: ready() or server.process.poll() is not None, 30), f"{server.name} is not ready"
-            assert server.process.returncode is None, f"{server.name} ended\n{server._said('out')}{server._said('err')}"
+            assert wait_until(lambda: ready() or server.process.poll() is not None, 30), (
+                f"{server.name} is not ready"
+            )
+            assert server.process.returncode is None, (
+                f"{server.name} ended\n{server._said('out')}{server._said('err')}"
+            )
             assert server.holds_the_library()
             yield server
             server.end()
@@ -310,16 +344,22 @@ def both(injected: Injected) -> Callable[..., str]:
     reached: programs that must be among those that were proven.
     """
 
-    def hold(session: Session, *reached: str, user: int | None = None, own_malloc: Sequence[str] = ()) -> str:
+    def hold(
+        session: Session, *reached: str, user: int | None = None, own_malloc: Sequence[str] = ()
+    ) -> str:
         with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp") as name:  # short, for sockets
             top = Path(name)
             top.chmod(0o755)
             own = user if os.getuid() == 0 else None
-            plain, ours = (Stage(top / "home", what, {}, own, own_malloc) for what in (None, injected))
+            plain, ours = (
+                Stage(top / "home", what, {}, own, own_malloc) for what in (None, injected)
+            )
             if UNDER_PROBE is None:
                 expected = play(session, plain)
             else:
-                plain.alone = dict(injected.also) | ({"LD_PRELOAD": str(injected.library)} if injected.library else {})
+                plain.alone = dict(injected.also) | (
+                    {"LD_PRELOAD": str(injected.library)} if injected.library else {}
+                )
                 expected = play_or_skip(session, plain)
             (top / "home").rename(top / "plain")
             assert play(session, ours) == expected

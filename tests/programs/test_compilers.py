@@ -33,7 +33,15 @@ static unsigned f%(i)d(unsigned x)
 def functions(count: int) -> str:
     """A C program of so many functions, each of which calls earlier ones."""
     each = (
-        FUNCTION % {"i": i, "bytes": i % 50 + 1, "factor": 2 * i + 1, "half": i // 2, "third": i // 3, "fifth": i // 5}
+        FUNCTION
+        % {
+            "i": i,
+            "bytes": i % 50 + 1,
+            "factor": 2 * i + 1,
+            "half": i // 2,
+            "third": i // 3,
+            "fifth": i // 5,
+        }
         for i in range(1, count)
     )
     calls = "".join(f"    sum += f{i}({i * 37}u);\n" for i in range(count))
@@ -93,7 +101,16 @@ def test_clang_compiles_c_and_templates(both: Callable[..., str]) -> None:
 
 def compiles_templates(both: Callable[..., str], compiler: str, process: str) -> None:
     def session(stage: Stage) -> str:
-        stage.run(compiler, "-std=c++17", "-O1", "-pthread", "-c", INPUTS / "program.cpp", "-o", "program.o")
+        stage.run(
+            compiler,
+            "-std=c++17",
+            "-O1",
+            "-pthread",
+            "-c",
+            INPUTS / "program.cpp",
+            "-o",
+            "program.o",
+        )
         stage.run(compiler, "-pthread", "program.o", "-o", "program")
         return stage.run("./program") + digest(stage, "program.o")
 

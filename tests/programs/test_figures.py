@@ -24,7 +24,9 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("program", COMMANDS)
-def test_every_process_tells_of_its_blocks(injected: Injected, tmp_path: Path, program: str) -> None:
+def test_every_process_tells_of_its_blocks(
+    injected: Injected, tmp_path: Path, program: str
+) -> None:
     if injected.probe is not None:
         pytest.skip("these are libcairn's own figures; the probe has its own tests")
     path = os.path.realpath(sys.executable) if program == "python3" else path_of(program)
@@ -36,9 +38,19 @@ def test_every_process_tells_of_its_blocks(injected: Injected, tmp_path: Path, p
         "PATH": os.environ["PATH"],
     }
     done = subprocess.run(
-        [path, *COMMANDS[program]], cwd=tmp_path, env=own, capture_output=True, text=True, check=False, timeout=60
+        [path, *COMMANDS[program]],
+        cwd=tmp_path,
+        env=own,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     assert len(told) >= (3 if program == "gcc" else 1), done.stderr
     for figures in told:
-        assert figures["live_count"] > 0 and figures["refills"] > 0 and figures["used_most_bytes"] > 16384, figures
+        assert (
+            figures["live_count"] > 0
+            and figures["refills"] > 0
+            and figures["used_most_bytes"] > 16384
+        ), figures

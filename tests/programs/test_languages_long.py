@@ -55,7 +55,12 @@ def test_java_s_own_addresses_leave_room(both: Callable[..., str]) -> None:
 
 def test_go_with_c(both: Callable[..., str], tmp_path: Path) -> None:
     """The tools of Go are static, so that they build without the library."""
-    own = {"HOME": str(tmp_path), "GOCACHE": str(tmp_path / "cache"), "GOFLAGS": "-p=1", "CGO_ENABLED": "1"}
+    own = {
+        "HOME": str(tmp_path),
+        "GOCACHE": str(tmp_path / "cache"),
+        "GOFLAGS": "-p=1",
+        "CGO_ENABLED": "1",
+    }
     command = [path_of("go"), "build", "-o", str(tmp_path / "work"), str(INPUTS / "work.go")]
     subprocess.run(command, env={"PATH": os.environ["PATH"]} | own, check=True, timeout=300)
 

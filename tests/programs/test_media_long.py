@@ -17,18 +17,31 @@ pytestmark = pytest.mark.long
 
 
 def digests(stage: Stage, *names: str) -> str:
-    return " ".join(hashlib.sha256((stage.folder / name).read_bytes()).hexdigest() for name in names)
+    return " ".join(
+        hashlib.sha256((stage.folder / name).read_bytes()).hexdigest() for name in names
+    )
 
 
 def test_ffmpeg(both: Callable[..., str]) -> None:
     """A film is made, filtered, packed by two codecs, and read again."""
     ffmpeg = path_of("ffmpeg")
     quiet = ["-nostdin", "-v", "error", "-threads", "4"]
-    made = ["-f", "lavfi", "-i", "testsrc2=duration=2:size=480x270:rate=25", "-f", "lavfi", "-i", "sine=duration=2"]
+    made = [
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=duration=2:size=480x270:rate=25",
+        "-f",
+        "lavfi",
+        "-i",
+        "sine=duration=2",
+    ]
     exact = ["-fflags", "+bitexact", "-flags", "+bitexact"]
 
     def session(stage: Stage) -> str:
-        stage.run(ffmpeg, *quiet, *made, "-c:v", "mpeg4", "-q:v", "4", "-c:a", "aac", *exact, "a.mkv")
+        stage.run(
+            ffmpeg, *quiet, *made, "-c:v", "mpeg4", "-q:v", "4", "-c:a", "aac", *exact, "a.mkv"
+        )
         stage.run(
             *(
                 ffmpeg,
@@ -38,7 +51,18 @@ def test_ffmpeg(both: Callable[..., str]) -> None:
                 "-filter_complex",
                 "split[a][b];[a]hflip,boxblur[c];[b][c]hstack,scale=640:-2",
             ),
-            *("-c:v", "libx264", "-preset", "veryfast", "-threads", "4", "-c:a", "libmp3lame", *exact, "b.mp4"),
+            *(
+                "-c:v",
+                "libx264",
+                "-preset",
+                "veryfast",
+                "-threads",
+                "4",
+                "-c:a",
+                "libmp3lame",
+                *exact,
+                "b.mp4",
+            ),
         )
         stage.run(ffmpeg, *quiet, "-i", "b.mp4", "-vf", "fps=5", *exact, "%02d.png")
         return stage.run(ffmpeg, *quiet, "-i", "b.mp4", "-f", "md5", "-") + digests(
@@ -54,7 +78,20 @@ def test_imagemagick(both: Callable[..., str]) -> None:
     def session(stage: Stage) -> str:
         base = ["-size", "900x600", "-seed", "7", "plasma:", "-strip"]
         bare = ["-define", "png:exclude-chunks=date,time"]
-        stage.run(convert, *base, "-blur", "0x3", "-resize", "60%", "-rotate", "17", "-swirl", "60", *bare, "a.png")
+        stage.run(
+            convert,
+            *base,
+            "-blur",
+            "0x3",
+            "-resize",
+            "60%",
+            "-rotate",
+            "17",
+            "-swirl",
+            "60",
+            *bare,
+            "a.png",
+        )
         stage.run(
             convert,
             "a.png",
@@ -72,8 +109,32 @@ def test_imagemagick(both: Callable[..., str]) -> None:
             "b.png",
         )
         stage.run(convert, "b.png", "-quality", "80", "c.jpg")
-        stage.run(convert, "b.png", "-resize", "300x", "(", "+clone", "-charcoal", "2", ")", "-morph", "5", "d.gif")
-        stage.run(convert, "c.jpg", "d.gif[2]", "-layers", "merge", "-fft", "+depth", "+adjoin", *bare, "e%d.png")
+        stage.run(
+            convert,
+            "b.png",
+            "-resize",
+            "300x",
+            "(",
+            "+clone",
+            "-charcoal",
+            "2",
+            ")",
+            "-morph",
+            "5",
+            "d.gif",
+        )
+        stage.run(
+            convert,
+            "c.jpg",
+            "d.gif[2]",
+            "-layers",
+            "merge",
+            "-fft",
+            "+depth",
+            "+adjoin",
+            *bare,
+            "e%d.png",
+        )
         return digests(stage, "a.png", "b.png", "c.jpg", "e0.png") + stage.run(
             convert, "d.gif", "-format", "%# ", "info:"
         )
@@ -85,7 +146,13 @@ def test_ghostscript(both: Callable[..., str]) -> None:
     """Pages are drawn; made into a PDF; and that is drawn."""
     gs = path_of("gs")
     quiet = ["-q", "-dNOPAUSE", "-dBATCH", "-dSAFER"]
-    draw = ["-sDEVICE=png16m", "-r100", "-dTextAlphaBits=4", "-dNumRenderingThreads=4", "-dBandHeight=100"]
+    draw = [
+        "-sDEVICE=png16m",
+        "-r100",
+        "-dTextAlphaBits=4",
+        "-dNumRenderingThreads=4",
+        "-dBandHeight=100",
+    ]
 
     def session(stage: Stage) -> str:
         said = stage.run(gs, *quiet, *draw, "-sOutputFile=a%d.png", INPUTS / "pages.ps")
@@ -105,11 +172,22 @@ def test_chromium(both: Callable[..., str]) -> None:
     own = ["/usr/lib/chromium/chromium", "/usr/lib/chromium/chrome_crashpad_handler"]
     options = ["--headless", "--disable-gpu", "--user-data-dir=profile"]
     user = NOBODY if os.getuid() == 0 else None
-    if subprocess.run(["unshare", "--user", "true"], user=user, capture_output=True, check=False).returncode != 0:
+    if (
+        subprocess.run(
+            ["unshare", "--user", "true"], user=user, capture_output=True, check=False
+        ).returncode
+        != 0
+    ):
         options.append("--no-sandbox")
 
     def session(stage: Stage) -> str:
         page = Path(shutil.copy(INPUTS / "page.html", stage.folder))
-        return stage.run(chromium, *options, "--dump-dom", page, talks=r"^\[.*:(ERROR|WARNING):|unexpected operator")
+        return stage.run(
+            chromium,
+            *options,
+            "--dump-dom",
+            page,
+            talks=r"^\[.*:(ERROR|WARNING):|unexpected operator",
+        )
 
     assert ">289900 letters" in both(session, "chromium", user=NOBODY, own_malloc=own)

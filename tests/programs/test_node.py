@@ -12,7 +12,9 @@ def test_objects_workers_and_children(both: Callable[..., str]) -> None:
 
     def session(stage: Stage) -> str:
         said = stage.run(node, INPUTS / "work.mjs")
-        assert stage.injected is None or stage.reached.total() == 4, "itself, two forked and one executed"
+        assert stage.injected is None or stage.reached.total() == 4, (
+            "itself, two forked and one executed"
+        )
         return said
 
     both(session, image_of("node"))

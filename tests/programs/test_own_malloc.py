@@ -14,8 +14,12 @@ FITTING = (None, "system", "cairn")
 """Whose reallocarray() knows a block that is not its own. hoard's fails at it, mimalloc's mostly: of 60 runs alone, 56."""
 
 
-@pytest.mark.skipif(UNDER_PROBE not in FITTING, reason="its reallocarray() takes any block for one of its own")
-def test_a_program_s_own_malloc_serves_what_is_built_on_it(both: Callable[..., str], tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    UNDER_PROBE not in FITTING, reason="its reallocarray() takes any block for one of its own"
+)
+def test_a_program_s_own_malloc_serves_what_is_built_on_it(
+    both: Callable[..., str], tmp_path: Path
+) -> None:
     """Our reallocarray() took the block of such a program, as chromium is one, for a pointer from nowhere."""
     own = tmp_path / "own"
     flags = ["-O1", "-fno-builtin", "-D_GNU_SOURCE"]

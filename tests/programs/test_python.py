@@ -14,8 +14,12 @@ def test_objects_threads_and_processes(both: Callable[..., str]) -> None:
 
     def session(stage: Stage) -> str:
         forks = "ignore:This process:DeprecationWarning"  # of a process with threads; Python 3.12 warns of that
-        said = stage.run(python, "-W", forks, INPUTS / "work.py", PYTHONMALLOC="malloc", PYTHONHASHSEED="0")
-        assert stage.injected is None or stage.reached.total() >= 6, "itself, two for the pool and its helper, two more"
+        said = stage.run(
+            python, "-W", forks, INPUTS / "work.py", PYTHONMALLOC="malloc", PYTHONHASHSEED="0"
+        )
+        assert stage.injected is None or stage.reached.total() >= 6, (
+            "itself, two for the pool and its helper, two more"
+        )
         return said
 
     assert both(session, os.path.basename(python)).count("\n") == 7

@@ -22,7 +22,9 @@ return redis.sha1hex(table.concat(redis.call('zrange', 'order', 0, -1), ','))
 
 
 def test_a_server_is_filled_saved_emptied_and_ends(both: Callable[..., str]) -> None:
-    server, client, benchmark = (path_of(name) for name in ("redis-server", "redis-cli", "redis-benchmark"))
+    server, client, benchmark = (
+        path_of(name) for name in ("redis-server", "redis-cli", "redis-benchmark")
+    )
 
     def session(stage: Stage) -> str:
         socket = stage.folder / "socket"
@@ -41,11 +43,15 @@ def test_a_server_is_filled_saved_emptied_and_ends(both: Callable[..., str]) -> 
         with stage.serving(server, INPUTS / "redis.conf", ready=lambda: listens(socket)):
             answers += [ask("eval", FILL, "0"), ask("dbsize"), ask("bgsave")]
             stage.run(benchmark, "-s", socket, *load)
-            assert wait_until(saved, 30) and "rdb_last_bgsave_status:ok" in ask("info", "persistence")
+            assert wait_until(saved, 30) and "rdb_last_bgsave_status:ok" in ask(
+                "info", "persistence"
+            )
             filled = resident()
             for _ in range(3):
                 answers += [ask("flushall"), ask("eval", FILL, "0"), ask("dbsize")]
-            assert resident() <= 1.5 * filled, "what was emptied is filled again from the same memory"
+            assert resident() <= 1.5 * filled, (
+                "what was emptied is filled again from the same memory"
+            )
             answers.append(ask("shutdown", "save"))
         assert (stage.folder / "dump.rdb").stat().st_size > 0
         assert "BUG REPORT" not in (stage.folder / "log").read_text()

@@ -48,7 +48,9 @@ def fetched(path: Path, names: list[str]) -> str:
     sum_ = hashlib.sha256()
     with closing(Http(path)) as connection:
         for place, name in enumerate(names):
-            connection.request("GET", name, headers={"Accept-Encoding": "gzip"} if place % 2 else {})
+            connection.request(
+                "GET", name, headers={"Accept-Encoding": "gzip"} if place % 2 else {}
+            )
             answer = connection.getresponse()
             body = answer.read()
             sum_.update(f"{answer.status} {name} {len(body)}".encode() + body)
@@ -64,7 +66,9 @@ def test_nginx(both: Callable[..., str]) -> None:
         files.mkdir()
         for i in range(60):
             (files / f"{i}.txt").write_text(f"line {i}\n" * (i * i * 5 + 1))
-        (files / "all.html").write_text('<!--#include virtual="/3.txt" --><!--#echo var="request_uri" -->\n' * 20)
+        (files / "all.html").write_text(
+            '<!--#include virtual="/3.txt" --><!--#echo var="request_uri" -->\n' * 20
+        )
         for file in files.iterdir():  # lists name the minute
             os.utime(file, (1e9, 1e9))
         names = [f"{way}{i}.txt" for i in range(0, 60, 3) for way in ("/", "/through/")]
@@ -87,7 +91,9 @@ def test_nginx(both: Callable[..., str]) -> None:
             its_own = 4 * MIB if UNDER_PROBE else 0
             assert max(map(resident_bytes, first)) <= 1.3 * max(early) + its_own
             server.process.send_signal(signal.SIGHUP)
-            assert wait_until(lambda: not {*first} & {*children(server.process.pid)}), "no other workers"
+            assert wait_until(lambda: not {*first} & {*children(server.process.pid)}), (
+                "no other workers"
+            )
             answers += round_()
             server.process.send_signal(signal.SIGQUIT)
         assert not (stage.folder / "log").read_text()
@@ -116,13 +122,18 @@ def stored(path: Path, client: int) -> str:
     with closing(connected(path)) as stream:
         for i in range(2000):
             body = bytes([65 + i % 26]) * (i * 37 % 9000 + 1)
-            assert ask(stream, b"set c%d-%d 0 0 %d\r\n%s\r\n" % (client, i, len(body), body)) == b"STORED\r\n"
+            assert (
+                ask(stream, b"set c%d-%d 0 0 %d\r\n%s\r\n" % (client, i, len(body), body))
+                == b"STORED\r\n"
+            )
             if i % 3 == 0:
                 sum_.update(ask(stream, b"get c%d-%d\r\n" % (client, i // 2), b"END\r\n"))
             if i % 7 == 0:
                 assert ask(stream, b"delete c%d-%d\r\n" % (client, i)) == b"DELETED\r\n"
         for i in range(200):
-            sum_.update(ask(stream, b"incr n%d 1\r\n" % client if i else b"set n%d 0 0 1\r\n0\r\n" % client))
+            sum_.update(
+                ask(stream, b"incr n%d 1\r\n" % client if i else b"set n%d 0 0 1\r\n0\r\n" % client)
+            )
     return sum_.hexdigest()
 
 
@@ -155,7 +166,10 @@ def test_postgres(both: Callable[..., str]) -> None:
     def session(stage: Stage) -> str:
         home = stage.folder
         here = {"PGHOST": str(home), "PGUSER": "owner", "PGDATABASE": "postgres"}
-        stage.run(programs["initdb"], *["-D", "data", "-U", "owner", "-A", "trust", "-N", "--no-locale", "-E", "UTF8"])
+        stage.run(
+            programs["initdb"],
+            *["-D", "data", "-U", "owner", "-A", "trust", "-N", "--no-locale", "-E", "UTF8"],
+        )
 
         def asked(questions: str) -> str:
             return stage.run(programs["psql"], "-X", "-q", "-A", "-t", stdin=questions, **here)
@@ -171,12 +185,18 @@ def test_postgres(both: Callable[..., str]) -> None:
         with stage.serving(programs["postgres"], *options.split(), ready=ready) as server:
             answers = [asked((INPUTS / "tables.sql").read_text())]
             pressed("-i -q -I dtGp", talks=r"^(dropping|NOTICE|creating|generating|done)")
-            assert "900/900" in pressed("-n -c 6 -j 2 -t 150 --random-seed=7", talks="^pgbench: setting random seed")
+            assert "900/900" in pressed(
+                "-n -c 6 -j 2 -t 150 --random-seed=7", talks="^pgbench: setting random seed"
+            )
             answers.append(
-                asked("SELECT (SELECT sum(abalance) FROM pgbench_accounts) = sum(delta) FROM pgbench_history")
+                asked(
+                    "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = sum(delta) FROM pgbench_history"
+                )
             )
             mine = server.process.pid
-            assert wait_until(lambda: all(map(server.holds_the_library, children(mine)))), "but for one that ends"
+            assert wait_until(lambda: all(map(server.holds_the_library, children(mine)))), (
+                "but for one that ends"
+            )
             server.process.send_signal(signal.SIGTERM)  # it waits for its clients to be gone
         return "".join(answers)
 

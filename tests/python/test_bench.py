@@ -30,7 +30,9 @@ def here(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Makes these allocators, and no others, be found."""
     known = load_catalog()
     monkeypatch.setattr(
-        discover, "discover", lambda *_, **__: tuple(Found(allocator=known.find(name), path=None) for name in names)
+        discover,
+        "discover",
+        lambda *_, **__: tuple(Found(allocator=known.find(name), path=None) for name in names),
     )
 
 
@@ -56,7 +58,9 @@ def test_workloads_by_name_are_one_run_and_each_experiment_another() -> None:
     assert [choice.experiment.name for choice in choices] == ["fill", "mixed", "workloads"]
     assert [variant.name for variant in choices[-1].variants] == ["scenario-json"]
     (suite,) = runs.chosen(["suite"], quick=False)
-    assert [variant.name for variant in suite.variants] == [entry.name for entry in workloads.load()]
+    assert [variant.name for variant in suite.variants] == [
+        entry.name for entry in workloads.load()
+    ]
     (quick,) = runs.chosen(["suite"], quick=True)
     assert 0 < len(quick.variants) <= len(suite.variants)
     with pytest.raises(UsageError):
@@ -66,7 +70,9 @@ def test_workloads_by_name_are_one_run_and_each_experiment_another() -> None:
 def test_a_run_tells_which_report_it_wants() -> None:
     def run_of(name: str | None, count: int = 1) -> object:
         run = a_run()
-        settings = Settings(workloads=tuple(Workload(str(i), ("x",)) for i in range(count)), folder="/")
+        settings = Settings(
+            workloads=tuple(Workload(str(i), ("x",)) for i in range(count)), folder="/"
+        )
         return runs.report_of(replace(run, experiment=name, settings=settings))
 
     assert run_of(None) == run_of("build") == run_of("gone") == run_of("workloads") == "comparison"
@@ -83,7 +89,9 @@ def test_the_suite_ends_within_the_hour_and_the_quick_one_within_minutes() -> No
     assert quick.expected_s(len(quick.size.contenders), quick.size.rule) < 360
     (suite,) = runs.chosen(["suite"], quick=False)
     everybody = [entry for entry in load_catalog().allocators if not entry.hardened]
-    assert suite.expected_s(len(everybody), rule) < rule.budget_s, "the fewest blocks fit into the budget"
+    assert suite.expected_s(len(everybody), rule) < rule.budget_s, (
+        "the fewest blocks fit into the budget"
+    )
 
 
 def test_without_a_peer_there_is_nothing_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,13 +112,17 @@ def test_who_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("mimalloc" in line and "cairn allocators get" in line for line in said)
 
 
-def test_the_quick_suite_takes_other_peers_where_its_own_are_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quick_suite_takes_other_peers_where_its_own_are_not_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     here(monkeypatch, "system", "cairn", "hoard", "rpmalloc", "jemalloc")
     size = experiments.EXPERIMENTS[-1].quick
     assert runs.contenders(size, quiet) == ("system", "cairn", "jemalloc", "rpmalloc", "hoard")
 
 
-def test_what_does_not_fit_into_memory_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_into_memory_is_left_out_and_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     said: list[str] = []
     variants = (
         experiments.Variant("small", "fill", "--bytes 1", 1.0, GIB),
@@ -135,7 +147,9 @@ def test_a_suite_stops_a_workload_on_width_alone() -> None:
     narrow = {"a": (0.50, 0.51, 0.49, 0.50), "b": (-0.3, -0.3, -0.31, -0.3)}
     wide = {**narrow, "c": (0.5, 0.9, 0.1, 0.2)}
     assert measure.look(narrow, SUITE_RULE).because == "precision reached"
-    assert not measure.look({name: of[:3] for name, of in narrow.items()}, SUITE_RULE).stop, "not before min_blocks"
+    assert not measure.look({name: of[:3] for name, of in narrow.items()}, SUITE_RULE).stop, (
+        "not before min_blocks"
+    )
     look = measure.look(wide, SUITE_RULE)
     assert not look.stop and look.blocks_expected == 12 and look.leading == "b"
     assert measure.look({"c": wide["c"] * 3}, SUITE_RULE).because == "12 blocks"
@@ -162,7 +176,9 @@ def test_stopping_on_width_costs_little_coverage_and_no_bias(sigma: float) -> No
     assert covered > 0.91 * len(errors)
 
 
-def counted(index: int, contender: str, operations: int, instructions_: float | None, block: int = 1) -> Sample:
+def counted(
+    index: int, contender: str, operations: int, instructions_: float | None, block: int = 1
+) -> Sample:
     report = Reported(operations, 1, 1.0, 1.0, 1.0, 1.0, 1, 0, 0, "ff", 1)
     failure = None if instructions_ is not None else "was killed by signal 6 (SIGABRT): Failed."
     return replace(
@@ -172,7 +188,9 @@ def counted(index: int, contender: str, operations: int, instructions_: float | 
 
 
 def test_instructions_per_operation_are_free_of_what_starting_costs() -> None:
-    commands = tuple(Workload(f"fill {size}", ("fill",), group="fill") for size in ("smallest", "larger"))
+    commands = tuple(
+        Workload(f"fill {size}", ("fill",), group="fill") for size in ("smallest", "larger")
+    )
     run = replace(
         a_run(*(Contender(name, name, name) for name in ("system", "threads", "bad"))),
         settings=Settings(workloads=commands, folder="/", reports=True, instructions=True),
@@ -196,19 +214,27 @@ def test_instructions_per_operation_are_free_of_what_starting_costs() -> None:
 
 
 def test_an_interrupted_count_is_not_measured_and_no_number() -> None:
-    commands = tuple(Workload(f"fill {size}", ("fill",), group="fill") for size in ("smallest", "larger"))
-    run = replace(a_run(), settings=Settings(workloads=commands, folder="/", reports=True, instructions=True))
+    commands = tuple(
+        Workload(f"fill {size}", ("fill",), group="fill") for size in ("smallest", "larger")
+    )
+    run = replace(
+        a_run(), settings=Settings(workloads=commands, folder="/", reports=True, instructions=True)
+    )
     found = instructions.counts(run, [counted(0, "system", 100, 5.0)])
     assert [count.per_operation for count in found] == [None, None]
 
 
-def test_an_entry_that_says_what_it_touches_keeps_that_when_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_says_what_it_touches_keeps_that_when_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with_memory(monkeypatch, GIB)
     monkeypatch.setattr(runs.shutil, "which", lambda _: "/usr/bin/valgrind")
     (choice,) = runs.counted(runs.chosen(["large-churn-untouched", "larson"], quick=True))
     for workload in runs.settings(choice, quiet, instructions=True).workloads:
         assert workload.command.count("--touch") == 1
-        assert workload.command[-1] == ("none" if workload.group == "large-churn-untouched" else "header")
+        assert workload.command[-1] == (
+            "none" if workload.group == "large-churn-untouched" else "header"
+        )
 
 
 def test_an_allocator_that_works_wrongly_under_valgrind_is_no_limit_of_valgrind() -> None:
@@ -232,7 +258,12 @@ def test_malloctest_repeats_often_enough_for_the_first_time_to_be_one_of_many() 
     assert experiment is not None
     repeats = [int(variant.arguments.split()[1]) for variant in experiment.full.variants]
     assert min(repeats) >= 20
-    assert {name for pair in experiment.compared for name in pair} >= {"arena", "bump", "arena-huge", "bump-huge"}
+    assert {name for pair in experiment.compared for name in pair} >= {
+        "arena",
+        "bump",
+        "arena-huge",
+        "bump-huge",
+    }
 
 
 def test_the_arena_is_compared_with_the_bare_pointer_too() -> None:
@@ -240,7 +271,9 @@ def test_the_arena_is_compared_with_the_bare_pointer_too() -> None:
     run = a_run(*(Contender(name, name, name) for name in names))
     cost = {"system": 100.0, "arena": 22.0, "bump": 20.0}
     samples = [
-        a_sample(block, name, cost[name] + block % 3 * cost[name] / 50) for block in range(1, 13) for name in names
+        a_sample(block, name, cost[name] + block % 3 * cost[name] / 50)
+        for block in range(1, 13)
+        for name in names
     ]
     pairs = (("arena", "system"), ("arena", "bump"), ("arena-huge", "bump-huge"))
     found = comparison.compare(samples, run.contenders, "system", run.rule, beside=pairs)
@@ -264,14 +297,20 @@ def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
     ]  # fmt: skip
     found = comparison.compare(samples, run.contenders, "system", run.rule, time=ACTIVE)
     assert found.time is ACTIVE
-    assert found.verdict[0].startswith("Use fast: 4") or found.verdict[0].startswith("Use fast: 5"), found.verdict
+    assert found.verdict[0].startswith("Use fast: 4") or found.verdict[0].startswith(
+        "Use fast: 5"
+    ), found.verdict
     text = terminal.render(run, [found], full=False, color=False)
     assert text.index("wall − sleep") < text.index("peak (tree)")
 
 
 def test_the_next_step_of_a_bench_run_is_a_bench_run() -> None:
     run = a_run()
-    samples = [a_sample(b, name, 100 + (b * 7 + len(name)) % 5) for b in range(1, 13) for name in ("system", "fast")]
+    samples = [
+        a_sample(b, name, 100 + (b * 7 + len(name)) % 5)
+        for b in range(1, 13)
+        for name in ("system", "fast")
+    ]
     found = comparison.compare(samples, run.contenders, "system", run.rule, bench="fill")
     assert "cairn bench fill -r 24" in found.next_steps
     assert not any("cairn compare" in step for step in found.next_steps)

@@ -20,7 +20,9 @@ from cairn.binary.library import inspect_library, refuse_library
 from cairn.binary.program import Program, inspect_program, refuse_program, refuse_wrapper
 from cairn.errors import CairnError, ContenderFailed, ProgramMissing, ProgramNotExecutable
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build programs and libraries")
+pytestmark = pytest.mark.skipif(
+    shutil.which("gcc") is None, reason="needs gcc to build programs and libraries"
+)
 
 MAIN = "int main(void) { return 0; }\n"
 MALLOC = """
@@ -64,7 +66,9 @@ def program(build: Build) -> Path:
 
 @pytest.fixture
 def library(build: Build) -> Path:
-    return build("libown.so", MALLOC, "-shared", "-fPIC", "-Wl,-soname,libown.so.1", "-Wl,--build-id=sha1")
+    return build(
+        "libown.so", MALLOC, "-shared", "-fPIC", "-Wl,-soname,libown.so.1", "-Wl,--build-id=sha1"
+    )
 
 
 def refusal(path: object, program: Program | None = None, *folders: str) -> str:
@@ -128,7 +132,9 @@ def test_a_program_that_only_calls_malloc_has_none_of_its_own(build: Build) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
 @pytest.mark.parametrize(("bits", "word"), [(stat.S_ISUID, "setuid"), (stat.S_ISGID, "setgid")])
-def test_a_program_that_changes_ids_is_refused(program: Path, tmp_path: Path, bits: int, word: str) -> None:
+def test_a_program_that_changes_ids_is_refused(
+    program: Path, tmp_path: Path, bits: int, word: str
+) -> None:
     copy = tmp_path / "changes"
     shutil.copy(program, copy)
     os.chown(copy, 1234, 1234)
@@ -175,10 +181,16 @@ def test_a_script_is_followed_to_the_binary_that_runs_it(program: Path, tmp_path
     refuse_program(known)
 
 
-@pytest.mark.parametrize("line", ["#!/usr/bin/env {}", "#!/usr/bin/env -S A=1 {} -x", "#!/usr/bin/env -vS -u X {}"])
-def test_env_in_a_script_is_followed_along_the_search_path(program: Path, tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    "line", ["#!/usr/bin/env {}", "#!/usr/bin/env -S A=1 {} -x", "#!/usr/bin/env -vS -u X {}"]
+)
+def test_env_in_a_script_is_followed_along_the_search_path(
+    program: Path, tmp_path: Path, line: str
+) -> None:
     file = script(tmp_path / "s", line.format(program.name) + "\n")
-    assert inspect_program(str(file), f"/nowhere:{program.parent}").interpreter == os.path.realpath(program)
+    assert inspect_program(str(file), f"/nowhere:{program.parent}").interpreter == os.path.realpath(
+        program
+    )
 
 
 def test_a_script_of_a_static_interpreter_is_refused(build: Build, tmp_path: Path) -> None:
@@ -219,14 +231,25 @@ def test_env_that_drops_the_allocator_is_refused(words: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["env", "A=1", "x", "-i"], ["env", "-u", "HOME", "x"], ["env"], ["x", "-i"], [], ["env", "-C", "in", "x"]],
+    [
+        ["env", "A=1", "x", "-i"],
+        ["env", "-u", "HOME", "x"],
+        ["env"],
+        ["x", "-i"],
+        [],
+        ["env", "-C", "in", "x"],
+    ],
 )
 def test_other_uses_of_env_are_let_through(command: list[str]) -> None:
     refuse_wrapper(command)
 
 
-@pytest.mark.parametrize("command", ["no-such-command", "./no-such-file", "", "a\0b", "/dev/null/x", "x" * 5000])
-def test_what_does_not_exist_is_missing(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "command", ["no-such-command", "./no-such-file", "", "a\0b", "/dev/null/x", "x" * 5000]
+)
+def test_what_does_not_exist_is_missing(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ProgramMissing, ProgramNotExecutable)) as caught:
         inspect_program(command)
@@ -244,7 +267,9 @@ def test_what_may_not_be_executed_is_told_from_what_is_missing(tmp_path: Path) -
         is_sentence(str(caught.value))
 
 
-def test_the_search_goes_on_after_a_file_that_may_not_be_executed(program: Path, tmp_path: Path) -> None:
+def test_the_search_goes_on_after_a_file_that_may_not_be_executed(
+    program: Path, tmp_path: Path
+) -> None:
     (tmp_path / program.name).write_text("")
     known = inspect_program(program.name, f"{tmp_path}:{program.parent}")
     assert known.path == os.path.realpath(program)
@@ -310,7 +335,14 @@ def test_a_general_elf_library_reads_the_same(library: Path) -> None:
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    for path in (tmp_path / "none.so", loop, "/dev/null/x.so", "a\0b/c.so", "\ud800/x", "x/" * 5000):
+    for path in (
+        tmp_path / "none.so",
+        loop,
+        "/dev/null/x.so",
+        "a\0b/c.so",
+        "\ud800/x",
+        "x/" * 5000,
+    ):
         is_sentence(refusal(path))
     assert "no such file" in refusal(tmp_path / "none.so")
 
@@ -364,7 +396,9 @@ def test_a_truncated_library_is_refused_wherever_it_is_cut(library: Path, tmp_pa
         assert any(word in refusal(cut) for word in ("truncated", "not an ELF")), size
 
 
-def test_a_library_of_another_machine_or_class_is_refused(library: Path, program: Path, tmp_path: Path) -> None:
+def test_a_library_of_another_machine_or_class_is_refused(
+    library: Path, program: Path, tmp_path: Path
+) -> None:
     known = inspect_program(str(program))
     other = altered(library, tmp_path / "other.so", 18, struct.pack("<H", 22))
     assert f"64-bit s390x library, and {program} is" in refusal(other, known)
@@ -385,7 +419,9 @@ def test_a_library_with_malloc_and_no_free_is_refused(build: Build) -> None:
     assert "no free" in refusal(build("libhalf.so", half, "-shared", "-fPIC"))
 
 
-@pytest.mark.parametrize("name", ["with space.so", "with:colon.so", "with;semicolon.so", "with$ORIGIN.so"])
+@pytest.mark.parametrize(
+    "name", ["with space.so", "with:colon.so", "with;semicolon.so", "with$ORIGIN.so"]
+)
 def test_a_name_that_ld_preload_cannot_carry_is_refused_only_where_the_user_gave_it(
     library: Path, tmp_path: Path, name: str
 ) -> None:
@@ -446,7 +482,14 @@ def test_the_file_is_never_executed(build: Build, tmp_path: Path) -> None:
 def test_a_noexec_file_system_is_refused(library: Path) -> None:
     known = inspect_library(str(library))
     assert not known.noexec
-    on_noexec = next((line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if may_try(line)), None)
+    on_noexec = next(
+        (
+            line.split()[1]
+            for line in Path("/proc/mounts").read_text().splitlines()
+            if may_try(line)
+        ),
+        None,
+    )
     if on_noexec is None:
         pytest.skip("no writable file system is mounted noexec here")
     copy = Path(shutil.copy(library, os.path.join(on_noexec, f"cairn-test-{os.getpid()}.so")))
@@ -458,7 +501,9 @@ def test_a_noexec_file_system_is_refused(library: Path) -> None:
 
 def may_try(line: str) -> bool:
     _, folder, kind, options = line.split()[:4]
-    return "noexec" in options.split(",") and kind in ("tmpfs", "ext4") and os.access(folder, os.W_OK)
+    return (
+        "noexec" in options.split(",") and kind in ("tmpfs", "ext4") and os.access(folder, os.W_OK)
+    )
 
 
 # --- hostile files ---

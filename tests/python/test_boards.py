@@ -30,10 +30,14 @@ def full() -> tuple[Run, list[Sample]]:
 def two() -> tuple[Run, list[Sample]]:
     """`fast` is twice as fast as `system` on both workloads, and both take the same memory."""
     run = a_suite(("w0", "w1"), ("system", "fast"))
-    return run, exact(run, {(w, name): ms for w in (0, 1) for name, ms in (("system", 100.0), ("fast", 50.0))})
+    return run, exact(
+        run, {(w, name): ms for w in (0, 1) for name, ms in (("system", 100.0), ("fast", 50.0))}
+    )
 
 
-def shown(run: Run, samples: Sequence[Sample], width: int = terminal.WIDTH, *, color: bool = False) -> str:
+def shown(
+    run: Run, samples: Sequence[Sample], width: int = terminal.WIDTH, *, color: bool = False
+) -> str:
     return terminal.standings(run, standings(run, samples), color=color, width=width)
 
 
@@ -58,7 +62,9 @@ class TestStandings:
         assert len(re.findall(r"^time ÷ best ", shown(*full(), 80), re.MULTILINE)) == 2
 
     def test_the_best_of_each_workload_is_marked_and_so_is_who_may_be(self) -> None:
-        (line,) = [line for line in shown(*two()).splitlines() if line.startswith("w0 ") and "▸" in line][:1]
+        (line,) = [
+            line for line in shown(*two()).splitlines() if line.startswith("w0 ") and "▸" in line
+        ][:1]
         assert line.split()[1:] == ["▸1.00", "2.00"]
 
     def test_means_come_with_intervals_in_the_order_of_time(self) -> None:
@@ -67,12 +73,19 @@ class TestStandings:
         assert "1.00 [1.00, 1.00]" in text
         assert "2.00 [2.00, 2.00]" in text
         assert "▲ +100 % [+100, +100]" in text
-        assert "Fastest over 2 workloads: fast, with 1.00 times [1.00, 1.00] the time of each one's best." in text
+        assert (
+            "Fastest over 2 workloads: fast, with 1.00 times [1.00, 1.00] the time of each one's best."
+            in text
+        )
 
     def test_an_order_by_chance_is_said_so(self) -> None:
         run = a_suite(("w",), ("a", "b"))
         walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
-        of = [a_run_of(0, name, block, wall) for name, series in walls.items() for block, wall in enumerate(series, 1)]
+        of = [
+            a_run_of(0, name, block, wall)
+            for name, series in walls.items()
+            for block, wall in enumerate(series, 1)
+        ]
         text = shown(run, of)
         assert "≈ not told apart" in text
         assert "Not shown to be slower over all: " in text
@@ -94,7 +107,9 @@ class TestStandings:
 
     def test_memory_that_was_not_measured_is_no_table_and_a_sentence(self) -> None:
         run, samples = two()
-        text = shown(run, [replace(s, memory=Memory("not measured", None, None, None)) for s in samples])
+        text = shown(
+            run, [replace(s, memory=Memory("not measured", None, None, None)) for s in samples]
+        )
         assert "peak memory" not in text
         assert "no ratios in memory on w0, w1: not measured" in text
         assert "–" in text
@@ -103,14 +118,22 @@ class TestStandings:
         run, samples = two()
         assert "≥ 20 MiB" not in shown(run, samples)
         mixed = [
-            replace(s, memory=replace(s.memory, peak_bytes=5 * MIB)) if s.trial.workload == 0 else s for s in samples
+            replace(s, memory=replace(s.memory, peak_bytes=5 * MIB)) if s.trial.workload == 0 else s
+            for s in samples
         ]
         assert "≥ 20 MiB (1)" in shown(run, mixed)
         assert "< 20 MiB (1)" in shown(run, mixed)
 
     def test_how_it_was_made_and_what_it_does_not_show_is_told(self) -> None:
         text = " ".join(shown(*full()).split())
-        for word in ("3 to 9 blocks", "Hodges–Lehmann", "95 %", "cgroup v2", "not shown:", "without deliberate sleep"):
+        for word in (
+            "3 to 9 blocks",
+            "Hodges–Lehmann",
+            "95 %",
+            "cgroup v2",
+            "not shown:",
+            "without deliberate sleep",
+        ):
             assert word in text
 
     def test_nothing_measured_is_said_and_no_table_of_numbers(self) -> None:
@@ -136,7 +159,9 @@ class TestStandings:
 
 class TestHeads:
     def test_names_become_short_heads_that_people_know(self) -> None:
-        heads = boards.short_heads(["jemalloc", "mimalloc3", "google-tcmalloc-rseq", "system", "hardened-light"])
+        heads = boards.short_heads(
+            ["jemalloc", "mimalloc3", "google-tcmalloc-rseq", "system", "hardened-light"]
+        )
         assert heads == ["je", "mi3", "google\ntc\nrseq", "system", "harden\nlight"]
 
     def test_heads_that_are_alike_are_numbered(self) -> None:
@@ -157,8 +182,14 @@ class TestScenarios:
 
     def test_each_scenario_has_its_figures(self) -> None:
         text = scenarios(*two())
-        assert re.search(r"^w0 +median +÷ best \[95 %\] +P95 +P99 +faults/operation +points$", text, re.MULTILINE)
-        assert re.search(r"▸ fast +650 ns +1\.00 \[1\.00, 1\.00\] +1\.04 µs +1\.95 µs +0\.025 +2$", text, re.MULTILINE)
+        assert re.search(
+            r"^w0 +median +÷ best \[95 %\] +P95 +P99 +faults/operation +points$", text, re.MULTILINE
+        )
+        assert re.search(
+            r"▸ fast +650 ns +1\.00 \[1\.00, 1\.00\] +1\.04 µs +1\.95 µs +0\.025 +2$",
+            text,
+            re.MULTILINE,
+        )
 
     def test_who_failed_has_no_points(self) -> None:
         run, samples = two()
@@ -180,7 +211,9 @@ class TestScenarios:
 
     def test_markdown_has_all_tables(self) -> None:
         run, samples = two()
-        page = markdown.scenarios(run, ranking(run, samples), matrices=[matrix(run, samples, "fast")])
+        page = markdown.scenarios(
+            run, ranking(run, samples), matrices=[matrix(run, samples, "fast")]
+        )
         assert page.startswith("# 2 allocators in 2 scenarios\n")
         assert len(re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)) == 4
 
@@ -189,7 +222,9 @@ def test_hostile_names_are_inert_everywhere() -> None:
     run, samples = two()
     contenders = (run.contenders[0], replace(run.contenders[1], name=EVIL, title=EVIL))
     named = tuple(replace(workload, name=EVIL) for workload in run.settings.workloads)
-    run = replace(run, contenders=contenders, settings=replace(run.settings, workloads=named), notes=(EVIL,))
+    run = replace(
+        run, contenders=contenders, settings=replace(run.settings, workloads=named), notes=(EVIL,)
+    )
     of = [
         replace(
             s,
@@ -237,14 +272,20 @@ class TestRows:
         run = a_suite(("w",), ("system",))
         told = replace(
             a_run_of(0, "system", 1, 100.0),
-            reported=reported(12.5, idle_ns=40_000_000, figures={"rss_after_idle": 7.0}, checksum="=1+1"),
+            reported=reported(
+                12.5, idle_ns=40_000_000, figures={"rss_after_idle": 7.0}, checksum="=1+1"
+            ),
         )
         silent = replace(told, reported=None, failure="ended without its report")
         first, second = csv.DictReader(io.StringIO(run_csv.render(run, [told, silent])))
         assert (first["active_ns"], first["idle_ns"]) == ("60000000", "40000000")
         assert (first["operation_median_ns"], first["operation_p99_ns"]) == ("12.5", "37.5")
         assert (first["figure:rss_after_idle"], first["checksum"]) == ("7.0", "'=1+1")
-        assert (second["active_ns"], second["operations"], second["figure:rss_after_idle"]) == ("", "", "")
+        assert (second["active_ns"], second["operations"], second["figure:rss_after_idle"]) == (
+            "",
+            "",
+            "",
+        )
 
     def test_runs_of_other_programs_keep_their_columns(self) -> None:
         (row,) = csv.DictReader(io.StringIO(run_csv.render(a_run(), [a_sample(1, "system", 1)])))
@@ -275,11 +316,16 @@ def test_who_is_not_shown_to_be_slower_does_not_depend_on_who_is_first_by_luck()
     [
         ((), "not finished: 1 of 2 workloads has complete blocks"),
         (("interrupted",), "interrupted: 1 of 2 workloads has complete blocks"),
-        (("time budget", "precision reached"), "time budget: it ended 1 of 2 workloads before precision was reached"),
+        (
+            ("time budget", "precision reached"),
+            "time budget: it ended 1 of 2 workloads before precision was reached",
+        ),
         (("12 blocks", "precision reached"), ""),
     ],
 )
-def test_a_run_that_was_cut_short_does_not_look_finished(stopped: tuple[str, ...], says: str) -> None:
+def test_a_run_that_was_cut_short_does_not_look_finished(
+    stopped: tuple[str, ...], says: str
+) -> None:
     run, samples = two()
     first = [s for s in samples if s.trial.workload == 0]
     text = terminal.standings(run, standings(run, first), color=False, stopped=stopped)
@@ -305,7 +351,9 @@ def test_the_tables_of_standings_are_golden(golden: Callable[[str, str], None]) 
         for block in range(1, 9):
             for place, (name, wall) in enumerate(ms.items()):
                 wobble = 1 + 0.004 * ((3 * block + 5 * place + workload) % 4)
-                one = a_run_of(workload, name, block, wall * wobble, (10 + 30 * workload + 5 * place) * MIB)
+                one = a_run_of(
+                    workload, name, block, wall * wobble, (10 + 30 * workload + 5 * place) * MIB
+                )
                 if workload == 1 and name == "broken":
                     one = replace(one, failure="was killed by signal 11 (SIGSEGV)")
                 if workload == 2 and name == "fast":

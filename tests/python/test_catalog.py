@@ -39,7 +39,20 @@ Compile = Callable[..., Path]
 def compile_to() -> Compile:
     def build(target: Path, source: str, *flags: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
-        command = ["gcc", "-fno-builtin", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-o", str(target), *flags]
+        command = [
+            "gcc",
+            "-fno-builtin",
+            "-shared",
+            "-fPIC",
+            "-x",
+            "c",
+            "-",
+            "-x",
+            "none",
+            "-o",
+            str(target),
+            *flags,
+        ]
         subprocess.run(command, input=source, text=True, check=True, cwd=target.parent)
         return target
 
@@ -52,7 +65,9 @@ def nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discover, "_loader_cache", lambda: ())
     folders = discover._library_folders
     monkeypatch.setattr(
-        discover, "_library_folders", lambda: [f for f in folders() if not f.startswith(("/usr", "/lib"))]
+        discover,
+        "_library_folders",
+        lambda: [f for f in folders() if not f.startswith(("/usr", "/lib"))],
     )
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
 
@@ -83,7 +98,9 @@ def test_no_library_pattern_fits_two_allocators() -> None:
     entries = catalog.load_catalog().allocators
     for entry in entries:
         for pattern in entry.libraries:
-            assert [e.name for e in entries if discover._matches(pattern.replace("*", "5"), e)] == [entry.name]
+            assert [e.name for e in entries if discover._matches(pattern.replace("*", "5"), e)] == [
+                entry.name
+            ]
     debug = "libtcmalloc_minimal_debug.so.4"
     assert not any(discover._matches(debug, entry) for entry in entries)
 
@@ -128,23 +145,32 @@ def test_a_known_fault_belongs_to_its_release_alone() -> None:
         ("again=system", ContenderSpec("again", "system")),
         (
             "system:MALLOC_ARENA_MAX=2",
-            ContenderSpec("system:MALLOC_ARENA_MAX=2", "system", knobs=(("MALLOC_ARENA_MAX", "2"),)),
+            ContenderSpec(
+                "system:MALLOC_ARENA_MAX=2", "system", knobs=(("MALLOC_ARENA_MAX", "2"),)
+            ),
         ),
         (
             "je-bg=jemalloc@5:MALLOC_CONF=background_thread:true,narenas:2;X=",
             ContenderSpec(
-                "je-bg", "jemalloc", version="5", knobs=(("MALLOC_CONF", "background_thread:true,narenas:2"), ("X", ""))
+                "je-bg",
+                "jemalloc",
+                version="5",
+                knobs=(("MALLOC_CONF", "background_thread:true,narenas:2"), ("X", "")),
             ),
         ),
         (
             "t=system:GLIBC_TUNABLES=glibc.malloc.a=1:glibc.malloc.b=2",
-            ContenderSpec("t", "system", knobs=(("GLIBC_TUNABLES", "glibc.malloc.a=1:glibc.malloc.b=2"),)),
+            ContenderSpec(
+                "t", "system", knobs=(("GLIBC_TUNABLES", "glibc.malloc.a=1:glibc.malloc.b=2"),)
+            ),
         ),
         ("system+probe", ContenderSpec("system+probe", "system", probed=True)),
         ("mine=/x.so+probe", ContenderSpec("mine", "custom", path="/x.so", probed=True)),
         (
             "jemalloc@5+probe:A=b",
-            ContenderSpec("jemalloc@5+probe:A=b", "jemalloc", version="5", knobs=(("A", "b"),), probed=True),
+            ContenderSpec(
+                "jemalloc@5+probe:A=b", "jemalloc", version="5", knobs=(("A", "b"),), probed=True
+            ),
         ),
         ("/x/libmine.so.2", ContenderSpec("libmine", "custom", path="/x/libmine.so.2")),
         ("mine=./a=b@1/lib.so", ContenderSpec("mine", "custom", path="./a=b@1/lib.so")),
@@ -205,7 +231,9 @@ def test_a_bad_spec_is_refused_with_a_next_step(spec: str, says: str) -> None:
     assert str(caught.value).endswith(".")
 
 
-def test_the_name_of_a_file_without_a_slash_gets_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_a_file_without_a_slash_gets_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "libmine.so").write_text("")
     with pytest.raises(UsageError, match=r"write \./libmine\.so"):
@@ -222,7 +250,11 @@ def test_a_path_with_a_colon_is_no_knob(tmp_path: Path) -> None:
 
 
 def test_commas_separate_specs_without_knobs() -> None:
-    assert contenders.split_contenders("system,je=jemalloc,./x.so") == ("system", "je=jemalloc", "./x.so")
+    assert contenders.split_contenders("system,je=jemalloc,./x.so") == (
+        "system",
+        "je=jemalloc",
+        "./x.so",
+    )
     assert contenders.split_contenders("a=system:X=1,2") == ("a=system:X=1,2",)
 
 
@@ -251,7 +283,10 @@ def test_a_name_of_its_own_is_cut_at_64_characters_and_can_be_printed() -> None:
 
 def test_our_own_allocator_is_left_out_with_its_problem_and_others_are_not_told() -> None:
     own, other = catalog.entry("cairn"), catalog.entry("jemalloc")
-    found = (Found(own, None, problem="libcairn is damaged"), Found(other, "/x", problem="it is for another machine"))
+    found = (
+        Found(own, None, problem="libcairn is damaged"),
+        Found(other, "/x", problem="it is for another machine"),
+    )
     assert contenders.left_out(found) == ("cairn is left out: libcairn is damaged",)
     assert contenders.left_out((Found(own, "/y"),)) == ()
 
@@ -274,7 +309,9 @@ def test_any_text_is_a_contender_or_a_sentence(text: str) -> None:
 
 
 VALUES = st.text(st.characters(exclude_characters=";\0"), max_size=20)
-KEYS = st.text(string.ascii_letters, min_size=1, max_size=8).filter(lambda key: not key.startswith(("LD_", "CAIRN_")))
+KEYS = st.text(string.ascii_letters, min_size=1, max_size=8).filter(
+    lambda key: not key.startswith(("LD_", "CAIRN_"))
+)
 
 
 @given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4))
@@ -287,7 +324,9 @@ def test_two_contenders_of_one_name_are_refused_with_the_cure() -> None:
     twice = [contenders.parse_contender(spec) for spec in ("system", "jemalloc", "system")]
     with pytest.raises(UsageError, match=r"two contenders are called 'system'.*-a again=system"):
         contenders.refuse_duplicates(twice)
-    contenders.refuse_duplicates([contenders.parse_contender(spec) for spec in ("system", "again=system")])
+    contenders.refuse_duplicates(
+        [contenders.parse_contender(spec) for spec in ("system", "again=system")]
+    )
 
 
 # --- what is here ---
@@ -343,7 +382,13 @@ def test_a_library_that_cannot_be_used_is_listed_with_its_problem_and_never_chos
 
 def record(folder: Path, **values: object) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    written = {"schema": 1, "allocator": "jemalloc", "library": "libx.so", "version": folder.name, "origin": "a test"}
+    written = {
+        "schema": 1,
+        "allocator": "jemalloc",
+        "library": "libx.so",
+        "version": folder.name,
+        "origin": "a test",
+    }
     (folder / discover.RECORD).write_text(json.dumps({**written, **values}))
 
 
@@ -358,7 +403,9 @@ def test_the_newest_version_of_the_cache_comes_first(compile_to: Compile, tmp_pa
         ("5.10.0", True, "a test"),
         ("5.9.0", True, "a test"),
     ]
-    assert contenders.resolve(contenders.parse_contender("jemalloc"), found).title == "jemalloc 5.10.0"
+    assert (
+        contenders.resolve(contenders.parse_contender("jemalloc"), found).title == "jemalloc 5.10.0"
+    )
     assert contenders.resolve(contenders.parse_contender("jemalloc@5.9"), found).version == "5.9.0"
     with pytest.raises(ContenderFailed, match=r"no jemalloc 5\.1 here, only 5\.10\.0, 5\.9\.0"):
         contenders.resolve(contenders.parse_contender("jemalloc@5.1"), found)
@@ -366,13 +413,18 @@ def test_the_newest_version_of_the_cache_comes_first(compile_to: Compile, tmp_pa
 
 @needs_gcc
 @pytest.mark.usefixtures("nothing_else")
-def test_a_release_with_a_known_fault_is_usable_and_says_so(compile_to: Compile, tmp_path: Path) -> None:
+def test_a_release_with_a_known_fault_is_usable_and_says_so(
+    compile_to: Compile, tmp_path: Path
+) -> None:
     """Mimalloc 2.0.9 misaligns aligned_alloc of 256, 512 and 1024 bytes; Debian 12 packages it."""
     for version in ("2.0.9", "2.3.2"):
         compile_to(tmp_path / "mimalloc" / version / "libx.so", MALLOC)
         record(tmp_path / "mimalloc" / version, allocator="mimalloc")
     found = discover.discover(cache=tmp_path, names=["mimalloc"])
-    resolved = [contenders.resolve(contenders.parse_contender(f"mimalloc@{v}"), found) for v in ("2.0.9", "2.3.2")]
+    resolved = [
+        contenders.resolve(contenders.parse_contender(f"mimalloc@{v}"), found)
+        for v in ("2.0.9", "2.3.2")
+    ]
     assert ["misaligned" in " ".join(contender.caveats) for contender in resolved] == [True, False]
     listed = inventory.render(catalog.load_catalog(), found, color=False)
     assert "▲ mimalloc 2.0.9: its aligned_alloc returns misaligned blocks" in listed
@@ -422,21 +474,27 @@ def test_the_cache_lies_where_the_specification_says(monkeypatch: pytest.MonkeyP
 
 
 def test_the_system_needs_no_preload() -> None:
-    contender = contenders.resolve(contenders.parse_contender("s=system:A=b"), discover.discover(names=["system"]))
+    contender = contenders.resolve(
+        contenders.parse_contender("s=system:A=b"), discover.discover(names=["system"])
+    )
     assert (contender.name, contender.allocator) == ("s", "system")
     assert contender.preload == contender.owners == contender.library_path == ()
     assert contender.knobs == (("A", "b"),)
 
 
 def test_what_is_not_here_is_refused_with_the_package_to_install() -> None:
-    with pytest.raises(ContenderFailed, match=r"no jemalloc here.*'cairn allocators get jemalloc'.*libjemalloc2"):
+    with pytest.raises(
+        ContenderFailed, match=r"no jemalloc here.*'cairn allocators get jemalloc'.*libjemalloc2"
+    ):
         contenders.resolve(contenders.parse_contender("jemalloc"), ())
     with pytest.raises(ContenderFailed, match="no hoard here; 'cairn allocators' lists"):
         contenders.resolve(contenders.parse_contender("hoard"), ())
 
 
 @needs_gcc
-def test_a_library_by_path_keeps_its_link_and_tells_its_owner(compile_to: Compile, tmp_path: Path) -> None:
+def test_a_library_by_path_keeps_its_link_and_tells_its_owner(
+    compile_to: Compile, tmp_path: Path
+) -> None:
     real = compile_to(tmp_path / "with space" / "libreal.so", MALLOC, "-Wl,--build-id=0xabcdef")
     link = tmp_path / "link.so"
     link.symlink_to(real)
@@ -455,8 +513,18 @@ def test_a_companion_beside_the_library_puts_its_folder_on_the_library_path(
     compile_to: Compile, tmp_path: Path, folder: str
 ) -> None:
     home = tmp_path / "tbbmalloc" / folder
-    compile_to(home / "libtbbmalloc.so.2", "int companion(void) { return 1; }\n", "-Wl,-soname,libtbbmalloc.so.2")
-    compile_to(home / "libtbbmalloc_proxy.so.2", MALLOC, "-Wl,--no-as-needed", "-L.", "-l:libtbbmalloc.so.2")
+    compile_to(
+        home / "libtbbmalloc.so.2",
+        "int companion(void) { return 1; }\n",
+        "-Wl,-soname,libtbbmalloc.so.2",
+    )
+    compile_to(
+        home / "libtbbmalloc_proxy.so.2",
+        MALLOC,
+        "-Wl,--no-as-needed",
+        "-L.",
+        "-l:libtbbmalloc.so.2",
+    )
     record(home, library="libtbbmalloc_proxy.so.2", allocator="tbbmalloc")
     found = discover.find_cached(catalog.load_catalog(), tmp_path)
     assert [(item.library_path, item.problem) for item in found] == [((str(home.resolve()),), None)]
@@ -468,15 +536,21 @@ def test_a_companion_beside_the_library_puts_its_folder_on_the_library_path(
     done = subprocess.run(["/bin/true"], env=environment, capture_output=True, check=False)
     assert done.stderr == b""
     if folder == "plain":
-        by_path = contenders.resolve(contenders.parse_contender(str(home / "libtbbmalloc_proxy.so.2")), ())
+        by_path = contenders.resolve(
+            contenders.parse_contender(str(home / "libtbbmalloc_proxy.so.2")), ()
+        )
         assert by_path.library_path == (str(home.resolve()),)
 
 
 @needs_gcc
-def test_a_library_that_does_not_fit_the_program_is_refused(compile_to: Compile, tmp_path: Path) -> None:
+def test_a_library_that_does_not_fit_the_program_is_refused(
+    compile_to: Compile, tmp_path: Path
+) -> None:
     path = compile_to(tmp_path / "libm.so", MALLOC)
     shell = inspect_program("/bin/sh")
-    assert contenders.resolve(contenders.parse_contender(str(path)), (), shell).preload == (str(path),)
+    assert contenders.resolve(contenders.parse_contender(str(path)), (), shell).preload == (
+        str(path),
+    )
     content = bytearray(path.read_bytes())
     content[18] = 22
     path.write_bytes(content)

@@ -39,7 +39,9 @@ ALL = pytest.mark.parametrize("draw", [times, memories, both, operations])
 
 def small() -> tuple[Run, list[Sample]]:
     run = a_suite(("w0", "w1", "w2"), ("system", "fast"))
-    return run, exact(run, {(w, name): ms for w in (0, 1, 2) for name, ms in (("system", 100.0), ("fast", 50.0))})
+    return run, exact(
+        run, {(w, name): ms for w in (0, 1, 2) for name, ms in (("system", 100.0), ("fast", 50.0))}
+    )
 
 
 @ALL
@@ -71,7 +73,10 @@ def test_names_are_no_markup(draw: Draw) -> None:
     named = tuple(replace(workload, name=evil) for workload in run.settings.workloads)
     run = replace(run, contenders=contenders, settings=replace(run.settings, workloads=named))
     of = [
-        replace(s, trial=replace(s.trial, contender=evil if s.trial.contender == "fast" else "system")) for s in samples
+        replace(
+            s, trial=replace(s.trial, contender=evil if s.trial.contender == "fast" else "system")
+        )
+        for s in samples
     ]
     made = draw(run, of, "svg")
     root = ET.fromstring(made)
@@ -80,7 +85,9 @@ def test_names_are_no_markup(draw: Draw) -> None:
 
 
 @ALL
-@pytest.mark.parametrize("without", ["everything", "intervals", "memory", "reports", "one contender"])
+@pytest.mark.parametrize(
+    "without", ["everything", "intervals", "memory", "reports", "one contender"]
+)
 def test_what_is_missing_is_no_error(draw: Draw, without: str) -> None:
     run, samples = small()
     unknown = Memory("not measured", None, None, None)
@@ -94,7 +101,9 @@ def test_what_is_missing_is_no_error(draw: Draw, without: str) -> None:
         case "reports":
             samples = [replace(s, reported=None) for s in samples]
         case "one contender":
-            samples = [replace(s, failure="died") if s.trial.contender == "fast" else s for s in samples]
+            samples = [
+                replace(s, failure="died") if s.trial.contender == "fast" else s for s in samples
+            ]
     assert draw(run, samples, "svg").startswith(b"<?xml")
 
 

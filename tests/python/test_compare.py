@@ -36,7 +36,9 @@ def contender(name: str, **more: object) -> Contender:
     return replace(Contender(name=name, allocator=name, title=name), **more)  # type: ignore[arg-type]
 
 
-def sample(name: str, block: int, wall: float = 10.0, peak: float | None = 100 * MIB, **more: object) -> Sample:
+def sample(
+    name: str, block: int, wall: float = 10.0, peak: float | None = 100 * MIB, **more: object
+) -> Sample:
     """One run; wall in seconds, peak in bytes."""
     peak_bytes = None if peak is None else round(peak)
     made = Sample(
@@ -52,7 +54,9 @@ def sample(name: str, block: int, wall: float = 10.0, peak: float | None = 100 *
         major_faults=0,
         voluntary_switches=10,
         involuntary_switches=5,
-        memory=Memory("not measured" if peak is None else "cgroup v2", peak_bytes, peak_bytes, None),
+        memory=Memory(
+            "not measured" if peak is None else "cgroup v2", peak_bytes, peak_bytes, None
+        ),
         proof=Proof(processes=4, loaded=4, owner=None),
     )
     return replace(made, **more)  # type: ignore[arg-type]
@@ -74,17 +78,24 @@ def runs(
         for name, wall in walls.items():
             peak = (peaks or {}).get(name, 100 * MIB)
             scattered = None if peak is None else peak * (1 + rng.uniform(-noise, noise))
-            made.append(sample(name, block, wall * drift * (1 + rng.uniform(-noise, noise)), scattered))
+            made.append(
+                sample(name, block, wall * drift * (1 + rng.uniform(-noise, noise)), scattered)
+            )
     return made
 
 
-def judge(samples: Sequence[Sample], names: Iterable[str], rule: StopRule = FIXED, **more: object) -> Comparison:
+def judge(
+    samples: Sequence[Sample], names: Iterable[str], rule: StopRule = FIXED, **more: object
+) -> Comparison:
     """Compare with "system" as the baseline."""
     return compare(samples, [contender(name) for name in names], "system", rule, **more)  # type: ignore[arg-type]
 
 
 def simple(
-    walls: Mapping[str, float], peaks: Mapping[str, float | None] | None = None, rule: StopRule = FIXED, **how: float
+    walls: Mapping[str, float],
+    peaks: Mapping[str, float | None] | None = None,
+    rule: StopRule = FIXED,
+    **how: float,
 ) -> Comparison:
     return judge(runs(walls, peaks, **how), walls, rule)  # type: ignore[arg-type]
 
@@ -124,7 +135,11 @@ class TestBlocks:
         assert change.interval.high - change.interval.low < 1e-6
 
     def test_the_stopping_rule_sees_the_same_blocks_as_the_comparison(self) -> None:
-        samples = [s for s in runs({"system": 10, "a": 9, "b": 8}) if (s.trial.block, s.trial.contender) != (3, "b")]
+        samples = [
+            s
+            for s in runs({"system": 10, "a": 9, "b": 8})
+            if (s.trial.block, s.trial.contender) != (3, "b")
+        ]
         samples.append(sample("c", 1, failure="No proof."))
         ratios = wall_ratios(samples, ("system", "a", "b", "c"), "system")
         assert list(ratios) == ["a", "b"]
@@ -134,14 +149,19 @@ class TestBlocks:
 
     def test_the_stopping_rule_has_nothing_to_see_without_a_baseline_or_a_block(self) -> None:
         assert wall_ratios([sample("system", 1)], ("system", "a"), "system") == {"a": ()}
-        assert wall_ratios([sample("system", 1, failure="It failed.")], ("system", "a"), "system") == {}
+        assert (
+            wall_ratios([sample("system", 1, failure="It failed.")], ("system", "a"), "system")
+            == {}
+        )
 
 
 class TestFailures:
     def test_a_failed_contender_comes_last_without_numbers_and_spoils_no_block(self) -> None:
         samples = runs({"system": 10, "bad": 1, "a": 9}, blocks=10)
         broken = [
-            replace(s, failure="It ended by signal 11.") if s.trial.contender == "bad" and s.trial.block > 4 else s
+            replace(s, failure="It ended by signal 11.")
+            if s.trial.contender == "bad" and s.trial.block > 4
+            else s
             for s in samples
             if not (s.trial.contender == "bad" and s.trial.block > 6)
         ]
@@ -204,7 +224,9 @@ class TestColumns:
         comparison = judge(samples, ("system", "a"))
         assert "faults" not in row(comparison, "a").changes
         assert row(comparison, "a").summaries["faults"].minimum == 0
-        assert "No change in faults: a ratio needs numbers above 0 in every block." in comparison.notes
+        assert (
+            "No change in faults: a ratio needs numbers above 0 in every block." in comparison.notes
+        )
 
     def test_a_count_that_is_zero_everywhere_is_no_change(self) -> None:
         samples = [replace(s, minor_faults=0) for s in runs({"system": 10, "a": 9})]
@@ -213,11 +235,18 @@ class TestColumns:
     def test_users_metrics_and_counters_are_columns_after_the_built_in_ones(self) -> None:
         rate = Metric("metric:rate", "rate", "", Direction.MORE)
         samples = [
-            replace(s, metrics={"rate": 2e9 / s.wall_ns}, counters={"cycles": 1.0 * s.wall_ns, "misses": None})
+            replace(
+                s,
+                metrics={"rate": 2e9 / s.wall_ns},
+                counters={"cycles": 1.0 * s.wall_ns, "misses": None},
+            )
             for s in runs({"system": 10, "a": 9})
         ]
         comparison = judge(samples, ("system", "a"), user_metrics=[rate])
-        assert [metric.key for metric in comparison.metrics][-2:] == ["counter:cycles", "metric:rate"]
+        assert [metric.key for metric in comparison.metrics][-2:] == [
+            "counter:cycles",
+            "metric:rate",
+        ]
         assert row(comparison, "a").changes["metric:rate"].finding is Finding.MORE
         assert row(comparison, "a").changes["counter:cycles"].finding is Finding.LESS
 
@@ -226,22 +255,36 @@ class TestColumns:
         rate = Metric("metric:rate", "rate", "", Direction.MORE)
         lacking = {("a", 3), ("system", 5), ("b", 7)}
         samples = [
-            replace(s, metrics={} if (s.trial.contender, s.trial.block) in lacking else {"rate": 2e9 / s.wall_ns})
+            replace(
+                s,
+                metrics={}
+                if (s.trial.contender, s.trial.block) in lacking
+                else {"rate": 2e9 / s.wall_ns},
+            )
             for s in runs({"system": 10, "a": 9, "b": 9})
         ]
         comparison = judge(samples, ("system", "a", "b"), user_metrics=[rate])
-        assert [row(comparison, name).changes["metric:rate"].blocks for name in ("a", "b")] == [18, 18]
-        assert [row(comparison, name).summaries["metric:rate"].runs for name in ("system", "a", "b")] == [19, 19, 19]
+        assert [row(comparison, name).changes["metric:rate"].blocks for name in ("a", "b")] == [
+            18,
+            18,
+        ]
+        assert [
+            row(comparison, name).summaries["metric:rate"].runs for name in ("system", "a", "b")
+        ] == [19, 19, 19]
         assert row(comparison, "a").changes["wall"].blocks == 20
 
     @pytest.mark.parametrize("failing", [None, "a", "b"])
-    def test_a_pair_is_compared_beside_the_others_where_neither_failed(self, failing: str | None) -> None:
+    def test_a_pair_is_compared_beside_the_others_where_neither_failed(
+        self, failing: str | None
+    ) -> None:
         samples = [
             replace(s, failure="No proof.") if s.trial.contender == failing else s
             for s in runs({"system": 10, "a": 9, "b": 8})
         ]
         against = judge(samples, ("system", "a", "b"), beside=[("a", "b")]).against
-        assert [(one.contender, one.other) for one in against] == ([("a", "b")] if failing is None else [])
+        assert [(one.contender, one.other) for one in against] == (
+            [("a", "b")] if failing is None else []
+        )
         assert all(one.change.finding is Finding.MORE for one in against)
 
     def test_memory_measured_in_two_ways_is_not_compared(self) -> None:
@@ -259,7 +302,9 @@ class TestColumns:
 
     def test_a_disturbed_run_is_flagged_in_its_own_row_only(self) -> None:
         samples = [
-            replace(s, wall_ns=2 * s.wall_ns) if s.trial.block == 7 and s.trial.contender == "a" else s
+            replace(s, wall_ns=2 * s.wall_ns)
+            if s.trial.block == 7 and s.trial.contender == "a"
+            else s
             for s in runs({"system": 10, "a": 9})
         ]
         comparison = judge(samples, ("system", "a"))
@@ -271,13 +316,17 @@ class TestColumns:
     @pytest.mark.parametrize("others", [1, 2, 4])
     def test_a_block_that_was_slow_for_all_flags_nobody(self, others: int) -> None:
         walls = {"system": 10.0, "a": 9.5, **{f"b{i}": 10.0 for i in range(others - 1)}}
-        samples = [replace(s, wall_ns=3 * s.wall_ns) if s.trial.block == 5 else s for s in runs(walls)]
+        samples = [
+            replace(s, wall_ns=3 * s.wall_ns) if s.trial.block == 5 else s for s in runs(walls)
+        ]
         assert all(5 not in r.outliers for r in judge(samples, walls).rows)
 
     def test_a_time_of_zero_flags_nobody(self) -> None:
         """A run too short for the clock of CPU time has no logarithm."""
         samples = [
-            replace(s, user_ns=0, system_ns=0) if (s.trial.contender, s.trial.block) == ("a", 4) else s
+            replace(s, user_ns=0, system_ns=0)
+            if (s.trial.contender, s.trial.block) == ("a", 4)
+            else s
             for s in runs({"system": 10, "a": 9, "b": 9})
         ]
         comparison = judge(samples, ("system", "a", "b"), time=CPU_TIME)
@@ -316,8 +365,12 @@ class TestVerdict:
         ]
         assert "more memory, lazily freed" in judge(samples, ("system", "a")).verdict[0]
 
-    def test_two_winners_that_cannot_be_told_apart_are_named_together_and_the_leaner_chosen(self) -> None:
-        comparison = simple({"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.004)
+    def test_two_winners_that_cannot_be_told_apart_are_named_together_and_the_leaner_chosen(
+        self,
+    ) -> None:
+        comparison = simple(
+            {"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.004
+        )
         fastest = comparison.rows[0].contender
         other = "b" if fastest == "a" else "a"
         head = f"Use {fastest} or {other}: no difference in time shown between them; b takes less memory."
@@ -330,7 +383,9 @@ class TestVerdict:
         assert comparison.verdict[0].endswith("between them; none is shown to be the leanest.")
         assert comparison.verdict[1].startswith(f"{comparison.rows[0].contender}: ")
 
-    def test_a_winner_that_is_leaner_than_some_of_the_equals_only_is_not_called_the_leanest(self) -> None:
+    def test_a_winner_that_is_leaner_than_some_of_the_equals_only_is_not_called_the_leanest(
+        self,
+    ) -> None:
         """Memory chooses between a and the others, but not between b and c."""
         peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 120.01 * MIB}
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
@@ -350,12 +405,18 @@ class TestVerdict:
 
     def test_memory_that_one_of_the_equals_lacks_chooses_nothing(self) -> None:
         samples = [
-            replace(s, memory=replace(s.memory, peak_bytes=0)) if s.trial.contender == "a" and s.trial.block == 2 else s
-            for s in runs({"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.004)
+            replace(s, memory=replace(s.memory, peak_bytes=0))
+            if s.trial.contender == "a" and s.trial.block == 2
+            else s
+            for s in runs(
+                {"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.004
+            )
         ]
         comparison = judge(samples, ("system", "a", "b"))
         fastest = comparison.rows[0].contender
-        assert comparison.verdict[0].endswith("no difference in time shown between them; memory not measured.")
+        assert comparison.verdict[0].endswith(
+            "no difference in time shown between them; memory not measured."
+        )
         assert comparison.verdict[1].startswith(f"{fastest}: ")
 
     def test_a_slower_winner_is_not_called_equal_to_the_fastest(self) -> None:
@@ -363,12 +424,16 @@ class TestVerdict:
 
     def test_equivalence_keeps_the_baseline(self) -> None:
         verdict = simple({"system": 10, "a": 10, "b": 10}).verdict
-        assert verdict == ("Keep system: no contender differs by more than ±1 % (equivalence shown, 20 blocks).",)
+        assert verdict == (
+            "Keep system: no contender differs by more than ±1 % (equivalence shown, 20 blocks).",
+        )
 
     def test_a_proven_difference_within_the_margin_is_no_reason_to_change(self) -> None:
         comparison = simple({"system": 10, "a": 9.95})
         assert row(comparison, "a").changes["wall"].finding is Finding.LESS
-        assert comparison.verdict[0].startswith("Keep system: no contender differs by more than ±1 %")
+        assert comparison.verdict[0].startswith(
+            "Keep system: no contender differs by more than ±1 %"
+        )
 
     def test_a_slower_contender_keeps_the_baseline(self) -> None:
         verdict = simple({"system": 10, "a": 11, "b": 10}).verdict
@@ -387,7 +452,8 @@ class TestVerdict:
         assert comparison.next_steps == ("cairn report last --md", "cairn compare -r 40 …")
 
     @pytest.mark.parametrize(
-        ("most", "advice"), [(2000, ["cairn compare -r 40 …"]), (30, ["cairn compare -r 30 …"]), (20, [])]
+        ("most", "advice"),
+        [(2000, ["cairn compare -r 40 …"]), (30, ["cairn compare -r 30 …"]), (20, [])],
     )
     def test_where_so_many_blocks_were_asked_for_more_are(
         self, most: int, advice: list[str], monkeypatch: pytest.MonkeyPatch
@@ -397,7 +463,9 @@ class TestVerdict:
         samples = runs({"system": 10, "a": 10}, noise=0.2)
         assert list(judge(samples, ("system", "a"), rule).next_steps[1:]) == advice
 
-    def test_narrow_intervals_without_a_finding_keep_the_baseline_within_what_they_reach(self) -> None:
+    def test_narrow_intervals_without_a_finding_keep_the_baseline_within_what_they_reach(
+        self,
+    ) -> None:
         rule = StopRule(precision=0.02, margin=0.001, max_blocks=60)
         samples = runs({"system": 10, "a": 10}, noise=0.01)
         comparison = judge(samples, ("system", "a"), rule, stopped_because="precision reached")
@@ -408,7 +476,9 @@ class TestVerdict:
 
     def test_open_and_slower_contenders_are_told_apart(self) -> None:
         samples = [
-            replace(s, wall_ns=s.wall_ns * (3 if s.trial.block % 2 else 1)) if s.trial.contender == "b" else s
+            replace(s, wall_ns=s.wall_ns * (3 if s.trial.block % 2 else 1))
+            if s.trial.contender == "b"
+            else s
             for s in runs({"system": 10, "a": 11, "b": 6})
         ]
         verdict = judge(samples, ("system", "a", "b")).verdict
@@ -438,7 +508,9 @@ class TestVerdict:
         assert (comparison.blocks, comparison.metrics) == (0, ())
 
     @given(st.floats(0.5, 2), st.floats(0, 0.3), st.integers(1, 25))
-    def test_every_verdict_agrees_with_the_findings(self, ratio: float, noise: float, blocks: int) -> None:
+    def test_every_verdict_agrees_with_the_findings(
+        self, ratio: float, noise: float, blocks: int
+    ) -> None:
         comparison = simple({"system": 10, "a": 10 * ratio}, noise=noise, blocks=blocks)
         finding = row(comparison, "a").changes["wall"].finding
         if comparison.verdict[0].startswith("Use a"):
@@ -451,11 +523,17 @@ class TestVerdict:
 
 class TestLimits:
     def test_short_runs_say_nothing_of_fragmentation_in_the_long_run(self) -> None:
-        assert "long-run fragmentation (a run lasts 10.1 s)" in simple({"system": 10, "a": 10}).not_tested
+        assert (
+            "long-run fragmentation (a run lasts 10.1 s)"
+            in simple({"system": 10, "a": 10}).not_tested
+        )
         assert simple({"system": 4000, "a": 4000}).not_tested == ()
 
     def test_sampled_memory_misses_short_peaks(self) -> None:
-        samples = [replace(s, memory=replace(s.memory, method="sampled")) for s in runs({"system": 10, "a": 9})]
+        samples = [
+            replace(s, memory=replace(s.memory, method="sampled"))
+            for s in runs({"system": 10, "a": 9})
+        ]
         comparison = judge(samples, ("system", "a"))
         assert "short peaks between two samples (memory was sampled)" in comparison.not_tested
         assert comparison.memory_method == "sampled"

@@ -140,7 +140,11 @@ CARRIED = Inside(allocator="jemalloc", evidence="symbol", mark="je_malloc")
     [
         ("app", {"asks_libc": False}, "libc's malloc"),
         ("app", {"allocator": "PartitionAlloc", "mark": "allocator_shim"}, "libc's malloc"),
-        ("app", {"rust": True, "rust_allocator": True, "mark": "_rjem_malloc"}, "#[global_allocator]"),
+        (
+            "app",
+            {"rust": True, "rust_allocator": True, "mark": "_rjem_malloc"},
+            "#[global_allocator]",
+        ),
         ("redis-server", {}, "MALLOC=libc"),
         ("valkey-server", {}, "MALLOC=libc"),
     ],
@@ -161,7 +165,13 @@ def test_an_allocator_that_the_program_must_be_calling_is_an_obstacle(
         replace(CARRIED, allocator="mimalloc", mark="mi_malloc"),
         replace(CARRIED, rust=True, mark="_rjem_malloc"),
         replace(CARRIED, evidence="text", mark="<jemalloc>: and MALLOC_CONF", stripped=True),
-        replace(CARRIED, evidence="text", mark="<jemalloc>: and MALLOC_CONF", stripped=True, asks_libc=False),
+        replace(
+            CARRIED,
+            evidence="text",
+            mark="<jemalloc>: and MALLOC_CONF",
+            stripped=True,
+            asks_libc=False,
+        ),
     ],
 )
 def test_an_allocator_that_is_only_carried_is_not_known_to_be_used(inside: Inside) -> None:
@@ -209,7 +219,9 @@ def test_the_mimalloc_inside_cpython_serves_its_objects_alone(evidence: str) -> 
 
 
 def test_another_allocator_inside_a_python_is_not_pythons_own() -> None:
-    diagnosis = judged(PYTHON, replace(CARRIED, python=True), environment={"PYTHONMALLOC": "malloc"})
+    diagnosis = judged(
+        PYTHON, replace(CARRIED, python=True), environment={"PYTHONMALLOC": "malloc"}
+    )
     assert about(diagnosis.checks, "allocator").state == "unknown"
 
 
@@ -217,7 +229,9 @@ def test_another_allocator_inside_a_python_is_not_pythons_own() -> None:
 def test_python_whose_objects_lie_in_its_own_mimalloc_is_warned_of(chosen: str) -> None:
     diagnosis = judged(PYTHON, Inside(python=True), environment={"PYTHONMALLOC": chosen})
     check = about(diagnosis.checks, "runtime")
-    assert check.state == "warning" and "mimalloc of its own" in check.says and diagnosis.knob is None
+    assert (
+        check.state == "warning" and "mimalloc of its own" in check.says and diagnosis.knob is None
+    )
 
 
 def test_a_malloc_that_is_not_exported_is_an_obstacle() -> None:
@@ -229,7 +243,9 @@ def test_a_linked_allocator_warns_and_becomes_the_baseline() -> None:
     diagnosis = judged(linked="/usr/lib/libjemalloc.so.2", libc="/usr/lib/libc.so.6")
     check = about(diagnosis.checks, "allocator")
     assert check.state == "warning" and "libjemalloc.so.2" in check.says
-    assert diagnosis.linked == "/usr/lib/libjemalloc.so.2" and diagnosis.libc == "/usr/lib/libc.so.6"
+    assert (
+        diagnosis.linked == "/usr/lib/libjemalloc.so.2" and diagnosis.libc == "/usr/lib/libc.so.6"
+    )
 
 
 @pytest.mark.parametrize(
@@ -276,7 +292,9 @@ def test_a_chosen_pymalloc_warns_and_offers_nothing(chosen: str) -> None:
         ((), False),
     ],
 )
-def test_python_that_ignores_its_environment_is_offered_nothing(arguments: tuple[str, ...], ignored: bool) -> None:
+def test_python_that_ignores_its_environment_is_offered_nothing(
+    arguments: tuple[str, ...], ignored: bool
+) -> None:
     diagnosis = judged(PYTHON, Inside(python=True), command=("python3", *arguments))
     assert (diagnosis.knob is None) is ignored
     assert ("ignores PYTHONMALLOC" in about(diagnosis.checks, "runtime").says) is ignored
@@ -305,10 +323,14 @@ def test_a_free_threaded_python_is_offered_nothing() -> None:
         ("server", Inside(rust=True, rust_allocator=True), (), "Rust"),
     ],
 )
-def test_runtimes_with_a_heap_of_their_own_warn(base: str, inside: Inside, needs: tuple[str, ...], words: str) -> None:
+def test_runtimes_with_a_heap_of_their_own_warn(
+    base: str, inside: Inside, needs: tuple[str, ...], words: str
+) -> None:
     diagnosis = judged(replace(PLAIN, path=f"/usr/bin/{base}", needs=needs), inside)
     assert diagnosis.obstacle is None
-    assert any(check.state == "warning" and words in check.says for check in diagnosis.checks), diagnosis
+    assert any(check.state == "warning" and words in check.says for check in diagnosis.checks), (
+        diagnosis
+    )
 
 
 def test_rust_with_its_default_allocator_is_fine() -> None:
@@ -316,14 +338,20 @@ def test_rust_with_its_default_allocator_is_fine() -> None:
 
 
 def test_php_on_malloc_still_has_plugins() -> None:
-    diagnosis = judged(replace(PLAIN, path="/usr/bin/php-fpm8.2"), environment={"USE_ZEND_ALLOC": "0"})
+    diagnosis = judged(
+        replace(PLAIN, path="/usr/bin/php-fpm8.2"), environment={"USE_ZEND_ALLOC": "0"}
+    )
     assert about(diagnosis.checks, "runtime").state == "fine"
     assert "RTLD_DEEPBIND" in about(diagnosis.checks, "plugins").says
 
 
 def test_a_static_go_program_is_not_told_to_relink() -> None:
     obstacle = judged(replace(PLAIN, kind="static"), Inside(go=True)).obstacle
-    assert obstacle is not None and "Go" in obstacle.says and "Relink" not in (obstacle.next_step or "")
+    assert (
+        obstacle is not None
+        and "Go" in obstacle.says
+        and "Relink" not in (obstacle.next_step or "")
+    )
 
 
 @pytest.mark.parametrize("gains", [False, True])
@@ -413,8 +441,14 @@ def test_what_was_not_looked_at_is_not_judged() -> None:
 
 
 def test_a_comparison_tells_only_what_cannot_wait() -> None:
-    loud = replace(QUIET, others=1, load=9.0, governor="powersave", swap_used_bytes=1 << 30, spread=0.5)
-    assert quick_warnings(loud) == ("another cairn is measuring here", "load 9.0 on 4 CPUs", "governor powersave")
+    loud = replace(
+        QUIET, others=1, load=9.0, governor="powersave", swap_used_bytes=1 << 30, spread=0.5
+    )
+    assert quick_warnings(loud) == (
+        "another cairn is measuring here",
+        "load 9.0 on 4 CPUs",
+        "governor powersave",
+    )
 
 
 # --- what can be measured ---
@@ -428,12 +462,24 @@ NO_PMU = {**dict.fromkeys(SOFTWARE, True), **dict.fromkeys(HARDWARE, False)}
 
 
 INSTRUMENTS: list[tuple[dict[str, object], str, str]] = [
-    ({"memory_method": "sampled", "memory_reason": "no cgroup may be made"}, "peak memory", "warning"),
+    (
+        {"memory_method": "sampled", "memory_reason": "no cgroup may be made"},
+        "peak memory",
+        "warning",
+    ),
     ({"memory_method": "not measured"}, "peak memory", "unknown"),
     ({"counters": NO_PMU}, "hardware counters", "warning"),
-    ({"counters": dict.fromkeys(SOFTWARE + HARDWARE, False), "paranoid": 3}, "software counters", "warning"),
+    (
+        {"counters": dict.fromkeys(SOFTWARE + HARDWARE, False), "paranoid": 3},
+        "software counters",
+        "warning",
+    ),
     ({"launcher_problem": "killed"}, "launcher", "warning"),
-    ({"clock_problem": "the kernel's clock cannot look: Permission denied"}, "kernel's clock", "warning"),
+    (
+        {"clock_problem": "the kernel's clock cannot look: Permission denied"},
+        "kernel's clock",
+        "warning",
+    ),
     ({"dispatch": False}, "kernel calls", "warning"),
     ({"dispatch": None}, "kernel calls", "unknown"),
     ({"rseq_registered": None}, "rseq", "fine"),
@@ -456,29 +502,42 @@ def test_each_sentence_about_a_machine_is_golden(golden: Callable[[str, str], No
     for change, subject, _ in INSTRUMENTS:
         checks.append(about(judge_abilities(replace(ABLE, **change), HOST), subject))  # type: ignore[arg-type]
     told = sorted(
-        {f"{check.subject} · {check.state}\n  {check.says}\n  {check.next_step or '–'}\n" for check in checks}
+        {
+            f"{check.subject} · {check.state}\n  {check.says}\n  {check.next_step or '–'}\n"
+            for check in checks
+        }
     )
     golden("doctor-machine", "\n".join(told))
 
 
 @pytest.mark.parametrize(
     ("problem", "step"),
-    [("Permission denied", "paranoid=0"), ("Operation not permitted", "seccomp"), ("File too large", "x86-64")],
+    [
+        ("Permission denied", "paranoid=0"),
+        ("Operation not permitted", "seccomp"),
+        ("File too large", "x86-64"),
+    ],
 )
 def test_a_clock_that_sees_nothing_has_a_next_step(problem: str, step: str) -> None:
     check = about(
-        judge_abilities(replace(ABLE, clock_problem=f"the clock cannot look: {problem}"), HOST), "kernel's clock"
+        judge_abilities(replace(ABLE, clock_problem=f"the clock cannot look: {problem}"), HOST),
+        "kernel's clock",
     )
     assert step in (check.next_step or "")
 
 
 def test_missing_counters_are_explained_by_what_forbids_them() -> None:
     without = replace(ABLE, counters=NO_PMU)
-    assert "PMU" in about(judge_abilities(without, replace(HOST, virtual=True)), "hardware counters").says
+    assert (
+        "PMU"
+        in about(judge_abilities(without, replace(HOST, virtual=True)), "hardware counters").says
+    )
     forbidden = about(judge_abilities(replace(without, paranoid=3), HOST), "hardware counters")
     assert "perf_event_paranoid is 3" in forbidden.says
     partly = replace(ABLE, counters={**ABLE.counters, "context-switches": False})
-    assert "paranoid=1" in (about(judge_abilities(partly, HOST), "software counters").next_step or "")
+    assert "paranoid=1" in (
+        about(judge_abilities(partly, HOST), "software counters").next_step or ""
+    )
     assert "seccomp" in (about(judge_abilities(without, HOST), "hardware counters").next_step or "")
 
 
@@ -516,7 +575,14 @@ def test_each_group_is_printed_with_signs_and_next_steps() -> None:
     groups = examined(judged(PYTHON, Inside(python=True)), replace(QUIET, others=None), ABLE, HOST)
     text = doctor.render(groups, color=False)
     assert [group.key for group in groups] == ["program", "machine", "instruments"]
-    for piece in ("allocator of python3", "✔", "▲", "?", "→ Compare with PYTHONMALLOC=malloc", "2 things to know"):
+    for piece in (
+        "allocator of python3",
+        "✔",
+        "▲",
+        "?",
+        "→ Compare with PYTHONMALLOC=malloc",
+        "2 things to know",
+    ):
         assert piece in text
     assert "\x1b" not in text and all(len(line) <= doctor.WIDTH for line in text.splitlines())
     assert "\x1b[" in doctor.render(groups, color=True)
@@ -551,9 +617,13 @@ def built(folder: Path, source: str, *flags: str) -> Path:
 
 
 @needs_gcc
-@pytest.mark.parametrize("name", ["_rjem_malloc", "je_malloc", "mi_malloc", "mi_malloc_aligned", "tc_malloc"])
+@pytest.mark.parametrize(
+    "name", ["_rjem_malloc", "je_malloc", "mi_malloc", "mi_malloc_aligned", "tc_malloc"]
+)
 def test_an_allocator_that_is_linked_in_is_found_by_name(name: str, tmp_path: Path) -> None:
-    program = built(tmp_path, f"void *{name}(void) {{ return 0; }} int main(void) {{ return {name}() != 0; }}")
+    program = built(
+        tmp_path, f"void *{name}(void) {{ return 0; }} int main(void) {{ return {name}() != 0; }}"
+    )
     inside = look_inside(str(program))
     assert (inside.evidence, inside.mark) == ("symbol", name)
     subprocess.run(["strip", str(program)], check=True)
@@ -562,7 +632,9 @@ def test_an_allocator_that_is_linked_in_is_found_by_name(name: str, tmp_path: Pa
 
 @needs_gcc
 @pytest.mark.parametrize("stripped", [(), ("-s",)])
-@pytest.mark.parametrize("function", ["malloc", "calloc", "realloc", "aligned_alloc", "memalign", "_Znwm", "_Znam"])
+@pytest.mark.parametrize(
+    "function", ["malloc", "calloc", "realloc", "aligned_alloc", "memalign", "_Znwm", "_Znam"]
+)
 def test_a_program_that_imports_a_function_that_allocates_asks_the_c_library(
     function: str, stripped: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -575,7 +647,9 @@ def test_a_program_that_imports_a_function_that_allocates_asks_the_c_library(
     )
     asking = f"void *{function}(void); int main(void) {{ return {function}() != 0; }}"
     assert look_inside(str(built(tmp_path, asking, str(library), *stripped))).asks_libc
-    assert not look_inside(str(built(tmp_path, "int main(void) { return 0; }", *stripped))).asks_libc
+    assert not look_inside(
+        str(built(tmp_path, "int main(void) { return 0; }", *stripped))
+    ).asks_libc
 
 
 @needs_gcc
@@ -600,9 +674,7 @@ def test_a_hidden_malloc_is_found_and_an_exported_one_left_to_others(tmp_path: P
 
 @needs_gcc
 def test_a_stripped_allocator_is_found_by_two_texts_and_not_by_one(tmp_path: Path) -> None:
-    source = (
-        'const char *volatile a = "<jemalloc>: x"; const char *volatile b = "{}"; int main(void) {{ return !a || !b; }}'
-    )
+    source = 'const char *volatile a = "<jemalloc>: x"; const char *volatile b = "{}"; int main(void) {{ return !a || !b; }}'
     both = built(tmp_path, source.format("_RJEM_MALLOC_CONF"), "-s")
     inside = look_inside(str(both))
     assert (inside.allocator, inside.evidence, inside.stripped) == ("jemalloc", "text", True)
@@ -610,15 +682,21 @@ def test_a_stripped_allocator_is_found_by_two_texts_and_not_by_one(tmp_path: Pat
 
 
 @needs_gcc
-def test_hostile_files_are_looked_into_without_harm(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    whole_file = built(tmp_path, "void *je_malloc(void) { return 0; } int main(void) { return je_malloc() != 0; }")
+def test_hostile_files_are_looked_into_without_harm(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    whole_file = built(
+        tmp_path, "void *je_malloc(void) { return 0; } int main(void) { return je_malloc() != 0; }"
+    )
     content = whole_file.read_bytes()
     random.seed(20)
     target = tmp_path / "mutant"
     for _ in range(400):
         mutant = bytearray(content)
         for _ in range(random.choice((1, 3, 30))):
-            where = random.choice((random.randrange(64), random.randrange(len(mutant) - 2800, len(mutant))))
+            where = random.choice(
+                (random.randrange(64), random.randrange(len(mutant) - 2800, len(mutant)))
+            )
             mutant[where] = random.randrange(256)
         target.write_bytes(mutant[: random.choice((len(mutant), random.randrange(len(mutant))))])
         look_inside(str(target))
@@ -627,7 +705,9 @@ def test_hostile_files_are_looked_into_without_harm(tmp_path: Path, request: pyt
 @needs_gcc
 def test_a_huge_symbol_table_is_searched_only_so_far(tmp_path: Path) -> None:
     names = "".join(f"int name_{number}_malloc;" for number in range(2000))
-    assert look_inside(str(built(tmp_path, names + "int main(void) { return 0; }"))).allocator is None
+    assert (
+        look_inside(str(built(tmp_path, names + "int main(void) { return 0; }"))).allocator is None
+    )
     assert SCAN_BYTES <= 1 << 27
 
 

@@ -81,7 +81,12 @@ def test_quantiles_beyond_the_sample_are_not_given(tmp_path: Path) -> None:
     made = Made()
     made.called("malloc", "small", 6_400, 100)
     made.timed("reused", "small", [50] * 100)
-    assert [q is None for q in line(gathered(tmp_path, made), "reused").quantiles] == [False, False, False, True]
+    assert [q is None for q in line(gathered(tmp_path, made), "reused").quantiles] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path: Path) -> None:
@@ -99,7 +104,11 @@ def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path: Path) -> None:
         made.timed("free, local", "small", times[chosen & ~remote])
         made.timed("free, remote", "small", times[chosen & remote])
         found = gathered(tmp_path, made)
-        truth = {"free, local": times[~remote].sum(), "free, remote": times[remote].sum(), TOTAL: times.sum()}
+        truth = {
+            "free, local": times[~remote].sum(),
+            "free, remote": times[remote].sum(),
+            TOTAL: times.sum(),
+        }
         for name, total in truth.items():
             inside = line(found, name).total_ns
             assert inside is not None
@@ -130,7 +139,9 @@ def test_the_spread_of_a_single_time_is_the_time_itself(tmp_path: Path) -> None:
     made.called("malloc", "small", 100, 100)
     made.timed("reused", "small", [195.5])
     one = line(gathered(tmp_path, made), "reused")
-    assert reach(one) == pytest.approx(estimates.Z * math.sqrt(100 * 100 * (1 - 1 / 100)) * 391.5 / TICKS_PER_NS)
+    assert reach(one) == pytest.approx(
+        estimates.Z * math.sqrt(100 * 100 * (1 - 1 / 100)) * 391.5 / TICKS_PER_NS
+    )
     assert one.total_ns is not None
     assert one.total_ns.interval.low == pytest.approx(195.5), "at least the time that was seen"
 
@@ -148,7 +159,11 @@ def test_the_operations_of_another_kind_in_the_stratum_count_as_no_time(tmp_path
 
 
 def test_a_quantile_needs_one_timed_operation_beyond_it(tmp_path: Path) -> None:
-    for timed, known in ((99, [True, True, False, False]), (100, [True, True, True, False]), (1_000, [True] * 4)):
+    for timed, known in (
+        (99, [True, True, False, False]),
+        (100, [True, True, True, False]),
+        (1_000, [True] * 4),
+    ):
         made = Made()
         made.called("malloc", "small", 6_400, 100)
         made.timed("reused", "small", [50] * timed)
@@ -167,14 +182,21 @@ def test_times_below_the_clocks_resolution_are_no_times(tmp_path: Path) -> None:
     assert one.mean_ns < clock.resolution_ns
     assert one.total_ns is not None
     assert one.total_ns.interval.high == pytest.approx(6_400 * clock.resolution_ns)
-    assert one.quantiles[0] == (1 + 2) / 2 / TICKS_PER_NS  # 40 to 43 ticks, of which the clock takes 40
+    assert (
+        one.quantiles[0] == (1 + 2) / 2 / TICKS_PER_NS
+    )  # 40 to 43 ticks, of which the clock takes 40
 
 
 @pytest.mark.parametrize("head", [{"ticks_last": 7}, {"ns_last": 1_000_000_000}])
-def test_a_process_in_which_no_time_passed_has_counts_and_no_times(tmp_path: Path, head: dict[str, int]) -> None:
+def test_a_process_in_which_no_time_passed_has_counts_and_no_times(
+    tmp_path: Path, head: dict[str, int]
+) -> None:
     found = gathered(tmp_path, busy(head=head))
     assert estimates.clock(found.tally) is None
-    assert all(one.total_ns is None and one.mean_ns is None and one.operations for one in estimates.lines(found))
+    assert all(
+        one.total_ns is None and one.mean_ns is None and one.operations
+        for one in estimates.lines(found)
+    )
     assert line(found, TOTAL).operations == 140_820
 
 
@@ -226,10 +248,14 @@ def test_untimed_kinds_of_several_sizes_are_counted_together(tmp_path: Path) -> 
     assert line(found, "aligned").operations == 573
 
 
-def test_cpu_time_and_faults_of_a_process_that_became_another_program_count_once(tmp_path: Path) -> None:
+def test_cpu_time_and_faults_of_a_process_that_became_another_program_count_once(
+    tmp_path: Path,
+) -> None:
     before = busy(pid=5, begin_ns=1, state=1, user_us=100_000)
     before.faulted("reused", "small", 100, 1_000)
-    found = gathered(tmp_path, before, busy(pid=5, begin_ns=2, user_us=900_000), busy(pid=6, begin_ns=3))
+    found = gathered(
+        tmp_path, before, busy(pid=5, begin_ns=2, user_us=900_000), busy(pid=6, begin_ns=3)
+    )
     assert estimates.cpu_ns(found) == 1_800_000_000
     inside = tables.faults_inside(found)
     assert inside is not None
@@ -255,7 +281,9 @@ def test_remote_frees_are_a_share_with_wilsons_interval(tmp_path: Path) -> None:
     assert tables.new_share(found.tally) == pytest.approx(6_410 / 64_010)
 
 
-def test_page_faults_are_scaled_by_strata_and_not_by_the_large_blocks_that_are_timed_all(tmp_path: Path) -> None:
+def test_page_faults_are_scaled_by_strata_and_not_by_the_large_blocks_that_are_timed_all(
+    tmp_path: Path,
+) -> None:
     """All 100 large ones fault, 1 in 1,000 of the small ones: taken together, half of all would."""
     made = Made()
     made.called("malloc", "small", 64_000, 100)
@@ -295,7 +323,9 @@ def test_counters_of_a_sample_stand_for_all_operations(tmp_path: Path) -> None:
     assert reused.per_operation("instructions").value == pytest.approx(60)
     assert reused.per_operation("instructions").interval.low == pytest.approx(60, rel=0.02)
     assert line["new"].totals["instructions"].value == pytest.approx(10 * 10_000)
-    assert line["free"].per_operation("instructions").value == pytest.approx(50)  # of 60, 10 took 100 and the others 40
+    assert line["free"].per_operation("instructions").value == pytest.approx(
+        50
+    )  # of 60, 10 took 100 and the others 40
     assert line["free"].per_operation("instructions").interval.high > 54
     parts = [line[name].totals["instructions"].value for name in ("new", "reused", "free")]
     assert line[TOTAL].totals["instructions"].value == pytest.approx(sum(parts))
@@ -319,7 +349,11 @@ def test_intervals_of_page_faults_hold_the_truth(tmp_path: Path, one_in: int, ea
         made = Made(head={"minor_faults": 2**40})
         made.called("malloc", "small", 200_000, 100)
         made.faulted(
-            "reused", "small", int(seen.sum()), int(faults[seen].sum()), squared=int((faults[seen] ** 2).sum())
+            "reused",
+            "small",
+            int(seen.sum()),
+            int(faults[seen].sum()),
+            squared=int((faults[seen] ** 2).sum()),
         )
         inside = tables.faults_inside(gathered(tmp_path, made))
         assert inside is not None
@@ -351,7 +385,9 @@ def test_timers_of_cpu_time_are_another_estimate(tmp_path: Path) -> None:
     assert (found[TOTAL].samples, found[TOTAL].of) == (100, 1_000)
     assert found[TOTAL].total_ns.value == pytest.approx(0.1 * 900e6)
     assert found["free, delete"].total_ns.value == pytest.approx(0.04 * 900e6)
-    assert found[TOTAL].share.value == pytest.approx(0.1 / 0.91)  # of the rest, when the probe's own is taken off
+    assert found[TOTAL].share.value == pytest.approx(
+        0.1 / 0.91
+    )  # of the rest, when the probe's own is taken off
     ends = estimates.wilson(100, 1_000)
     assert found[TOTAL].share.interval.low == pytest.approx(ends.low / 0.91)
 
@@ -379,7 +415,11 @@ def test_times_alone_are_apart(tmp_path: Path) -> None:
     after = line(gathered(tmp_path, made), "reused")
     assert before.alone_ns is None
     assert after.alone_ns == pytest.approx(90)
-    assert (after.mean_ns, after.timed, after.quantiles) == (before.mean_ns, before.timed, before.quantiles)
+    assert (after.mean_ns, after.timed, after.quantiles) == (
+        before.mean_ns,
+        before.timed,
+        before.quantiles,
+    )
 
 
 def test_two_estimates_that_differ_are_told_and_no_others(tmp_path: Path) -> None:
@@ -407,14 +447,22 @@ def test_less_that_was_sampled_than_timed_is_a_disagreement_below_zero(tmp_path:
     made.sampled(100_000, 9_800)
     assert estimates.disagreement(gathered(tmp_path, made)) is None
     made.sampled(96_000, 0)
-    assert estimates.disagreement(gathered(tmp_path, made)) == pytest.approx(0.05 - 0.109, abs=0.005)
+    assert estimates.disagreement(gathered(tmp_path, made)) == pytest.approx(
+        0.05 - 0.109, abs=0.005
+    )
 
 
 def test_what_lies_between_among_others_and_alone_is_no_disagreement(tmp_path: Path) -> None:
     made = busy()
     made.sampled(90_000, 1_500)
     assert estimates.disagreement(gathered(tmp_path, made)) is not None
-    for kind, each in (("new", 400), ("reused", 100), ("calloc", 160), ("free, local", 60), ("free, remote", 120)):
+    for kind, each in (
+        ("new", 400),
+        ("reused", 100),
+        ("calloc", 160),
+        ("free, local", 60),
+        ("free, remote", 120),
+    ):
         made.timed_alone(kind, "small", [each] * 50)
     assert estimates.disagreement(gathered(tmp_path, made)) is None
 
@@ -424,14 +472,24 @@ def test_locks_are_told_by_kind(tmp_path: Path) -> None:
     assert (mutex.name, mutex.taken, mutex.contended, mutex.refused) == ("mutex", 40_000, 100, 7)
     assert mutex.wait_ns == pytest.approx((99 * 2_000 + 500_000) / TICKS_PER_NS)
     assert (mutex.max_wait_ns, mutex.sections, mutex.section_ns) == (250_000, 4_000, 150)
-    assert (spin.name, spin.contended, spin.wait_ns, spin.max_section_ns) == ("spin lock", 0, 0, 150)
+    assert (spin.name, spin.contended, spin.wait_ns, spin.max_section_ns) == (
+        "spin lock",
+        0,
+        0,
+        150,
+    )
 
 
 def test_critical_sections_of_which_none_was_timed_have_no_time(tmp_path: Path) -> None:
     made = Made()
     made.locked("mutex", 5)
     (mutex,) = tables.lock_lines(gathered(tmp_path, made))
-    assert (mutex.wait_ns, mutex.sections, mutex.section_ns, mutex.max_section_ns) == (0, 0, None, None)
+    assert (mutex.wait_ns, mutex.sections, mutex.section_ns, mutex.max_section_ns) == (
+        0,
+        0,
+        None,
+        None,
+    )
 
 
 def test_kernel_calls_are_exact_and_without_the_clocks_own_time(tmp_path: Path) -> None:

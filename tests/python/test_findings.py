@@ -47,7 +47,9 @@ def test_memory_that_goes_and_comes_back_is_found_with_its_share_of_cpu(tmp_path
     assert found.name == "returns-what-it-needs"
     assert found.effect.value == pytest.approx(0.1 / 0.9, rel=0.02)
     assert found.measured
-    assert found.evidence[0].startswith("1,000 madvise(DONTNEED), 10 munmap: 72.5 MiB given back, of 16.0 MiB")
+    assert found.evidence[0].startswith(
+        "1,000 madvise(DONTNEED), 10 munmap: 72.5 MiB given back, of 16.0 MiB"
+    )
 
 
 def test_what_the_faults_took_is_inferred_and_widens_the_interval(tmp_path: Path) -> None:
@@ -57,7 +59,9 @@ def test_what_the_faults_took_is_inferred_and_widens_the_interval(tmp_path: Path
     assert found.effect.interval.low < found.effect.value < found.effect.interval.high <= 1
 
 
-def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(tmp_path: Path) -> None:
+def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(
+    tmp_path: Path,
+) -> None:
     made = busy()
     made.kernel("mmap", 500, 1_000_000, 4096)
     (found,) = find(gathered(tmp_path, made, system_ns=90_000_000))
@@ -69,12 +73,16 @@ def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(tmp
     "change",
     [
         lambda made: made.start.__setitem__("minor_faults", 5_000),  # nothing was touched again
-        lambda made: made.start.__setitem__("minor_faults", 0),  # nor was anything, as in a window of a life
+        lambda made: made.start.__setitem__(
+            "minor_faults", 0
+        ),  # nor was anything, as in a window of a life
         lambda made: made.start["calls"]["calls"].__setitem__(0, 0),  # nothing was given back
         lambda made: made.start["calls"]["ticks"].__setitem__(0, 0),  # and it took no time
     ],
 )
-def test_where_one_sign_is_missing_nothing_is_found(tmp_path: Path, change: Callable[[Made], None]) -> None:
+def test_where_one_sign_is_missing_nothing_is_found(
+    tmp_path: Path, change: Callable[[Made], None]
+) -> None:
     made = storm()
     change(made)
     assert find(gathered(tmp_path, made)) == ()
@@ -102,7 +110,9 @@ def test_moving_pages_instead_of_copying_them_is_nothing_found(tmp_path: Path) -
 def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) -> None:
     made = busy()
     made.threads["since_ticks"][0] = 7
-    made.threads["lived_ticks"][0] = 2_000_000_000  # another before it, for as long: both one second
+    made.threads["lived_ticks"][0] = (
+        2_000_000_000  # another before it, for as long: both one second
+    )
     made.kernel("futex wait", 200, 1_000_000)
     (found,) = find(gathered(tmp_path, made))
     assert (found.name, found.of) == ("queues", "thread time")
@@ -127,13 +137,17 @@ def test_what_waits_burns_no_more_than_its_own_time_on_a_processor(tmp_path: Pat
     made = storm()
     made.kernel("sched_yield", 10, 50_000_000)
     made.start["calls"][0, CALLS.index("sched_yield")]["cpu_ns"] = 80_000_000
-    found = next(one for one in find(gathered(tmp_path, made, system_ns=200_000_000)) if one.of == "CPU")
+    found = next(
+        one for one in find(gathered(tmp_path, made, system_ns=200_000_000)) if one.of == "CPU"
+    )
     without = find(gathered(tmp_path / "again", storm(), system_ns=120_000_000))[0]
     assert found.effect.value == pytest.approx(without.effect.value, rel=0.01)
 
 
 @pytest.mark.parametrize(("own", "count"), [(100, 1), (49, 1), (46, 0)])
-def test_memory_that_does_not_serve_again_is_found_from_twice_on(tmp_path: Path, own: int, count: int) -> None:
+def test_memory_that_does_not_serve_again_is_found_from_twice_on(
+    tmp_path: Path, own: int, count: int
+) -> None:
     """20 MiB are live, by some 3,400 watched blocks, for which an eighth more is set apart."""
     made = busy()
     made.moments((1, 20 * MIB, own * MIB, 110 * MIB, 0, 0, UNKNOWN))
@@ -168,7 +182,9 @@ def test_blocks_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("usable", "count"), [(60, 1), (49, 1), (47, 0)])
-def test_sizes_are_too_coarse_by_what_live_blocks_take(tmp_path: Path, usable: int, count: int) -> None:
+def test_sizes_are_too_coarse_by_what_live_blocks_take(
+    tmp_path: Path, usable: int, count: int
+) -> None:
     """All allocations ever made took twice what was asked for, but those that are live need not."""
     made = busy()
     made.samples["usable_bytes"], made.samples["asked_bytes"] = 200, 100
@@ -189,7 +205,10 @@ UNKNOWN = 2**64 - 1
         ((30 * MIB, 30 * MIB, 60 * MIB), ["huge-page-bloat"]),
         ((30 * MIB, 0, UNKNOWN), ["touches-more-than-it-gives"]),
         ((30 * MIB, 15 * MIB, 60 * MIB), ["huge-page-bloat", "touches-more-than-it-gives"]),
-        ((30 * MIB, 30 * MIB, UNKNOWN), []),  # of zeroes that lie in no huge pages nobody knows whose they are
+        (
+            (30 * MIB, 30 * MIB, UNKNOWN),
+            [],
+        ),  # of zeroes that lie in no huge pages nobody knows whose they are
         ((30 * MIB, 30 * MIB, 2 * MIB), []),
         ((7 * MIB, 7 * MIB, 60 * MIB), []),
         ((UNKNOWN, UNKNOWN, UNKNOWN), []),
@@ -208,9 +227,15 @@ def test_resident_memory_that_nobody_was_given_is_found(
 
 def test_a_look_from_before_the_peak_tells_nothing(tmp_path: Path) -> None:
     made = busy()
-    made.moments((1, 40 * MIB, 47 * MIB, 47 * MIB, 30 * MIB, 30 * MIB, 47 * MIB), (2, 40 * MIB, 60 * MIB, 60 * MIB))
+    made.moments(
+        (1, 40 * MIB, 47 * MIB, 47 * MIB, 30 * MIB, 30 * MIB, 47 * MIB),
+        (2, 40 * MIB, 60 * MIB, 60 * MIB),
+    )
     assert find(gathered(tmp_path, made)) == ()
-    made.moments((1, 40 * MIB, 49 * MIB, 49 * MIB, 30 * MIB, 30 * MIB, 49 * MIB), (2, 40 * MIB, 60 * MIB, 60 * MIB))
+    made.moments(
+        (1, 40 * MIB, 49 * MIB, 49 * MIB, 30 * MIB, 30 * MIB, 49 * MIB),
+        (2, 40 * MIB, 60 * MIB, 60 * MIB),
+    )
     assert names(find(gathered(tmp_path, made))) == ["huge-page-bloat"]
 
 
@@ -226,5 +251,7 @@ def test_it_is_no_memory_that_does_not_serve_again(tmp_path: Path) -> None:
 def test_it_is_told_in_a_paragraph_with_what_to_do(tmp_path: Path) -> None:
     (found,) = find(gathered(tmp_path, storm()))
     text = because(found)
-    assert text.startswith("▲ The allocator gives memory back to the kernel and needs it again at once: 11.")
+    assert text.startswith(
+        "▲ The allocator gives memory back to the kernel and needs it again at once: 11."
+    )
     assert " % of CPU" in text and " To do: let it keep more" in text and text.endswith(".")

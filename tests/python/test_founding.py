@@ -14,7 +14,9 @@ NS = 1e6
 TRIM = CASES[0]
 
 
-def part(name: str, change: float | None, half: float = 1.0, evidence: tuple[str, ...] = ()) -> Part:
+def part(
+    name: str, change: float | None, half: float = 1.0, evidence: tuple[str, ...] = ()
+) -> Part:
     """`change` in ms, of 100."""
     if change is None:
         return Part(name, None, None, None, None)
@@ -26,7 +28,9 @@ def why(case: Case, whole: float, *, half: float = 1.0, **parts: float | None) -
     named = {"own": OWN, "kernel": KERNEL, "faults": FAULTS, "program": PROGRAM}
     found = [part(name, parts.get(key, 0.0)) for key, name in named.items()]
     rest = part(UNEXPLAINED, whole - sum(change or 0.0 for change in parts.values()))
-    return Why(case.contender, "system", 0, 8, Gap("time", part("", whole, half), (*found, rest)), None)
+    return Why(
+        case.contender, "system", 0, 8, Gap("time", part("", whole, half), (*found, rest)), None
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,12 @@ def why(case: Case, whole: float, *, half: float = 1.0, **parts: float | None) -
         (why(TRIM, 0.5, half=2, kernel=0.4), "does not reproduce"),
         (why(TRIM, 3, half=4), "not shown"),
         (why(TRIM, 40, half=50, kernel=35), "not shown"),
-        (Why(TRIM.contender, "system", 0, 0, None, None, why_not="glibc-2.21 failed: was killed"), "not measured"),
+        (
+            Why(
+                TRIM.contender, "system", 0, 0, None, None, why_not="glibc-2.21 failed: was killed"
+            ),
+            "not measured",
+        ),
         (None, "not measured"),
     ],
 )
@@ -60,8 +69,14 @@ def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_on
     board = founding.board(judge(whys))
     assert len(board.tables[0].rows) == len(CASES)
     assert board.says[0] == "2 of 2 cases are as recorded, by gap and by cause."
-    assert f"recorded: {TRIM.cause}. Found: its kernel calls +30.0 %; unexplained +10.0 %." in board.says[1]
-    for text in (terminal.drawn(board, color=False), "\n".join(markdown.escape(say) for say in board.says)):
+    assert (
+        f"recorded: {TRIM.cause}. Found: its kernel calls +30.0 %; unexplained +10.0 %."
+        in board.says[1]
+    )
+    for text in (
+        terminal.drawn(board, color=False),
+        "\n".join(markdown.escape(say) for say in board.says),
+    ):
         assert "dedup" in text
     assert terminal.drawn(board, color=False).count("not measured") == 2 * (len(CASES) - 2)
 
@@ -69,6 +84,10 @@ def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_on
 def test_the_experiment_runs_what_the_cases_are_about() -> None:
     experiment = find("founding-cases")
     assert experiment is not None and experiment.why
-    named = {spec.partition("=")[0] for spec in (*experiment.full.contenders, *experiment.full.beside)}
+    named = {
+        spec.partition("=")[0] for spec in (*experiment.full.contenders, *experiment.full.beside)
+    }
     assert set(contenders()) <= named
-    assert {case.application for case in CASES} <= {variant.name for variant in experiment.full.variants}
+    assert {case.application for case in CASES} <= {
+        variant.name for variant in experiment.full.variants
+    }

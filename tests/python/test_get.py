@@ -52,7 +52,9 @@ class Repository:
     folder: Path
     architecture: str
 
-    def add(self, package: str, version: str, library: bytes, name: str = "libpretend.so.2") -> Path:
+    def add(
+        self, package: str, version: str, library: bytes, name: str = "libpretend.so.2"
+    ) -> Path:
         """A package with one library, and its entry in the index."""
         root = self.folder.parent / f"root-{package}-{version.replace(':', '_')}"
         target = root / "usr/lib/pretend"
@@ -67,7 +69,9 @@ class Repository:
         plain = version.partition(":")[2] or version
         archive = self.folder / f"{package}_{plain}_{self.architecture}.deb"
         subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "-b", str(root), str(archive)], check=True, stdout=subprocess.DEVNULL
+            ["dpkg-deb", "--root-owner-group", "-b", str(root), str(archive)],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
         content = archive.read_bytes()
         with (self.folder / "Packages").open("a") as index:
@@ -86,7 +90,9 @@ class Repository:
             "Dir::Etc::SourceParts": "-",
             "Acquire::http::Proxy": "DIRECT",
         }
-        options = tuple(part for key, value in settings.items() for part in ("-o", f"{key}={value}"))
+        options = tuple(
+            part for key, value in settings.items() for part in ("-o", f"{key}={value}")
+        )
         return debian.Apt(options=options, lists="/nonexistent")
 
 
@@ -103,7 +109,9 @@ def repository(tmp_path: Path) -> Repository:
     folder = tmp_path / "repository"
     folder.mkdir()
     (folder / "Packages").touch()
-    architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
+    architecture = subprocess.run(
+        ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
+    )
     return Repository(folder, architecture.stdout.strip())
 
 
@@ -141,21 +149,29 @@ def test_the_first_package_that_the_distribution_knows_is_taken(
 ) -> None:
     repository.add("libpretend9", "1-1", library)
     repository.add("libpretend9t64", "2-1", library)
-    assert debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
+    assert (
+        debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
+    )
 
 
-def test_what_is_already_there_is_not_downloaded_again(repository: Repository, library: bytes, tmp_path: Path) -> None:
+def test_what_is_already_there_is_not_downloaded_again(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
     archive = repository.add("libpretend9", "1-1", library)
     first = debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
     archive.unlink()
     assert debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()) == first
 
 
-def test_a_newer_version_comes_beside_the_old_one(repository: Repository, library: bytes, tmp_path: Path) -> None:
+def test_a_newer_version_comes_beside_the_old_one(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
     repository.add("libpretend9", "1-1", library)
     debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
     repository.add("libpretend9", "2-1", library)
-    assert debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
+    assert (
+        debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()).version == "2"
+    )
     assert versions(tmp_path / "c") == ["1-1", "2-1"]
 
 
@@ -163,7 +179,10 @@ def test_two_at_once_get_the_same(repository: Repository, library: bytes, tmp_pa
     repository.add("libpretend9", "1-1", library)
     apt = repository.apt()
     with ThreadPoolExecutor(3) as pool:
-        jobs = [pool.submit(debian.unpack_from_distribution, ENTRY, tmp_path / "c", apt=apt) for _ in range(3)]
+        jobs = [
+            pool.submit(debian.unpack_from_distribution, ENTRY, tmp_path / "c", apt=apt)
+            for _ in range(3)
+        ]
         paths = {job.result().path for job in jobs}
     assert len(paths) == 1
     assert versions(tmp_path / "c") == ["1-1"]
@@ -176,13 +195,17 @@ def test_a_package_that_is_not_what_the_index_says_is_refused(
     content = bytearray(archive.read_bytes())
     content[-20] ^= 1
     archive.write_bytes(content)
-    with pytest.raises(CairnError, match=r"jemalloc is not obtainable here: .*([Hh]ash|Undetermined Error)") as caught:
+    with pytest.raises(
+        CairnError, match=r"jemalloc is not obtainable here: .*([Hh]ash|Undetermined Error)"
+    ) as caught:
         debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt())
     assert "\n" not in str(caught.value)
     assert versions(tmp_path / "c") == []
 
 
-def test_a_repository_that_is_not_signed_is_refused(repository: Repository, library: bytes, tmp_path: Path) -> None:
+def test_a_repository_that_is_not_signed_is_refused(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
     repository.add("libpretend9", "1-1", library)
     apt = repository.apt()
     sources = repository.folder.parent / "sources.list"
@@ -217,7 +240,11 @@ def refusal(entry: Allocator, cache: Path, apt: debian.Apt, version: str | None 
 @pytest.fixture
 def trixie(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system that calls itself Debian 13."""
-    release = {"NAME": "Debian GNU/Linux", "VERSION_ID": "13", "PRETTY_NAME": "Debian GNU/Linux 13 (trixie)"}
+    release = {
+        "NAME": "Debian GNU/Linux",
+        "VERSION_ID": "13",
+        "PRETTY_NAME": "Debian GNU/Linux 13 (trixie)",
+    }
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: release)
 
 
@@ -226,7 +253,9 @@ def mention(repository: Repository, package: str, replaces: str) -> None:
     index = repository.folder / "Packages"
     entry = f"Package: {package}\n"
     assert entry in index.read_text()
-    index.write_text(index.read_text().replace(entry, f"{entry}Replaces: {replaces}\nBreaks: {replaces}\n"))
+    index.write_text(
+        index.read_text().replace(entry, f"{entry}Replaces: {replaces}\nBreaks: {replaces}\n")
+    )
 
 
 @pytest.mark.usefixtures("trixie")
@@ -262,7 +291,9 @@ def test_a_version_that_the_release_lacks_is_told_with_the_one_it_has(
 ) -> None:
     repository.add("libpretend9", "5.3.0-3", library)
     told = refusal(ENTRY, tmp_path / "c", repository.apt(), version="5.3.1")
-    assert "Debian 13 has jemalloc 5.3.0 and not 5.3.1" in told and ADVICE_ON_THE_NETWORK not in told
+    assert (
+        "Debian 13 has jemalloc 5.3.0 and not 5.3.1" in told and ADVICE_ON_THE_NETWORK not in told
+    )
 
 
 def test_a_package_may_lie_in_the_index_that_could_not_be_fetched(
@@ -276,7 +307,11 @@ def test_a_package_may_lie_in_the_index_that_could_not_be_fetched(
         with (repository.folder.parent / "sources.list").open("a") as sources:
             sources.write(f"deb [trusted=yes] http://127.0.0.1:{closed.getsockname()[1]} ./\n")
         told = refusal(ENTRY, tmp_path / "c", apt)
-    assert "do not hold any of the packages" in told and "127.0.0.1" in told and ADVICE_ON_THE_NETWORK in told
+    assert (
+        "do not hold any of the packages" in told
+        and "127.0.0.1" in told
+        and ADVICE_ON_THE_NETWORK in told
+    )
 
 
 @pytest.mark.usefixtures("trixie")
@@ -292,7 +327,10 @@ def test_the_systems_lists_answer_where_newer_ones_cannot_be_fetched(
         index = repository.folder / "Packages"
         index.rename(repository.folder / "gone")
         told = refusal(ENTRY, tmp_path / "second", replace(repository.apt(), lists=str(lists)))
-    assert "Debian 13 does not have any of the packages" in told and "newer ones could not be fetched" in told
+    assert (
+        "Debian 13 does not have any of the packages" in told
+        and "newer ones could not be fetched" in told
+    )
 
 
 def test_no_package_sources_at_all_are_told_as_that(repository: Repository, tmp_path: Path) -> None:
@@ -301,7 +339,9 @@ def test_no_package_sources_at_all_are_told_as_that(repository: Repository, tmp_
     assert "apt has no package sources here" in refusal(ENTRY, tmp_path / "c", apt)
 
 
-def test_an_allocator_without_a_package_is_refused_at_once(repository: Repository, tmp_path: Path) -> None:
+def test_an_allocator_without_a_package_is_refused_at_once(
+    repository: Repository, tmp_path: Path
+) -> None:
     without = replace(ENTRY, packages=())
     assert "no distribution package holds it" in refusal(without, tmp_path / "c", repository.apt())
     assert "never fetched" in refusal(catalog.entry("system"), tmp_path / "c", repository.apt())
@@ -311,11 +351,15 @@ def test_without_a_network_the_reason_is_told(repository: Repository, tmp_path: 
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         apt = repository.apt(f"http://127.0.0.1:{closed.getsockname()[1]}")
-        with pytest.raises(CairnError, match=r"not obtainable here: .*127\.0\.0\.1.*Check the package sources"):
+        with pytest.raises(
+            CairnError, match=r"not obtainable here: .*127\.0\.0\.1.*Check the package sources"
+        ):
             debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=apt)
 
 
-def test_without_the_tools_the_way_by_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_tools_the_way_by_path_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CairnError, match=r"apt-get is missing.*-a jemalloc=/path"):
         debian.unpack_from_distribution(ENTRY, tmp_path / "c")
@@ -374,7 +418,9 @@ def test_a_network_that_hangs_ends_in_a_sentence_and_leaves_no_process(
     assert versions(cache) == []
 
 
-def test_an_interrupted_fetch_leaves_nothing_half_made(repository: Repository, library: bytes, tmp_path: Path) -> None:
+def test_an_interrupted_fetch_leaves_nothing_half_made(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
     repository.add("libpretend9", "1-1", library)
     cache = tmp_path / "c"
     half_made = cache / ENTRY.name / ".new-left"
@@ -385,7 +431,9 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(repository: Repository, l
             f"get.unpack_from_distribution({ENTRY!r}, Path({str(cache)!r}), apt=get.{apt!r})"
         )
         environment = {**os.environ, "PYTHONPATH": str(Path(debian.__file__).parents[2])}
-        process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL
+        )
         try:
             while not apt_processes(cache / ".apt") and process.poll() is None:
                 time.sleep(0.02)
@@ -421,7 +469,9 @@ def test_the_systems_lists_are_used_and_left_as_they_are(
     assert sorted((path.name, path.stat().st_mtime_ns) for path in lists.iterdir()) == before
 
 
-def test_lists_of_yesterday_are_brought_up_to_date(repository: Repository, library: bytes, tmp_path: Path) -> None:
+def test_lists_of_yesterday_are_brought_up_to_date(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
     old = repository.add("libpretend9", "1-1", library)
     debian.unpack_from_distribution(ENTRY, tmp_path / "first", apt=repository.apt())
     yesterday = tmp_path / "first" / ".apt" / "state" / "lists"

@@ -40,7 +40,11 @@ def test_it_is_here_without_anybody_doing_anything() -> None:
     assert found.path == str(native.allocator())
     assert found.problem is None
     assert (found.version, found.title) == (cairn.__version__, f"cairn {cairn.__version__}")
-    assert (found.origin, found.cached, len(found.build_id or "")) == ("comes with cairn", False, 40)
+    assert (found.origin, found.cached, len(found.build_id or "")) == (
+        "comes with cairn",
+        False,
+        40,
+    )
     contender = contenders.resolve(contenders.parse_contender("cairn"), (found,))
     assert contender.preload == (str(native.allocator()),)
     assert contender.owners == (str(native.allocator().resolve()),)
@@ -50,18 +54,29 @@ def test_it_is_here_without_anybody_doing_anything() -> None:
 def test_what_the_catalog_says_of_it_is_what_its_sources_say() -> None:
     entry = alone().allocator
     assert (ROOT / "LICENSE").read_text().startswith(f"{entry.licence} License")
-    read = re.findall(r"^ \*     (CAIRN_[A-Z_]+)=", (ROOT / "src" / "alloc" / "options.h").read_text(), re.MULTILINE)
+    read = re.findall(
+        r"^ \*     (CAIRN_[A-Z_]+)=",
+        (ROOT / "src" / "alloc" / "options.h").read_text(),
+        re.MULTILINE,
+    )
     assert set(entry.knobs) == set(read)
 
 
-def test_no_other_library_of_that_name_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_library_of_that_name_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither one on the library path nor one that was added under the name before it was taken."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     other = shutil.copy(native.allocator(), tmp_path / "libcairn.so.0")
     folder = discover.cache_folder() / "cairn" / discover.ADDED
     folder.mkdir(parents=True)
-    record = {"schema": discover.RECORD_SCHEMA, "allocator": "cairn", "path": str(other), "version": "99"}
+    record = {
+        "schema": discover.RECORD_SCHEMA,
+        "allocator": "cairn",
+        "path": str(other),
+        "version": "99",
+    }
     (folder / discover.RECORD).write_text(json.dumps(record))
     assert alone().path == str(native.allocator())
     assert discover.known_catalog() is catalog.load_catalog()
@@ -82,7 +97,9 @@ def test_it_competes_by_default_right_behind_the_systems() -> None:
 def test_it_is_not_fetched_added_or_removed(tmp_path: Path) -> None:
     entry = alone().allocator
     for origin in (None, *obtain.ORIGINS):
-        with pytest.raises(CairnError, match=r"comes with it and is never fetched; 'cairn allocators' shows it\."):
+        with pytest.raises(
+            CairnError, match=r"comes with it and is never fetched; 'cairn allocators' shows it\."
+        ):
             obtain.obtain(entry, origin=origin, cache=tmp_path)
     assert not obtain.obtainable(entry)
     with pytest.raises(UsageError, match="is part of it and not in the cache"):
@@ -97,7 +114,9 @@ def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
     found = alone()
     assert found.problem is not None
     assert "lacks lib/libcairn.so.0; install it again" in found.problem
-    assert "✘ cairn: this installation" in inventory.render(catalog.load_catalog(), (found,), color=False)
+    assert "✘ cairn: this installation" in inventory.render(
+        catalog.load_catalog(), (found,), color=False
+    )
     assert "get cairn" not in inventory.render(catalog.load_catalog(), (found,), color=False)
     for spec in ("cairn", f"cairn@{cairn.__version__}"):
         with pytest.raises(ContenderFailed, match="install it again"):
@@ -107,10 +126,14 @@ def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
         assert "cairn" not in runs.contenders(experiments.EXPERIMENTS[-1].full, said.append)
     assert [line for line in said if line.startswith("cairn is left out: this installation")]
     assert not [line for line in said if "get cairn" in line]
-    judged = checks.judge_abilities(abilities.Abilities(allocator_problem=found.problem), machine.host())
+    judged = checks.judge_abilities(
+        abilities.Abilities(allocator_problem=found.problem), machine.host()
+    )
     (told,) = [check for check in judged if check.subject == "own allocator"]
     assert told.state == "warning"
-    assert told.says == "this installation of cairn lacks lib/libcairn.so.0: comparisons go without it"
+    assert (
+        told.says == "this installation of cairn lacks lib/libcairn.so.0: comparisons go without it"
+    )
     assert told.next_step == "Install it again with 'make install' or pip."
 
 
@@ -119,7 +142,9 @@ def test_abilities_notice_that_it_is_missing() -> None:
     assert abilities._allocator_problem() is not None
 
 
-def test_a_damaged_library_is_never_taken_for_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_library_is_never_taken_for_the_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libcairn.so.0").write_bytes(native.allocator().read_bytes()[:3000])
     monkeypatch.setattr(native, "_FOLDER", tmp_path)
@@ -129,7 +154,9 @@ def test_a_damaged_library_is_never_taken_for_the_systems(tmp_path: Path, monkey
 
 def prepared(monkeypatch: pytest.MonkeyPatch, *found: Found) -> preflight.Preflight:
     monkeypatch.setattr(discover, "discover", lambda *_, **__: found)
-    return preflight.prepare((), Settings(workloads=(Workload("true", ("true",)),), folder="/"), None, print)
+    return preflight.prepare(
+        (), Settings(workloads=(Workload("true", ("true",)),), folder="/"), None, print
+    )
 
 
 def test_with_nothing_fetched_it_competes_with_the_systems_and_more_are_offered(

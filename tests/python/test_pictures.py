@@ -23,7 +23,9 @@ def test_a_picture_is_made_in_either_form(form: str, head: bytes) -> None:
 def test_the_same_comparison_gives_the_same_names_and_no_markup() -> None:
     run = replace(a_run(Contender("system", "system", "glibc"), Contender(EVIL, "custom", EVIL)))
     of = [
-        replace(s, trial=replace(s.trial, contender=EVIL if s.trial.contender == "fast" else "system"))
+        replace(
+            s, trial=replace(s.trial, contender=EVIL if s.trial.contender == "fast" else "system")
+        )
         for s in samples()
     ]
     made = pictures.render(run, compared(run, of), title=f"$x^2$ {EVIL}", form="svg")
@@ -35,7 +37,10 @@ def test_the_same_comparison_gives_the_same_names_and_no_markup() -> None:
 def test_memory_that_was_not_measured_is_no_panel() -> None:
     run = a_run()
     with_memory = pictures.render(run, compared(run, samples()), title="t", form="svg")
-    unknown = [replace(s, memory=replace(s.memory, method="not measured", peak_bytes=None)) for s in samples()]
+    unknown = [
+        replace(s, memory=replace(s.memory, method="not measured", peak_bytes=None))
+        for s in samples()
+    ]
     without = pictures.render(run, compared(run, unknown), title="t", form="svg")
 
     def width(picture: bytes) -> float:

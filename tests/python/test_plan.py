@@ -21,12 +21,16 @@ def test_a_block_holds_every_contender_once(names: list[str], number: int, seed:
 
 
 @given(NAMES, st.integers(1, 1000), st.integers(0, 2**32))
-def test_the_same_seed_gives_the_same_order_whatever_ran_before(names: list[str], number: int, seed: int) -> None:
+def test_the_same_seed_gives_the_same_order_whatever_ran_before(
+    names: list[str], number: int, seed: int
+) -> None:
     assert plan.block(number, names, seed) == plan.block(number, names, seed)
 
 
 def test_every_contender_is_first_equally_often() -> None:
-    first = Counter(plan.block(number, ["a", "b", "c"], seed=7)[0].contender for number in range(1, 3001))
+    first = Counter(
+        plan.block(number, ["a", "b", "c"], seed=7)[0].contender for number in range(1, 3001)
+    )
     assert all(900 < count < 1100 for count in first.values()), first
 
 
@@ -43,7 +47,9 @@ def test_a_block_of_several_workloads_runs_each_at_a_stretch() -> None:
         assert [trial.position for trial in trials] == list(range(12))
         stretches = [trials[at : at + 3] for at in range(0, 12, 3)]
         assert all(len({trial.workload for trial in stretch}) == 1 for stretch in stretches)
-        assert all({trial.contender for trial in stretch} == {"a", "b", "c"} for stretch in stretches)
+        assert all(
+            {trial.contender for trial in stretch} == {"a", "b", "c"} for stretch in stretches
+        )
         assert {stretch[0].workload for stretch in stretches} == {0, 1, 2, 5}
         orders.add(tuple(stretch[0].workload for stretch in stretches))
     assert len(orders) == 24  # all there are of four
@@ -51,8 +57,14 @@ def test_a_block_of_several_workloads_runs_each_at_a_stretch() -> None:
 
 def test_each_workload_of_a_block_and_each_seed_has_an_order_of_its_own() -> None:
     def orders(seed: int, workload: int) -> list[str]:
-        blocks = [plan.block(number, ["a", "b", "c", "d"], seed, workloads=(0, 1)) for number in range(1, 101)]
-        return ["".join(trial.contender for trial in block if trial.workload == workload) for block in blocks]
+        blocks = [
+            plan.block(number, ["a", "b", "c", "d"], seed, workloads=(0, 1))
+            for number in range(1, 101)
+        ]
+        return [
+            "".join(trial.contender for trial in block if trial.workload == workload)
+            for block in blocks
+        ]
 
     first = orders(7, 0)
     for other in (orders(7, 1), orders(8, 0)):
@@ -62,7 +74,9 @@ def test_each_workload_of_a_block_and_each_seed_has_an_order_of_its_own() -> Non
 
 def test_the_order_of_workloads_depends_on_the_seed() -> None:
     def orders(seed: int) -> list[tuple[int, ...]]:
-        blocks = [plan.block(number, ["a"], seed, workloads=(0, 1, 2, 3)) for number in range(1, 101)]
+        blocks = [
+            plan.block(number, ["a"], seed, workloads=(0, 1, 2, 3)) for number in range(1, 101)
+        ]
         return [tuple(trial.workload for trial in block) for block in blocks]
 
     assert sum(one == another for one, another in zip(orders(7), orders(8), strict=True)) < 20
@@ -71,7 +85,10 @@ def test_the_order_of_workloads_depends_on_the_seed() -> None:
 def test_the_order_of_a_stored_run_is_the_same_in_every_version() -> None:
     """An interrupted run is gone on with, perhaps by a later version."""
     trials = plan.block(3, ["a", "b", "c"], seed=7, workloads=(0, 1, 2))
-    assert " ".join(f"{trial.workload}{trial.contender}" for trial in trials) == "0b 0a 0c 1b 1a 1c 2c 2a 2b"
+    assert (
+        " ".join(f"{trial.workload}{trial.contender}" for trial in trials)
+        == "0b 0a 0c 1b 1a 1c 2c 2a 2b"
+    )
 
 
 def test_the_warm_up_takes_workloads_one_after_the_other() -> None:

@@ -40,11 +40,15 @@ def an_account(ns: float = 20.0, count: int = 1_000_000, **more: object) -> Acco
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def calibrated(*, places: int = 1, factor: float = 1.0, kernel: float = 0.0, faults: float = 0.0) -> Costs:
+def calibrated(
+    *, places: int = 1, factor: float = 1.0, kernel: float = 0.0, faults: float = 0.0
+) -> Costs:
     """20 ns each times `factor`; the kernel's times are ns for each byte of the peak."""
     each = dict.fromkeys(range(places), 20.0 * factor)
     same = dict.fromkeys(range(places), kernel), dict.fromkeys(range(places), faults)
-    return Costs("x 1", {"reused": each, "free, local": each}, *same, dict.fromkeys(range(places), 5_000.0))
+    return Costs(
+        "x 1", {"reused": each, "free, local": each}, *same, dict.fromkeys(range(places), 5_000.0)
+    )
 
 
 SYSTEM = calibrated()
@@ -53,7 +57,9 @@ SYSTEM = calibrated()
 def test_detours_to_the_kernel_are_neither_saved_nor_the_programs() -> None:
     """12 of the 32 ms of system time: 3 of them were found in the allocator, and 9 in the probe."""
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
-    (found,) = predict(an_account(samples_inside=63, detours_ns=12 * MS), 32 * MS, 0, "system", known)
+    (found,) = predict(
+        an_account(samples_inside=63, detours_ns=12 * MS), 32 * MS, 0, "system", known
+    )
     assert found.own == pytest.approx(25 / 197)
     assert found.kernel == pytest.approx(10 / 197)
 
@@ -73,7 +79,10 @@ def test_the_clocks_ratio_is_put_right_by_timers() -> None:
 def test_what_another_takes_in_the_kernel_on_any_workload_is_in_the_range() -> None:
     """20 ms for the peak of 100 MiB on one of six, nothing on the others: where it gives back what it needs."""
     dear = {0: 20 * MS / (100 * MIB)} | dict.fromkeys(range(1, 6), 0.0)
-    known = {"system": calibrated(places=6), "quick": replace(calibrated(places=6, factor=0.5), kernel=dear)}
+    known = {
+        "system": calibrated(places=6),
+        "quick": replace(calibrated(places=6, factor=0.5), kernel=dear),
+    }
     (found,) = predict(an_account(), 20 * MS, 0, "system", known)
     assert found.high == found.saves == pytest.approx((25 + 10) / 200)
     assert found.low < found.saves
@@ -81,7 +90,9 @@ def test_what_another_takes_in_the_kernel_on_any_workload_is_in_the_range() -> N
 
 
 def test_an_allocator_that_takes_half_as_long_saves_half_of_its_own_code() -> None:
-    (found,) = predict(an_account(), 20 * MS, 0, "system", {"system": SYSTEM, "quick": calibrated(factor=0.5)})
+    (found,) = predict(
+        an_account(), 20 * MS, 0, "system", {"system": SYSTEM, "quick": calibrated(factor=0.5)}
+    )
     # 60 of 220 ms in the allocator, 10 of these in the kernel; 20 of 220 are the probe's
     assert found.allocator == "quick"
     assert found.own == pytest.approx(25 / 200)
@@ -100,11 +111,19 @@ def test_what_the_kernel_takes_follows_the_peak() -> None:
 
 def test_the_range_is_what_the_workloads_tell() -> None:
     ratios = (0.1, 0.5, 0.6, 0.7, 3.0)
-    kinds = {kind: {place: 20.0 * ratio for place, ratio in enumerate(ratios)} for kind in ("reused", "free, local")}
+    kinds = {
+        kind: {place: 20.0 * ratio for place, ratio in enumerate(ratios)}
+        for kind in ("reused", "free, local")
+    }
     other = replace(calibrated(places=5), kinds=kinds)
-    (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": calibrated(places=5), "other": other})
+    (found,) = predict(
+        an_account(), 10 * MS, 0, "system", {"system": calibrated(places=5), "other": other}
+    )
     assert found.saves == pytest.approx((50 * 0.4 + 10) / 200)
-    assert (found.low, found.high) == (pytest.approx((50 * 0.3 + 10) / 200), pytest.approx((50 * 0.5 + 10) / 200))
+    assert (found.low, found.high) == (
+        pytest.approx((50 * 0.3 + 10) / 200),
+        pytest.approx((50 * 0.5 + 10) / 200),
+    )
 
 
 def test_the_best_comes_first_and_one_that_is_worse_takes_more() -> None:
@@ -125,13 +144,19 @@ def test_the_best_comes_first_and_one_that_is_worse_takes_more() -> None:
     ],
 )
 def test_of_what_is_not_known_nothing_is_told(account: Account, allocator: str) -> None:
-    assert predict(account, 10 * MS, 0, allocator, {"system": SYSTEM, "quick": calibrated(factor=0.5)}) == ()
+    assert (
+        predict(account, 10 * MS, 0, allocator, {"system": SYSTEM, "quick": calibrated(factor=0.5)})
+        == ()
+    )
 
 
 def trials(name: str, ns: float, workload: int = 0) -> list[Sample]:
     made = []
     for block in (1, 2, 3):
-        for whose, more in ((name, {"system_ns": 30 * MS}), (twin(name), {"account": an_account(ns)})):
+        for whose, more in (
+            (name, {"system_ns": 30 * MS}),
+            (twin(name), {"account": an_account(ns)}),
+        ):
             sample = a_sample(block, whose, 100, minor_faults=4000, **more)
             made.append(replace(sample, trial=replace(sample.trial, workload=workload)))
     return made
@@ -175,7 +200,9 @@ def test_below_what_the_clock_tells_two_times_are_the_same() -> None:
 def test_what_may_be_a_loss_is_not_promised() -> None:
     ratios = {place: 20.0 * ratio for place, ratio in enumerate((0.1, 0.5, 0.6, 1.8, 3.0))}
     other = replace(calibrated(places=5), kinds=dict.fromkeys(("reused", "free, local"), ratios))
-    found = predict(an_account(), 10 * MS, 0, "system", {"system": calibrated(places=5), "other": other})
+    found = predict(
+        an_account(), 10 * MS, 0, "system", {"system": calibrated(places=5), "other": other}
+    )
     assert found[0].saves >= 0.05 and found[0].low <= 0
     (said,) = sentences(found)
     assert said.startswith("No other allocator")
@@ -185,14 +212,20 @@ def test_little_is_no_reason_to_change() -> None:
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     much = predict(an_account(), 10 * MS, 0, "system", known)
     (said,) = sentences(much)
-    assert said.startswith("quick, the best of 1 that were measured on this machine, is expected to save about 17.5 %")
-    little = predict(an_account(samples=2200, samples_inside=60, kernel_ns=0.0), 0, 0, "system", known)
+    assert said.startswith(
+        "quick, the best of 1 that were measured on this machine, is expected to save about 17.5 %"
+    )
+    little = predict(
+        an_account(samples=2200, samples_inside=60, kernel_ns=0.0), 0, 0, "system", known
+    )
     (said,) = sentences(little)
     assert said.startswith("No other allocator") and not list(sentences(()))
 
 
 @pytest.mark.parametrize(("inside", "share"), [(400.0, 0.4), (5_000.0, 1.0)])
-def test_the_time_of_page_faults_in_the_allocator_is_not_its_own_code(inside: float, share: float) -> None:
+def test_the_time_of_page_faults_in_the_allocator_is_not_its_own_code(
+    inside: float, share: float
+) -> None:
     """Of 6 ms that the kernel takes beside its calls, 1,000 page faults take 5; those in the allocator are a share."""
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     (found,) = predict(an_account(faults_inside=inside), 16 * MS, 1000, "system", known)
@@ -218,19 +251,31 @@ def test_nine_tenths_of_the_time_in_the_allocator_must_be_of_kinds_that_are_know
 def own_ns(plain_system_ms: int, **more: object) -> dict[int, float]:
     """Of three rounds: 63 of 220 ms in the allocator, 40 ms of system time behind the probe."""
     account = an_account(samples_inside=63, detours_ns=12.0 * MS, faults_inside=1_000.0, **more)
-    probed = {"account": account, "system_ns": 40 * MS, "minor_faults": 3_000, "major_faults": 1_000}
+    probed = {
+        "account": account,
+        "system_ns": 40 * MS,
+        "minor_faults": 3_000,
+        "major_faults": 1_000,
+    }
     samples = [
         a_sample(block, name, 100, **about)
         for block in (1, 2, 3)
-        for name, about in (("system", {"system_ns": plain_system_ms * MS}), (twin("system"), probed))
+        for name, about in (
+            ("system", {"system_ns": plain_system_ms * MS}),
+            (twin("system"), probed),
+        )
     ]
     return dict(costs(a_calibration(), samples)["system"].own)
 
 
 def test_the_own_code_of_a_run_is_without_the_kernel_its_faults_and_the_way_out() -> None:
     """10 ms of calls, a quarter of the page faults, and a quarter of 12 ms of detours are none of its own code."""
-    assert own_ns(30) == {0: pytest.approx((63 - 10 - 18 / 4 - 3) * MS)}  # 40 - 12 - 10 are left for faults
-    assert own_ns(25) == {0: pytest.approx((63 - 10 - 15 / 4 - 3) * MS)}  # as many as without the probe: 25 - 10
+    assert own_ns(30) == {
+        0: pytest.approx((63 - 10 - 18 / 4 - 3) * MS)
+    }  # 40 - 12 - 10 are left for faults
+    assert own_ns(25) == {
+        0: pytest.approx((63 - 10 - 15 / 4 - 3) * MS)
+    }  # as many as without the probe: 25 - 10
 
 
 def test_a_run_with_few_samples_of_cpu_time_tells_nothing_of_its_own_code() -> None:

@@ -48,19 +48,33 @@ def read(tmp_path: Path, content: bytes) -> reader.ProcessProfile:
 
 def test_the_structs_are_as_long_as_in_c() -> None:
     """Added up by hand from src/record/profile.h; the unit test in C asserts the same numbers."""
-    numbers = 19 + 24 + 1 + 11 + 17 + 11 + 6  # of 64 bits: gap … threads_lost, chunks, samples, counts, rusage, locks
-    head = 8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 48 + 32 * 16 + 2 * 1024
+    numbers = (
+        19 + 24 + 1 + 11 + 17 + 11 + 6
+    )  # of 64 bits: gap … threads_lost, chunks, samples, counts, rusage, locks
+    head = (
+        8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 48 + 32 * 16 + 2 * 1024
+    )
     thread = 4 + 4 + 3 * 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
     times = (12 + 1 + 4 + 4) * 8 + 320 * 4
     samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 72
     for order in "<>":
         layout = reader.layouts(order)
-        assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (head, thread, samples)
+        assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (
+            head,
+            thread,
+            samples,
+        )
     assert (head, thread, samples) == (4056, 1584, 100440)
 
 
 def test_names_are_as_many_as_in_c() -> None:
-    assert (len(ALLOCATING), len(RELEASING), len(CALLS), len(LOCKS), len(PATHS)) == (11, 6, 14, 3, 42)
+    assert (len(ALLOCATING), len(RELEASING), len(CALLS), len(LOCKS), len(PATHS)) == (
+        11,
+        6,
+        14,
+        3,
+        42,
+    )
     assert FUNCTIONS.index("free") == len(ALLOCATING)
     assert (GROUPS, PHASES) == (("small", "medium", "large"), ("serial", "parallel"))
     assert (PATHS[1].phase, PATHS[2].group, PATHS[6].kind) == ("parallel", "medium", "reused")
@@ -86,7 +100,12 @@ def test_what_was_written_is_read_on_machines_of_either_order(tmp_path: Path, or
     made = busy(order=order, program="/usr/bin/prö g".encode())
     found = read(tmp_path, made.content())
     process, tally = found.process, found.tally
-    assert (process.pid, process.program, process.state, process.seen) == (100, "/usr/bin/prö g", "ended", "dispatch")
+    assert (process.pid, process.program, process.state, process.seen) == (
+        100,
+        "/usr/bin/prö g",
+        "ended",
+        "dispatch",
+    )
     assert (process.gap, process.cpu_ns, process.peak_live_bytes) == (64, 900_000_000, 12 << 20)
     assert (tally.span_ns, tally.span_ticks) == (1_000_000_000, 2_000_000_000)
     assert tally.calls[ALLOCATING.index("malloc")].sum() == 64_010
@@ -123,7 +142,11 @@ def test_the_longest_of_all_threads_and_processes_is_no_sum(tmp_path: Path) -> N
     assert (locks.taken[0], locks.contended[0], locks.wait_ticks[0]) == (30, 3, MOST + 12)
     assert list(locks.most_wait_ticks) == [MOST, 0, 0]
     both = tally + read(tmp_path, other.content()).tally
-    assert (both.locks.taken[0], both.locks.most_wait_ticks[0], both.contended_locks) == (31, MOST, 2)
+    assert (both.locks.taken[0], both.locks.most_wait_ticks[0], both.contended_locks) == (
+        31,
+        MOST,
+        2,
+    )
 
 
 def test_a_process_that_timed_nothing_has_no_samples(tmp_path: Path) -> None:
@@ -135,23 +158,40 @@ def test_a_process_that_timed_nothing_has_no_samples(tmp_path: Path) -> None:
     assert found.tally.timed.count.sum() == 0
 
 
-@pytest.mark.parametrize(("dispatch", "seen"), [(0, "unseen"), (1, "dispatch"), (2, "interpose"), (3, "unseen")])
-def test_held_memory_is_known_only_where_kernel_calls_were_seen(tmp_path: Path, dispatch: int, seen: str) -> None:
+@pytest.mark.parametrize(
+    ("dispatch", "seen"), [(0, "unseen"), (1, "dispatch"), (2, "interpose"), (3, "unseen")]
+)
+def test_held_memory_is_known_only_where_kernel_calls_were_seen(
+    tmp_path: Path, dispatch: int, seen: str
+) -> None:
     made = busy(dispatch=dispatch)
-    made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (8_000_000, 3 << 20, 4 << 20, 9 << 20, 5, 6, 7))
+    made.moments(
+        (4_000_000, 1 << 20, 2 << 20, 9 << 20), (8_000_000, 3 << 20, 4 << 20, 9 << 20, 5, 6, 7)
+    )
     found = read(tmp_path, made.content())
     assert found.process.seen == seen
-    assert [(one.live_bytes, one.resident_bytes) for one in found.moments] == [(1 << 20, 9 << 20), (3 << 20, 9 << 20)]
+    assert [(one.live_bytes, one.resident_bytes) for one in found.moments] == [
+        (1 << 20, 9 << 20),
+        (3 << 20, 9 << 20),
+    ]
     known = seen != "unseen"
-    assert [one.held_bytes for one in found.moments] == ([2 << 20, 4 << 20] if known else [None, None])
-    closely = [(one.unasked_bytes, one.unwritten_bytes, one.huge_bytes, one.own_bytes) for one in found.moments]
+    assert [one.held_bytes for one in found.moments] == (
+        [2 << 20, 4 << 20] if known else [None, None]
+    )
+    closely = [
+        (one.unasked_bytes, one.unwritten_bytes, one.huge_bytes, one.own_bytes)
+        for one in found.moments
+    ]
     assert closely == [(None,) * 4, (5, 6, 7, 4 << 20) if known else (None,) * 4]
 
 
 def test_usable_bytes_that_were_not_asked_for_are_not_known(tmp_path: Path) -> None:
     made = busy()
     made.samples["moments"][0, 1]["live_usable_bytes"] = MOST
-    assert [one.live_usable_bytes for one in read(tmp_path, made.content()).moments] == [9 << 17, None]
+    assert [one.live_usable_bytes for one in read(tmp_path, made.content()).moments] == [
+        9 << 17,
+        None,
+    ]
 
 
 DAMAGES = {
@@ -288,7 +328,9 @@ def test_processes_of_a_tree_add_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("highest", [0, 1, 2])
-def test_the_moments_of_a_tree_are_those_of_the_process_that_held_most(tmp_path: Path, highest: int) -> None:
+def test_the_moments_of_a_tree_are_those_of_the_process_that_held_most(
+    tmp_path: Path, highest: int
+) -> None:
     for k in range(3):
         made = busy(pid=100 + k, begin_ns=10**9 + k)
         live = (8 << 20) + (k << 10) + (k == highest) * (4 << 20)
@@ -296,7 +338,9 @@ def test_the_moments_of_a_tree_are_those_of_the_process_that_held_most(tmp_path:
         made.write(tmp_path)
     found = reader.gather(tmp_path)
     assert [one.live_bytes for one in found.moments] == [1 << 20, (12 << 20) + (highest << 10)]
-    assert [process.peak_live_bytes > 10 << 20 for process in found.processes] == [k == highest for k in range(3)]
+    assert [process.peak_live_bytes > 10 << 20 for process in found.processes] == [
+        k == highest for k in range(3)
+    ]
 
 
 def test_a_folder_without_profiles_says_how_to_make_one(tmp_path: Path) -> None:
@@ -307,7 +351,11 @@ def test_a_folder_without_profiles_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 def image(pid: int, begin_ns: int, state: str) -> Process:
-    about = dict.fromkeys(Process.__dataclass_fields__, 0) | {"pid": pid, "begin_ns": begin_ns, "state": state}
+    about = dict.fromkeys(Process.__dataclass_fields__, 0) | {
+        "pid": pid,
+        "begin_ns": begin_ns,
+        "state": state,
+    }
     return Process(**about)  # type: ignore[arg-type]
 
 
@@ -329,7 +377,9 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
             case 0 if size:
                 broken[place] = rng.randrange(256)
             case 1 if size >= place + 8:
-                number = rng.choice((0, 1, MOST, 1 << 63, size, size - 8, rng.getrandbits(64), rng.getrandbits(20)))
+                number = rng.choice(
+                    (0, 1, MOST, 1 << 63, size, size - 8, rng.getrandbits(64), rng.getrandbits(20))
+                )
                 struct.pack_into("<Q", broken, place & ~7, number)
             case 2:
                 del broken[place : place + rng.randint(1, 40)]
@@ -421,7 +471,8 @@ def test_a_description_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"command": 3}', b"\xff", b"[" * 5_000_000, b'{"x":' + b"[" * 5_000_000]
+    "content",
+    [b"", b"{", b"[]", b'{"command": 3}', b"\xff", b"[" * 5_000_000, b'{"x":' + b"[" * 5_000_000],
 )
 def test_a_damaged_description_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     busy().write(tmp_path)
@@ -442,7 +493,9 @@ def test_a_description_may_have_four_mebibytes_and_no_byte_more(tmp_path: Path) 
         reader.gather(tmp_path)
 
 
-def test_a_folder_may_hold_the_most_profiles_and_not_one_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_may_hold_the_most_profiles_and_not_one_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert reader._FILES_MAX == 200_000
     monkeypatch.setattr(reader, "_FILES_MAX", 3)
     for k in range(3):

@@ -52,11 +52,16 @@ def test_counters_that_are_not_there_are_named_and_not_counted_as_none(tmp_path:
 
 def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
     last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
-    assert last == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0], by the operations that were timed."
+    assert (
+        last
+        == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0], by the operations that were timed."
+    )
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_the_report_of_a_profile_is_golden(full: bool, tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_the_report_of_a_profile_is_golden(
+    full: bool, tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
     """A program with locks and timers of CPU time, and another whose kernel calls could not be seen."""
     made = locking()
     made.timed_alone("reused", "small", [90] * 300)
@@ -73,7 +78,9 @@ def test_the_report_of_a_profile_is_golden(full: bool, tmp_path: Path, golden: C
 
 
 def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:
-    first = shown(tmp_path, busy(), busy(pid=2, begin_ns=2, program=b"/bin/other"), allocator="glibc 2.36")
+    first = shown(
+        tmp_path, busy(), busy(pid=2, begin_ns=2, program=b"/bin/other"), allocator="glibc 2.36"
+    )
     says = "profile  /bin/other and 1 other · glibc 2.36 · 2 processes · 2 threads · wall 2.00 s · CPU 1.80 s"
     assert first.splitlines()[0] == says
 
@@ -81,7 +88,15 @@ def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:
 def test_counts_times_kernel_calls_and_memory_are_there(tmp_path: Path) -> None:
     text = shown(tmp_path, busy())
     assert row(text, "malloc")[1:4] == ["64,010", "64,010", "0"]
-    for name in ("new", "reused", "calloc", "free, local", "free, remote", "TOTAL", "in the kernel"):
+    for name in (
+        "new",
+        "reused",
+        "calloc",
+        "free, local",
+        "free, remote",
+        "TOTAL",
+        "in the kernel",
+    ):
         assert row(text, name)
     assert "realloc" not in text
     assert "munmap" in text
@@ -121,9 +136,19 @@ def test_what_was_not_measured_is_said_so_and_never_zero(tmp_path: Path) -> None
     made.dispatch = 3
     made.start["peak_resident_bytes"] = 0
     text = shown(tmp_path, made, full=True)
-    assert "What a free allocator would save was not measured: none of its operations was timed." in text
+    assert (
+        "What a free allocator would save was not measured: none of its operations was timed."
+        in text
+    )
     assert "wall not measured · CPU not measured" in text
-    for name in ("live", "held from", "resident", "set apart", "page faults in", "page faults, all"):
+    for name in (
+        "live",
+        "held from",
+        "resident",
+        "set apart",
+        "page faults in",
+        "page faults, all",
+    ):
         assert row(text, name)[-1] == "not measured", name
     assert "Kernel calls and held memory are not measured" in text
     assert not re.search(r"(?<![\d.,])0 (ns|B)", text)
@@ -147,7 +172,9 @@ def test_notes_tell_what_the_numbers_lack(tmp_path: Path) -> None:
     made.called("memalign", "small", 10, 64)
     made.kernel("futex wait", 2, 900_000)
     (tmp_path / "9.9.probe").touch()
-    text = " ".join(shown(tmp_path, made, busy(pid=2, begin_ns=2, allocator=b"/opt/libje.so")).split())
+    text = " ".join(
+        shown(tmp_path, made, busy(pid=2, begin_ns=2, allocator=b"/opt/libje.so")).split()
+    )
     for words in (
         "those alone that go through functions of libc (1 of 2 programs); dispatch was refused: EINVAL",
         "1 process was killed, or ended by a system call",
@@ -182,12 +209,23 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 def test_json_has_everything(tmp_path: Path) -> None:
     locking(program=b"/p/\xff").write(tmp_path)
-    found = json.loads(profile_export.document(reader.gather(tmp_path), allocator=None, cairn="0.1"))
-    assert (found["cairn"], found["allocator"], found["operations"]) == ("0.1", "libc.so.6", 140_820)
+    found = json.loads(
+        profile_export.document(reader.gather(tmp_path), allocator=None, cairn="0.1")
+    )
+    assert (found["cairn"], found["allocator"], found["operations"]) == (
+        "0.1",
+        "libc.so.6",
+        140_820,
+    )
     assert found["ceiling"]["share"]["interval"]["level"] == 0.95
     total = found["lines"][-1]
     assert (total["name"], total["timed"]) == ("TOTAL", 2220)
-    assert found["functions"][0]["by"][0] == {"phase": "serial", "group": "small", "calls": 64_000, "bytes": 6_400_000}
+    assert found["functions"][0]["by"][0] == {
+        "phase": "serial",
+        "group": "small",
+        "calls": 64_000,
+        "bytes": 6_400_000,
+    }
     assert [one["name"] for one in found["kernel_calls"]] == ["munmap", "mmap", "other"]
     assert len(found["moments"]) == 2
     assert found["processes"][0]["pid"] == 100
@@ -197,10 +235,21 @@ def test_json_has_everything(tmp_path: Path) -> None:
 def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Path) -> None:
     locking().write(tmp_path)
     rows = list(csv.DictReader(io.StringIO(profile_export.rows(reader.gather(tmp_path)))))
-    assert {row["table"] for row in rows} == {"counted", "timed", "paths", "kernel", "locks", "counters"}
+    assert {row["table"] for row in rows} == {
+        "counted",
+        "timed",
+        "paths",
+        "kernel",
+        "locks",
+        "counters",
+    }
     (total,) = [row for row in rows if row["name"] == "TOTAL" and row["table"] == "timed"]
     (events,) = [row for row in rows if row["name"] == "reused" and row["table"] == "counters"]
-    assert (events["event"], events["timed"], float(events["events"])) == ("instructions", "100", 57_600 * 60)
+    assert (events["event"], events["timed"], float(events["events"])) == (
+        "instructions",
+        "100",
+        57_600 * 60,
+    )
     assert float(total["total_low_ns"]) <= float(total["total_ns"]) <= float(total["total_high_ns"])
     (other,) = [row for row in rows if row["name"] == "other"]
     assert other["bytes"] == ""
@@ -236,7 +285,9 @@ class Called:
 
     def __call__(self, *args: object) -> Any:
         result = CliRunner().invoke(cli, ["profile", *map(str, args)])
-        result.exit_code = getattr(result.exception, "exit_code", result.exit_code)  # as main() ends
+        result.exit_code = getattr(
+            result.exception, "exit_code", result.exit_code
+        )  # as main() ends
         return result
 
 
@@ -320,7 +371,9 @@ def test_a_program_that_left_nothing_is_one_sentence(called: Called) -> None:
     assert called("--", "prog").exit_code == 4
 
 
-def test_the_probe_stands_before_the_allocator_and_is_seen_through(monkeypatch, tmp_path: Path) -> None:
+def test_the_probe_stands_before_the_allocator_and_is_seen_through(
+    monkeypatch, tmp_path: Path
+) -> None:
     library = tmp_path / "a b" / "libcairn-probe.so"
     library.parent.mkdir()
     library.touch()

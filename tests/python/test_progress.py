@@ -13,12 +13,16 @@ from cairn.model import StopRule, Trial
 from cairn.run.measure import Progress
 
 
-def test_a_long_run_speaks_every_half_minute_in_the_warm_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_speaks_every_half_minute_in_the_warm_up_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A block of the suite takes minutes: nothing at all was said until it ended."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     said = io.StringIO()
-    lines = progress.Lines(Console(file=said, width=200), StopRule(precision=None, min_blocks=4, max_blocks=4), 6, 6)
+    lines = progress.Lines(
+        Console(file=said, width=200), StopRule(precision=None, min_blocks=4, max_blocks=4), 6, 6
+    )
 
     def trial(block: int, position: int) -> None:
         lines.trial_begins(Trial(block, position, "system"))

@@ -16,7 +16,9 @@ from cairn.run.proof import judge, lost_preload, not_behind
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 LIB = "/opt/liballoc.so"
 SYSTEM = Contender(name="system", allocator="system", title="glibc 2.36")
-OTHER = Contender(name="other", allocator="custom", title="liballoc.so", preload=(LIB,), owners=(LIB,))
+OTHER = Contender(
+    name="other", allocator="custom", title="liballoc.so", preload=(LIB,), owners=(LIB,)
+)
 
 
 def start(pid: int, owner: str = LIB, exe: str = "/bin/prog", **more: Any) -> dict[str, Any]:
@@ -31,7 +33,9 @@ def start(pid: int, owner: str = LIB, exe: str = "/bin/prog", **more: Any) -> di
     }
 
 
-def executed(pid: int, kind: str = "dynamic", path: str = "/bin/child", event: str = "exec") -> dict[str, Any]:
+def executed(
+    pid: int, kind: str = "dynamic", path: str = "/bin/child", event: str = "exec"
+) -> dict[str, Any]:
     return {"v": 1, "event": event, "pid": pid, "path": path, "kind": kind}
 
 
@@ -48,7 +52,10 @@ def test_a_command_whose_malloc_is_the_library_is_proved() -> None:
 def test_libc_is_the_owner_of_the_baseline() -> None:
     assert proof(start(10, LIBC), contender=SYSTEM).problem is None
     assert proof(start(10, "/lib/ld-musl-x86_64.so.1"), contender=SYSTEM).problem is None
-    assert "malloc belongs to /opt/liballoc.so, not to glibc 2.36" in proof(start(10), contender=SYSTEM).problem
+    assert (
+        "malloc belongs to /opt/liballoc.so, not to glibc 2.36"
+        in proof(start(10), contender=SYSTEM).problem
+    )
 
 
 def test_nothing_written_is_no_proof() -> None:
@@ -93,12 +100,18 @@ def test_an_exec_that_failed_owes_nothing() -> None:
 
 def test_only_the_failed_exec_is_taken_back() -> None:
     failed = {"v": 1, "event": "exec-failed", "pid": 10, "kind": "static"}
-    result = proof(start(10), executed(11, "static", "/bin/a"), executed(10, "static", "/bin/b"), failed)
+    result = proof(
+        start(10), executed(11, "static", "/bin/a"), executed(10, "static", "/bin/b"), failed
+    )
     assert result.unreached == (Unreached("static", "/bin/a"),)
 
 
 def test_static_and_setuid_children_are_counted_and_named() -> None:
-    result = proof(start(10), executed(11, "static", "/bin/busybox"), executed(12, "setuid", "/bin/su", event="spawn"))
+    result = proof(
+        start(10),
+        executed(11, "static", "/bin/busybox"),
+        executed(12, "setuid", "/bin/su", event="spawn"),
+    )
     assert result.problem is None
     assert result.unreached == (Unreached("static", "/bin/busybox"), Unreached("setuid", "/bin/su"))
     assert (result.loaded, result.processes) == (1, 3)
@@ -123,8 +136,15 @@ def test_paths_come_back_byte_by_byte() -> None:
 
 
 def test_only_knobs_of_others_are_told() -> None:
-    contender = Contender(name="o", allocator="custom", title="o", owners=(LIB,), knobs=(("MALLOC_CONF", "x:1"),))
-    knobs = {"MALLOC_CONF": "x:1", "MALLOC_ARENA_MAX": "2", "LD_PRELOAD": "/x", "CAIRN_WITNESS": "/y"}
+    contender = Contender(
+        name="o", allocator="custom", title="o", owners=(LIB,), knobs=(("MALLOC_CONF", "x:1"),)
+    )
+    knobs = {
+        "MALLOC_CONF": "x:1",
+        "MALLOC_ARENA_MAX": "2",
+        "LD_PRELOAD": "/x",
+        "CAIRN_WITNESS": "/y",
+    }
     assert proof(start(10, knobs=knobs), contender=contender).knobs == {"MALLOC_ARENA_MAX": "2"}
 
 
@@ -150,7 +170,9 @@ def test_a_start_without_its_facts_proves_nothing(missing: str) -> None:
 
 
 def test_a_library_that_was_built_anew_is_another_contender() -> None:
-    contender = Contender(name="o", allocator="custom", title="liballoc.so", owners=(LIB,), build_id="ab" * 20)
+    contender = Contender(
+        name="o", allocator="custom", title="liballoc.so", owners=(LIB,), build_id="ab" * 20
+    )
     record = start(10)
     for build_id, fine in (("ab" * 20, True), ("cd" * 20, False), (None, True)):
         record["malloc"]["build_id"] = build_id
@@ -162,24 +184,47 @@ def test_a_library_that_was_built_anew_is_another_contender() -> None:
     ("contender", "owner", "problem"),
     [
         (OTHER, LIB, None),
-        (OTHER, LIBC, f"in /bin/prog the malloc that was called belongs to {LIBC}, not to liballoc.so"),
+        (
+            OTHER,
+            LIBC,
+            f"in /bin/prog the malloc that was called belongs to {LIBC}, not to liballoc.so",
+        ),
         (SYSTEM, LIBC, None),
-        (SYSTEM, LIB, f"in /bin/prog the malloc that was called belongs to {LIB}, not to glibc 2.36"),
-        (OTHER, "", "in /bin/prog the malloc that was called belongs to nobody known, not to liballoc.so"),
-        (SYSTEM, "", "in /bin/prog the malloc that was called belongs to nobody known, not to glibc 2.36"),
+        (
+            SYSTEM,
+            LIB,
+            f"in /bin/prog the malloc that was called belongs to {LIB}, not to glibc 2.36",
+        ),
+        (
+            OTHER,
+            "",
+            "in /bin/prog the malloc that was called belongs to nobody known, not to liballoc.so",
+        ),
+        (
+            SYSTEM,
+            "",
+            "in /bin/prog the malloc that was called belongs to nobody known, not to glibc 2.36",
+        ),
     ],
 )
-def test_behind_the_probe_malloc_must_be_the_contenders(contender: Contender, owner: str, problem: str | None) -> None:
+def test_behind_the_probe_malloc_must_be_the_contenders(
+    contender: Contender, owner: str, problem: str | None
+) -> None:
     assert not_behind(contender, "/bin/prog", owner, lambda path: path or LIBC) == problem
 
 
 def test_behind_the_probe_a_link_is_followed() -> None:
-    assert not_behind(OTHER, "/bin/prog", "/usr/lib/link.so", {"/usr/lib/link.so": LIB}.__getitem__) is None
+    assert (
+        not_behind(OTHER, "/bin/prog", "/usr/lib/link.so", {"/usr/lib/link.so": LIB}.__getitem__)
+        is None
+    )
 
 
 def test_a_child_whose_malloc_is_another_librarys_spoils_the_run() -> None:
     """Only an allocator that the child brings in its own file is named and passed over."""
-    result = proof(start(10), executed(11, path="/bin/own"), start(11, "/opt/libthird.so", exe="/bin/own"))
+    result = proof(
+        start(10), executed(11, path="/bin/own"), start(11, "/opt/libthird.so", exe="/bin/own")
+    )
     assert result.problem == "in /bin/own malloc belongs to /opt/libthird.so, not to liballoc.so"
     assert (result.loaded, result.unreached) == (1, ())
 
@@ -187,7 +232,11 @@ def test_a_child_whose_malloc_is_another_librarys_spoils_the_run() -> None:
 def test_a_cleaned_environment_is_no_matter_where_nothing_was_executed() -> None:
     failed = executed(11, "environment", event="exec-failed")
     assert lost_preload(json.dumps(failed).encode()) is None
-    lost = lost_preload(b"\n".join(json.dumps(one).encode() for one in (failed, executed(12, "environment", "/bin/b"))))
+    lost = lost_preload(
+        b"\n".join(
+            json.dumps(one).encode() for one in (failed, executed(12, "environment", "/bin/b"))
+        )
+    )
     assert lost is not None
     assert lost.startswith("/bin/b is started with a cleaned environment")
 
@@ -205,7 +254,9 @@ def test_of_several_programs_one_without_a_start_is_no_proof() -> None:
 
 def test_a_failed_exec_owes_one_start_less_and_not_two() -> None:
     failed = {"v": 1, "event": "exec-failed", "pid": 11, "kind": "dynamic"}
-    assert "/bin/child gave no proof" in proof(start(10), executed(11), executed(11), failed).problem
+    assert (
+        "/bin/child gave no proof" in proof(start(10), executed(11), executed(11), failed).problem
+    )
 
 
 def test_the_owner_and_the_knobs_are_those_of_the_program_that_the_command_executed_last() -> None:
@@ -213,12 +264,20 @@ def test_the_owner_and_the_knobs_are_those_of_the_program_that_the_command_execu
     first = start(10, knobs={"MALLOC_ARENA_MAX": "2"})
     last = start(10, "/opt/libnext.so", knobs={"MALLOC_ARENA_MAX": "7"})
     result = proof(first, executed(10), last, executed(11), start(11), contender=both)
-    assert (result.problem, result.owner, result.knobs) == (None, "/opt/libnext.so", {"MALLOC_ARENA_MAX": "7"})
+    assert (result.problem, result.owner, result.knobs) == (
+        None,
+        "/opt/libnext.so",
+        {"MALLOC_ARENA_MAX": "7"},
+    )
 
 
 def test_a_failed_exec_takes_back_the_last_of_its_process_alone() -> None:
     failed = {"v": 1, "event": "exec-failed", "pid": 10, "kind": "static"}
-    between = (executed(10, "static", "/bin/a"), executed(10, "static", "/bin/b"), executed(11, "static", "/bin/c"))
+    between = (
+        executed(10, "static", "/bin/a"),
+        executed(10, "static", "/bin/b"),
+        executed(11, "static", "/bin/c"),
+    )
     assert proof(start(10), *between, failed).unreached == (
         Unreached("static", "/bin/a"),
         Unreached("static", "/bin/c"),

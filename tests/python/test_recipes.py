@@ -107,7 +107,9 @@ class Bench:
         if pin:
             self.source = replace(self.source, sha256=hashlib.sha256(content).hexdigest())
 
-    def obtain(self, entry: Allocator = ENTRY, version: str | None = None, origin: str | None = None) -> catalog.Found:
+    def obtain(
+        self, entry: Allocator = ENTRY, version: str | None = None, origin: str | None = None
+    ) -> catalog.Found:
         return obtain.obtain(entry, version, origin, cache=self.cache, progress=self.said.append)
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -121,7 +123,11 @@ class Bench:
     def left(self) -> list[str]:
         """Everything in the allocator's folder that is not a finished library."""
         home = self.cache / ENTRY.name
-        return sorted(p.name for p in home.iterdir() if not (p / discover.RECORD).exists()) if home.exists() else []
+        return (
+            sorted(p.name for p in home.iterdir() if not (p / discover.RECORD).exists())
+            if home.exists()
+            else []
+        )
 
 
 def script(path: Path, text: str) -> None:
@@ -153,7 +159,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setenv("CC", str(tools / "slowcc"))
     monkeypatch.setenv("CARGO_HOME", str(tmp_path / "cargo-home"))
     monkeypatch.delenv("CARGO", raising=False)
-    monkeypatch.setattr(sources, "sources_of", lambda name: (made.source,) if name == "jemalloc" else ())
+    monkeypatch.setattr(
+        sources, "sources_of", lambda name: (made.source,) if name == "jemalloc" else ()
+    )
     return made
 
 
@@ -191,7 +199,11 @@ def test_every_source_has_its_allocator_its_recipe_and_its_crate() -> None:
 
 
 def test_every_allocator_of_the_catalog_can_be_had() -> None:
-    missing = [e.name for e in catalog.load_catalog().allocators if not e.comes_along and not obtain.obtainable(e)]
+    missing = [
+        e.name
+        for e in catalog.load_catalog().allocators
+        if not e.comes_along and not obtain.obtainable(e)
+    ]
     assert missing == []
 
 
@@ -226,7 +238,11 @@ def test_a_source_is_fetched_by_cargo_and_built_into_the_cache(bench: Bench) -> 
     assert (found.origin, found.source_sha256) == ("crate pretend-sys 1.2.3", bench.source.sha256)
     assert found.path == str(bench.cache / "jemalloc" / "9.8.7+source" / "libpretend.so")
     record = json.loads(Path(found.path).with_name(discover.RECORD).read_text())
-    assert record["library_sha256"] == found.sha256 == hashlib.sha256(Path(found.path).read_bytes()).hexdigest()
+    assert (
+        record["library_sha256"]
+        == found.sha256
+        == hashlib.sha256(Path(found.path).read_bytes()).hexdigest()
+    )
     assert record["licence"] == "MIT"
     assert bench.left() == ["build.log"]
     assert [path.name for path in (bench.cache / ".sources").iterdir()] == [bench.source.archive]
@@ -246,7 +262,9 @@ def test_cargo_is_asked_for_the_crate_alone(bench: Bench) -> None:
 
 
 @needs_gcc
-def test_the_second_call_needs_neither_cargo_nor_a_compiler(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_call_needs_neither_cargo_nor_a_compiler(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = bench.obtain()
     monkeypatch.setenv("PATH", str(bench.root))
     monkeypatch.setenv("CC", "/nonexistent")
@@ -279,7 +297,9 @@ def test_what_cargo_has_already_is_taken_from_there(bench: Bench) -> None:
 
 def test_a_wrong_checksum_is_refused_and_the_file_removed(bench: Bench) -> None:
     bench.serve(crate({"malloc.c": "other\n"}), pin=False)
-    with pytest.raises(CairnError, match=r"has the sha256 .* and not the pinned .*, and was removed") as caught:
+    with pytest.raises(
+        CairnError, match=r"has the sha256 .* and not the pinned .*, and was removed"
+    ) as caught:
         bench.obtain()
     assert "\n" not in str(caught.value)
     assert not bench.cargos.exists()
@@ -298,8 +318,13 @@ def test_a_damaged_download_is_fetched_again(bench: Bench) -> None:
 
 
 def test_cargos_own_reason_is_told(bench: Bench) -> None:
-    script(bench.root / "bin/cargo", "echo '    Updating index'; echo 'error: no route to the registry' >&2; exit 101")
-    with pytest.raises(CairnError, match=r"cargo could not fetch it .no route to the registry") as caught:
+    script(
+        bench.root / "bin/cargo",
+        "echo '    Updating index'; echo 'error: no route to the registry' >&2; exit 101",
+    )
+    with pytest.raises(
+        CairnError, match=r"cargo could not fetch it .no route to the registry"
+    ) as caught:
         bench.obtain()
     assert "\n" not in str(caught.value)
 
@@ -315,27 +340,37 @@ def test_an_archive_that_leads_outside_is_refused(bench: Bench, top: str) -> Non
 @pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x08", b"no archive"])
 def test_an_archive_that_is_none_is_a_sentence(bench: Bench, content: bytes) -> None:
     bench.serve(content)
-    with pytest.raises(CairnError, match=r"jemalloc 9\.8\.7 is not obtainable here: .*cannot be unpacked"):
+    with pytest.raises(
+        CairnError, match=r"jemalloc 9\.8\.7 is not obtainable here: .*cannot be unpacked"
+    ):
         bench.obtain()
 
 
 # --- what is missing ---
 
 
-def test_a_missing_tool_is_named_with_its_package(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_named_with_its_package(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(bench.root))
     monkeypatch.setenv("CC", "/nonexistent")
-    with pytest.raises(CairnError, match=r"needs cargo and a C compiler .Debian: apt-get install cargo gcc"):
+    with pytest.raises(
+        CairnError, match=r"needs cargo and a C compiler .Debian: apt-get install cargo gcc"
+    ):
         bench.obtain()
     assert bench.left() == []
 
 
-def test_without_its_tools_the_distribution_is_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_tools_the_distribution_is_asked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.source = replace(bench.source, tools=("no-such-tool",))
     entry = replace(ENTRY, packages=("libpretend9",))
     asked: list[str | None] = []
 
-    def unpack(entry: Allocator, *_: object, version: str | None = None, **__: object) -> catalog.Found:
+    def unpack(
+        entry: Allocator, *_: object, version: str | None = None, **__: object
+    ) -> catalog.Found:
         asked.append(version)
         return catalog.Found(entry, "/x", version="9.8.1")
 
@@ -363,14 +398,20 @@ def test_a_package_of_another_version_brings_up_the_pinned_source(
     assert str(refused.value) == f"the distribution has 5.{more}"
 
 
-def test_a_version_is_taken_from_where_there_is_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_is_taken_from_where_there_is_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = replace(ENTRY, packages=("libpretend9",))
     monkeypatch.setattr(
-        debian, "unpack_from_distribution", lambda e, *_, version=None, **__: catalog.Found(e, "/d", version=version)
+        debian,
+        "unpack_from_distribution",
+        lambda e, *_, version=None, **__: catalog.Found(e, "/d", version=version),
     )
     assert bench.obtain(entry, "9.7").path == "/d"
     assert bench.obtain(entry, origin="distribution").path == "/d"
-    with pytest.raises(CairnError, match=r"jemalloc 9\.7 is not obtainable here: the pinned source is 9\.8\.7"):
+    with pytest.raises(
+        CairnError, match=r"jemalloc 9\.7 is not obtainable here: the pinned source is 9\.8\.7"
+    ):
         bench.obtain(ENTRY, "9.7")
     with pytest.raises(CairnError, match="--from source keeps cairn"):
         bench.obtain(entry, "9.7", "source")
@@ -397,7 +438,9 @@ def test_a_source_for_another_machine_is_refused(bench: Bench) -> None:
 
 def test_a_compiler_that_fails_is_a_sentence_with_the_log(bench: Bench) -> None:
     bench.serve(crate({"malloc.c": "#error this machine is too old\n"}))
-    with pytest.raises(CairnError, match=r"cannot be built here: .*this machine is too old.*build\.log") as caught:
+    with pytest.raises(
+        CairnError, match=r"cannot be built here: .*this machine is too old.*build\.log"
+    ) as caught:
         bench.obtain()
     assert "\n" not in str(caught.value)
     assert "too old" in (bench.cache / "jemalloc/build.log").read_text()
@@ -429,7 +472,12 @@ def test_a_killed_build_goes_on_where_it_was(bench: Bench) -> None:
     (bench.root / "slow").touch()
     process = bench.start()
     objects = bench.cache / "jemalloc" / f".objects-{bench.source.identity}"
-    until(lambda: (objects / "free.c.o").exists() and any("malloc.c" in call for call in bench.calls("cc")))
+    until(
+        lambda: (
+            (objects / "free.c.o").exists()
+            and any("malloc.c" in call for call in bench.calls("cc"))
+        )
+    )
     process.kill()
     process.communicate()
     if shutil.which("setpriv"):
@@ -448,7 +496,9 @@ def test_a_killed_build_goes_on_where_it_was(bench: Bench) -> None:
 
 @needs_gcc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_build_leaves_no_compiler(bench: Bench, cairn: Any, number: signal.Signals) -> None:
+def test_an_interrupted_build_leaves_no_compiler(
+    bench: Bench, cairn: Any, number: signal.Signals
+) -> None:
     (bench.root / "slow").touch()
     home = bench.root / "home"
     home.mkdir(exist_ok=True)
@@ -457,7 +507,9 @@ def test_an_interrupted_build_leaves_no_compiler(bench: Bench, cairn: Any, numbe
         "sys.argv = ['cairn', 'allocators', 'get', 'jemalloc']; cli.main()"
     )
     environment = {**os.environ, "XDG_CACHE_HOME": str(bench.root / "xdg"), "HOME": str(home)}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE
+    )
     until(lambda: any("malloc.c" in call for call in bench.calls("cc")))
     process.send_signal(number)
     _, told = process.communicate(timeout=10)
@@ -465,7 +517,10 @@ def test_an_interrupted_build_leaves_no_compiler(bench: Bench, cairn: Any, numbe
     assert b"Traceback" not in told
     assert processes_of(bench.root) == []
     home = bench.root / "xdg/cairn/allocators/jemalloc"
-    assert sorted(path.name.partition("-")[0] for path in home.iterdir()) == [".objects", "build.log"]
+    assert sorted(path.name.partition("-")[0] for path in home.iterdir()) == [
+        ".objects",
+        "build.log",
+    ]
 
 
 @needs_gcc
@@ -496,7 +551,10 @@ def tbb(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     built = bench.root / "x.so"
     text = "".join(PARTS.values())
     subprocess.run(
-        ["gcc", "-fno-builtin", "-shared", "-fPIC", "-x", "c", "-", "-o", str(built)], input=text, text=True, check=True
+        ["gcc", "-fno-builtin", "-shared", "-fPIC", "-x", "c", "-", "-o", str(built)],
+        input=text,
+        text=True,
+        check=True,
     )
     bench.source = replace(
         bench.source, kind="wheel", package="tbb", release="1", file="tbb-1-py3-none-any.whl", recipe="tbbmalloc",
@@ -529,6 +587,8 @@ def test_a_wheel_of_another_checksum_is_refused(tbb: Bench) -> None:
     with pytest.raises(CairnError, match=r"has the sha256 .* and was removed"):
         tbb.obtain()
     assert not tbb.archive.exists()
-    script(tbb.root / "bin/pretend-pip", "echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES'; exit 1")
+    script(
+        tbb.root / "bin/pretend-pip", "echo 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES'; exit 1"
+    )
     with pytest.raises(CairnError, match=r"pip could not fetch it .THESE PACKAGES DO NOT MATCH"):
         tbb.obtain()

@@ -26,7 +26,18 @@ void free(void *block) { (void)block; }
 
 def build(target: Path, source: str = MALLOC) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = ["gcc", "-fno-builtin", "-shared", "-fPIC", "-x", "c", "-", "-o", str(target), "-Wl,--build-id=0xabc123"]
+    command = [
+        "gcc",
+        "-fno-builtin",
+        "-shared",
+        "-fPIC",
+        "-x",
+        "c",
+        "-",
+        "-o",
+        str(target),
+        "-Wl,--build-id=0xabc123",
+    ]
     subprocess.run(command, input=source, text=True, check=True)
     return target
 
@@ -44,7 +55,13 @@ def silent(_: str) -> None:
 def unpacked(cache: Path, version: str, allocator: str = "jemalloc") -> Path:
     """A library in the cache, as `get` leaves it."""
     library = build(cache / allocator / version / "lib.so")
-    record = {"schema": 1, "allocator": allocator, "library": "lib.so", "version": version, "sha256": "0" * 64}
+    record = {
+        "schema": 1,
+        "allocator": allocator,
+        "library": "lib.so",
+        "version": version,
+        "sha256": "0" * 64,
+    }
     record["library_sha256"] = discover.file_sha256(library)
     library.with_name(discover.RECORD).write_text(json.dumps(record))
     return library
@@ -59,8 +76,14 @@ def test_an_added_library_is_a_contender_by_its_name(cache: Path, tmp_path: Path
 
     assert (added.path, added.build_id, added.cached) == (str(library), "abc123", True)
     assert added.sha256 == discover.file_sha256(library)
-    contender = contenders.resolve(contenders.parse_contender("mine"), discover.discover(names=["mine"]))
-    assert (contender.name, contender.allocator, contender.preload) == ("mine", "mine", (str(library),))
+    contender = contenders.resolve(
+        contenders.parse_contender("mine"), discover.discover(names=["mine"])
+    )
+    assert (contender.name, contender.allocator, contender.preload) == (
+        "mine",
+        "mine",
+        (str(library),),
+    )
     assert contender.origin == f"file {library}"
     assert contender.caveats == ()
     assert "mine" in [spec.name for spec in contenders.default_contenders(discover.discover())]
@@ -74,7 +97,9 @@ def test_a_library_that_changed_since_is_told(cache: Path, tmp_path: Path) -> No
     build(library, MALLOC + "int more;\n")
     contender = contenders.resolve(contenders.parse_contender("mine"), discover.discover())
     assert ["has changed since it was added" in caveat for caveat in contender.caveats] == [True]
-    assert "has changed" in inventory.render(discover.known_catalog(), discover.discover(), color=False)
+    assert "has changed" in inventory.render(
+        discover.known_catalog(), discover.discover(), color=False
+    )
     register.add("mine", str(library), silent)
     assert contenders.resolve(contenders.parse_contender("mine"), discover.discover()).caveats == ()
 
@@ -96,7 +121,9 @@ def test_a_library_that_is_gone_is_a_sentence(cache: Path, tmp_path: Path) -> No
         ("../x", "cannot be"), (".x", "cannot be"), ("", "cannot be"), ("x=y", "cannot be"), ("x@1", "cannot be"),
     ],
 )  # fmt: skip
-def test_a_name_that_is_taken_or_cannot_be_typed_is_refused(cache: Path, tmp_path: Path, name: str, says: str) -> None:
+def test_a_name_that_is_taken_or_cannot_be_typed_is_refused(
+    cache: Path, tmp_path: Path, name: str, says: str
+) -> None:
     library = build(tmp_path / "libmine.so")
     with pytest.raises(UsageError, match=says):
         register.add(name, str(library), silent)
@@ -111,7 +138,9 @@ def test_what_cannot_be_preloaded_is_not_added(cache: Path, tmp_path: Path) -> N
     assert not cache.exists()
 
 
-def test_a_record_cannot_lead_out_of_the_cache_under_another_name(cache: Path, tmp_path: Path) -> None:
+def test_a_record_cannot_lead_out_of_the_cache_under_another_name(
+    cache: Path, tmp_path: Path
+) -> None:
     library = build(tmp_path / "libmine.so")
     register.add("mine", str(library), silent)
     shutil.copytree(cache / "mine", cache / "other")
@@ -134,10 +163,14 @@ def test_removing_deletes_from_the_cache_alone(cache: Path, tmp_path: Path) -> N
     assert library.exists()
 
 
-def test_what_is_not_ours_is_not_removed(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_ours_is_not_removed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library = build(tmp_path / "system" / "libhoard.so")
     monkeypatch.setattr(discover, "_library_folders", lambda: [str(library.parent)])
-    with pytest.raises(UsageError, match=r"no hoard in the cache; .*libhoard\.so is the system's .*own tools"):
+    with pytest.raises(
+        UsageError, match=r"no hoard in the cache; .*libhoard\.so is the system's .*own tools"
+    ):
         register.remove(catalog.entry("hoard"), None, silent)
     assert library.exists()
     with pytest.raises(UsageError, match=r"no rpmalloc 7 in the cache; 'cairn allocators list'"):
@@ -171,10 +204,14 @@ def test_one_library_is_two_contenders_by_its_knob(cache: Path) -> None:
     only = discover.discover(names=["google-tcmalloc-rseq"])
     assert [item.allocator.name for item in only] == ["google-tcmalloc-rseq"]
     with pytest.raises(UsageError, match="sets GLIBC_TUNABLES itself"):
-        contenders.resolve(contenders.parse_contender("google-tcmalloc-rseq:GLIBC_TUNABLES=x"), found)
+        contenders.resolve(
+            contenders.parse_contender("google-tcmalloc-rseq:GLIBC_TUNABLES=x"), found
+        )
 
 
 def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CairnError, match="set XDG_CACHE_HOME"):
-        register.add("mine", str(build(tmp_path / "libmine.so")), silent, tmp_path / "file" / "cache")
+        register.add(
+            "mine", str(build(tmp_path / "libmine.so")), silent, tmp_path / "file" / "cache"
+        )

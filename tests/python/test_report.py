@@ -34,24 +34,42 @@ def a_comparison_with_everything() -> tuple[Run, list[Sample]]:
     """One is faster, one far slower in round 5, one without a measured peak, and one fails."""
     names = ("system", "quick", "fast", "lean", "broken")
     run = a_run(*(Contender(name, "custom", f"{name} 1.0") for name in names))
-    run = replace(run, settings=replace(run.settings, workloads=(Workload("prog", ("prog", "-n", "5")),)))
+    run = replace(
+        run, settings=replace(run.settings, workloads=(Workload("prog", ("prog", "-n", "5")),))
+    )
     of = []
     for block in range(1, 13):
         of.append(a_sample(block, "system", 100 + block % 3))
         of.append(a_sample(block, "quick", 70 + block % 3, involuntary_switches=40))
-        of.append(a_sample(block, "fast", 800 if block == 5 else 80 + block % 4, minor_faults=2000 + block))
+        of.append(
+            a_sample(
+                block, "fast", 800 if block == 5 else 80 + block % 4, minor_faults=2000 + block
+            )
+        )
         unknown = Memory("not measured", None, None, None)
-        of.append(a_sample(block, "lean", 100 + block % 2, memory=unknown, voluntary_switches=block % 3))
-    of.append(a_sample(1, "broken", 1, failure="was killed by signal 11 (SIGSEGV)", exit_code=None, signal=11))
+        of.append(
+            a_sample(block, "lean", 100 + block % 2, memory=unknown, voluntary_switches=block % 3)
+        )
+    of.append(
+        a_sample(
+            1, "broken", 1, failure="was killed by signal 11 (SIGSEGV)", exit_code=None, signal=11
+        )
+    )
     return run, of
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_the_tables_of_a_comparison_are_golden(full: bool, golden: Callable[[str, str], None]) -> None:
+def test_the_tables_of_a_comparison_are_golden(
+    full: bool, golden: Callable[[str, str], None]
+) -> None:
     run, of = a_comparison_with_everything()
     beside = [("quick", "lean"), ("quick", "system"), ("lean", "system")]
-    found = comparison.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks", beside=beside)
-    golden("compare-full" if full else "compare", terminal.render(run, [found], full=full, color=False))
+    found = comparison.compare(
+        of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks", beside=beside
+    )
+    golden(
+        "compare-full" if full else "compare", terminal.render(run, [found], full=full, color=False)
+    )
 
 
 def test_long_names_lose_their_middle_unless_two_would_be_the_same() -> None:
@@ -63,10 +81,14 @@ def test_long_names_lose_their_middle_unless_two_would_be_the_same() -> None:
     assert tables.shortened([long, twin], 12) == {long: long, twin: twin}
 
 
-def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_in_the_fewest() -> None:
+def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_in_the_fewest() -> (
+    None
+):
     for name in ("fast", "system"):
         of = [
-            replace(s, proof=replace(s.proof, loaded=3, processes=5)) if s.trial.contender == name else s
+            replace(s, proof=replace(s.proof, loaded=3, processes=5))
+            if s.trial.contender == name
+            else s
             for s in samples()
         ]
         assert "loaded in 3 of 5 processes" in shown(a_run(), of)
@@ -98,7 +120,12 @@ def test_full_adds_spread_range_and_runs_of_every_metric() -> None:
 
 
 def test_a_failed_contender_has_a_sentence_and_no_numbers() -> None:
-    of = [*samples(), a_sample(13, "fast", 1, failure="was killed by signal 11 (SIGSEGV)", exit_code=None, signal=11)]
+    of = [
+        *samples(),
+        a_sample(
+            13, "fast", 1, failure="was killed by signal 11 (SIGSEGV)", exit_code=None, signal=11
+        ),
+    ]
     text = shown(a_run(), of)
     assert "✘ fast was killed by signal 11" in text
     assert "▸ fast" not in text
@@ -109,7 +136,9 @@ def test_hostile_names_are_inert_everywhere(full: bool) -> None:
     run = a_run(Contender("system", "system", "glibc"), Contender(EVIL, "custom", EVIL))
     run = replace(run, notes=(EVIL,))
     of = [
-        replace(s, trial=replace(s.trial, contender=EVIL if s.trial.contender == "fast" else "system"))
+        replace(
+            s, trial=replace(s.trial, contender=EVIL if s.trial.contender == "fast" else "system")
+        )
         for s in samples()
     ]
     of = [replace(s, proof=replace(s.proof, owner=EVIL), metrics={EVIL: 1.0}) for s in of]
@@ -134,11 +163,20 @@ def test_csv_has_a_row_per_run_and_no_formula() -> None:
 
 def test_csv_has_what_the_clock_noted_where_it_looked() -> None:
     seen = replace(
-        a_sample(1, "system", 100), whereabouts=Whereabouts(1000, own=3, calls=0, faults=1, others=2, program=9)
+        a_sample(1, "system", 100),
+        whereabouts=Whereabouts(1000, own=3, calls=0, faults=1, others=2, program=9),
     )
-    one, other = csv.DictReader(io.StringIO(run_csv.render(a_run(), [seen, a_sample(2, "system", 100)])))
-    assert (one["clock:own_ns"], one["clock:calls_ns"], one["clock:program_ns"]) == ("3000", "0", "9000")
-    assert other["clock:own_ns"] == "" and "clock:own_ns" not in run_csv.render(a_run(), [a_sample(1, "system", 100)])
+    one, other = csv.DictReader(
+        io.StringIO(run_csv.render(a_run(), [seen, a_sample(2, "system", 100)]))
+    )
+    assert (one["clock:own_ns"], one["clock:calls_ns"], one["clock:program_ns"]) == (
+        "3000",
+        "0",
+        "9000",
+    )
+    assert other["clock:own_ns"] == "" and "clock:own_ns" not in run_csv.render(
+        a_run(), [a_sample(1, "system", 100)]
+    )
 
 
 def test_an_empty_csv_field_was_not_measured() -> None:
@@ -157,7 +195,13 @@ def test_json_is_one_document_with_its_schema() -> None:
 
 def test_the_footer_names_the_method_and_the_proof() -> None:
     line = tables.footer(compared(a_run(), samples()))  # type: ignore[arg-type]
-    for word in ("12 blocks", "Hodges–Lehmann", "Holm", "loaded in 2 of 2 processes", "anonymous + shared, cgroup v1"):
+    for word in (
+        "12 blocks",
+        "Hodges–Lehmann",
+        "Holm",
+        "loaded in 2 of 2 processes",
+        "anonymous + shared, cgroup v1",
+    ):
         assert word in line
 
 

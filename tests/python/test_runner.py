@@ -17,9 +17,22 @@ ONE = Proof(1, 1, "/lib/libc.so.6")
 
 
 def launched(peak: int, largest: int, left_behind: int = 0) -> Launched:
-    memory = {"method": "cgroup v1", "peak_bytes": peak, "peak_less_lazy_bytes": peak, "lazy_peak_bytes": 0}
+    memory = {
+        "method": "cgroup v1",
+        "peak_bytes": peak,
+        "peak_less_lazy_bytes": peak,
+        "lazy_peak_bytes": 0,
+    }
     numbers = dict.fromkeys(
-        ("user_ns", "system_ns", "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches"), 0
+        (
+            "user_ns",
+            "system_ns",
+            "minor_faults",
+            "major_faults",
+            "voluntary_switches",
+            "involuntary_switches",
+        ),
+        0,
     )
     return msgspec.convert(
         {
@@ -41,42 +54,70 @@ def test_a_workload_never_held_more_than_its_process() -> None:
 def test_a_tree_of_several_may_hold_more_than_its_largest_process() -> None:
     unreached = replace(ONE, unreached=(Unreached("static", "/bin/x"),))
     for proof, left in ((replace(ONE, processes=2, loaded=2), 0), (unreached, 0), (ONE, 1)):
-        assert memory_of(launched(421 * MIB, 103 * MIB, left), proof, workload=True).peak_bytes == 421 * MIB
+        assert (
+            memory_of(launched(421 * MIB, 103 * MIB, left), proof, workload=True).peak_bytes
+            == 421 * MIB
+        )
     forked = memory_of(launched(421 * MIB, 103 * MIB), ONE, workload=False)
-    assert forked.peak_bytes == 421 * MIB, "a fork executes nothing, so that the proof knows one process"
+    assert forked.peak_bytes == 421 * MIB, (
+        "a fork executes nothing, so that the proof knows one process"
+    )
 
 
 def test_no_workload_makes_processes_or_memory_outside_its_own() -> None:
     """What memory_of relies on."""
     for file in (ROOT / "workloads").rglob("*.[ch]"):
         assert not re.search(
-            r"\b(fork|vfork|clone|posix_spawnp?|system|popen|memfd_create|shm_open)\s*\(", file.read_text()
+            r"\b(fork|vfork|clone|posix_spawnp?|system|popen|memfd_create|shm_open)\s*\(",
+            file.read_text(),
         )
 
 
-FAST = Contender("fast", "custom", "fast", preload=("/opt/probe.so", "/opt/fast.so"), library_path=("/opt/a", "/opt/b"))
+FAST = Contender(
+    "fast",
+    "custom",
+    "fast",
+    preload=("/opt/probe.so", "/opt/fast.so"),
+    library_path=("/opt/a", "/opt/b"),
+)
 
 
 def preloads(inherited: dict[str, str], contender: Contender = FAST) -> dict[str, str]:
-    return preload_environment(contender, Path("/scratch/witness.so"), Path("/scratch/report"), inherited)
+    return preload_environment(
+        contender, Path("/scratch/witness.so"), Path("/scratch/report"), inherited
+    )
 
 
 def test_the_allocator_comes_before_the_libraries_that_the_user_preloads() -> None:
     """The first library that defines malloc is the one that the loader takes."""
     ours = "/scratch/witness.so:/opt/probe.so:/opt/fast.so"
-    for theirs in ("/usr/lib/x.so:/usr/lib/y.so", "/usr/lib/x.so /usr/lib/y.so", " /usr/lib/x.so::/usr/lib/y.so:"):
-        assert preloads({"LD_PRELOAD": theirs})["LD_PRELOAD"] == f"{ours}:/usr/lib/x.so:/usr/lib/y.so"
+    for theirs in (
+        "/usr/lib/x.so:/usr/lib/y.so",
+        "/usr/lib/x.so /usr/lib/y.so",
+        " /usr/lib/x.so::/usr/lib/y.so:",
+    ):
+        assert (
+            preloads({"LD_PRELOAD": theirs})["LD_PRELOAD"] == f"{ours}:/usr/lib/x.so:/usr/lib/y.so"
+        )
     for nothing in ({}, {"LD_PRELOAD": ""}, {"LD_PRELOAD": " :"}):
         assert preloads(nothing)["LD_PRELOAD"] == ours
     system = replace(FAST, preload=())
-    assert preloads({"LD_PRELOAD": "/usr/lib/x.so"}, system)["LD_PRELOAD"] == "/scratch/witness.so:/usr/lib/x.so"
+    assert (
+        preloads({"LD_PRELOAD": "/usr/lib/x.so"}, system)["LD_PRELOAD"]
+        == "/scratch/witness.so:/usr/lib/x.so"
+    )
 
 
 def test_the_allocators_folders_come_before_those_of_the_user() -> None:
-    assert preloads({"LD_LIBRARY_PATH": "/home/a:/home/b"})["LD_LIBRARY_PATH"] == "/opt/a:/opt/b:/home/a:/home/b"
+    assert (
+        preloads({"LD_LIBRARY_PATH": "/home/a:/home/b"})["LD_LIBRARY_PATH"]
+        == "/opt/a:/opt/b:/home/a:/home/b"
+    )
     for nothing in ({}, {"LD_LIBRARY_PATH": ""}):
         assert preloads(nothing)["LD_LIBRARY_PATH"] == "/opt/a:/opt/b"
-    assert "LD_LIBRARY_PATH" not in preloads({"LD_LIBRARY_PATH": "/home/a"}, replace(FAST, library_path=()))
+    assert "LD_LIBRARY_PATH" not in preloads(
+        {"LD_LIBRARY_PATH": "/home/a"}, replace(FAST, library_path=())
+    )
 
 
 def test_the_witness_is_told_its_file_and_the_variables_of_the_contender() -> None:

@@ -36,7 +36,12 @@ def founding() -> tuple[Run, list[Sample]]:
         ("mimalloc", "ours", "ours-learning", "system", "jemalloc"),
     ]
     return run, measured(
-        run, {(w, name): 100.0 * 1.5**place for w, order in enumerate(orders) for place, name in enumerate(order)}
+        run,
+        {
+            (w, name): 100.0 * 1.5**place
+            for w, order in enumerate(orders)
+            for place, name in enumerate(order)
+        },
     )
 
 
@@ -55,7 +60,13 @@ def test_five_contenders_get_5_4_3_2_1_by_median() -> None:
     assert {r.contender: r.points for r in found.ranks} == {
         "mimalloc": 20, "ours": 13, "ours-learning": 12, "jemalloc": 10, "system": 5,
     }  # fmt: skip
-    assert [r.contender for r in found.ranks] == ["mimalloc", "ours", "ours-learning", "jemalloc", "system"]
+    assert [r.contender for r in found.ranks] == [
+        "mimalloc",
+        "ours",
+        "ours-learning",
+        "jemalloc",
+        "system",
+    ]
 
 
 def test_points_never_come_without_a_ratio_and_its_interval() -> None:
@@ -71,7 +82,11 @@ def test_figures_are_medians_over_runs_of_what_each_run_reports() -> None:
     run = a_suite(("JSON",), ("system", "ours"))
     samples = []
     for block, ns in enumerate((10.0, 11.0, 500.0), 1):
-        samples.append(replace(a_run_of(0, "system", block, 1.0), reported=reported(ns, p95_ns=2 * ns, p99_ns=9.0)))
+        samples.append(
+            replace(
+                a_run_of(0, "system", block, 1.0), reported=reported(ns, p95_ns=2 * ns, p99_ns=9.0)
+            )
+        )
         samples.append(replace(a_run_of(0, "ours", block, 1.0), reported=reported(ns / 2)))
     (scenario,) = ranking(run, samples).scenarios
     found = entry(scenario, "system")
@@ -86,14 +101,20 @@ def test_the_ratio_is_paired_within_blocks() -> None:
     assert second is not None
     assert second.interval is not None
     assert second.estimate == pytest.approx(1.5, rel=0.01)
-    assert second.interval.high / second.interval.low < 1.02, "blocks differ by 10 %, the paired ratio does not"
+    assert second.interval.high / second.interval.low < 1.02, (
+        "blocks differ by 10 %, the paired ratio does not"
+    )
 
 
 def test_two_that_cannot_be_told_apart_are_said_so() -> None:
     run = a_suite(("JSON",), ("a", "b", "c"))
     samples = []
     for block in range(1, 9):
-        for name, ns in (("a", 100 + 5 * math.sin(3 * block)), ("b", 101 + 5 * math.cos(5 * block)), ("c", 200.0)):
+        for name, ns in (
+            ("a", 100 + 5 * math.sin(3 * block)),
+            ("b", 101 + 5 * math.cos(5 * block)),
+            ("c", 200.0),
+        ):
             samples.append(replace(a_run_of(0, name, block, 1.0), reported=reported(ns)))
     found = ranking(run, samples)
     first, second, third = found.ranks
@@ -126,10 +147,19 @@ def test_who_failed_gets_no_points_and_no_total_and_the_others_keep_theirs() -> 
     ]
     found = ranking(run, broken)
     failed = entry(found.scenarios[2], "mimalloc")
-    assert (failed.points, failed.median_ns, failed.failure) == (None, None, "printed another checksum")
+    assert (failed.points, failed.median_ns, failed.failure) == (
+        None,
+        None,
+        "printed another checksum",
+    )
     assert [e.points for e in found.scenarios[2].entries] == [5, 4, 3, 2, None]
     last = found.ranks[-1]
-    assert (last.contender, last.points, last.ratio, last.failed_on) == ("mimalloc", None, None, ("VM",))
+    assert (last.contender, last.points, last.ratio, last.failed_on) == (
+        "mimalloc",
+        None,
+        None,
+        ("VM",),
+    )
 
 
 def test_a_run_that_reports_nothing_has_no_figures() -> None:
@@ -161,7 +191,8 @@ def test_the_matrix_sets_one_against_each_other() -> None:
 def test_the_matrix_leaves_out_what_failed() -> None:
     run, samples = founding()
     broken = [
-        replace(s, failure="died") if (s.trial.workload, s.trial.contender) == (1, "system") else s for s in samples
+        replace(s, failure="died") if (s.trial.workload, s.trial.contender) == (1, "system") else s
+        for s in samples
     ]
     found = matrix(run, broken, "ours")
     assert (1, "system") not in found.cells

@@ -36,7 +36,11 @@ def line(*told: dict[str, object], count: int | None = None, path: str = "./prog
 
 
 def test_each_process_is_a_document_among_other_lines() -> None:
-    text = f"a line of the program's\n{line(SITE)}\n" + '{"live_bytes":1,"classes":[]}\n' + f"{line()}\n"
+    text = (
+        f"a line of the program's\n{line(SITE)}\n"
+        + '{"live_bytes":1,"classes":[]}\n'
+        + f"{line()}\n"
+    )
     (first, second), damaged = sites.parse(text.splitlines())
     assert damaged == 0
     (site,) = first.sites
@@ -51,7 +55,8 @@ def test_a_path_is_any_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"live_bytes":1}\n', '{"sites":[1]}', '{"sites":[],"objects":5}', '{"sites":[}']
+    "text",
+    ["", "{}", '{"live_bytes":1}\n', '{"sites":[1]}', '{"sites":[],"objects":5}', '{"sites":[}'],
 )
 def test_what_tells_nothing_is_a_sentence(text: str) -> None:
     with pytest.raises(CairnError):
@@ -61,7 +66,21 @@ def test_what_tells_nothing_is_a_sentence(text: str) -> None:
 def test_the_table_shows_the_first_and_says_what_it_leaves_out() -> None:
     ((document,), _) = sites.parse([line(SITE, {**SITE, "address": "0x401235"}, count=5)])
     shown = sites.render(document, lambda site: f"f+{site.address - 0x401230:#x}", 1).splitlines()
-    assert shown[1].split() == ["448", "KiB", "4", "112", "KiB", "75", "%", "<", "262", "µs", "112", "KiB", "f+0x4"]
+    assert shown[1].split() == [
+        "448",
+        "KiB",
+        "4",
+        "112",
+        "KiB",
+        "75",
+        "%",
+        "<",
+        "262",
+        "µs",
+        "112",
+        "KiB",
+        "f+0x4",
+    ]
     assert shown[2] == "4 sites with fewer bytes are not shown"
 
 
@@ -97,7 +116,9 @@ def test_an_address_lies_in_a_function(compiled: Callable[..., Path]) -> None:
     start, size = main["st_value"], main["st_size"]
     assert found.at(start) == ("main", 0) and found.at(start + size - 1) == ("main", size - 1)
     assert found.at(0) is None and found.at(1 << 60) is None
-    place = symbols.Files().place(sites.Object(str(program), 1 << 40, 1 << 40, 1 << 41), (1 << 40) + start + 5)
+    place = symbols.Files().place(
+        sites.Object(str(program), 1 << 40, 1 << 40, 1 << 41), (1 << 40) + start + 5
+    )
     assert (place.function, place.offset, place.path) == ("main", 5, str(program))
 
 

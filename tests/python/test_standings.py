@@ -64,8 +64,14 @@ class TestCells:
 
     def test_deliberate_sleep_is_no_time(self) -> None:
         run, samples = simple()
-        slept = [replace(s, wall_ns=s.wall_ns + 10**9, reported=replace(s.reported, idle_ns=10**9)) for s in samples]  # type: ignore[type-var]
-        assert standings(run, slept).cells[0, "slow"].time == standings(run, samples).cells[0, "slow"].time
+        slept = [
+            replace(s, wall_ns=s.wall_ns + 10**9, reported=replace(s.reported, idle_ns=10**9))
+            for s in samples
+        ]  # type: ignore[type-var]
+        assert (
+            standings(run, slept).cells[0, "slow"].time
+            == standings(run, samples).cells[0, "slow"].time
+        )
 
     def test_one_block_gives_estimates_without_intervals(self) -> None:
         run, samples = simple()
@@ -81,7 +87,11 @@ class TestCells:
     def test_the_best_may_not_be_the_best_when_another_is_close(self) -> None:
         run = a_suite(("w",), ("a", "b"))
         walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
-        samples = [a_run_of(0, name, block, wall) for name, of in walls.items() for block, wall in enumerate(of, 1)]
+        samples = [
+            a_run_of(0, name, block, wall)
+            for name, of in walls.items()
+            for block, wall in enumerate(of, 1)
+        ]
         found = standings(run, samples)
         for name in ("a", "b"):
             ratio = found.cells[0, name].time
@@ -93,8 +103,12 @@ class TestCells:
     def test_nobody_is_better_than_the_best(self) -> None:
         run = a_suite(WORKLOADS, ALLOCATORS)
         found = standings(run, lively(run))
-        all_ratios = [ratio for cell in found.cells.values() for ratio in (cell.time, cell.memory) if ratio]
-        all_ratios += [r for p in found.places for r in (p.time, p.memory, p.memory_large, p.memory_small) if r]
+        all_ratios = [
+            ratio for cell in found.cells.values() for ratio in (cell.time, cell.memory) if ratio
+        ]
+        all_ratios += [
+            r for p in found.places for r in (p.time, p.memory, p.memory_large, p.memory_small) if r
+        ]
         for ratio in all_ratios:
             assert ratio.interval is not None
             assert 1 <= ratio.interval.low <= ratio.estimate <= ratio.interval.high
@@ -120,7 +134,11 @@ class TestMeans:
             "b": (101, 102, 99, 102, 98, 104),
             "c": (150, 151, 149, 155, 152, 150),
         }
-        samples = [a_run_of(0, name, block, wall) for name, of in walls.items() for block, wall in enumerate(of, 1)]
+        samples = [
+            a_run_of(0, name, block, wall)
+            for name, of in walls.items()
+            for block, wall in enumerate(of, 1)
+        ]
         places = standings(run, samples).places
         assert places[0].over_above is None
         assert places[1].over_above is not None
@@ -131,13 +149,20 @@ class TestMeans:
     def test_who_failed_somewhere_has_no_mean_and_costs_the_others_nothing(self) -> None:
         run, samples = simple()
         broken = [
-            fail(s) if (s.trial.workload, s.trial.contender) == (1, "slow") and s.trial.block == 1 else s
+            fail(s)
+            if (s.trial.workload, s.trial.contender) == (1, "slow") and s.trial.block == 1
+            else s
             for s in samples
             if (s.trial.workload, s.trial.contender) != (1, "slow") or s.trial.block == 1
         ]
         before, found = standings(run, samples), standings(run, broken)
         slow = found.places[-1]
-        assert (slow.contender, slow.time, slow.memory, slow.failed_on) == ("slow", None, None, ("w1",))
+        assert (slow.contender, slow.time, slow.memory, slow.failed_on) == (
+            "slow",
+            None,
+            None,
+            ("w1",),
+        )
         assert found.cells[1, "slow"].failure == "was killed by signal 11"
         assert found.cells[1, "slow"].time is None
         assert found.cells[0, "slow"].time == before.cells[0, "slow"].time
@@ -151,14 +176,19 @@ class TestMeans:
 
     def test_the_best_can_be_one_that_has_no_mean(self) -> None:
         run, samples = simple()
-        broken = [fail(s) if (s.trial.workload, s.trial.contender) == (1, "fast") else s for s in samples]
+        broken = [
+            fail(s) if (s.trial.workload, s.trial.contender) == (1, "fast") else s for s in samples
+        ]
         found = standings(run, broken)
         assert found.contests[0].best_time == "fast"
         assert named(found, "system").time.estimate == pytest.approx(math.sqrt(2))  # type: ignore[union-attr]
 
     def test_where_one_alone_ran_well_there_is_nobody_to_be_behind(self) -> None:
         run, samples = simple()
-        broken = [fail(s) if s.trial.workload == 1 and s.trial.contender != "system" else s for s in samples]
+        broken = [
+            fail(s) if s.trial.workload == 1 and s.trial.contender != "system" else s
+            for s in samples
+        ]
         found = standings(run, broken)
         assert found.time_over == (0,)
         assert found.cells[1, "system"].time is None
@@ -187,7 +217,12 @@ class TestMeans:
 class TestMemory:
     def test_large_programs_are_apart_by_the_leanest(self) -> None:
         run = a_suite(("large", "small"), ("lean", "fat"))
-        peaks = {(0, "lean"): 30 * MIB, (0, "fat"): 60 * MIB, (1, "lean"): 15 * MIB, (1, "fat"): 60 * MIB}
+        peaks = {
+            (0, "lean"): 30 * MIB,
+            (0, "fat"): 60 * MIB,
+            (1, "lean"): 15 * MIB,
+            (1, "fat"): 60 * MIB,
+        }
         samples = [
             a_run_of(workload, name, block, 100.0, peak)
             for (workload, name), peak in peaks.items()
@@ -233,11 +268,18 @@ class TestMemory:
         run, samples = simple()
         peaks = {name: (50 if name == lean else 100) * MIB for name in THREE}
         memories = {name: Memory("cgroup v2", peak, peak, 0) for name, peak in peaks.items()}
-        assert standings(run, [replace(s, memory=memories[s.trial.contender]) for s in samples]).leanest == lean
+        assert (
+            standings(
+                run, [replace(s, memory=memories[s.trial.contender]) for s in samples]
+            ).leanest
+            == lean
+        )
 
     def test_without_memory_there_is_no_leanest(self) -> None:
         run, samples = simple()
-        found = standings(run, [replace(s, memory=Memory("not measured", None, None, None)) for s in samples])
+        found = standings(
+            run, [replace(s, memory=Memory("not measured", None, None, None)) for s in samples]
+        )
         assert found.leanest is None
         assert {contest.memory_missing for contest in found.contests} == {"not measured"}
 
@@ -271,7 +313,9 @@ class TestStudent:
     @pytest.mark.parametrize("alpha", [0.2, 0.05, 0.04, 0.003])
     def test_it_is_that_of_scipy(self, alpha: float) -> None:
         for freedom in (*range(1, 40), 101, 1000):
-            assert ratios.student(freedom, alpha) == pytest.approx(scipy.stats.t.ppf(1 - alpha / 2, freedom))
+            assert ratios.student(freedom, alpha) == pytest.approx(
+                scipy.stats.t.ppf(1 - alpha / 2, freedom)
+            )
 
     def test_broken_degrees_of_freedom_go_to_the_safe_side(self) -> None:
         assert ratios.student(3.9, 0.05) == ratios.student(3, 0.05)
@@ -349,7 +393,10 @@ def test_an_interval_that_reaches_one_shows_no_difference(
 class TestBlocks:
     def test_memory_that_cannot_be_compared_leaves_the_times(self) -> None:
         run, samples = simple()
-        mixed = [replace(s, memory=replace(s.memory, method="sampled")) if s.trial.block == 2 else s for s in samples]
+        mixed = [
+            replace(s, memory=replace(s.memory, method="sampled")) if s.trial.block == 2 else s
+            for s in samples
+        ]
         found = standings(run, mixed)
         assert found.memory_over == ()
         assert {key: cell.time for key, cell in found.cells.items()} == {
@@ -359,7 +406,9 @@ class TestBlocks:
     def test_a_time_of_zero_has_no_ratio(self) -> None:
         run, samples = simple()
         zero = [
-            replace(s, wall_ns=0) if (s.trial.workload, s.trial.contender, s.trial.block) == (0, "fast", 3) else s
+            replace(s, wall_ns=0)
+            if (s.trial.workload, s.trial.contender, s.trial.block) == (0, "fast", 3)
+            else s
             for s in samples
         ]
         found = standings(run, zero)
@@ -368,7 +417,11 @@ class TestBlocks:
 
     def test_the_warm_up_is_no_block(self) -> None:
         run, samples = simple()
-        warm = [replace(s, wall_ns=1, trial=replace(s.trial, block=0)) for s in samples if s.trial.block == 1]
+        warm = [
+            replace(s, wall_ns=1, trial=replace(s.trial, block=0))
+            for s in samples
+            if s.trial.block == 1
+        ]
         assert standings(run, [*warm, *samples]) == standings(run, samples)
 
     def test_what_does_not_compete_may_fail(self) -> None:

@@ -50,7 +50,9 @@ class Outcome:
     """Mean length of an interval of the mean, over the same."""
 
 
-def truths(kind: str, workloads: int, contenders: int, error: NDArray[np.float64]) -> NDArray[np.float64]:
+def truths(
+    kind: str, workloads: int, contenders: int, error: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Log times by workload and contender, best 0. `error` is the standard error of one centre, by workload."""
     rng = np.random.default_rng(SEED)
     steps = np.arange(contenders, dtype=np.float64)
@@ -82,8 +84,13 @@ def simulate(kind: str, workloads: int, contenders: int, blocks: int, series: in
     errors, above_errors, cells, differences = [], [], [], []
     for one in range(series):
         shape = (workloads, blocks, contenders)
-        noise = rng.standard_t(3, shape) / math.sqrt(3) + (rng.random(shape) < 0.02) * rng.exponential(10, shape)
-        logs = loud[:, None, None] * (noise + 3 * rng.standard_normal((workloads, blocks, 1))) + truth[:, None, :]
+        noise = rng.standard_t(3, shape) / math.sqrt(3) + (
+            rng.random(shape) < 0.02
+        ) * rng.exponential(10, shape)
+        logs = (
+            loud[:, None, None] * (noise + 3 * rng.standard_normal((workloads, blocks, 1)))
+            + truth[:, None, :]
+        )
         columns = [Column.of(names, of, ALPHA) for of in logs]
         for place, name in enumerate(names):
             ratio = ratios.mean_ratio(columns, name)
@@ -106,9 +113,14 @@ def simulate(kind: str, workloads: int, contenders: int, blocks: int, series: in
             cells[-1] &= math.exp(truth[one % workloads, place]) <= cell.high + 1e-12
         difference = ratios.mean_difference(columns, names[0], names[1]).interval
         assert difference is not None
-        differences.append(difference.low <= math.exp(mean_truth[0] - mean_truth[1]) <= difference.high)
+        differences.append(
+            difference.low <= math.exp(mean_truth[0] - mean_truth[1]) <= difference.high
+        )
     first, second = ends[: series // 2], ends[series // 2 : series // 2 * 2]
-    overlap = np.maximum(first[:, :, 0], second[:, :, 0]) <= np.minimum(first[:, :, 1], second[:, :, 1]) + 1e-12
+    overlap = (
+        np.maximum(first[:, :, 0], second[:, :, 0])
+        <= np.minimum(first[:, :, 1], second[:, :, 1]) + 1e-12
+    )
     return Outcome(
         means=float(hits.mean()),
         worst=float(hits.mean(axis=0).min()),
@@ -135,7 +147,9 @@ def report(case: str, outcome: Outcome) -> None:
 @pytest.mark.parametrize("kind", ["alike", "three best", "half steps", "two steps", "as in life"])
 @pytest.mark.parametrize("blocks", [2, 3, 4, 8])
 @pytest.mark.parametrize(("workloads", "contenders"), [(12, 5), (26, 13)])
-def test_intervals_contain_the_truth(workloads: int, contenders: int, blocks: int, kind: str) -> None:
+def test_intervals_contain_the_truth(
+    workloads: int, contenders: int, blocks: int, kind: str
+) -> None:
     outcome = simulate(kind, workloads, contenders, blocks, series=24 if contenders > 5 else 48)
     report(f"{kind}, {workloads} workloads, {contenders} contenders, {blocks} blocks", outcome)
     assert outcome.means >= 0.93

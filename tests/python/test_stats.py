@@ -57,7 +57,9 @@ class TestSignedRank:
         assert stats.SignedRank.of(d).p_value() == pytest.approx(expected)
 
     @given(differences)
-    def test_with_ties_the_p_value_is_the_largest_that_breaking_them_can_give(self, d: list[float]) -> None:
+    def test_with_ties_the_p_value_is_the_largest_that_breaking_them_can_give(
+        self, d: list[float]
+    ) -> None:
         tiny = [1e-6 * (3**i) / (3 ** len(d)) for i in range(len(d))]
         p = stats.SignedRank.of(d).p_value()
         for signs in itertools.islice(itertools.product((-1, 1), repeat=len(d)), 64):
@@ -66,7 +68,9 @@ class TestSignedRank:
 
     @pytest.mark.parametrize("n", range(1, 9))
     def test_the_null_distribution_is_that_of_all_signs(self, n: int) -> None:
-        sums = [sum(rank for rank in range(1, n + 1) if mask >> (rank - 1) & 1) for mask in range(2**n)]
+        sums = [
+            sum(rank for rank in range(1, n + 1) if mask >> (rank - 1) & 1) for mask in range(2**n)
+        ]
         for t, p in enumerate(stats._null_cdf(n)):
             assert Fraction(float(p)) == Fraction(sum(s <= t for s in sums), 2**n)
 
@@ -84,7 +88,9 @@ class TestSignedRank:
     ) -> None:
         rank = stats.SignedRank.of(d)
         interval = rank.interval(alpha)
-        assert (interval is not None and not interval.low <= 0 <= interval.high) == (rank.p_value() <= alpha)
+        assert (interval is not None and not interval.low <= 0 <= interval.high) == (
+            rank.p_value() <= alpha
+        )
 
     @given(differences, error, st.floats(-1, 1))
     def test_the_interval_holds_just_the_shifts_that_the_test_accepts(
@@ -106,7 +112,9 @@ class TestSignedRank:
             assert strict.low <= loose.low <= rank.estimate() <= loose.high <= strict.high
 
     @given(differences, error)
-    def test_swapping_contender_and_baseline_mirrors_everything(self, d: list[float], alpha: float) -> None:
+    def test_swapping_contender_and_baseline_mirrors_everything(
+        self, d: list[float], alpha: float
+    ) -> None:
         one, other = stats.SignedRank.of(d), stats.SignedRank.of([-x for x in d])
         assert one.estimate() == -other.estimate()
         assert one.p_value() == other.p_value()
@@ -145,7 +153,12 @@ class TestHolm:
         assert stats.holm_alphas([0.3], 0.05) == (0.05,)
 
     def test_the_steps_stop_at_the_first_that_is_not_rejected(self) -> None:
-        assert stats.holm_alphas([0.001, 0.03, 0.02, 0.9], 0.05) == (0.05 / 4, 0.05 / 3, 0.05 / 3, 0.05 / 3)
+        assert stats.holm_alphas([0.001, 0.03, 0.02, 0.9], 0.05) == (
+            0.05 / 4,
+            0.05 / 3,
+            0.05 / 3,
+            0.05 / 3,
+        )
 
     @pytest.mark.parametrize(
         ("p_values", "alphas"),
@@ -164,16 +177,26 @@ class TestHolm:
 
     def test_a_difference_of_just_the_alpha_of_its_step_lets_the_next_step_follow(self) -> None:
         """Of six blocks the least p-value is 1/32, and the next 1/16: both are rejected at 1/16, and neither above."""
-        family = {"first": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "second": [-0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}
+        family = {
+            "first": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+            "second": [-0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+        }
         found = stats.changes(family, 1 / 16, 0.01)
         assert [change.p_adjusted for change in found.values()] == [1 / 16, 1 / 16]
         assert [change.finding for change in found.values()] == [Finding.MORE, Finding.MORE]
         stricter = stats.changes(family, 1 / 16 - 1e-9, 0.01)
-        assert [change.finding for change in stricter.values()] == [Finding.NOT_SHOWN, Finding.NOT_SHOWN]
+        assert [change.finding for change in stricter.values()] == [
+            Finding.NOT_SHOWN,
+            Finding.NOT_SHOWN,
+        ]
 
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), error)
-    def test_own_alpha_and_adjusted_p_value_decide_alike(self, p_values: list[float], alpha: float) -> None:
-        for p, adjusted, own in zip(p_values, stats.holm(p_values), stats.holm_alphas(p_values, alpha), strict=True):
+    def test_own_alpha_and_adjusted_p_value_decide_alike(
+        self, p_values: list[float], alpha: float
+    ) -> None:
+        for p, adjusted, own in zip(
+            p_values, stats.holm(p_values), stats.holm_alphas(p_values, alpha), strict=True
+        ):
             if adjusted != pytest.approx(alpha):
                 assert (p <= own) == (adjusted <= alpha)
 
@@ -184,7 +207,9 @@ class TestHolm:
         found = stats.changes({str(i): d for i, d in enumerate(families)}, alpha, margin=0.01)
         for change in found.values():
             shown = change.finding in (Finding.LESS, Finding.MORE)
-            excluded = change.interval is not None and not change.interval.low <= 0 <= change.interval.high
+            excluded = (
+                change.interval is not None and not change.interval.low <= 0 <= change.interval.high
+            )
             assert change.p_adjusted is not None
             assert shown == excluded == (change.p_adjusted <= alpha)
 
@@ -208,7 +233,9 @@ class TestChanges:
             (0.005, 0.002, Finding.MORE),
         ],
     )
-    def test_each_finding_is_given_for_what_it_means(self, effect: float, noise: float, finding: Finding) -> None:
+    def test_each_finding_is_given_for_what_it_means(
+        self, effect: float, noise: float, finding: Finding
+    ) -> None:
         assert stats.changes({"a": spread(effect, noise, 20)}, 0.05, 0.01)["a"].finding is finding
 
     def test_equivalence_needs_the_one_sided_interval_within_the_margin(self) -> None:
@@ -252,7 +279,13 @@ class TestLogRatios:
 class TestSummary:
     def test_it_holds_median_mean_spread_and_range(self) -> None:
         summary = stats.summarise([4.0, 1.0, 7.0, 2.0])
-        assert (summary.median, summary.mean, summary.minimum, summary.maximum, summary.runs) == (3, 3.5, 1, 7, 4)
+        assert (summary.median, summary.mean, summary.minimum, summary.maximum, summary.runs) == (
+            3,
+            3.5,
+            1,
+            7,
+            4,
+        )
         assert summary.sigma == pytest.approx(2.6457513)
 
     def test_a_single_run_has_no_spread(self) -> None:
@@ -317,7 +350,12 @@ class TestLook:
 
     def test_a_clear_and_precise_winner_stops_at_the_floor(self) -> None:
         look = stats.look({"a": spread(-0.05, 0.01, 10)}, StopRule())
-        assert (look.stop, look.because, look.blocks_expected, look.leading) == (True, "precision reached", 10, "a")
+        assert (look.stop, look.because, look.blocks_expected, look.leading) == (
+            True,
+            "precision reached",
+            10,
+            "a",
+        )
 
     def test_nothing_stops_below_the_floor_or_between_looks(self) -> None:
         for blocks in (1, 5, 9, 11, 12, 14):
@@ -338,7 +376,10 @@ class TestLook:
         rule = StopRule(margin=0.0)
         d = spread(-0.0005, 0.012, 28)
         look = stats.look({"a": d}, rule)
-        assert stats.changes({"a": d}, stats.alpha(rule), rule.margin)["a"].finding is Finding.NOT_SHOWN
+        assert (
+            stats.changes({"a": d}, stats.alpha(rule), rule.margin)["a"].finding
+            is Finding.NOT_SHOWN
+        )
         assert look.half_width is not None
         assert look.half_width <= 0.005
         assert look.because == "precision reached"
@@ -361,10 +402,15 @@ class TestLook:
         width = stats.look({"a": d}, StopRule()).half_width
         assert width is not None
         rule = StopRule(precision=width / 1.5, max_blocks=200)
-        assert stats.look({"a": d}, rule).blocks_expected == next(n for n in stats.look_blocks(rule) if n >= 13 * 2.25)
+        assert stats.look({"a": d}, rule).blocks_expected == next(
+            n for n in stats.look_blocks(rule) if n >= 13 * 2.25
+        )
 
     def test_the_baseline_leads_when_every_contender_is_slower(self) -> None:
-        assert stats.look({"a": spread(0.02, 0.01, 8), "b": spread(0.03, 0.01, 8)}, StopRule()).leading is None
+        assert (
+            stats.look({"a": spread(0.02, 0.01, 8), "b": spread(0.03, 0.01, 8)}, StopRule()).leading
+            is None
+        )
 
     def test_no_contender_left_is_a_reason_to_stop(self) -> None:
         look = stats.look({}, StopRule())
@@ -372,10 +418,19 @@ class TestLook:
 
     def test_before_the_first_block_all_is_open(self) -> None:
         look = stats.look({"a": []}, StopRule(max_blocks=47))
-        assert (look.stop, look.half_width, look.leading, look.blocks_expected) == (False, None, None, 47)
+        assert (look.stop, look.half_width, look.leading, look.blocks_expected) == (
+            False,
+            None,
+            None,
+            47,
+        )
 
     def test_the_contender_with_the_smallest_estimate_leads(self) -> None:
-        ratios = {"a": spread(-0.01, 0.01, 8), "b": spread(-0.03, 0.01, 8), "c": spread(-0.02, 0.01, 8)}
+        ratios = {
+            "a": spread(-0.01, 0.01, 8),
+            "b": spread(-0.03, 0.01, 8),
+            "c": spread(-0.02, 0.01, 8),
+        }
         assert stats.look(ratios, StopRule()).leading == "b"
 
 
@@ -385,7 +440,10 @@ def expected(differences: list[float], rule: StopRule) -> int:
     return next(
         floor
         for floor in floors
-        if stats.look({"a": differences}, replace(rule, min_blocks=floor, max_blocks=10**6)).blocks_expected == floor
+        if stats.look(
+            {"a": differences}, replace(rule, min_blocks=floor, max_blocks=10**6)
+        ).blocks_expected
+        == floor
     )
 
 
@@ -421,7 +479,9 @@ class TestExpectedRounds:
     ) -> None:
         d = spread(0.0, 0.03, 13)
         ordinary, strict = widths(d, 0.01)
-        assert expected(d, StopRule(precision=ordinary / precise, margin=strict / equal)) == math.ceil(rounds)
+        assert expected(
+            d, StopRule(precision=ordinary / precise, margin=strict / equal)
+        ) == math.ceil(rounds)
 
     def test_a_small_difference_is_shown_when_its_interval_no_longer_holds_0(self) -> None:
         d = spread(-0.02, 0.04, 13)
@@ -431,7 +491,9 @@ class TestExpectedRounds:
         assert 1.05 < strict / (1.2 * estimate) < strict / estimate < 2.1
         assert expected(d, rule) == math.ceil(13 * (strict / estimate) ** 2)
         far = 2.2 * estimate  # to the end of this margin it is farther than to 0
-        assert expected(d, replace(rule, margin=far)) == math.ceil(13 * (strict / (far - estimate)) ** 2)
+        assert expected(d, replace(rule, margin=far)) == math.ceil(
+            13 * (strict / (far - estimate)) ** 2
+        )
 
     def test_without_a_strict_interval_only_twice_the_precision_is_sure(self) -> None:
         d = spread(0.0, 0.03, 8)
@@ -453,7 +515,9 @@ class TestExpectedRounds:
         assert not both.stop
 
     def test_without_an_interval_all_rounds_may_be_needed(self) -> None:
-        assert stats.look({"a": spread(0.0, 0.03, 5)}, StopRule(max_blocks=47)).blocks_expected == 47
+        assert (
+            stats.look({"a": spread(0.0, 0.03, 5)}, StopRule(max_blocks=47)).blocks_expected == 47
+        )
 
 
 def test_importing_the_module_does_not_import_numpy() -> None:

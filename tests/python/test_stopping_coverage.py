@@ -49,7 +49,9 @@ def logs(
     in_time = np.empty((series, blocks * contenders))
     in_time[:, 0] = rng.standard_normal(series)
     for i in range(1, blocks * contenders):
-        in_time[:, i] = rho * in_time[:, i - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(series)
+        in_time[:, i] = rho * in_time[:, i - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(
+            series
+        )
     if mixed:
         order = np.argsort(rng.random((series, blocks, contenders)), axis=2)
         drift = np.take_along_axis(in_time.reshape(series, blocks, contenders), order, axis=2)
@@ -61,7 +63,12 @@ def logs(
 
 
 def simulate(
-    effects: tuple[float, ...], noise: float, rule: StopRule = RULE, series: int = SERIES, *, mixed: bool = True
+    effects: tuple[float, ...],
+    noise: float,
+    rule: StopRule = RULE,
+    series: int = SERIES,
+    *,
+    mixed: bool = True,
 ) -> Outcome:
     """Let every series run until the rule stops it. Effects are relative changes, one per contender."""
     runs = logs(SEED, series, rule.max_blocks, len(effects) + 1, noise, mixed=mixed)
@@ -76,7 +83,10 @@ def simulate(
         total_blocks += blocks
         wrong = False
         for change, effect, d in zip(
-            stats.changes(ratios, stats.alpha(rule), rule.margin).values(), effects, ratios.values(), strict=True
+            stats.changes(ratios, stats.alpha(rule), rule.margin).values(),
+            effects,
+            ratios.values(),
+            strict=True,
         ):
             plain = stats.SignedRank.of(d).interval(stats.ALPHA)
             assert change.interval is not None
@@ -116,8 +126,12 @@ def test_equal_allocators_seldom_get_a_winner(effects: tuple[float, ...], noise:
 
 
 @pytest.mark.parametrize("noise", [0.006, 0.014])
-@pytest.mark.parametrize("effects", [(-0.005,), (0.01,), (-0.02,), (0.05,), (0.0, -0.02), (-0.02, -0.03)])
-def test_intervals_cover_the_truth_when_there_is_a_difference(effects: tuple[float, ...], noise: float) -> None:
+@pytest.mark.parametrize(
+    "effects", [(-0.005,), (0.01,), (-0.02,), (0.05,), (0.0, -0.02), (-0.02, -0.03)]
+)
+def test_intervals_cover_the_truth_when_there_is_a_difference(
+    effects: tuple[float, ...], noise: float
+) -> None:
     outcome = simulate(effects, noise)
     report(f"effects {effects}, noise {noise:.1%}", outcome)
     assert outcome.coverage >= 0.93
@@ -131,7 +145,9 @@ def test_equivalence_is_seldom_claimed_of_a_difference_beyond_the_margin(noise: 
     assert outcome.false_equivalents <= 0.05
 
 
-def test_looking_often_without_paying_for_it_gives_false_winners(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_often_without_paying_for_it_gives_false_winners(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The simulation is sharp enough to notice when the price is not paid."""
     monkeypatch.setattr(stats, "ALPHA_STOPPED", 0.05)
     monkeypatch.setattr(stats, "ALPHA_EARLY", 0.05)
@@ -154,9 +170,15 @@ def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("noise", [0.002, 0.004, 0.006, 0.009, 0.012, 0.014, 0.016, 0.02, 0.05])
 @pytest.mark.parametrize("contenders", [1, 2, 5])
-@pytest.mark.parametrize("rule", [RULE, StopRule(precision=0.005, max_blocks=200), StopRule(precision=0.02)])
-def test_it_holds_for_more_contenders_rules_and_series(rule: StopRule, contenders: int, noise: float) -> None:
+@pytest.mark.parametrize(
+    "rule", [RULE, StopRule(precision=0.005, max_blocks=200), StopRule(precision=0.02)]
+)
+def test_it_holds_for_more_contenders_rules_and_series(
+    rule: StopRule, contenders: int, noise: float
+) -> None:
     outcome = simulate((0.0,) * contenders, noise, rule, series=5_000)
-    report(f"equal, {contenders} contenders, precision {rule.precision}, noise {noise:.1%}", outcome)
+    report(
+        f"equal, {contenders} contenders, precision {rule.precision}, noise {noise:.1%}", outcome
+    )
     assert outcome.false_winners <= 0.055
     assert outcome.coverage >= 0.93

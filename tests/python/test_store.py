@@ -38,7 +38,10 @@ def a_run(identity: str = "20260101-000000-abcd") -> Run:
         created_at=1e9,
         cairn="0",
         settings=Settings(workloads=(Workload("true", ("true",)),), folder="/"),
-        contenders=(Contender("system", "system", "glibc"), Contender("b", "custom", "b", knobs=(("K", "v"),))),
+        contenders=(
+            Contender("system", "system", "glibc"),
+            Contender("b", "custom", "b", knobs=(("K", "v"),)),
+        ),
         baseline="system",
         rule=StopRule(),
         seed=1,
@@ -46,7 +49,9 @@ def a_run(identity: str = "20260101-000000-abcd") -> Run:
     )
 
 
-def a_sample(block: int = 1, contender: str = "system", wall_ns: int = 1000, account: Account | None = None) -> Sample:
+def a_sample(
+    block: int = 1, contender: str = "system", wall_ns: int = 1000, account: Account | None = None
+) -> Sample:
     return Sample(
         trial=Trial(block, 0, contender),
         started_at=1e9,
@@ -118,7 +123,9 @@ def test_the_last_of_an_experiment_is_one_that_came_to_its_end(tmp_path: Path) -
         plain = a_run()
         settings = replace(plain.settings, why=why)
         name = f"2026010{number}-000000-0000"
-        folder = store.Folder.create(tmp_path, replace(plain, id=name, experiment="calibration", settings=settings))
+        folder = store.Folder.create(
+            tmp_path, replace(plain, id=name, experiment="calibration", settings=settings)
+        )
         if stopped:
             folder.mark_stopped(stopped)
 
@@ -149,7 +156,9 @@ def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) ->
         ({"samples_probe": 100}, "more than the whole"),
     ],
 )
-def test_an_account_that_no_probe_gives_is_damage(folder: store.Folder, damage: dict[str, object], says: str) -> None:
+def test_an_account_that_no_probe_gives_is_damage(
+    folder: store.Folder, damage: dict[str, object], says: str
+) -> None:
     account = Account(3, 9, 120, 40, 12, {}, {}, 1.0, 0.0, 0, 10, None, None, None, None)
     folder.append(a_sample(1, account=account))
     assert folder.samples() == (a_sample(1, account=account),)
@@ -188,7 +197,9 @@ def test_what_others_keep_is_no_run(tmp_path: Path) -> None:
     assert store.runs(tmp_path) == []
 
 
-def test_a_run_does_not_grow_beyond_what_is_read(folder: store.Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_does_not_grow_beyond_what_is_read(
+    folder: store.Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.append(a_sample())
     whole = (folder.path / "samples.jsonl").stat().st_size
     monkeypatch.setattr(store, "_LARGEST_FILE", whole * 3 // 2)
@@ -254,7 +265,9 @@ def test_the_folders_above_a_run_are_made(tmp_path: Path) -> None:
         {"created_at": -1.0},
     ],
 )
-def test_a_run_that_does_not_fit_together_is_damage(tmp_path: Path, wrong: dict[str, object]) -> None:
+def test_a_run_that_does_not_fit_together_is_damage(
+    tmp_path: Path, wrong: dict[str, object]
+) -> None:
     made = store.Folder.create(tmp_path, replace(a_run(), **wrong))  # type: ignore[arg-type]
     with pytest.raises(CairnError, match="does not fit together"):
         made.run()
@@ -283,7 +296,9 @@ def test_a_name_cannot_leave_the_folder(folder: store.Folder) -> None:
         assert (folder.path / "witness" / plain).read_bytes() == b"x"
 
 
-def test_a_link_in_the_way_is_replaced_and_not_followed(folder: store.Folder, tmp_path: Path) -> None:
+def test_a_link_in_the_way_is_replaced_and_not_followed(
+    folder: store.Folder, tmp_path: Path
+) -> None:
     victim = tmp_path / "victim"
     victim.write_text("keep me")
     (folder.path / "stopped").symlink_to(victim)
@@ -296,7 +311,9 @@ def show(folder: store.Folder) -> None:
     """What `cairn report` does, in every form."""
     run, samples = folder.run(), folder.samples()
     comparisons = [
-        comparison.compare([s for s in samples if s.trial.workload == w], run.contenders, run.baseline, run.rule)
+        comparison.compare(
+            [s for s in samples if s.trial.workload == w], run.contenders, run.baseline, run.rule
+        )
         for w in range(len(run.settings.workloads))
     ]
     terminal.render(run, comparisons, full=True, color=True)

@@ -43,7 +43,11 @@ def test_a_shell_line_is_shown_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     "parameters",
-    [[("unused", ("1",))], [("n", ("1",)), ("n", ("2",))], [("n", tuple(map(str, range(WORKLOADS_MAX + 1))))]],
+    [
+        [("unused", ("1",))],
+        [("n", ("1",)), ("n", ("2",))],
+        [("n", tuple(map(str, range(WORKLOADS_MAX + 1))))],
+    ],
 )
 def test_what_makes_no_sense_is_one_sentence(parameters: list[tuple[str, tuple[str, ...]]]) -> None:
     with pytest.raises(UsageError):

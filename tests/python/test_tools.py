@@ -56,7 +56,9 @@ def test_each_package_is_named_once_and_an_unknown_tool_by_its_own_name() -> Non
 
 
 def test_a_build_is_not_changed_by_the_users_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {"CFLAGS": "-O0", "LD_PRELOAD": "x", "LC_ALL": "de_DE", "HOME": "/h"})
+    monkeypatch.setattr(
+        os, "environ", {"CFLAGS": "-O0", "LD_PRELOAD": "x", "LC_ALL": "de_DE", "HOME": "/h"}
+    )
     assert tools.build_environment() == {"HOME": "/h", "LC_ALL": "C"}
 
 
@@ -78,7 +80,9 @@ def test_a_tool_that_does_nothing_is_ended_with_all_that_it_started(tmp_path: Pa
     assert not alive(tmp_path / "child")
 
 
-def test_a_tool_that_writes_below_its_folder_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_writes_below_its_folder_is_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By a clock of the test's own, which goes on by 0.6 s at each look: two looks without a change are too many."""
     now, written = itertools.count(0, 0.6), itertools.count()
     monkeypatch.setattr(tools.time, "monotonic", lambda: next(now))
@@ -117,7 +121,10 @@ def test_tasks_run_in_order_as_many_at_a_time_as_asked_and_are_reported(tmp_path
     )
     for jobs in (1, 2):
         made = [tmp_path / f"made-{jobs}-{k}" for k in range(4)]
-        tasks = [Task((str(tool), str(k)), tmp_path, tmp_path / f"draft-{k}", target) for k, target in enumerate(made)]
+        tasks = [
+            Task((str(tool), str(k)), tmp_path, tmp_path / f"draft-{k}", target)
+            for k, target in enumerate(made)
+        ]
         log, reported = tmp_path / f"log-{jobs}", [0]
         tools.run_tasks(tasks, jobs, os.environ, log, reported.append)
         assert all(target.exists() for target in made) and not list(tmp_path.glob("draft-*"))
@@ -131,7 +138,10 @@ def test_tasks_run_in_order_as_many_at_a_time_as_asked_and_are_reported(tmp_path
 
 def test_the_first_task_that_fails_ends_the_others(tmp_path: Path) -> None:
     slow = program(tmp_path / "slow", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
-    bad = program(tmp_path / "bad", f"while ! [ -s {tmp_path}/pid ]; do sleep 0.01; done; echo no such thing; exit 4")
+    bad = program(
+        tmp_path / "bad",
+        f"while ! [ -s {tmp_path}/pid ]; do sleep 0.01; done; echo no such thing; exit 4",
+    )
     draft, target = tmp_path / "draft", tmp_path / "target"
     draft.touch()
     tasks = [Task((str(slow),), tmp_path), Task((str(bad),), tmp_path, draft, target)]
@@ -148,7 +158,10 @@ def test_the_first_task_that_fails_ends_the_others(tmp_path: Path) -> None:
     [
         ("", "it said nothing"),
         ("Updating\n\nno route to host\n\n", "no route to host"),
-        ("Updating\rerror: failed to get `x`\n\nCaused by:\n  timed out.\nmore", "failed to get `x` timed out"),
+        (
+            "Updating\rerror: failed to get `x`\n\nCaused by:\n  timed out.\nmore",
+            "failed to get `x` timed out",
+        ),
         ("ERROR: first\nERROR: second", "first ERROR: second"),
         ("error:", "error:"),
         ("error: " + "x" * 400, "x" * 300),

@@ -12,13 +12,16 @@ from cairn import units
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5min", 90), ("200ms", 0.2), ("2h", 7200), (" 3 m ", 180)]
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("1.5min", 90), ("200ms", 0.2), ("2h", 7200), (" 3 m ", 180)],
 )
 def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
     assert units.parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(("text", "size"), [("4096", 4096), ("64K", 65536), ("1.5GiB", 3 << 29), ("2m", 2 << 20)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("4096", 4096), ("64K", 65536), ("1.5GiB", 3 << 29), ("2m", 2 << 20)]
+)
 def test_sizes_are_binary(text: str, size: int) -> None:
     assert units.parse_size(text) == size
 
@@ -75,7 +78,14 @@ def test_memory_is_binary(value: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "text"),
-    [(-0.056, "−5.6 %"), (0.0003, "+0.03 %"), (0.0, "0 %"), (-0.00001, "0 %"), (2.5, "+250 %"), (0.001, "+0.1 %")],
+    [
+        (-0.056, "−5.6 %"),
+        (0.0003, "+0.03 %"),
+        (0.0, "0 %"),
+        (-0.00001, "0 %"),
+        (2.5, "+250 %"),
+        (0.001, "+0.1 %"),
+    ],
 )
 def test_changes_carry_their_sign(ratio: float, text: str) -> None:
     assert units.percent(ratio) == text
@@ -194,7 +204,9 @@ def test_sizes_beyond_the_last_unit_stay_in_it(number: float, text: str) -> None
         (units.parse_percent, "9" * 400, "is not a number with a unit"),
     ],
 )
-def test_a_unit_of_another_kind_is_refused(parse: Callable[[str], float], text: str, says: str) -> None:
+def test_a_unit_of_another_kind_is_refused(
+    parse: Callable[[str], float], text: str, says: str
+) -> None:
     with pytest.raises(ValueError, match=says):
         parse(text)
 

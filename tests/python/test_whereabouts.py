@@ -38,7 +38,9 @@ def timed(body: bytes, pid: int, when: int) -> bytes:
     return body + struct.pack("<IIQ", pid, pid, when)
 
 
-def mapped(path: str, start: int, pid: int = 7, when: int = 1, size: int = 0x10000, offset: int = 0) -> bytes:
+def mapped(
+    path: str, start: int, pid: int = 7, when: int = 1, size: int = 0x10000, offset: int = 0
+) -> bytes:
     name = path.encode() + b"\0"
     name += b"\0" * (-len(name) % 8)
     head = struct.pack("<IIQQQIIQQII", pid, pid, start, size, offset, 8, 1, 5, 0, 5, 2)
@@ -54,7 +56,12 @@ def forked(parent: int, pid: int, when: int) -> bytes:
 
 
 def note(
-    address: int, *stack: int, user: int | None = None, pid: int = 7, when: int = 100, readable: int | None = None
+    address: int,
+    *stack: int,
+    user: int | None = None,
+    pid: int = 7,
+    when: int = 100,
+    readable: int | None = None,
 ) -> bytes:
     """One note; with `user` in the kernel, and there is the program."""
     words = [*stack, *[0] * 32][:32]
@@ -89,8 +96,14 @@ IN_KERNEL = 1 << 63
         (note(CODE + 5), "program"),
         (note(MINE + 5), "own"),
         (note(C + 5, MINE + 9), "own"),  # memset for the allocator
-        (note(C + 5, CODE + 9, MINE + 9), "program"),  # for the program; what lies beneath is of an earlier call
-        (note(C + 5, 12, C + 30, MINE + 9), "own"),  # a lock's slow path: one library function in another
+        (
+            note(C + 5, CODE + 9, MINE + 9),
+            "program",
+        ),  # for the program; what lies beneath is of an earlier call
+        (
+            note(C + 5, 12, C + 30, MINE + 9),
+            "own",
+        ),  # a lock's slow path: one library function in another
         (note(C + 5, *[12] * 8, MINE + 9), "program"),  # too far up to be believed
         (note(C + 5), "program"),  # nobody is seen
         (note(C + 5, MINE + 9, readable=0), "program"),
@@ -107,46 +120,77 @@ IN_KERNEL = 1 << 63
 )
 def test_each_note_counts_for_one_place(libc: str, one: bytes, place: str) -> None:
     found = counts(libc, one)
-    places = {name: getattr(found, name) for name in ("own", "calls", "faults", "others", "program", "unknown")}
+    places = {
+        name: getattr(found, name)
+        for name in ("own", "calls", "faults", "others", "program", "unknown")
+    }
     assert places == {name: int(name == place) for name in places}
 
 
 @pytest.mark.parametrize(("kind", "why"), [(2, "lost notes"), (5, "throttled")])
 def test_where_notes_are_missing_nothing_is_said(libc: str, kind: int, why: str) -> None:
-    found, reason = split(notes(libc, record(kind, 0, timed(struct.pack("<QQ", 1, 40), 7, 50)), note(CODE + 5)))
+    found, reason = split(
+        notes(libc, record(kind, 0, timed(struct.pack("<QQ", 1, 40), 7, 50)), note(CODE + 5))
+    )
     assert found is None and why in reason
 
 
 @pytest.mark.parametrize(
     ("path", "place"),
-    [("[vdso]", "others"), ("/gone/libfoo.so (deleted)", "unknown"), ("//anon", "faults"), ("[vsyscall]", "faults")],
+    [
+        ("[vdso]", "others"),
+        ("/gone/libfoo.so (deleted)", "unknown"),
+        ("//anon", "faults"),
+        ("[vsyscall]", "faults"),
+    ],
 )
-def test_who_is_in_the_kernel_from_code_that_cannot_be_read(libc: str, path: str, place: str) -> None:
+def test_who_is_in_the_kernel_from_code_that_cannot_be_read(
+    libc: str, path: str, place: str
+) -> None:
     """The kernel's own code in a process calls it for some clocks; compilers at run time write to pages."""
     found = counts(libc, mapped(path, 0x5000000, when=2), note(IN_KERNEL, CODE + 5, user=0x5000005))
     assert getattr(found, place) == 1
 
 
 def test_of_a_program_of_32_bits_the_kernel_is_unknown_and_of_one_at_its_end_not(libc: str) -> None:
-    narrow, none = (note(IN_KERNEL, user=CODE + 5)[:32] + struct.pack("<Q", width) for width in (1, 0))
-    found = counts(libc, *(one[:6] + struct.pack("<H", len(one)) + one[8:] for one in (narrow, none)))
+    narrow, none = (
+        note(IN_KERNEL, user=CODE + 5)[:32] + struct.pack("<Q", width) for width in (1, 0)
+    )
+    found = counts(
+        libc, *(one[:6] + struct.pack("<H", len(one)) + one[8:] for one in (narrow, none))
+    )
     assert (found.unknown, found.others) == (1, 1)
 
 
 def test_other_peoples_processes_are_nobodys(libc: str) -> None:
-    others = (executed(9, 5), mapped("/bin/other", CODE, pid=9, when=6), note(CODE + 5, pid=9), forked(9, 10, 7))
+    others = (
+        executed(9, 5),
+        mapped("/bin/other", CODE, pid=9, when=6),
+        note(CODE + 5, pid=9),
+        forked(9, 10, 7),
+    )
     found = counts(libc, *others, note(CODE + 5, pid=10), note(CODE + 5))
     assert found.program == 1 and found.unknown == 0
 
 
 def test_what_the_first_process_does_before_it_executes_the_program_is_not_the_programs() -> None:
-    data = struct.pack("<QQII", cpu_samples.MAGIC, 500_000, 7, 0) + note(CODE, when=1) + executed(when=5)
+    data = (
+        struct.pack("<QQII", cpu_samples.MAGIC, 500_000, 7, 0)
+        + note(CODE, when=1)
+        + executed(when=5)
+    )
     found, _ = split(data + mapped("/bin/program", CODE, when=6) + note(CODE, when=7))
     assert found is not None and (found.program, found.unknown) == (1, 0)
 
 
 def test_a_number_that_another_process_gets_later_is_not_the_programs(libc: str) -> None:
-    found = counts(libc, forked(7, 8, 10), note(CODE, pid=8, when=11), forked(1, 8, 20), note(CODE, pid=8, when=21))
+    found = counts(
+        libc,
+        forked(7, 8, 10),
+        note(CODE, pid=8, when=11),
+        forked(1, 8, 20),
+        note(CODE, pid=8, when=21),
+    )
     assert found.program == 1
 
 
@@ -154,14 +198,21 @@ def test_processors_by_turns_are_put_into_the_order_of_their_times(libc: str) ->
     """The second processor's records of the first turn come after the first's of the second."""
     mark = record(cpu_samples.MARK, 0, b"")
     one = (note(MINE + 5, when=100), note(MINE + 5, when=290), mark)
-    two = (note(MINE + 5, when=400), mapped("/opt/other.so", MINE, when=300), note(CODE, when=301), mark)
+    two = (
+        note(MINE + 5, when=400),
+        mapped("/opt/other.so", MINE, when=300),
+        note(CODE, when=301),
+        mark,
+    )
     found = counts(libc, *one, *two, note(MINE + 5, when=500), mark)
     assert (found.own, found.program) == (2, 3)
 
 
 def test_a_child_has_what_its_parent_had_and_changes_its_own(libc: str) -> None:
     child = (forked(7, 8, 10), mapped("/opt/other.so", MINE, pid=8, when=20))
-    found = counts(libc, *child, note(MINE + 5, pid=8), note(C + 5, MINE + 5, pid=7), note(CODE + 1, pid=8))
+    found = counts(
+        libc, *child, note(MINE + 5, pid=8), note(C + 5, MINE + 5, pid=7), note(CODE + 1, pid=8)
+    )
     assert (found.own, found.program) == (1, 2)
 
 
@@ -172,14 +223,20 @@ def test_a_new_thread_changes_nothing(libc: str) -> None:
 
 def test_a_program_that_is_executed_begins_anew(libc: str) -> None:
     found = counts(
-        libc, executed(when=50), note(MINE + 5), mapped(ALLOCATOR, MINE + 0x100000, when=60), note(MINE + 0x100005)
+        libc,
+        executed(when=50),
+        note(MINE + 5),
+        mapped(ALLOCATOR, MINE + 0x100000, when=60),
+        note(MINE + 0x100005),
     )
     assert (found.own, found.unknown) == (1, 1)
 
 
 def test_a_later_mapping_hides_only_what_it_covers(libc: str) -> None:
     within = mapped("/opt/other.so", MINE + 0x4000, when=50, size=0x1000)
-    found = counts(libc, within, note(MINE + 5), note(MINE + 0x4005), note(MINE + 0x5005), note(MINE + 0xF000))
+    found = counts(
+        libc, within, note(MINE + 5), note(MINE + 0x4005), note(MINE + 0x5005), note(MINE + 0xF000)
+    )
     assert (found.own, found.program) == (3, 1)
 
 
@@ -215,7 +272,11 @@ def test_a_file_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
 
 
 def test_mallocs_part_of_the_systems_library_holds_its_functions_and_not_the_others() -> None:
-    path = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so.6" in line)
+    path = next(
+        line.split()[-1]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "/libc.so.6" in line
+    )
     part = symbols.stretch(path, ("malloc", "free", "malloc_info"))
     assert part is not None
     system = cpu_samples.Allocator(frozenset())

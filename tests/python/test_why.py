@@ -9,7 +9,17 @@ import pytest
 from support.comparisons import EVIL, a_run, a_sample
 
 from cairn.findings import beside
-from cairn.model import Account, Calls, Contender, Interval, Operations, Raised, Run, Sample, Whereabouts
+from cairn.model import (
+    Account,
+    Calls,
+    Contender,
+    Interval,
+    Operations,
+    Raised,
+    Run,
+    Sample,
+    Whereabouts,
+)
 from cairn.profile.estimates import Estimate
 from cairn.report import markdown, run_json, terminal
 from cairn.report.why import boards, sentences, summary
@@ -60,15 +70,26 @@ def an_account(**more: object) -> Account:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def trials(name: str, user_ms: float = 90.0, system_ms: float = 20.0, **account: object) -> list[Sample]:
+def trials(
+    name: str, user_ms: float = 90.0, system_ms: float = 20.0, **account: object
+) -> list[Sample]:
     """Eight blocks of a contender as it is, and behind the probe with `account`; they scatter by a thousandth."""
     made = []
     for block in range(9):
         off = 1 + (block % 4 - 1.5) / 1500
-        plain = {"user_ns": round(user_ms * MS * off), "system_ns": round(system_ms * MS), "minor_faults": 1400}
+        plain = {
+            "user_ns": round(user_ms * MS * off),
+            "system_ns": round(system_ms * MS),
+            "minor_faults": 1400,
+        }
         made.append(a_sample(block, name, 120, **plain))
         known = an_account(**account)
-        probed = {"user_ns": round(100 * MS * off), "system_ns": 20 * MS, "minor_faults": 1400, "account": known}
+        probed = {
+            "user_ns": round(100 * MS * off),
+            "system_ns": 20 * MS,
+            "minor_faults": 1400,
+            "account": known,
+        }
         made.append(a_sample(block, twin(name), 130, **probed))
     return made
 
@@ -141,7 +162,12 @@ def test_a_run_without_notes_takes_all_to_the_probe_and_says_why() -> None:
 
 def test_a_few_notes_tell_nothing() -> None:
     few = {"own": 2, "calls": 0, "faults": 1, "others": 0, "program": 1}
-    found = gap([*looked_at(trials("system"), **few), *looked_at(trials("fast", 80.0), **(few | {"own": 1}))])
+    found = gap(
+        [
+            *looked_at(trials("system"), **few),
+            *looked_at(trials("fast", 80.0), **(few | {"own": 1})),
+        ]
+    )
     assert found.by == "probe" and "notes nothing can be said" in found.because
 
 
@@ -153,7 +179,10 @@ def test_where_all_blocks_have_as_many_notes_one_more_or_less_is_not_shown() -> 
 def test_how_the_parts_were_told_apart_is_said_below_them() -> None:
     run = why_run("fast")
     clocked = [*looked_at(trials("system")), *looked_at(trials("fast", 80.0), own=40)]
-    blind = [replace(one, unseen="the kernel's clock cannot look") for one in (*trials("system"), *trials("fast"))]
+    blind = [
+        replace(one, unseen="the kernel's clock cannot look")
+        for one in (*trials("system"), *trials("fast"))
+    ]
     for samples, says in (
         (clocked, "of the plain runs, by the kernel's clock"),
         (blind, "the kernel's clock cannot look"),
@@ -189,7 +218,9 @@ def test_a_call_that_waits_is_evidence_by_its_time_on_a_processor() -> None:
         "sched_yield": Calls(5_000, None, 500.0 * MS, 9.0 * MS),
         "munmap": Calls(100, 1 << 20, 6.0 * MS, 6.0 * MS),
     }
-    found = gap([*trials("system"), *trials("fast", 120.0, 40.0, calls=yields, kernel_ns=15.0 * MS)])
+    found = gap(
+        [*trials("system"), *trials("fast", 120.0, 40.0, calls=yields, kernel_ns=15.0 * MS)]
+    )
     assert part(found, KERNEL).evidence == ("5,000 sched_yield against 0",)
 
 
@@ -204,10 +235,14 @@ def test_the_parts_add_up_to_the_gap_and_what_is_missing_is_told() -> None:
     found = gap([*trials("system"), *trials("fast", 78.0, samples_inside=30)])
     assert found.whole.change == pytest.approx(-12 * MS)
     assert part(found, OWN).change == pytest.approx(-10 * MS)
-    assert part(found, PROGRAM).change == pytest.approx(10 * MS)  # the probed runs took as long: it went to the program
+    assert part(found, PROGRAM).change == pytest.approx(
+        10 * MS
+    )  # the probed runs took as long: it went to the program
     assert found.unexplained.change == pytest.approx(-12 * MS)
     known = [one.change for one in found.parts]
-    assert sum(change for change in known if change is not None) == pytest.approx(found.whole.change)
+    assert sum(change for change in known if change is not None) == pytest.approx(
+        found.whole.change
+    )
 
 
 def test_kernel_calls_and_faults_share_the_systems_time() -> None:
@@ -223,11 +258,18 @@ def test_kernel_calls_and_faults_share_the_systems_time() -> None:
 
 def test_page_faults_are_no_cause_where_there_are_fewer_of_them() -> None:
     """User and system time are told apart by the kernel's ticks, which are few in a short run."""
-    found = gap([*(replace(s, minor_faults=800) for s in trials("system", system_ms=35.0)), *trials("fast")])
+    found = gap(
+        [*(replace(s, minor_faults=800) for s in trials("system", system_ms=35.0)), *trials("fast")]
+    )
     assert part(found, FAULTS).change == pytest.approx(-15 * MS)
     assert FAULTS not in [one.name for one in found.ranked]
-    assert [one.name for one in found.contradicted] == [FAULTS] and FAULTS not in [one.name for one in found.undecided]
-    samples = [*(replace(s, minor_faults=800) for s in trials("system", system_ms=35.0)), *trials("fast")]
+    assert [one.name for one in found.contradicted] == [FAULTS] and FAULTS not in [
+        one.name for one in found.undecided
+    ]
+    samples = [
+        *(replace(s, minor_faults=800) for s in trials("system", system_ms=35.0)),
+        *trials("fast"),
+    ]
     (said, *_) = sentences(explain(why_run("fast"), samples, "fast", "system"))
     assert "not borne out by their number: page faults −12" in said and "perhaps" not in said
 
@@ -251,7 +293,10 @@ def test_waiting_takes_no_cpu_time_and_is_told_beside() -> None:
     assert found.whole.change == 0 and WAITING not in [one.name for one in found.parts]
     assert found.waiting is not None and found.waiting.change == pytest.approx(-50 * MS)
     told = list(sentences(explain(why_run("fast"), samples, "fast", "system")))
-    assert "Its threads wait 50.0 ms shorter in it, together, than under system (0 waits against 700)." in told
+    assert (
+        "Its threads wait 50.0 ms shorter in it, together, than under system (0 waits against 700)."
+        in told
+    )
 
 
 def test_kernel_time_by_the_clock_is_never_more_than_all_system_time() -> None:
@@ -276,7 +321,9 @@ def test_the_kernels_part_of_the_samples_is_that_of_the_run_that_was_sampled() -
         ({"faults_inside": None}, {OWN, PROGRAM}),
     ],
 )
-def test_what_was_not_measured_is_no_part_and_stays_unexplained(unknown: dict[str, object], missing: set[str]) -> None:
+def test_what_was_not_measured_is_no_part_and_stays_unexplained(
+    unknown: dict[str, object], missing: set[str]
+) -> None:
     found = gap([*trials("system", **unknown), *trials("fast", 80.0)])
     assert {one.name for one in found.parts if one.change is None} == missing
     known = [one.change for one in found.parts if one.change is not None]
@@ -295,7 +342,9 @@ def test_memory_is_what_is_live_what_is_rounded_up_and_the_rest() -> None:
 
 
 def test_what_is_live_is_the_programs_and_the_same_under_both() -> None:
-    found = gap([*trials("system", live_bytes=60 * MIB), *trials("fast", live_bytes=70 * MIB)], "memory")
+    found = gap(
+        [*trials("system", live_bytes=60 * MIB), *trials("fast", live_bytes=70 * MIB)], "memory"
+    )
     assert part(found, LIVE).own == part(found, LIVE).other == 65 * MIB
 
 
@@ -309,7 +358,9 @@ def test_with_few_blocks_nothing_is_shown() -> None:
 @pytest.mark.parametrize("whose", ["fast", "system", "fast+probe", "system+probe"])
 def test_where_one_of_the_four_fails_there_is_no_answer(whose: str) -> None:
     samples = [*trials("system"), *trials("fast")]
-    failed = [replace(s, failure="was killed") if s.trial.contender == whose else s for s in samples]
+    failed = [
+        replace(s, failure="was killed") if s.trial.contender == whose else s for s in samples
+    ]
     found = explain(why_run("fast"), failed, "fast", "system")
     assert found.why_not == f"{whose} was killed" and found.time is None
     assert f"{whose} was killed" in terminal.whys(why_run("fast"), [found], color=False)
@@ -317,16 +368,27 @@ def test_where_one_of_the_four_fails_there_is_no_answer(whose: str) -> None:
 
 def test_a_program_that_allocates_nothing_has_no_cause_there() -> None:
     samples = [replace(s, account=None) for s in (*trials("system"), *trials("fast"))]
-    assert explain(why_run("fast"), samples, "fast", "system").why_not == "behind the probe fast allocated nothing"
+    assert (
+        explain(why_run("fast"), samples, "fast", "system").why_not
+        == "behind the probe fast allocated nothing"
+    )
     alone = [*trials("fast"), *(replace(s, account=None) for s in trials("system"))]
-    assert explain(why_run("fast"), alone, "fast", "system").why_not == "behind the probe system allocated nothing"
+    assert (
+        explain(why_run("fast"), alone, "fast", "system").why_not
+        == "behind the probe system allocated nothing"
+    )
 
 
 def test_what_was_interrupted_in_its_first_block_has_no_block() -> None:
     begun = [
-        s for s in (*trials("system"), *trials("fast")) if s.trial.contender == "fast+probe" and s.trial.block == 1
+        s
+        for s in (*trials("system"), *trials("fast"))
+        if s.trial.contender == "fast+probe" and s.trial.block == 1
     ]
-    assert begun and explain(why_run("fast"), begun, "fast", "system").why_not == "no block is complete"
+    assert (
+        begun
+        and explain(why_run("fast"), begun, "fast", "system").why_not == "no block is complete"
+    )
 
 
 def test_a_run_without_the_probe_knows_no_why() -> None:
@@ -338,7 +400,9 @@ def test_the_answer_names_the_causes_and_only_those() -> None:
     samples = [*trials("system", 120.0, samples_inside=70, kinds=kinds), *trials("fast")]
     found = explain(why_run("fast"), samples, "fast", "system")
     first, *others = sentences(found)
-    assert first.startswith("fast takes 21.4 % less CPU time than system: its own code −21.4 % (free, local: 1.50 M of")
+    assert first.startswith(
+        "fast takes 21.4 % less CPU time than system: its own code −21.4 % (free, local: 1.50 M of"
+    )
     assert "10.0 ns against 30.0 ns" in first
     assert any("system, beside fast: Freeing is what takes longer" in other for other in others)
 
@@ -346,13 +410,17 @@ def test_the_answer_names_the_causes_and_only_those() -> None:
 def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
     """The allocator's share goes up and down from block to block, so what is the program's does, too."""
     scattered = [
-        replace(s, account=an_account(samples_inside=20 if s.trial.block % 2 else 60)) if s.account else s
+        replace(s, account=an_account(samples_inside=20 if s.trial.block % 2 else 60))
+        if s.account
+        else s
         for s in trials("system", 120.0)
     ]
     (found, *_) = sentences(
         explain(why_run("fast"), [*scattered, *trials("fast", samples_inside=35)], "fast", "system")
     )
-    assert "no part of it is shown by itself; perhaps, with more blocks: its own code −3.6 %" in found
+    assert (
+        "no part of it is shown by itself; perhaps, with more blocks: its own code −3.6 %" in found
+    )
 
 
 def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> None:
@@ -365,9 +433,16 @@ def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> No
     small = explain(run, [*trials("system", 93.0), *trials("fast")], "fast", "system")
     assert accounted([told, left, small]) == (2, 1)
     first, second = summary(run, [told, left, small], "last").says
-    assert first == "2 gaps in CPU time above 5 %, of 3 pairs; in 1 (50.0 %) the parts leave 20 % of it at most."
+    assert (
+        first
+        == "2 gaps in CPU time above 5 %, of 3 pairs; in 1 (50.0 %) the parts leave 20 % of it at most."
+    )
     assert second == "Each of them: cairn explain last"
-    assert summary(run, [small], "last").says[0].startswith("0 gaps in CPU time above 5 %, of 1 pair; in 0 the parts")
+    assert (
+        summary(run, [small], "last")
+        .says[0]
+        .startswith("0 gaps in CPU time above 5 %, of 1 pair; in 0 the parts")
+    )
 
 
 def test_what_is_the_same_is_said_to_be_the_same() -> None:
@@ -377,7 +452,9 @@ def test_what_is_the_same_is_said_to_be_the_same() -> None:
         "memory: no difference between fast and system is shown.",
     ]
     slower = {n: replace(o, total_ns=3 * (o.total_ns or 0)) for n, o in an_account().kinds.items()}
-    alike = explain(why_run("fast"), [*trials("system", kinds=slower), *trials("fast")], "fast", "system")
+    alike = explain(
+        why_run("fast"), [*trials("system", kinds=slower), *trials("fast")], "fast", "system"
+    )
     assert alike.findings == ()
 
 
@@ -390,22 +467,35 @@ def test_findings_of_one_alone_are_told_if_most_trials_had_them() -> None:
 
 
 @pytest.mark.parametrize(("raised_in", "told"), [(3, False), (4, False), (5, True), (8, True)])
-def test_a_finding_is_told_that_more_than_half_of_the_trials_raised(raised_in: int, told: bool) -> None:
+def test_a_finding_is_told_that_more_than_half_of_the_trials_raised(
+    raised_in: int, told: bool
+) -> None:
     """Of eight. The one told is that of the middle effect, and of an even number the lower one in the middle."""
     effects = [0.02 * (1 + k * 5 % 8) for k in range(8)]
     samples = trials("system")
-    behind = [place for place, one in enumerate(samples) if one.account is not None and one.trial.block > 0]
+    behind = [
+        place
+        for place, one in enumerate(samples)
+        if one.account is not None and one.trial.block > 0
+    ]
     for place, effect in list(zip(behind, effects, strict=True))[:raised_in]:
         raised = Raised("asks-too-often", "It asks", "CPU", effect, "ask less")
         samples[place] = replace(samples[place], account=replace(an_account(), findings=(raised,)))
     found = explain(why_run("fast"), [*samples, *trials("fast")], "fast", "system")
     middle = sorted(effects[:raised_in])[(raised_in - 1) // 2]
-    assert [(name, one.effect) for name, one in found.raised] == ([("system", middle)] if told else [])
+    assert [(name, one.effect) for name, one in found.raised] == (
+        [("system", middle)] if told else []
+    )
 
 
 def test_findings_are_told_in_the_order_of_their_effects() -> None:
-    raised = tuple(Raised(f"finding-{k}", "It does", "CPU", effect, "do less") for k, effect in enumerate((2, 9, 5)))
-    found = explain(why_run("fast"), [*trials("system", findings=raised), *trials("fast")], "fast", "system")
+    raised = tuple(
+        Raised(f"finding-{k}", "It does", "CPU", effect, "do less")
+        for k, effect in enumerate((2, 9, 5))
+    )
+    found = explain(
+        why_run("fast"), [*trials("system", findings=raised), *trials("fast")], "fast", "system"
+    )
     assert [one.effect for _, one in found.raised] == [9, 5, 2]
 
 
@@ -415,11 +505,22 @@ def queueing(effect: float, **calls: Calls) -> list[Raised]:
     The clock looks at its plain runs: 110 ms, 30 of them in the allocator and 44 in the kernel for it.
     """
     found = Raised(
-        "queues", "Threads wait", "thread time", effect, "another", Interval(effect, effect, 0.95), ("7 waits",)
+        "queues",
+        "Threads wait",
+        "thread time",
+        effect,
+        "another",
+        Interval(effect, effect, 0.95),
+        ("7 waits",),
     )
     known = {name.replace("_", " "): one for name, one in calls.items()}
     samples = looked_at(
-        trials("system", findings=(found,), calls=known), own=60, calls=88, faults=0, others=0, program=70
+        trials("system", findings=(found,), calls=known),
+        own=60,
+        calls=88,
+        faults=0,
+        others=0,
+        program=70,
     )
     why = explain(why_run("fast"), [*samples, *looked_at(trials("fast", 80.0))], "fast", "system")
     return [one for name, one in why.raised if name == "system"]
@@ -444,12 +545,22 @@ def test_what_the_probed_runs_showed_of_queues_is_not_made_less() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "calls", "queue"), [(3000, 20, True), (30, 20, False), (30, 40, True), (3000, 8, False)]
+    ("waits", "calls", "queue"),
+    [(3000, 20, True), (30, 20, False), (30, 40, True), (3000, 8, False)],
 )
-def test_queues_that_the_probe_keeps_apart_are_found_by_the_clock(waits: int, calls: int, queue: bool) -> None:
+def test_queues_that_the_probe_keeps_apart_are_found_by_the_clock(
+    waits: int, calls: int, queue: bool
+) -> None:
     """Of 3 million operations; `calls` of 220 notes, which are all to wait: 9 %, and 18 %, and 4 %."""
     known = {"futex wait": Calls(waits, 0, 9 * MS, 2.0 * MS)}
-    system = looked_at(trials("system", calls=known, waits=waits), own=60, calls=calls, faults=0, others=0, program=140)
+    system = looked_at(
+        trials("system", calls=known, waits=waits),
+        own=60,
+        calls=calls,
+        faults=0,
+        others=0,
+        program=140,
+    )
     found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
     assert [(name, one.name) for name, one in found.raised] == [("system", "queues")] * queue
 
@@ -473,7 +584,9 @@ def test_of_many_pairs_those_without_an_answer_are_named_with_their_reason() -> 
     unknown = explain(run, [s for s in samples if s.account is None], "fast", "system")
     assert unknown.why_not
     (told,) = summary(run, [known, unknown], "last").failures
-    assert told.endswith(f", fast: {unknown.why_not}") and summary(run, [known], "last").failures == ()
+    assert (
+        told.endswith(f", fast: {unknown.why_not}") and summary(run, [known], "last").failures == ()
+    )
 
 
 def test_every_form_holds_a_hostile_name() -> None:
@@ -513,13 +626,19 @@ def longer(ms: float, half: float = 0.0) -> Estimate:
     ],
 )
 def test_what_is_slow_beside_another(times: dict[str, float], names: list[str]) -> None:
-    mine, theirs = ([one.total_ns or 0.0 for one in of[0].kinds.values()] for of in (slow(**times), slow()))
+    mine, theirs = (
+        [one.total_ns or 0.0 for one in of[0].kinds.values()] for of in (slow(**times), slow())
+    )
     more_ms = sum(max(0.0, one - other) for one, other in zip(mine, theirs, strict=True)) / MS
     found = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(more_ms)))
     assert [one.name for one in found] == names
     twice = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(2 * more_ms)))
-    assert [one.effect.value for one in twice] == pytest.approx([2 * one.effect.value for one in found])
-    mostly_else = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(6.8 * more_ms)))
+    assert [one.effect.value for one in twice] == pytest.approx(
+        [2 * one.effect.value for one in found]
+    )
+    mostly_else = beside.beside(
+        beside.Two(slow(**times), slow(), 100.0 * MS, longer(6.8 * more_ms))
+    )
     assert mostly_else == ()
 
 
@@ -542,7 +661,9 @@ def test_no_more_is_believed_than_the_allocators_own_code_takes_longer() -> None
 def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
     """180 ms longer by the clock, of which 6 are believed, at least 2: a third is freeing, two thirds are new memory."""
     mine, theirs = slow(free=5.0, new=31.0), slow()
-    assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(180.0 * MS)
+    assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(
+        180.0 * MS
+    )
     found = beside.beside(beside.Two(mine, theirs, 100.0 * MS, longer(6.0, 4.0)))
     assert [one.name for one in found] == ["slow-new", "slow-free"]
     assert [one.effect.value for one in found] == pytest.approx([0.04, 0.02])
@@ -552,7 +673,9 @@ def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
 
 def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
     """Freeing takes 60 ms longer, new memory 60, reused 14 less: no more than the 12 of its own code, both together."""
-    found = beside.beside(beside.Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0)))
+    found = beside.beside(
+        beside.Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0))
+    )
     assert sorted(one.name for one in found) == ["slow-free", "slow-new"]
     assert [one.effect.value for one in found] == pytest.approx([0.06, 0.06])
 
@@ -571,13 +694,18 @@ def test_kinds_that_were_never_timed_hide_nothing_while_they_are_few() -> None:
         return [replace(one, kinds={**one.kinds, **rare}) for one in accounts]
 
     for count, names in ((2, ["slow-free"]), (3_000_000, [])):
-        two = beside.Two(with_rare(slow(free=3.0), count), with_rare(slow(), count), 100.0 * MS, longer(30.0))
+        two = beside.Two(
+            with_rare(slow(free=3.0), count), with_rare(slow(), count), 100.0 * MS, longer(30.0)
+        )
         assert [one.name for one in beside.beside(two)] == names
 
 
 def test_what_was_not_timed_is_not_found() -> None:
     kinds = {name: replace(one, total_ns=None) for name, one in an_account().kinds.items()}
-    assert beside.beside(beside.Two([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS, longer(50.0))) == ()
+    assert (
+        beside.beside(beside.Two([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS, longer(50.0)))
+        == ()
+    )
 
 
 def test_a_difference_that_may_be_noise_is_not_found() -> None:

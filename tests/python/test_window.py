@@ -64,7 +64,9 @@ def test_threads_lived_through_the_window_however_old_the_file_is(tmp_path: Path
     found = window.since(tmp_path, begin, 0)
     ticking = estimates.clock(found.tally)
     assert ticking is not None and found.wall_ns >= 50_000_000
-    assert found.tally.threads_ticks * ticking.ns_per_tick == pytest.approx(3 * found.wall_ns, rel=0.01)
+    assert found.tally.threads_ticks * ticking.ns_per_tick == pytest.approx(
+        3 * found.wall_ns, rel=0.01
+    )
 
 
 def test_cpu_time_is_the_kernels_and_not_the_files(tmp_path: Path) -> None:

@@ -156,8 +156,12 @@ def test_a_program_with_its_own_allocator_owns_malloc(bench: Bench) -> None:
     assert "split" not in record
 
 
-@pytest.mark.parametrize("flags", [("-fno-pie", "-no-pie"), ("-fPIE", "-pie")], ids=["fixed", "pie"])
-def test_who_takes_the_address_of_malloc_does_not_own_it(bench: Bench, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "flags", [("-fno-pie", "-no-pie"), ("-fPIE", "-pie")], ids=["fixed", "pie"]
+)
+def test_who_takes_the_address_of_malloc_does_not_own_it(
+    bench: Bench, flags: tuple[str, ...]
+) -> None:
     """A program at a fixed address then has an undefined symbol with a value, and dlsym finds it first."""
     source = """
         #include <stdlib.h>
@@ -267,7 +271,9 @@ SEARCHED = ["execvp", "execvpe", "execlp", "vfork-search", "posix_spawnp"]
 
 
 @pytest.mark.parametrize("form", [*DIRECT, *SEARCHED, "overwritten-environment"])
-def test_every_way_to_execute_is_recorded_once(bench: Bench, forms: Path, child: Path, form: str) -> None:
+def test_every_way_to_execute_is_recorded_once(
+    bench: Bench, forms: Path, child: Path, form: str
+) -> None:
     seen = bench.run(forms, form, child, environment={"TELL_CHILD": "1"})
     pid, error, _, status = (int(word) for word in seen.out.split())
     assert (seen.code, error, status) == (0, 0, 0)
@@ -278,8 +284,12 @@ def test_every_way_to_execute_is_recorded_once(bench: Bench, forms: Path, child:
 
 
 @pytest.mark.parametrize("form", SEARCHED)
-def test_a_searched_program_is_recorded_where_it_was_found(bench: Bench, forms: Path, form: str) -> None:
-    search = [bench.folder / f"{form}-{name}" for name in ("missing", "plain", "folder", "right", "later")]
+def test_a_searched_program_is_recorded_where_it_was_found(
+    bench: Bench, forms: Path, form: str
+) -> None:
+    search = [
+        bench.folder / f"{form}-{name}" for name in ("missing", "plain", "folder", "right", "later")
+    ]
     for folder in search[1:]:
         folder.mkdir()
     (search[1] / "tool").write_text("not executable")
@@ -329,7 +339,9 @@ def test_a_failed_spawn_leaves_no_record(bench: Bench, forms: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [*DIRECT, *SEARCHED])
-def test_what_cannot_be_executed_fails_as_before_without_record(bench: Bench, forms: Path, form: str) -> None:
+def test_what_cannot_be_executed_fails_as_before_without_record(
+    bench: Bench, forms: Path, form: str
+) -> None:
     pipe = bench.folder / "pipe"
     if not pipe.exists():
         os.mkfifo(pipe)
@@ -341,7 +353,9 @@ def test_what_cannot_be_executed_fails_as_before_without_record(bench: Bench, fo
         assert seen.out == bench.run(forms, form, target, without=True).out, target
 
 
-def test_a_spawn_whose_number_nobody_wants_is_recorded(bench: Bench, forms: Path, child: Path) -> None:
+def test_a_spawn_whose_number_nobody_wants_is_recorded(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     seen = bench.run(forms, "posix_spawn-anonymous", child)
     assert seen.kinds() == ["dynamic"]
     assert seen.unproven() == {}
@@ -372,14 +386,18 @@ def test_a_script_is_as_its_interpreter(bench: Bench, forms: Path, child: Path) 
     for interpreter in (str(child), f"/usr/bin/env {child.name}"):
         script.write_text(f"#!{interpreter}\n")
         script.chmod(0o755)
-        seen = bench.run(forms, "execve", script, environment={"PATH": f"{bench.folder}:/usr/bin:/bin"})
+        seen = bench.run(
+            forms, "execve", script, environment={"PATH": f"{bench.folder}:/usr/bin:/bin"}
+        )
         assert seen.code == 0
         assert set(seen.kinds()) == {"dynamic"}
         assert seen.events("exec")[0]["path"] == str(script)
         assert seen.unproven() == {}
 
 
-def test_a_text_without_a_first_line_is_run_by_the_shell_if_searched(bench: Bench, forms: Path) -> None:
+def test_a_text_without_a_first_line_is_run_by_the_shell_if_searched(
+    bench: Bench, forms: Path
+) -> None:
     script = bench.folder / "headless"
     script.write_text("exit 0\n")
     script.chmod(0o755)
@@ -414,12 +432,18 @@ def test_an_environment_with_us_among_others_is_as_good(bench: Bench, child: Pat
         assert (seen.kinds(), seen.unproven()) == (["dynamic"], {})
 
 
-def test_the_loader_as_a_command_runs_a_program_or_only_lists(bench: Bench, forms: Path, child: Path) -> None:
+def test_the_loader_as_a_command_runs_a_program_or_only_lists(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     headers = told_by("readelf", "-l", child)
     loader = re.search(r"interpreter: (\S+)\]", headers).group(1)
     seen = bench.run("env", loader, child)
     assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
-    for command in (("env", loader, "--list", child), ("env", loader, "--verify", child), ("ldd", child)):
+    for command in (
+        ("env", loader, "--list", child),
+        ("env", loader, "--verify", child),
+        ("ldd", child),
+    ):
         seen = bench.run(*command)
         assert seen.code == 0
         assert seen.unproven() == {}, command
@@ -450,12 +474,16 @@ def test_a_set_id_program_is_named(bench: Bench, forms: Path, child: Path, mode:
         assert len(seen.events("start")) == 1
 
 
-def test_a_set_id_program_that_cannot_be_read_is_named(bench: Bench, forms: Path, child: Path) -> None:
+def test_a_set_id_program_that_cannot_be_read_is_named(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     program = privileged(bench, "set-id-unreadable", child, SOMEBODY, 0o4711)
     assert bench.run(forms, "execve", program, user=NOBODY).kinds() == ["setuid"]
 
 
-def test_a_program_that_cannot_be_read_may_be_anything(bench: Bench, forms: Path, child: Path) -> None:
+def test_a_program_that_cannot_be_read_may_be_anything(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     program = privileged(bench, "unreadable", child, SOMEBODY, 0o711)
     seen = bench.run(forms, "execve", program, user=NOBODY)
     assert (seen.kinds(), len(seen.events("start"))) == (["unknown"], 2)
@@ -473,7 +501,9 @@ def test_set_id_that_does_not_count_is_no_obstacle(bench: Bench, forms: Path, ch
     assert (seen.kinds(), seen.unproven()) == (["dynamic"], {})
 
 
-def test_differing_ids_are_an_obstacle_for_every_program(bench: Bench, forms: Path, child: Path) -> None:
+def test_differing_ids_are_an_obstacle_for_every_program(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     as_root()
     seen = bench.run(forms, "other-user", child)
     assert seen.kinds() == ["setuid"]
@@ -481,7 +511,9 @@ def test_differing_ids_are_an_obstacle_for_every_program(bench: Bench, forms: Pa
 
 
 @pytest.mark.parametrize("user", [NOBODY, 0], ids=["user", "root"])
-def test_file_capabilities_count_except_for_root(bench: Bench, forms: Path, child: Path, user: int) -> None:
+def test_file_capabilities_count_except_for_root(
+    bench: Bench, forms: Path, child: Path, user: int
+) -> None:
     program = privileged(bench, f"capable-{user}", child, 0, 0o755)
     net_raw = struct.pack("<5I", 0x0200_0001, 1 << 13, 0, 0, 0)
     try:
@@ -510,10 +542,15 @@ def test_a_process_with_gained_privileges_writes_nothing(bench: Bench, forms: Pa
 def test_errno_is_as_without_us(bench: Bench, forms: Path, child: Path) -> None:
     for form in [*DIRECT, *SEARCHED]:
         for target in (child, "/nowhere"):
-            assert bench.run(forms, form, target).out == bench.run(forms, form, target, without=True).out
+            assert (
+                bench.run(forms, form, target).out
+                == bench.run(forms, form, target, without=True).out
+            )
 
 
-def test_descriptors_signals_and_pending_errors_are_as_without_us(bench: Bench, child: Path) -> None:
+def test_descriptors_signals_and_pending_errors_are_as_without_us(
+    bench: Bench, child: Path
+) -> None:
     program = bench.helper("witness_state.c")
     refused = bench.folder / "refused"
     refused.write_text("no header\n")
@@ -539,8 +576,12 @@ def test_a_signal_handler_on_a_small_stack_can_execute(bench: Bench, child: Path
     assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
 
 
-@pytest.mark.parametrize("way", ["posix_spawn", "execve", "execvpe", "execl", "execveat", "fexecve"])
-def test_a_constructor_that_runs_before_ours_can_execute(bench: Bench, child: Path, way: str) -> None:
+@pytest.mark.parametrize(
+    "way", ["posix_spawn", "execve", "execvpe", "execl", "execveat", "fexecve"]
+)
+def test_a_constructor_that_runs_before_ours_can_execute(
+    bench: Bench, child: Path, way: str
+) -> None:
     early = bench.helper("witness_early.c", "-shared", "-fPIC")
     seen = bench.run(child, preload=(early,), environment={"EARLY": str(child), "EARLY_WAY": way})
     assert (seen.code, seen.kinds(), seen.unproven()) == (0, ["dynamic"], {})
@@ -591,7 +632,9 @@ def test_a_pipe_with_a_reader_is_not_written_either(bench: Bench, child: Path) -
         os.close(reader)
 
 
-def test_a_file_that_may_not_be_written_does_no_harm(bench: Bench, forms: Path, child: Path) -> None:
+def test_a_file_that_may_not_be_written_does_no_harm(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     as_root()
     file = bench.folder / "read-only"
     file.write_bytes(b"")
@@ -601,7 +644,9 @@ def test_a_file_that_may_not_be_written_does_no_harm(bench: Bench, forms: Path, 
 
 
 @pytest.mark.parametrize("limit", [0, 10, 60_000])
-def test_a_limit_on_file_sizes_does_not_kill(bench: Bench, forms: Path, child: Path, limit: int) -> None:
+def test_a_limit_on_file_sizes_does_not_kill(
+    bench: Bench, forms: Path, child: Path, limit: int
+) -> None:
     def lower() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
@@ -639,7 +684,9 @@ def test_processes_at_once_do_not_tear_lines(bench: Bench, child: Path) -> None:
     ],
 )
 def test_real_programs_run_as_without_us(bench: Bench, child: Path, command: str) -> None:
-    line = command.format(python="/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3")
+    line = command.format(
+        python="/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
+    )
     if (tool := line.split()[0]) in ("perl", "find") and shutil.which(tool) is None:
         pytest.skip(f"no {tool} here")
     seen = bench.run("bash", "-c", line, environment={"TMPDIR": str(bench.folder)})
@@ -668,7 +715,16 @@ def test_it_shows_its_hooks_and_nothing_else(witness: Path) -> None:
 def test_it_calls_no_allocator_function(witness: Path) -> None:
     symbols = told_by("nm", "-D", "--undefined-only", witness)
     used = {line.split()[-1].split("@")[0] for line in symbols.splitlines()}
-    assert not used & {"malloc", "calloc", "realloc", "free", "strdup", "fopen", "printf", "__tls_get_addr"}
+    assert not used & {
+        "malloc",
+        "calloc",
+        "realloc",
+        "free",
+        "strdup",
+        "fopen",
+        "printf",
+        "__tls_get_addr",
+    }
 
 
 def test_it_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) -> None:
@@ -678,7 +734,10 @@ def test_it_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) ->
     bench.file.write_bytes(b"")
 
     def wall_us(duration_us: int, preload: Path | None) -> float:
-        environment = {"CAIRN_WITNESS": str(bench.file), **({"LD_PRELOAD": str(preload)} if preload else {})}
+        environment = {
+            "CAIRN_WITNESS": str(bench.file),
+            **({"LD_PRELOAD": str(preload)} if preload else {}),
+        }
         begin = time.perf_counter_ns()
         pid = os.posix_spawn(program, [str(program), str(duration_us)], environment)
         os.waitpid(pid, 0)

@@ -50,7 +50,9 @@ def test_the_catalog_that_is_installed_is_whole() -> None:
     assert {entry.group for entry in entries} <= set(workloads.GROUPS)
     names = [entry.name for entry in entries]
     assert len(set(names)) == len(names)
-    assert not set(names) & {experiment.name for experiment in experiments.EXPERIMENTS}, "a name means one thing"
+    assert not set(names) & {experiment.name for experiment in experiments.EXPERIMENTS}, (
+        "a name means one thing"
+    )
     assert all(workloads.words(entry.suite, 2) != () or entry.suite == "" for entry in entries)
 
 
@@ -73,7 +75,12 @@ def test_a_catalog_that_says_something_unknown_is_refused() -> None:
 
 def test_there_is_a_thread_for_each_processor_and_never_one_alone() -> None:
     assert workloads.words("--threads {threads}", 1) == ("--threads", "2")
-    assert workloads.words("--threads {threads} --name 'a b'", 3) == ("--threads", "3", "--name", "a b")
+    assert workloads.words("--threads {threads} --name 'a b'", 3) == (
+        "--threads",
+        "3",
+        "--name",
+        "a b",
+    )
 
 
 def test_an_unknown_name_is_answered_with_the_closest() -> None:
@@ -83,7 +90,12 @@ def test_an_unknown_name_is_answered_with_the_closest() -> None:
 
 def test_the_last_line_of_the_output_is_the_report() -> None:
     found = workloads.reported(line())
-    assert (found.operations, found.median_ns, found.p95_ns, found.minor_faults) == (1000, 12.0, 20.5, 44)
+    assert (found.operations, found.median_ns, found.p95_ns, found.minor_faults) == (
+        1000,
+        12.0,
+        20.5,
+        44,
+    )
     assert found.figures == {"resident_bytes": 1.0}
 
 
@@ -114,8 +126,14 @@ def test_anything_else_is_no_report(output: bytes, says: str) -> None:
 
 def test_the_digest_holds_what_every_allocator_must_do_alike() -> None:
     same = workloads.digest(workloads.reported(line()))
-    faster = line(busy_ns=1, minor_faults=0, ns_per_operation={"mean": 1, "median": 1, "p95": 1, "p99": 1})
+    faster = line(
+        busy_ns=1, minor_faults=0, ns_per_operation={"mean": 1, "median": 1, "p95": 1, "p99": 1}
+    )
     assert workloads.digest(workloads.reported(faster)) == same
-    for changes in ({"checksum": "ff"}, {"operations": 999}, {"parameters": {"threads": 2, "seed": 1, "touch": "all"}}):
+    for changes in (
+        {"checksum": "ff"},
+        {"operations": 999},
+        {"parameters": {"threads": 2, "seed": 1, "touch": "all"}},
+    ):
         assert workloads.digest(workloads.reported(line(**changes))) not in (same, None)
     assert workloads.digest(workloads.reported(line(checksum=None))) is None

@@ -29,9 +29,13 @@ class Library:
 
 def under_test(scratch: Path) -> Library:
     """The library, by a path that LD_PRELOAD can carry: no space and no colon in it."""
-    folder = Path(os.environ.get("CAIRN_MALLOC") or Path(native.__file__).parent / "native" / "lib").resolve()
+    folder = Path(
+        os.environ.get("CAIRN_MALLOC") or Path(native.__file__).parent / "native" / "lib"
+    ).resolve()
     found = Library(folder)
-    assert found.shared.is_file() and found.archive.is_file(), f"no libcairn in {folder}; run 'make'"
+    assert found.shared.is_file() and found.archive.is_file(), (
+        f"no libcairn in {folder}; run 'make'"
+    )
     if re.search(r"[\s:]", str(folder)):
         found = Library(scratch / "lib")
         found.folder.symlink_to(folder)

@@ -6,7 +6,18 @@ from dataclasses import replace
 
 from cairn.compare import comparison
 from cairn.doctor import machine
-from cairn.model import SCHEMA, Contender, Memory, Proof, Run, Sample, Settings, StopRule, Trial, Workload
+from cairn.model import (
+    SCHEMA,
+    Contender,
+    Memory,
+    Proof,
+    Run,
+    Sample,
+    Settings,
+    StopRule,
+    Trial,
+    Workload,
+)
 
 EVIL = "evil\x1b[31m\u009b\u202e<script>|*"
 
@@ -32,7 +43,10 @@ def a_sample(block: int, contender: str, wall_ms: float, **more: object) -> Samp
 
 
 def a_run(*contenders: Contender) -> Run:
-    everybody = contenders or (Contender("system", "system", "glibc 2.36"), Contender("fast", "custom", "libfast.so"))
+    everybody = contenders or (
+        Contender("system", "system", "glibc 2.36"),
+        Contender("fast", "custom", "libfast.so"),
+    )
     return Run(
         schema=SCHEMA,
         id="20260101-000000-abcd",
@@ -56,4 +70,6 @@ def samples(fast: float = 80.0, **more: object) -> list[Sample]:
 
 
 def compared(run: Run, of: list[Sample]) -> object:
-    return comparison.compare(of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks")
+    return comparison.compare(
+        of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks"
+    )

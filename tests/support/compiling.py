@@ -18,8 +18,13 @@ STANDARD = {".c": "-std=c11", ".cpp": "-std=c++17"}
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """What it printed and how it ended; both streams as text."""
-    env = {**{name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")}, **environment}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    env = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")},
+        **environment,
+    }
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def succeed(*command: str | Path, **environment: str) -> str:

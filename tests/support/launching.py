@@ -44,9 +44,16 @@ class Launch:
     def start(self, *arguments: str, **kwargs: Any) -> tuple[subprocess.Popen[str], int]:
         """Arguments up to and with "--" are options. Returns the process and where its report comes from."""
         reader, writer = os.pipe()
-        kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | kwargs
+        kwargs = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "stdin": subprocess.DEVNULL,
+        } | kwargs
         process = subprocess.Popen(
-            [str(self.path), "--report-fd", str(writer), *arguments], pass_fds=(writer,), text=True, **kwargs
+            [str(self.path), "--report-fd", str(writer), *arguments],
+            pass_fds=(writer,),
+            text=True,
+            **kwargs,
         )
         os.close(writer)
         return process, reader

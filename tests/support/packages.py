@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-needs_pkg_config = pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is not here")
+needs_pkg_config = pytest.mark.skipif(
+    not shutil.which("pkg-config"), reason="pkg-config is not here"
+)
 needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not here")
 
 
@@ -32,7 +34,9 @@ def pkg_config(tree: Path, *words: str) -> list[str]:
     return shlex.split(call("pkg-config", *words, PKG_CONFIG_PATH=str(tree / "lib" / "pkgconfig")))
 
 
-def built_by_cmake(folder: Path, tree: Path, package: str, target: str, programs: list[Path], *options: str) -> Path:
+def built_by_cmake(
+    folder: Path, tree: Path, package: str, target: str, programs: list[Path], *options: str
+) -> Path:
     """The build folder of a project whose programs link `cairn::target` of a package in the installed tree.
 
     Each program has the name of its source. The options are further lines of the project.

@@ -27,7 +27,11 @@ NAMED = ("jemalloc", "mimalloc", "tcmalloc")
 """Those of `make test`."""
 
 FAULTS = {
-    ("mimalloc", "2.0.9", "aligned"): "aligned_alloc returns misaligned blocks for alignments of 256 bytes and more",
+    (
+        "mimalloc",
+        "2.0.9",
+        "aligned",
+    ): "aligned_alloc returns misaligned blocks for alignments of 256 bytes and more",
 }
 """(allocator, version, workload) → the known fault of that release, which makes this workload fail."""
 
@@ -40,16 +44,24 @@ def peer(name: str, origin: str | None = "distribution") -> Found:
     problem = _bring(name, origin)
     if problem:
         pytest.skip(problem)
-    copies = [copy for copy in in_cache(name) if origin != "distribution" or (copy.origin or "").endswith(UNPACKED)]
+    copies = [
+        copy
+        for copy in in_cache(name)
+        if origin != "distribution" or (copy.origin or "").endswith(UNPACKED)
+    ]
     usable = [copy for copy in copies if copy.problem is None]
     if not usable:
-        pytest.skip(f"{name} cannot be used here: {copies[0].problem if copies else 'it did not arrive'}")
+        pytest.skip(
+            f"{name} cannot be used here: {copies[0].problem if copies else 'it did not arrive'}"
+        )
     return usable[0]
 
 
 def in_cache(*names: str) -> tuple[Found, ...]:
     """Every copy in the tests' cache of these allocators, and the system's own and ours where they are named."""
-    found = discover.discover(names=names, cache=discover.cache_folder({"XDG_CACHE_HOME": str(CACHE)}))
+    found = discover.discover(
+        names=names, cache=discover.cache_folder({"XDG_CACHE_HOME": str(CACHE)})
+    )
     return tuple(copy for copy in found if copy.cached or copy.allocator.comes_along)
 
 
@@ -75,8 +87,17 @@ def _bring(name: str, origin: str | None) -> str | None:
     command = [str(Path(sys.executable).with_name("cairn")), "allocators", "get", *chosen, name]
     environment = users_environment(XDG_CACHE_HOME=str(CACHE))
     done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode == 0:
         return None
-    return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"{name} cannot be had here"
+    return (
+        done.stderr.strip().splitlines()[-1]
+        if done.stderr.strip()
+        else f"{name} cannot be had here"
+    )

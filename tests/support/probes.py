@@ -10,7 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from cairn.profile import reader
-from cairn.profile.tally import ALLOCATING, CALLS, EVENTS, GROUPS, LOCKS, PATHS, PHASES, RELEASING, SAMPLED, WHOSE
+from cairn.profile.tally import (
+    ALLOCATING,
+    CALLS,
+    EVENTS,
+    GROUPS,
+    LOCKS,
+    PATHS,
+    PHASES,
+    RELEASING,
+    SAMPLED,
+    WHOSE,
+)
 from cairn.profile.tally import Path as TimedPath
 
 TICKS_PER_NS = 2
@@ -57,7 +68,15 @@ class Made:
         self.start["peak_resident_bytes"] = 30 << 20
         self.start["minor_faults"] = 5000
 
-    def called(self, function: str, group: str, count: int, size: int, phase: str = "serial", thread: int = 0) -> None:
+    def called(
+        self,
+        function: str,
+        group: str,
+        count: int,
+        size: int,
+        phase: str = "serial",
+        thread: int = 0,
+    ) -> None:
         """So many calls of so many bytes."""
         place = (thread, ALLOCATING.index(function), PHASES.index(phase), GROUPS.index(group))
         self.threads["calls"][place] += count
@@ -71,7 +90,9 @@ class Made:
         """So many calls."""
         self.threads["released"][0, RELEASING.index(function), PHASES.index(phase)] += count
 
-    def timed(self, kind: str, group: str, times_ns: Iterable[float], phase: str = "serial") -> None:
+    def timed(
+        self, kind: str, group: str, times_ns: Iterable[float], phase: str = "serial"
+    ) -> None:
         """Operations that took so long."""
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, phase))]
         ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
@@ -87,7 +108,9 @@ class Made:
         times["alone"] += len(ticks)
         times["alone_ticks"] += sum(ticks)
 
-    def faulted(self, kind: str, group: str, looked_at: int, faults: int, squared: int | None = None) -> None:
+    def faulted(
+        self, kind: str, group: str, looked_at: int, faults: int, squared: int | None = None
+    ) -> None:
         """Of the timed operations; at most one fault each, unless the sum of the squares is given."""
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["fault_operations"] += looked_at
@@ -112,7 +135,9 @@ class Made:
     def freed(self, whose: str, group: str, count: int, phase: str = "serial") -> None:
         """Every one told apart."""
         self.start["exact"] = 1
-        self.threads["frees"][0, WHOSE.index(whose), PHASES.index(phase), GROUPS.index(group)] += count
+        self.threads["frees"][0, WHOSE.index(whose), PHASES.index(phase), GROUPS.index(group)] += (
+            count
+        )
 
     def sampled(self, samples: int, inside: int, own: int = 0, what: str = "malloc, new") -> None:
         """Where timers of CPU time found the threads."""
@@ -121,7 +146,9 @@ class Made:
         self.threads["cpu_samples_inside"][0, SAMPLED.index(what)] += inside
         self.threads["cpu_samples_probe"][0] += own
 
-    def locked(self, kind: str, taken: int, waits: Iterable[int] = (), *, refused: int = 0, thread: int = 0) -> None:
+    def locked(
+        self, kind: str, taken: int, waits: Iterable[int] = (), *, refused: int = 0, thread: int = 0
+    ) -> None:
         """So many times, of which some waited for so many ticks; of a critical section, 1 in 10 is timed: 300 ticks."""
         counts = self.threads["locks"][thread, LOCKS.index(kind)]
         ticks = list(waits)
@@ -150,7 +177,8 @@ class Made:
         """
         unknown = 2**64 - 1
         told = [
-            (ns, live, live + live // 8, held, resident) + ((*closely, held) if closely else (unknown,) * 4)
+            (ns, live, live + live // 8, held, resident)
+            + ((*closely, held) if closely else (unknown,) * 4)
             for ns, live, held, resident, *closely in of
         ]
         self.samples["moments"][0, : len(of)] = np.array(told, self.samples["moments"].dtype)
@@ -169,7 +197,11 @@ class Made:
         head["ticks_last"] = 7 + self.span_ns * TICKS_PER_NS
         head["program"], head["allocator"] = self.program, self.allocator
         pieces = [b"\0" * (at - head.nbytes)]
-        for place, piece in (("chunks", self.threads), ("chunks", self.more), ("samples", self.samples)):
+        for place, piece in (
+            ("chunks", self.threads),
+            ("chunks", self.more),
+            ("samples", self.samples),
+        ):
             if not len(piece):
                 continue
             if place == "samples":
@@ -216,7 +248,12 @@ def busy(**about: object) -> Made:
     made.samples["freed"][0] = (70_400, 0, 10)
     made.samples["freed_elsewhere"][0] = (7_040, 0, 0)
     made.samples["usable_bytes"], made.samples["asked_bytes"] = 112, 100
-    for kind, looked_at, faults in (("new", 12, 6), ("reused", 100, 1), ("calloc", 10, 1), ("free, local", 120, 0)):
+    for kind, looked_at, faults in (
+        ("new", 12, 6),
+        ("reused", 100, 1),
+        ("calloc", 10, 1),
+        ("free, local", 120, 0),
+    ):
         made.faulted(kind, "small", looked_at, faults)
     made.faulted("new", "large", 2, 2)
     made.faulted("free, local", "large", 1, 0)

@@ -20,7 +20,9 @@ class Probed:
         self.folder = folder
         self.runs = 0
 
-    def start(self, *command: object, allocator: Path | None = None, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, *command: object, allocator: Path | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
         self.runs += 1
         self.out.mkdir()
         preload = [carried(native.probe()), *([carried(allocator)] if allocator else [])]

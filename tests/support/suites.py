@@ -9,7 +9,17 @@ from dataclasses import replace
 import numpy as np
 from support.comparisons import a_run, a_sample
 
-from cairn.model import Contender, Memory, Reported, Run, Sample, Settings, StopRule, Trial, Workload
+from cairn.model import (
+    Contender,
+    Memory,
+    Reported,
+    Run,
+    Sample,
+    Settings,
+    StopRule,
+    Trial,
+    Workload,
+)
 
 ALLOCATORS = (
     "system", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "snmalloc", "tcmalloc", "google-tcmalloc",
@@ -28,7 +38,9 @@ def a_suite(workloads: Sequence[str], contenders: Sequence[str], blocks: int = 1
     """A run of so many workloads; nothing of it ran."""
     rule = StopRule(precision=None, min_blocks=blocks, max_blocks=blocks)
     settings = Settings(
-        workloads=tuple(Workload(name, ("cairn-work", name)) for name in workloads), folder="/", reports=True
+        workloads=tuple(Workload(name, ("cairn-work", name)) for name in workloads),
+        folder="/",
+        reports=True,
     )
     run = a_run(*(Contender(name, name, f"{name} 1.0") for name in contenders))
     return replace(run, settings=settings, rule=rule, baseline=contenders[0])
@@ -51,7 +63,9 @@ def reported(median_ns: float, idle_ns: int = 0, **more: object) -> Reported:
     return replace(own, **more)  # type: ignore[arg-type]
 
 
-def a_run_of(workload: int, contender: str, block: int, wall_ms: float, peak: float = 100 * MIB) -> Sample:
+def a_run_of(
+    workload: int, contender: str, block: int, wall_ms: float, peak: float = 100 * MIB
+) -> Sample:
     """One sample with the numbers given."""
     return replace(
         a_sample(block, contender, wall_ms),
@@ -61,7 +75,9 @@ def a_run_of(workload: int, contender: str, block: int, wall_ms: float, peak: fl
     )
 
 
-def exact(run: Run, times: Mapping[tuple[int, str], float], blocks: int = 6, peak: float = 100 * MIB) -> list[Sample]:
+def exact(
+    run: Run, times: Mapping[tuple[int, str], float], blocks: int = 6, peak: float = 100 * MIB
+) -> list[Sample]:
     """Samples without noise but for each block's pace, which all contenders share; times in ms."""
     return [
         a_run_of(workload, name, block, wall * (1 + 0.3 * (block % 3)), peak)
@@ -86,13 +102,21 @@ def lively(run: Run, *, seed: int = 4711, noise: float = 0.02) -> list[Sample]:
         for block in range(1, 4 + workload % 3 * 3):
             pace = rng.normal(0, 0.05)
             for place, name in enumerate(names):
-                late = noise * rng.standard_t(3) * (1 + place % 3) + (rng.random() < 0.01) * rng.exponential(1)
-                broken = (workload, place) in ((2, len(names) - 2), (7, len(names) - 1)) and len(names) > 4
+                late = noise * rng.standard_t(3) * (1 + place % 3) + (
+                    rng.random() < 0.01
+                ) * rng.exponential(1)
+                broken = (workload, place) in ((2, len(names) - 2), (7, len(names) - 1)) and len(
+                    names
+                ) > 4
                 if broken and block > 1:
                     continue
                 sample = a_run_of(
                     workload, name, block, wall * math.exp(speed[place] + pace + late),
                     size * MIB * math.exp(weight[place] + 0.01 * rng.standard_normal()),
                 )  # fmt: skip
-                result.append(replace(sample, failure="was killed by signal 11 (SIGSEGV)") if broken else sample)
+                result.append(
+                    replace(sample, failure="was killed by signal 11 (SIGSEGV)")
+                    if broken
+                    else sample
+                )
     return result

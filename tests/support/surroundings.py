@@ -39,7 +39,11 @@ def isolate() -> None:
         return
     home = tempfile.mkdtemp(prefix="cairn-tests-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    kept = {name: value for name, value in USER.items() if any(fnmatch.fnmatchcase(name, p) for p in KEPT)}
+    kept = {
+        name: value
+        for name, value in USER.items()
+        if any(fnmatch.fnmatchcase(name, p) for p in KEPT)
+    }
     path = os.pathsep.join([str(Path(sys.executable).parent), *SYSTEM_FOLDERS])
     os.environ.clear()
     os.environ.update(kept, HOME=home, PATH=path, LANG="C.UTF-8", CAIRN_TESTS_HOME=home)
@@ -54,7 +58,11 @@ def users_tool(name: str) -> str:
     if found is None:
         pytest.skip(f"{name} is not here")
     works = subprocess.run(
-        [found, "version" if name == "go" else "--version"], env=USER, capture_output=True, check=False, timeout=60
+        [found, "version" if name == "go" else "--version"],
+        env=USER,
+        capture_output=True,
+        check=False,
+        timeout=60,
     )
     if works.returncode != 0:
         pytest.skip(f"{found} does not work: {os.fsdecode(works.stderr).strip()[:200]}")

@@ -31,11 +31,17 @@ class Seen:
     def of(self, pid: int) -> list[tuple[str, str]]:
         """Event and path of one process, in the order written; spawn may come after start."""
         own = [record for record in self.records if record["pid"] == pid]
-        return [(record["event"], text(record.get("path") or record.get("exe") or "")) for record in own]
+        return [
+            (record["event"], text(record.get("path") or record.get("exe") or "")) for record in own
+        ]
 
     def tries(self) -> list[tuple[str, str]]:
         """Event and kind of everything but the starts."""
-        return [(record["event"], record["kind"]) for record in self.records if record["event"] != "start"]
+        return [
+            (record["event"], record["kind"])
+            for record in self.records
+            if record["event"] != "start"
+        ]
 
     def kinds(self) -> list[str]:
         return [record["kind"] for record in self.records if record["event"] in ("exec", "spawn")]

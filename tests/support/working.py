@@ -30,16 +30,27 @@ class Work:
     folder: Path
 
     def __call__(
-        self, program: str, *arguments: str, preload: str = "", under: tuple[str, ...] = (), **env: str
+        self,
+        program: str,
+        *arguments: str,
+        preload: str = "",
+        under: tuple[str, ...] = (),
+        **env: str,
     ) -> Outcome:
         environment = {**os.environ, **env} | ({"LD_PRELOAD": preload} if preload else {})
         command = [*under, str(self.folder / program), *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
         return Outcome(
-            done.returncode, json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {}, done.stderr
+            done.returncode,
+            json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {},
+            done.stderr,
         )
 
-    def smallest(self, name: str, *more: str, preload: str = "", under: tuple[str, ...] = (), **env: str) -> Outcome:
+    def smallest(
+        self, name: str, *more: str, preload: str = "", under: tuple[str, ...] = (), **env: str
+    ) -> Outcome:
         """The entry of that name with the arguments that end it soonest."""
         entry = entry_of(name)
         words = workloads.words(entry.smallest, CPUS)

@@ -26,7 +26,9 @@ def commands(text: str) -> Iterator[str]:
     """Lines of code blocks and inline code that call cairn or make."""
     blocks = re.findall(r"^```[a-z]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
-    inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    inline = re.findall(
+        r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    )
     for line in (*lines, *inline):
         if re.match(r"(\.venv/bin/)?cairn (?!takes )[a-z]|make [a-z]", line):
             yield line
@@ -38,7 +40,9 @@ def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if not re.match(r"[a-z]+:", target):
             path = target.partition("#")[0]
-            assert not path or (document.parent / path).exists(), f"{identity(document)} links to {target}"
+            assert not path or (document.parent / path).exists(), (
+                f"{identity(document)} links to {target}"
+            )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
@@ -68,7 +72,11 @@ def check_cairn(words: list[str], where: str) -> None:
             assert command is not cli, f"{where}: no command {name}"
             break
         command = command.commands[name]
-    known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help", "-h", "--version"}
+    known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {
+        "--help",
+        "-h",
+        "--version",
+    }
     for word in words:
         if word == "--":
             break
@@ -93,7 +101,9 @@ def test_the_table_of_size_classes_is_that_of_the_library() -> None:
 
 def test_every_header_opens_with_its_name_and_contract() -> None:
     for header in sorted((ROOT / "src").glob("*/*.h")):
-        assert header.read_text().startswith(f"/* {header.name} - "), f"{identity(header)} opens otherwise"
+        assert header.read_text().startswith(f"/* {header.name} - "), (
+            f"{identity(header)} opens otherwise"
+        )
 
 
 def test_the_decisions_are_numbered_without_gaps() -> None:

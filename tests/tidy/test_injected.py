@@ -22,7 +22,10 @@ def dynamic(path: Path, tag: str) -> list[str]:
     with path.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".dynamic")
         assert section is not None
-        return [getattr(entry, tag.removeprefix("DT_").lower(), entry.entry.d_val) for entry in section.iter_tags(tag)]
+        return [
+            getattr(entry, tag.removeprefix("DT_").lower(), entry.entry.d_val)
+            for entry in section.iter_tags(tag)
+        ]
 
 
 @pytest.mark.parametrize("library", INJECTED)
@@ -47,7 +50,9 @@ def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
         has_storage = any(segment["p_type"] == "PT_TLS" for segment in elf.iter_segments())
     assert "__tls_get_addr" not in symbols
     if has_storage:
-        assert any(value & 0x10 for value in dynamic(library(), "DT_FLAGS")), "DF_STATIC_TLS is missing"
+        assert any(value & 0x10 for value in dynamic(library(), "DT_FLAGS")), (
+            "DF_STATIC_TLS is missing"
+        )
 
 
 @pytest.mark.parametrize("folder", ["witness", "probe", "alloc"])

@@ -68,7 +68,18 @@ C_ORDER: dict[str, list[str]] = {
     "policy": ["policy"],
     "arena": ["chunk", "guard", "arena", "pool"],
     "launch": [
-        *("complaint", "file", "options", "signals", "pace", "processes", "peak", "cgroup", "memory", "sampler"),
+        *(
+            "complaint",
+            "file",
+            "options",
+            "signals",
+            "pace",
+            "processes",
+            "peak",
+            "cgroup",
+            "memory",
+            "sampler",
+        ),
         *("counters", "whereabouts", "touch", "child", "terminal", "report", "launch"),
     ],
     "witness": ["kernel", "environment", "target", "owner", "record", "exec", "witness"],
@@ -108,14 +119,35 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "run": {"ground", "compare", "profile", "allocators", "doctor", "why"},
     "report": {"ground", "compare", "profile", "findings", "why"},
     "bench": {"ground", "compare", "allocators", "doctor", "run", "report"},
-    "cli": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why", "run", "report", "bench"},
+    "cli": {
+        "ground",
+        "binary",
+        "compare",
+        "profile",
+        "allocators",
+        "doctor",
+        "why",
+        "run",
+        "report",
+        "bench",
+    },
 }
 """One row for each folder of cairn/, with the folders that it sees: only such as stand above it."""
 
 PURE = {"compare", "findings", "why", "report", "profile"}
 """Folders without a file, a clock and a process, but for the modules of `READERS`."""
 READERS = {"profile/reader.py", "profile/window.py", "profile/cpu_samples.py"}
-IMPURE_MODULES = {"time", "pathlib", "subprocess", "socket", "shutil", "tempfile", "signal", "threading", "sys"}
+IMPURE_MODULES = {
+    "time",
+    "pathlib",
+    "subprocess",
+    "socket",
+    "shutil",
+    "tempfile",
+    "signal",
+    "threading",
+    "sys",
+}
 PACKAGE = ROOT / "cairn"
 
 
@@ -155,7 +187,11 @@ def our_imports() -> Iterator[tuple[Path, str, str]]:
         folder = words[0] if words[0] in PYTHON_LAYERS else "ground"
         words = words[1:] if folder != "ground" else words
         known = PACKAGE if folder == "ground" else PACKAGE / folder
-        yield file, folder, words[0] if words and (known / f"{words[0]}.py").is_file() else "__init__"
+        yield (
+            file,
+            folder,
+            words[0] if words and (known / f"{words[0]}.py").is_file() else "__init__",
+        )
 
 
 def test_every_folder_of_c_sees_only_those_below() -> None:
@@ -194,7 +230,9 @@ def test_every_python_folder_sees_only_what_its_row_allows() -> None:
     wrong = [
         f"{file.relative_to(ROOT)} sees {seen}/{module}"
         for file, seen, module in our_imports()
-        if file.name != "__main__.py" and seen != folder_of(file) and seen not in PYTHON_LAYERS[folder_of(file)]
+        if file.name != "__main__.py"
+        and seen != folder_of(file)
+        and seen not in PYTHON_LAYERS[folder_of(file)]
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -202,15 +240,18 @@ def test_every_python_folder_sees_only_what_its_row_allows() -> None:
 def test_every_row_names_only_folders_that_are_seen() -> None:
     seen = {(folder_of(file), seen) for file, seen, _ in our_imports()}
     unused = [
-        (folder, other) for folder, others in PYTHON_LAYERS.items() for other in others if (folder, other) not in seen
+        (folder, other)
+        for folder, others in PYTHON_LAYERS.items()
+        for other in others
+        if (folder, other) not in seen
     ]
     assert not unused
 
 
 def test_the_command_is_seen_by_its_entry_alone() -> None:
-    assert [file.name for file, seen, _ in our_imports() if seen == "cli" and folder_of(file) != "cli"] == [
-        "__main__.py"
-    ]
+    assert [
+        file.name for file, seen, _ in our_imports() if seen == "cli" and folder_of(file) != "cli"
+    ] == ["__main__.py"]
 
 
 def test_modules_beside_the_folders_stand_in_their_order() -> None:
@@ -249,7 +290,11 @@ def test_only_the_command_prints_exits_and_reads_its_arguments() -> None:
         if folder_of(file) == "cli":
             continue
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "exit"):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("print", "exit")
+            ):
                 wrong.append(f"{file.relative_to(ROOT)}:{node.lineno} calls {node.func.id}")
             if (
                 isinstance(node, ast.Attribute)

@@ -39,7 +39,9 @@ def test_a_poisoned_environment_does_not_reach_the_tests(tmp_path: Path) -> None
         "PYTHONPATH": str(Path(surroundings.__file__).parents[1]),
         **POISON,
     }
-    done = subprocess.run([sys.executable, "-c", code], env=users, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=users, capture_output=True, text=True, check=True
+    )
     seen, gcc = json.loads(done.stdout)
     assert not set(seen) & (POISON.keys() | {"XDG_CACHE_HOME", "PYTHONPATH"})
     assert seen["HOME"] != str(tmp_path)

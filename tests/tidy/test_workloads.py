@@ -13,7 +13,13 @@ WORKLOADS = ROOT / "workloads"
 
 
 def sources() -> list[Path]:
-    return sorted([*WORKLOADS.rglob("*.[ch]"), WORKLOADS / "CMakeLists.txt", ROOT / "cairn" / "workloads.toml"])
+    return sorted(
+        [
+            *WORKLOADS.rglob("*.[ch]"),
+            WORKLOADS / "CMakeLists.txt",
+            ROOT / "cairn" / "workloads.toml",
+        ]
+    )
 
 
 def frozen() -> str:
@@ -30,18 +36,26 @@ def frozen() -> str:
         elif file.name == "CMakeLists.txt":
             text = re.sub(r"#.*", "", text)
         else:
-            text = "\n".join(re.findall(r"^(?:name|program|suite|smallest|larger|quick) = .*", text, re.MULTILINE))
+            text = "\n".join(
+                re.findall(
+                    r"^(?:name|program|suite|smallest|larger|quick) = .*", text, re.MULTILINE
+                )
+            )
         digest.update(f"{file.name}\n{' '.join(text.split())}\n".encode())
     for experiment in (one for one in experiments.EXPERIMENTS if not one.why):
         for variant in (*experiment.full.variants, *experiment.quick.variants):
-            digest.update(f"{experiment.name} {variant.name} {variant.program} {variant.arguments}\n".encode())
+            digest.update(
+                f"{experiment.name} {variant.name} {variant.program} {variant.arguments}\n".encode()
+            )
     return digest.hexdigest()
 
 
 def test_a_workload_sees_libc_and_what_workloads_share() -> None:
     wrong = []
     for file in WORKLOADS.rglob("*.[ch]"):
-        for quote, include in re.findall(r'^\s*#\s*include\s+([<"])([^">]+)', file.read_text(), re.MULTILINE):
+        for quote, include in re.findall(
+            r'^\s*#\s*include\s+([<"])([^">]+)', file.read_text(), re.MULTILINE
+        ):
             ours = quote == '"' or include.startswith("cairn")
             arena = file.name == "malloctest.c" and include == "cairn/arena.h"
             if ours and not arena and not include.startswith("common/"):

@@ -112,7 +112,8 @@ TEST(the_last_chunks_that_there_can_be_are_found)
     set(0, SLICES, false);
     CHECK(free_map_find(1) == FREE_MAP_NONE);
     free_map_grow(FREE_MAP_CHUNKS);
-    free_map_put(FREE_MAP_CHUNKS - 1, (struct free_slices){CHUNK_SLICES, CHUNK_SLICES, CHUNK_SLICES, 0});
+    free_map_put(FREE_MAP_CHUNKS - 1,
+                 (struct free_slices){CHUNK_SLICES, CHUNK_SLICES, CHUNK_SLICES, 0});
     free_map_put(FREE_MAP_CHUNKS - 2, (struct free_slices){.longest = 7, .at_end = 3});
     CHECK(free_map_find(8) == FREE_MAP_CHUNKS - 2); /* begins in its last three */
     CHECK(free_map_find(7) == FREE_MAP_CHUNKS - 2);

@@ -310,8 +310,10 @@ TEST(beside_a_thread_that_looks_nothing_is_kept)
     come_and_go(MANY, SMALL);
     alloc_free(alloc_malloc(20 * SLICE_BYTES));
     alloc_free(alloc_malloc(100 * SLICE_BYTES));
-    CHECK(thread_heap->runs.slices == 0 && thread_heap->runs.long_run == 0 && thread_heap->empty == 0);
-    CHECK(level().use.used <= before + slab_slices(size_class(SMALL))); /* the one that it allocates from */
+    CHECK(thread_heap->runs.slices == 0 && thread_heap->runs.long_run == 0 &&
+          thread_heap->empty == 0);
+    CHECK(level().use.used <=
+          before + slab_slices(size_class(SMALL))); /* the one that it allocates from */
     heap_check(thread_heap);
 }
 

@@ -56,12 +56,13 @@ static struct {
     unsigned refuse_call;           /* the so-manieth call is refused; 0: none */
     unsigned refuse_more;           /* as are so many behind it */
     unsigned refuse_after;          /* as are all calls after so many; 0: none */
-    unsigned occupied_first;        /* claims from the so-manieth on find somebody else there; 0: none */
-    unsigned occupied_last;         /* up to this one */
-    unsigned occupied_chunks;       /* as do the next so many claims of chunks */
-    uintptr_t addresses_end;        /* there are none from here on; 0: the machine's */
-    unsigned behind_lost;           /* how often os_lengthen() cost what was behind */
-    bool losing; /* a move that is refused costs one of the two places, now and then, and for ever */
+    unsigned occupied_first;  /* claims from the so-manieth on find somebody else there; 0: none */
+    unsigned occupied_last;   /* up to this one */
+    unsigned occupied_chunks; /* as do the next so many claims of chunks */
+    uintptr_t addresses_end;  /* there are none from here on; 0: the machine's */
+    unsigned behind_lost;     /* how often os_lengthen() cost what was behind */
+    bool
+        losing; /* a move that is refused costs one of the two places, now and then, and for ever */
     bool trapping;
     uint64_t
         huge_touch_ticks; /* what a first touch takes where huge pages were asked for last; 0: small_touch_ticks */
@@ -155,7 +156,8 @@ static void fake_expect(bool right, const char *otherwise)
 
 static void fake_expect_ours(const char *start, size_t bytes)
 {
-    fake_expect((uintptr_t)start % os_page_bytes() == 0 && bytes > 0, "a call begins within an OS page");
+    fake_expect((uintptr_t)start % os_page_bytes() == 0 && bytes > 0,
+                "a call begins within an OS page");
     fake_expect(region_has(region_index(start)) && region_has(region_index(start + bytes - 1)),
                 "a call reaches beyond what is ours");
 }
@@ -168,7 +170,8 @@ bool os_give_back(void *start, size_t bytes)
     if (fake_refuses() || !real_give_back(start, bytes))
         return false;
     if (fake_os.trapping)
-        fake_expect(mprotect(start, bytes, PROT_NONE) == 0, "more is given back than a trap can hold");
+        fake_expect(mprotect(start, bytes, PROT_NONE) == 0,
+                    "more is given back than a trap can hold");
     return true;
 }
 
@@ -261,8 +264,8 @@ static bool fake_in_use(size_t index)
     size_t first = index;
     while (first > 0 && slab_at(first)->kind == RUN_NONE)
         first--;
-    return first > 0 &&
-           (slab_at(first)->kind == RUN_LARGE ? index - first < slab_at(first)->slices : first == index);
+    return first > 0 && (slab_at(first)->kind == RUN_LARGE ? index - first < slab_at(first)->slices
+                                                           : first == index);
 }
 
 static void fake_touched(int number, siginfo_t *information, void *context)

@@ -177,7 +177,8 @@ TEST(an_occupied_place_is_skipped_for_ever)
     struct page_heap_statistics statistics = page_heap_statistics();
     bool zero;
     fake_os.occupied_chunks = 1;
-    size_t index = page_heap_allocate(before + 4096, 0, &zero); /* more than is there: it must grow */
+    size_t index =
+        page_heap_allocate(before + 4096, 0, &zero); /* more than is there: it must grow */
     REQUIRE(index != 0);
     CHECK(fake_os.occupied_chunks == 0);
     CHECK(page_heap_statistics().grown > statistics.grown);
@@ -406,7 +407,8 @@ TEST(a_chunk_is_dense_that_was_at_two_looks_and_is_told_once)
     CHECK(dense_within(1) == region_address(index));
 
     page_heap_free(index + 1,
-                   CHUNK_SLICES - 1); /* what is free but resident is no gap; what is given back is one */
+                   CHUNK_SLICES -
+                       1); /* what is free but resident is no gap; what is given back is one */
     page_heap_put_dense(region_address(index));
     CHECK(dense_within(2) == region_address(index));
     page_heap_purge(0);
@@ -551,7 +553,8 @@ TEST(what_may_not_have_been_touched_is_not_collapsed)
     struct slab *some = slab_at(index + 5);
     enum { SPARSE = CHUNK_SLICES / 32 + 1 };
     for (size_t i = 0; i < SPARSE; i++)
-        atomic_store(&some[i].end, SLICE_BYTES - (uint32_t)os_page_bytes()); /* all but an OS page */
+        atomic_store(&some[i].end,
+                     SLICE_BYTES - (uint32_t)os_page_bytes()); /* all but an OS page */
     CHECK(epochs_until_asked() == 0);
     atomic_store(&some[0].end, SLICE_BYTES);
     CHECK(epochs_until_asked() > 0);
@@ -587,9 +590,11 @@ TEST(bits_find_runs)
 {
     struct random random = random_of(seed + 2);
     for (int i = 0; i < 20000; i++) {
-        bits_wide map = (bits_wide)(random_next(&random) & random_next(&random)) << 64 | random_next(&random);
+        bits_wide map =
+            (bits_wide)(random_next(&random) & random_next(&random)) << 64 | random_next(&random);
         if (i % 3 == 0)
-            map |= bits_run((unsigned)random_below(&random, 64), 1 + (unsigned)random_below(&random, 64));
+            map |= bits_run((unsigned)random_below(&random, 64),
+                            1 + (unsigned)random_below(&random, 64));
         unsigned longest = 0;
         unsigned run = 0;
         for (unsigned bit = 0; bit < BITS; bit++) {
@@ -601,7 +606,8 @@ TEST(bits_find_runs)
             bits_wide starts = bits_starts(map, count);
             CHECK((starts != 0) == (count <= longest));
             if (starts != 0)
-                CHECK((map & bits_run(bits_lowest(starts), count)) == bits_run(bits_lowest(starts), count));
+                CHECK((map & bits_run(bits_lowest(starts), count)) ==
+                      bits_run(bits_lowest(starts), count));
         }
     }
 }

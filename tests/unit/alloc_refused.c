@@ -108,7 +108,8 @@ static void allocate(struct slot *slot, struct random *random)
     } else if (kind < 3 && slot->size < 50 * KIB) { /* to clear more takes long */
         slot->p = alloc_calloc(1, slot->size);
         size_t end = slot->size < 32 * KIB ? slot->size : EDGE; /* to look at all of it likewise */
-        EXPECT(slot->p == NULL || (holds(slot->p, end, 0) && holds(slot->p + slot->size - end, end, 0)));
+        EXPECT(slot->p == NULL ||
+               (holds(slot->p, end, 0) && holds(slot->p + slot->size - end, end, 0)));
     } else {
         slot->p = alloc_malloc(slot->size);
     }

@@ -100,7 +100,8 @@ static void before_anybody_counts(void)
     alloc_free(alloc_malloc_slow(LARGE, place(1)));
     early.kept_slices = thread_heap->runs.slices;
     early.counts = site_is_counted();
-    early.tells = cairn_statistics_json(json, sizeof json) == 0 || strstr(json, "\"sites\"") != NULL;
+    early.tells =
+        cairn_statistics_json(json, sizeof json) == 0 || strstr(json, "\"sites\"") != NULL;
     site_check();
 }
 
@@ -331,7 +332,8 @@ TEST(threads_count_every_block)
         pthread_join(threads[i], NULL);
     for (uintptr_t i = 20; i < 22; i++) {
         struct site site = of(place(i));
-        CHECK(site.blocks == THREADS / 2 * ROUNDS && site.freed == site.blocks && site.live_bytes == 0);
+        CHECK(site.blocks == THREADS / 2 * ROUNDS && site.freed == site.blocks &&
+              site.live_bytes == 0);
         CHECK(site.lives[0] == site.blocks);
     }
     site_check();
@@ -378,7 +380,8 @@ TEST(blocks_that_count_and_blocks_that_do_not_lie_side_by_side)
         for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
             void *p = alloc_malloc_slow(LARGE + i % 5 * SLICE_BYTES, place(60));
             REQUIRE(p != NULL);
-            blocks[i] = i % 3 == 0 ? alloc_realloc_large(p, 2 * LARGE + i % 7 * SLICE_BYTES, place(61)) : p;
+            blocks[i] =
+                i % 3 == 0 ? alloc_realloc_large(p, 2 * LARGE + i % 7 * SLICE_BYTES, place(61)) : p;
         }
         heap_check(thread_heap);
         site_check();
@@ -479,11 +482,12 @@ static void fill_the_table(void)
     CHECK(strstr(json, "\"site_count\":768,") != NULL);
     CHECK(cairn_statistics_json(json, 100) == 0);
     unsigned whole = 0;
-    for (size_t room = 100; room < CAIRN_JSON_BYTES; room += 7) { /* nothing, or a document that is one */
+    for (size_t room = 100; room < CAIRN_JSON_BYTES;
+         room += 7) { /* nothing, or a document that is one */
         length = cairn_statistics_json(json, room);
         CHECK(length < room);
-        CHECK(length == 0 ||
-              (occurrences(json, "{") == occurrences(json, "}") && strcmp(json + length - 2, "]}") == 0));
+        CHECK(length == 0 || (occurrences(json, "{") == occurrences(json, "}") &&
+                              strcmp(json + length - 2, "]}") == 0));
         whole += length != 0;
     }
     CHECK(whole > 100);

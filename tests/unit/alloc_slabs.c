@@ -116,7 +116,8 @@ TEST(a_free_that_is_the_only_one_by_another_thread_is_counted)
     struct cairn_stats before = now();
     free_in_thread(IN_A_SLAB - 1, IN_A_SLAB);
     CHECK(slab->kind != RUN_SLAB && now().claims == before.claims + 1);
-    CHECK(now().remote_frees == before.remote_frees + 1 && now().live_count == before.live_count - 1);
+    CHECK(now().remote_frees == before.remote_frees + 1 &&
+          now().live_count == before.live_count - 1);
 }
 
 /* A slab whose last block the owner freed, after others had posted the rest, waits for a sweep. */

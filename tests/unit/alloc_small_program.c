@@ -35,12 +35,12 @@ static void apart(void (*live)(void))
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-#define TEST_APART(title)                                                                                    \
-    static void title##_alone(void);                                                                         \
-    TEST(title)                                                                                              \
-    {                                                                                                        \
-        apart(title##_alone);                                                                                \
-    }                                                                                                        \
+#define TEST_APART(title)                                                                          \
+    static void title##_alone(void);                                                               \
+    TEST(title)                                                                                    \
+    {                                                                                              \
+        apart(title##_alone);                                                                      \
+    }                                                                                              \
     static void title##_alone(void)
 
 TEST_APART(a_block_of_each_class_needs_a_slab_for_each_power_of_two)

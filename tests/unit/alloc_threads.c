@@ -66,7 +66,8 @@ static void verify(const struct head *block)
     const unsigned char *rest = (const unsigned char *)(block + 1);
     size_t size = rest_of(block);
     EXPECT(cairn_usable_size(block) >= block->size);
-    EXPECT(size == 0 || (rest[0] == (block->pattern & 255) && memcmp(rest, rest + 1, size - 1) == 0));
+    EXPECT(size == 0 ||
+           (rest[0] == (block->pattern & 255) && memcmp(rest, rest + 1, size - 1) == 0));
 }
 
 static struct head *allocate(struct cairn_heap *heap, struct random *random)

@@ -158,8 +158,8 @@ TEST(zeroed_memory_is_zero_whether_fresh_or_used_before)
 
 TEST(zeroed_memory_from_the_kernel_is_not_touched)
 {
-    struct cairn_arena *arena = with(
-        (struct cairn_arena_options){.huge = CAIRN_ARENA_HUGE_NEVER, .checked = CAIRN_ARENA_CHECKED_OFF});
+    struct cairn_arena *arena = with((struct cairn_arena_options){
+        .huge = CAIRN_ARENA_HUGE_NEVER, .checked = CAIRN_ARENA_CHECKED_OFF});
     char *block = cairn_arena_alloc_zeroed(arena, 64, MIB);
     REQUIRE(block != NULL);
     if (arena->next != arena->end) /* under ASan everything is written at once */
@@ -306,8 +306,8 @@ TEST(what_was_hinted_fits_into_the_first_chunk)
 {
     for (size_t hint = 1; hint < 100 * MIB; hint = hint * 3 + 1) {
         unsigned maps = fake_os.map_count;
-        struct cairn_arena *arena =
-            with((struct cairn_arena_options){.size_hint = hint, .checked = CAIRN_ARENA_CHECKED_OFF});
+        struct cairn_arena *arena = with(
+            (struct cairn_arena_options){.size_hint = hint, .checked = CAIRN_ARENA_CHECKED_OFF});
         bool watched = arena->next == arena->end;
         CHECK(cairn_arena_alloc(arena, watched ? hint / 2 : hint) != NULL);
         CHECK(hint < 64 || fake_os.map_count == maps + 1);
@@ -351,7 +351,8 @@ TEST(a_spare_chunk_is_found_behind_smaller_ones)
 
 TEST(chunks_grow_with_the_arena_so_that_there_are_few)
 {
-    struct cairn_arena *arena = with((struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_OFF});
+    struct cairn_arena *arena =
+        with((struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_OFF});
     for (size_t i = 0; i < 1000 * 1000; i++)
         CHECK(cairn_arena_alloc(arena, 200) != NULL);
     struct cairn_arena_stats stats = cairn_arena_statistics(arena);
@@ -422,7 +423,8 @@ TEST(large_chunks_ask_for_huge_pages_and_small_ones_do_not)
     CHECK(fake_os.huge_count == asked + 1);
     cairn_arena_destroy(arena);
 
-    arena = with((struct cairn_arena_options){.huge = CAIRN_ARENA_HUGE_NEVER, .size_hint = 64 * MIB});
+    arena =
+        with((struct cairn_arena_options){.huge = CAIRN_ARENA_HUGE_NEVER, .size_hint = 64 * MIB});
     CHECK(fake_os.huge_count == asked + 1);
     cairn_arena_destroy(arena);
 
@@ -502,7 +504,8 @@ TEST(what_is_reserved_for_huge_pages_is_not_touched)
 
 TEST(statistics_add_up)
 {
-    struct cairn_arena *arena = with((struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_OFF});
+    struct cairn_arena *arena =
+        with((struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_OFF});
     struct cairn_arena_stats stats = cairn_arena_statistics(arena);
     CHECK(stats.allocated_bytes == 0 && stats.high_water_bytes == 0 && stats.chunk_count == 1);
     CHECK(stats.reserved_bytes == fake_os.mapped_bytes && stats.touched_bytes == real_page_bytes());
@@ -512,8 +515,10 @@ TEST(statistics_add_up)
     stats = cairn_arena_statistics(arena);
     CHECK(watched || stats.allocated_bytes == 10000 * 112);
     CHECK(stats.high_water_bytes == stats.allocated_bytes);
-    CHECK(stats.reserved_bytes == fake_os.mapped_bytes && stats.mapped_bytes == fake_os.mapped_bytes);
-    CHECK(stats.touched_bytes >= stats.allocated_bytes && stats.touched_bytes <= stats.reserved_bytes);
+    CHECK(stats.reserved_bytes == fake_os.mapped_bytes &&
+          stats.mapped_bytes == fake_os.mapped_bytes);
+    CHECK(stats.touched_bytes >= stats.allocated_bytes &&
+          stats.touched_bytes <= stats.reserved_bytes);
     cairn_arena_reset(arena);
     CHECK(cairn_arena_statistics(arena).allocated_bytes == 0);
     CHECK(cairn_arena_statistics(arena).high_water_bytes == stats.high_water_bytes);
@@ -526,8 +531,8 @@ TEST(no_more_is_touched_than_is_reserved)
 {
     static char memory[3 * 4096];
     for (size_t bytes = CAIRN_ARENA_OWN_BYTES; bytes <= sizeof memory; bytes += 61) {
-        struct cairn_arena *arena =
-            with((struct cairn_arena_options){.memory = memory + bytes % 16, .memory_bytes = bytes - 16});
+        struct cairn_arena *arena = with((struct cairn_arena_options){.memory = memory + bytes % 16,
+                                                                      .memory_bytes = bytes - 16});
         for (unsigned i = 0; arena != NULL && i < 40; i++) {
             struct cairn_arena_stats stats = cairn_arena_statistics(arena);
             CHECK(stats.touched_bytes <= stats.reserved_bytes);

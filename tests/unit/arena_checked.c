@@ -8,7 +8,8 @@
 
 static struct cairn_arena *checked(void)
 {
-    return cairn_arena_create_with(&(struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_ON});
+    return cairn_arena_create_with(
+        &(struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_ON});
 }
 
 /* The compiler must not know what is wrong here. */
@@ -307,8 +308,10 @@ TEST(mistakes_with_a_pool_are_found)
         CHECK(dies(write_past_the_end_of_an_object, "written past its end"));
         for (overrun = 0; overrun < 16; overrun++)
             CHECK(dies(write_past_the_end_of_an_idle_object, "written to after it was given back"));
-        CHECK(dies(write_after_resetting_the_pool_then_allocate, "written to after it was given back"));
-        CHECK(dies(write_after_resetting_the_pool_then_destroy, "written to after it was given back"));
+        CHECK(dies(write_after_resetting_the_pool_then_allocate,
+                   "written to after it was given back"));
+        CHECK(dies(write_after_resetting_the_pool_then_destroy,
+                   "written to after it was given back"));
     }
 }
 

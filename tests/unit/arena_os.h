@@ -65,7 +65,8 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
     size_t page = real_page_bytes();
     if (bytes == 0 || bytes % page != 0 || (alignment > page && offset_bytes % page != 0))
         abort();
-    char *start = fake_refuses(&fake_os.map_count) ? NULL : real_map(bytes, alignment, offset_bytes);
+    char *start =
+        fake_refuses(&fake_os.map_count) ? NULL : real_map(bytes, alignment, offset_bytes);
     size_t i = 0;
     while (start != NULL && fake_os.ledger[i].start != NULL)
         if (++i == COUNT_OF(fake_os.ledger))

@@ -55,10 +55,12 @@ TEST(options_that_make_no_sense_are_refused)
     CHECK(cairn_pool_create(SIZE_MAX, 8) == NULL);
     for (unsigned shift = 40; shift < 64; shift++) {
         size_t alignment = (size_t)1 << shift;
-        for (size_t size = 8; size <= PTRDIFF_MAX; size = size < PTRDIFF_MAX ? PTRDIFF_MAX : SIZE_MAX) {
+        for (size_t size = 8; size <= PTRDIFF_MAX;
+             size = size < PTRDIFF_MAX ? PTRDIFF_MAX : SIZE_MAX) {
             struct cairn_pool *pool = cairn_pool_create(size, alignment);
             bool refused = pool == NULL || cairn_pool_alloc(pool) == NULL;
-            CHECK(refused || (size == 8 && shift < 47)); /* the kernel has that much address space */
+            CHECK(refused ||
+                  (size == 8 && shift < 47)); /* the kernel has that much address space */
             cairn_pool_destroy(pool);
         }
     }
@@ -94,7 +96,8 @@ TEST(objects_that_come_and_go_take_no_more_memory_than_once)
             cairn_pool_free(pool, objects[(i * 7919) % COUNT_OF(objects)]);
         struct cairn_pool_stats stats = cairn_pool_statistics(pool);
         CHECK(stats.used_count == 0);
-        CHECK(stats.high_water_count >= COUNT_OF(objects) && stats.high_water_count < COUNT_OF(objects) + 41);
+        CHECK(stats.high_water_count >= COUNT_OF(objects) &&
+              stats.high_water_count < COUNT_OF(objects) + 41);
         CHECK(round == 0 || stats.reserved_bytes == reserved);
         reserved = stats.reserved_bytes;
     }
@@ -126,7 +129,8 @@ TEST(a_pool_takes_from_the_arena_it_was_given_and_obeys_its_limit)
     struct cairn_arena *arena =
         cairn_arena_create_with(&(struct cairn_arena_options){.limit_bytes = 1 << 20});
     struct cairn_arena_point mark = cairn_arena_mark(arena);
-    struct cairn_pool *pool = with((struct cairn_pool_options){.object_bytes = 100, .arena = arena});
+    struct cairn_pool *pool =
+        with((struct cairn_pool_options){.object_bytes = 100, .arena = arena});
     size_t count = 0;
     while (cairn_pool_alloc(pool) != NULL)
         count++;
@@ -176,7 +180,8 @@ static void *work(void *argument)
             continue;
         }
         object[0] = object[1] = object[2] = worker->seed;
-        uint64_t *other = atomic_exchange(&worker->common->table[(worker->seed >> 33) % SLOTS], object);
+        uint64_t *other =
+            atomic_exchange(&worker->common->table[(worker->seed >> 33) % SLOTS], object);
         if (other == NULL)
             continue;
         worker->wrong += other[0] != other[1] || other[1] != other[2];
@@ -189,11 +194,12 @@ TEST(a_shared_pool_serves_any_threads_at_once)
 {
     for (unsigned kind = 0; kind < 4; kind++) {
         struct cairn_arena *arena = kind % 2 == 0 ? cairn_arena_create(0) : NULL;
-        struct common common = {.pool = with((struct cairn_pool_options){
-                                    .object_bytes = 24,
-                                    .arena = arena,
-                                    .shared = true,
-                                    .checked = kind < 2 ? CAIRN_ARENA_CHECKED_OFF : CAIRN_ARENA_CHECKED_ON})};
+        struct common common = {
+            .pool = with((struct cairn_pool_options){
+                .object_bytes = 24,
+                .arena = arena,
+                .shared = true,
+                .checked = kind < 2 ? CAIRN_ARENA_CHECKED_OFF : CAIRN_ARENA_CHECKED_ON})};
         struct worker workers[THREADS] = {0};
         for (unsigned i = 0; i < THREADS; i++) {
             workers[i].common = &common;
@@ -211,7 +217,8 @@ TEST(a_shared_pool_serves_any_threads_at_once)
         for (unsigned i = 0; i < SLOTS; i++)
             left += common.table[i] != NULL;
         CHECK(cairn_pool_statistics(common.pool).used_count == left);
-        CHECK(cairn_pool_statistics(common.pool).high_water_count < SLOTS + THREADS + 4096 / 24 + 1);
+        CHECK(cairn_pool_statistics(common.pool).high_water_count <
+              SLOTS + THREADS + 4096 / 24 + 1);
         cairn_pool_reset(common.pool);
         cairn_pool_destroy(common.pool);
         cairn_arena_destroy(arena);

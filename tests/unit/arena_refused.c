@@ -41,7 +41,8 @@ static unsigned live(struct cairn_arena_options options)
             nulls += grown == NULL;
         }
         nulls += cairn_arena_alloc_aligned(arena, 100, 4 * MIB) == NULL;
-        nulls += cairn_arena_alloc(arena, options.checked == CAIRN_ARENA_CHECKED_ON ? MIB : 33 * MIB) == NULL;
+        nulls += cairn_arena_alloc(
+                     arena, options.checked == CAIRN_ARENA_CHECKED_ON ? MIB : 33 * MIB) == NULL;
         cairn_arena_check(arena);
         cairn_arena_rewind(arena, mark);
         cairn_arena_trim(arena, round * 300 * KIB);
@@ -49,8 +50,8 @@ static unsigned live(struct cairn_arena_options options)
         CHECK(kept == NULL || is_whole(kept));
         CHECK(cairn_arena_statistics(arena).mapped_bytes == fake_os.mapped_bytes);
     }
-    struct cairn_pool *pool = cairn_pool_create_with(
-        &(struct cairn_pool_options){.object_bytes = 1000, .arena = arena, .checked = options.checked});
+    struct cairn_pool *pool = cairn_pool_create_with(&(struct cairn_pool_options){
+        .object_bytes = 1000, .arena = arena, .checked = options.checked});
     nulls += pool == NULL;
     for (unsigned i = 0; pool != NULL && i < 1000; i++)
         nulls += cairn_pool_alloc(pool) == NULL;

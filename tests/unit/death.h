@@ -9,7 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern void __asan_poison_memory_region(const volatile void *start, size_t bytes) __attribute__((weak));
+extern void __asan_poison_memory_region(const volatile void *start, size_t bytes)
+    __attribute__((weak));
 
 /* True where `run` ends with a complaint that has `words` in it, or where the address sanitizer was faster. */
 static bool dies(void (*run)(void), const char *words)
@@ -36,8 +37,8 @@ static bool dies(void (*run)(void), const char *words)
     if (child < 0 || waitpid(child, &status, 0) != child)
         return false;
     bool died = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    bool by_us =
-        strstr(said, words) != NULL && strstr(said, "cairn: ") == said && strchr(said, '\n')[1] == '\0';
+    bool by_us = strstr(said, words) != NULL && strstr(said, "cairn: ") == said &&
+                 strchr(said, '\n')[1] == '\0';
     bool by_asan = __asan_poison_memory_region != NULL && strstr(said, "use-after-poison") != NULL;
     if (!died || !(by_us || by_asan))
         fprintf(stderr, "status %#x, and it said: %s\n", (unsigned)status, said);

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define HYBRID                                                                                               \
-    "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"                                    \
-    "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"                             \
-    "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:5 - cgroup cgroup rw,memory\n"                    \
+#define HYBRID                                                                                     \
+    "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"                          \
+    "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"                   \
+    "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:5 - cgroup cgroup rw,memory\n"          \
     "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n"
 
 /* The two files of /proc, made up. */
@@ -32,8 +32,8 @@ static struct proc proc_make(const char *mountinfo, const char *membership)
     return proc;
 }
 
-static bool finds(const char *mountinfo, const char *membership, unsigned version, const char *mount,
-                  const char *own)
+static bool finds(const char *mountinfo, const char *membership, unsigned version,
+                  const char *mount, const char *own)
 {
     struct proc proc = proc_make(mountinfo, membership);
     struct cgroup_place place;
@@ -50,10 +50,11 @@ TEST(cgroup_is_found_in_both_hierarchies)
 {
     const char *membership = "4:memory:/jobs/7\n3:cpuset:/\n0::/user.slice/a.scope\n";
     CHECK(finds(HYBRID, membership, 1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/jobs/7"));
-    CHECK(
-        finds(HYBRID, membership, 2, "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/user.slice/a.scope"));
+    CHECK(finds(HYBRID, membership, 2, "/sys/fs/cgroup/unified",
+                "/sys/fs/cgroup/unified/user.slice/a.scope"));
     CHECK(finds(HYBRID, "4:memory:/\n", 1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory"));
-    CHECK(finds(HYBRID, "4:cpu,memory:/x\n", 1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/x"));
+    CHECK(
+        finds(HYBRID, "4:cpu,memory:/x\n", 1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/x"));
 }
 
 TEST(cgroup_is_not_found_where_there_is_none)
@@ -70,8 +71,10 @@ TEST(cgroup_is_not_found_where_there_is_none)
 TEST(cgroup_is_found_through_a_mount_of_a_part)
 {
     const char *mounts = "9 1 0:3 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
-    CHECK(finds(mounts, "4:memory:/docker/abc/in\n", 1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/in"));
-    CHECK(finds(mounts, "4:memory:/docker/abc\n", 1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory"));
+    CHECK(finds(mounts, "4:memory:/docker/abc/in\n", 1, "/sys/fs/cgroup/memory",
+                "/sys/fs/cgroup/memory/in"));
+    CHECK(finds(mounts, "4:memory:/docker/abc\n", 1, "/sys/fs/cgroup/memory",
+                "/sys/fs/cgroup/memory"));
     CHECK(finds(mounts, "4:memory:/docker/abcd\n", 1, NULL, NULL));
     CHECK(finds(mounts, "4:memory:/elsewhere\n", 1, NULL, NULL));
 }
@@ -83,7 +86,8 @@ TEST(cgroup_outside_the_namespace_has_no_folder)
 
 TEST(cgroup_mount_may_have_a_blank_in_its_path)
 {
-    CHECK(finds("9 1 0:3 / /mnt/a\\040b rw - cgroup2 none rw\n", "0::/x\n", 2, "/mnt/a b", "/mnt/a b/x"));
+    CHECK(finds("9 1 0:3 / /mnt/a\\040b rw - cgroup2 none rw\n", "0::/x\n", 2, "/mnt/a b",
+                "/mnt/a b/x"));
 }
 
 /* Hosts with thousands of containers have mount lists of megabytes, with lines longer than any buffer. */
@@ -189,8 +193,9 @@ TEST(cgroup_holds_the_process_until_it_is_removed)
     if (cgroup_make(&cgroup, pid, "/proc/self/mountinfo", "/proc/self/cgroup")) {
         CHECK(cgroup.version == 1 || cgroup.version == 2);
         CHECK(faccessat(cgroup.folder, "memory.stat", R_OK, 0) == 0);
-        CHECK(!cgroup_remove(
-            &(struct cgroup){cgroup.version, dup(cgroup.parent), dup(cgroup.folder), "missing", "", ""}, 0));
+        CHECK(!cgroup_remove(&(struct cgroup){cgroup.version, dup(cgroup.parent),
+                                              dup(cgroup.folder), "missing", "", ""},
+                             0));
         close(go[1]);
         waitpid(pid, NULL, 0);
         CHECK(cgroup_remove(&cgroup, 1000000000));

@@ -49,7 +49,8 @@ static inline bool fake_holds(const struct fake *fake, const char *name, const c
     return got >= 0 && strcmp(text, expected) == 0;
 }
 
-static inline int fake_remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw)
+static inline int fake_remove_one(const char *path, const struct stat *status, int type,
+                                  struct FTW *ftw)
 {
     (void)status;
     (void)type;

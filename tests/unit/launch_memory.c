@@ -13,12 +13,14 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#define STAT_V2                                                                                              \
-    "anon 1000\nfile 5000\nkernel 77\nanon_thp 9\nsock 11\nshmem 300\nactive_file 2000\ninactive_file "      \
+#define STAT_V2                                                                                    \
+    "anon 1000\nfile 5000\nkernel 77\nanon_thp 9\nsock 11\nshmem 300\nactive_file "                \
+    "2000\ninactive_file "                                                                         \
     "3500\nactive_anon 1\n"
-#define STAT_V1                                                                                              \
-    "cache 1\nrss 2\nshmem 3\nactive_file 4\ninactive_file 5\nhierarchical_memory_limit 6\n"                 \
-    "total_cache 5000\ntotal_rss 1000\ntotal_rss_huge 9\ntotal_shmem 300\ntotal_active_file 2000\n"          \
+#define STAT_V1                                                                                    \
+    "cache 1\nrss 2\nshmem 3\nactive_file 4\ninactive_file 5\nhierarchical_memory_limit 6\n"       \
+    "total_cache 5000\ntotal_rss 1000\ntotal_rss_huge 9\ntotal_shmem 300\ntotal_active_file "      \
+    "2000\n"                                                                                       \
     "total_inactive_file 3500\n"
 
 static struct fake fake_v2(void)
@@ -136,8 +138,9 @@ TEST(memory_cannot_be_opened_without_statistics)
 TEST(memory_of_the_kernel_is_added_up_where_there_is_no_sum)
 {
     struct fake fake = fake_v2();
-    fake_write(&fake, "memory.stat",
-               "anon 1\nfile 100\nkernel_stack 20\nslab 3\nshmem 0\nactive_file 1\ninactive_file 1\n");
+    fake_write(
+        &fake, "memory.stat",
+        "anon 1\nfile 100\nkernel_stack 20\nslab 3\nshmem 0\nactive_file 1\ninactive_file 1\n");
     struct memory memory;
     struct peak_reading reading;
     REQUIRE(memory_open_v2(&memory, fake.folder));
@@ -172,7 +175,8 @@ TEST(memory_reading_fails_on_garbage_and_recovers)
         "anon x\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
         "anon -1\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
         "anon\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
-        "anon 99999999999999999999999\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
+        "anon 99999999999999999999999\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file "
+        "3500\n",
         "anon_thp 1000\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
         "  anon 1000\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
     };
@@ -217,7 +221,8 @@ TEST(memory_statistics_that_do_not_fit_are_not_half_read)
 TEST(memory_lazily_freed_is_never_below_zero)
 {
     struct fake fake = fake_v2();
-    fake_write(&fake, "memory.stat", "anon 1000\nfile 5000\nshmem 0\nactive_file 1\ninactive_file 1\n");
+    fake_write(&fake, "memory.stat",
+               "anon 1000\nfile 5000\nshmem 0\nactive_file 1\ninactive_file 1\n");
     struct memory memory;
     struct peak_reading reading;
     REQUIRE(memory_open_v2(&memory, fake.folder));
@@ -311,8 +316,9 @@ TEST(memory_of_a_small_cgroup_is_read_from_page_tables)
 TEST(memory_of_a_large_cgroup_is_not_looked_at)
 {
     struct fake fake = fake_v2();
-    fake_write(&fake, "memory.stat",
-               "anon 900000000000\nfile 0\nshmem 0\nactive_file 0\ninactive_file 0\nunevictable 0\n");
+    fake_write(
+        &fake, "memory.stat",
+        "anon 900000000000\nfile 0\nshmem 0\nactive_file 0\ninactive_file 0\nunevictable 0\n");
     char members[32];
     snprintf(members, sizeof members, "%d\n", (int)getpid());
     fake_write(&fake, "cgroup.procs", members);
@@ -407,8 +413,8 @@ static struct stepper start_stepper(void)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(go[0], STDIN_FILENO);
         dup2(done[1], STDOUT_FILENO);
-        char *area =
-            mmap(NULL, (size_t)HELD_MIB << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *area = mmap(NULL, (size_t)HELD_MIB << 20, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         madvise(area, (size_t)HELD_MIB << 20, MADV_NOHUGEPAGE);
         touch(area, (size_t)HELD_MIB << 20);
         step_done();

@@ -19,7 +19,8 @@ TEST(options_default_to_the_measured_program_alone)
     CHECK(options.memory == OPTIONS_MEMORY_AUTO);
     CHECK(options.timeout_ns == 0);
     CHECK(options.grace_ns == 2 * NS_PER_S);
-    CHECK(!options.terminal && !options.counters && !options.has_cpus && options.whereabouts_path == NULL);
+    CHECK(!options.terminal && !options.counters && !options.has_cpus &&
+          options.whereabouts_path == NULL);
     CHECK(options.edit_count == 0);
     CHECK(strcmp(options.command[0], "true") == 0);
     CHECK(strcmp(options.command[1], "--x") == 0);
@@ -96,7 +97,8 @@ TEST(options_ask_for_other_tasks)
     struct options options;
     CHECK(options_parse(&options, (char *[]){arg("x"), arg("--help"), NULL}) == OPTIONS_HELP);
     CHECK(options_parse(&options, (char *[]){arg("x"), arg("--version"), NULL}) == OPTIONS_VERSION);
-    CHECK(options_parse(&options, (char *[]){arg("x"), arg("--touch"), arg("4096"), NULL}) == OPTIONS_TOUCH);
+    CHECK(options_parse(&options, (char *[]){arg("x"), arg("--touch"), arg("4096"), NULL}) ==
+          OPTIONS_TOUCH);
     CHECK(options.touch_bytes == 4096);
 }
 

@@ -136,7 +136,8 @@ TEST(peak_over_a_lifetime_is_closed_at_the_end)
     struct peak_reading one = reading(10 * MIB, 5 * MIB, 515 * MIB);
     one.charged = PEAK_CHARGED_LIFETIME;
     add(&peak, one);
-    one.other_bytes = 100 * MIB; /* 100 MiB of page cache, which may have been there at the highest moment */
+    one.other_bytes =
+        100 * MIB; /* 100 MiB of page cache, which may have been there at the highest moment */
     add(&peak, one);
     CHECK(peak.peak_bytes == 10 * MIB);
     peak_end(&peak);
@@ -197,7 +198,8 @@ TEST(peak_is_between_what_was_read_and_the_truth)
             }
         }
         peak = ended(peak);
-        if (peak.peak_bytes > truth || peak.peak_bytes < read || (!cached && peak.peak_bytes != truth))
+        if (peak.peak_bytes > truth || peak.peak_bytes < read ||
+            (!cached && peak.peak_bytes != truth))
             fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
         REQUIRE(peak.peak_bytes <= truth);
         REQUIRE(peak.peak_bytes >= read);
@@ -205,7 +207,8 @@ TEST(peak_is_between_what_was_read_and_the_truth)
     }
 }
 
-static const struct pace millisecond_pace = {.min_ns = NS_PER_MS, .max_ns = 100 * NS_PER_MS, .divisor = 250};
+static const struct pace millisecond_pace = {
+    .min_ns = NS_PER_MS, .max_ns = 100 * NS_PER_MS, .divisor = 250};
 
 TEST(pace_doubles_at_the_beginning)
 {

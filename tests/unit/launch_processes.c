@@ -12,8 +12,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#define STATUS                                                                                               \
-    "Name:\tRssAnon: 1 kB\nState:\tS\nVmHWM:\t    5000 kB\nVmRSS:\t 4000 kB\nRssAnon:\t 1000 kB\n"           \
+#define STATUS                                                                                     \
+    "Name:\tRssAnon: 1 kB\nState:\tS\nVmHWM:\t    5000 kB\nVmRSS:\t 4000 kB\nRssAnon:\t 1000 kB\n" \
     "RssFile:\t  2500 kB\nRssShmem:\t  500 kB\n"
 
 TEST(process_memory_is_parsed_from_its_status)
@@ -32,10 +32,12 @@ TEST(process_memory_is_not_made_up)
     struct process_memory memory;
     CHECK(!processes_parse_memory("Name:\tkworker\nState:\tI\n", &memory));
     CHECK(!processes_parse_memory("", &memory));
-    CHECK(!processes_parse_memory("VmHWM: 1 kB\nRssAnon: none\nRssFile: 1 kB\nRssShmem: 1 kB\n", &memory));
+    CHECK(!processes_parse_memory("VmHWM: 1 kB\nRssAnon: none\nRssFile: 1 kB\nRssShmem: 1 kB\n",
+                                  &memory));
     struct process_share share;
     CHECK(!processes_parse_share("Pss: 12 kB\n", &share));
-    REQUIRE(processes_parse_share("Pss: 12 kB\nPss_Anon: 5 kB\nPss_Shmem: 3 kB\nLazyFree: 2 kB\n", &share));
+    REQUIRE(processes_parse_share("Pss: 12 kB\nPss_Anon: 5 kB\nPss_Shmem: 3 kB\nLazyFree: 2 kB\n",
+                                  &share));
     CHECK(share.anon_bytes == 5120 && share.shmem_bytes == 3072 && share.lazy_bytes == 2048);
 }
 

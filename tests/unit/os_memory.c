@@ -64,7 +64,8 @@ TEST(what_was_given_back_reads_as_zero)
     char *start = os_map(4 * page, 1, 0);
     memset(start, 1, 4 * page);
     CHECK(os_give_back(start + page, 2 * page));
-    CHECK(start[page - 1] == 1 && start[page] == 0 && start[3 * page - 1] == 0 && start[3 * page] == 1);
+    CHECK(start[page - 1] == 1 && start[page] == 0 && start[3 * page - 1] == 0 &&
+          start[3 * page] == 1);
     os_unmap(start, 4 * page);
 }
 

@@ -214,7 +214,8 @@ TEST(wild_epochs_are_hardly_ever_taken_for_a_phase)
 /* --- what it follows ---------------------------------------------------------------------------------------------- */
 
 /* Epochs from the 300th, when `after` begins, until its best step is in use; 1000: it never was. */
-static unsigned delay(unsigned number, const double before[POLICY_STEPS], const double after[POLICY_STEPS])
+static unsigned delay(unsigned number, const double before[POLICY_STEPS],
+                      const double after[POLICY_STEPS])
 {
     seed(number);
     struct policy policy = policy_at(2);
@@ -281,7 +282,8 @@ TEST(one_epoch_alone_changes_nothing_however_wild_but_two_may)
         struct policy policy = policy_at(2);
         for (unsigned epoch = 0; epoch < 300; epoch++) {
             live(&policy, curves[2], noise());
-            for (unsigned i = 0; i < COUNT_OF(wild) && policy.known.wanted == policy_step(&policy); i++) {
+            for (unsigned i = 0; i < COUNT_OF(wild) && policy.known.wanted == policy_step(&policy);
+                 i++) {
                 struct policy other = policy;
                 CHECK(!live(&other, curves[2], wild[i]));
                 changes += live(&other, curves[2], wild[i]);
@@ -385,7 +387,8 @@ TEST(the_trace_tells_the_last_changes)
     for (unsigned epoch = 1; epoch <= 2000; epoch++) {
         unsigned from = policy_step(&policy);
         if (live(&policy, curves[0], noise()))
-            all[count++] = (struct policy_change){.epoch = epoch, .from = from, .to = policy_step(&policy)};
+            all[count++] =
+                (struct policy_change){.epoch = epoch, .from = from, .to = policy_step(&policy)};
         unsigned told = policy_trace(&policy, trace);
         REQUIRE(count < COUNT_OF(all) && told == (count < POLICY_TRACE ? count : POLICY_TRACE));
         for (unsigned i = 0; i < told; i++) {

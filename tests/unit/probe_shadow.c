@@ -76,7 +76,8 @@ TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
             continue;
         }
         bool was_new = !noted[offset / GRANULE];
-        bool is_longer = !noted[(offset + bytes - 1) / GRANULE]; /* than what was there, or it has grown */
+        bool is_longer =
+            !noted[(offset + bytes - 1) / GRANULE]; /* than what was there, or it has grown */
         CHECK(shadow_hand_out((void *)(base + offset), bytes) == was_new);
         if (was_new || is_longer)
             model_note(offset, bytes);
@@ -92,7 +93,8 @@ TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
 
 TEST(memory_of_any_size_is_noted_to_its_end)
 {
-    const size_t sizes[] = {1, 16, 17, 1023, 1024, 1025, 32767, 32768, 32769, 5 << 20, (size_t)3 << 30};
+    const size_t sizes[] = {1,     16,    17,    1023,    1024,           1025,
+                            32767, 32768, 32769, 5 << 20, (size_t)3 << 30};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         uintptr_t start = ((UINT64_C(100) + 8 * i) << SHADOW_LEAF_SHIFT) + 48;
         uintptr_t last = (start + sizes[i] - 1) & ~(uintptr_t)15;
@@ -124,7 +126,8 @@ TEST(what_is_forgotten_are_whole_pages)
     CHECK(shadow_hand_out((void *)start, 3 * 4096));
     shadow_forget(start, 4097); /* as munmap takes two pages */
     CHECK(shadow_leaves[301]->noted[0] == 1);
-    CHECK(!shadow_hand_out((void *)(start + 2 * 4096), 1) && shadow_hand_out((void *)(start + 4096), 1));
+    CHECK(!shadow_hand_out((void *)(start + 2 * 4096), 1) &&
+          shadow_hand_out((void *)(start + 4096), 1));
 }
 
 TEST(a_block_that_grew_is_noted_to_its_end)
@@ -146,7 +149,8 @@ TEST(what_the_allocator_has_is_counted_by_extents)
     CHECK(shadow_held(leaf, 2) == 0);
     shadow_let_go(start + 4096, 1 << 20);
     CHECK(shadow_held(leaf, 0) == SHADOW_EXTENT_PAGES - 257);
-    CHECK(shadow_hand_out((void *)(start + ((uintptr_t)5 << 30)), 1)); /* a leaf of a reserve of addresses */
+    CHECK(shadow_hand_out((void *)(start + ((uintptr_t)5 << 30)),
+                          1)); /* a leaf of a reserve of addresses */
     shadow_hold(start + ((uintptr_t)4 << 30), (size_t)64 << 30);
     CHECK(shadow_held(shadow_leaves[308], 7) == SHADOW_EXTENT_PAGES && shadow_held(leaf, 2) == 0);
 }

@@ -57,9 +57,10 @@ TEST(a_thinned_sample_still_stands_for_all)
     enum { BLOCKS = 200000 };
     struct random random = random_of(3);
     for (uint64_t i = 0; i < BLOCKS; i++)
-        watched_add(address(i),
-                    (struct watched){.bytes = 16 + i % 100, .usable = 2 * (16 + i % 100), .weight = 1},
-                    &random);
+        watched_add(
+            address(i),
+            (struct watched){.bytes = 16 + i % 100, .usable = 2 * (16 + i % 100), .weight = 1},
+            &random);
     double expected = 0;
     for (uint64_t i = 0; i < BLOCKS; i++)
         expected += 16 + (double)(i % 100);

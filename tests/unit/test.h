@@ -24,29 +24,30 @@ static struct test *test_first;
 static struct test **test_end = &test_first;
 static bool test_failed;
 
-#define TEST(title)                                                                                          \
-    static void title(void);                                                                                 \
-    static struct test test_of_##title = {#title, title, NULL};                                              \
-    __attribute__((constructor)) static void register_##title(void)                                          \
-    {                                                                                                        \
-        *test_end = &test_of_##title;                                                                        \
-        test_end = &test_of_##title.next;                                                                    \
-    }                                                                                                        \
+#define TEST(title)                                                                                \
+    static void title(void);                                                                       \
+    static struct test test_of_##title = {#title, title, NULL};                                    \
+    __attribute__((constructor)) static void register_##title(void)                                \
+    {                                                                                              \
+        *test_end = &test_of_##title;                                                              \
+        test_end = &test_of_##title.next;                                                          \
+    }                                                                                              \
     static void title(void)
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: %s: not true: %s\n", __FILE__, __LINE__, __func__, #condition);          \
-            test_failed = true;                                                                              \
-        }                                                                                                    \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: not true: %s\n", __FILE__, __LINE__, __func__,             \
+                    #condition);                                                                   \
+            test_failed = true;                                                                    \
+        }                                                                                          \
     } while (0)
 
-#define REQUIRE(condition)                                                                                   \
-    do {                                                                                                     \
-        CHECK(condition);                                                                                    \
-        if (test_failed)                                                                                     \
-            return;                                                                                          \
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        CHECK(condition);                                                                          \
+        if (test_failed)                                                                           \
+            return;                                                                                \
     } while (0)
 
 static int test_main(int argc, char **argv)

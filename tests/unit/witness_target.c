@@ -79,7 +79,8 @@ TEST(the_running_test_is_dynamic_unless_it_was_linked_statically)
     const ElfW(Phdr) *segments = (const void *)getauxval(AT_PHDR);
     for (size_t i = 0; i < getauxval(AT_PHNUM); i++)
         is_dynamic |= segments[i].p_type == PT_INTERP;
-    CHECK(target_at(AT_FDCWD, "/proc/self/exe", 0) == (is_dynamic ? TARGET_DYNAMIC : TARGET_STATIC));
+    CHECK(target_at(AT_FDCWD, "/proc/self/exe", 0) ==
+          (is_dynamic ? TARGET_DYNAMIC : TARGET_STATIC));
 }
 
 TEST(an_interpreter_segment_is_found_wherever_it_stands)
@@ -111,7 +112,8 @@ TEST(another_word_size_byte_order_or_machine_is_another_class)
     struct program bytes = program_with(0);
     bytes.header.e_ident[EI_CLASS] = ELFCLASS32;
     CHECK(kind_of_bytes(&bytes, sizeof bytes, "x") == TARGET_OTHER_CLASS);
-    CHECK(kind_of_bytes(&bytes, 52, "x") == TARGET_OTHER_CLASS); /* the header of a 32-bit program */
+    CHECK(kind_of_bytes(&bytes, 52, "x") ==
+          TARGET_OTHER_CLASS); /* the header of a 32-bit program */
     bytes = program_with(0);
     bytes.header.e_ident[EI_DATA] ^= ELFDATA2LSB ^ ELFDATA2MSB;
     CHECK(kind_of_bytes(&bytes, sizeof bytes, "x") == TARGET_OTHER_CLASS);
@@ -193,7 +195,8 @@ TEST(an_interpreter_that_may_be_cut_is_refused)
         memset(text, 'x', sizeof text);
         memcpy(text, "#!/", 3);
         text[length] = '\n';
-        CHECK(kind_of_bytes(text, sizeof text, "x") == (length < 256 ? TARGET_SCRIPT : TARGET_UNKNOWN));
+        CHECK(kind_of_bytes(text, sizeof text, "x") ==
+              (length < 256 ? TARGET_SCRIPT : TARGET_UNKNOWN));
     }
 }
 

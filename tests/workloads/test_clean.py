@@ -20,6 +20,12 @@ def test_it_runs_at_its_smallest_and_says_nothing_on_stderr(work: Work, name: st
 def test_valgrind_finds_no_error_and_no_leak(work: Work, name: str) -> None:
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not here")
-    under = ("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite")
+    under = (
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite",
+    )
     done = work.smallest(name, under=under)
     assert done.code == 0, done.err

@@ -41,7 +41,9 @@ UNNOTICED = {
 
 @pytest.mark.parametrize("illness", ["overlap", "lost", "misaligned"])
 @pytest.mark.parametrize("name", names())
-def test_wrong_blocks_are_caught_by_every_workload(work: Work, ill: str, name: str, illness: str) -> None:
+def test_wrong_blocks_are_caught_by_every_workload(
+    work: Work, ill: str, name: str, illness: str
+) -> None:
     """Those that free nothing before the end, or too little, cannot notice a wiped neighbour; larger inputs do."""
     if (name, illness) in UNNOTICED:
         pytest.skip(UNNOTICED[name, illness])
@@ -57,8 +59,12 @@ def test_wrong_blocks_are_caught_by_every_workload(work: Work, ill: str, name: s
     raise AssertionError(f"{name} does not notice {illness}")
 
 
-@pytest.mark.parametrize(("name", "illness"), [("realloc-growth", "cut"), ("calloc-sweep", "dirty")])
-def test_the_rest_of_the_interface_is_watched_too(work: Work, ill: str, name: str, illness: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "illness"), [("realloc-growth", "cut"), ("calloc-sweep", "dirty")]
+)
+def test_the_rest_of_the_interface_is_watched_too(
+    work: Work, ill: str, name: str, illness: str
+) -> None:
     sick = work.smallest(name, preload=ill, ILL=illness)
     assert sick.code == 1
     assert len(sick.err.splitlines()) == 1
@@ -74,7 +80,14 @@ def test_a_damaged_block_is_counted_and_fails_the_run(work: Work, ill: str) -> N
 def peak(work: Work, preload: str, illness: str, *command: str) -> int:
     """Peak resident set in bytes; through the launcher, since a process inherits the peak of who started it."""
     launch = Launch(native.launcher())
-    words = ["--setenv", f"LD_PRELOAD={preload}", "--setenv", f"ILL={illness}", "--stdout", "/dev/null"]
+    words = [
+        "--setenv",
+        f"LD_PRELOAD={preload}",
+        "--setenv",
+        f"ILL={illness}",
+        "--stdout",
+        "/dev/null",
+    ]
     told = launch(*words, "--", str(work.folder / command[0]), *command[1:]).told
     assert told["exit_code"] == 0
     return int(told["largest_process_bytes"])

@@ -17,7 +17,9 @@ from cairn.run import workloads
 
 
 def test_every_program_is_in_the_catalog_and_the_other_way_round(work: Work) -> None:
-    built = {file.name for file in work.folder.iterdir() if os.access(file, os.X_OK) and file.is_file()}
+    built = {
+        file.name for file in work.folder.iterdir() if os.access(file, os.X_OK) and file.is_file()
+    }
     assert built == {entry.program for entry in workloads.load()}
 
 
@@ -26,7 +28,10 @@ def test_a_seed_decides_all(work: Work, name: str) -> None:
     """Twice the same; another seed, other contents. The workloads that fill by address order alone have no exception."""
     first, again = (work.smallest(name) for _ in range(2))
     assert first.code == again.code == 0, first.err + again.err
-    assert (first.line["checksum"], first.line["operations"]) == (again.line["checksum"], again.line["operations"])
+    assert (first.line["checksum"], first.line["operations"]) == (
+        again.line["checksum"],
+        again.line["operations"],
+    )
     other = work.smallest(name, "--seed", "2")
     assert other.line["checksum"] != first.line["checksum"]
 
@@ -67,26 +72,38 @@ def test_a_time_ends_it_too(work: Work, name: str) -> None:
 
 @pytest.mark.parametrize("allocator", peers.NAMED)
 @pytest.mark.parametrize("name", names())
-def test_the_checksum_is_the_same_under_another_allocator(work: Work, name: str, allocator: str) -> None:
+def test_the_checksum_is_the_same_under_another_allocator(
+    work: Work, name: str, allocator: str
+) -> None:
     found = peers.peer(allocator)
     peers.skip_known_fault(found, name)
     base = work.smallest(name)
     done = work.smallest(name, **peers.preloading(found))
     assert (done.code, done.err) == (0, ""), "the loader says there what it could not preload"
-    assert (done.line["checksum"], done.line["operations"]) == (base.line["checksum"], base.line["operations"])
+    assert (done.line["checksum"], done.line["operations"]) == (
+        base.line["checksum"],
+        base.line["operations"],
+    )
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_checksum_is_the_same_under_our_allocator(work: Work, name: str, tmp_path: Path) -> None:
+def test_the_checksum_is_the_same_under_our_allocator(
+    work: Work, name: str, tmp_path: Path
+) -> None:
     base = work.smallest(name)
     done = work.smallest(name, LD_PRELOAD=str(under_test(tmp_path).shared))
     assert (done.code, done.err) == (0, ""), "the loader says there what it could not preload"
-    assert (done.line["checksum"], done.line["operations"]) == (base.line["checksum"], base.line["operations"])
+    assert (done.line["checksum"], done.line["operations"]) == (
+        base.line["checksum"],
+        base.line["operations"],
+    )
 
 
 @pytest.mark.parametrize("program", sorted({entry.program for entry in workloads.load()}))
 def test_help_names_every_parameter(work: Work, program: str) -> None:
-    said = subprocess.run([work.folder / program, "--help"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [work.folder / program, "--help"], capture_output=True, text=True, check=True
+    ).stdout
     name = next(entry.name for entry in workloads.load() if entry.program == program)
     for parameter in work.smallest(name).line["parameters"]:
         assert f"--{parameter}" in said
@@ -101,7 +118,9 @@ def test_help_names_every_parameter(work: Work, program: str) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_argument_is_one_sentence(work: Work, arguments: list[str]) -> None:
-    done = subprocess.run([work.folder / "fill", *arguments], capture_output=True, text=True, check=False, timeout=10)
+    done = subprocess.run(
+        [work.folder / "fill", *arguments], capture_output=True, text=True, check=False, timeout=10
+    )
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
@@ -110,7 +129,9 @@ def test_a_wrong_argument_is_one_sentence(work: Work, arguments: list[str]) -> N
 
 def test_out_of_memory_is_one_sentence(work: Work) -> None:
     command = f"ulimit -v 200000; exec {shlex.quote(str(work.folder / 'fill'))} --bytes 1G"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 1
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
@@ -120,7 +141,11 @@ def test_out_of_memory_is_one_sentence(work: Work) -> None:
 def test_a_result_that_cannot_be_written_is_a_failure(work: Work) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [work.folder / "fill", "--bytes", "64K"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [work.folder / "fill", "--bytes", "64K"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert done.returncode == 1
     assert "cannot write" in done.stderr

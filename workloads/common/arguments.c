@@ -85,7 +85,8 @@ static double read_seconds(const char *text)
 static void set(const char *name, const char *text)
 {
     if (strcmp(name, "threads") == 0) {
-        settings.threads = (unsigned)read_number("--threads", text, workload.threads_least, THREADS_MOST);
+        settings.threads =
+            (unsigned)read_number("--threads", text, workload.threads_least, THREADS_MOST);
         return;
     }
     if (strcmp(name, "operations") == 0) {
@@ -120,8 +121,8 @@ static void set(const char *name, const char *text)
 
 static void help(void)
 {
-    printf("%s: %s\n\nOne operation: %s.\n\nusage: %s [OPTION VALUE]…", workload.name, workload.title,
-           workload.operation, workload.name);
+    printf("%s: %s\n\nOne operation: %s.\n\nusage: %s [OPTION VALUE]…", workload.name,
+           workload.title, workload.operation, workload.name);
     if (workload.positional != NULL)
         printf(" [%s]", workload.positional);
     printf("\n\n  --%-14s default %u: threads that work\n", "threads", workload.threads);
@@ -129,11 +130,14 @@ static void help(void)
         printf("  --%-14s default %llu: over all threads\n", "operations",
                (unsigned long long)workload.operations);
     else
-        printf("  --%-14s over all threads; by default they follow from the options below\n", "operations");
-    printf("  --%-14s instead of --operations: until this time is over; there is no checksum then\n",
-           "seconds");
+        printf("  --%-14s over all threads; by default they follow from the options below\n",
+               "operations");
+    printf(
+        "  --%-14s instead of --operations: until this time is over; there is no checksum then\n",
+        "seconds");
     printf("  --%-14s default 1: decides every size, lifetime and content\n", "seed");
-    printf("  --%-14s default all: what is written into a block and read back: none, header (8 bytes), all\n",
+    printf("  --%-14s default all: what is written into a block and read back: none, header (8 "
+           "bytes), all\n",
            "touch");
     for (const struct parameter *own = workload.own; own != NULL && own->name != NULL; own++) {
         size_t length = 0;
@@ -142,7 +146,8 @@ static void help(void)
             printf("  --%-14s default %.*s: %s (%s)\n", own->name, (int)length, word, own->help,
                    own->choices);
         } else {
-            printf("  --%-14s default %llu: %s\n", own->name, (unsigned long long)own->value, own->help);
+            printf("  --%-14s default %llu: %s\n", own->name, (unsigned long long)own->value,
+                   own->help);
         }
     }
     printf("\nNumbers take K, M and G for powers of 1024. The result is one line of JSON.\n");
@@ -166,8 +171,10 @@ static const char *positional_name(unsigned place, char *name, size_t capacity)
 
 void arguments_read(int argc, char **argv)
 {
-    settings = (struct settings){
-        .threads = workload.threads, .operations = workload.operations, .seed = 1, .touch = TOUCH_ALL};
+    settings = (struct settings){.threads = workload.threads,
+                                 .operations = workload.operations,
+                                 .seed = 1,
+                                 .touch = TOUCH_ALL};
     unsigned place = 0;
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];

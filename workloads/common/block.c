@@ -26,7 +26,8 @@ static void *checked(void *start, const char *call, size_t size, size_t alignmen
     if (start == NULL)
         workload_fail("%s of %zu bytes gave nothing: out of memory", call, size);
     if ((uintptr_t)start % alignment != 0)
-        workload_fail("%s of %zu bytes gave %p, which is not aligned to %zu", call, size, start, alignment);
+        workload_fail("%s of %zu bytes gave %p, which is not aligned to %zu", call, size, start,
+                      alignment);
     return start;
 }
 
@@ -60,7 +61,8 @@ struct block block_new_zeroed(struct worker *worker, size_t size)
 
 struct block block_new_aligned(struct worker *worker, size_t alignment, size_t size)
 {
-    return born(worker, checked(aligned_alloc(alignment, size), "aligned_alloc", size, alignment), size);
+    return born(worker, checked(aligned_alloc(alignment, size), "aligned_alloc", size, alignment),
+                size);
 }
 
 void block_resize(struct worker *worker, struct block *block, size_t size)

@@ -66,8 +66,8 @@ uint64_t contents_sum(const void *start, size_t size)
 uint64_t contents_expected(size_t size, uint64_t key)
 {
     uint64_t whole = size / 8;
-    uint64_t pairs =
-        whole % 2 == 0 ? whole / 2 * (whole - 1) : (whole - 1) / 2 * whole; /* 0 + 1 + … + whole - 1 */
+    uint64_t pairs = whole % 2 == 0 ? whole / 2 * (whole - 1)
+                                    : (whole - 1) / 2 * whole; /* 0 + 1 + … + whole - 1 */
     uint64_t tail = size % 8 == 0 ? 0 : key & (UINT64_MAX >> (64 - 8 * (size % 8)));
     return whole * key + pairs * CONTENTS_STEP + tail;
 }

@@ -8,8 +8,8 @@ static struct slot *slots_new(struct worker *worker, uint64_t capacity)
     if (slots == NULL)
         workload_fail("calloc of %zu bytes gave nothing: out of memory", capacity * sizeof *slots);
     if ((uintptr_t)slots % 16 != 0)
-        workload_fail("calloc of %zu bytes gave %p, which is not aligned to 16", capacity * sizeof *slots,
-                      (void *)slots);
+        workload_fail("calloc of %zu bytes gave %p, which is not aligned to 16",
+                      capacity * sizeof *slots, (void *)slots);
     worker_account(worker, (int64_t)(capacity * sizeof *slots));
     return slots;
 }
@@ -52,7 +52,8 @@ void *dictionary_find(const struct dictionary *dictionary, uint64_t hash)
 void dictionary_put(struct worker *worker, struct dictionary *dictionary, uint64_t hash, void *item)
 {
     if (3 * (dictionary->count + 1) > 2 * dictionary->capacity)
-        resize(worker, dictionary, dictionary->capacity > 0 ? 2 * dictionary->capacity : DICTIONARY_LEAST);
+        resize(worker, dictionary,
+               dictionary->capacity > 0 ? 2 * dictionary->capacity : DICTIONARY_LEAST);
     *slot_of(dictionary, hash) = (struct slot){hash, item};
     dictionary->count++;
 }

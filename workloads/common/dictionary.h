@@ -32,7 +32,8 @@ struct dictionary {
 void *dictionary_find(const struct dictionary *dictionary, uint64_t hash);
 
 /* Puts in an item whose hash is not there yet. */
-void dictionary_put(struct worker *worker, struct dictionary *dictionary, uint64_t hash, void *item);
+void dictionary_put(struct worker *worker, struct dictionary *dictionary, uint64_t hash,
+                    void *item);
 
 /* Takes out the item with this hash, and returns it; NULL when there is none. */
 void *dictionary_take(struct worker *worker, struct dictionary *dictionary, uint64_t hash);

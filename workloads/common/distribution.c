@@ -27,7 +27,9 @@ uint64_t lifetime_exponential(struct random *random, double mean)
     return 1 + (uint64_t)(-log(1 - random_unit(random)) * mean);
 }
 
-uint64_t lifetime_generational(struct random *random, double young_mean, double old_mean, unsigned old_one_in)
+uint64_t lifetime_generational(struct random *random, double young_mean, double old_mean,
+                               unsigned old_one_in)
 {
-    return lifetime_exponential(random, random_below(random, old_one_in) == 0 ? old_mean : young_mean);
+    return lifetime_exponential(random,
+                                random_below(random, old_one_in) == 0 ? old_mean : young_mean);
 }

@@ -24,8 +24,8 @@ static void print_parameters(void)
 {
     size_t length;
     const char *word = choice_name(touch_choices, settings.touch, &length);
-    printf("\"parameters\":{\"threads\":%u,\"seed\":%" PRIu64 ",\"touch\":\"%.*s\"", settings.threads,
-           settings.seed, (int)length, word);
+    printf("\"parameters\":{\"threads\":%u,\"seed\":%" PRIu64 ",\"touch\":\"%.*s\"",
+           settings.threads, settings.seed, (int)length, word);
     if (settings.seconds_ns > 0)
         printf(",\"seconds\":%.3f", (double)settings.seconds_ns / 1e9);
     for (const struct parameter *own = workload.own; own != NULL && own->name != NULL; own++) {
@@ -43,14 +43,15 @@ static void print_parameters(void)
 static void print_result(const struct outcome *outcome)
 {
     const struct recorder *recorder = &outcome->recorder;
-    double mean = recorder->operations > 0 ? (double)recorder->total_ns / (double)recorder->operations : 0;
-    printf("{\"schema\":1,\"workload\":\"%s\",\"operations\":%" PRIu64 ",\"batches\":%" PRIu64, workload.name,
-           recorder->operations, recorder->batches);
+    double mean =
+        recorder->operations > 0 ? (double)recorder->total_ns / (double)recorder->operations : 0;
+    printf("{\"schema\":1,\"workload\":\"%s\",\"operations\":%" PRIu64 ",\"batches\":%" PRIu64,
+           workload.name, recorder->operations, recorder->batches);
     printf(",\"ns_per_operation\":{\"mean\":%.3f,\"median\":%.3f,\"p95\":%.3f,\"p99\":%.3f}", mean,
            recorder_quantile(recorder, 0.5), recorder_quantile(recorder, 0.95),
            recorder_quantile(recorder, 0.99));
-    printf(",\"busy_ns\":%" PRIu64 ",\"idle_ns\":%" PRIu64 ",\"minor_faults\":%" PRIu64, outcome->busy_ns,
-           outcome->idle_ns, outcome->minor_faults);
+    printf(",\"busy_ns\":%" PRIu64 ",\"idle_ns\":%" PRIu64 ",\"minor_faults\":%" PRIu64,
+           outcome->busy_ns, outcome->idle_ns, outcome->minor_faults);
     if (settings.seconds_ns > 0)
         printf(",\"checksum\":null");
     else
@@ -80,6 +81,7 @@ int main(int argc, char **argv)
     if (fflush(stdout) != 0)
         workload_fail("cannot write its result");
     if (outcome.damaged > 0)
-        workload_fail("%" PRIu64 " blocks did not hold what was written into them", outcome.damaged);
+        workload_fail("%" PRIu64 " blocks did not hold what was written into them",
+                      outcome.damaged);
     return 0;
 }

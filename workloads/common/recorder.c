@@ -7,7 +7,8 @@ static unsigned index_of(uint64_t units)
     if (units < RECORDER_STEPS)
         return (unsigned)units;
     unsigned doubling = 63 - (unsigned)__builtin_clzll(units) - STEP_BITS;
-    unsigned index = (doubling + 1) * RECORDER_STEPS + (unsigned)((units >> doubling) - RECORDER_STEPS);
+    unsigned index =
+        (doubling + 1) * RECORDER_STEPS + (unsigned)((units >> doubling) - RECORDER_STEPS);
     unsigned last = RECORDER_DOUBLINGS * RECORDER_STEPS - 1;
     return index < last ? index : last;
 }

@@ -43,8 +43,9 @@ static void flush_live(struct worker *worker)
     int64_t before = atomic_fetch_add_explicit(&live_bytes, worker->live, memory_order_relaxed);
     int64_t peak = before + worker->live_most;
     int64_t seen = atomic_load_explicit(&live_peak_bytes, memory_order_relaxed);
-    while (peak > seen && !atomic_compare_exchange_weak_explicit(
-                              &live_peak_bytes, &seen, peak, memory_order_relaxed, memory_order_relaxed)) {
+    while (peak > seen &&
+           !atomic_compare_exchange_weak_explicit(&live_peak_bytes, &seen, peak,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
     }
     worker->live = 0;
     worker->live_most = 0;
@@ -207,7 +208,7 @@ static uint64_t figure_of(const char *text, const char *name)
 uint64_t resident_bytes(uint64_t *lazy_bytes)
 {
     uint64_t began = clock_ns(); /* the kernel walks all page tables for it */
-    char text[4096];             /* no stdio: it would allocate, and wake an allocator that is idle */
+    char text[4096]; /* no stdio: it would allocate, and wake an allocator that is idle */
     *lazy_bytes = 0;
     int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
     if (file < 0)

@@ -58,7 +58,7 @@ struct workload {
         positional; /* names that may be given as plain arguments, in this order: "threads repeats", or NULL */
     uint64_t
         operations; /* default of --operations, over all workers; 0: prepare() sets it from the parameters */
-    uint64_t batch; /* operations that are timed as one */
+    uint64_t batch;   /* operations that are timed as one */
     unsigned threads; /* default of --threads */
     unsigned threads_least;
     void (*prepare)(void); /* once before the workers start, or NULL */
@@ -89,7 +89,8 @@ struct worker {
     uint64_t checksum;
     uint64_t damaged; /* blocks that were freed with other contents than were written */
     uint32_t serial;  /* of the next block */
-    int64_t live; /* bytes allocated less bytes freed since the last flush; other threads' blocks count too */
+    int64_t
+        live; /* bytes allocated less bytes freed since the last flush; other threads' blocks count too */
     int64_t live_most; /* most it was since the last flush */
     void *own;         /* for the workload */
     struct recorder recorder;

@@ -26,7 +26,9 @@ def build(seed):
     for name, places in rows:
         buffer += name.encode() * (len(places) + 1)
     big = hex(3**20_000 + seed)
-    return hashlib.sha256(repr((rows[:500], len(found), bytes(buffer[:5000]), big)).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        repr((rows[:500], len(found), bytes(buffer[:5000]), big)).encode()
+    ).hexdigest()[:16]
 
 
 def forked(count):
@@ -65,5 +67,7 @@ if __name__ == "__main__":
     print("pool of forks", pooled("fork", 4))
     print("pool of new processes", pooled("spawn", 4))
     for _ in range(2):
-        done = subprocess.run([sys.executable, __file__, "child"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, __file__, "child"], capture_output=True, text=True, check=True
+        )
         print("subprocess", done.stdout.strip())
