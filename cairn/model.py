@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-SCHEMA = 1
-"""Version of every document that cairn writes; a reader refuses a newer one."""
+SCHEMA = 2
+"""Version of every document that cairn writes. Stored runs of version 1 are read, too; a newer version is refused."""
 
 LARGEST_NUMBER = 1e15
 """What a user's metric, a counter or a workload's own figure stays below."""
@@ -54,9 +54,9 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One place in the plan: what runs, in which block, at which position of it. Block 0 warms up."""
+    """One place in the plan: what runs, in which round, at which position of it. Round 0 warms up."""
 
-    block: int
+    round: int
     position: int
     contender: str
     workload: int = 0
@@ -152,23 +152,27 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
-    """A finding about one trial, by itself: docs/findings.md has the names."""
+class Finding:
+    """A rule that was met: what the allocator does, what that costs, the evidence, and what to do."""
 
     name: str
+    """For programs: a word of docs/findings.md."""
     says: str
-    of: str
-    """"CPU", "thread time" or "memory"."""
+    """A sentence without its full stop."""
+    of: Literal["CPU", "thread time", "memory"]
     effect: float
-    """As a share of that."""
+    """The share of `of` that would be saved without the cause: 0.05 is 5 %."""
     advice: str
     interval: Interval | None = None
     """Of the effect."""
     evidence: tuple[str, ...] = ()
+    """Each with its numbers and units."""
+    measured: bool = True
+    """False if a part of the effect is inferred; the upper end of its interval is then a guess."""
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ProbeSummary:
     """What the probe counted within the allocator in one trial, all processes together; None was not measured."""
 
     operations: int
@@ -195,13 +199,13 @@ class Account:
     """Set apart for these blocks beyond what was asked for."""
     resident_bytes: int | None
     """At most; without pages of files."""
-    findings: tuple[Raised, ...] = ()
+    findings: tuple[Finding, ...] = ()
     detours_ns: float = 0.0
     """What calls of the kernel took longer because they were seen, nearly all of it in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class CpuSamples:
     """Where the processors were in a plain run: one note after each period of CPU time."""
 
     period_ns: int
@@ -247,9 +251,9 @@ class Sample:
     """What --metric found in the program's output."""
     reported: Reported | None = None
     """Of a built-in workload."""
-    account: Account | None = None
+    probe: ProbeSummary | None = None
     """Of a contender behind the probe, where that was asked for."""
-    whereabouts: Whereabouts | None = None
+    cpu_samples: CpuSamples | None = None
     """Of one as it is, where that was asked for and the kernel allows it."""
     unseen: str | None = None
     """Why that is not known, as the end of a sentence."""
@@ -260,7 +264,7 @@ class Sample:
     @property
     def counts(self) -> bool:
         """True for a run that may enter a comparison: it ended well, with proof, after the warm-up."""
-        return self.failure is None and self.trial.block > 0
+        return self.failure is None and self.trial.round > 0
 
 
 class Direction(Enum):
@@ -392,7 +396,7 @@ class Summary:
     runs: int
 
 
-class Finding(Enum):
+class Shown(Enum):
     """What a paired change shows."""
 
     LESS = "less"
@@ -403,14 +407,14 @@ class Finding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A contender against the baseline, paired within blocks: relative change, −0.05 is 5 % less."""
+    """A contender against the baseline, paired within rounds: relative change, −0.05 is 5 % less."""
 
     estimate: float
     interval: Interval | None
-    """None when there are too few blocks for an interval of this level."""
-    finding: Finding
+    """None when there are too few rounds for an interval of this level."""
+    shown: Shown
     p_adjusted: float | None
-    blocks: int
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,24 +429,24 @@ class Row:
     """Processes with the library loaded, of processes seen; least over the runs."""
     failures: tuple[str, ...] = ()
     outliers: tuple[int, ...] = ()
-    """Blocks whose wall time is far from this contender's others; flagged, never dropped."""
+    """Rounds whose wall time is far from this contender's others; flagged, never dropped."""
 
 
-BLOCKS_MOST = 2_000
+ROUNDS_MOST = 2_000
 """That a run may have."""
-BENCH_BLOCKS_MOST = 300
+BENCH_ROUNDS_MOST = 300
 
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """When enough blocks have been run.
+    """When enough rounds have been run.
 
-    precision: half-width of the interval of the relative change, 0.01 is ±1 %; None runs exactly `max_blocks`.
+    precision: half-width of the interval of the relative change, 0.01 is ±1 %; None runs exactly `max_rounds`.
     """
 
     precision: float | None = 0.01
-    min_blocks: int = 10
-    max_blocks: int = 60
+    min_rounds: int = 10
+    max_rounds: int = 60
     margin: float = 0.01
     """Changes within ± this much count as equivalent."""
     budget_s: float | None = None
@@ -497,7 +501,7 @@ class Settings:
     timeout_s: float | None = None
     warmup: int = 1
     warm_memory: int | None = None
-    """Bytes of memory to touch before each block: 0 never, None decides by footprint and machine."""
+    """Bytes of memory to touch before each round: 0 never, None decides by footprint and machine."""
     counters: bool = False
     memory: str = "auto"
     """"auto", "cgroup", "sampled" or "none"."""
@@ -577,7 +581,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A contender's CPU time against one that is not the baseline, paired within blocks; the interval stands alone."""
+    """A contender's CPU time against one that is not the baseline, paired within rounds; the interval stands alone."""
 
     contender: str
     other: str
@@ -593,11 +597,11 @@ class Comparison:
     """Ranked by `time`, best first; contenders that failed come last."""
     metrics: tuple[Metric, ...]
     """Columns with at least one number, in the order to print."""
-    blocks: int
-    """Complete blocks: every surviving contender ran once in each."""
+    rounds: int
+    """Complete rounds: every surviving contender ran once in each."""
     rule: StopRule
     stopped_because: str | None
-    """A phrase ("precision reached", "60 blocks", "time budget", "interrupted"); None while running."""
+    """A phrase ("precision reached", "60 rounds", "time budget", "interrupted"); None while running."""
     verdict: tuple[str, ...]
     """Sentences that a person can act on, the main one first."""
     not_tested: tuple[str, ...]

@@ -94,9 +94,9 @@ class Experiment:
     prepare: Callable[[Progress], Settings] | None = None
 
 
-def blocks(number: int) -> StopRule:
-    """A fixed number of blocks: one look, and a duration that is known."""
-    return StopRule(precision=None, min_blocks=number, max_blocks=number)
+def rounds(number: int) -> StopRule:
+    """A fixed number of rounds: one look, and a duration that is known."""
+    return StopRule(precision=None, min_rounds=number, max_rounds=number)
 
 
 def _prepare_build(progress: Progress) -> Settings:
@@ -263,44 +263,44 @@ EXPERIMENTS = (
         name="build",
         title="a ninja build of libgit2, some 200 C files",
         full=Size(
-            blocks(12),
+            rounds(12),
             (
                 "system", "cairn", "mimalloc", "mimalloc3", "rpmalloc", "jemalloc", "snmalloc", "tcmalloc",
                 "google-tcmalloc", "google-tcmalloc-rseq", "tbbmalloc", "hoard", "scudo",
             ),
         ),
-        quick=Size(blocks(8), _QUICK_FEW),
+        quick=Size(rounds(8), _QUICK_FEW),
         cpu_s=18.0,
         prepare=_prepare_build,
     ),
     Experiment(
         name="malloctest",
         title="a million objects of 10 to 1000 bytes, then all released, again and again: malloc against arenas",
-        full=Size(blocks(12), beside=_ARENAS, variants=_malloctest(20)),
-        quick=Size(blocks(6), ("system", "cairn", "mimalloc", "jemalloc"), beside=_ARENAS, variants=_malloctest(3)),
+        full=Size(rounds(12), beside=_ARENAS, variants=_malloctest(20)),
+        quick=Size(rounds(6), ("system", "cairn", "mimalloc", "jemalloc"), beside=_ARENAS, variants=_malloctest(3)),
         compared=(("arena", "system"), ("arena", "bump"), ("arena-huge", "system"), ("arena-huge", "bump-huge")),
     ),
     Experiment(
         name="fill",
         title="3 GiB of small blocks one after the other, by one thread and by several, untouched and touched",
-        full=Size(blocks(12), variants=_fill(3.0)),
-        quick=Size(blocks(6), _QUICK_FEW, variants=_fill(0.25)),
+        full=Size(rounds(12), variants=_fill(3.0)),
+        quick=Size(rounds(6), _QUICK_FEW, variants=_fill(0.25)),
     ),
     Experiment(
         name="mixed",
         title="3 GiB of allocations and frees with 760 MiB alive",
-        full=Size(blocks(12), variants=_mixed(3072, 760, 4.0)),
-        quick=Size(blocks(6), _QUICK_FEW, variants=_mixed(256, 64, 0.4)),
+        full=Size(rounds(12), variants=_mixed(3072, 760, 4.0)),
+        quick=Size(rounds(6), _QUICK_FEW, variants=_mixed(256, 64, 0.4)),
     ),
     Experiment(
         name="scenarios",
         title="JSON, MIR, VM and MIXED: ns per operation, page faults, and a ranking by points",
         full=Size(
-            blocks(50), ("system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
+            rounds(50), ("system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
             beside=(_FROZEN,), variants=_scenarios(),
         ),
         quick=Size(
-            blocks(10), ("system", "cairn", "jemalloc", "mimalloc"), beside=(_FROZEN,), variants=_scenarios(),
+            rounds(10), ("system", "cairn", "jemalloc", "mimalloc"), beside=(_FROZEN,), variants=_scenarios(),
         ),
         report="scenarios",
     ),
@@ -308,11 +308,11 @@ EXPERIMENTS = (
         name="founding-cases",
         title="why an allocator was slow or fast on a program, as recorded when the project began, and as found here",
         full=Size(
-            blocks(10), ("system", "hoard", "jemalloc", "tcmalloc", "hardened"),
+            rounds(10), ("system", "hoard", "jemalloc", "tcmalloc", "hardened"),
             beside=("glibc-2.21=system:MALLOC_TRIM_THRESHOLD_=4096",), variants=_founding(),
         ),
         quick=Size(
-            blocks(6), ("system", "jemalloc", "tcmalloc"),
+            rounds(6), ("system", "jemalloc", "tcmalloc"),
             beside=("glibc-2.21=system:MALLOC_TRIM_THRESHOLD_=4096",), variants=_founding(),
         ),
         report="founding",
@@ -321,17 +321,17 @@ EXPERIMENTS = (
     Experiment(
         name="calibration",
         title="what each allocator costs on this machine: 'cairn profile' then tells what another would save",
-        full=Size(blocks(6), variants=_calibration()),
-        quick=Size(blocks(3), _QUICK_FEW, variants=_calibration()),
+        full=Size(rounds(6), variants=_calibration()),
+        quick=Size(rounds(3), _QUICK_FEW, variants=_calibration()),
         report="calibration",
         why=True,
     ),
     Experiment(
         name="suite",
         title="the suite of workloads: geometric means of time and memory",
-        full=Size(StopRule(precision=0.03, min_blocks=4, max_blocks=12, budget_s=55 * 60, judged="active")),
+        full=Size(StopRule(precision=0.03, min_rounds=4, max_rounds=12, budget_s=55 * 60, judged="active")),
         quick=Size(
-            replace(blocks(4), judged="active"), ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc", "snmalloc"),
+            replace(rounds(4), judged="active"), ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc", "snmalloc"),
             replaceable=True,
         ),
         report="standings",
@@ -344,8 +344,8 @@ SUITE = "suite"
 SINGLE = Experiment(
     name="workloads",
     title="workloads by name",
-    full=Size(StopRule(precision=0.01, min_blocks=10, max_blocks=40, budget_s=10 * 60)),
-    quick=Size(blocks(6), _QUICK_FEW),
+    full=Size(StopRule(precision=0.01, min_rounds=10, max_rounds=40, budget_s=10 * 60)),
+    quick=Size(rounds(6), _QUICK_FEW),
 )
 """One workload of the catalog, asked for by its name."""
 

@@ -84,10 +84,10 @@ class Chosen:
         return of_catalog or self.size.variants
 
     def expected_s(self, contenders: int, rule: StopRule, *, instructions: bool = False) -> float:
-        """Seconds until the fewest blocks are done; machines differ by two and more."""
+        """Seconds until the fewest rounds are done; machines differ by two and more."""
         runs = (
             contenders
-            * (rule.min_blocks + 1)
+            * (rule.min_rounds + 1)
             * (2 if self.experiment.why and not instructions else 1)
         )
         if instructions:
@@ -132,7 +132,7 @@ def chosen(names: Sequence[str], quick: bool) -> tuple[Chosen, ...]:
 def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
     """The same as one run that counts instructions: of an experiment, the catalog's entries of its programs.
 
-    One block is enough: the warm-up is a second count, and shows whether the first repeats.
+    One round is enough: the warm-up is a second count, and shows whether the first repeats.
     """
     entries: dict[str, workloads.BuiltIn] = {}
     for choice in choices:
@@ -144,7 +144,7 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
         entries |= {
             e.name: e for e in choice.workloads or workloads.load() if e.program in programs
         }
-    size = replace(choices[0].size, rule=experiments.blocks(1))
+    size = replace(choices[0].size, rule=experiments.rounds(1))
     return (Chosen(choices[0].experiment, replace(size, beside=()), tuple(entries.values())),)
 
 
@@ -157,10 +157,10 @@ def report_of(run: Run) -> Report:
 
 
 def rule(size: Size, runs: int | None) -> StopRule:
-    """The size's own rule, or exactly so many blocks."""
+    """The size's own rule, or exactly so many rounds."""
     if runs is None:
         return size.rule
-    return replace(size.rule, precision=None, min_blocks=runs, max_blocks=runs, budget_s=None)
+    return replace(size.rule, precision=None, min_rounds=runs, max_rounds=runs, budget_s=None)
 
 
 def contenders(size: Size, say: Callable[[str], None]) -> tuple[str, ...]:
@@ -292,7 +292,7 @@ def _cpus() -> int:
 
 def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> list[Path]:
     """Draws what the run is about into its folder; nothing where nothing was measured."""
-    if run.settings.instructions or not any(comparison.blocks for comparison in comparisons):
+    if run.settings.instructions or not any(comparison.rounds for comparison in comparisons):
         return []
     experiment = experiments.find(run.experiment or "")
     title = (
@@ -331,7 +331,7 @@ def _bars(
     """One picture for each workload, by name; a single one is called as the experiment is."""
     drawn: dict[str, Callable[[str], bytes]] = {}
     for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
-        if not comparison.blocks:
+        if not comparison.rounds:
             continue
         alone = len(comparisons) == 1
         name = (

@@ -14,7 +14,7 @@ from cairn.cli import runs as making
 from cairn.cli.console import check_out, form_of, given, say, stderr
 from cairn.cli.group import cli
 from cairn.errors import CairnError, Interrupted, UsageError
-from cairn.model import BENCH_BLOCKS_MOST, StopRule
+from cairn.model import BENCH_ROUNDS_MOST, StopRule
 from cairn.report.words import printable
 from cairn.run import store
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     metavar="SPEC",
     help="These contenders instead of the experiment's own; as for 'cairn compare'.",
 )
-@click.option("--quick", is_flag=True, help="Fewer contenders and blocks, smaller sizes: minutes.")
+@click.option("--quick", is_flag=True, help="Fewer contenders and rounds, smaller sizes: minutes.")
 @click.option(
     "--plan", is_flag=True, help="Say what would run and how long it would take; run nothing."
 )
 @click.option(
-    "-r", "--runs", type=click.IntRange(1, BENCH_BLOCKS_MOST), metavar="N",
-    help="Exactly N blocks. Default: the experiment's own number, or until it is precise enough.",
+    "-r", "--runs", type=click.IntRange(1, BENCH_ROUNDS_MOST), metavar="N",
+    help="Exactly N rounds. Default: the experiment's own number, or until it is precise enough.",
 )  # fmt: skip
 @click.option(
     "--instructions", is_flag=True,
@@ -225,11 +225,11 @@ def _plan(
         click.echo(f"{len(names)} workload{'s' * (len(names) > 1)}: {', '.join(names)}")
     if instructions:
         click.echo(
-            f"about {units.duration(seconds)} for both sizes of each, counted {rule.min_blocks + 1} times"
+            f"about {units.duration(seconds)} for both sizes of each, counted {rule.min_rounds + 1} times"
         )
         return
-    blocks = f"{rule.min_blocks} block{'s' * (rule.min_blocks > 1)}"
+    rounds = f"{rule.min_rounds} round{'s' * (rule.min_rounds > 1)}"
     if rule.precision is not None:
-        blocks = f"{rule.min_blocks}–{rule.max_blocks} blocks"
+        rounds = f"{rule.min_rounds}–{rule.max_rounds} rounds"
     most = f", {units.duration(rule.budget_s)} at most" if rule.budget_s is not None else ""
-    click.echo(f"about {units.duration(seconds)} for {blocks}{most}")
+    click.echo(f"about {units.duration(seconds)} for {rounds}{most}")

@@ -16,7 +16,7 @@ from cairn.cli.group import cli
     "-a", "--allocator", "specs", multiple=True, metavar="SPEC",
     help="These allocators; as for 'cairn compare'. Default: every one here that is not hardened.",
 )  # fmt: skip
-@click.option("--quick", is_flag=True, help="Fewer allocators and blocks.")
+@click.option("--quick", is_flag=True, help="Fewer allocators and rounds.")
 @options.output_options
 def calibrate(
     specs: tuple[str, ...], quick: bool, form: str | None, full: bool, out: Path | None, force: bool,

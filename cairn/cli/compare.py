@@ -12,11 +12,19 @@ from cairn.cli.console import check_out, form_of, stderr, was_given
 from cairn.cli.group import cli
 from cairn.cli.runs import conduct, new_run, refuse_beside_resume, resumed
 from cairn.errors import UsageError
-from cairn.model import BLOCKS_MOST, Pattern, Settings, StopRule, Workload
+from cairn.model import ROUNDS_MOST, Pattern, Settings, StopRule, Workload
 from cairn.run import store
 
+_OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
+"""Options of version 0.1.0 that scripts may still use; no help text shows them."""
 
-@cli.command(context_settings={"allow_interspersed_args": False})
+
+@cli.command(
+    context_settings={
+        "allow_interspersed_args": False,
+        "token_normalize_func": lambda name: _OLD_SPELLINGS.get(name, name),
+    }
+)
 @click.option(
     "-a",
     "--allocator",
@@ -46,34 +54,34 @@ from cairn.run import store
     help="Changes within ± this count as equivalent.",
 )
 @click.option(
-    "--min-blocks",
-    type=click.IntRange(2, BLOCKS_MOST),
+    "--min-rounds",
+    type=click.IntRange(2, ROUNDS_MOST),
     default=10,
     show_default=True,
     metavar="N",
-    help="Never call it enough before N blocks; the budget may.",
+    help="Never call it enough before N rounds; the budget may.",
 )
 @click.option(
-    "--max-blocks",
-    type=click.IntRange(2, BLOCKS_MOST),
+    "--max-rounds",
+    type=click.IntRange(2, ROUNDS_MOST),
     default=60,
     show_default=True,
     metavar="N",
-    help="Never run more than N blocks.",
+    help="Never run more than N rounds.",
 )
 @click.option(
     "--budget",
     type=options.SOME_TIME,
     default="10min",
     show_default=True,
-    help="Begin no block that would end later. With -r, none unless given.",
+    help="Begin no round that would end later. With -r, none unless given.",
 )
 @click.option(
     "-r",
     "--runs",
-    type=click.IntRange(1, BLOCKS_MOST),
+    type=click.IntRange(1, ROUNDS_MOST),
     metavar="N",
-    help="Exactly N blocks, whatever the precision.",
+    help="Exactly N rounds, whatever the precision.",
 )
 @click.option(
     "--resume",
@@ -131,7 +139,7 @@ from cairn.run import store
     default=1,
     show_default=True,
     metavar="N",
-    help="Uncounted runs of each contender before the first block.",
+    help="Uncounted runs of each contender before the first round.",
 )
 @click.option("--setup", metavar="COMMAND", help="Run once before everything.")
 @click.option("--prepare", metavar="COMMAND", help="Run before each run, not measured.")
@@ -166,7 +174,7 @@ from cairn.run import store
     type=options.WARM,
     default="auto",
     show_default=True,
-    help="Touch this much memory before each block; auto: in a virtual machine, for footprints from 256 MiB.",
+    help="Touch this much memory before each round; auto: in a virtual machine, for footprints from 256 MiB.",
 )
 @click.option(
     "--seed",
@@ -179,7 +187,7 @@ from cairn.run import store
 def compare(
     command: tuple[str, ...], lines: tuple[str, ...], parameters: tuple[tuple[str, tuple[str, ...]], ...],
     specs: tuple[str, ...], baseline: str | None, resume: str | None, precision: float,
-    margin: float, min_blocks: int, max_blocks: int, budget: float, runs: int | None, seed: int | None, shell: bool,
+    margin: float, min_rounds: int, max_rounds: int, budget: float, runs: int | None, seed: int | None, shell: bool,
     stdin: str, stdout: str | None, ok_exit: tuple[int, ...], verify: str | None, timeout: float | None,
     cpus: str | None, warmup: int, setup: str | None, prepare: str | None, conclude: str | None, cleanup: str | None,
     patterns: tuple[Pattern, ...], counters: bool, why: bool, memory: str, warm_memory: int | None,
@@ -187,7 +195,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Run a program under several allocators and say which one it should use.
 
-    Every allocator runs once per block, in random order, so that drift of the machine touches all alike. A run counts
+    Every allocator runs once per round, in random order, so that drift of the machine touches all alike. A run counts
     only if it succeeds and every process of its tree proves which library owned malloc. Results are kept; 'cairn
     report' shows them again.
 
@@ -222,16 +230,16 @@ def compare(
             why=why,
         )  # fmt: skip
         if runs is not None:
-            for name in ("precision", "min_blocks", "max_blocks"):
+            for name in ("precision", "min_rounds", "max_rounds"):
                 if was_given(name):
                     raise UsageError(
-                        f"-r runs {runs} blocks, whatever is shown; leave --{name.replace('_', '-')} away"
+                        f"-r runs {runs} rounds, whatever is shown; leave --{name.replace('_', '-')} away"
                     )
             rule = StopRule(None, runs, runs, margin, budget if was_given("budget") else None)
-        elif max_blocks < min_blocks:
-            raise UsageError(f"--max-blocks {max_blocks} is less than --min-blocks {min_blocks}")
+        elif max_rounds < min_rounds:
+            raise UsageError(f"--max-rounds {max_rounds} is less than --min-rounds {min_rounds}")
         else:
-            rule = StopRule(precision, min_blocks, max_blocks, margin, budget)
+            rule = StopRule(precision, min_rounds, max_rounds, margin, budget)
         run = new_run(console, settings, specs, baseline, rule, seed)
         folder = store.Folder.create(where, run)
     conduct(console, run, folder, "cairn compare", form, full, color, out, force)

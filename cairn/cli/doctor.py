@@ -27,14 +27,16 @@ def doctor(command: tuple[str, ...], as_json: bool, color: str) -> None:
     Exit codes: 0 nothing stands in the way, or warnings only; 3 there is no such program; 4 no preloaded allocator can
     work in it, as 'cairn compare' would say.
     """
-    from cairn.doctor import checks, machine
+    from cairn.doctor import machine
     from cairn.doctor.abilities import abilities
+    from cairn.doctor.checks import examined
+    from cairn.doctor.program_checks import diagnose
     from cairn.report import doctor
 
-    diagnosis = checks.diagnose(command, os.environ) if command else None
+    diagnosis = diagnose(command, os.environ) if command else None
     here = machine.host()
     now = machine.conditions(here, thorough=True)
-    groups = checks.examined(diagnosis, now, abilities(), here)
+    groups = examined(diagnosis, now, abilities(), here)
     if as_json:
         click.echo(doctor.document(groups, cairn=cairn.__version__))
     else:

@@ -12,7 +12,7 @@ click.rich_click.OPTION_GROUPS = {
     "cairn compare": [
         {"name": "Contenders", "options": ["-a", "--baseline"]},
         {"name": "When to stop",
-         "options": ["--precision", "--margin", "--min-blocks", "--max-blocks", "--budget", "-r", "--resume"]},
+         "options": ["--precision", "--margin", "--min-rounds", "--max-rounds", "--budget", "-r", "--resume"]},
         {"name": "The program", "options": [
             "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout", "--cpus", "--warmup", "--setup",
             "--prepare", "--conclude", "--cleanup"]},
@@ -36,7 +36,7 @@ click.rich_click.OPTION_GROUPS = {
 def cli() -> None:
     """Say which allocator a program should use.
 
-    Cairn runs a program under several memory allocators, in random interleaved blocks, proves in every process which
+    Cairn runs a program under several memory allocators, in random interleaved rounds, proves in every process which
     library was in use, and says which one to use, with its confidence interval and its price in memory.
 
     \b

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--overhead", is_flag=True,
-    help="Measure what the probe costs this program, instead: with and without it, in random blocks (cairn compare).",
+    help="Measure what the probe costs this program, instead: with and without it, in random rounds (cairn compare).",
 )  # fmt: skip
 @click.option(
     "--full",
@@ -201,7 +201,7 @@ def _predicted(found: Profile) -> tuple[Prediction, ...]:
     """What the allocators of the last 'cairn calibrate' would save; nothing where too little is known."""
     from cairn.profile.tally import lasting
     from cairn.why import prediction
-    from cairn.why.summary import account
+    from cairn.why.summary import summarized
 
     if found.tree is None or found.window is not None or len(lasting(found.processes)) > 1:
         return ()
@@ -216,7 +216,7 @@ def _predicted(found: Profile) -> tuple[Prediction, ...]:
     known = prediction.costs(run, samples)
     name = next((one.name for one in run.competing if _is_same(one, found.tree)), "")
     faults = found.tree.minor_faults + found.tree.major_faults
-    return prediction.predict(account(found), found.tree.system_ns, faults, name, known)
+    return prediction.predict(summarized(found), found.tree.system_ns, faults, name, known)
 
 
 def _is_same(contender: Contender, tree: Tree) -> bool:

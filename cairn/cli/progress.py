@@ -26,13 +26,13 @@ def _standing(now: Standing) -> str:
 
 
 class Bar:
-    """A live bar: blocks done of those expected, time left, who leads, how wide the widest interval is."""
+    """A live bar: rounds done of those expected, time left, who leads, how wide the widest interval is."""
 
     def __init__(
-        self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int
+        self, console: Console, rule: StopRule, trials_per_round: int, warm_up: int
     ) -> None:
         self._console = console
-        self._per_block = trials_per_block
+        self._per_round = trials_per_round
         self._bar = Progress(
             TextColumn("{task.fields[phase]:<8}", markup=False),
             BarColumn(bar_width=24),
@@ -42,7 +42,7 @@ class Bar:
             transient=True,
             auto_refresh=False,  # a thread that draws would run beside what is measured
         )
-        first = rule.max_blocks if rule.precision is None else rule.min_blocks
+        first = rule.max_rounds if rule.precision is None else rule.min_rounds
         self._expected = first
         self._task: TaskID = self._bar.add_task(
             "", total=warm_up, phase="warm-up", place="", now=""
@@ -60,11 +60,11 @@ class Bar:
 
     def trial_begins(self, trial: Trial) -> None:
         """Names the contender that runs now."""
-        if trial.block != WARM_UP:
-            place = f"{trial.block}/{self._expected}"
+        if trial.round != WARM_UP:
+            place = f"{trial.round}/{self._expected}"
             self._bar.update(
-                self._task, phase="blocks", place=place, total=self._expected * self._per_block,
-                completed=(trial.block - 1) * self._per_block + trial.position,
+                self._task, phase="rounds", place=place, total=self._expected * self._per_round,
+                completed=(trial.round - 1) * self._per_round + trial.position,
             )  # fmt: skip
         self._show(printable(trial.contender))
 
@@ -88,12 +88,12 @@ class Bar:
     def warmed(self, size: int) -> None:
         """Says that memory is warmed."""
         self._console.print(
-            f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages"
+            f"memory   {units.size(size)} touched before each round, so that no run pays for cold pages"
         )
 
-    def block_ended(self, progress: Standing) -> None:
+    def round_ended(self, progress: Standing) -> None:
         """Updates the estimate."""
-        self._expected = progress.blocks_expected
+        self._expected = progress.rounds_expected
         self._standing = _standing(progress)
         self._show("")
 
@@ -107,12 +107,12 @@ class Lines:
     """For logs: failures at once, and how far it is every half minute; a single run may take longer than that."""
 
     def __init__(
-        self, console: Console, rule: StopRule, trials_per_block: int, warm_up: int
+        self, console: Console, rule: StopRule, trials_per_round: int, warm_up: int
     ) -> None:
         self._console = console
-        self._per_block = trials_per_block
+        self._per_round = trials_per_round
         self._warm_up = warm_up
-        self._blocks = rule.max_blocks if rule.precision is None else rule.min_blocks
+        self._rounds = rule.max_rounds if rule.precision is None else rule.min_rounds
         self._last = time.monotonic()
         self._standing = ""
         self._trial: Trial | None = None
@@ -137,13 +137,13 @@ class Lines:
         if trial is None or time.monotonic() - self._last < _QUIET_EVERY_S:
             return
         self._last = time.monotonic()
-        if trial.block == WARM_UP:
+        if trial.round == WARM_UP:
             self._say(f"warm-up  {trial.position + 1} of {self._warm_up} runs")
             return
-        done = (trial.block - 1) * self._per_block + trial.position + 1
-        expected = max(self._blocks, trial.block) * self._per_block
-        said = f"{done} of {expected} runs, in block {trial.block}"
-        self._say(f"blocks   {' · '.join(filter(None, [said, self._standing]))}")
+        done = (trial.round - 1) * self._per_round + trial.position + 1
+        expected = max(self._rounds, trial.round) * self._per_round
+        said = f"{done} of {expected} runs, in round {trial.round}"
+        self._say(f"rounds   {' · '.join(filter(None, [said, self._standing]))}")
 
     def contender_failed(self, name: str, why: str) -> None:
         """Told at once."""
@@ -156,10 +156,10 @@ class Lines:
     def warmed(self, size: int) -> None:
         """Told once."""
         self._say(
-            f"memory   {units.size(size)} touched before each block, so that no run pays for cold pages"
+            f"memory   {units.size(size)} touched before each round, so that no run pays for cold pages"
         )
 
-    def block_ended(self, progress: Standing) -> None:
+    def round_ended(self, progress: Standing) -> None:
         """Kept for the next time that something is told."""
-        self._blocks = progress.blocks_expected
+        self._rounds = progress.rounds_expected
         self._standing = _standing(progress)

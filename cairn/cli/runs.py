@@ -176,8 +176,8 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
 
     rule = run.rule
     limits = (
-        f"{rule.max_blocks} random block{'s' * (rule.max_blocks > 1)}" if rule.precision is None else
-        f"{rule.min_blocks}–{rule.max_blocks} random blocks, stop at ±{units.percent(rule.precision, signed=False)}"
+        f"{rule.max_rounds} random round{'s' * (rule.max_rounds > 1)}" if rule.precision is None else
+        f"{rule.min_rounds}–{rule.max_rounds} random rounds, stop at ±{units.percent(rule.precision, signed=False)}"
     ) + (f" or {units.duration(rule.budget_s)}" if rule.budget_s is not None else "")  # fmt: skip
     count = len(run.competing)
     host = run.host
@@ -214,8 +214,8 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     from cairn.run.measure import Measurement
     from cairn.run.runner import private_folder
 
-    per_block = len(run.contenders) * len(run.settings.workloads)
-    sizes = (console, run.rule, per_block, per_block * run.settings.warmup)
+    per_round = len(run.contenders) * len(run.settings.workloads)
+    sizes = (console, run.rule, per_round, per_round * run.settings.warmup)
     observer = Bar(*sizes) if console.is_terminal else Lines(*sizes)
     end_like_ctrl_c()
     try:

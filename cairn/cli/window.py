@@ -18,7 +18,7 @@ from cairn.errors import CairnError
 
 if TYPE_CHECKING:
     from cairn.profile.tally import Profile
-    from cairn.profile.window import Look
+    from cairn.profile.window import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Counting:
         self._span, self._folder, self._report = span, folder, report
         self._events: SimpleQueue[Literal["signal", "over"]] = SimpleQueue()
         self._started_ns = time.monotonic_ns()
-        self._begin: Look | None = None
+        self._begin: Snapshot | None = None
         self._reported = False
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._follow, name="counting", daemon=True)
@@ -109,7 +109,7 @@ class Counting:
         self._begin = (
             window.look(self._folder)
             if later
-            else window.Look(self._started_ns, {}, frozenset(), {})
+            else window.Snapshot(self._started_ns, {}, frozenset(), {})
         )
         if span.toggle:
             say(stderr(), "profile", f"counting; {by_signal} ends it")

@@ -1,11 +1,11 @@
-"""Samples -> Comparison: changes paired within blocks, the ranking, and a verdict that a person can act on.
+"""Samples -> Comparison: changes paired within rounds, the ranking, and a verdict that a person can act on.
 
 Always true here:
 
-- Only complete blocks enter: those in which every surviving contender has a run that counts. A contender with any
-  failed run is out: it keeps a row with its failures, has no numbers, comes last, and costs the others no block.
+- Only complete rounds enter: those in which every surviving contender has a run that counts. A contender with any
+  failed run is out: it keeps a row with its failures, has no numbers, comes last, and costs the others no round.
 - The contenders within one metric are one family for Holm's adjustment; metrics do not share one.
-- The verdict claims nothing that a Finding, or a paired interval between two contenders, does not show.
+- The verdict claims nothing that a Shown, or a paired interval between two contenders, does not show.
 
 Pure: no files, no clock, no program run. A failed baseline raises nothing; there are just no changes, and the verdict
 says so.
@@ -22,24 +22,24 @@ from dataclasses import dataclass
 from cairn import units
 from cairn.compare import stats
 from cairn.model import (
-    BENCH_BLOCKS_MOST,
-    BLOCKS_MOST,
+    BENCH_ROUNDS_MOST,
     BUILT_IN,
     CPU_TIME,
     LAZY,
     PEAK,
     PEAK_LESS_LAZY,
+    ROUNDS_MOST,
     WALL,
     Against,
     Change,
     Comparison,
     Contender,
     Direction,
-    Finding,
     Interval,
     Metric,
     Row,
     Sample,
+    Shown,
     StopRule,
     value,
 )
@@ -85,7 +85,7 @@ def compare(
         baseline=baseline,
         rows=tuple(rows),
         metrics=table.metrics,
-        blocks=len(table.blocks),
+        rounds=len(table.rounds),
         rule=rule,
         stopped_because=stopped_because,
         verdict=tuple(judge.verdict()),
@@ -106,7 +106,7 @@ def compare(
 def wall_ratios(
     samples: Sequence[Sample], names: Sequence[str], baseline: str
 ) -> dict[str, tuple[float, ...]]:
-    """Log ratios of wall time to the baseline, in complete blocks, by surviving contender: what `stats.look` judges.
+    """Log ratios of wall time to the baseline, in complete rounds, by surviving contender: what `stats.look` judges.
 
     Empty when the baseline or every other contender failed.
     """
@@ -121,23 +121,23 @@ def wall_ratios(
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """The numbers of complete blocks."""
+class _Numbers:
+    """The numbers of complete rounds."""
 
     survivors: tuple[str, ...]
     """Contenders without a failed run, in the order given."""
-    blocks: tuple[int, ...]
+    rounds: tuple[int, ...]
     metrics: tuple[Metric, ...]
     """Those with at least one number."""
     cells: Mapping[tuple[str, str], tuple[float | None, ...]]
-    """By metric key and survivor; one per block, None where not measured."""
+    """By metric key and survivor; one per round, None where not measured."""
     memory_method: str | None
 
     def numbers(self, key: str, name: str) -> list[float]:
         return [x for x in self.cells.get((key, name), ()) if x is not None]
 
     def log_ratios(self, key: str, name: str, base: str) -> tuple[float, ...] | None:
-        """Per block that has both numbers; None when there is none, or a ratio is undefined."""
+        """Per round that has both numbers; None when there is none, or a ratio is undefined."""
         pairs = [
             (x, b)
             for x, b in zip(
@@ -158,26 +158,26 @@ class _Table:
         return stats.changes(defined, stats.alpha(rule), rule.margin)
 
 
-def _table(samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Metric]) -> _Table:
+def _table(samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Metric]) -> _Numbers:
     failed = {sample.trial.contender for sample in samples if sample.failure is not None}
     survivors = tuple(name for name in names if name not in failed)
     runs: dict[str, dict[int, Sample]] = {name: {} for name in survivors}
     for sample in samples:
         if sample.counts and sample.trial.contender in runs:
-            runs[sample.trial.contender][sample.trial.block] = sample
-    blocks = tuple(sorted(set.intersection(*(set(of) for of in runs.values())))) if runs else ()
-    used = [runs[name][block] for name in survivors for block in blocks]
+            runs[sample.trial.contender][sample.trial.round] = sample
+    rounds = tuple(sorted(set.intersection(*(set(of) for of in runs.values())))) if runs else ()
+    used = [runs[name][round_] for name in survivors for round_ in rounds]
     methods = {sample.memory.method for sample in used if sample.memory.peak_bytes is not None}
     cells = {
-        (metric.key, name): tuple(value(runs[name][block], metric.key) for block in blocks)
+        (metric.key, name): tuple(value(runs[name][round_], metric.key) for round_ in rounds)
         for metric in metrics
         if metric.key not in MEMORY_KEYS or len(methods) == 1
         for name in survivors
     }
     measured = {key for (key, _), numbers in cells.items() if any(x is not None for x in numbers)}
-    return _Table(
+    return _Numbers(
         survivors=survivors,
-        blocks=blocks,
+        rounds=rounds,
         metrics=tuple(metric for metric in metrics if metric.key in measured),
         cells=cells,
         memory_method=methods.pop() if len(methods) == 1 else None,
@@ -193,7 +193,7 @@ def _counters(samples: Sequence[Sample]) -> list[Metric]:
 def _row(
     name: str,
     samples: Sequence[Sample],
-    table: _Table,
+    table: _Numbers,
     changes: Mapping[str, Mapping[str, Change]],
     time: Metric,
 ) -> Row:
@@ -214,16 +214,16 @@ def _row(
     )
 
 
-def _outliers(name: str, table: _Table, time: Metric) -> tuple[int, ...]:
-    """Blocks in which this contender was slow, beyond what the block did to the others.
+def _outliers(name: str, table: _Numbers, time: Metric) -> tuple[int, ...]:
+    """Rounds in which this contender was slow, beyond what the round did to the others.
 
-    Each contender's log times are first taken relative to its own median. The others' median in a block is then
-    the block's pace; were this contender part of it, it would often be that median itself, and look calmer than it is.
+    Each contender's log times are first taken relative to its own median. The others' median in a round is then
+    the round's pace; were this contender part of it, it would often be that median itself, and look calmer than it is.
     """
     times = {other: table.numbers(time.key, other) for other in table.survivors}
     if (
         name not in times
-        or not table.blocks
+        or not table.rounds
         or any(min(of, default=0) <= 0 for of in times.values())
     ):
         return ()
@@ -238,7 +238,7 @@ def _outliers(name: str, table: _Table, time: Metric) -> tuple[int, ...]:
         else [0.0] * len(own)
     )
     return tuple(
-        table.blocks[i] for i in stats.outliers([x - y for x, y in zip(own, pace, strict=True)])
+        table.rounds[i] for i in stats.outliers([x - y for x, y in zip(own, pace, strict=True)])
     )
 
 
@@ -263,7 +263,7 @@ class _Judge:
     allocator for it.
     """
 
-    table: _Table
+    table: _Numbers
     rows: Mapping[str, Row]
     """By name, best first."""
     baseline: str
@@ -282,21 +282,21 @@ class _Judge:
     ) -> list[str]:
         """Commands that help now."""
         steps = [f"cairn report {run_name} --md"]
-        if self._those(Finding.LESS):
+        if self._those(Shown.LESS):
             pick, _ = self._pick()
             steps += [
                 f"cairn run -a {shlex.quote(c.spec or c.name)} -- PROG…"
                 for c in contenders
                 if c.name == pick
             ]
-        elif self._those(Finding.NOT_SHOWN):
-            blocks = len(self.table.blocks)
-            if bench is not None and self.rule.min_blocks <= blocks < BENCH_BLOCKS_MOST:
-                steps.append(f"cairn bench {bench} -r {min(2 * blocks, BENCH_BLOCKS_MOST)}")
-            elif bench is None and self.rule.max_blocks <= blocks < BLOCKS_MOST:
-                wanted = "-r" if self.rule.precision is None else "--max-blocks"
+        elif self._those(Shown.NOT_SHOWN):
+            rounds = len(self.table.rounds)
+            if bench is not None and self.rule.min_rounds <= rounds < BENCH_ROUNDS_MOST:
+                steps.append(f"cairn bench {bench} -r {min(2 * rounds, BENCH_ROUNDS_MOST)}")
+            elif bench is None and self.rule.max_rounds <= rounds < ROUNDS_MOST:
+                wanted = "-r" if self.rule.precision is None else "--max-rounds"
                 steps.append(
-                    f"cairn compare {wanted} {min(2 * self.rule.max_blocks, BLOCKS_MOST)} …"
+                    f"cairn compare {wanted} {min(2 * self.rule.max_rounds, ROUNDS_MOST)} …"
                 )
             elif bench is None and self.rule.precision is not None and self._all_narrow():
                 steps.append(f"cairn compare --precision {50 * self.rule.precision:g}% …")
@@ -312,8 +312,8 @@ class _Judge:
             why = "every other contender failed" if len(self.rows) > 1 else "nothing else was run"
             return [f"Keep {self.baseline}: {why}."]
         if any(self._change(self.time, name) is None for name in others):
-            return ["No verdict yet: there is no complete block to compare."]
-        return self._use() if self._those(Finding.LESS) else self._keep()
+            return ["No verdict yet: there is no complete round to compare."]
+        return self._use() if self._those(Shown.LESS) else self._keep()
 
     def _use(self) -> list[str]:
         fastest = self._fastest()
@@ -325,18 +325,18 @@ class _Judge:
             between = "between them" if len(fastest) == 2 else f"from {fastest[0]}, the fastest"
             choice = f"Use {_listed(fastest, 'or')}: no difference in time shown {between}"
             sentences = [f"{choice}; {why}.", f"{pick}: {gain}"]
-        if self._shows(PEAK, pick) is Finding.MORE:
+        if self._shows(PEAK, pick) is Shown.MORE:
             sentences.append(f"If memory matters, {self._thrifty(pick)}.")
         return sentences
 
     def _keep(self) -> list[str]:
-        unclear = self._those(Finding.NOT_SHOWN)
-        slower = self._those(Finding.MORE)
-        same = self._those(Finding.EQUIVALENT)
+        unclear = self._those(Shown.NOT_SHOWN)
+        slower = self._those(Shown.MORE)
+        same = self._those(Shown.EQUIVALENT)
         if not unclear and not slower:
             sentences = [
                 f"Keep {self.baseline}: no contender differs by more than {self._margin()} "
-                f"(equivalence shown, {self._blocks()})."
+                f"(equivalence shown, {self._rounds()})."
             ]
         else:
             sentences = [self._unclear(unclear, alone=not slower and not same)] if unclear else []
@@ -357,21 +357,19 @@ class _Judge:
             _reach(change.interval) for name in names if (change := self._change(self.time, name))
         ]
         if math.inf in reaches:
-            return f"No difference shown{whom}: {self._blocks()} are too few for an interval."
+            return f"No difference shown{whom}: {self._rounds()} are too few for an interval."
         reach = f"±{_percent(max(reaches))} %"
         if self._all_narrow():
             held = f"any there is stays within {reach}"
-            return f"Keep {self.baseline}: no difference shown{whom} in {self._blocks()}; {held}."
+            return f"Keep {self.baseline}: no difference shown{whom} in {self._rounds()}; {held}."
         return f"No difference shown{whom}: not enough data to tell; the intervals still reach {reach}."
 
     def _fastest(self) -> list[str]:
         """The fastest winner, and those that are not shown to be slower when paired with it."""
-        winners = self._those(Finding.LESS)
+        winners = self._those(Shown.LESS)
         against = self.table.changes(self.time.key, winners, winners[0], self.rule)
         return [
-            name
-            for name in winners
-            if name not in against or against[name].finding is not Finding.MORE
+            name for name in winners if name not in against or against[name].shown is not Shown.MORE
         ]
 
     def _pick(self) -> tuple[str, str]:
@@ -382,26 +380,26 @@ class _Judge:
             return fastest[0], "memory not measured"
         leanest = min(fastest, key=peaks.__getitem__)
         against = self.table.changes(PEAK.key, fastest, leanest, self.rule)
-        if all(change.finding is Finding.MORE for change in against.values()):
+        if all(change.shown is Shown.MORE for change in against.values()):
             return leanest, f"{leanest} takes less memory"
         return fastest[0], "none is shown to be the leanest"
 
     def _thrifty(self, pick: str) -> str:
         """What to use instead of a pick that costs memory: a leaner winner, else a saver, else the baseline."""
-        against = self.table.changes(PEAK.key, self._those(Finding.LESS), pick, self.rule)
-        for name in self._those(Finding.LESS):
-            if name in against and against[name].finding is Finding.LESS:
+        against = self.table.changes(PEAK.key, self._those(Shown.LESS), pick, self.rule)
+        for name in self._those(Shown.LESS):
+            if name in against and against[name].shown is Shown.LESS:
                 return f"{name}: {self._span(self.time, name)}, {self._price(name)}"
         return self._saver() or f"keep {self.baseline}"
 
     def _saver(self) -> str | None:
         """The contender that saves most memory without being shown to cost or gain time, and what it saves."""
-        even = [*self._those(Finding.EQUIVALENT), *self._those(Finding.NOT_SHOWN)]
-        savers = [name for name in even if self._shows(PEAK, name) is Finding.LESS]
+        even = [*self._those(Shown.EQUIVALENT), *self._those(Shown.NOT_SHOWN)]
+        savers = [name for name in even if self._shows(PEAK, name) is Shown.LESS]
         if not savers:
             return None
         best = min(savers, key=lambda name: self.rows[name].changes[PEAK.key].estimate)
-        same = self._shows(self.time, best) is Finding.EQUIVALENT
+        same = self._shows(self.time, best) is Shown.EQUIVALENT
         cost = f"time within {self._margin()}" if same else "no proven cost in time"
         return f"{best}: {self._span(PEAK, best)}, {cost}"
 
@@ -413,30 +411,30 @@ class _Judge:
         amount = units.size(
             abs(change.estimate) * statistics.median(self.table.numbers(PEAK.key, self.baseline))
         )
-        match change.finding:
-            case Finding.LESS:
+        match change.shown:
+            case Shown.LESS:
                 return f"and about {amount} less memory"
-            case Finding.MORE:
-                lazy = self._shows(PEAK_LESS_LAZY, name) in (Finding.LESS, Finding.EQUIVALENT)
+            case Shown.MORE:
+                lazy = self._shows(PEAK_LESS_LAZY, name) in (Shown.LESS, Shown.EQUIVALENT)
                 return f"for about {amount} more memory" + (", lazily freed" if lazy else "")
-            case Finding.EQUIVALENT:
+            case Shown.EQUIVALENT:
                 return f"with memory within {self._margin()}"
-            case Finding.NOT_SHOWN:
+            case Shown.NOT_SHOWN:
                 return "no proven cost in memory"
 
-    def _those(self, finding: Finding) -> list[str]:
+    def _those(self, finding: Shown) -> list[str]:
         """Contenders whose time shows this, fastest first."""
         return [name for name in self.rows if self._shows(self.time, name) is finding]
 
-    def _shows(self, metric: Metric, name: str) -> Finding | None:
+    def _shows(self, metric: Metric, name: str) -> Shown | None:
         """What the change shows, for a person who does not care about less than the margin; None without a change."""
         change = self._change(metric, name)
         if change is None:
             return None
-        shown = change.finding in (Finding.LESS, Finding.MORE)
+        shown = change.shown in (Shown.LESS, Shown.MORE)
         if shown and change.interval and stats.within(change.interval, self.rule.margin):
-            return Finding.EQUIVALENT
-        return change.finding
+            return Shown.EQUIVALENT
+        return change.shown
 
     def _change(self, metric: Metric, name: str) -> Change | None:
         return self.rows[name].changes.get(metric.key)
@@ -445,7 +443,7 @@ class _Judge:
         """Whether those without a finding have intervals at which the stopping rule lets that stand."""
         widths = [
             stats.half_width(self.rows[name].changes[self.time.key])
-            for name in self._those(Finding.NOT_SHOWN)
+            for name in self._those(Shown.NOT_SHOWN)
         ]
         enough = (self.rule.precision or 0) / 2
         return all(width is not None and width <= enough for width in widths)
@@ -461,8 +459,8 @@ class _Judge:
     def _margin(self) -> str:
         return f"±{100 * self.rule.margin:g} %"
 
-    def _blocks(self) -> str:
-        return f"{len(self.table.blocks)} block{'' if len(self.table.blocks) == 1 else 's'}"
+    def _rounds(self) -> str:
+        return f"{len(self.table.rounds)} round{'' if len(self.table.rounds) == 1 else 's'}"
 
 
 def _reach(interval: Interval | None) -> float:
@@ -470,7 +468,7 @@ def _reach(interval: Interval | None) -> float:
     return max(abs(interval.low), abs(interval.high)) if interval else math.inf
 
 
-def _not_tested(table: _Table, samples: Sequence[Sample]) -> list[str]:
+def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
     """What the numbers do not show, as phrases."""
     walls = [wall for name in table.survivors for wall in table.numbers(WALL.key, name)]
     phrases = []
@@ -493,15 +491,15 @@ def _not_tested(table: _Table, samples: Sequence[Sample]) -> list[str]:
 
 
 def _notes(
-    table: _Table, rows: Sequence[Row], contenders: Sequence[Contender], samples: Sequence[Sample]
+    table: _Numbers, rows: Sequence[Row], contenders: Sequence[Contender], samples: Sequence[Sample]
 ) -> list[str]:
     """What a reader must know of how the numbers came about, as sentences."""
     notes = []
     for row in rows:
         if row.outliers:
-            blocks = _listed([f"block {block}" for block in row.outliers], "and")
+            rounds = _listed([f"round {round_}" for round_ in row.outliers], "and")
             notes.append(
-                f"{row.contender} was far slower than usual in {blocks}; kept, not dropped."
+                f"{row.contender} was far slower than usual in {rounds}; kept, not dropped."
             )
     undefined = [
         metric.title
@@ -514,7 +512,7 @@ def _notes(
     ]
     if undefined:
         notes.append(
-            f"No change in {_listed(undefined, 'and')}: a ratio needs numbers above 0 in every block."
+            f"No change in {_listed(undefined, 'and')}: a ratio needs numbers above 0 in every round."
         )
     methods = {
         sample.memory.method

@@ -9,9 +9,9 @@ shown to be slower than the one above it.
 Always true here:
 
 - The time of an operation in one run is what the workload reports: the median, P95 and P99 over its batches of
-  operations. A figure here is the median of that over the runs in complete blocks: the P95 is the one of a typical run,
+  operations. A figure here is the median of that over the runs in complete rounds: the P95 is the one of a typical run,
   not that of all batches thrown together, which one bad run could own.
-- Ratios are paired within blocks; `ratios` says how, and why the best needs care.
+- Ratios are paired within rounds; `ratios` says how, and why the best needs care.
 - A contender that failed in a scenario gets no points there, and no total; the others' points stay as if it came last.
 
 Pure.
@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.compare import ratios, stats
-from cairn.compare.ratios import Blocks, Column, Difference, Ratio
+from cairn.compare.ratios import Column, Difference, Ratio, Rounds
 from cairn.model import (
     OPERATION_FAULTS,
     OPERATION_MEDIAN,
@@ -63,7 +63,7 @@ class Scenario:
 
     workload: int
     name: str
-    blocks: int
+    rounds: int
     """Complete ones: the runs that every figure is over."""
     entries: tuple[Entry, ...]
     """By median, best first; those without one come last."""
@@ -115,7 +115,7 @@ def ranking(run: Run, samples: Sequence[Sample]) -> Ranking:
     scenarios = tuple(table.scenario(names) for table in tables)
     columns = [table.median for table in tables if table.median is not None]
     failed = {
-        name: tuple(table.name for table in tables if name in table.blocks.failures)
+        name: tuple(table.name for table in tables if name in table.rounds.failures)
         for name in names
     }
     points = {name: None if failed[name] else _total(scenarios, name) for name in names}
@@ -153,7 +153,7 @@ def matrix(run: Run, samples: Sequence[Sample], contender: str) -> Matrix:
         for other in others
         if table.median is not None and {contender, other} <= set(table.median.contenders)
     }
-    failed = {name for table in tables for name in table.blocks.failures}
+    failed = {name for table in tables for name in table.rounds.failures}
     columns = [table.median for table in tables if table.median is not None]
     means = {
         other: ratios.mean_difference(columns, contender, other)
@@ -180,12 +180,12 @@ def _total(scenarios: Sequence[Scenario], name: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _ScenarioTable:
     """One scenario with what it gives."""
 
     index: int
     name: str
-    blocks: Blocks
+    rounds: Rounds
     columns: Mapping[str, Column | None]
     """By metric key; None with fewer than two contenders, or without numbers of all."""
 
@@ -197,7 +197,7 @@ class _Table:
         numbers = {
             metric.key: {
                 name: statistics.median(of)
-                for name, of in self.blocks.numbers(metric.key).items()
+                for name, of in self.rounds.numbers(metric.key).items()
                 if of
             }
             for metric in (OPERATION_MEDIAN, OPERATION_P95, OPERATION_P99, OPERATION_FAULTS)
@@ -221,13 +221,13 @@ class _Table:
                     if column and above
                     else None,
                     points=_points(medians, name, len(names)),
-                    failure=self.blocks.failures.get(name),
+                    failure=self.rounds.failures.get(name),
                 )
             )
         return Scenario(
             workload=self.index,
             name=self.name,
-            blocks=len(self.blocks.blocks),
+            rounds=len(self.rounds.rounds),
             entries=tuple(entries),
         )
 
@@ -236,18 +236,20 @@ class _Table:
         return column.ratio(name) if column is not None and name in column.contenders else None
 
 
-def _tables(run: Run, samples: Sequence[Sample]) -> list[_Table]:
+def _tables(run: Run, samples: Sequence[Sample]) -> list[_ScenarioTable]:
     names = [contender.name for contender in run.contenders]
     alpha = stats.alpha(run.rule)
     tables = []
     for index, workload in enumerate(run.settings.workloads):
-        blocks = ratios.complete(samples, names, index)
-        several = len(blocks.contenders) > 1
+        rounds = ratios.complete(samples, names, index)
+        several = len(rounds.contenders) > 1
         columns = {
-            metric.key: blocks.column(metric.key, alpha) if several else None
+            metric.key: rounds.column(metric.key, alpha) if several else None
             for metric in (OPERATION_MEDIAN, OPERATION_P95, OPERATION_P99)
         }
-        tables.append(_Table(index=index, name=workload.name, blocks=blocks, columns=columns))
+        tables.append(
+            _ScenarioTable(index=index, name=workload.name, rounds=rounds, columns=columns)
+        )
     return tables
 
 

@@ -1,4 +1,4 @@
-"""How far behind the best: paired ratios with intervals at any number of blocks, and their mean over workloads.
+"""How far behind the best: paired ratios with intervals at any number of rounds, and their mean over workloads.
 
 `stats` compares with a baseline that was named before anything ran. Here the reference is the best contender of a
 workload, which nobody knows: it is itself found in the data, and it looks better than it is, because of several that
@@ -6,22 +6,22 @@ are alike the luckiest is taken. Everything below works on natural logarithms, w
 from which side that luck pulls:
 
 - **From above.** The distance to the apparent best is on average too long, since that one was lucky.
-- **From below.** The blocks are halved, and in each half the reference is the contender that the *other* half finds
+- **From below.** The rounds are halved, and in each half the reference is the contender that the *other* half finds
   best. Its runs here know nothing of that choice, so luck is gone; now and then it is not the best one, so the distance
   is too short.
 
 The estimate is the one from below, which errs less; an interval runs from the lower end by the one to the upper end by
 the other, and so contains what it costs not to know which contender is best. tests/python/test_standings_coverage.py
-measures both: of 13 contenders that are all alike, on 26 workloads of 8 blocks, the mean distance to the apparent best
+measures both: of 13 contenders that are all alike, on 26 workloads of 8 rounds, the mean distance to the apparent best
 is 4.7 times the error that is left when the best is known, and intervals around it almost never contain the truth;
-those made here do in 98 % of all cases, and in 94 % or more whatever the truth and the number of blocks.
+those made here do in 98 % of all cases, and in 94 % or more whatever the truth and the number of rounds.
 
 Always true here:
 
-- Only complete blocks enter: those in which every contender without a failure on this workload has a run that counts,
-  and a number. A block's pace is the same for all in it and cancels.
+- Only complete rounds enter: those in which every contender without a failure on this workload has a run that counts,
+  and a number. A round's pace is the same for all in it and cancels.
 - Centres are Hodges' and Lehmann's, which one wild run cannot carry away; their errors are the jackknife's, which then
-  cannot blow up either. With Student's t that holds down to two blocks. One block gives estimates without intervals.
+  cannot blow up either. With Student's t that holds down to two rounds. One round gives estimates without intervals.
 - The best may be the one that was not measured: without a number of every contender a workload has no ratios.
 
 Pure. numpy is imported when first needed.
@@ -51,14 +51,14 @@ class Ratio:
     estimate: float
     """At least 1."""
     interval: Interval | None
-    """None for a single block. When it begins at 1, this contender may well be the best."""
+    """None for a single round. When it begins at 1, this contender may well be the best."""
     best: bool
     """The apparent best of this workload; of a mean always False."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One contender over another, paired within blocks: 1.05 takes 5 % more."""
+    """One contender over another, paired within rounds: 1.05 takes 5 % more."""
 
     estimate: float
     interval: Interval | None
@@ -75,16 +75,16 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class Rounds:
     """The runs of one workload that may be compared with each other."""
 
     contenders: tuple[str, ...]
     """Those without a failed run on this workload, in the order given."""
-    blocks: tuple[int, ...]
+    rounds: tuple[int, ...]
     runs: Mapping[str, tuple[Sample, ...]]
-    """By contender, one per block."""
+    """By contender, one per round."""
     failures: Mapping[str, str]
-    """What went wrong first, by contender; it costs the others no block."""
+    """What went wrong first, by contender; it costs the others no round."""
 
     def numbers(self, key: str) -> dict[str, list[float]]:
         """What was measured, by contender; lists may differ in length and be empty."""
@@ -99,7 +99,7 @@ class Blocks:
         return tuple(sorted({memory.method for memory in used if memory.peak_bytes is not None}))
 
     def column(self, key: str, alpha: float) -> Column | None:
-        """The metric in blocks where all have a number; None without such a block or where a ratio has no meaning."""
+        """The metric in rounds where all have a number; None without such a round or where a ratio has no meaning."""
         import numpy as np
 
         if key in MEMORY_KEYS and len(self.methods()) != 1:
@@ -119,8 +119,8 @@ class Blocks:
         )
 
 
-def complete(samples: Sequence[Sample], names: Sequence[str], workload: int) -> Blocks:
-    """The workload's complete blocks among `samples`, which may hold other workloads too."""
+def complete(samples: Sequence[Sample], names: Sequence[str], workload: int) -> Rounds:
+    """The workload's complete rounds among `samples`, which may hold other workloads too."""
     own = [sample for sample in samples if sample.trial.workload == workload]
     failures: dict[str, str] = {}
     for sample in own:
@@ -130,10 +130,10 @@ def complete(samples: Sequence[Sample], names: Sequence[str], workload: int) -> 
     found: dict[str, dict[int, Sample]] = {name: {} for name in survivors}
     for sample in own:
         if sample.counts and sample.trial.contender in found:
-            found[sample.trial.contender][sample.trial.block] = sample
-    blocks = tuple(sorted(set.intersection(*(set(of) for of in found.values())))) if found else ()
-    runs = {name: tuple(of[block] for block in blocks) for name, of in found.items()}
-    return Blocks(contenders=survivors, blocks=blocks, runs=runs, failures=failures)
+            found[sample.trial.contender][sample.trial.round] = sample
+    rounds = tuple(sorted(set.intersection(*(set(of) for of in found.values())))) if found else ()
+    runs = {name: tuple(of[round_] for round_ in rounds) for name, of in found.items()}
+    return Rounds(contenders=survivors, rounds=rounds, runs=runs, failures=failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,34 +142,34 @@ class Column:
 
     contenders: tuple[str, ...]
     logs: NDArray[np.float64]
-    """Blocks × contenders."""
+    """Rounds × contenders."""
     best: int
     """The contender with the smallest centre."""
     behind: NDArray[np.float64]
-    """Distance to the apparent best, paired within blocks; at least 0."""
+    """Distance to the apparent best, paired within rounds; at least 0."""
     error: NDArray[np.float64] | None
-    """Standard error of `behind`. That of the best says how far it may yet be behind another. None for one block."""
+    """Standard error of `behind`. That of the best says how far it may yet be behind another. None for one round."""
     luck: float
-    """How much better the apparent best looks than what one half of the blocks chooses looks in the other half."""
+    """How much better the apparent best looks than what one half of the rounds chooses looks in the other half."""
     alpha: float
     """The error allowed to each interval."""
 
     @staticmethod
     def of(contenders: tuple[str, ...], logs: NDArray[np.float64], alpha: float) -> Column:
-        """Find the best of at least two, by centres free of the blocks' pace."""
+        """Find the best of at least two, by centres free of the rounds' pace."""
         import numpy as np
 
         pace = np.median(logs - _centre(logs), axis=1, keepdims=True)
         free = logs - pace
         best = int(np.argmin(_centre(free)))
-        blocks = len(logs)
+        rounds = len(logs)
         distances = logs - logs[:, [best]]
         behind = np.maximum(_centre(distances), 0.0)
-        if blocks == 1:
+        if rounds == 1:
             return Column(contenders, logs, best, behind, None, 0.0, alpha)
         error = _error(distances)
         error[best] = max(
-            0.0, float(np.max(np.delete(error - behind / student(blocks - 1, alpha), best)))
+            0.0, float(np.max(np.delete(error - behind / student(rounds - 1, alpha), best)))
         )
         return Column(contenders, logs, best, behind, error, _luck(free, best), alpha)
 
@@ -184,7 +184,7 @@ class Column:
         return _from_best(far - self.luck, far, self._spread(place), self.alpha)
 
     def half_widths(self) -> list[float]:
-        """Half the length of every interval but that of the best, as a relative change; empty for one block."""
+        """Half the length of every interval but that of the best, as a relative change; empty for one round."""
         if self.error is None:
             return []
         import numpy as np
@@ -207,7 +207,7 @@ class _Spread:
 def _pooled(spreads: Sequence[_Spread | None]) -> _Spread | None:
     """Of the mean of independent estimates, with Welch's and Satterthwaite's degrees of freedom (Biometrics 1946).
 
-    They are what makes two blocks of each of 26 workloads enough: no single error is known well, but their sum is.
+    They are what makes two rounds of each of 26 workloads enough: no single error is known well, but their sum is.
     """
     known = [spread for spread in spreads if spread is not None]
     if not known or len(known) < len(spreads):
@@ -239,7 +239,7 @@ def mean_ratio(columns: Sequence[Column], name: str) -> Ratio | None:
 
 
 def mean_difference(columns: Sequence[Column], name: str, other: str) -> Difference:
-    """Geometric mean over workloads of one contender over another, paired within blocks; no best is involved."""
+    """Geometric mean over workloads of one contender over another, paired within rounds; no best is involved."""
     distances = [
         c.logs[:, [c.contenders.index(name)]] - c.logs[:, [c.contenders.index(other)]]
         for c in columns
@@ -276,49 +276,49 @@ def _centre(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The centre without each block in turn: blocks × contenders. A slab at a time, for n blocks have n³ / 2 pairs."""
+    """The centre without each round in turn: rounds × contenders. A slab at a time, for n rounds have n³ / 2 pairs."""
     import numpy as np
 
-    blocks = len(x)
-    others = np.array([[i for i in range(blocks) if i != block] for block in range(blocks)])
-    slabs = np.array_split(others, math.ceil(blocks / 16))
+    rounds = len(x)
+    others = np.array([[i for i in range(rounds) if i != round_] for round_ in range(rounds)])
+    slabs = np.array_split(others, math.ceil(rounds / 16))
     return np.concatenate([_centre(np.moveaxis(x[slab], 1, 0)) for slab in slabs])
 
 
 def _luck(free: NDArray[np.float64], best: int) -> float:
-    """How much better `best` looks than the choice of one half of the blocks does in the other half; at least 0.
+    """How much better `best` looks than the choice of one half of the rounds does in the other half; at least 0.
 
     Averaged over balanced halves (McCarthy, Review of the International Statistical Institute 1969): the positions
-    whose bits under a mask are odd in number against the others, for every mask. Leaving out single blocks instead of
+    whose bits under a mask are odd in number against the others, for every mask. Leaving out single rounds instead of
     halves gives the same on average but is so noisy that intervals would be too short by a third.
     """
     import numpy as np
 
-    blocks = len(free)
-    masks = 1 << (blocks - 1).bit_length()
+    rounds = len(free)
+    masks = 1 << (rounds - 1).bit_length()
     total = 0.0
     for mask in range(1, masks):
-        odd = np.array([(i & mask).bit_count() % 2 == 1 for i in range(blocks)])
+        odd = np.array([(i & mask).bit_count() % 2 == 1 for i in range(rounds)])
         halves = (_centre(free[odd]), _centre(free[~odd]))
         for half, other, size in zip(
-            halves, halves[::-1], (odd.sum(), blocks - odd.sum()), strict=True
+            halves, halves[::-1], (odd.sum(), rounds - odd.sum()), strict=True
         ):
-            total += float(half[np.argmin(other)] - half[best]) * float(size) / blocks
+            total += float(half[np.argmin(other)] - half[best]) * float(size) / rounds
     return max(0.0, total / (masks - 1))
 
 
 def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Jackknife standard error of the centre, of at least two blocks.
+    """Jackknife standard error of the centre, of at least two rounds.
 
-    Of two and three blocks it is the textbook's s / sqrt(n). From four on, unlike that, one wild run among them hardly
-    moves it, for the reason that it hardly moves the centre. But with so few blocks it is a little small: 95 %
-    intervals of 5 to 20 blocks cover 92 to 94 %. Without its factor (n - 1) / n, which is left out, it is 93 to 96 %.
+    Of two and three rounds it is the textbook's s / sqrt(n). From four on, unlike that, one wild run among them hardly
+    moves it, for the reason that it hardly moves the centre. But with so few rounds it is a little small: 95 %
+    intervals of 5 to 20 rounds cover 92 to 94 %. Without its factor (n - 1) / n, which is left out, it is 93 to 96 %.
     """
     import numpy as np
 
-    blocks = len(x)
+    rounds = len(x)
     without = _centres_without(x)
-    factor = (blocks - 1) / blocks if blocks < 4 else 1.0
+    factor = (rounds - 1) / rounds if rounds < 4 else 1.0
     return np.asarray(np.sqrt(factor * np.sum((without - without.mean(axis=0)) ** 2, axis=0)))
 
 

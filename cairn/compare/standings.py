@@ -7,8 +7,8 @@ without deliberate sleep) and in peak memory, and a contender's overall figure i
 
 Always true here:
 
-- A workload's blocks are compared within it alone; workloads may have different numbers of blocks, and weigh the same.
-- Who failed on a workload is no reference there, and costs the others neither a block nor a workload.
+- A workload's rounds are compared within it alone; workloads may have different numbers of rounds, and weigh the same.
+- Who failed on a workload is no reference there, and costs the others neither a round nor a workload.
 - A mean is over the same workloads for everybody who has one. Left out are, for all, those that fewer than two
   contenders ran well, and for memory those where it was not measured of everybody in one way.
 - A contender that failed on any workload has no mean. A mean over the rest would flatter it: what an allocator fails on
@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.compare import ratios, stats
-from cairn.compare.ratios import Blocks, Column, Difference, Ratio
+from cairn.compare.ratios import Column, Difference, Ratio, Rounds
 from cairn.model import ACTIVE, PEAK, Run, Sample
 
 LARGE_BYTES = 20 << 20
@@ -33,20 +33,20 @@ ratio in memory, not how it packs a program's blocks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class WorkloadResult:
     """One contender on one workload."""
 
     workload: int
     """Which of the settings' workloads."""
     contender: str
     time: Ratio | None
-    """None: failed, or no complete block."""
+    """None: failed, or no complete round."""
     memory: Ratio | None
     """None: not measured of everybody, or not in one way."""
     time_ns: float | None
-    """Median over complete blocks."""
+    """Median over complete rounds."""
     memory_bytes: float | None
-    """Median over complete blocks, where it was measured."""
+    """Median over complete rounds, where it was measured."""
     failure: str | None = None
     """The sentence, when it failed here."""
 
@@ -57,7 +57,7 @@ class Contest:
 
     workload: int
     name: str
-    blocks: int
+    rounds: int
     """Complete ones."""
     best_time: str | None
     """The contender that is apparently best; intervals that begin at 1 tell who else may be."""
@@ -107,7 +107,7 @@ class Standings:
     """In the order of the settings' workloads."""
     places: tuple[Place, ...]
     """By mean time, best first; contenders without a mean come last."""
-    cells: Mapping[tuple[int, str], Cell]
+    cells: Mapping[tuple[int, str], WorkloadResult]
     """By workload and contender, complete."""
     time_over: tuple[int, ...]
     """The workloads that means of time are over; likewise the next three for memory."""
@@ -125,12 +125,12 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
     names = [contender.name for contender in run.competing]
     alpha = stats.alpha(run.rule)
     tables = [
-        _Table.of(index, workload.name, ratios.complete(samples, names, index), alpha)
+        _WorkloadTable.of(index, workload.name, ratios.complete(samples, names, index), alpha)
         for index, workload in enumerate(run.settings.workloads)
     ]
     cells = {(table.index, name): table.cell(name) for table in tables for name in names}
     failed = {
-        name: tuple(table.name for table in tables if name in table.blocks.failures)
+        name: tuple(table.name for table in tables if name in table.rounds.failures)
         for name in names
     }
     groups = {
@@ -204,12 +204,12 @@ def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[boo
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _WorkloadTable:
     """One workload with what it gives."""
 
     index: int
     name: str
-    blocks: Blocks
+    rounds: Rounds
     time: Column | None
     """None with fewer than two contenders that ran well: then there is nobody to be behind."""
     memory: Column | None
@@ -217,40 +217,40 @@ class _Table:
     peaks: Mapping[str, Sequence[float]]
 
     @staticmethod
-    def of(index: int, name: str, blocks: Blocks, alpha: float) -> _Table:
-        several = len(blocks.contenders) > 1
-        return _Table(
+    def of(index: int, name: str, rounds: Rounds, alpha: float) -> _WorkloadTable:
+        several = len(rounds.contenders) > 1
+        return _WorkloadTable(
             index=index,
             name=name,
-            blocks=blocks,
-            time=blocks.column(ACTIVE.key, alpha) if several else None,
-            memory=blocks.column(PEAK.key, alpha) if several else None,
-            times=blocks.numbers(ACTIVE.key),
-            peaks=blocks.numbers(PEAK.key),
+            rounds=rounds,
+            time=rounds.column(ACTIVE.key, alpha) if several else None,
+            memory=rounds.column(PEAK.key, alpha) if several else None,
+            times=rounds.numbers(ACTIVE.key),
+            peaks=rounds.numbers(PEAK.key),
         )
 
     @property
     def leanest_bytes(self) -> float:
         return min(statistics.median(peaks) for peaks in self.peaks.values() if peaks)
 
-    def cell(self, name: str) -> Cell:
-        survived = name not in self.blocks.failures
-        return Cell(
+    def cell(self, name: str) -> WorkloadResult:
+        survived = name not in self.rounds.failures
+        return WorkloadResult(
             workload=self.index,
             contender=name,
             time=self.time.ratio(name) if self.time and survived else None,
             memory=self.memory.ratio(name) if self.memory and survived else None,
             time_ns=_median(self.times.get(name, ())),
             memory_bytes=_median(self.peaks.get(name, ())),
-            failure=self.blocks.failures.get(name),
+            failure=self.rounds.failures.get(name),
         )
 
     def contest(self) -> Contest:
-        methods = self.blocks.methods()
+        methods = self.rounds.methods()
         return Contest(
             workload=self.index,
             name=self.name,
-            blocks=len(self.blocks.blocks),
+            rounds=len(self.rounds.rounds),
             best_time=self.time.contenders[self.time.best] if self.time else None,
             best_memory=self.memory.contenders[self.memory.best] if self.memory else None,
             half_width=_median(self.time.half_widths()) if self.time else None,
@@ -261,9 +261,9 @@ class _Table:
         )
 
     def _why(self, methods: Sequence[str]) -> str:
-        if not self.blocks.blocks:
-            return "no complete block"
-        if len(self.blocks.contenders) < 2:
+        if not self.rounds.rounds:
+            return "no complete round"
+        if len(self.rounds.contenders) < 2:
             return "fewer than two contenders ran well"
         if len(methods) > 1:
             return f"measured in different ways ({', '.join(methods)})"

@@ -1,14 +1,14 @@
 """Estimates, intervals and the decision to stop, from paired log ratios.
 
-In one block every contender runs once, so what the machine did to that block (warming up, throttling, a neighbour) is
+In one round every contender runs once, so what the machine did to that round (warming up, throttling, a neighbour) is
 the same for all and cancels in the difference d = ln(contender / baseline). Everything below works on these
-differences, one per block, and gives back relative changes exp(d) - 1: -0.05 is 5 % less than the baseline.
+differences, one per round, and gives back relative changes exp(d) - 1: -0.05 is 5 % less than the baseline.
 
 Always true here:
 
 - An interval excludes 0 exactly when its p-value is at most its alpha, and exactly when Holm's procedure rejects: all
   three count the same Walsh averages, with ties and zeros counted against a difference.
-- Nothing is assumed of the differences but symmetry, which random order within a block gives when nothing differs.
+- Nothing is assumed of the differences but symmetry, which random order within a round gives when nothing differs.
 - All functions are pure. numpy is imported when first needed, so that `cairn --help` stays light.
 
 Units: log ratios and relative changes are plain numbers; alpha is the error allowed; an interval's level is 1 - alpha.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from cairn.model import Change, Finding, Interval, StopRule, Summary
+from cairn.model import Change, Interval, Shown, StopRule, Summary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ tests/python/test_stopping_coverage.py.
 """
 
 LOOK_GROWTH = 1.25
-"""Each look has a quarter more blocks than the one before: 9 looks from 10 to 60 blocks cost less error than 51."""
+"""Each look has a quarter more rounds than the one before: 9 looks from 10 to 60 rounds cost less error than 51."""
 
 OUTLIER_Z = 3.5
 """Modified z-score from which a value is an outlier (Iglewicz & Hoaglin, How to Detect and Handle Outliers, 1993)."""
@@ -72,7 +72,7 @@ _T_95 = {
 """Student's t for 95 % and so many degrees of freedom; beyond, 2.2 is a little wide and never narrow."""
 
 
-BLOCKS_LEAST = 6
+ROUNDS_LEAST = 6
 """From so many on a signed-rank interval of 95 % exists; means are told with theirs from there on, too."""
 
 
@@ -86,8 +86,8 @@ def outliers(values: Sequence[float]) -> tuple[int, ...]:
     """Indices of values far above the others, by the modified z-score on the median absolute deviation.
 
     Only above: a disturbance makes a run slower, and one that ended too soon is caught by its exit code. Looking below
-    as well would, of two contenders, flag the quiet one in the block where the other was disturbed. The values are
-    expected free of what a block does to all, which otherwise hides or fakes outliers.
+    as well would, of two contenders, flag the quiet one in the round where the other was disturbed. The values are
+    expected free of what a round does to all, which otherwise hides or fakes outliers.
     """
     if len(values) < OUTLIER_MIN_RUNS:
         return ()
@@ -99,10 +99,10 @@ def outliers(values: Sequence[float]) -> tuple[int, ...]:
 
 
 def log_ratios(values: Sequence[float], base: Sequence[float]) -> tuple[float, ...] | None:
-    """ln(value / base), block by block; None where a ratio has no meaning.
+    """ln(value / base), round by round; None where a ratio has no meaning.
 
-    A ratio needs two positive numbers. "0 major faults, then 3" has none, and leaving out such blocks would keep just
-    those that look alike, so a single one makes the whole metric incomparable. 0 against 0 in every block is no change.
+    A ratio needs two positive numbers. "0 major faults, then 3" has none, and leaving out such rounds would keep just
+    those that look alike, so a single one makes the whole metric incomparable. 0 against 0 in every round is no change.
     """
     if all(x == 0 for x in (*values, *base)):
         return (0.0,) * len(values)
@@ -244,9 +244,9 @@ def changes(
         result[name] = Change(
             estimate=math.expm1(rank.estimate()),
             interval=interval,
-            finding=_finding(interval, one_sided, margin),
+            shown=_shown(interval, one_sided, margin),
             p_adjusted=adjusted,
-            blocks=rank.n,
+            rounds=rank.n,
         )
     return result
 
@@ -257,14 +257,14 @@ def _relative(interval: Interval | None) -> Interval | None:
     )
 
 
-def _finding(interval: Interval | None, one_sided: Interval | None, margin: float) -> Finding:
+def _shown(interval: Interval | None, one_sided: Interval | None, margin: float) -> Shown:
     if interval and interval.high < 0:
-        return Finding.LESS
+        return Shown.LESS
     if interval and interval.low > 0:
-        return Finding.MORE
+        return Shown.MORE
     if one_sided and within(one_sided, margin):
-        return Finding.EQUIVALENT
-    return Finding.NOT_SHOWN
+        return Shown.EQUIVALENT
+    return Shown.NOT_SHOWN
 
 
 def within(interval: Interval, margin: float) -> bool:
@@ -279,32 +279,32 @@ def half_width(change: Change) -> float | None:
 
 def alpha(rule: StopRule) -> float:
     """Error to make intervals for under this rule: less than ALPHA when the data decide when to stop."""
-    return ALPHA if len(look_blocks(rule)) == 1 else ALPHA_STOPPED
+    return ALPHA if len(look_rounds(rule)) == 1 else ALPHA_STOPPED
 
 
-def look_blocks(rule: StopRule) -> tuple[int, ...]:
-    """Numbers of complete blocks at which the rule may stop, ascending; the last is `max_blocks`."""
+def look_rounds(rule: StopRule) -> tuple[int, ...]:
+    """Numbers of complete rounds at which the rule may stop, ascending; the last is `max_rounds`."""
     if rule.precision is None:
-        return (rule.max_blocks,)
-    blocks = []
-    n = rule.min_blocks
-    while n < rule.max_blocks:
-        blocks.append(n)
+        return (rule.max_rounds,)
+    rounds = []
+    n = rule.min_rounds
+    while n < rule.max_rounds:
+        rounds.append(n)
         n = math.ceil(n * LOOK_GROWTH)
-    return (*blocks, rule.max_blocks)
+    return (*rounds, rule.max_rounds)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the stopping rule says after some blocks."""
+    """What the stopping rule says after some rounds."""
 
     stop: bool
     because: str | None
     """Why, as a phrase; None when not stopping."""
     half_width: float | None
     """Of the widest interval now, as a relative change; None when an interval cannot be made yet."""
-    blocks_expected: int
-    """Complete blocks in all when the rule will stop, as far as can be told now; the number so far when it stops."""
+    rounds_expected: int
+    """Complete rounds in all when the rule will stop, as far as can be told now; the number so far when it stops."""
     leading: str | None
     """The contender with the smallest estimate; None while the baseline leads or nothing was measured."""
 
@@ -314,26 +314,26 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
 
     A contender is settled when its interval is as narrow as `precision` asks and a difference or equivalence is shown
     at ALPHA_EARLY; or when its interval is twice as narrow as asked, and whatever it then shows may stand. All settled,
-    or `max_blocks` reached: stop. The half-width shrinks like 1/sqrt(n), so the looks that can be swayed by who is
-    ahead lie within four times the blocks at which precision is first reached, whatever `max_blocks` is.
+    or `max_rounds` reached: stop. The half-width shrinks like 1/sqrt(n), so the looks that can be swayed by who is
+    ahead lie within four times the rounds at which precision is first reached, whatever `max_rounds` is.
 
-    Only looks at `look_blocks(rule)` stop; in between the answer is for the progress line. The time budget is the
+    Only looks at `look_rounds(rule)` stop; in between the answer is for the progress line. The time budget is the
     caller's to watch: it does not depend on who is ahead, and costs no error.
     """
     if not ratios:
         return Look(True, "no contender left", None, 0, None)
-    blocks = min(len(differences) for differences in ratios.values())
-    if blocks == 0:
-        return Look(False, None, None, rule.max_blocks, None)
+    rounds = min(len(differences) for differences in ratios.values())
+    if rounds == 0:
+        return Look(False, None, None, rule.max_rounds, None)
     found = changes(ratios, alpha(rule), rule.margin)
     strict = changes(ratios, ALPHA_EARLY, rule.margin)
     widths = [half_width(change) for change in found.values()]
-    expected = max(_blocks_expected(found[name], strict[name], rule) for name in found)
+    expected = max(_rounds_expected(found[name], strict[name], rule) for name in found)
     leader = min(found, key=lambda name: found[name].estimate)
     because = None
-    if blocks >= rule.max_blocks:
-        because = f"{blocks} blocks"
-    elif blocks in look_blocks(rule) and all(
+    if rounds >= rule.max_rounds:
+        because = f"{rounds} rounds"
+    elif rounds in look_rounds(rule) and all(
         _settled(found[name], strict[name], rule) for name in found
     ):
         because = "precision reached"
@@ -341,7 +341,7 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
         stop=because is not None,
         because=because,
         half_width=None if None in widths else max(width for width in widths if width is not None),
-        blocks_expected=blocks if because else _next_look(max(expected, blocks + 1), rule),
+        rounds_expected=rounds if because else _next_look(max(expected, rounds + 1), rule),
         leading=leader if found[leader].estimate < 0 else None,
     )
 
@@ -350,30 +350,30 @@ def _settled(change: Change, strict: Change, rule: StopRule) -> bool:
     width = half_width(change)
     if width is None or rule.precision is None:
         return False
-    return width <= (rule.precision / 2 if strict.finding is Finding.NOT_SHOWN else rule.precision)
+    return width <= (rule.precision / 2 if strict.shown is Shown.NOT_SHOWN else rule.precision)
 
 
-def _blocks_expected(change: Change, strict: Change, rule: StopRule) -> int:
-    """Blocks in all that settle this contender, if its estimate stays and its intervals shrink like 1/sqrt(n)."""
+def _rounds_expected(change: Change, strict: Change, rule: StopRule) -> int:
+    """Rounds in all that settle this contender, if its estimate stays and its intervals shrink like 1/sqrt(n)."""
     if _settled(change, strict, rule):
-        return change.blocks
+        return change.rounds
     width = half_width(change)
     if width is None or not rule.precision:
-        return rule.max_blocks
+        return rule.max_rounds
 
-    def blocks_until(target: float, width: float) -> int:
-        return math.ceil(change.blocks * (width / target) ** 2)
+    def rounds_until(target: float, width: float) -> int:
+        return math.ceil(change.rounds * (width / target) ** 2)
 
-    precise = blocks_until(rule.precision, width)
-    if strict.finding is not Finding.NOT_SHOWN:
+    precise = rounds_until(rule.precision, width)
+    if strict.shown is not Shown.NOT_SHOWN:
         return precise
-    undecided = blocks_until(rule.precision / 2, width)
+    undecided = rounds_until(rule.precision / 2, width)
     room = max(abs(change.estimate), rule.margin - abs(change.estimate))
     strict_width = half_width(strict)
     if strict_width is None or room <= 0:
         return undecided
-    return min(undecided, max(precise, blocks_until(room, strict_width)))
+    return min(undecided, max(precise, rounds_until(room, strict_width)))
 
 
-def _next_look(blocks: int, rule: StopRule) -> int:
-    return next((n for n in look_blocks(rule) if n >= blocks), rule.max_blocks)
+def _next_look(rounds: int, rule: StopRule) -> int:
+    return next((n for n in look_rounds(rule) if n >= rounds), rule.max_rounds)

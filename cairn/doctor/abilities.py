@@ -52,7 +52,7 @@ class _Memory(msgspec.Struct):
     reason: str | None = None
 
 
-class _Line(msgspec.Struct):
+class _LauncherLine(msgspec.Struct):
     memory: _Memory
     counters: dict[str, float | bool | None] | None = None
 
@@ -87,7 +87,7 @@ def _allocator_problem() -> str | None:
     return None
 
 
-def _launch_true() -> tuple[_Line | None, str | None, str | None]:
+def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
     """The launcher's account of `true`, or why there is none; and why its clock saw nothing, if so."""
     command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
     try:
@@ -97,7 +97,7 @@ def _launch_true() -> tuple[_Line | None, str | None, str | None]:
                 [*command, "--whereabouts", str(notes), "--", "true"],
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False,
             )  # fmt: skip
-            _, unseen = cpu_samples.read(notes, cpu_samples.Allocator(frozenset({"/"})))
+            _, unseen = cpu_samples.read(notes, cpu_samples.AllocatorCode(frozenset({"/"})))
     except subprocess.TimeoutExpired:
         return None, f"it did not answer within {TIMEOUT_S:.0f} s", None
     except (OSError, CairnError) as error:
@@ -109,7 +109,7 @@ def _launch_true() -> tuple[_Line | None, str | None, str | None]:
             None,
         )
     try:
-        return msgspec.json.decode(done.stdout, type=_Line), None, unseen or None
+        return msgspec.json.decode(done.stdout, type=_LauncherLine), None, unseen or None
     except msgspec.DecodeError as error:
         return None, str(error), None
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cairn.findings import kernel, memory, waiting
-from cairn.findings.finding import Finding, large_enough
+from cairn.findings.finding import large_enough
+from cairn.model import Finding
 from cairn.profile.tally import Profile
 
 __all__ = ["RULES", "Finding", "find"]
@@ -32,4 +33,4 @@ def find(profile: Profile) -> tuple[Finding, ...]:
         for rule in RULES
         if (finding := rule(profile)) is not None and large_enough(finding)
     ]
-    return tuple(sorted(raised, key=lambda one: -one.effect.value))
+    return tuple(sorted(raised, key=lambda one: -one.effect))

@@ -1,6 +1,6 @@
 """Findings that need a second allocator beside the first: operations that take longer than they would have to.
 
-Each rule looks at what two allocators did in the same blocks of one run, and tells of the first.
+Each rule looks at what two allocators did in the same rounds of one run, and tells of the first.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.compare import stats
-from cairn.findings.finding import Finding, large_enough
-from cairn.model import Account, Interval
+from cairn.findings.finding import large_enough
+from cairn.model import Finding, Interval, ProbeSummary
 from cairn.profile.estimates import LEVEL, UNTIMED_MAX, Estimate
 
 RATIO_LEAST = 1.5
 """Of the means: from here on a kind of operations is slow beside another allocator's."""
 PART_LEAST = 0.3
 """Of what the allocator's own code takes longer: what is less is not why it is slower. Of an illness that strikes new
-memory alone 34 % was found in it, for what goes beyond the most blocks so far may well have served before."""
+memory alone 34 % was found in it, for what goes beyond the most rounds so far may well have served before."""
 SCALED_MOST = 2.0
 """By so much the clock may find less than timers of CPU time: docs/decisions/0012-what-an-operation-takes.md."""
 NEW_RATIO_LEAST = 2.0
@@ -47,9 +47,9 @@ class _Kinds:
         return self.ns / self.count if self.count else 0.0
 
 
-def _kinds(account: Account, names: Sequence[str] | None = None) -> _Kinds | None:
+def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds | None:
     """None where the time of too many of them is not known."""
-    found = [one for name, one in account.kinds.items() if names is None or name in names]
+    found = [one for name, one in summary.kinds.items() if names is None or name in names]
     timed = [one for one in found if one.total_ns is not None]
     count, known = (sum(one.count for one in of) for of in (found, timed))
     if known < (1 - UNTIMED_MAX) * count:
@@ -59,10 +59,10 @@ def _kinds(account: Account, names: Sequence[str] | None = None) -> _Kinds | Non
 
 @dataclass(frozen=True, slots=True)
 class Two:
-    """The allocator that is told of and the other: trials of the same blocks, in the same order."""
+    """The allocator that is told of and the other: trials of the same rounds, in the same order."""
 
-    mine: Sequence[Account]
-    theirs: Sequence[Account]
+    mine: Sequence[ProbeSummary]
+    theirs: Sequence[ProbeSummary]
     cpu_ns: float
     """What the program took."""
     most_ns: Estimate
@@ -111,7 +111,7 @@ def beside(two: Two) -> tuple[Finding, ...]:
     path = slow_path(two)
     named = [path] if path is not None and _is_why(two, path) else [slow_free(two), slow_new(two)]
     kept = [finding for finding in named if finding is not None and _is_why(two, finding)]
-    return tuple(sorted(kept, key=lambda one: -one.effect.value))
+    return tuple(sorted(kept, key=lambda one: -one.effect))
 
 
 def _is_why(two: Two, finding: Finding) -> bool:
@@ -119,18 +119,18 @@ def _is_why(two: Two, finding: Finding) -> bool:
     return (
         bool(_pairs(two))
         and large_enough(finding)
-        and finding.effect.value * two.cpu_ns >= PART_LEAST * two.most_ns.value
+        and finding.effect * two.cpu_ns >= PART_LEAST * two.most_ns.value
     )
 
 
 def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _Kinds]]:
-    """Of each block; none where one is not known, or there are too few."""
+    """Of each round; none where one is not known, or there are too few."""
     pairs = [
         (_kinds(one, names), _kinds(other, names))
         for one, other in zip(two.mine, two.theirs, strict=True)
     ]
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
-    if not len(known) == len(pairs) >= stats.BLOCKS_LEAST:
+    if not len(known) == len(pairs) >= stats.ROUNDS_LEAST:
         return []
     mine, theirs = zip(*known, strict=True)
     return list(zip(_within(mine), _within(theirs), strict=True))
@@ -143,7 +143,7 @@ def _within(trials: Sequence[_Kinds]) -> list[_Kinds]:
 
 
 def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
-    """What the first takes longer than if each took as long as the other's, block by block."""
+    """What the first takes longer than if each took as long as the other's, round by round."""
     return [(one.each_ns - other.each_ns) * one.count for one, other in pairs]
 
 
@@ -184,7 +184,8 @@ def slow_path(two: Two) -> Finding | None:
         name="slow-path",
         says="Its ordinary path is slow: getting back what was free, and freeing",
         of="CPU",
-        effect=both.effect,
+        effect=both.effect.value,
+        interval=both.effect.interval,
         measured=True,
         evidence=(f"reused: {again.told}", f"freed: {free.told}"),
         advice="take the other; where what makes it slow is wanted, such as checks against misuse, that is its price",
@@ -200,7 +201,8 @@ def slow_free(two: Two) -> Finding | None:
         name="slow-free",
         says="Freeing is what takes longer",
         of="CPU",
-        effect=free.effect,
+        effect=free.effect.value,
+        interval=free.effect.interval,
         measured=True,
         evidence=(free.told,),
         advice="take the other, or release what dies together at once (an arena)",
@@ -216,8 +218,9 @@ def slow_new(two: Two) -> Finding | None:
         name="slow-new",
         says="Getting memory for the first time is slow",
         of="CPU",
-        effect=new.effect,
+        effect=new.effect.value,
+        interval=new.effect.interval,
         measured=True,
         evidence=(new.told,),
-        advice="reuse blocks, or take the other, which gets memory in another way",
+        advice="reuse rounds, or take the other, which gets memory in another way",
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from cairn import units
-from cairn.findings.finding import Finding
-from cairn.model import Interval
+from cairn.model import Finding, Interval
 from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
 from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import Profile, lasting
@@ -109,7 +108,8 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         name="returns-what-it-needs",
         says="The allocator gives memory back to the kernel and needs it again at once",
         of="CPU",
-        effect=effect,
+        effect=effect.value,
+        interval=effect.interval,
         measured=not faults_ns,
         evidence=(
             f"{_told([*returning, *moving])}: {units.size(given)} given back"
@@ -139,7 +139,8 @@ def asks_too_often(profile: Profile) -> Finding | None:
         name="asks-too-often",
         says="The allocator asks the kernel for memory again and again",
         of="CPU",
-        effect=Estimate(share, Interval(share, share, LEVEL)),
+        effect=share,
+        interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
             f"{_told(asking)}: {units.size(got / calls)} each on average, in {units.time(ns)}",

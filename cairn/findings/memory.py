@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cairn import units
-from cairn.findings.finding import Finding
-from cairn.model import Interval
-from cairn.profile.estimates import LEVEL, Estimate, octaves, remote_share
+from cairn.model import Finding, Interval
+from cairn.profile.estimates import LEVEL, octaves, remote_share
 from cairn.profile.tally import SIZE_BUCKETS, Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
@@ -110,7 +109,8 @@ def not_reused(profile: Profile) -> Finding | None:
         name="not-reused",
         says="Memory that was freed does not serve again",
         of="memory",
-        effect=Estimate(share, Interval(share, share, LEVEL)),
+        effect=share,
+        interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
             f"{units.size(kept)} of the allocator's are resident and were handed out once, where live blocks took "
@@ -136,7 +136,8 @@ def huge_page_bloat(profile: Profile) -> Finding | None:
         name="huge-page-bloat",
         says="Huge pages hold memory that nobody asked for",
         of="memory",
-        effect=_at_most(unasked.huge_bytes / unasked.of_bytes),
+        effect=unasked.huge_bytes / unasked.of_bytes,
+        interval=_at_most(unasked.huge_bytes / unasked.of_bytes),
         measured=False,
         evidence=(
             f"{units.size(unasked.huge_bytes)} are resident, among blocks, that never held one and read as zero",
@@ -154,7 +155,8 @@ def touches_more_than_it_gives(profile: Profile) -> Finding | None:
         name="touches-more-than-it-gives",
         says="The allocator writes to memory that it hands out to nobody",
         of="memory",
-        effect=_at_most(unasked.written_bytes / unasked.of_bytes),
+        effect=unasked.written_bytes / unasked.of_bytes,
+        interval=_at_most(unasked.written_bytes / unasked.of_bytes),
         measured=False,
         evidence=(
             f"{units.size(unasked.written_bytes)} are resident and written to, among blocks, that never held one",
@@ -163,9 +165,9 @@ def touches_more_than_it_gives(profile: Profile) -> Finding | None:
     )
 
 
-def _at_most(share: float) -> Estimate:
-    """What is gained is less where the memory would be touched later all the same: by a half, where it was tried."""
-    return Estimate(share, Interval(share / 2, share, LEVEL))
+def _at_most(share: float) -> Interval:
+    """From half of the share: memory that would be touched later anyway is not saved. Half was measured once."""
+    return Interval(share / 2, share, LEVEL)
 
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:
@@ -185,7 +187,8 @@ def sizes_too_coarse(profile: Profile) -> Finding | None:
         name="sizes-too-coarse",
         says="Blocks are much larger than what the program asks for",
         of="memory",
-        effect=Estimate(min(1.0, share), ends),
+        effect=min(1.0, share),
+        interval=ends,
         measured=True,
         evidence=(
             f"{units.size(wasted)} are set apart beyond the {units.size(most.live_bytes)} that live blocks asked for",

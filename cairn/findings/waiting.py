@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from cairn import units
-from cairn.findings.finding import Finding
-from cairn.model import Interval
-from cairn.profile.estimates import LEVEL, Estimate, clock, probe_ns
+from cairn.model import Finding, Interval
+from cairn.profile.estimates import LEVEL, clock, probe_ns
 from cairn.profile.tables import kernel_lines, lock_lines
 from cairn.profile.tally import WAITING, WAKING, Profile
 
@@ -62,7 +61,8 @@ def queues(profile: Profile) -> Finding | None:
         name=QUEUES,
         says=QUEUES_SAYS,
         of="thread time",
-        effect=Estimate(share, Interval(share, share, LEVEL)),
+        effect=share,
+        interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
             f"{units.count(waits)} waits on {where}, {waits / profile.operations * 1000:.3g} per 1,000 operations, "

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cairn.binary import elf
-from cairn.model import Contender, Whereabouts
+from cairn.model import Contender, CpuSamples
 from cairn.profile import symbols
 
 MAGIC = 0x0274626172656877
@@ -82,7 +82,7 @@ class Owner(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Allocator:
+class AllocatorCode:
     """Which code is the allocator's: whole files by their real paths, and its part of any C library.
 
     With no file that part alone. With one nobody calls that but the file itself, which then stands before it.
@@ -91,7 +91,7 @@ class Allocator:
     files: frozenset[str]
 
     @staticmethod
-    def of(contender: Contender) -> Allocator:
+    def of(contender: Contender) -> AllocatorCode:
         """What the contender preloads, or the program is linked with, and the libraries of its own that these need."""
         files: set[str] = set()
         left = [os.path.realpath(path) for path in (*contender.preload, *contender.owners)]
@@ -100,7 +100,7 @@ class Allocator:
             if path not in files:
                 files.add(path)
                 left += _companions(path, contender.library_path)
-        return Allocator(frozenset(files))
+        return AllocatorCode(frozenset(files))
 
     def owner(self, path: str, offset: int) -> Owner:
         """Of the byte at an offset of a file. Raises NotKnown of a C library whose functions cannot be told apart."""
@@ -202,7 +202,7 @@ class _Space:
         _, offset, path = self.mapped[index]
         return path, offset + address - self.starts[index]
 
-    def owner(self, address: int, allocator: Allocator) -> Owner | None:
+    def owner(self, address: int, allocator: AllocatorCode) -> Owner | None:
         """Whose code lies there."""
         place = self.place(address)
         return None if place is None else allocator.owner(*place)
@@ -212,7 +212,7 @@ class _Space:
         place = self.place(address)
         return False if place is None else _is_call(*place)
 
-    def caller(self, words: tuple[int, ...], allocator: Allocator) -> Owner | None:
+    def caller(self, words: tuple[int, ...], allocator: AllocatorCode) -> Owner | None:
         """Whose code the nearest return address lies in that is none of the libraries'."""
         owners = (self.owner(word, allocator) for word in words)
         return next(
@@ -220,7 +220,7 @@ class _Space:
         )
 
 
-def read(path: Path, allocator: Allocator) -> tuple[Whereabouts | None, str]:
+def read(path: Path, allocator: AllocatorCode) -> tuple[CpuSamples | None, str]:
     """The split of a run's CPU time, or None and why it is not known, as the end of a sentence."""
     try:
         with path.open("rb") as file:
@@ -229,7 +229,7 @@ def read(path: Path, allocator: Allocator) -> tuple[Whereabouts | None, str]:
         return None, f"the notes cannot be read: {error.strerror}"
 
 
-def split(file: BinaryIO, allocator: Allocator) -> tuple[Whereabouts | None, str]:
+def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, str]:
     """The same, of what such a file holds."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
@@ -247,7 +247,7 @@ def split(file: BinaryIO, allocator: Allocator) -> tuple[Whereabouts | None, str
         return None, str(why)
     except (struct.error, ValueError):
         return None, "the notes are damaged"
-    return Whereabouts(
+    return CpuSamples(
         period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown
     ), ""
 
@@ -256,7 +256,7 @@ def split(file: BinaryIO, allocator: Allocator) -> tuple[Whereabouts | None, str
 class _Counts:
     """Of notes, while they are read in order."""
 
-    allocator: Allocator
+    allocator: AllocatorCode
     root: int
     """The first process; what it does before it executes the program is not the program's."""
     own: int = 0

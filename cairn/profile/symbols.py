@@ -40,7 +40,7 @@ _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where an address lies: a function and how far behind its start, as far as they are known, and a file."""
 
     path: str | None
@@ -100,10 +100,10 @@ class Files:
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Functions | None]] = {}
 
-    def place(self, mapped: Object | None, address: int) -> Place:
+    def place(self, mapped: Object | None, address: int) -> Location:
         """Where the call is whose return address this is, within a file as it was mapped."""
         if mapped is None:
-            return Place(None, None, address)
+            return Location(None, None, address)
         if mapped.path not in self._known:
             self._known[mapped.path] = _read(mapped.path)
         path, functions = self._known[mapped.path]
@@ -111,7 +111,11 @@ class Files:
         found = (
             functions.at(within - 1) if functions is not None else None
         )  # a call may be a function's last act
-        return Place(path, None, within) if found is None else Place(path, found[0], found[1] + 1)
+        return (
+            Location(path, None, within)
+            if found is None
+            else Location(path, found[0], found[1] + 1)
+        )
 
 
 def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:

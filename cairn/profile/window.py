@@ -36,7 +36,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """How all processes stood at one time."""
 
     at_ns: int
@@ -48,7 +48,7 @@ class Look:
     """By process, for one that becomes another program goes on with it."""
 
 
-def look(folder: Path) -> Look:
+def look(folder: Path) -> Snapshot:
     """Reads everything that is in the folder now."""
     counted: dict[str, Tally] = {}
     over: set[str] = set()
@@ -63,10 +63,10 @@ def look(folder: Path) -> Look:
             over.add(name)
         else:
             counted[name], usage[found.process.pid] = found.tally, used
-    return Look(at_ns, counted, frozenset(over), usage)
+    return Snapshot(at_ns, counted, frozenset(over), usage)
 
 
-def since(folder: Path, begin: Look, started_ns: int) -> Profile:
+def since(folder: Path, begin: Snapshot, started_ns: int) -> Profile:
     """What was counted from that look until now; `started_ns`: when the program began. Raises NoProfile for nothing."""
     end_ns = time.monotonic_ns()
     found = reader.added_up(_windowed(folder, begin, end_ns))
@@ -77,7 +77,7 @@ def since(folder: Path, begin: Look, started_ns: int) -> Profile:
     return replace(found, window=Window(begin.at_ns, end_ns, max(0, begin.at_ns - started_ns)))
 
 
-def _windowed(folder: Path, begin: Look, end_ns: int) -> Iterator[ProcessProfile | None]:
+def _windowed(folder: Path, begin: Snapshot, end_ns: int) -> Iterator[ProcessProfile | None]:
     for name in reader.names(folder):
         found = _read(folder / name) if name not in begin.over else None
         if found is None:

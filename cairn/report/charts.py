@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cairn.compare.ranking import Entry, Ranking
 from cairn.compare.ratios import Ratio
-from cairn.compare.standings import Cell, Place, Standings
+from cairn.compare.standings import Place, Standings, WorkloadResult
 from cairn.model import Run
 from cairn.report.pictures import without_glyph_warnings
 from cairn.report.words import printable, times
@@ -51,7 +51,7 @@ def ratios(run: Run, found: Standings, *, title: str, form: str, memory: bool = 
     height = (0.9 + 0.165 * len(names)) * lines + 1.0
     figure = Figure(figsize=(2.2 + 1.65 * columns, height), layout="constrained")
     panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-    of: Callable[[Cell], Ratio | None] = (
+    of: Callable[[WorkloadResult], Ratio | None] = (
         (lambda cell: cell.memory) if memory else (lambda cell: cell.time)
     )
     cut = _cut([ratio.estimate for cell in found.cells.values() if (ratio := of(cell))])
@@ -86,7 +86,7 @@ def _panel(
     axes: Axes,
     place: Place,
     found: Standings,
-    of: Callable[[Cell], Ratio | None],
+    of: Callable[[WorkloadResult], Ratio | None],
     mean: Ratio | None,
     cut: float,
 ) -> None:
@@ -136,7 +136,13 @@ def _thinned(steps: Sequence[float], most: int) -> list[float]:
     return shown
 
 
-def _dot(axes: Axes, row: int, cell: Cell, of: Callable[[Cell], Ratio | None], cut: float) -> None:
+def _dot(
+    axes: Axes,
+    row: int,
+    cell: WorkloadResult,
+    of: Callable[[WorkloadResult], Ratio | None],
+    cut: float,
+) -> None:
     ratio = of(cell)
     if ratio is None:
         text, color = ("failed", _BAD) if cell.failure else ("not measured", _FAINT)
@@ -317,12 +323,12 @@ def percentiles(run: Run, found: Ranking, *, title: str, form: str) -> bytes:
         figure.legend(
             handles=handles, loc="outside right upper", ncols=1, fontsize=8, frameon=False
         )
-    blocks = sorted({scenario.blocks for scenario in shown})
+    rounds = sorted({scenario.rounds for scenario in shown})
     runs = (
-        f"medians over {blocks[0]} runs"
-        if len(blocks) == 1
+        f"medians over {rounds[0]} runs"
+        if len(rounds) == 1
         else "medians over runs"
-        if blocks
+        if rounds
         else "nothing measured"
     )
     _framed(figure, run, title, f"time of an operation, {runs} · best median on top")

@@ -34,9 +34,9 @@ def board(judged: Sequence[Judged]) -> Board:
     if open_ones:
         says[0] += f" {open_ones} more may be: the intervals leave that open."
     says += [f"{one.case.application}, {one.case.contender}: {_told(one)}" for one in measured]
-    blocks = min((one.why.blocks for one in measured if one.why is not None), default=0)
+    rounds = min((one.why.rounds for one in measured if one.why is not None), default=0)
     footer = (
-        f"{blocks} blocks, each contender as it is and behind the probe, against the system's",
+        f"{rounds} rounds, each contender as it is and behind the probe, against the system's",
         "kernels that allocate like the applications; glibc-2.21: glibc that trims at once, as that did by a mistake; "
         "hardened: stands in for DieHarder",
     )
@@ -55,7 +55,7 @@ def _why_not(why: Why) -> str:
     if why.why_not:
         return why.why_not
     told = why.time is not None and why.time.whole.interval is not None
-    return "the parts that its cause would show in were not measured" if told else "too few blocks"
+    return "the parts that its cause would show in were not measured" if told else "too few rounds"
 
 
 def _here(one: Judged) -> str:

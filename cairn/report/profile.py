@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cairn import units
-from cairn.findings import Finding, find
+from cairn.findings import find
+from cairn.model import Finding, Interval
 from cairn.profile.estimates import (
     SAMPLES_ENOUGH,
     TOTAL,
@@ -118,9 +119,9 @@ def sentence(limit: Ceiling) -> str:
 
 def because(finding: Finding) -> str:
     """A finding in a paragraph: what, how much, how that is known, and what to do."""
-    about = f"{_percent(finding.effect.value)} of {finding.of}"
-    ends = finding.effect.interval
-    within = "" if ends.low == ends.high else f" {_within(finding.effect)}"
+    about = f"{_percent(finding.effect)} of {finding.of}"
+    ends = finding.interval
+    within = f" {_range(ends, finding.effect)}" if ends is not None and ends.low < ends.high else ""
     return f"▲ {finding.says}: {about}{within}. {'; '.join(finding.evidence)}. To do: {finding.advice}."
 
 
@@ -256,13 +257,13 @@ def _decimals(share: float) -> int:
 
 
 def _within(share: Estimate) -> str:
-    """The interval, as exactly as the number in it."""
-    low, high, decimals = (
-        share.interval.low,
-        share.interval.high,
-        _decimals(share.value or share.interval.high),
-    )
-    return f"[{low * 100:.{decimals}f}, {high * 100:.{decimals}f}]"
+    """The interval, with as many decimals as the number in it."""
+    return _range(share.interval, share.value)
+
+
+def _range(ends: Interval, value: float = 0.0) -> str:
+    decimals = _decimals(value or ends.high)
+    return f"[{ends.low * 100:.{decimals}f}, {ends.high * 100:.{decimals}f}]"
 
 
 def _estimated(count: Estimate | None) -> str:

@@ -10,7 +10,7 @@ from cairn.model import Run, Sample, value
 from cairn.report.words import printable
 
 _COLUMNS = (
-    "run", "workload", "block", "position", "contender", "title", "counts", "failure", "started_at", "exit_code",
+    "run", "workload", "round", "position", "contender", "title", "counts", "failure", "started_at", "exit_code",
     "signal", "timed_out", "wall_ns", "user_ns", "system_ns", "cpu_percent", "minor_faults", "major_faults",
     "voluntary_switches", "involuntary_switches", "peak_bytes", "largest_process_bytes", "peak_less_lazy_bytes",
     "lazy_peak_bytes", "memory_method", "processes", "processes_loaded", "processes_unreached", "malloc_owner",
@@ -28,7 +28,7 @@ _NOTED = ("own", "calls", "faults", "others", "program", "unknown")
 
 
 def render(run: Run, samples: Sequence[Sample]) -> str:
-    """All trials in the order they ran, warm-up (block 0) included; an empty field was not measured."""
+    """All trials in the order they ran, warm-up (round 0) included; an empty field was not measured."""
     titles = {contender.name: contender.title for contender in run.contenders}
     workloads = [workload.name for workload in run.settings.workloads]
     metrics = sorted({name for sample in samples for name in sample.metrics})
@@ -38,7 +38,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     reported = _REPORTED if reports else ()
     noted = (
         [f"clock:{name}_ns" for name in _NOTED]
-        if any(sample.whereabouts for sample in samples)
+        if any(sample.cpu_samples for sample in samples)
         else []
     )
     file = StringIO()
@@ -55,7 +55,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     for sample in samples:
         cpu = value(sample, "cpu")
         row: list[object] = [
-            run.id, workloads[sample.trial.workload], sample.trial.block, sample.trial.position, sample.trial.contender,
+            run.id, workloads[sample.trial.workload], sample.trial.round, sample.trial.position, sample.trial.contender,
             titles.get(sample.trial.contender, ""), int(sample.counts), sample.failure, f"{sample.started_at:.3f}",
             sample.exit_code, sample.signal, int(sample.timed_out), sample.wall_ns, sample.user_ns, sample.system_ns,
             None if cpu is None else f"{cpu:.1f}", sample.minor_faults, sample.major_faults, sample.voluntary_switches,
@@ -65,7 +65,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
             len(sample.proof.unreached), sample.proof.owner, sample.left_behind,
         ]  # fmt: skip
         row += _reported(sample) if reported else []
-        where = sample.whereabouts
+        where = sample.cpu_samples
         row += (
             [where and getattr(where, name) * where.period_ns for name in _NOTED] if noted else []
         )

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from cairn import units
 from cairn.compare.ranking import Matrix, Ranking, Scenario
 from cairn.compare.ratios import Difference, Ratio
-from cairn.compare.standings import LARGE_BYTES, Contest, Place, Standings
-from cairn.compare.standings import Cell as Result
+from cairn.compare.standings import LARGE_BYTES, Contest, Place, Standings, WorkloadResult
 from cairn.model import INTERRUPTED, TIME_BUDGET, Run
 from cairn.report import words
 from cairn.report.tables import Cell, Table, name_of
@@ -52,7 +51,7 @@ def standings(
         says=tuple(_standings_say(found)),
         tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
         footer=(
-            *_cut_short(stopped, [c.blocks for c in found.contests], "workload"),
+            *_cut_short(stopped, [c.rounds for c in found.contests], "workload"),
             *_standings_footer(run, found),
         ),
         failures=tuple(_standings_failures(found)),
@@ -97,7 +96,7 @@ def _named(place: Place) -> str:
 
 def _mean(ratio: Ratio) -> str:
     interval = (
-        words.times_interval(ratio.interval) if ratio.interval else "(one block: no interval)"
+        words.times_interval(ratio.interval) if ratio.interval else "(one round: no interval)"
     )
     return f"{words.times(ratio.estimate)} times {interval}"
 
@@ -167,7 +166,7 @@ def _against(difference: Difference | None) -> str:
     if difference is None:
         return ""
     if difference.interval is None:
-        return "one block: not told apart"
+        return "one round: not told apart"
     if not difference.more and not difference.less:
         return f"{MAYBE} not told apart"
     low, high = (
@@ -177,16 +176,16 @@ def _against(difference: Difference | None) -> str:
     return f"{'▲' if difference.more else '▼'} {units.percent(difference.estimate - 1)} [{low}, {high}]"
 
 
-def _time(cell: Result) -> Ratio | None:
+def _time(cell: WorkloadResult) -> Ratio | None:
     return cell.time
 
 
-def _memory(cell: Result) -> Ratio | None:
+def _memory(cell: WorkloadResult) -> Ratio | None:
     return cell.memory
 
 
 def _matrix(
-    found: Standings, head: str, of: Callable[[Result], Ratio | None], short: bool
+    found: Standings, head: str, of: Callable[[WorkloadResult], Ratio | None], short: bool
 ) -> Table:
     """Workloads × contenders, contenders by place."""
     names = [place.contender for place in found.places]
@@ -234,7 +233,7 @@ def _part(table: Table, places: Sequence[int]) -> Table:
     )
 
 
-def _cell(cell: Result, of: Callable[[Result], Ratio | None]) -> Cell:
+def _cell(cell: WorkloadResult, of: Callable[[WorkloadResult], Ratio | None]) -> Cell:
     ratio = of(cell)
     if cell.failure is not None:
         return Cell(FAILED, good=False)
@@ -266,7 +265,7 @@ def _contests(found: Standings) -> Table:
     rows = tuple(
         (
             Cell(words.printable(contest.name)),
-            Cell(str(contest.blocks)),
+            Cell(str(contest.rounds)),
             Cell(
                 UNKNOWN
                 if contest.half_width is None
@@ -277,11 +276,11 @@ def _contests(found: Standings) -> Table:
         )
         for contest in found.contests
     )
-    return Table("", ("workload", "blocks", "noise", "best time", "by", "least peak", "by"), rows)
+    return Table("", ("workload", "rounds", "noise", "best time", "by", "least peak", "by"), rows)
 
 
 def _best(
-    found: Standings, contest: Contest, name: str | None, of: Callable[[Result], float | None],
+    found: Standings, contest: Contest, name: str | None, of: Callable[[WorkloadResult], float | None],
     written: Callable[[float], str],
 ) -> tuple[Cell, Cell]:  # fmt: skip
     number = of(found.cells[contest.workload, name]) if name is not None else None
@@ -292,11 +291,11 @@ def _best(
 
 def _standings_footer(run: Run, found: Standings) -> Iterator[str]:
     """How the numbers were made, and what they do not show."""
-    blocks = sorted({contest.blocks for contest in found.contests if contest.blocks})
-    if not blocks:
-        yield "No complete block."
+    rounds = sorted({contest.rounds for contest in found.contests if contest.rounds})
+    if not rounds:
+        yield "No complete round."
         return
-    ran = _count(blocks[0], "block") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} blocks"
+    ran = _count(rounds[0], "round") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} rounds"
     methods = sorted({contest.memory_method for contest in found.contests if contest.memory_method})
     memory = f" · peak: anonymous + shared, {', '.join(methods)}" if methods else ""
     yield (
@@ -338,18 +337,18 @@ def _standings_failures(found: Standings) -> Iterator[str]:
         yield words.printable(f"no ratios in memory on {', '.join(names)}: {reason}")
 
 
-def _cut_short(stopped: Sequence[str] | None, blocks: Sequence[int], noun: str) -> Iterator[str]:
+def _cut_short(stopped: Sequence[str] | None, rounds: Sequence[int], noun: str) -> Iterator[str]:
     """That there is less than was asked for: interrupted, not finished, or out of time."""
     if stopped is None:
         return
     if not stopped or set(stopped) == {INTERRUPTED}:
-        complete = sum(number > 0 for number in blocks)
+        complete = sum(number > 0 for number in rounds)
         head = INTERRUPTED if stopped else "not finished"
-        yield f"{head}: {complete} of {_count(len(blocks), noun)} {'has' if complete == 1 else 'have'} complete blocks"
+        yield f"{head}: {complete} of {_count(len(rounds), noun)} {'has' if complete == 1 else 'have'} complete rounds"
         return
     out = sum(reason == TIME_BUDGET for reason in stopped)
     if out:
-        yield f"{TIME_BUDGET}: it ended {out} of {_count(len(blocks), noun)} before precision was reached"
+        yield f"{TIME_BUDGET}: it ended {out} of {_count(len(rounds), noun)} before precision was reached"
 
 
 def scenarios(
@@ -364,7 +363,7 @@ def scenarios(
         says=tuple(_scenarios_say(found)),
         tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
         footer=(
-            *_cut_short(stopped, [s.blocks for s in found.scenarios], "scenario"),
+            *_cut_short(stopped, [s.rounds for s in found.scenarios], "scenario"),
             *_scenarios_footer(run, found),
         ),
         failures=tuple(
@@ -480,12 +479,12 @@ def _against_all(found: Ranking, matrix: Matrix) -> Table:
 
 
 def _scenarios_footer(run: Run, found: Ranking) -> Iterator[str]:
-    blocks = sorted({scenario.blocks for scenario in found.scenarios if scenario.blocks})
-    if not blocks:
-        yield "No complete block."
+    rounds = sorted({scenario.rounds for scenario in found.scenarios if scenario.rounds})
+    if not rounds:
+        yield "No complete round."
         return
-    ran = _count(blocks[0], "run") if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]} runs"
-    yield f"{ran} of each contender in each scenario, in blocks with an order by chance"
+    ran = _count(rounds[0], "run") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} runs"
+    yield f"{ran} of each contender in each scenario, in rounds with an order by chance"
     yield "median, P95, P99: of a run over its batches of operations, then the median over runs; faults likewise"
     yield (
         f"÷ best: paired Hodges–Lehmann, with {100 * found.level:g} % intervals that include what it costs not to know "

@@ -150,7 +150,7 @@ def _against(comparison: Comparison) -> Table:
     rows: dict[str, list[Cell]] = {}
     for pair in comparison.against:
         change = pair.change
-        ends = "too few blocks"
+        ends = "too few rounds"
         if change.interval is not None:
             ends = (
                 f"[{words.times(1 + change.interval.low)}, {words.times(1 + change.interval.high)}]"
@@ -196,7 +196,7 @@ def failures(comparison: Comparison) -> list[str]:
 
 def footer(comparison: Comparison) -> str:
     """How these numbers were made, on one line."""
-    parts = [f"{comparison.blocks} block{'' if comparison.blocks == 1 else 's'}"]
+    parts = [f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}"]
     why = comparison.stopped_because
     if why and why != parts[0]:
         parts[0] += f" ({words.printable(why)})"

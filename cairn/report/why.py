@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cairn import units
-from cairn.findings.finding import Finding
-from cairn.model import Raised, Run
+from cairn.model import Finding, Run
 from cairn.report.standings import Board
 from cairn.report.tables import HEAD_MAX, Cell, Table, shortened
 from cairn.report.words import NOT_MEASURED, printable
@@ -68,10 +67,10 @@ def _board(found: Sequence[Why], title: str) -> Board:
         printable(text)
         for text in dict.fromkeys(_alone(name, one) for why in known for name, one in why.raised)
     ]
-    blocks = sorted({why.blocks for why in known})
+    rounds = sorted({why.rounds for why in known})
     how = dict.fromkeys(_how(why) for why in known)
     footer = (
-        f"{' or '.join(map(str, blocks))} blocks, each contender as it is and behind the probe · "
+        f"{' or '.join(map(str, rounds))} rounds, each contender as it is and behind the probe · "
         f"means, Student's t, each interval by itself · {printable('; '.join(how))}",
     )
     return Board(
@@ -154,7 +153,7 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
     what = "CPU time" if gap.of == "time" else "memory"
     whole, change, other = gap.whole, gap.whole.change or 0.0, gap.whole.other or 0.0
     if whole.interval is None:
-        yield f"{what}: {why.blocks} blocks are too few to tell why {why.contender} takes what it takes."
+        yield f"{what}: {why.rounds} rounds are too few to tell why {why.contender} takes what it takes."
     elif not whole.shown or not other:
         yield f"{what}: no difference between {why.contender} and {why.baseline} is shown."
     elif abs(change) < _TELL_FROM * other:
@@ -189,7 +188,7 @@ def _parts(gap: Gap) -> Iterator[str]:
     if perhaps := [
         f"{one.name} {_points(gap, one)}" for one in gap.undecided if _matters(gap, one)
     ]:
-        yield f"perhaps, with more blocks: {', '.join(perhaps)}"
+        yield f"perhaps, with more rounds: {', '.join(perhaps)}"
     if strange := [
         f"{one.name} {_points(gap, one)}" for one in gap.contradicted if _matters(gap, one)
     ]:
@@ -213,18 +212,19 @@ def _because(why: Why, finding: Finding) -> str:
     slower, other = why.contender, why.baseline
     if why.time is not None and (why.time.whole.change or 0.0) < 0:
         slower, other = other, slower
-    ends = finding.effect.interval
-    share = f"{units.percent(finding.effect.value, signed=False)} of CPU [{ends.low * 100:.3g}, {ends.high * 100:.3g}]"
-    return f"▲ {slower}, beside {other}: {finding.says}: {share}. {'; '.join(finding.evidence)}. To do: {finding.advice}."
+    return f"▲ {slower}, beside {other}: {_told(finding)}"
 
 
-def _alone(name: str, raised: Raised) -> str:
-    ends = raised.interval
-    within = (
-        f" [{ends.low * 100:.3g}, {ends.high * 100:.3g}]"
-        if ends is not None and ends.low < ends.high
-        else ""
-    )
-    told = "".join(f" {text}." for text in raised.evidence)
-    share = f"{units.percent(raised.effect, signed=False)} of {raised.of}{within}"
-    return f"▲ {name}: {raised.says}: {share}.{told} To do: {raised.advice}."
+def _alone(name: str, finding: Finding) -> str:
+    return f"▲ {name}: {_told(finding)}"
+
+
+def _told(finding: Finding) -> str:
+    """The cause, its size, the evidence and the advice, as sentences."""
+    ends = finding.interval
+    within = ""
+    if ends is not None and ends.low < ends.high:
+        within = f" [{ends.low * 100:.3g}, {ends.high * 100:.3g}]"
+    share = f"{units.percent(finding.effect, signed=False)} of {finding.of}{within}"
+    told = "".join(f" {text}." for text in finding.evidence)
+    return f"{finding.says}: {share}.{told} To do: {finding.advice}."

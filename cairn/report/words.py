@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn import units
-from cairn.model import Change, Direction, Finding, Interval, Metric, Summary
+from cairn.model import Change, Direction, Interval, Metric, Shown, Summary
 
 NOT_MEASURED = "not measured"
 
@@ -43,7 +43,7 @@ def times(ratio: float) -> str:
 
 def times_interval(interval: Interval | None) -> str:
     """The interval of a multiple, in brackets."""
-    return f"[{times(interval.low)}, {times(interval.high)}]" if interval else "[one block]"
+    return f"[{times(interval.low)}, {times(interval.high)}]" if interval else "[one round]"
 
 
 def median(summary: Summary | None, metric: Metric) -> str:
@@ -53,12 +53,12 @@ def median(summary: Summary | None, metric: Metric) -> str:
 
 def sign(change: Change) -> str:
     """The finding as one character, so that colour is never needed: less, more, or not shown."""
-    match change.finding:
-        case Finding.LESS:
+    match change.shown:
+        case Shown.LESS:
             return "▼"
-        case Finding.MORE:
+        case Shown.MORE:
             return "▲"
-        case Finding.EQUIVALENT | Finding.NOT_SHOWN:
+        case Shown.EQUIVALENT | Shown.NOT_SHOWN:
             return "≈"
 
 
@@ -72,7 +72,7 @@ def interval(change: Change | None) -> str:
     if change is None:
         return ""
     if change.interval is None:
-        return "[too few blocks]"
+        return "[too few rounds]"
     low, high = (
         units.percent(end).removesuffix(" %") for end in (change.interval.low, change.interval.high)
     )
@@ -83,10 +83,10 @@ def good(change: Change | None, metric: Metric) -> bool | None:
     """True for a shown change in the wanted direction, False for one in the other, None for neither."""
     if change is None or metric.direction in (Direction.NEITHER, Direction.UNKNOWN):
         return None
-    match change.finding:
-        case Finding.LESS:
+    match change.shown:
+        case Shown.LESS:
             return metric.direction is Direction.LESS
-        case Finding.MORE:
+        case Shown.MORE:
             return metric.direction is Direction.MORE
     return None
 

@@ -1,4 +1,4 @@
-"""Carries a run out: warm-up, random complete blocks, the decision to stop. Prints nothing; an observer may watch."""
+"""Carries a run out: warm-up, random complete rounds, the decision to stop. Prints nothing; an observer may watch."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _WARM_SHARE = 1.2
 _WARM_LIMIT = 0.7
 """Never touch more than this share of the memory that is available."""
 _LOOKS_ALL = 100
-"""Up to so many blocks the progress line is that of the last one."""
+"""Up to so many rounds the progress line is that of the last one."""
 _LOOKS_GROWTH = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands after a block."""
+    """Where a run stands after a round."""
 
-    blocks: int
-    blocks_expected: int
+    rounds: int
+    rounds_expected: int
     seconds_left: float | None
     half_width: float | None
     leading: str | None
@@ -54,9 +54,9 @@ class Observer(Protocol):
         """Something that the user should know and that changes no result."""
 
     def warmed(self, size: int) -> None:
-        """Memory is touched before each block from now on; `size` in bytes."""
+        """Memory is touched before each round from now on; `size` in bytes."""
 
-    def block_ended(self, progress: Progress) -> None:
+    def round_ended(self, progress: Progress) -> None:
         """All contenders ran once more."""
 
 
@@ -76,17 +76,17 @@ class Measurement:
         self._tried: set[tuple[int, str]] = set()
         self._failed: set[tuple[int, str]] = set()
         self._settled: dict[int, str] = {}
-        """Workloads that need no more blocks, and why."""
+        """Workloads that need no more rounds, and why."""
         self._stretch_s = [0.0] * len(run.settings.workloads)
-        """How long the contenders took on each workload in its last block."""
+        """How long the contenders took on each workload in its last round."""
         self._looks: dict[int, tuple[int, int, stats.Look]] = {}
-        """By workload: blocks and contenders at the last look, and what it said."""
+        """By workload: rounds and contenders at the last look, and what it said."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
             self._note(sample)
         for workload, of in enumerate(self._of):
-            last = max((sample.trial.block for sample in of), default=0)
+            last = max((sample.trial.round for sample in of), default=0)
             self._stretch_s[workload] = sum(
                 s.wall_ns / 1e9 for s in before if _place(s) == (workload, last)
             )
@@ -121,7 +121,7 @@ class Measurement:
             if settings.setup is not None:
                 self._runner.hook("setup", settings.setup)
             try:
-                self._blocks()
+                self._rounds()
                 self._folder.mark_stopped(
                     "\n".join(self._settled[w] for w in sorted(self._settled))
                 )
@@ -139,7 +139,7 @@ class Measurement:
             except UsageError as error:
                 self._observer.told(str(error))
 
-    def _blocks(self) -> None:
+    def _rounds(self) -> None:
         run = self._run
         names = [contender.name for contender in run.contenders]
         baseline_first = [run.baseline, *(name for name in names if name != run.baseline)]
@@ -152,16 +152,16 @@ class Measurement:
         )
         self._tell_unchecked()
         self._decide_warm_memory()
-        number = max((sample.trial.block for sample in self._samples), default=0)
+        number = max((sample.trial.round for sample in self._samples), default=0)
         while not self._settle():
             number += 1
             if self._warm_bytes:
                 self._runner.touch(self._warm_bytes)
-            self._carry_out(plan.block(number, names, run.seed, workloads))
-            self._observer.block_ended(self._progress())
+            self._carry_out(plan.one_round(number, names, run.seed, workloads))
+            self._observer.round_ended(self._progress())
 
     def _settle(self) -> bool:
-        """Notes which workloads need no more blocks; whether that is all of them."""
+        """Notes which workloads need no more rounds; whether that is all of them."""
         for workload in range(len(self._of)):
             because = None if workload in self._settled else self._enough(workload)
             if because is not None:
@@ -286,7 +286,7 @@ class Measurement:
             )
 
     def _enough(self, workload: int) -> str | None:
-        """Why this workload needs no more blocks; None to go on."""
+        """Why this workload needs no more rounds; None to go on."""
         rule = self._run.rule
         ratios = self._ratios(workload)
         done = self._complete(workload, ratios)
@@ -294,8 +294,8 @@ class Measurement:
             look = self._look(workload, ratios)
             if look.stop:
                 return look.because or "stopped"
-        elif done >= (rule.max_blocks if rule.precision is None else rule.min_blocks):
-            return f"{done} blocks"
+        elif done >= (rule.max_rounds if rule.precision is None else rule.min_rounds):
+            return f"{done} rounds"
         if rule.budget_s is not None and done >= 1:
             expected = sum(
                 self._stretch_s[w] for w in range(len(self._of)) if w not in self._settled
@@ -305,20 +305,20 @@ class Measurement:
         return None
 
     def _look(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
-        """At every block that may be the last; of hundreds, else, whenever a twentieth more are there.
+        """At every round that may be the last; of hundreds, else, whenever a twentieth more are there.
 
         A look takes the square of their number.
         """
         rule = self._run.rule
-        blocks = min(len(of) for of in ratios.values())
+        rounds = min(len(of) for of in ratios.values())
         before = self._looks.get(workload)
-        decides = before is None or before[1] != len(ratios) or blocks in stats.look_blocks(rule)
+        decides = before is None or before[1] != len(ratios) or rounds in stats.look_rounds(rule)
         if before is not None and not decides:
             at, _, said = before
-            if blocks == at or _LOOKS_ALL < blocks < at * _LOOKS_GROWTH:
+            if rounds == at or _LOOKS_ALL < rounds < at * _LOOKS_GROWTH:
                 return said
         said = stats.look(ratios, rule) if rule.judged == "wall" else look(ratios, rule)
-        self._looks[workload] = blocks, len(ratios), said
+        self._looks[workload] = rounds, len(ratios), said
         return said
 
     def _ratios(self, workload: int) -> dict[str, tuple[float, ...]]:
@@ -328,16 +328,16 @@ class Measurement:
         return comparison.wall_ratios(self._of[workload], names, self._run.baseline)
 
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
-        """Blocks that count; where nothing is compared, those of whoever has fewest."""
-        blocks = {
+        """Rounds that count; where nothing is compared, those of whoever has fewest."""
+        rounds = {
             contender.name: 0
             for contender in self._run.contenders
             if (workload, contender.name) not in self._failed
         }
         for sample in self._of[workload]:
-            if sample.counts and sample.trial.contender in blocks:
-                blocks[sample.trial.contender] += 1
-        alone = min(blocks.values(), default=self._run.rule.max_blocks)
+            if sample.counts and sample.trial.contender in rounds:
+                rounds[sample.trial.contender] += 1
+        alone = min(rounds.values(), default=self._run.rule.max_rounds)
         return min((len(of) for of in ratios.values()), default=alone)
 
     def _progress(self) -> Progress:
@@ -351,7 +351,7 @@ class Measurement:
             ratios = self._ratios(workload)
             done = self._complete(workload, ratios)
             look = self._look(workload, ratios) if ratios else None
-            expected = max(done, look.blocks_expected if look else rule.min_blocks)
+            expected = max(done, look.rounds_expected if look else rule.min_rounds)
             left += (expected - done) * self._stretch_s[workload]
             standings.append((expected - done, done, expected, look))
         if not standings:
@@ -360,8 +360,8 @@ class Measurement:
         if rule.budget_s is not None:
             left = min(left, max(0.0, rule.budget_s - (time.monotonic() - self._began)))
         return Progress(
-            blocks=done,
-            blocks_expected=expected,
+            rounds=done,
+            rounds_expected=expected,
             seconds_left=left,
             half_width=look.half_width if look else None,
             leading=look.leading if look and len(self._of) == 1 else None,
@@ -380,7 +380,7 @@ class Measurement:
 
 
 def _place(sample: Sample) -> tuple[int, int]:
-    return sample.trial.workload, sample.trial.block
+    return sample.trial.workload, sample.trial.round
 
 
 def _cell(sample: Sample) -> tuple[int, str]:
@@ -391,38 +391,38 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
     """Whether one workload of a suite has been measured precisely enough; it asks nothing about who is ahead.
 
     `stats.look` answers for a comparison that ends in a verdict of its own: with ten contenders its intervals exist
-    from nine blocks on. A suite ends in means over dozens of workloads, to which each gives its estimates alone. So
+    from nine rounds on. A suite ends in means over dozens of workloads, to which each gives its estimates alone. So
     here each contender's mean log ratio has its own 95 % interval by Student's t, and the workload stops once all are
     as narrow as `precision` asks. A rule that looks at widths alone leaves estimates unbiased, and costs such intervals
     three points of their coverage at most (tests/python/test_bench.py).
     """
-    blocks = min(len(differences) for differences in ratios.values())
+    rounds = min(len(differences) for differences in ratios.values())
     widths = (
-        [math.expm1(stats.mean_half_width(differences[:blocks])) for differences in ratios.values()]
-        if blocks > 2
+        [math.expm1(stats.mean_half_width(differences[:rounds])) for differences in ratios.values()]
+        if rounds > 2
         else []
     )
     widest = max(widths, default=None)
-    means = {name: statistics.fmean(differences) for name, differences in ratios.items() if blocks}
+    means = {name: statistics.fmean(differences) for name, differences in ratios.items() if rounds}
     leader = min(means, key=means.__getitem__, default=None)
     because = None
-    if blocks >= rule.max_blocks:
-        because = f"{blocks} blocks"
+    if rounds >= rule.max_rounds:
+        because = f"{rounds} rounds"
     elif (
         rule.precision is not None
-        and blocks >= rule.min_blocks
+        and rounds >= rule.min_rounds
         and widest is not None
         and widest <= rule.precision
     ):
         because = "precision reached"
-    expected = rule.max_blocks
+    expected = rule.max_rounds
     if rule.precision is not None and widest is not None:
-        wanted = math.ceil(blocks * (widest / rule.precision) ** 2)
-        expected = min(rule.max_blocks, max(rule.min_blocks, blocks + 1, wanted))
+        wanted = math.ceil(rounds * (widest / rule.precision) ** 2)
+        expected = min(rule.max_rounds, max(rule.min_rounds, rounds + 1, wanted))
     return stats.Look(
         stop=because is not None,
         because=because,
         half_width=widest,
-        blocks_expected=blocks if because else expected,
+        rounds_expected=rounds if because else expected,
         leading=leader if leader is not None and means[leader] < 0 else None,
     )

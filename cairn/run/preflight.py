@@ -17,8 +17,9 @@ from cairn.allocators.contenders import (
     resolve,
     split_contenders,
 )
-from cairn.doctor.checks import Diagnosis, diagnose, quick_warnings, with_a_run
 from cairn.doctor.machine import conditions
+from cairn.doctor.machine_checks import quick_warnings
+from cairn.doctor.program_checks import Diagnosis, diagnose, with_a_run
 from cairn.errors import ContenderFailed
 from cairn.model import Check, Contender, Host, Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cairn.allocators.contenders import behind_probe
-from cairn.doctor.checks import Reached
+from cairn.doctor.program_checks import Reached
 from cairn.model import Contender, Settings, Trial
 from cairn.run.runner import Runner, private_folder
 
@@ -29,7 +29,7 @@ def look(settings: Settings, contender: Contender) -> Reached | None:
         finally:
             if settings.cleanup is not None:
                 runner.hook("cleanup", settings.cleanup)
-    account = sample.account
-    if sample.failure is not None or account is None:
+    summary = sample.probe
+    if sample.failure is not None or summary is None:
         return None
-    return Reached(account.operations, account.live_bytes, account.resident_bytes)
+    return Reached(summary.operations, summary.live_bytes, summary.resident_bytes)

@@ -26,15 +26,15 @@ from cairn.compare import instructions
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import (
     LARGEST_NUMBER,
-    Account,
     Contender,
+    CpuSamples,
     Memory,
+    ProbeSummary,
     Proof,
     Reported,
     Sample,
     Settings,
     Trial,
-    Whereabouts,
 )
 from cairn.run import workloads
 from cairn.run.proof import another_build, judge, lost_preload, not_behind
@@ -207,9 +207,9 @@ class Runner:
         if settings.instructions:
             counted, errors = _counted(_tail(stderr, _VALGRIND_BYTES))
         proof = judge(witness, contender, launched.pid, seen_by(contender))
-        account = None
+        summary = None
         if contender.probed:
-            proof, account = self._behind_probe(contender, proof, trial, launched)
+            proof, summary = self._behind_probe(contender, proof, trial, launched)
         where, unseen = self._whereabouts(contender) if looked_at else (None, None)
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
@@ -254,8 +254,8 @@ class Runner:
             counters=counters,
             metrics=metrics,
             reported=reported,
-            account=account,
-            whereabouts=where,
+            probe=summary,
+            cpu_samples=where,
             unseen=unseen,
             output_digest=digest,
             failure=failure,
@@ -263,7 +263,7 @@ class Runner:
 
     def _behind_probe(
         self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
-    ) -> tuple[Proof, Account | None]:
+    ) -> tuple[Proof, ProbeSummary | None]:
         """The witness sees the probe; what is behind it the probe itself has told, in files that nobody else wants."""
         from cairn.profile import (
             reader,
@@ -293,14 +293,14 @@ class Runner:
             told = None
         else:
             command = tuple(command_line(self._settings, trial.workload))
-            told = summary.account(replace(found, tree=tree_of(launched, command, contender)))
+            told = summary.summarized(replace(found, tree=tree_of(launched, command, contender)))
         return replace(proof, problem=problem), told
 
-    def _whereabouts(self, contender: Contender) -> tuple[Whereabouts | None, str | None]:
+    def _whereabouts(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:
         """Where the processors were in the run that just ended, or why nobody knows."""
         from cairn.profile import cpu_samples
 
-        found, why = cpu_samples.read(self._notes, cpu_samples.Allocator.of(contender))
+        found, why = cpu_samples.read(self._notes, cpu_samples.AllocatorCode.of(contender))
         self._notes.unlink(missing_ok=True)
         return found, why or None
 

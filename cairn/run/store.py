@@ -28,7 +28,7 @@ from cairn.model import INTERRUPTED, LARGEST_NUMBER, SCHEMA, Run, Sample
 
 _LARGEST_FILE = 256 << 20
 _NAME_LENGTH = 64
-_BLOCKS_MAX = 10_000
+_ROUNDS_MAX = 10_000
 _REASONS_MAX = 10_000
 _LATEST = 1e11
 """Seconds since the epoch; some three thousand years from now."""
@@ -166,9 +166,9 @@ class Folder:
         path = self.path / "run.json"
         content = _content(path)
         schema = _decode(_Versioned, content, path).schema
-        if schema != SCHEMA:
+        if schema not in _READABLE:
             raise CairnError(
-                f"{path} has version {schema} of the format, and this cairn reads version {SCHEMA}"
+                f"{path} has version {schema} of the format, and this cairn reads up to version {SCHEMA}"
             )
         run = _decode(Run, content, path)
         _check_run(run, path)
@@ -201,6 +201,32 @@ class _Versioned(msgspec.Struct):
     schema: int
 
 
+_READABLE = range(1, SCHEMA + 1)
+"""Versions of run.json. An interrupted run of version 1 goes on in its folder, so that its samples may be of both."""
+
+_RENAMED: dict[type, dict[tuple[str, ...], dict[str, str]]] = {
+    Run: {("rule",): {"min_blocks": "min_rounds", "max_blocks": "max_rounds"}},
+    Sample: {
+        (): {"account": "probe", "whereabouts": "cpu_samples"},
+        ("trial",): {"block": "round"},
+    },
+}
+"""By path within a record: keys of version 1, and what they are called now."""
+
+
+def _renewed(kind: type, record: object) -> object:
+    """The record with the keys of the current version."""
+    for path, names in _RENAMED.get(kind, {}).items():
+        part = record
+        for key in path:
+            part = part.get(key) if isinstance(part, dict) else None
+        if isinstance(part, dict):
+            for old, new in names.items():
+                if old in part:
+                    part[new] = part.pop(old)
+    return record
+
+
 def _content(path: Path) -> bytes:
     try:
         if path.stat().st_size > _LARGEST_FILE:
@@ -216,7 +242,7 @@ def _content(path: Path) -> bytes:
 
 def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) -> T:
     try:
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.convert(_renewed(kind, msgspec.json.decode(content)), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         place = f", line {line}" if line is not None else ""
         raise CairnError(f"{path}{place} is damaged: {error}") from error
@@ -232,7 +258,7 @@ def _check_run(run: Run, path: Path) -> None:
         and all(name.strip() for name in names)
         and len(set(names)) == len(names)
         and run.baseline in names
-        and 1 <= rule.min_blocks <= rule.max_blocks <= _BLOCKS_MAX
+        and 1 <= rule.min_rounds <= rule.max_rounds <= _ROUNDS_MAX
         and 0 < rule.margin < 1
         and (rule.precision is None or 0 < rule.precision < 1)
         and 0 <= run.created_at < _LATEST
@@ -245,7 +271,7 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     """Numbers that no trial can have: a damaged file must not become a strange result."""
     limit = 1 << 62
     numbers: tuple[float, ...] = (
-        sample.trial.block, sample.trial.position, sample.user_ns, sample.system_ns, sample.minor_faults,
+        sample.trial.round, sample.trial.position, sample.user_ns, sample.system_ns, sample.minor_faults,
         sample.major_faults, sample.voluntary_switches, sample.involuntary_switches, sample.wall_ns,
         sample.left_behind, sample.proof.loaded, sample.proof.processes, sample.largest_process_bytes or 0,
         sample.memory.peak_bytes or 0, sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
@@ -262,9 +288,9 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
             told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults, told.live_peak_bytes,
             told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
         )  # fmt: skip
-    if sample.account is not None:
-        numbers += tuple(_leaves(msgspec.to_builtins(sample.account)))
-        if sample.account.samples_inside + sample.account.samples_probe > sample.account.samples:
+    if sample.probe is not None:
+        numbers += tuple(_leaves(msgspec.to_builtins(sample.probe)))
+        if sample.probe.samples_inside + sample.probe.samples_probe > sample.probe.samples:
             raise CairnError(f"{path}, line {line} is damaged: parts are more than the whole")
     found = (
         *sample.metrics.values(),

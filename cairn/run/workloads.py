@@ -131,7 +131,7 @@ class _PerOperation(msgspec.Struct):
     p99: float
 
 
-class _Line(msgspec.Struct):
+class _ReportLine(msgspec.Struct):
     schema: int
     workload: str
     operations: int
@@ -157,7 +157,7 @@ def reported(output: bytes) -> Reported:
     if not lines:
         raise NotReported("printed nothing, where its last line should be its report")
     try:
-        line = msgspec.json.decode(lines[-1], type=_Line)
+        line = msgspec.json.decode(lines[-1], type=_ReportLine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotReported(f"printed a last line that is no report: {error}") from None
     if line.schema != LINE_SCHEMA:

@@ -1,6 +1,6 @@
 """Why one contender is slower or fatter than another: the gap between two, taken apart. Pure.
 
-Of each block four runs are looked at: both contenders as they are, and both behind the probe. The gap is what the plain
+Of each round four runs are looked at: both contenders as they are, and both behind the probe. The gap is what the plain
 runs show, and so are its parts, where the kernel's clock may look at these (`whereabouts`):
 
     own code         CPU time in the allocator
@@ -23,7 +23,7 @@ under both (the median of all trials: each is an estimate), what sizes are round
 and no file's: what is free, scattered or the allocator's records, and the program's own pages, which again are the
 same under both. The gap is that of the whole tree's peak.
 
-docs/decisions/0016-a-gap-taken-apart.md and 0027-a-clock-from-outside.md say why so. Means over blocks, with Student's
+docs/decisions/0016-a-gap-taken-apart.md and 0027-a-clock-from-outside.md say why so. Means over rounds, with Student's
 t: only means add up.
 """
 
@@ -38,9 +38,8 @@ from typing import Literal
 from cairn import units
 from cairn.compare import stats
 from cairn.findings import beside
-from cairn.findings.finding import Finding
 from cairn.findings.waiting import QUEUES, QUEUES_ADVICE, QUEUES_SAYS, is_queueing
-from cairn.model import Account, Calls, Interval, Raised, Run, Sample, Whereabouts
+from cairn.model import Calls, CpuSamples, Finding, Interval, ProbeSummary, Run, Sample
 from cairn.profile.estimates import WAY_OUT, Estimate
 from cairn.profile.tally import WAITING as NOT_ON_PROCESSOR
 from cairn.profile.tally import WAKING
@@ -78,10 +77,10 @@ class Part:
     change: float | None
     """What it adds to the gap."""
     interval: Interval | None
-    """None also where there are too few blocks."""
+    """None also where there are too few rounds."""
     evidence: tuple[str, ...] = ()
     differences: tuple[float, ...] = ()
-    """Block by block; empty where it was not measured."""
+    """Round by round; empty where it was not measured."""
     borne_out: bool = True
     """Of page faults, where the kernel's ticks tell user and system time apart: their number goes the same way."""
 
@@ -150,12 +149,12 @@ class Why:
     contender: str
     baseline: str
     workload: int
-    blocks: int
+    rounds: int
     time: Gap | None
     memory: Gap | None
     findings: tuple[Finding, ...] = ()
     """About the slower of the two, by what the other does."""
-    raised: tuple[tuple[str, Raised], ...] = ()
+    raised: tuple[tuple[str, Finding], ...] = ()
     """Of whom, and what was found of it alone, in most of its trials: as in the trial of its middle effect."""
     why_not: str = ""
     """Why there is no answer."""
@@ -163,11 +162,11 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One contender in one block, as it is and behind the probe."""
+    """One contender in one round, as it is and behind the probe."""
 
     plain: Sample
     probed: Sample
-    account: Account
+    summary: ProbeSummary
 
 
 def twin(name: str) -> str:
@@ -202,24 +201,22 @@ def explain(
         )
     sides = [_sides(its, name) for name in (contender, baseline)]
     pairs = [
-        (sides[0][block], sides[1][block]) for block in sorted(sides[0].keys() & sides[1].keys())
+        (sides[0][round_], sides[1][round_]) for round_ in sorted(sides[0].keys() & sides[1].keys())
     ]
     if not pairs:
-        empty = {
-            sample.trial.contender for sample in its if sample.counts and sample.account is None
-        }
+        empty = {sample.trial.contender for sample in its if sample.counts and sample.probe is None}
         nothing = [name for name in (contender, baseline) if twin(name) in empty]
         reason = (
             f"behind the probe {nothing[0]} allocated nothing"
             if nothing
-            else "no block is complete"
+            else "no round is complete"
         )
         return _none(contender, baseline, workload, reason)
     time = _time(pairs)
     found = [
         (name, raised)
         for name, place in ((contender, 0), (baseline, 1))
-        for raised in _mostly([pair[place].account.findings for pair in pairs])
+        for raised in _mostly([pair[place].summary.findings for pair in pairs])
     ]
     if time.by == "clock":
         found = [
@@ -233,7 +230,7 @@ def explain(
         contender=contender,
         baseline=baseline,
         workload=workload,
-        blocks=len(pairs),
+        rounds=len(pairs),
         time=time,
         memory=_memory(pairs),
         findings=_beside(pairs, time),
@@ -259,19 +256,19 @@ def _none(contender: str, baseline: str, workload: int, why_not: str) -> Why:
 
 
 def _sides(samples: Sequence[Sample], name: str) -> dict[int, _Side]:
-    """By block, those in which the contender has both runs."""
-    runs = {(s.trial.contender, s.trial.block): s for s in samples if s.counts}
+    """By round, those in which the contender has both runs."""
+    runs = {(s.trial.contender, s.trial.round): s for s in samples if s.counts}
     found = {}
-    for (whose, block), plain in runs.items():
-        probed = runs.get((twin(name), block))
-        if whose == name and probed is not None and probed.account is not None:
-            found[block] = _Side(plain, probed, probed.account)
+    for (whose, round_), plain in runs.items():
+        probed = runs.get((twin(name), round_))
+        if whose == name and probed is not None and probed.probe is not None:
+            found[round_] = _Side(plain, probed, probed.probe)
     return found
 
 
-def _mostly(trials: Sequence[Sequence[Raised]]) -> list[Raised]:
+def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
     """What was raised in most of the trials, each as in the trial of its middle effect."""
-    by_name: dict[str, list[Raised]] = {}
+    by_name: dict[str, list[Finding]] = {}
     for raised in trials:
         for one in raised:
             by_name.setdefault(one.name, []).append(one)
@@ -280,7 +277,7 @@ def _mostly(trials: Sequence[Sequence[Raised]]) -> list[Raised]:
     return sorted(middle, key=lambda one: -one.effect)
 
 
-def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Raised]:
+def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Finding]:
     """Threads that queue meet more often where no probe is between them.
 
     Where the clock's share of their waking and falling asleep is more of CPU time than what the probed runs showed is
@@ -293,7 +290,7 @@ def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Rai
         statistics.fmean(_noted_ns(side, _NOTES[part]) for side in sides) for part in (OWN, KERNEL)
     )
     calls = [
-        (kind, _cpu_of(kind, one)) for side in sides for kind, one in side.account.calls.items()
+        (kind, _cpu_of(kind, one)) for side in sides for kind, one in side.summary.calls.items()
     ]
     all_ns = sum(ns for _, ns in calls)
     queueing = (
@@ -302,8 +299,8 @@ def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Rai
         else 0.0
     )
     share = in_calls * queueing / cpu_ns if cpu_ns else 0.0
-    operations = sum(side.account.operations for side in sides)
-    waits = sum(side.account.waits for side in sides) / operations if operations else 0.0
+    operations = sum(side.summary.operations for side in sides)
+    waits = sum(side.summary.waits for side in sides) / operations if operations else 0.0
     if share <= (before.effect if before is not None else 0.0) or not is_queueing(share, waits):
         return list(raised)
     most = units.percent(min(1.0, max(share, (own + in_calls) / cpu_ns)), signed=False)
@@ -315,7 +312,7 @@ def _in_plain_runs(raised: Sequence[Raised], sides: Sequence[_Side]) -> list[Rai
         ),
         f"Without a probe between them that is what to fall asleep and to wake others takes; with its own code {most}",
     )
-    now = Raised(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=told)
+    now = Finding(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=told)
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 
@@ -329,7 +326,7 @@ def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
     ):
         return ()
     slower = 0 if (time.whole.change or 0.0) > 0 else 1
-    mine, theirs = ([pair[place].account for pair in pairs] for place in (slower, 1 - slower))
+    mine, theirs = ([pair[place].summary for pair in pairs] for place in (slower, 1 - slower))
     took = statistics.fmean(_cpu_ns(pair[slower].plain) for pair in pairs)
     ends = (
         sorted(abs(end) for end in (own.interval.low, own.interval.high))
@@ -346,7 +343,7 @@ def _cpu_ns(sample: Sample) -> float:
 
 def _kernel_ns(side: _Side) -> float | None:
     """CPU time of the kernel's calls: what they took by the clock, at most all system time of either run."""
-    ns = side.account.kernel_ns
+    ns = side.summary.kernel_ns
     return None if ns is None else min(ns, side.probed.system_ns, side.plain.system_ns)
 
 
@@ -372,12 +369,12 @@ class _Shares:
     @staticmethod
     def of(sides: Sequence[_Side]) -> _Shares | None:
         """Over all its trials; None where too few samples tell."""
-        samples = sum(side.account.samples for side in sides)
+        samples = sum(side.summary.samples for side in sides)
         if samples < SAMPLES_LEAST:
             return None
         each = (
-            sum(s.account.samples_inside for s in sides),
-            sum(s.account.samples_probe for s in sides),
+            sum(s.summary.samples_inside for s in sides),
+            sum(s.summary.samples_probe for s in sides),
         )
         found = _Shares(each[0] / samples, each[1] / samples)
         rest = sum(_probed_rest_ns(side) for side in sides)
@@ -388,7 +385,7 @@ class _Shares:
 
     def split(self, side: _Side) -> tuple[float, float]:
         """Nanoseconds in allocator and probe, by the trial's own samples if it has any."""
-        a = side.account
+        a = side.summary
         if not a.samples:
             return self.inside * a.cpu_ns, self.probe * a.cpu_ns
         return a.samples_inside / a.samples * a.cpu_ns, a.samples_probe / a.samples * a.cpu_ns
@@ -396,7 +393,7 @@ class _Shares:
 
 def _in_faults_ns(side: _Side, shares: _Shares | None) -> float | None:
     """Of what else the kernel did, the allocator's share, by the page faults: the rest is the program's."""
-    rest, inside, faults = _rest_ns(side, shares), side.account.faults_inside, _faults(side.probed)
+    rest, inside, faults = _rest_ns(side, shares), side.summary.faults_inside, _faults(side.probed)
     if rest is None or inside is None:
         return None
     return rest * min(1.0, inside / faults) if faults else 0.0
@@ -408,20 +405,20 @@ def _probed_rest_ns(side: _Side) -> float:
     return (
         side.probed.system_ns
         - detours
-        - min(side.account.kernel_ns or 0.0, side.probed.system_ns - detours)
+        - min(side.summary.kernel_ns or 0.0, side.probed.system_ns - detours)
     )
 
 
 def _rest_ns(side: _Side, shares: _Shares | None) -> float | None:
     """The same without what the probe asks the kernel for itself."""
-    if shares is None or side.account.kernel_ns is None:
+    if shares is None or side.summary.kernel_ns is None:
         return None
     return _probed_rest_ns(side) * (1 - shares.asked)
 
 
 def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
     """In the allocator, less the kernel there."""
-    kernel, in_faults = side.account.kernel_ns, _in_faults_ns(side, shares)
+    kernel, in_faults = side.summary.kernel_ns, _in_faults_ns(side, shares)
     if shares is None or kernel is None or in_faults is None:
         return None
     detours = _detours_ns(side)
@@ -436,7 +433,7 @@ def _detours_ns(side: _Side) -> float:
 
     The way in ends in the probe, and the way out in the allocator, where timers find it.
     """
-    return min(side.account.detours_ns, float(side.probed.system_ns))
+    return min(side.summary.detours_ns, float(side.probed.system_ns))
 
 
 def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
@@ -448,7 +445,7 @@ def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
     return _cpu_ns(side.probed) - inside - probe - (rest - in_faults)
 
 
-_NOTES: dict[str, Callable[[Whereabouts], int]] = {
+_NOTES: dict[str, Callable[[CpuSamples], int]] = {
     OWN: lambda where: where.own,
     KERNEL: lambda where: where.calls,
     FAULTS: lambda where: where.faults,
@@ -458,9 +455,9 @@ _NOTES: dict[str, Callable[[Whereabouts], int]] = {
 """What the parts of a plain run are by the clock, in their order."""
 
 
-def _noted_ns(side: _Side, count: Callable[[Whereabouts], int]) -> float:
+def _noted_ns(side: _Side, count: Callable[[CpuSamples], int]) -> float:
     """0 where the clock did not look, which its callers have made sure of."""
-    where = side.plain.whereabouts
+    where = side.plain.cpu_samples
     return 0.0 if where is None else float(count(where) * where.period_ns)
 
 
@@ -483,8 +480,8 @@ def _time(pairs: Pairs) -> Gap:
             told.append(replace(part, evidence=_against("faults", faults), borne_out=borne_out))
         else:
             told.append(part)
-    waiting = _part(WAITING, pairs, lambda side: side.account.waiting_ns)
-    waits = _means(pairs, lambda side: side.account.waits)
+    waiting = _part(WAITING, pairs, lambda side: side.summary.waiting_ns)
+    waits = _means(pairs, lambda side: side.summary.waits)
     beside_it = replace(waiting, evidence=_against("waits", waits))
     gap = _gap("time", pairs, lambda side: _cpu_ns(side.plain), told, beside_it)
     return replace(gap, by="probe" if because else "clock", because=because)
@@ -501,8 +498,8 @@ def _by_probe(pairs: Pairs) -> list[Part]:
 
 
 def _by_clock(pairs: Pairs) -> list[Part]:
-    """No interval is narrower than one note on either side: where all blocks have as many, nobody knows more."""
-    notes = [side.plain.whereabouts for pair in pairs for side in pair]
+    """No interval is narrower than one note on either side: where all rounds have as many, nobody knows more."""
+    notes = [side.plain.cpu_samples for pair in pairs for side in pair]
     period_ns = max(note.period_ns for note in notes if note is not None)
 
     return [
@@ -514,7 +511,7 @@ def _by_clock(pairs: Pairs) -> list[Part]:
 def _unseen(pairs: Pairs) -> str:
     """Why the clock does not tell; empty if it does."""
     for sides in zip(*pairs, strict=True):
-        notes = [side.plain.whereabouts for side in sides]
+        notes = [side.plain.cpu_samples for side in sides]
         if None in notes:
             return next(
                 (side.plain.unseen for side in sides if side.plain.unseen), "nobody asked it"
@@ -523,7 +520,7 @@ def _unseen(pairs: Pairs) -> str:
             n.own + n.calls + n.faults + n.others + n.program for n in notes if n is not None
         )
         if found < NOTES_LEAST:
-            return f"of {found} of its notes nothing can be said; more blocks have more"
+            return f"of {found} of its notes nothing can be said; more rounds have more"
     return ""
 
 
@@ -537,19 +534,19 @@ def _memory(pairs: Pairs) -> Gap | None:
     live = [
         a.live_bytes
         for pair in pairs
-        for a in (pair[0].account, pair[1].account)
+        for a in (pair[0].summary, pair[1].summary)
         if a.live_bytes is not None
     ]
     asked = statistics.median(live) if live else None
 
     def slack(side: _Side) -> float | None:
-        a = side.account
+        a = side.summary
         if a.slack_bytes is None or not a.live_bytes or asked is None:
             return None
         return asked * a.slack_bytes / a.live_bytes
 
     def rest(side: _Side) -> float | None:
-        resident, rounded = side.account.resident_bytes, slack(side)
+        resident, rounded = side.summary.resident_bytes, slack(side)
         return (
             None
             if resident is None or rounded is None or asked is None
@@ -580,7 +577,7 @@ def _gap(
 
 
 def _part(name: str, pairs: Pairs, reading: Reading, least: float = 0.0) -> Part:
-    """Nothing of it where it was not measured in all blocks. Its interval reaches `least` to both sides at least."""
+    """Nothing of it where it was not measured in all rounds. Its interval reaches `least` to both sides at least."""
     both = [(reading(own), reading(other)) for own, other in pairs]
     known = [(own, other) for own, other in both if own is not None and other is not None]
     if len(known) < len(both):
@@ -598,7 +595,7 @@ def _part(name: str, pairs: Pairs, reading: Reading, least: float = 0.0) -> Part
 
 
 def _interval(differences: Sequence[float], least: float = 0.0) -> Interval | None:
-    if len(differences) < stats.BLOCKS_LEAST:
+    if len(differences) < stats.ROUNDS_LEAST:
         return None
     middle, half = statistics.fmean(differences), max(least, stats.mean_half_width(differences))
     return Interval(middle - half, middle + half, LEVEL)
@@ -623,7 +620,7 @@ def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
     """Kinds of operations in which most of that difference is, by the clock."""
     found = []
     for kind in dict.fromkeys(
-        name for pair in pairs for side in pair for name in side.account.kinds
+        name for pair in pairs for side in pair for name in side.summary.kinds
     ):
         (count, own), (count_there, other) = _mean(pairs, 0, kind), _mean(pairs, 1, kind)
         if (
@@ -646,7 +643,7 @@ def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
 
 def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
     """Of a kind of operations: how many, and their time, in an average trial."""
-    kinds = [pair[place].account.kinds.get(kind) for pair in pairs]
+    kinds = [pair[place].summary.kinds.get(kind) for pair in pairs]
     times = [one.total_ns if one is not None else 0.0 for one in kinds]
     count = statistics.fmean(one.count if one is not None else 0.0 for one in kinds)
     return count, None if any(ns is None for ns in times) else statistics.fmean(
@@ -658,7 +655,7 @@ def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
     """Kinds of the kernel's calls in which most of that difference is."""
     found: list[tuple[float, str]] = []
     for kind in dict.fromkeys(
-        name for pair in pairs for side in pair for name in side.account.calls
+        name for pair in pairs for side in pair for name in side.summary.calls
     ):
         own, other = ([_call(side, kind) for side in sides] for sides in zip(*pairs, strict=True))
         longer = statistics.fmean(_cpu_of(kind, one) for one in own) - statistics.fmean(
@@ -681,4 +678,4 @@ def _cpu_of(kind: str, calls: Calls) -> float:
 
 
 def _call(side: _Side, kind: str) -> Calls:
-    return side.account.calls.get(kind, Calls(0, None, 0.0))
+    return side.summary.calls.get(kind, Calls(0, None, 0.0))

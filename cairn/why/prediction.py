@@ -18,7 +18,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cairn.model import Account, Operations, Run, Sample
+from cairn.model import Operations, ProbeSummary, Run, Sample
 from cairn.profile.estimates import SAMPLES_ENOUGH, WAY_OUT
 from cairn.why.gap import twin
 
@@ -92,16 +92,16 @@ def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
 class _Trial:
     plain: Sample
     probed: Sample
-    account: Account
+    summary: ProbeSummary
 
     @property
     def kernel_ns(self) -> float:
-        return min(self.account.kernel_ns or 0.0, self.plain.system_ns)
+        return min(self.summary.kernel_ns or 0.0, self.plain.system_ns)
 
     @property
     def own_ns(self) -> float:
         """As in cairn.why, which has why."""
-        a, system_ns = self.account, self.probed.system_ns
+        a, system_ns = self.summary, self.probed.system_ns
         detours = min(a.detours_ns, float(system_ns))
         kernel = min(a.kernel_ns or 0.0, system_ns - detours)
         rest = min(self.plain.system_ns - self.kernel_ns, system_ns - detours - kernel)
@@ -115,29 +115,29 @@ class _Trial:
 
 
 def _trials(samples: Sequence[Sample], name: str, workload: int) -> list[_Trial]:
-    """Of each block the plain run, and what the probe counted in the other."""
+    """Of each round the plain run, and what the probe counted in the other."""
     its = {
-        (s.trial.contender, s.trial.block): s
+        (s.trial.contender, s.trial.round): s
         for s in samples
         if s.counts and s.trial.workload == workload
     }
     probed = (
-        (plain, its.get((twin(name), block)))
-        for (whose, block), plain in its.items()
+        (plain, its.get((twin(name), round_)))
+        for (whose, round_), plain in its.items()
         if whose == name
     )
     return [
-        _Trial(plain, one, one.account)
+        _Trial(plain, one, one.probe)
         for plain, one in probed
-        if one is not None and one.account is not None
+        if one is not None and one.probe is not None
     ]
 
 
 def _costs(title: str, of: Mapping[int, Sequence[_Trial]]) -> Costs:
     kinds: dict[str, dict[int, float]] = {}
     for place, trials in of.items():
-        for kind in dict.fromkeys(name for trial in trials for name in trial.account.kinds):
-            there = [trial.account.kinds[kind] for trial in trials if kind in trial.account.kinds]
+        for kind in dict.fromkeys(name for trial in trials for name in trial.summary.kinds):
+            there = [trial.summary.kinds[kind] for trial in trials if kind in trial.summary.kinds]
             known = [ns for one in there if (ns := _each_ns(kind, one)) is not None]
             if sum(one.timed for one in there) >= TIMED_LEAST and len(known) == len(there):
                 kinds.setdefault(kind, {})[place] = statistics.median(known)
@@ -162,26 +162,26 @@ def _costs(title: str, of: Mapping[int, Sequence[_Trial]]) -> Costs:
         own={
             place: own
             for place, trials in of.items()
-            if sum(one.account.samples for one in trials) >= SAMPLES_ENOUGH
+            if sum(one.summary.samples for one in trials) >= SAMPLES_ENOUGH
             and (own := statistics.fmean(one.own_ns for one in trials)) > 0
         },
         clocked={
-            place: statistics.fmean(_clocked_ns(one.account) for one in trials)
+            place: statistics.fmean(_clocked_ns(one.summary) for one in trials)
             for place, trials in of.items()
         },
     )
 
 
-def _clocked_ns(account: Account) -> float:
-    return sum(one.count * (_each_ns(kind, one) or 0.0) for kind, one in account.kinds.items())
+def _clocked_ns(summary: ProbeSummary) -> float:
+    return sum(one.count * (_each_ns(kind, one) or 0.0) for kind, one in summary.kinds.items())
 
 
 def _peak(trial: _Trial) -> float:
-    return trial.account.resident_bytes or 0
+    return trial.summary.resident_bytes or 0
 
 
 def predict(
-    account: Account, system_ns: float, faults: int, allocator: str, known: Mapping[str, Costs]
+    summary: ProbeSummary, system_ns: float, faults: int, allocator: str, known: Mapping[str, Costs]
 ) -> tuple[Prediction, ...]:
     """What each other allocator would save a program that ran under `allocator`, the greatest first.
 
@@ -189,35 +189,35 @@ def predict(
     not every kernel call, no page faults, kinds of operations that the workloads of the calibration have not got. Of
     one process: times of several belong to no one's peak.
     """
-    mine, peak = known.get(allocator), account.resident_bytes
-    kernel_ns, cpu_ns = account.kernel_ns, account.cpu_ns
+    mine, peak = known.get(allocator), summary.resident_bytes
+    kernel_ns, cpu_ns = summary.kernel_ns, summary.cpu_ns
     if (
         mine is None
         or kernel_ns is None
         or not peak
         or not cpu_ns
-        or account.samples < SAMPLES_ENOUGH
+        or summary.samples < SAMPLES_ENOUGH
     ):
         return ()
-    if account.faults_inside is None:
+    if summary.faults_inside is None:
         return ()
-    detours_ns = min(account.detours_ns, float(system_ns))
-    program_ns = cpu_ns * (1 - account.samples_probe / account.samples) - detours_ns * WAY_OUT
+    detours_ns = min(summary.detours_ns, float(system_ns))
+    program_ns = cpu_ns * (1 - summary.samples_probe / summary.samples) - detours_ns * WAY_OUT
     if program_ns <= 0:
         return ()
     kernel_ns = min(kernel_ns, system_ns - detours_ns)
     inside_ns = (
-        account.samples_inside / account.samples * cpu_ns - detours_ns * WAY_OUT
+        summary.samples_inside / summary.samples * cpu_ns - detours_ns * WAY_OUT
     )  # cairn.why has why
     other_ns = system_ns - detours_ns - kernel_ns
     # Neither the program's own system time nor the probe's is a fault's: they take what they took in the calibration.
     if mine.fault:
         other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
-    in_faults = other_ns * min(1.0, account.faults_inside / faults) if faults else 0.0
+    in_faults = other_ns * min(1.0, summary.faults_inside / faults) if faults else 0.0
     own_ns = max(0.0, inside_ns - kernel_ns - in_faults)
     found = []
     for name, theirs in known.items():
-        scales = _scales(account, mine, theirs) if name != allocator else ()
+        scales = _scales(summary, mine, theirs) if name != allocator else ()
         if not scales or not theirs.kernel.keys() & theirs.faults.keys():
             continue
         kernel, fault = (
@@ -247,10 +247,10 @@ def _in_the_kernel(of: Costs) -> tuple[float, float]:
     return max(both), min(both)
 
 
-def _scales(account: Account, mine: Costs, theirs: Costs) -> tuple[float, ...]:
+def _scales(summary: ProbeSummary, mine: Costs, theirs: Costs) -> tuple[float, ...]:
     """By what the time in the allocator would be multiplied, by workload: the range and its middle."""
-    each = {kind: _each_ns(kind, one) for kind, one in account.kinds.items()}
-    times = {kind: one.count * (each[kind] or 0.0) for kind, one in account.kinds.items()}
+    each = {kind: _each_ns(kind, one) for kind, one in summary.kinds.items()}
+    times = {kind: one.count * (each[kind] or 0.0) for kind, one in summary.kinds.items()}
     ratios: dict[str, dict[int, float]] = {}
     for kind in times:
         own, other = mine.kinds.get(kind, {}), theirs.kinds.get(kind, {})

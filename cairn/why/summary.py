@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from cairn.findings import find
-from cairn.model import Account, Calls, Operations, Raised
+from cairn.model import Calls, Operations, ProbeSummary
 from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
 from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
 from cairn.profile.tally import SPINNING, WAITING, Profile, lasting
 
 
-def account(profile: Profile) -> Account:
+def summarized(profile: Profile) -> ProbeSummary:
     """The few numbers of it that explain a difference in time or memory."""
     tally, kernel, locks = profile.tally, kernel_lines(profile), lock_lines(profile)
     # Who spins burns CPU time, which is in the allocator's own code.
@@ -20,7 +20,7 @@ def account(profile: Profile) -> Account:
     samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
     most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
     ticking = clock(tally)
-    return Account(
+    return ProbeSummary(
         operations=profile.operations,
         cpu_ns=cpu_ns(profile) or 0,
         samples=tally.cpu_samples,
@@ -52,18 +52,7 @@ def account(profile: Profile) -> Account:
         live_bytes=most.live_bytes if most is not None else None,
         slack_bytes=most.slack_bytes if most is not None else None,
         resident_bytes=max((moment.resident_bytes for moment in profile.moments), default=None),
-        findings=tuple(
-            Raised(
-                one.name,
-                one.says,
-                one.of,
-                one.effect.value,
-                one.advice,
-                one.effect.interval,
-                one.evidence,
-            )
-            for one in find(profile)
-        ),
+        findings=find(profile),
         detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,
     )
 

@@ -38,11 +38,11 @@ def test_everything_is_listed_with_what_it_takes(cairn) -> None:
 def test_experiments_are_planned_without_running_anything(cairn) -> None:
     plan = cairn("bench", "build", "--plan")
     assert plan.code == 0, plan.err
-    assert "12 blocks" in plan.out and "min" in plan.out
+    assert "12 rounds" in plan.out and "min" in plan.out
     assert "cairn allocators get" in plan.err, "what is not here is said, with how to get it"
     both = cairn("bench", "suite", "larson", "--quick", "--plan", "-a", "system,system@2")
     assert both.code == 0 and both.out.count("2 contenders") == 2
-    assert "4 blocks" in both.out and "larson" in both.out
+    assert "4 rounds" in both.out and "larson" in both.out
     assert not cairn.results.exists()
 
 
@@ -161,7 +161,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(cairn) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    if json.loads(cairn("report", "--json").out)["comparisons"][0]["blocks"]:
+    if json.loads(cairn("report", "--json").out)["comparisons"][0]["rounds"]:
         assert "interrupted: " in out, "what was measured is shown at once, and that it is not all"
     assert "--resume" in err and not running(str(native.workload("scenario")))
     assert cairn("report").code == 0, "what was measured is shown"
@@ -170,7 +170,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(cairn) -> None:
     assert cairn("bench", "--resume", "last", "--quick").code == 2
     resumed = cairn("bench", "scenario-mir", "scenario-json", "--resume", "last", "--json")
     assert resumed.code == 0, resumed.err
-    assert [comparison["blocks"] >= 2 for comparison in resumed.json["comparisons"]] == [True, True]
+    assert [comparison["rounds"] >= 2 for comparison in resumed.json["comparisons"]] == [True, True]
 
 
 def test_a_comparison_of_ones_own_is_no_bench(cairn) -> None:
@@ -250,7 +250,7 @@ def test_the_quick_build_ends_with_table_and_pictures(cairn) -> None:
     environment = users_environment(XDG_CACHE_HOME=str(peers.CACHE))
     result = cairn("bench", "build", "--quick", "--json", timeout=600, **environment)
     assert result.code == 0, result.err
-    assert result.json["comparisons"][0]["blocks"] == 8
+    assert result.json["comparisons"][0]["rounds"] == 8
     assert all(row["proof"][0] > 200 for row in result.json["comparisons"][0]["rows"])
     (folder,) = cairn.results.iterdir()
     assert (folder / "build.png").read_bytes().startswith(b"\x89PNG")

@@ -58,7 +58,7 @@ class Watcher:
     def warmed(self, size: int) -> None:
         pass
 
-    def block_ended(self, progress: measure.Progress) -> None:
+    def round_ended(self, progress: measure.Progress) -> None:
         pass
 
 
@@ -77,7 +77,7 @@ def begun(standin: Path, folder: Path, *specs: str, rule: StopRule | None = None
     ready = preflight.prepare(specs, settings, None, print)
     return Run(
         schema=SCHEMA, id="20260101-000000-abcd", created_at=time.time(), cairn="0", settings=settings,
-        contenders=ready.contenders, baseline=ready.baseline, rule=rule or experiments.blocks(2), seed=1,
+        contenders=ready.contenders, baseline=ready.baseline, rule=rule or experiments.rounds(2), seed=1,
         host=replace(machine.host(), virtual=False), experiment="workloads",
     )  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_a_report_is_stored_and_read_again(standin: Path, tmp_path: Path) -> Non
         ("silent", "printed nothing"),
         ("torn", "printed a last line that is no report"),
         ("crash", "was killed by signal 6 (SIGABRT)"),
-        ("damaged", "failed with exit code 1: standin: 3 blocks did not hold"),
+        ("damaged", "failed with exit code 1: standin: 3 rounds did not hold"),
     ],
 )
 def test_a_contender_that_fails_on_one_workload_loses_that_cell_alone(
@@ -119,7 +119,7 @@ def test_a_contender_that_fails_on_one_workload_loses_that_cell_alone(
     assert (
         ran.count((0, "bad")) == 3 and ran.count((1, "bad")) == 1 and ran.count((1, "again")) == 3
     )
-    assert folder.stopped() == ("2 blocks", "2 blocks")
+    assert folder.stopped() == ("2 rounds", "2 rounds")
 
 
 def test_a_baseline_that_fails_costs_the_workload_and_not_the_run(
@@ -130,7 +130,7 @@ def test_a_baseline_that_fails_costs_the_workload_and_not_the_run(
     assert [name for name, _ in watcher.failed] == [f"{specs[0]} on standin-100"]
     ran = [(s.trial.workload, s.trial.contender) for s in samples]
     assert ran.count((1, "again")) == 3
-    assert folder.stopped() == (f"fails under {specs[0]}", "2 blocks")
+    assert folder.stopped() == (f"fails under {specs[0]}", "2 rounds")
 
 
 def test_everything_may_fail_and_it_still_ends(standin: Path, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_baseline_that_failed_before_the_interruption_is_not_tried_again(
 
 def test_a_suite_stops_on_active_time(standin: Path, tmp_path: Path) -> None:
     """Deliberate sleep is no work: what is judged is the rest, and it is noisier than the whole."""
-    rule = StopRule(precision=0.9, min_blocks=4, max_blocks=6, judged="active")
+    rule = StopRule(precision=0.9, min_rounds=4, max_rounds=6, judged="active")
     settings_run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(1000,))
     command = (str(standin), "1000", "30")
     workloads = (Workload("sleeper", command),)
@@ -195,7 +195,7 @@ def test_a_suite_stops_on_active_time(standin: Path, tmp_path: Path) -> None:
     samples, _, folder = measured(run, tmp_path)
     assert all(s.reported is not None and s.reported.idle_ns == 30_000_000 for s in samples)
     assert all(s.wall_ns > 30_000_000 for s in samples)
-    assert folder.stopped()[0] in ("precision reached", "6 blocks")
+    assert folder.stopped()[0] in ("precision reached", "6 rounds")
 
 
 def test_an_old_run_without_reports_still_loads(standin: Path, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_instructions_are_counted_under_the_contender(
     standin: Path, tmp_path: Path, forward: Path
 ) -> None:
     run = begun(
-        standin, tmp_path, "system", f"x={forward}", rule=experiments.blocks(1), instructions=True
+        standin, tmp_path, "system", f"x={forward}", rule=experiments.rounds(1), instructions=True
     )
     with private_folder() as scratch:
         sample, _ = Runner(run.settings, run.contenders, scratch).trial(Trial(1, 0, "x", 0))
@@ -247,7 +247,7 @@ def test_long_lines_of_valgrind_do_not_hide_the_words_of_a_program_that_failed(
         'for _ in 1 2 3 4 5 6 7 8 9 10; do printf "==%d==    at 0x1: f<%0900d>\\n" $$ 7 >&2; done\nexit 3\n'
     )
     program.chmod(0o755)
-    run = begun(program, tmp_path, "system", rule=experiments.blocks(1), instructions=True)
+    run = begun(program, tmp_path, "system", rule=experiments.rounds(1), instructions=True)
     with private_folder() as scratch:
         sample, trace = Runner(run.settings, run.contenders, scratch).trial(
             Trial(1, 0, "system", 0)
@@ -265,7 +265,7 @@ def test_what_is_settled_is_not_warmed_again_and_nothing_runs_for_it(
     with private_folder() as scratch:
         measure.Measurement(run, folder, scratch, watcher).measure()
     assert watcher.trials == 0
-    assert folder.stopped() == ("2 blocks", "2 blocks")
+    assert folder.stopped() == ("2 rounds", "2 rounds")
 
 
 def test_going_on_warms_nothing_that_ran_since_the_machine_started(
@@ -277,12 +277,12 @@ def test_going_on_warms_nothing_that_ran_since_the_machine_started(
         measure.Measurement(run, folder, scratch, Watcher(interrupt_after=3)).measure()
     with private_folder() as scratch:
         measure.Measurement(run, folder, scratch, Watcher()).measure()
-    warmed = [(s.trial.workload, s.trial.contender) for s in folder.samples() if s.trial.block == 0]
+    warmed = [(s.trial.workload, s.trial.contender) for s in folder.samples() if s.trial.round == 0]
     assert len(warmed) == len(set(warmed)) == 4, "one of each, before or after"
 
 
 def test_the_budget_is_that_of_the_whole_run(standin: Path, tmp_path: Path) -> None:
-    rule = StopRule(precision=0.001, min_blocks=4, max_blocks=50, budget_s=5.0, judged="active")
+    rule = StopRule(precision=0.001, min_rounds=4, max_rounds=50, budget_s=5.0, judged="active")
     run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(100,))
     folder = Folder.create(tmp_path, run)
     with private_folder() as scratch, pytest.raises(Interrupted):

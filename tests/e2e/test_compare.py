@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support.processes import running
 
-FEW = ("--min-blocks", 2, "--max-blocks", 3, "--warm-memory", "off")
+FEW = ("--min-rounds", 2, "--max-rounds", 3, "--warm-memory", "off")
 
 
 def test_it_says_which_allocator_to_use(cairn, forward: Path, churn: Path) -> None:
@@ -66,7 +66,7 @@ def test_every_form_of_report_comes_from_the_same_run(
     assert "mean ± σ" in full and "min … max" in full and "switches" in full
     document = cairn("report", "last", "--json").json
     assert document["schema"] == 1
-    assert len(document["samples"]) == 2 * 4  # one warm-up and three blocks
+    assert len(document["samples"]) == 2 * 4  # one warm-up and three rounds
     rows = list(csv.DictReader(io.StringIO(cairn("report", "--csv").out)))
     assert len(rows) == 8
     assert {row["contender"] for row in rows} == {"system", "x"}
@@ -256,7 +256,7 @@ def test_counters_are_numbers_or_not_available(cairn, churn: Path) -> None:
         assert "not available here" in " ".join(shown.split())
 
 
-def test_an_interrupted_run_keeps_its_blocks_and_goes_on(cairn, forward: Path, churn: Path) -> None:
+def test_an_interrupted_run_keeps_its_rounds_and_goes_on(cairn, forward: Path, churn: Path) -> None:
     argv = [
         *cairn.argv,
         "compare",
@@ -286,7 +286,7 @@ def test_an_interrupted_run_keeps_its_blocks_and_goes_on(cairn, forward: Path, c
     assert resumed.code == 0, resumed.err
     after = samples.read_text().splitlines()
     assert after[: len(before)] == before
-    assert resumed.json["comparisons"][0]["blocks"] == 40
+    assert resumed.json["comparisons"][0]["rounds"] == 40
 
 
 def wait_for_samples(results: Path, count: int) -> Path:
@@ -345,7 +345,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_quiet_lines_elsewhere(
     shown = subprocess.run(
         script, env=environment, capture_output=True, check=True, cwd=cairn.home
     ).stdout.decode()
-    assert "blocks" in shown and "4/4" in shown and "\x1b[" in shown
+    assert "rounds" in shown and "4/4" in shown and "\x1b[" in shown
     quiet = cairn("compare", "-r", 2, "-a", "system", "--", churn)
     assert "\x1b" not in quiet.err + quiet.out
 

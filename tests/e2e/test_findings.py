@@ -142,7 +142,7 @@ def test_an_illness_of_threads_is_found_and_nothing_else(
 
 
 @pytest.mark.parametrize("over", [None, native.allocator()], ids=["glibc", "cairn"])
-def test_blocks_that_grow_and_mappings_of_the_programs_own_are_nobodys_waste(
+def test_rounds_that_grow_and_mappings_of_the_programs_own_are_nobodys_waste(
     tmp_path: Path, over: Path | None
 ) -> None:
     program, out = tmp_path / "neighbours", tmp_path / "raw"

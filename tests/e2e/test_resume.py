@@ -79,7 +79,7 @@ def test_a_library_that_is_gone_or_built_anew_is_told(
 
 def test_options_beside_resume_are_refused_and_not_ignored(cairn, churn: Path) -> None:
     cairn("compare", "-r", 1, "-a", "system", "--", churn)
-    for more in (("--max-blocks", 200), ("-a", "system"), ("--timeout", "1s"), ("--", "true")):
+    for more in (("--max-rounds", 200), ("-a", "system"), ("--timeout", "1s"), ("--", "true")):
         result = cairn("compare", "--resume", "last", *more)
         assert result.code == 2 and "leave" in result.sentence, more
     assert cairn("bench", "build", "--resume", "last").code == 2

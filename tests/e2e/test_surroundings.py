@@ -96,7 +96,7 @@ def test_what_is_wrong_with_other_runs_is_no_matter_to_a_profile(cairn, churn: P
     other.mkdir(parents=True)
     (other / "run.json").write_text('{"experiment": "calibration"')
     (other / "samples.jsonl").touch()
-    (other / "stopped").write_text("60 blocks\n")
+    (other / "stopped").write_text("60 rounds\n")
     result = cairn("profile", "--", churn, 10)
     assert result.code == 0, result.err
     assert "nothing is predicted" in result.err and "at most" in result.err
@@ -131,7 +131,7 @@ def test_options_that_would_be_ignored_are_refused(cairn, churn: Path) -> None:
     assert cairn("profile", "--keep", kept, "--", churn, 10).code == 0
     for words, says in (
         (("compare", "-r", 5, "--precision", "2%", "--", churn), "leave --precision away"),
-        (("compare", "-r", 5, "--max-blocks", 9, "--", churn), "leave --max-blocks away"),
+        (("compare", "-r", 5, "--max-rounds", 9, "--", churn), "leave --max-rounds away"),
         (("bench", "--json"), "which experiment?"),
         (("bench", "list", "--quick"), "which experiment?"),
         (("profile", "--read", kept, "-a", "cairn"), "leave -a away"),
@@ -142,7 +142,7 @@ def test_options_that_would_be_ignored_are_refused(cairn, churn: Path) -> None:
     assert not list(cairn.results.glob("*"))
 
 
-def test_a_budget_holds_also_where_the_number_of_blocks_is_given(cairn, churn: Path) -> None:
+def test_a_budget_holds_also_where_the_number_of_rounds_is_given(cairn, churn: Path) -> None:
     result = cairn(
         "compare", "--json", "-r", 2000, "--budget", "2s", "-a", "system", "--", churn, 10
     )

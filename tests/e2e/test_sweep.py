@@ -11,9 +11,9 @@ def test_parameters_and_commands_make_one_plan(cairn, forward: Path, churn: Path
     assert result.code == 0, result.err
     workloads = [workload["name"] for workload in result.json["run"]["settings"]["workloads"]]
     assert workloads == [f"{churn} 100", f"{churn} 200", "true"]
-    assert [comparison["blocks"] for comparison in result.json["comparisons"]] == [2, 2, 2]
-    for block in (1, 2):
-        trials = [s["trial"] for s in result.json["samples"] if s["trial"]["block"] == block]
+    assert [comparison["rounds"] for comparison in result.json["comparisons"]] == [2, 2, 2]
+    for round_ in (1, 2):
+        trials = [s["trial"] for s in result.json["samples"] if s["trial"]["round"] == round_]
         stretches = [trial["workload"] for trial in trials]
         assert len(trials) == 6
         assert stretches[::2] == stretches[1::2], "what is compared runs close together"

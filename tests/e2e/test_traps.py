@@ -325,7 +325,7 @@ def test_usage_errors_are_one_sentence_each(cairn) -> None:
         ("compare", "--precision", "0", "--", "true"),
         ("compare", "--margin", "100%", "--", "true"),
         ("compare", "--timeout", "0", "--", "true"),
-        ("compare", "--min-blocks", 9, "--max-blocks", 3, "--", "true"),
+        ("compare", "--min-rounds", 9, "--max-rounds", 3, "--", "true"),
         ("compare", "--metric", "x", "--", "true"),
         ("compare", "--metric", "x=(", "--", "true"),
         ("compare", "--cpus", "4711", "--", "true"),

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.long
 
-AS_ASKED = ("--max-blocks", 60, "--budget", "1h", "--memory", "none", "--json")
+AS_ASKED = ("--max-rounds", 60, "--budget", "1h", "--memory", "none", "--json")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_planted_slow_down_of_2_percent_is_found_and_sized(cairn, spin: Path) 
 
 
 def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
-    """Where the machine is quiet enough for ±1 % in 60 blocks; where it is not, no difference may be shown either."""
+    """Where the machine is quiet enough for ±1 % in 60 rounds; where it is not, no difference may be shown either."""
     findings = []
     widths = []
     for repeat in range(10):
@@ -78,7 +78,7 @@ def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
             cairn("compare", *pair, "--seed", repeat, *AS_ASKED, "--", spin, 150, timeout=600)
         )
         interval = change["interval"]
-        print(f"{change['finding']} {change['estimate']:+.3%} in {change['blocks']} blocks")
+        print(f"{change['finding']} {change['estimate']:+.3%} in {change['rounds']} rounds")
         findings.append(change["finding"])
         widths.append((interval["high"] - interval["low"]) / 2)
     assert sum(finding in ("less", "more") for finding in findings) <= 2
@@ -89,6 +89,6 @@ def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
     )
     if equal < 8 and noisy > 2:
         pytest.skip(
-            f"this machine is too noisy: {noisy} of 10 intervals are still wider than ±0.5 % after 60 blocks"
+            f"this machine is too noisy: {noisy} of 10 intervals are still wider than ±0.5 % after 60 rounds"
         )
     assert equal >= 8

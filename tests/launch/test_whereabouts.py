@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from support.launching import Launch
 
-from cairn.model import Contender, Whereabouts
+from cairn.model import Contender, CpuSamples
 from cairn.profile import cpu_samples
 
 PLACES = ("own", "calls", "faults", "others", "program")
 
 
-def noted(file: Path, allocator: cpu_samples.Allocator) -> Whereabouts:
+def noted(file: Path, allocator: cpu_samples.AllocatorCode) -> CpuSamples:
     """Skips where the kernel does not let anybody look."""
     found, why = cpu_samples.read(file, allocator)
     if found is None:
@@ -25,7 +25,7 @@ def noted(file: Path, allocator: cpu_samples.Allocator) -> Whereabouts:
     return found
 
 
-def all_of(found: Whereabouts) -> float:
+def all_of(found: CpuSamples) -> float:
     """Nanoseconds."""
     notes = found.own + found.calls + found.faults + found.others + found.program + found.unknown
     return float(notes * found.period_ns)
@@ -52,7 +52,7 @@ def test_each_place_gets_the_time_that_was_spent_there(
 ) -> None:
     file = tmp_path / "notes"
     outcome = launch("--whereabouts", str(file), "--", program, "150")
-    found = noted(file, cpu_samples.Allocator(frozenset({str(library.resolve())})))
+    found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
     spent = dict(zip(PLACES, map(int, outcome.out.split()), strict=True))
     seen = {place: getattr(found, place) * found.period_ns for place in PLACES}
     for place in ("own", "calls", "program"):
@@ -70,7 +70,7 @@ def test_nothing_of_a_library_that_is_not_the_allocators_is_its_own(
 ) -> None:
     file = tmp_path / "notes"
     launch("--whereabouts", str(file), "--", program, "20")
-    found = noted(file, cpu_samples.Allocator(frozenset({"/nowhere"})))
+    found = noted(file, cpu_samples.AllocatorCode(frozenset({"/nowhere"})))
     assert (found.own, found.calls) == (0, 0)
 
 
@@ -79,7 +79,7 @@ def test_notes_are_as_many_as_the_tree_takes_time(
 ) -> None:
     file = tmp_path / "notes"
     report = launch("--whereabouts", str(file), "--", hold, "spinners", "0", "200").told
-    found = noted(file, cpu_samples.Allocator(frozenset()))
+    found = noted(file, cpu_samples.AllocatorCode(frozenset()))
     assert all_of(found) == pytest.approx(
         report["user_ns"] + report["system_ns"], rel=0.05, abs=10e6
     )
@@ -95,7 +95,7 @@ def test_processes_and_threads_that_live_for_less_than_a_period_have_their_part(
     """
     file = tmp_path / "notes"
     outcome = launch("--whereabouts", str(file), "--", program, "400", "short")
-    found = noted(file, cpu_samples.Allocator(frozenset({str(library.resolve())})))
+    found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
     told, (own, others) = outcome.told, map(int, outcome.out.split())
     assert all_of(found) == pytest.approx(told["user_ns"] + told["system_ns"], rel=0.2, abs=10e6)
     assert found.own * found.period_ns == pytest.approx(own, rel=0.4, abs=10e6)
@@ -125,7 +125,7 @@ def test_sleeps_of_the_allocators_are_its_kernel_calls(
     """Few have a note: on the way into sleep and out of it interrupts are mostly off."""
     file = tmp_path / "notes"
     launch("--whereabouts", str(file), "--", program, "20000", "library-sleeps")
-    found = noted(file, cpu_samples.Allocator(frozenset({str(library.resolve())})))
+    found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
     if found.calls + found.others < 8:
         pytest.skip(f"{found.calls + found.others} notes tell nothing")
     assert found.calls > found.others
@@ -136,7 +136,7 @@ def test_the_systems_allocator_is_found_in_libc(
 ) -> None:
     file = tmp_path / "notes"
     launch("--whereabouts", str(file), "--", str(compiled("churn.c")), "3000000")
-    found = noted(file, cpu_samples.Allocator(frozenset()))
+    found = noted(file, cpu_samples.AllocatorCode(frozenset()))
     assert found.own > 0.1 * (found.own + found.program)
 
 
@@ -156,9 +156,9 @@ def test_libraries_beside_an_allocator_that_it_needs_are_its_own(
     beside = Path(shutil.copy(library, tmp_path))
     made = compiled("forward_malloc.c", "-shared", "-Wl,--no-as-needed", str(beside))
     proxy = Path(shutil.copy(made, tmp_path / "proxy.so"))
-    own = cpu_samples.Allocator.of(Contender("proxy", "custom", "proxy", preload=(str(proxy),)))
+    own = cpu_samples.AllocatorCode.of(Contender("proxy", "custom", "proxy", preload=(str(proxy),)))
     assert own.files == {str(proxy), str(beside)}
-    linked = cpu_samples.Allocator.of(
+    linked = cpu_samples.AllocatorCode.of(
         Contender("linked", "custom", "linked", owners=(str(beside),))
     )
     assert linked.files == {str(beside)}

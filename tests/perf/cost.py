@@ -1,6 +1,6 @@
-"""What our own parts cost a program of about 50 ms: the launcher, the witness, and both, in interleaved blocks.
+"""What our own parts cost a program of about 50 ms: the launcher, the witness, and both, in interleaved rounds.
 
-    .venv/bin/python tests/perf/cost.py [BLOCKS]
+    .venv/bin/python tests/perf/cost.py [ROUNDS]
 
 Seen from outside: from before the start to after the end, the start of the launcher included. Exits 1 when both together
 cost more than 3 %.
@@ -79,7 +79,7 @@ def ways(program: Path, scratch: Path) -> dict[str, Callable[[], None]]:
 
 def main() -> int:
     """Measures and prints; the exit code says whether the limit is kept."""
-    blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     with tempfile.TemporaryDirectory(prefix="cairn-") as name:
         scratch = Path(name)
         program = scratch / "spin"
@@ -88,26 +88,26 @@ def main() -> int:
         )
         all_ways = ways(program, scratch)
         seconds: dict[str, list[float]] = {way: [] for way in all_ways}
-        for block in range(-2, blocks):
-            for way in random.Random(f"cost/{block}").sample(list(all_ways), len(all_ways)):
+        for round_ in range(-2, rounds):
+            for way in random.Random(f"cost/{round_}").sample(list(all_ways), len(all_ways)):
                 began = time.perf_counter()
                 all_ways[way]()
-                if block >= 0:
+                if round_ >= 0:
                     seconds[way].append(time.perf_counter() - began)
     ratios = {
         way: [math.log(x / b) for x, b in zip(values, seconds["alone"], strict=True)]
         for way, values in seconds.items()
         if way != "alone"
     }
-    alone = sorted(seconds["alone"])[blocks // 2]
-    print(f"program alone: {units.time(alone * 1e9)} (median of {blocks} interleaved blocks)")
+    alone = sorted(seconds["alone"])[rounds // 2]
+    print(f"program alone: {units.time(alone * 1e9)} (median of {rounds} interleaved rounds)")
     changes = stats.changes(ratios, stats.ALPHA, LIMIT)
     for way, change in changes.items():
         interval = change.interval
         span = (
             f"[{units.percent(interval.low)}, {units.percent(interval.high)}]"
             if interval
-            else "too few blocks"
+            else "too few rounds"
         )
         print(
             f"{way:<20} {units.percent(change.estimate):>8}  {span}  ({units.time(change.estimate * alone * 1e9)})"

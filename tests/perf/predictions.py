@@ -64,10 +64,10 @@ def cells(
         for before, took in cpu.items():
             told: dict[str, list[Prediction]] = {}
             for one in its:
-                if one.trial.contender != twin(before) or one.account is None:
+                if one.trial.contender != twin(before) or one.probe is None:
                     continue
                 faults = one.minor_faults + one.major_faults
-                for found in prediction.predict(one.account, one.system_ns, faults, before, costs):
+                for found in prediction.predict(one.probe, one.system_ns, faults, before, costs):
                     told.setdefault(found.allocator, []).append(found)
             for after, each in told.items():
                 if after in cpu:

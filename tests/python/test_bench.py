@@ -90,7 +90,7 @@ def test_the_suite_ends_within_the_hour_and_the_quick_one_within_minutes() -> No
     (suite,) = runs.chosen(["suite"], quick=False)
     everybody = [entry for entry in load_catalog().allocators if not entry.hardened]
     assert suite.expected_s(len(everybody), rule) < rule.budget_s, (
-        "the fewest blocks fit into the budget"
+        "the fewest rounds fit into the budget"
     )
 
 
@@ -128,7 +128,7 @@ def test_what_does_not_fit_into_memory_is_left_out_and_said(
         experiments.Variant("small", "fill", "--bytes 1", 1.0, GIB),
         experiments.Variant("large", "fill", "--bytes 2", 1.0, 4 * GIB),
     )
-    size = experiments.Size(experiments.blocks(2), variants=variants)
+    size = experiments.Size(experiments.rounds(2), variants=variants)
     choice = runs.Chosen(experiments.EXPERIMENTS[1], size)
     with_memory(monkeypatch, 4 * GIB)
     assert [w.name for w in runs.settings(choice, said.append).workloads] == ["small"]
@@ -148,13 +148,13 @@ def test_a_suite_stops_a_workload_on_width_alone() -> None:
     wide = {**narrow, "c": (0.5, 0.9, 0.1, 0.2)}
     assert measure.look(narrow, SUITE_RULE).because == "precision reached"
     assert not measure.look({name: of[:3] for name, of in narrow.items()}, SUITE_RULE).stop, (
-        "not before min_blocks"
+        "not before min_rounds"
     )
     look = measure.look(wide, SUITE_RULE)
-    assert not look.stop and look.blocks_expected == 12 and look.leading == "b"
-    assert measure.look({"c": wide["c"] * 3}, SUITE_RULE).because == "12 blocks"
-    assert measure.look({"a": ()}, SUITE_RULE).blocks_expected == 12
-    assert measure.look({"a": (0.1,)}, StopRule(precision=None, max_blocks=1, judged="active")).stop
+    assert not look.stop and look.rounds_expected == 12 and look.leading == "b"
+    assert measure.look({"c": wide["c"] * 3}, SUITE_RULE).because == "12 rounds"
+    assert measure.look({"a": ()}, SUITE_RULE).rounds_expected == 12
+    assert measure.look({"a": (0.1,)}, StopRule(precision=None, max_rounds=1, judged="active")).stop
 
 
 @pytest.mark.parametrize("sigma", [0.005, 0.02, 0.04, 0.08])
@@ -177,12 +177,12 @@ def test_stopping_on_width_costs_little_coverage_and_no_bias(sigma: float) -> No
 
 
 def counted(
-    index: int, contender: str, operations: int, instructions_: float | None, block: int = 1
+    index: int, contender: str, operations: int, instructions_: float | None, round_: int = 1
 ) -> Sample:
     report = Reported(operations, 1, 1.0, 1.0, 1.0, 1.0, 1, 0, 0, "ff", 1)
     failure = None if instructions_ is not None else "was killed by signal 6 (SIGABRT): Failed."
     return replace(
-        a_sample(block, contender, 10.0), trial=Trial(block, 0, contender, index), reported=report, failure=failure,
+        a_sample(round_, contender, 10.0), trial=Trial(round_, 0, contender, index), reported=report, failure=failure,
         counters={instructions.COUNTER: instructions_},
     )  # fmt: skip
 
@@ -196,9 +196,9 @@ def test_instructions_per_operation_are_free_of_what_starting_costs() -> None:
         settings=Settings(workloads=commands, folder="/", reports=True, instructions=True),
     )
     samples = [
-        *(counted(0, "system", 100, 1_010_000, block) for block in (0, 1)),
-        *(counted(1, "system", 300, 1_030_000, block) for block in (0, 1)),
-        *(counted(0, "threads", 100, 1_010_000 + 900 * block, block) for block in (0, 1)),
+        *(counted(0, "system", 100, 1_010_000, round_) for round_ in (0, 1)),
+        *(counted(1, "system", 300, 1_030_000, round_) for round_ in (0, 1)),
+        *(counted(0, "threads", 100, 1_010_000 + 900 * round_, round_) for round_ in (0, 1)),
         counted(1, "threads", 300, 1_030_000),
         counted(0, "bad", 100, None),
         counted(1, "bad", 300, 5.0),
@@ -240,7 +240,7 @@ def test_an_entry_that_says_what_it_touches_keeps_that_when_counted(
 def test_an_allocator_that_works_wrongly_under_valgrind_is_no_limit_of_valgrind() -> None:
     for wrong in (
         "computed another checksum than under system",
-        "failed with exit code 1: larson: 3 blocks did not hold what was written into them",
+        "failed with exit code 1: larson: 3 rounds did not hold what was written into them",
         "found 2 damaged blocks, and yet ended as if all were well",
         "was killed by signal 11 (SIGSEGV)",
     ):
@@ -271,8 +271,8 @@ def test_the_arena_is_compared_with_the_bare_pointer_too() -> None:
     run = a_run(*(Contender(name, name, name) for name in names))
     cost = {"system": 100.0, "arena": 22.0, "bump": 20.0}
     samples = [
-        a_sample(block, name, cost[name] + block % 3 * cost[name] / 50)
-        for block in range(1, 13)
+        a_sample(round_, name, cost[name] + round_ % 3 * cost[name] / 50)
+        for round_ in range(1, 13)
         for name in names
     ]
     pairs = (("arena", "system"), ("arena", "bump"), ("arena-huge", "bump-huge"))
@@ -283,17 +283,17 @@ def test_the_arena_is_compared_with_the_bare_pointer_too() -> None:
     assert "÷ system 0.22 [0.22, 0.22]" in text and "÷ bump 1.10 [1.10, 1.10]" in text
 
 
-def sleeping(block: int, name: str, wall_ms: float, idle_ms: float) -> Sample:
+def sleeping(round_: int, name: str, wall_ms: float, idle_ms: float) -> Sample:
     report = Reported(10, 1, 1.0, 1.0, 1.0, 1.0, 1, int(idle_ms * 1e6), 0, "ff", 1)
-    return replace(a_sample(block, name, wall_ms), reported=report)
+    return replace(a_sample(round_, name, wall_ms), reported=report)
 
 
 def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
     """900 of 1000 ms are sleep: half the work in half the time was called 5 % less."""
     run = a_run()
     samples = [
-        sleeping(block, name, 900 + work + block % 3, 900)
-        for block in range(1, 13) for name, work in (("system", 100), ("fast", 50))
+        sleeping(round_, name, 900 + work + round_ % 3, 900)
+        for round_ in range(1, 13) for name, work in (("system", 100), ("fast", 50))
     ]  # fmt: skip
     found = comparison.compare(samples, run.contenders, "system", run.rule, time=ACTIVE)
     assert found.time is ACTIVE

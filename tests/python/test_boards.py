@@ -82,9 +82,9 @@ class TestStandings:
         run = a_suite(("w",), ("a", "b"))
         walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
         of = [
-            a_run_of(0, name, block, wall)
+            a_run_of(0, name, round_, wall)
             for name, series in walls.items()
-            for block, wall in enumerate(series, 1)
+            for round_, wall in enumerate(series, 1)
         ]
         text = shown(run, of)
         assert "≈ not told apart" in text
@@ -98,12 +98,12 @@ class TestStandings:
         assert line.split(maxsplit=2)[2].strip() == "not measured: failed"
         assert "Without a place, since a workload failed: scudo, hardened-light." in text
 
-    def test_one_block_has_no_interval_and_says_so(self) -> None:
+    def test_one_round_has_no_interval_and_says_so(self) -> None:
         run, samples = two()
-        text = shown(run, [s for s in samples if s.trial.block == 1])
-        assert "2.00 [one block]" in text
-        assert "one block: not told apart" in text
-        assert "(one block: no interval)" in text
+        text = shown(run, [s for s in samples if s.trial.round == 1])
+        assert "2.00 [one round]" in text
+        assert "one round: not told apart" in text
+        assert "(one round: no interval)" in text
 
     def test_memory_that_was_not_measured_is_no_table_and_a_sentence(self) -> None:
         run, samples = two()
@@ -127,7 +127,7 @@ class TestStandings:
     def test_how_it_was_made_and_what_it_does_not_show_is_told(self) -> None:
         text = " ".join(shown(*full()).split())
         for word in (
-            "3 to 9 blocks",
+            "3 to 9 rounds",
             "Hodges–Lehmann",
             "95 %",
             "cgroup v2",
@@ -139,7 +139,7 @@ class TestStandings:
     def test_nothing_measured_is_said_and_no_table_of_numbers(self) -> None:
         run, _ = two()
         text = shown(run, [])
-        assert "No complete block." in text
+        assert "No complete round." in text
         assert "No allocator has a mean" in text
 
     def test_without_colour_there_is_none(self) -> None:
@@ -301,8 +301,8 @@ def test_who_is_not_shown_to_be_slower_does_not_depend_on_who_is_first_by_luck()
         rng = random.Random(seed)
         run = a_suite(("w0", "w1", "w2"), names)
         of = [
-            a_run_of(w, name, block, 100 * (1 + rng.gauss(0, 0.02)), MIB * 50 * (1 + rng.gauss(0, 0.02)))
-            for w in range(3) for block in range(1, 7) for name in names
+            a_run_of(w, name, round_, 100 * (1 + rng.gauss(0, 0.02)), MIB * 50 * (1 + rng.gauss(0, 0.02)))
+            for w in range(3) for round_ in range(1, 7) for name in names
         ]  # fmt: skip
         says = boards.standings(run, standings(run, of)).says
         for head in ("Not shown to be slower over all: ", "Not shown to be fatter over all: "):
@@ -314,13 +314,13 @@ def test_who_is_not_shown_to_be_slower_does_not_depend_on_who_is_first_by_luck()
 @pytest.mark.parametrize(
     ("stopped", "says"),
     [
-        ((), "not finished: 1 of 2 workloads has complete blocks"),
-        (("interrupted",), "interrupted: 1 of 2 workloads has complete blocks"),
+        ((), "not finished: 1 of 2 workloads has complete rounds"),
+        (("interrupted",), "interrupted: 1 of 2 workloads has complete rounds"),
         (
             ("time budget", "precision reached"),
             "time budget: it ended 1 of 2 workloads before precision was reached",
         ),
-        (("12 blocks", "precision reached"), ""),
+        (("12 rounds", "precision reached"), ""),
     ],
 )
 def test_a_run_that_was_cut_short_does_not_look_finished(
@@ -348,11 +348,11 @@ def test_the_tables_of_standings_are_golden(golden: Callable[[str, str], None]) 
     ms = {"system": 100.0, "fast": 50.0, "alike": 50.2, "broken": 80.0}
     samples = []
     for workload in range(3):
-        for block in range(1, 9):
+        for round_ in range(1, 9):
             for place, (name, wall) in enumerate(ms.items()):
-                wobble = 1 + 0.004 * ((3 * block + 5 * place + workload) % 4)
+                wobble = 1 + 0.004 * ((3 * round_ + 5 * place + workload) % 4)
                 one = a_run_of(
-                    workload, name, block, wall * wobble, (10 + 30 * workload + 5 * place) * MIB
+                    workload, name, round_, wall * wobble, (10 + 30 * workload + 5 * place) * MIB
                 )
                 if workload == 1 and name == "broken":
                     one = replace(one, failure="was killed by signal 11 (SIGSEGV)")
@@ -367,11 +367,11 @@ def test_the_tables_of_scenarios_are_golden(golden: Callable[[str, str], None]) 
     ns = {"system": 100.0, "fast": 50.0, "alike": 50.1}
     samples = [
         replace(
-            a_run_of(workload, name, block, 100.0),
-            reported=reported(median * (1 + 0.004 * ((3 * block + place) % 4)) * (1 + workload)),
+            a_run_of(workload, name, round_, 100.0),
+            reported=reported(median * (1 + 0.004 * ((3 * round_ + place) % 4)) * (1 + workload)),
         )
         for workload in (0, 1)
-        for block in range(1, 9)
+        for round_ in range(1, 9)
         for place, (name, median) in enumerate(ns.items())
     ]
     golden("scenarios", scenarios(elsewhere(run), samples))

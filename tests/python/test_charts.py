@@ -95,7 +95,7 @@ def test_what_is_missing_is_no_error(draw: Draw, without: str) -> None:
         case "everything":
             samples = []
         case "intervals":
-            samples = [s for s in samples if s.trial.block == 1]
+            samples = [s for s in samples if s.trial.round == 1]
         case "memory":
             samples = [replace(s, memory=unknown) for s in samples]
         case "reports":

@@ -17,19 +17,19 @@ from cairn.model import (
     Comparison,
     Contender,
     Direction,
-    Finding,
     Memory,
     Metric,
     Proof,
     Row,
     Sample,
+    Shown,
     StopRule,
     Trial,
     Unreached,
 )
 
 MIB = 1 << 20
-FIXED = StopRule(precision=None, max_blocks=20)
+FIXED = StopRule(precision=None, max_rounds=20)
 
 
 def contender(name: str, **more: object) -> Contender:
@@ -37,12 +37,12 @@ def contender(name: str, **more: object) -> Contender:
 
 
 def sample(
-    name: str, block: int, wall: float = 10.0, peak: float | None = 100 * MIB, **more: object
+    name: str, round_: int, wall: float = 10.0, peak: float | None = 100 * MIB, **more: object
 ) -> Sample:
     """One run; wall in seconds, peak in bytes."""
     peak_bytes = None if peak is None else round(peak)
     made = Sample(
-        trial=Trial(block, 0, name),
+        trial=Trial(round_, 0, name),
         started_at=0.0,
         exit_code=0,
         signal=None,
@@ -66,20 +66,20 @@ def runs(
     walls: Mapping[str, float],
     peaks: Mapping[str, float | None] | None = None,
     *,
-    blocks: int = 20,
+    rounds: int = 20,
     noise: float = 0.002,
     seed: int = 1,
 ) -> list[Sample]:
-    """Blocks of runs whose wall time and peak scatter by `noise` around the given medians."""
+    """Rounds of runs whose wall time and peak scatter by `noise` around the given medians."""
     rng = random.Random(seed)
     made = []
-    for block in range(1, blocks + 1):
+    for round_ in range(1, rounds + 1):
         drift = rng.uniform(0.9, 1.1)
         for name, wall in walls.items():
             peak = (peaks or {}).get(name, 100 * MIB)
             scattered = None if peak is None else peak * (1 + rng.uniform(-noise, noise))
             made.append(
-                sample(name, block, wall * drift * (1 + rng.uniform(-noise, noise)), scattered)
+                sample(name, round_, wall * drift * (1 + rng.uniform(-noise, noise)), scattered)
             )
     return made
 
@@ -104,41 +104,41 @@ def row(comparison: Comparison, name: str) -> Row:
     return next(row for row in comparison.rows if row.contender == name)
 
 
-class TestBlocks:
-    def test_only_blocks_with_a_run_of_every_survivor_count(self) -> None:
-        samples = runs({"system": 10, "a": 9, "b": 8}, blocks=8)
-        missing = [s for s in samples if not (s.trial.block == 3 and s.trial.contender == "b")]
+class TestRounds:
+    def test_only_rounds_with_a_run_of_every_survivor_count(self) -> None:
+        samples = runs({"system": 10, "a": 9, "b": 8}, rounds=8)
+        missing = [s for s in samples if not (s.trial.round == 3 and s.trial.contender == "b")]
         comparison = judge(missing, ("system", "a", "b"))
-        assert comparison.blocks == 7
+        assert comparison.rounds == 7
         assert row(comparison, "a").summaries["wall"].runs == 7
-        assert row(comparison, "a").changes["wall"].blocks == 7
+        assert row(comparison, "a").changes["wall"].rounds == 7
 
     def test_the_warm_up_counts_for_nothing(self) -> None:
-        samples = runs({"system": 10, "a": 9}, blocks=6)
+        samples = runs({"system": 10, "a": 9}, rounds=6)
         warm = [sample("system", 0, 999), sample("a", 0, 1)]
         assert judge([*warm, *samples], ("system", "a")) == judge(samples, ("system", "a"))
 
     def test_the_order_in_which_samples_arrive_does_not_matter(self) -> None:
-        samples = runs({"system": 10, "a": 9, "b": 11}, blocks=9)
+        samples = runs({"system": 10, "a": 9, "b": 11}, rounds=9)
         shuffled = random.Random(3).sample(samples, len(samples))
         assert judge(shuffled, ("system", "a", "b")) == judge(samples, ("system", "a", "b"))
 
-    def test_drift_common_to_a_block_cancels(self) -> None:
+    def test_drift_common_to_a_round_cancels(self) -> None:
         rng = random.Random(2)
         samples = []
-        for block in range(1, 21):
+        for round_ in range(1, 21):
             pace = rng.uniform(1, 5)
-            samples += [sample("system", block, 10 * pace), sample("a", block, 9.5 * pace)]
+            samples += [sample("system", round_, 10 * pace), sample("a", round_, 9.5 * pace)]
         change = row(judge(samples, ("system", "a")), "a").changes["wall"]
         assert change.estimate == pytest.approx(-0.05)
         assert change.interval is not None
         assert change.interval.high - change.interval.low < 1e-6
 
-    def test_the_stopping_rule_sees_the_same_blocks_as_the_comparison(self) -> None:
+    def test_the_stopping_rule_sees_the_same_rounds_as_the_comparison(self) -> None:
         samples = [
             s
             for s in runs({"system": 10, "a": 9, "b": 8})
-            if (s.trial.block, s.trial.contender) != (3, "b")
+            if (s.trial.round, s.trial.contender) != (3, "b")
         ]
         samples.append(sample("c", 1, failure="No proof."))
         ratios = wall_ratios(samples, ("system", "a", "b", "c"), "system")
@@ -147,7 +147,7 @@ class TestBlocks:
         for name, change in stats.changes(ratios, stats.alpha(FIXED), FIXED.margin).items():
             assert change == row(comparison, name).changes["wall"]
 
-    def test_the_stopping_rule_has_nothing_to_see_without_a_baseline_or_a_block(self) -> None:
+    def test_the_stopping_rule_has_nothing_to_see_without_a_baseline_or_a_round(self) -> None:
         assert wall_ratios([sample("system", 1)], ("system", "a"), "system") == {"a": ()}
         assert (
             wall_ratios([sample("system", 1, failure="It failed.")], ("system", "a"), "system")
@@ -156,25 +156,25 @@ class TestBlocks:
 
 
 class TestFailures:
-    def test_a_failed_contender_comes_last_without_numbers_and_spoils_no_block(self) -> None:
-        samples = runs({"system": 10, "bad": 1, "a": 9}, blocks=10)
+    def test_a_failed_contender_comes_last_without_numbers_and_spoils_no_round(self) -> None:
+        samples = runs({"system": 10, "bad": 1, "a": 9}, rounds=10)
         broken = [
             replace(s, failure="It ended by signal 11.")
-            if s.trial.contender == "bad" and s.trial.block > 4
+            if s.trial.contender == "bad" and s.trial.round > 4
             else s
             for s in samples
-            if not (s.trial.contender == "bad" and s.trial.block > 6)
+            if not (s.trial.contender == "bad" and s.trial.round > 6)
         ]
         comparison = judge(broken, ("system", "bad", "a"))
         assert [r.contender for r in comparison.rows] == ["a", "system", "bad"]
-        assert comparison.blocks == 10
+        assert comparison.rounds == 10
         bad = row(comparison, "bad")
         assert (bad.failures, bad.changes, bad.summaries) == (("It ended by signal 11.",), {}, {})
         assert comparison.verdict[-1] == "bad is out: It ended by signal 11."
         assert row(comparison, "a").changes == row(judge(samples, ("system", "a")), "a").changes
 
     def test_a_failed_baseline_leaves_rows_but_no_changes(self) -> None:
-        samples = runs({"system": 10, "a": 9}, blocks=10)
+        samples = runs({"system": 10, "a": 9}, rounds=10)
         samples[0] = replace(samples[0], failure="It ended with exit code 1.")
         comparison = judge(samples, ("system", "a"))
         assert [r.contender for r in comparison.rows] == ["a", "system"]
@@ -187,14 +187,14 @@ class TestFailures:
     def test_when_all_contenders_failed_the_baseline_stays(self) -> None:
         samples = [
             s if s.trial.contender == "system" else replace(s, failure="No proof.")
-            for s in runs({"system": 10, "a": 9, "b": 9}, blocks=6)
+            for s in runs({"system": 10, "a": 9, "b": 9}, rounds=6)
         ]
         comparison = judge(samples, ("system", "a", "b"))
         assert comparison.verdict[0] == "Keep system: every other contender failed."
         assert comparison.verdict[1:] == ("a is out: No proof.", "b is out: No proof.")
 
     def test_a_failure_in_the_warm_up_is_a_failure(self) -> None:
-        samples = [sample("a", 0, failure="No proof."), *runs({"system": 10, "a": 9}, blocks=6)]
+        samples = [sample("a", 0, failure="No proof."), *runs({"system": 10, "a": 9}, rounds=6)]
         assert row(judge(samples, ("system", "a")), "a").failures == ("No proof.",)
 
 
@@ -214,18 +214,18 @@ class TestColumns:
 
     def test_identical_counts_are_equivalent(self) -> None:
         change = row(simple({"system": 10, "a": 9}), "a").changes["faults"]
-        assert (change.estimate, change.finding) == (0.0, Finding.EQUIVALENT)
+        assert (change.estimate, change.shown) == (0.0, Shown.EQUIVALENT)
 
-    def test_a_count_that_is_zero_in_some_blocks_has_no_change_and_a_note_says_so(self) -> None:
+    def test_a_count_that_is_zero_in_some_rounds_has_no_change_and_a_note_says_so(self) -> None:
         samples = [
-            replace(s, minor_faults=0) if s.trial.block == 2 and s.trial.contender == "a" else s
+            replace(s, minor_faults=0) if s.trial.round == 2 and s.trial.contender == "a" else s
             for s in runs({"system": 10, "a": 9})
         ]
         comparison = judge(samples, ("system", "a"))
         assert "faults" not in row(comparison, "a").changes
         assert row(comparison, "a").summaries["faults"].minimum == 0
         assert (
-            "No change in faults: a ratio needs numbers above 0 in every block." in comparison.notes
+            "No change in faults: a ratio needs numbers above 0 in every round." in comparison.notes
         )
 
     def test_a_count_that_is_zero_everywhere_is_no_change(self) -> None:
@@ -247,31 +247,31 @@ class TestColumns:
             "counter:cycles",
             "metric:rate",
         ]
-        assert row(comparison, "a").changes["metric:rate"].finding is Finding.MORE
-        assert row(comparison, "a").changes["counter:cycles"].finding is Finding.LESS
+        assert row(comparison, "a").changes["metric:rate"].shown is Shown.MORE
+        assert row(comparison, "a").changes["counter:cycles"].shown is Shown.LESS
 
-    def test_a_block_in_which_one_of_two_lacks_a_number_is_left_out_of_that_metric(self) -> None:
-        """The other metrics of the block count."""
+    def test_a_round_in_which_one_of_two_lacks_a_number_is_left_out_of_that_metric(self) -> None:
+        """The other metrics of the round count."""
         rate = Metric("metric:rate", "rate", "", Direction.MORE)
         lacking = {("a", 3), ("system", 5), ("b", 7)}
         samples = [
             replace(
                 s,
                 metrics={}
-                if (s.trial.contender, s.trial.block) in lacking
+                if (s.trial.contender, s.trial.round) in lacking
                 else {"rate": 2e9 / s.wall_ns},
             )
             for s in runs({"system": 10, "a": 9, "b": 9})
         ]
         comparison = judge(samples, ("system", "a", "b"), user_metrics=[rate])
-        assert [row(comparison, name).changes["metric:rate"].blocks for name in ("a", "b")] == [
+        assert [row(comparison, name).changes["metric:rate"].rounds for name in ("a", "b")] == [
             18,
             18,
         ]
         assert [
             row(comparison, name).summaries["metric:rate"].runs for name in ("system", "a", "b")
         ] == [19, 19, 19]
-        assert row(comparison, "a").changes["wall"].blocks == 20
+        assert row(comparison, "a").changes["wall"].rounds == 20
 
     @pytest.mark.parametrize("failing", [None, "a", "b"])
     def test_a_pair_is_compared_beside_the_others_where_neither_failed(
@@ -285,7 +285,7 @@ class TestColumns:
         assert [(one.contender, one.other) for one in against] == (
             [("a", "b")] if failing is None else []
         )
-        assert all(one.change.finding is Finding.MORE for one in against)
+        assert all(one.change.shown is Shown.MORE for one in against)
 
     def test_memory_measured_in_two_ways_is_not_compared(self) -> None:
         samples = runs({"system": 10, "a": 9})
@@ -303,21 +303,21 @@ class TestColumns:
     def test_a_disturbed_run_is_flagged_in_its_own_row_only(self) -> None:
         samples = [
             replace(s, wall_ns=2 * s.wall_ns)
-            if s.trial.block == 7 and s.trial.contender == "a"
+            if s.trial.round == 7 and s.trial.contender == "a"
             else s
             for s in runs({"system": 10, "a": 9})
         ]
         comparison = judge(samples, ("system", "a"))
         assert row(comparison, "a").outliers == (7,)
         assert row(comparison, "system").outliers == ()
-        assert "a was far slower than usual in block 7; kept, not dropped." in comparison.notes
+        assert "a was far slower than usual in round 7; kept, not dropped." in comparison.notes
         assert row(comparison, "a").summaries["wall"].runs == 20
 
     @pytest.mark.parametrize("others", [1, 2, 4])
-    def test_a_block_that_was_slow_for_all_flags_nobody(self, others: int) -> None:
+    def test_a_round_that_was_slow_for_all_flags_nobody(self, others: int) -> None:
         walls = {"system": 10.0, "a": 9.5, **{f"b{i}": 10.0 for i in range(others - 1)}}
         samples = [
-            replace(s, wall_ns=3 * s.wall_ns) if s.trial.block == 5 else s for s in runs(walls)
+            replace(s, wall_ns=3 * s.wall_ns) if s.trial.round == 5 else s for s in runs(walls)
         ]
         assert all(5 not in r.outliers for r in judge(samples, walls).rows)
 
@@ -325,7 +325,7 @@ class TestColumns:
         """A run too short for the clock of CPU time has no logarithm."""
         samples = [
             replace(s, user_ns=0, system_ns=0)
-            if (s.trial.contender, s.trial.block) == ("a", 4)
+            if (s.trial.contender, s.trial.round) == ("a", 4)
             else s
             for s in runs({"system": 10, "a": 9, "b": 9})
         ]
@@ -406,7 +406,7 @@ class TestVerdict:
     def test_memory_that_one_of_the_equals_lacks_chooses_nothing(self) -> None:
         samples = [
             replace(s, memory=replace(s.memory, peak_bytes=0))
-            if s.trial.contender == "a" and s.trial.block == 2
+            if s.trial.contender == "a" and s.trial.round == 2
             else s
             for s in runs(
                 {"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.004
@@ -425,12 +425,12 @@ class TestVerdict:
     def test_equivalence_keeps_the_baseline(self) -> None:
         verdict = simple({"system": 10, "a": 10, "b": 10}).verdict
         assert verdict == (
-            "Keep system: no contender differs by more than ±1 % (equivalence shown, 20 blocks).",
+            "Keep system: no contender differs by more than ±1 % (equivalence shown, 20 rounds).",
         )
 
     def test_a_proven_difference_within_the_margin_is_no_reason_to_change(self) -> None:
         comparison = simple({"system": 10, "a": 9.95})
-        assert row(comparison, "a").changes["wall"].finding is Finding.LESS
+        assert row(comparison, "a").changes["wall"].shown is Shown.LESS
         assert comparison.verdict[0].startswith(
             "Keep system: no contender differs by more than ±1 %"
         )
@@ -443,7 +443,7 @@ class TestVerdict:
     def test_too_little_data_says_how_far_the_intervals_reach(self) -> None:
         comparison = simple({"system": 10, "a": 10}, noise=0.2)
         change = row(comparison, "a").changes["wall"]
-        assert change.finding is Finding.NOT_SHOWN
+        assert change.shown is Shown.NOT_SHOWN
         assert change.interval is not None
         reach = 100 * max(-change.interval.low, change.interval.high)
         assert comparison.verdict == (
@@ -455,28 +455,28 @@ class TestVerdict:
         ("most", "advice"),
         [(2000, ["cairn compare -r 40 …"]), (30, ["cairn compare -r 30 …"]), (20, [])],
     )
-    def test_where_so_many_blocks_were_asked_for_more_are(
+    def test_where_so_many_rounds_were_asked_for_more_are(
         self, most: int, advice: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cairn.compare.comparison.BLOCKS_MOST", most)
-        rule = StopRule(precision=None, min_blocks=20, max_blocks=20)
+        monkeypatch.setattr("cairn.compare.comparison.ROUNDS_MOST", most)
+        rule = StopRule(precision=None, min_rounds=20, max_rounds=20)
         samples = runs({"system": 10, "a": 10}, noise=0.2)
         assert list(judge(samples, ("system", "a"), rule).next_steps[1:]) == advice
 
     def test_narrow_intervals_without_a_finding_keep_the_baseline_within_what_they_reach(
         self,
     ) -> None:
-        rule = StopRule(precision=0.02, margin=0.001, max_blocks=60)
+        rule = StopRule(precision=0.02, margin=0.001, max_rounds=60)
         samples = runs({"system": 10, "a": 10}, noise=0.01)
         comparison = judge(samples, ("system", "a"), rule, stopped_because="precision reached")
         assert comparison.verdict[0].startswith(
-            "Keep system: no difference shown in 20 blocks; any there is stays within"
+            "Keep system: no difference shown in 20 rounds; any there is stays within"
         )
         assert comparison.next_steps[-1] == "cairn compare --precision 1% …"
 
     def test_open_and_slower_contenders_are_told_apart(self) -> None:
         samples = [
-            replace(s, wall_ns=s.wall_ns * (3 if s.trial.block % 2 else 1))
+            replace(s, wall_ns=s.wall_ns * (3 if s.trial.round % 2 else 1))
             if s.trial.contender == "b"
             else s
             for s in runs({"system": 10, "a": 11, "b": 6})
@@ -491,34 +491,34 @@ class TestVerdict:
         assert verdict[1].startswith("If memory matters, a: 49.")
         assert verdict[1].endswith("% less memory, time within ±1 %.")
 
-    def test_too_few_blocks_are_named(self) -> None:
-        comparison = simple({"system": 10, "a": 5}, blocks=3)
-        assert comparison.verdict == ("No difference shown: 3 blocks are too few for an interval.",)
+    def test_too_few_rounds_are_named(self) -> None:
+        comparison = simple({"system": 10, "a": 5}, rounds=3)
+        assert comparison.verdict == ("No difference shown: 3 rounds are too few for an interval.",)
 
-    def test_without_a_complete_block_there_is_no_verdict(self) -> None:
+    def test_without_a_complete_round_there_is_no_verdict(self) -> None:
         comparison = judge([sample("system", 1)], ("system", "a"))
-        assert comparison.verdict == ("No verdict yet: there is no complete block to compare.",)
-        assert comparison.blocks == 0
+        assert comparison.verdict == ("No verdict yet: there is no complete round to compare.",)
+        assert comparison.rounds == 0
 
     def test_the_baseline_alone_has_nothing_to_be_compared_with(self) -> None:
         assert simple({"system": 10}).verdict == ("Keep system: nothing else was run.",)
 
     def test_no_samples_at_all_are_no_error(self) -> None:
         comparison = judge([], ("system", "a"))
-        assert (comparison.blocks, comparison.metrics) == (0, ())
+        assert (comparison.rounds, comparison.metrics) == (0, ())
 
     @given(st.floats(0.5, 2), st.floats(0, 0.3), st.integers(1, 25))
     def test_every_verdict_agrees_with_the_findings(
-        self, ratio: float, noise: float, blocks: int
+        self, ratio: float, noise: float, rounds: int
     ) -> None:
-        comparison = simple({"system": 10, "a": 10 * ratio}, noise=noise, blocks=blocks)
-        finding = row(comparison, "a").changes["wall"].finding
+        comparison = simple({"system": 10, "a": 10 * ratio}, noise=noise, rounds=rounds)
+        finding = row(comparison, "a").changes["wall"].shown
         if comparison.verdict[0].startswith("Use a"):
-            assert finding is Finding.LESS
-        elif finding is Finding.LESS:
+            assert finding is Shown.LESS
+        elif finding is Shown.LESS:
             assert "equivalence shown" in comparison.verdict[0]
         if comparison.verdict[0].startswith("No difference shown"):
-            assert finding is Finding.NOT_SHOWN
+            assert finding is Shown.NOT_SHOWN
 
 
 class TestLimits:

@@ -17,22 +17,19 @@ from cairn.binary import elf
 from cairn.binary.embedded import NOTHING, SCAN_BYTES, Inside, look_inside
 from cairn.binary.program import Program, behind_env
 from cairn.doctor.abilities import Abilities
-from cairn.doctor.checks import (
-    NOISY,
+from cairn.doctor.checks import examined
+from cairn.doctor.machine import Conditions
+from cairn.doctor.machine_checks import NOISY, judge_abilities, judge_machine, quick_warnings
+from cairn.doctor.program_checks import (
     OTHERWISE_BYTES,
     PYMALLOC,
     Diagnosis,
     ProgramFacts,
     Reached,
     diagnose,
-    examined,
-    judge_abilities,
-    judge_machine,
     judge_program,
-    quick_warnings,
     with_a_run,
 )
-from cairn.doctor.machine import Conditions
 from cairn.model import Check, Examined, Host
 from cairn.report import doctor
 from cairn.run import preflight

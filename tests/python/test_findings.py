@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.probes import Made, busy
 
-from cairn.findings import Finding, find
+from cairn.findings import find
+from cairn.model import Finding
 from cairn.profile import reader
 from cairn.profile.tally import CALLS, Profile, Tree
 from cairn.report.profile import because
@@ -45,7 +46,7 @@ def test_a_healthy_program_has_no_finding(tmp_path: Path) -> None:
 def test_memory_that_goes_and_comes_back_is_found_with_its_share_of_cpu(tmp_path: Path) -> None:
     (found,) = find(gathered(tmp_path, storm()))
     assert found.name == "returns-what-it-needs"
-    assert found.effect.value == pytest.approx(0.1 / 0.9, rel=0.02)
+    assert found.effect == pytest.approx(0.1 / 0.9, rel=0.02)
     assert found.measured
     assert found.evidence[0].startswith(
         "1,000 madvise(DONTNEED), 10 munmap: 72.5 MiB given back, of 16.0 MiB"
@@ -55,8 +56,8 @@ def test_memory_that_goes_and_comes_back_is_found_with_its_share_of_cpu(tmp_path
 def test_what_the_faults_took_is_inferred_and_widens_the_interval(tmp_path: Path) -> None:
     (found,) = find(gathered(tmp_path, storm(), system_ns=200_000_000))
     assert not found.measured
-    assert found.effect.interval.low == pytest.approx(0.1 / 0.9, rel=0.02)
-    assert found.effect.interval.low < found.effect.value < found.effect.interval.high <= 1
+    assert found.interval.low == pytest.approx(0.1 / 0.9, rel=0.02)
+    assert found.interval.low < found.effect < found.interval.high <= 1
 
 
 def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(
@@ -66,7 +67,7 @@ def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(
     made.kernel("mmap", 500, 1_000_000, 4096)
     (found,) = find(gathered(tmp_path, made, system_ns=90_000_000))
     assert found.name == "asks-too-often"
-    assert found.effect.value == pytest.approx(0.09 / 0.9, rel=0.02)
+    assert found.effect == pytest.approx(0.09 / 0.9, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_asking_again_and_again_is_found_unless_it_follows_from_giving_back(tmp_
     made.kernel("mmap", 500, 100_000, 4096)
     (found,) = find(gathered(tmp_path, made))
     assert found.name == "asks-too-often"
-    assert found.effect.value == pytest.approx(0.05 / 0.9, rel=0.05)
+    assert found.effect == pytest.approx(0.05 / 0.9, rel=0.05)
     made = storm()
     made.kernel("mmap", 500, 100_000, 4096)
     (found,) = find(gathered(tmp_path, made))
@@ -116,14 +117,14 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     made.kernel("futex wait", 200, 1_000_000)
     (found,) = find(gathered(tmp_path, made))
     assert (found.name, found.of) == ("queues", "thread time")
-    assert found.effect.value == pytest.approx(0.1, rel=0.01)
+    assert found.effect == pytest.approx(0.1, rel=0.01)
     made.kernel("futex wake", 200, 500_000)
     (found,) = find(gathered(tmp_path / "woken", made))
-    assert found.effect.value == pytest.approx(0.15, rel=0.01)
+    assert found.effect == pytest.approx(0.15, rel=0.01)
     assert "100 ms to wake who waits" in found.evidence[0]
     made.kernel("futex wake", 800, 500_000)  # of five, four were for threads of the allocator's own
     (found,) = find(gathered(tmp_path / "others", made))
-    assert found.effect.value == pytest.approx(0.15, rel=0.01)
+    assert found.effect == pytest.approx(0.15, rel=0.01)
 
 
 def test_who_wakes_nobody_waits_for_nobody(tmp_path: Path) -> None:
@@ -141,20 +142,20 @@ def test_what_waits_burns_no_more_than_its_own_time_on_a_processor(tmp_path: Pat
         one for one in find(gathered(tmp_path, made, system_ns=200_000_000)) if one.of == "CPU"
     )
     without = find(gathered(tmp_path / "again", storm(), system_ns=120_000_000))[0]
-    assert found.effect.value == pytest.approx(without.effect.value, rel=0.01)
+    assert found.effect == pytest.approx(without.effect, rel=0.01)
 
 
 @pytest.mark.parametrize(("own", "count"), [(100, 1), (49, 1), (46, 0)])
 def test_memory_that_does_not_serve_again_is_found_from_twice_on(
     tmp_path: Path, own: int, count: int
 ) -> None:
-    """20 MiB are live, by some 3,400 watched blocks, for which an eighth more is set apart."""
+    """20 MiB are live, by some 3,400 watched rounds, for which an eighth more is set apart."""
     made = busy()
     made.moments((1, 20 * MIB, own * MIB, 110 * MIB, 0, 0, UNKNOWN))
     found = find(gathered(tmp_path, made))
     assert names(found) == ["not-reused"] * count
     if found:
-        assert found[0].effect.value == pytest.approx((own - 22.5) / 110, rel=0.01)
+        assert found[0].effect == pytest.approx((own - 22.5) / 110, rel=0.01)
 
 
 def test_what_is_the_programs_own_is_no_memory_that_does_not_serve_again(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_a_file_that_says_nothing_was_resident_is_no_end(tmp_path: Path) -> None
     assert find(gathered(tmp_path, made)) == ()
 
 
-def test_blocks_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Path) -> None:
+def test_rounds_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Path) -> None:
     made = busy()
     made.moments((1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN))
     assert names(find(gathered(tmp_path, made))) == ["not-reused"]
@@ -182,7 +183,7 @@ def test_blocks_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("usable", "count"), [(60, 1), (49, 1), (47, 0)])
-def test_sizes_are_too_coarse_by_what_live_blocks_take(
+def test_sizes_are_too_coarse_by_what_live_rounds_take(
     tmp_path: Path, usable: int, count: int
 ) -> None:
     """All allocations ever made took twice what was asked for, but those that are live need not."""
@@ -193,7 +194,7 @@ def test_sizes_are_too_coarse_by_what_live_blocks_take(
     found = find(gathered(tmp_path, made))
     assert names(found) == ["sizes-too-coarse"] * count
     if found:
-        assert found[0].effect.value == pytest.approx((usable - 40) / 90)
+        assert found[0].effect == pytest.approx((usable - 40) / 90)
 
 
 UNKNOWN = 2**64 - 1
@@ -222,7 +223,7 @@ def test_resident_memory_that_nobody_was_given_is_found(
     found = find(gathered(tmp_path, made))
     assert sorted(names(found)) == expected
     if len(expected) == 1:
-        assert found[0].effect.value == pytest.approx(0.5)
+        assert found[0].effect == pytest.approx(0.5)
 
 
 def test_a_look_from_before_the_peak_tells_nothing(tmp_path: Path) -> None:

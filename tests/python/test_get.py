@@ -427,8 +427,9 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(
     with silent_server() as port:
         apt = repository.apt(f"http://127.0.0.1:{port}")
         code = (
-            "import sys; from pathlib import Path; from cairn import get; from cairn.catalog import Allocator\n"
-            f"get.unpack_from_distribution({ENTRY!r}, Path({str(cache)!r}), apt=get.{apt!r})"
+            "import sys; from pathlib import Path; from cairn.allocators import debian\n"
+            "from cairn.allocators.catalog import Allocator\n"
+            f"debian.unpack_from_distribution({ENTRY!r}, Path({str(cache)!r}), apt=debian.{apt!r})"
         )
         environment = {**os.environ, "PYTHONPATH": str(Path(debian.__file__).parents[2])}
         process = subprocess.Popen(

@@ -16,7 +16,7 @@ from cairn.allocators import catalog, contenders, discover, obtain, register
 from cairn.allocators.catalog import Found
 from cairn.bench import experiments, runs
 from cairn.cli import inventory
-from cairn.doctor import abilities, checks, machine
+from cairn.doctor import abilities, machine, machine_checks
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Settings, Workload
 from cairn.run import preflight
@@ -126,7 +126,7 @@ def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
         assert "cairn" not in runs.contenders(experiments.EXPERIMENTS[-1].full, said.append)
     assert [line for line in said if line.startswith("cairn is left out: this installation")]
     assert not [line for line in said if "get cairn" in line]
-    judged = checks.judge_abilities(
+    judged = machine_checks.judge_abilities(
         abilities.Abilities(allocator_problem=found.problem), machine.host()
     )
     (told,) = [check for check in judged if check.subject == "own allocator"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.comparisons import a_run, a_sample
 
-from cairn.model import Account, Contender, Operations, Run, Sample, Workload
+from cairn.model import Contender, Operations, ProbeSummary, Run, Sample, Workload
 from cairn.report.prediction import board, sentences
 from cairn.why.gap import twin
 from cairn.why.prediction import Costs, costs, predict
@@ -16,8 +16,8 @@ MS = 1_000_000
 MIB = 1 << 20
 
 
-def an_account(ns: float = 20.0, count: int = 1_000_000, **more: object) -> Account:
-    made = Account(
+def an_account(ns: float = 20.0, count: int = 1_000_000, **more: object) -> ProbeSummary:
+    made = ProbeSummary(
         operations=2 * count,
         cpu_ns=220 * MS,
         samples=220,
@@ -134,7 +134,7 @@ def test_the_best_comes_first_and_one_that_is_worse_takes_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("account", "allocator"),
+    ("summary", "allocator"),
     [
         (an_account(), "unknown"),
         (an_account(samples=100, samples_inside=30), "system"),
@@ -143,21 +143,21 @@ def test_the_best_comes_first_and_one_that_is_worse_takes_more() -> None:
         (an_account(kinds={"realloc": Operations(1_000_000, 4_000, 50.0 * MS, 50.0)}), "system"),
     ],
 )
-def test_of_what_is_not_known_nothing_is_told(account: Account, allocator: str) -> None:
+def test_of_what_is_not_known_nothing_is_told(summary: ProbeSummary, allocator: str) -> None:
     assert (
-        predict(account, 10 * MS, 0, allocator, {"system": SYSTEM, "quick": calibrated(factor=0.5)})
+        predict(summary, 10 * MS, 0, allocator, {"system": SYSTEM, "quick": calibrated(factor=0.5)})
         == ()
     )
 
 
 def trials(name: str, ns: float, workload: int = 0) -> list[Sample]:
     made = []
-    for block in (1, 2, 3):
+    for round_ in (1, 2, 3):
         for whose, more in (
             (name, {"system_ns": 30 * MS}),
-            (twin(name), {"account": an_account(ns)}),
+            (twin(name), {"probe": an_account(ns)}),
         ):
-            sample = a_sample(block, whose, 100, minor_faults=4000, **more)
+            sample = a_sample(round_, whose, 100, minor_faults=4000, **more)
             made.append(replace(sample, trial=replace(sample.trial, workload=workload)))
     return made
 
@@ -250,16 +250,16 @@ def test_nine_tenths_of_the_time_in_the_allocator_must_be_of_kinds_that_are_know
 
 def own_ns(plain_system_ms: int, **more: object) -> dict[int, float]:
     """Of three rounds: 63 of 220 ms in the allocator, 40 ms of system time behind the probe."""
-    account = an_account(samples_inside=63, detours_ns=12.0 * MS, faults_inside=1_000.0, **more)
+    summary = an_account(samples_inside=63, detours_ns=12.0 * MS, faults_inside=1_000.0, **more)
     probed = {
-        "account": account,
+        "probe": summary,
         "system_ns": 40 * MS,
         "minor_faults": 3_000,
         "major_faults": 1_000,
     }
     samples = [
-        a_sample(block, name, 100, **about)
-        for block in (1, 2, 3)
+        a_sample(round_, name, 100, **about)
+        for round_ in (1, 2, 3)
         for name, about in (
             ("system", {"system_ns": plain_system_ms * MS}),
             (twin("system"), probed),

@@ -16,24 +16,24 @@ from cairn.run.measure import Progress
 def test_a_long_run_speaks_every_half_minute_in_the_warm_up_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A block of the suite takes minutes: nothing at all was said until it ended."""
+    """A round of the suite takes minutes: nothing at all was said until it ended."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     said = io.StringIO()
     lines = progress.Lines(
-        Console(file=said, width=200), StopRule(precision=None, min_blocks=4, max_blocks=4), 6, 6
+        Console(file=said, width=200), StopRule(precision=None, min_rounds=4, max_rounds=4), 6, 6
     )
 
-    def trial(block: int, position: int) -> None:
-        lines.trial_begins(Trial(block, position, "system"))
+    def trial(round_: int, position: int) -> None:
+        lines.trial_begins(Trial(round_, position, "system"))
         now[0] += 20
-        lines.trial_ended(a_sample(block, "system", 1.0))
+        lines.trial_ended(a_sample(round_, "system", 1.0))
 
-    for block in (0, 1):
+    for round_ in (0, 1):
         for position in range(6):
-            trial(block, position)
-        lines.block_ended(Progress(block, 4, 90.0, None, None))
+            trial(round_, position)
+        lines.round_ended(Progress(round_, 4, 90.0, None, None))
     told = said.getvalue().splitlines()
     assert len(told) == 6, "two runs of 20 s each time"
     assert told[0] == "warm-up  2 of 6 runs"
-    assert told[3].startswith("blocks   2 of 24 runs, in block 1")
+    assert told[3].startswith("rounds   2 of 24 runs, in round 1")

@@ -42,10 +42,10 @@ void *malloc(size_t size) { used += size; return area + used - size; }
 DRIVER = """
 import sys
 from pathlib import Path
-from cairn import obtain, recipes, sources
-from cairn.catalog import Allocator
-from cairn.recipes import DRAFT, OBJECTS, Command, Plan, Stage
-from cairn.sources import Source
+from cairn.allocators import obtain, recipes, sources
+from cairn.allocators.catalog import Allocator
+from cairn.allocators.recipes import DRAFT, OBJECTS, Command, Plan, Stage
+from cairn.allocators.sources import Source
 
 def pretend(shop):
     names = sorted(path.name for path in shop.source.glob("*.c"))

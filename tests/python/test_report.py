@@ -13,7 +13,7 @@ import pytest
 from support.comparisons import EVIL, a_run, a_sample, compared, samples
 
 from cairn.compare import comparison
-from cairn.model import SCHEMA, Contender, Memory, Run, Sample, Whereabouts, Workload
+from cairn.model import SCHEMA, Contender, CpuSamples, Memory, Run, Sample, Workload
 from cairn.report import markdown, run_csv, run_json, tables, terminal, words
 
 
@@ -38,17 +38,19 @@ def a_comparison_with_everything() -> tuple[Run, list[Sample]]:
         run, settings=replace(run.settings, workloads=(Workload("prog", ("prog", "-n", "5")),))
     )
     of = []
-    for block in range(1, 13):
-        of.append(a_sample(block, "system", 100 + block % 3))
-        of.append(a_sample(block, "quick", 70 + block % 3, involuntary_switches=40))
+    for round_ in range(1, 13):
+        of.append(a_sample(round_, "system", 100 + round_ % 3))
+        of.append(a_sample(round_, "quick", 70 + round_ % 3, involuntary_switches=40))
         of.append(
             a_sample(
-                block, "fast", 800 if block == 5 else 80 + block % 4, minor_faults=2000 + block
+                round_, "fast", 800 if round_ == 5 else 80 + round_ % 4, minor_faults=2000 + round_
             )
         )
         unknown = Memory("not measured", None, None, None)
         of.append(
-            a_sample(block, "lean", 100 + block % 2, memory=unknown, voluntary_switches=block % 3)
+            a_sample(
+                round_, "lean", 100 + round_ % 2, memory=unknown, voluntary_switches=round_ % 3
+            )
         )
     of.append(
         a_sample(
@@ -65,7 +67,7 @@ def test_the_tables_of_a_comparison_are_golden(
     run, of = a_comparison_with_everything()
     beside = [("quick", "lean"), ("quick", "system"), ("lean", "system")]
     found = comparison.compare(
-        of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks", beside=beside
+        of, run.contenders, run.baseline, run.rule, stopped_because="12 rounds", beside=beside
     )
     golden(
         "compare-full" if full else "compare", terminal.render(run, [found], full=full, color=False)
@@ -164,7 +166,7 @@ def test_csv_has_a_row_per_run_and_no_formula() -> None:
 def test_csv_has_what_the_clock_noted_where_it_looked() -> None:
     seen = replace(
         a_sample(1, "system", 100),
-        whereabouts=Whereabouts(1000, own=3, calls=0, faults=1, others=2, program=9),
+        cpu_samples=CpuSamples(1000, own=3, calls=0, faults=1, others=2, program=9),
     )
     one, other = csv.DictReader(
         io.StringIO(run_csv.render(a_run(), [seen, a_sample(2, "system", 100)]))
@@ -196,7 +198,7 @@ def test_json_is_one_document_with_its_schema() -> None:
 def test_the_footer_names_the_method_and_the_proof() -> None:
     line = tables.footer(compared(a_run(), samples()))  # type: ignore[arg-type]
     for word in (
-        "12 blocks",
+        "12 rounds",
         "Hodges–Lehmann",
         "Holm",
         "loaded in 2 of 2 processes",

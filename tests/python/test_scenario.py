@@ -15,20 +15,22 @@ FIVE = ("system", "jemalloc", "mimalloc", "ours", "ours-learning")
 FOUR = ("JSON", "MIR", "VM", "MIXED")
 
 
-def measured(run: Run, medians: dict[tuple[int, str], float], blocks: int = 8) -> list[Sample]:
+def measured(run: Run, medians: dict[tuple[int, str], float], rounds: int = 8) -> list[Sample]:
     """Every run reports its median, a little apart from run to run, and P95, P99 and faults after it."""
     result = []
-    for block in range(1, blocks + 1):
+    for round_ in range(1, rounds + 1):
         for place, ((workload, name), ns) in enumerate(medians.items()):
-            wobble = 1 + 0.002 * math.sin(7 * block + place)
-            sample = a_run_of(workload, name, block, 100.0)
-            result.append(replace(sample, reported=reported(ns * wobble * (1 + 0.1 * (block % 2)))))
+            wobble = 1 + 0.002 * math.sin(7 * round_ + place)
+            sample = a_run_of(workload, name, round_, 100.0)
+            result.append(
+                replace(sample, reported=reported(ns * wobble * (1 + 0.1 * (round_ % 2))))
+            )
     return result
 
 
 def founding() -> tuple[Run, list[Sample]]:
     """Five contenders, four scenarios; mimalloc is always first, the order of the others turns."""
-    run = a_suite(FOUR, FIVE, blocks=8)
+    run = a_suite(FOUR, FIVE, rounds=8)
     orders = [
         ("mimalloc", "ours", "ours-learning", "jemalloc", "system"),
         ("mimalloc", "ours-learning", "jemalloc", "ours", "system"),
@@ -81,41 +83,41 @@ def test_points_never_come_without_a_ratio_and_its_interval() -> None:
 def test_figures_are_medians_over_runs_of_what_each_run_reports() -> None:
     run = a_suite(("JSON",), ("system", "ours"))
     samples = []
-    for block, ns in enumerate((10.0, 11.0, 500.0), 1):
+    for round_, ns in enumerate((10.0, 11.0, 500.0), 1):
         samples.append(
             replace(
-                a_run_of(0, "system", block, 1.0), reported=reported(ns, p95_ns=2 * ns, p99_ns=9.0)
+                a_run_of(0, "system", round_, 1.0), reported=reported(ns, p95_ns=2 * ns, p99_ns=9.0)
             )
         )
-        samples.append(replace(a_run_of(0, "ours", block, 1.0), reported=reported(ns / 2)))
+        samples.append(replace(a_run_of(0, "ours", round_, 1.0), reported=reported(ns / 2)))
     (scenario,) = ranking(run, samples).scenarios
     found = entry(scenario, "system")
     assert (found.median_ns, found.p95_ns, found.p99_ns, found.faults) == (11.0, 22.0, 9.0, 0.025)
     assert found.median_ratio.estimate == pytest.approx(2.0)  # type: ignore[union-attr]
-    assert scenario.blocks == 3
+    assert scenario.rounds == 3
 
 
-def test_the_ratio_is_paired_within_blocks() -> None:
+def test_the_ratio_is_paired_within_rounds() -> None:
     (scenario, *_) = ranking(*founding()).scenarios
     second = scenario.entries[1].median_ratio
     assert second is not None
     assert second.interval is not None
     assert second.estimate == pytest.approx(1.5, rel=0.01)
     assert second.interval.high / second.interval.low < 1.02, (
-        "blocks differ by 10 %, the paired ratio does not"
+        "rounds differ by 10 %, the paired ratio does not"
     )
 
 
 def test_two_that_cannot_be_told_apart_are_said_so() -> None:
     run = a_suite(("JSON",), ("a", "b", "c"))
     samples = []
-    for block in range(1, 9):
+    for round_ in range(1, 9):
         for name, ns in (
-            ("a", 100 + 5 * math.sin(3 * block)),
-            ("b", 101 + 5 * math.cos(5 * block)),
+            ("a", 100 + 5 * math.sin(3 * round_)),
+            ("b", 101 + 5 * math.cos(5 * round_)),
             ("c", 200.0),
         ):
-            samples.append(replace(a_run_of(0, name, block, 1.0), reported=reported(ns)))
+            samples.append(replace(a_run_of(0, name, round_, 1.0), reported=reported(ns)))
     found = ranking(run, samples)
     first, second, third = found.ranks
     assert first.over_above is None
@@ -129,8 +131,8 @@ def test_two_that_cannot_be_told_apart_are_said_so() -> None:
 def test_equal_medians_share_their_points() -> None:
     run = a_suite(("JSON",), ("a", "b", "c"))
     samples = [
-        replace(a_run_of(0, name, block, 1.0), reported=reported(ns))
-        for block in (1, 2, 3)
+        replace(a_run_of(0, name, round_, 1.0), reported=reported(ns))
+        for round_ in (1, 2, 3)
         for name, ns in (("a", 10.0), ("b", 10.0), ("c", 30.0))
     ]
     (scenario,) = ranking(run, samples).scenarios
@@ -171,7 +173,7 @@ def test_a_run_that_reports_nothing_has_no_figures() -> None:
 
 def test_one_run_gives_figures_without_intervals() -> None:
     run, samples = founding()
-    found = ranking(run, [s for s in samples if s.trial.block == 1])
+    found = ranking(run, [s for s in samples if s.trial.round == 1])
     assert found.ranks[0].points == 20
     assert found.ranks[1].ratio is not None
     assert found.ranks[1].ratio.interval is None

@@ -45,7 +45,7 @@ class TestCells:
         assert (estimates[0, "fast"], estimates[1, "system"]) == (1.0, 1.0)
         assert [contest.best_time for contest in found.contests] == ["fast", "system"]
 
-    def test_the_pace_of_a_block_is_no_noise(self) -> None:
+    def test_the_pace_of_a_round_is_no_noise(self) -> None:
         found = standings(*simple())
         interval = found.cells[0, "slow"].time.interval  # type: ignore[union-attr]
         assert interval is not None
@@ -55,7 +55,7 @@ class TestCells:
     def test_one_wild_run_hardly_moves_a_cell(self) -> None:
         run, samples = simple()
         calm = standings(run, samples).cells[0, "slow"].time
-        wild = [replace(s, wall_ns=30 * s.wall_ns) if s.trial.block == 4 and s.trial.contender == "slow" else s
+        wild = [replace(s, wall_ns=30 * s.wall_ns) if s.trial.round == 4 and s.trial.contender == "slow" else s
                 for s in samples]  # fmt: skip
         moved = standings(run, wild).cells[0, "slow"].time
         assert calm is not None
@@ -73,9 +73,9 @@ class TestCells:
             == standings(run, samples).cells[0, "slow"].time
         )
 
-    def test_one_block_gives_estimates_without_intervals(self) -> None:
+    def test_one_round_gives_estimates_without_intervals(self) -> None:
         run, samples = simple()
-        found = standings(run, [s for s in samples if s.trial.block == 1])
+        found = standings(run, [s for s in samples if s.trial.round == 1])
         assert found.cells[0, "slow"].time == ratios.Ratio(pytest.approx(4.0), None, best=False)
         place = named(found, "slow")
         assert place.time is not None
@@ -88,9 +88,9 @@ class TestCells:
         run = a_suite(("w",), ("a", "b"))
         walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
         samples = [
-            a_run_of(0, name, block, wall)
+            a_run_of(0, name, round_, wall)
             for name, of in walls.items()
-            for block, wall in enumerate(of, 1)
+            for round_, wall in enumerate(of, 1)
         ]
         found = standings(run, samples)
         for name in ("a", "b"):
@@ -113,7 +113,7 @@ class TestCells:
             assert ratio.interval is not None
             assert 1 <= ratio.interval.low <= ratio.estimate <= ratio.interval.high
 
-    def test_blocks_that_are_not_complete_do_not_count(self) -> None:
+    def test_rounds_that_are_not_complete_do_not_count(self) -> None:
         run, samples = simple()
         extra = [a_run_of(0, "system", 7, 1.0)]
         assert standings(run, [*samples, *extra]) == standings(run, samples)
@@ -135,9 +135,9 @@ class TestMeans:
             "c": (150, 151, 149, 155, 152, 150),
         }
         samples = [
-            a_run_of(0, name, block, wall)
+            a_run_of(0, name, round_, wall)
             for name, of in walls.items()
-            for block, wall in enumerate(of, 1)
+            for round_, wall in enumerate(of, 1)
         ]
         places = standings(run, samples).places
         assert places[0].over_above is None
@@ -150,10 +150,10 @@ class TestMeans:
         run, samples = simple()
         broken = [
             fail(s)
-            if (s.trial.workload, s.trial.contender) == (1, "slow") and s.trial.block == 1
+            if (s.trial.workload, s.trial.contender) == (1, "slow") and s.trial.round == 1
             else s
             for s in samples
-            if (s.trial.workload, s.trial.contender) != (1, "slow") or s.trial.block == 1
+            if (s.trial.workload, s.trial.contender) != (1, "slow") or s.trial.round == 1
         ]
         before, found = standings(run, samples), standings(run, broken)
         slow = found.places[-1]
@@ -167,11 +167,11 @@ class TestMeans:
         assert found.cells[1, "slow"].time is None
         assert found.cells[0, "slow"].time == before.cells[0, "slow"].time
         assert named(found, "fast").time == named(before, "fast").time
-        assert found.contests[1].blocks == 6
+        assert found.contests[1].rounds == 6
 
     def test_a_failure_while_warming_up_is_a_failure(self) -> None:
         run, samples = simple()
-        cold = replace(fail(samples[0]), trial=replace(samples[0].trial, block=0, contender="slow"))
+        cold = replace(fail(samples[0]), trial=replace(samples[0].trial, round=0, contender="slow"))
         assert named(standings(run, [*samples, cold]), "slow").failed_on == ("w0",)
 
     def test_the_best_can_be_one_that_has_no_mean(self) -> None:
@@ -195,17 +195,17 @@ class TestMeans:
         assert found.cells[1, "system"].time_ns == pytest.approx(130e6)
         assert found.contests[1].memory_missing == "fewer than two contenders ran well"
 
-    def test_workloads_weigh_the_same_whatever_their_blocks(self) -> None:
+    def test_workloads_weigh_the_same_whatever_their_rounds(self) -> None:
         run, samples = simple()
-        found = standings(run, [s for s in samples if s.trial.workload == 0 or s.trial.block <= 3])
-        assert [contest.blocks for contest in found.contests] == [6, 3]
+        found = standings(run, [s for s in samples if s.trial.workload == 0 or s.trial.round <= 3])
+        assert [contest.rounds for contest in found.contests] == [6, 3]
         assert named(found, "slow").time.estimate == pytest.approx(math.sqrt(4 * 3))  # type: ignore[union-attr]
 
     def test_nothing_measured_is_nothing_said(self) -> None:
         run, _ = simple()
         found = standings(run, [])
         assert {place.time for place in found.places} == {None}
-        assert {contest.memory_missing for contest in found.contests} == {"no complete block"}
+        assert {contest.memory_missing for contest in found.contests} == {"no complete round"}
         assert found.time_over == ()
 
     def test_an_early_stop_is_paid_for(self) -> None:
@@ -224,9 +224,9 @@ class TestMemory:
             (1, "fat"): 60 * MIB,
         }
         samples = [
-            a_run_of(workload, name, block, 100.0, peak)
+            a_run_of(workload, name, round_, 100.0, peak)
             for (workload, name), peak in peaks.items()
-            for block in range(1, 5)
+            for round_ in range(1, 5)
         ]
         found = standings(run, samples)
         fat = named(found, "fat")
@@ -239,10 +239,10 @@ class TestMemory:
         run = a_suite(("at the limit", "below it"), ("lean", "fat"))
         leanest = {0: LARGE_BYTES, 1: LARGE_BYTES - 1}
         samples = [
-            a_run_of(workload, name, block, 100.0, peak * times)
+            a_run_of(workload, name, round_, 100.0, peak * times)
             for workload, peak in leanest.items()
             for name, times in (("lean", 1), ("fat", 3))
-            for block in range(1, 5)
+            for round_ in range(1, 5)
         ]
         found = standings(run, samples)
         assert [contest.large for contest in found.contests] == [True, False]
@@ -252,9 +252,9 @@ class TestMemory:
         run = a_suite(("w",), ("lean", "fat"))
         peaks = {"lean": (30, 31, 29, 30), "fat": (90, 92, 89, 91)}
         samples = [
-            a_run_of(0, name, block, 100.0, peak * MIB)
+            a_run_of(0, name, round_, 100.0, peak * MIB)
             for name, of in peaks.items()
-            for block, peak in enumerate(of, 1)
+            for round_, peak in enumerate(of, 1)
         ]
         found = standings(run, samples)
         assert found.cells[0, "fat"].memory.estimate == pytest.approx(3.03, rel=0.02)  # type: ignore[union-attr]
@@ -322,13 +322,13 @@ class TestStudent:
         assert ratios.student(0.5, 0.05) == ratios.student(1, 0.05)
 
 
-def test_of_two_and_three_blocks_the_error_is_the_textbook_one() -> None:
+def test_of_two_and_three_rounds_the_error_is_the_textbook_one() -> None:
     for values in ([1.0, 3.0], [1.0, 3.0, 4.0]):
         x = np.array(values)[:, None]
         assert ratios._error(x)[0] == pytest.approx(np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
-def test_intervals_have_one_degree_of_freedom_less_than_blocks() -> None:
+def test_intervals_have_one_degree_of_freedom_less_than_rounds() -> None:
     """Of distances 0.1, 0.2 and 0.3 the standard error is 0.1 / sqrt(3), and that of the median is the same."""
     logs = np.array([[0.0, 0.1], [0.0, 0.2], [0.0, 0.3]])
     column = ratios.Column.of(("best", "other"), logs, 0.05)
@@ -390,11 +390,11 @@ def test_an_interval_that_reaches_one_shows_no_difference(
     assert (difference.more, difference.less) == (more, less)
 
 
-class TestBlocks:
+class TestRounds:
     def test_memory_that_cannot_be_compared_leaves_the_times(self) -> None:
         run, samples = simple()
         mixed = [
-            replace(s, memory=replace(s.memory, method="sampled")) if s.trial.block == 2 else s
+            replace(s, memory=replace(s.memory, method="sampled")) if s.trial.round == 2 else s
             for s in samples
         ]
         found = standings(run, mixed)
@@ -407,7 +407,7 @@ class TestBlocks:
         run, samples = simple()
         zero = [
             replace(s, wall_ns=0)
-            if (s.trial.workload, s.trial.contender, s.trial.block) == (0, "fast", 3)
+            if (s.trial.workload, s.trial.contender, s.trial.round) == (0, "fast", 3)
             else s
             for s in samples
         ]
@@ -415,12 +415,12 @@ class TestBlocks:
         assert found.time_over == (1,)
         assert found.contests[0].best_time is None
 
-    def test_the_warm_up_is_no_block(self) -> None:
+    def test_the_warm_up_is_no_round(self) -> None:
         run, samples = simple()
         warm = [
-            replace(s, wall_ns=1, trial=replace(s.trial, block=0))
+            replace(s, wall_ns=1, trial=replace(s.trial, round=0))
             for s in samples
-            if s.trial.block == 1
+            if s.trial.round == 1
         ]
         assert standings(run, [*warm, *samples]) == standings(run, samples)
 
@@ -429,4 +429,4 @@ class TestBlocks:
         beside = replace(fail(samples[0]), trial=replace(samples[0].trial, contender="beside"))
         found = ratios.complete([*samples, beside], THREE, 0)
         assert found == ratios.complete(samples, THREE, 0)
-        assert (found.failures, found.blocks) == ({}, (1, 2, 3, 4, 5, 6))
+        assert (found.failures, found.rounds) == ({}, (1, 2, 3, 4, 5, 6))

@@ -1,6 +1,6 @@
 """Do the intervals of ratios to the best, and of their means, contain the truth? Simulated series with a known answer.
 
-In a block all runs share a drift three times as large as the noise. The noise has heavy tails (Student's t, 3 degrees
+In a round all runs share a drift three times as large as the noise. The noise has heavy tails (Student's t, 3 degrees
 of freedom) and an exponential disturbance in 2 % of the runs; its size differs from workload to workload, by a factor of
 four between quiet and loud ones. What is hard is not the noise but the reference: the best contender is unknown, and
 among several that are alike the luckiest looks best. So the truths go from "all alike" over steps of the size of the
@@ -70,25 +70,25 @@ def truths(
     return np.asarray(made - made.min(axis=1, keepdims=True))
 
 
-def simulate(kind: str, workloads: int, contenders: int, blocks: int, series: int) -> Outcome:
+def simulate(kind: str, workloads: int, contenders: int, rounds: int, series: int) -> Outcome:
     """Runs a suite `series` times and holds every interval against the truth."""
-    rng = np.random.default_rng(SEED + blocks)
+    rng = np.random.default_rng(SEED + rounds)
     loud = NOISE * np.exp(np.linspace(-0.7, 0.7, workloads))
-    truth = truths(kind, workloads, contenders, loud / math.sqrt(blocks))
+    truth = truths(kind, workloads, contenders, loud / math.sqrt(rounds))
     names = tuple(str(i) for i in range(contenders))
     mean_truth = truth.mean(axis=0)
-    known = math.sqrt(2 * float(np.mean(loud**2)) / blocks / workloads)
+    known = math.sqrt(2 * float(np.mean(loud**2)) / rounds / workloads)
     hits = np.zeros((series, contenders), dtype=bool)
     apparent = np.zeros((series, contenders), dtype=bool)
     ends = np.zeros((series, contenders, 2))
     errors, above_errors, cells, differences = [], [], [], []
     for one in range(series):
-        shape = (workloads, blocks, contenders)
+        shape = (workloads, rounds, contenders)
         noise = rng.standard_t(3, shape) / math.sqrt(3) + (
             rng.random(shape) < 0.02
         ) * rng.exponential(10, shape)
         logs = (
-            loud[:, None, None] * (noise + 3 * rng.standard_normal((workloads, blocks, 1)))
+            loud[:, None, None] * (noise + 3 * rng.standard_normal((workloads, rounds, 1)))
             + truth[:, None, :]
         )
         columns = [Column.of(names, of, ALPHA) for of in logs]
@@ -145,13 +145,13 @@ def report(case: str, outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("kind", ["alike", "three best", "half steps", "two steps", "as in life"])
-@pytest.mark.parametrize("blocks", [2, 3, 4, 8])
+@pytest.mark.parametrize("rounds", [2, 3, 4, 8])
 @pytest.mark.parametrize(("workloads", "contenders"), [(12, 5), (26, 13)])
 def test_intervals_contain_the_truth(
-    workloads: int, contenders: int, blocks: int, kind: str
+    workloads: int, contenders: int, rounds: int, kind: str
 ) -> None:
-    outcome = simulate(kind, workloads, contenders, blocks, series=24 if contenders > 5 else 48)
-    report(f"{kind}, {workloads} workloads, {contenders} contenders, {blocks} blocks", outcome)
+    outcome = simulate(kind, workloads, contenders, rounds, series=24 if contenders > 5 else 48)
+    report(f"{kind}, {workloads} workloads, {contenders} contenders, {rounds} rounds", outcome)
     assert outcome.means >= 0.93
     assert outcome.cells >= 0.92, "a share of a few hundred, of which 0.95 are expected"
     assert outcome.overlap >= 0.95
@@ -169,13 +169,13 @@ def test_the_apparent_best_alone_would_mislead() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["alike", "three best", "half steps", "two steps", "as in life"])
-@pytest.mark.parametrize("blocks", [2, 3, 4, 5, 8, 12, 20, 30])
+@pytest.mark.parametrize("rounds", [2, 3, 4, 5, 8, 12, 20, 30])
 @pytest.mark.parametrize(("workloads", "contenders"), [(1, 2), (4, 5), (12, 5), (26, 13)])
 def test_it_holds_for_more_series_and_for_each_contender(
-    workloads: int, contenders: int, blocks: int, kind: str
+    workloads: int, contenders: int, rounds: int, kind: str
 ) -> None:
-    outcome = simulate(kind, workloads, contenders, blocks, series=max(100, 2_000 // workloads))
-    report(f"{kind}, {workloads} workloads, {contenders} contenders, {blocks} blocks", outcome)
+    outcome = simulate(kind, workloads, contenders, rounds, series=max(100, 2_000 // workloads))
+    report(f"{kind}, {workloads} workloads, {contenders} contenders, {rounds} rounds", outcome)
     assert outcome.means >= 0.935
     assert outcome.worst >= 0.9
     assert outcome.cells >= 0.93

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.compare import stats
-from cairn.model import Finding, Interval, StopRule
+from cairn.model import Interval, Shown, StopRule
 
 # Hollander & Wolfe, Nonparametric Statistical Methods, table 3.1: Hamilton depression scores before and after a
 # tranquillizer (Salsburg 1970). They report T+ = 5, one-sided P = 0.019, an estimate of -0.46 and, for alpha = 0.039
@@ -29,13 +29,13 @@ differences = st.lists(st.integers(-6, 6).map(lambda x: x / 100), min_size=1, ma
 error = st.sampled_from([0.2, 0.1, 0.05, 0.04, 0.01, 0.003])
 
 
-def fixed(blocks: int) -> StopRule:
-    return StopRule(precision=None, max_blocks=blocks)
+def fixed(rounds: int) -> StopRule:
+    return StopRule(precision=None, max_rounds=rounds)
 
 
-def spread(effect: float, noise: float, blocks: int) -> list[float]:
+def spread(effect: float, noise: float, rounds: int) -> list[float]:
     """Evenly spread differences around an effect: as symmetric and free of ties as data can be."""
-    return [effect + noise * (2 * (i + 0.5) / blocks - 1) for i in range(blocks)]
+    return [effect + noise * (2 * (i + 0.5) / rounds - 1) for i in range(rounds)]
 
 
 class TestSignedRank:
@@ -74,7 +74,7 @@ class TestSignedRank:
         for t, p in enumerate(stats._null_cdf(n)):
             assert Fraction(float(p)) == Fraction(sum(s <= t for s in sums), 2**n)
 
-    def test_the_null_distribution_stays_exact_for_hundreds_of_blocks(self) -> None:
+    def test_the_null_distribution_stays_exact_for_hundreds_of_rounds(self) -> None:
         cdf = stats._null_cdf(400)
         mean, sigma = 400 * 401 / 4, math.sqrt(400 * 401 * 801 / 24)
         assert cdf[-1] == pytest.approx(1.0)
@@ -122,7 +122,7 @@ class TestSignedRank:
         assert here == (there and Interval(-there.high, -there.low, there.level))
 
     @pytest.mark.parametrize("n", range(1, 20))
-    def test_an_interval_needs_as_many_blocks_as_its_level_asks(self, n: int) -> None:
+    def test_an_interval_needs_as_many_rounds_as_its_level_asks(self, n: int) -> None:
         interval = stats.SignedRank.of([0.01 * (i + 1) for i in range(n)]).interval(0.05)
         assert (interval is not None) == (2 / 2**n <= 0.05)
 
@@ -132,7 +132,7 @@ class TestSignedRank:
         assert rank.estimate() == 0.0
         assert rank.interval(0.05) == Interval(0.0, 0.0, 0.95)
 
-    def test_the_same_change_in_every_block_is_shown_as_such(self) -> None:
+    def test_the_same_change_in_every_round_is_shown_as_such(self) -> None:
         rank = stats.SignedRank.of([0.1] * 10)
         assert rank.p_value() == 2 / 2**10
         assert rank.interval(0.05) == Interval(0.1, 0.1, 0.95)
@@ -176,18 +176,18 @@ class TestHolm:
         assert stats.holm_alphas(p_values, 0.05) == alphas
 
     def test_a_difference_of_just_the_alpha_of_its_step_lets_the_next_step_follow(self) -> None:
-        """Of six blocks the least p-value is 1/32, and the next 1/16: both are rejected at 1/16, and neither above."""
+        """Of six rounds the least p-value is 1/32, and the next 1/16: both are rejected at 1/16, and neither above."""
         family = {
             "first": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
             "second": [-0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
         }
         found = stats.changes(family, 1 / 16, 0.01)
         assert [change.p_adjusted for change in found.values()] == [1 / 16, 1 / 16]
-        assert [change.finding for change in found.values()] == [Finding.MORE, Finding.MORE]
+        assert [change.shown for change in found.values()] == [Shown.MORE, Shown.MORE]
         stricter = stats.changes(family, 1 / 16 - 1e-9, 0.01)
-        assert [change.finding for change in stricter.values()] == [
-            Finding.NOT_SHOWN,
-            Finding.NOT_SHOWN,
+        assert [change.shown for change in stricter.values()] == [
+            Shown.NOT_SHOWN,
+            Shown.NOT_SHOWN,
         ]
 
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), error)
@@ -206,7 +206,7 @@ class TestHolm:
     ) -> None:
         found = stats.changes({str(i): d for i, d in enumerate(families)}, alpha, margin=0.01)
         for change in found.values():
-            shown = change.finding in (Finding.LESS, Finding.MORE)
+            shown = change.shown in (Shown.LESS, Shown.MORE)
             excluded = (
                 change.interval is not None and not change.interval.low <= 0 <= change.interval.high
             )
@@ -220,36 +220,36 @@ class TestChanges:
         assert change.estimate == pytest.approx(-0.05)
         assert change.interval is not None
         assert (change.interval.low, change.interval.high) == pytest.approx((-0.05, -0.05))
-        assert change.finding is Finding.LESS
-        assert change.blocks == 10
+        assert change.shown is Shown.LESS
+        assert change.rounds == 10
 
     @pytest.mark.parametrize(
         ("effect", "noise", "finding"),
         [
-            (-0.05, 0.02, Finding.LESS),
-            (0.05, 0.02, Finding.MORE),
-            (0.0, 0.002, Finding.EQUIVALENT),
-            (0.0, 0.1, Finding.NOT_SHOWN),
-            (0.005, 0.002, Finding.MORE),
+            (-0.05, 0.02, Shown.LESS),
+            (0.05, 0.02, Shown.MORE),
+            (0.0, 0.002, Shown.EQUIVALENT),
+            (0.0, 0.1, Shown.NOT_SHOWN),
+            (0.005, 0.002, Shown.MORE),
         ],
     )
     def test_each_finding_is_given_for_what_it_means(
-        self, effect: float, noise: float, finding: Finding
+        self, effect: float, noise: float, finding: Shown
     ) -> None:
-        assert stats.changes({"a": spread(effect, noise, 20)}, 0.05, 0.01)["a"].finding is finding
+        assert stats.changes({"a": spread(effect, noise, 20)}, 0.05, 0.01)["a"].shown is finding
 
     def test_equivalence_needs_the_one_sided_interval_within_the_margin(self) -> None:
         d = spread(0.001, 0.016, 20)
         one_sided = stats.SignedRank.of(d).interval(0.10)
         assert one_sided is not None
         edge = math.expm1(max(-one_sided.low, one_sided.high))
-        assert stats.changes({"a": d}, 0.05, edge + 1e-9)["a"].finding is Finding.EQUIVALENT
-        assert stats.changes({"a": d}, 0.05, edge - 1e-9)["a"].finding is Finding.NOT_SHOWN
+        assert stats.changes({"a": d}, 0.05, edge + 1e-9)["a"].shown is Shown.EQUIVALENT
+        assert stats.changes({"a": d}, 0.05, edge - 1e-9)["a"].shown is Shown.NOT_SHOWN
 
-    def test_too_few_blocks_for_the_level_give_an_estimate_without_interval(self) -> None:
+    def test_too_few_rounds_for_the_level_give_an_estimate_without_interval(self) -> None:
         change = stats.changes({"a": [-0.1, -0.2, -0.3]}, 0.05, 0.01)["a"]
         assert change.interval is None
-        assert change.finding is Finding.NOT_SHOWN
+        assert change.shown is Shown.NOT_SHOWN
         assert change.estimate < 0
 
     def test_more_contenders_widen_the_interval_of_each(self) -> None:
@@ -262,10 +262,10 @@ class TestChanges:
 
 
 class TestLogRatios:
-    def test_the_ratio_is_taken_in_each_block(self) -> None:
+    def test_the_ratio_is_taken_in_each_round(self) -> None:
         assert stats.log_ratios([2, 4], [1, 8]) == pytest.approx((math.log(2), -math.log(2)))
 
-    def test_a_zero_in_one_block_makes_the_metric_incomparable(self) -> None:
+    def test_a_zero_in_one_round_makes_the_metric_incomparable(self) -> None:
         assert stats.log_ratios([0, 3], [2, 3]) is None
         assert stats.log_ratios([0, 3], [0, 3]) is None
 
@@ -332,25 +332,25 @@ class TestOutliers:
 
 
 class TestLook:
-    def test_without_a_precision_the_blocks_are_fixed_and_nothing_is_paid(self) -> None:
+    def test_without_a_precision_the_rounds_are_fixed_and_nothing_is_paid(self) -> None:
         rule = fixed(15)
-        assert stats.look_blocks(rule) == (15,)
+        assert stats.look_rounds(rule) == (15,)
         assert stats.alpha(rule) == stats.ALPHA
         assert not stats.look({"a": [0.0] * 14}, rule).stop
-        assert stats.look({"a": [0.0] * 15}, rule).because == "15 blocks"
+        assert stats.look({"a": [0.0] * 15}, rule).because == "15 rounds"
 
     def test_looks_grow_by_a_quarter_from_the_floor_to_the_ceiling(self) -> None:
-        assert stats.look_blocks(StopRule()) == (10, 13, 17, 22, 28, 35, 44, 55, 60)
+        assert stats.look_rounds(StopRule()) == (10, 13, 17, 22, 28, 35, 44, 55, 60)
         assert stats.alpha(StopRule()) < stats.ALPHA
 
     def test_a_floor_at_or_above_the_ceiling_leaves_one_look(self) -> None:
-        rule = StopRule(min_blocks=20, max_blocks=12)
-        assert stats.look_blocks(rule) == (12,)
+        rule = StopRule(min_rounds=20, max_rounds=12)
+        assert stats.look_rounds(rule) == (12,)
         assert stats.alpha(rule) == stats.ALPHA
 
     def test_a_clear_and_precise_winner_stops_at_the_floor(self) -> None:
         look = stats.look({"a": spread(-0.05, 0.01, 10)}, StopRule())
-        assert (look.stop, look.because, look.blocks_expected, look.leading) == (
+        assert (look.stop, look.because, look.rounds_expected, look.leading) == (
             True,
             "precision reached",
             10,
@@ -358,11 +358,11 @@ class TestLook:
         )
 
     def test_nothing_stops_below_the_floor_or_between_looks(self) -> None:
-        for blocks in (1, 5, 9, 11, 12, 14):
-            look = stats.look({"a": spread(-0.05, 0.001, blocks)}, StopRule())
+        for rounds in (1, 5, 9, 11, 12, 14):
+            look = stats.look({"a": spread(-0.05, 0.001, rounds)}, StopRule())
             assert not look.stop
-            assert look.blocks_expected in stats.look_blocks(StopRule())
-            assert look.blocks_expected > blocks
+            assert look.rounds_expected in stats.look_rounds(StopRule())
+            assert look.rounds_expected > rounds
 
     def test_a_precise_but_undecided_contender_goes_on(self) -> None:
         d = spread(-0.004, 0.015, 13)
@@ -376,10 +376,7 @@ class TestLook:
         rule = StopRule(margin=0.0)
         d = spread(-0.0005, 0.012, 28)
         look = stats.look({"a": d}, rule)
-        assert (
-            stats.changes({"a": d}, stats.alpha(rule), rule.margin)["a"].finding
-            is Finding.NOT_SHOWN
-        )
+        assert stats.changes({"a": d}, stats.alpha(rule), rule.margin)["a"].shown is Shown.NOT_SHOWN
         assert look.half_width is not None
         assert look.half_width <= 0.005
         assert look.because == "precision reached"
@@ -388,22 +385,22 @@ class TestLook:
         ratios = {"quiet": spread(-0.05, 0.01, 13), "noisy": spread(0.0, 0.3, 13)}
         look = stats.look(ratios, StopRule())
         assert not look.stop
-        assert look.blocks_expected == 60
+        assert look.rounds_expected == 60
         assert look.half_width is not None
         assert look.half_width > 0.05
 
     def test_the_ceiling_stops_whatever_the_data_say(self) -> None:
         look = stats.look({"a": spread(0.0, 0.5, 60)}, StopRule())
-        assert (look.stop, look.because) == (True, "60 blocks")
+        assert (look.stop, look.because) == (True, "60 rounds")
 
-    def test_the_expected_number_of_blocks_follows_from_the_width_now(self) -> None:
-        """Twice as wide as asked, with a large effect: four times the blocks."""
+    def test_the_expected_number_of_rounds_follows_from_the_width_now(self) -> None:
+        """Twice as wide as asked, with a large effect: four times the rounds."""
         d = spread(-0.2, 0.05, 13)
         width = stats.look({"a": d}, StopRule()).half_width
         assert width is not None
-        rule = StopRule(precision=width / 1.5, max_blocks=200)
-        assert stats.look({"a": d}, rule).blocks_expected == next(
-            n for n in stats.look_blocks(rule) if n >= 13 * 2.25
+        rule = StopRule(precision=width / 1.5, max_rounds=200)
+        assert stats.look({"a": d}, rule).rounds_expected == next(
+            n for n in stats.look_rounds(rule) if n >= 13 * 2.25
         )
 
     def test_the_baseline_leads_when_every_contender_is_slower(self) -> None:
@@ -414,11 +411,11 @@ class TestLook:
 
     def test_no_contender_left_is_a_reason_to_stop(self) -> None:
         look = stats.look({}, StopRule())
-        assert (look.stop, look.because, look.blocks_expected) == (True, "no contender left", 0)
+        assert (look.stop, look.because, look.rounds_expected) == (True, "no contender left", 0)
 
-    def test_before_the_first_block_all_is_open(self) -> None:
-        look = stats.look({"a": []}, StopRule(max_blocks=47))
-        assert (look.stop, look.half_width, look.leading, look.blocks_expected) == (
+    def test_before_the_first_round_all_is_open(self) -> None:
+        look = stats.look({"a": []}, StopRule(max_rounds=47))
+        assert (look.stop, look.half_width, look.leading, look.rounds_expected) == (
             False,
             None,
             None,
@@ -441,8 +438,8 @@ def expected(differences: list[float], rule: StopRule) -> int:
         floor
         for floor in floors
         if stats.look(
-            {"a": differences}, replace(rule, min_blocks=floor, max_blocks=10**6)
-        ).blocks_expected
+            {"a": differences}, replace(rule, min_rounds=floor, max_rounds=10**6)
+        ).rounds_expected
         == floor
     )
 
@@ -509,14 +506,14 @@ class TestExpectedRounds:
 
     def test_a_settled_contender_does_not_raise_the_number_of_another(self) -> None:
         noisy, quiet = spread(-0.2, 0.05, 13), spread(-0.2, 0.005, 13)
-        rule = StopRule(precision=widths(noisy, 0.01)[0] / 1.5, max_blocks=1000)
+        rule = StopRule(precision=widths(noisy, 0.01)[0] / 1.5, max_rounds=1000)
         both = stats.look({"quiet": quiet, "noisy": noisy}, rule)
-        assert both.blocks_expected == 35
+        assert both.rounds_expected == 35
         assert not both.stop
 
     def test_without_an_interval_all_rounds_may_be_needed(self) -> None:
         assert (
-            stats.look({"a": spread(0.0, 0.03, 5)}, StopRule(max_blocks=47)).blocks_expected == 47
+            stats.look({"a": spread(0.0, 0.03, 5)}, StopRule(max_rounds=47)).rounds_expected == 47
         )
 
 

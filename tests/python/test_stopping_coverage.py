@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from cairn.compare import stats
-from cairn.model import Finding, StopRule
+from cairn.model import Shown, StopRule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = 4711
 SERIES = 2_000
-RULE = StopRule(precision=0.01, min_blocks=10, max_blocks=60, margin=0.01)
+RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=60, margin=0.01)
 
 
 @dataclass(frozen=True)
@@ -36,27 +36,27 @@ class Outcome:
     false_equivalents: float
     """Contenders outside the margin that are called equivalent."""
     width: float
-    """Mean ratio to the plain 95 % interval of the same blocks."""
-    blocks: float
+    """Mean ratio to the plain 95 % interval of the same rounds."""
+    rounds: float
 
 
 def logs(
-    seed: int, series: int, blocks: int, contenders: int, noise: float, *, mixed: bool = True
+    seed: int, series: int, rounds: int, contenders: int, noise: float, *, mixed: bool = True
 ) -> NDArray[np.float64]:
-    """Log wall times by series, block and contender; unless mixed, all runs of one come before all runs of the next."""
+    """Log wall times by series, round and contender; unless mixed, all runs of one come before all runs of the next."""
     rng = np.random.default_rng(seed)
     rho = 0.8
-    in_time = np.empty((series, blocks * contenders))
+    in_time = np.empty((series, rounds * contenders))
     in_time[:, 0] = rng.standard_normal(series)
-    for i in range(1, blocks * contenders):
+    for i in range(1, rounds * contenders):
         in_time[:, i] = rho * in_time[:, i - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(
             series
         )
     if mixed:
-        order = np.argsort(rng.random((series, blocks, contenders)), axis=2)
-        drift = np.take_along_axis(in_time.reshape(series, blocks, contenders), order, axis=2)
+        order = np.argsort(rng.random((series, rounds, contenders)), axis=2)
+        drift = np.take_along_axis(in_time.reshape(series, rounds, contenders), order, axis=2)
     else:
-        drift = in_time.reshape(series, contenders, blocks).transpose(0, 2, 1)
+        drift = in_time.reshape(series, contenders, rounds).transpose(0, 2, 1)
     tails = rng.standard_t(3, drift.shape) / math.sqrt(3)
     disturbed = (rng.random(drift.shape) < 0.02) * rng.exponential(10, drift.shape)
     return np.asarray(noise * (drift + tails + disturbed))
@@ -71,16 +71,16 @@ def simulate(
     mixed: bool = True,
 ) -> Outcome:
     """Let every series run until the rule stops it. Effects are relative changes, one per contender."""
-    runs = logs(SEED, series, rule.max_blocks, len(effects) + 1, noise, mixed=mixed)
+    runs = logs(SEED, series, rule.max_rounds, len(effects) + 1, noise, mixed=mixed)
     differences = runs[:, :, 1:] - runs[:, :, :1] + np.log1p(effects)
-    covered = winners = equivalents = total_blocks = 0
+    covered = winners = equivalents = total_rounds = 0
     widths = []
     for one in differences:
-        for blocks in stats.look_blocks(rule):
-            ratios = {str(i): one[:blocks, i].tolist() for i in range(len(effects))}
+        for rounds in stats.look_rounds(rule):
+            ratios = {str(i): one[:rounds, i].tolist() for i in range(len(effects))}
             if stats.look(ratios, rule).stop:
                 break
-        total_blocks += blocks
+        total_rounds += rounds
         wrong = False
         for change, effect, d in zip(
             stats.changes(ratios, stats.alpha(rule), rule.margin).values(),
@@ -92,8 +92,8 @@ def simulate(
             assert change.interval is not None
             assert plain is not None
             covered += change.interval.low <= effect <= change.interval.high
-            wrong |= effect == 0 and change.finding in (Finding.LESS, Finding.MORE)
-            equivalents += abs(effect) > rule.margin and change.finding is Finding.EQUIVALENT
+            wrong |= effect == 0 and change.shown in (Shown.LESS, Shown.MORE)
+            equivalents += abs(effect) > rule.margin and change.shown is Shown.EQUIVALENT
             width = change.interval.high - change.interval.low
             widths.append(width / (math.expm1(plain.high) - math.expm1(plain.low)))
         winners += wrong
@@ -103,7 +103,7 @@ def simulate(
         false_winners=winners / series,
         false_equivalents=equivalents / intervals,
         width=float(np.mean(widths)),
-        blocks=total_blocks / series,
+        rounds=total_rounds / series,
     )
 
 
@@ -111,7 +111,7 @@ def report(case: str, outcome: Outcome) -> None:
     """Shown by `pytest -s`: the table of docs/decisions/0002-when-to-stop.md."""
     print(
         f"{case}: coverage {outcome.coverage:.1%}, false winners {outcome.false_winners:.1%}, "
-        f"width {outcome.width:.2f}, blocks {outcome.blocks:.1f}"
+        f"width {outcome.width:.2f}, rounds {outcome.rounds:.1f}"
     )
 
 
@@ -157,12 +157,12 @@ def test_looking_often_without_paying_for_it_gives_false_winners(
 
 
 def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
-    """More runs do not help against drift; only the random order within blocks does."""
-    rule = StopRule(precision=None, max_blocks=30)
+    """More runs do not help against drift; only the random order within rounds does."""
+    rule = StopRule(precision=None, max_rounds=30)
     apart = simulate((0.0,), 0.01, rule, mixed=False)
     mixed = simulate((0.0,), 0.01, rule)
     report("equal, all of A then all of B", apart)
-    report("equal, random blocks", mixed)
+    report("equal, random rounds", mixed)
     assert apart.false_winners > 0.10
     assert mixed.false_winners <= 0.055
 
@@ -171,7 +171,7 @@ def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
 @pytest.mark.parametrize("noise", [0.002, 0.004, 0.006, 0.009, 0.012, 0.014, 0.016, 0.02, 0.05])
 @pytest.mark.parametrize("contenders", [1, 2, 5])
 @pytest.mark.parametrize(
-    "rule", [RULE, StopRule(precision=0.005, max_blocks=200), StopRule(precision=0.02)]
+    "rule", [RULE, StopRule(precision=0.005, max_rounds=200), StopRule(precision=0.02)]
 )
 def test_it_holds_for_more_contenders_rules_and_series(
     rule: StopRule, contenders: int, noise: float

@@ -15,10 +15,10 @@ from cairn.doctor import machine
 from cairn.errors import CairnError, UsageError
 from cairn.model import (
     SCHEMA,
-    Account,
     Contender,
     Memory,
     Operations,
+    ProbeSummary,
     Proof,
     Run,
     Sample,
@@ -50,10 +50,13 @@ def a_run(identity: str = "20260101-000000-abcd") -> Run:
 
 
 def a_sample(
-    block: int = 1, contender: str = "system", wall_ns: int = 1000, account: Account | None = None
+    round_: int = 1,
+    contender: str = "system",
+    wall_ns: int = 1000,
+    probe: ProbeSummary | None = None,
 ) -> Sample:
     return Sample(
-        trial=Trial(block, 0, contender),
+        trial=Trial(round_, 0, contender),
         started_at=1e9,
         exit_code=0,
         signal=None,
@@ -69,7 +72,7 @@ def a_sample(
         proof=Proof(1, 1, "/lib/libc.so.6"),
         counters={"cycles": None, "task-clock": 1.5},
         metrics={"rate": 2.5},
-        account=account,
+        probe=probe,
     )
 
 
@@ -100,7 +103,7 @@ def test_files_are_the_users_alone(folder: store.Folder) -> None:
 def test_a_line_that_was_cut_off_is_left_out_and_cut_away_on_resume(folder: store.Folder) -> None:
     folder.append(a_sample(1))
     with (folder.path / "samples.jsonl").open("ab") as file:
-        file.write(b'{"trial":{"block":2')
+        file.write(b'{"trial":{"round":2')
     assert folder.samples() == (a_sample(1),)
     again = resumable(folder)
     again.mark_resumed()
@@ -130,7 +133,7 @@ def test_the_last_of_an_experiment_is_one_that_came_to_its_end(tmp_path: Path) -
             folder.mark_stopped(stopped)
 
     for number, (stopped, why) in enumerate(
-        [("5 blocks", True), ("interrupted", True), ("5 blocks", False), ("", True)]
+        [("5 rounds", True), ("interrupted", True), ("5 rounds", False), ("", True)]
     ):
         run(number, stopped, why=why)
     (tmp_path / "20260109-000000-0000").mkdir(mode=0)
@@ -159,10 +162,10 @@ def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) ->
 def test_an_account_that_no_probe_gives_is_damage(
     folder: store.Folder, damage: dict[str, object], says: str
 ) -> None:
-    account = Account(3, 9, 120, 40, 12, {}, {}, 1.0, 0.0, 0, 10, None, None, None, None)
-    folder.append(a_sample(1, account=account))
-    assert folder.samples() == (a_sample(1, account=account),)
-    folder.append(a_sample(2, account=replace(account, **damage)))  # type: ignore[arg-type]
+    account = ProbeSummary(3, 9, 120, 40, 12, {}, {}, 1.0, 0.0, 0, 10, None, None, None, None)
+    folder.append(a_sample(1, probe=account))
+    assert folder.samples() == (a_sample(1, probe=account),)
+    folder.append(a_sample(2, probe=replace(account, **damage)))  # type: ignore[arg-type]
     with pytest.raises(CairnError, match=says):
         folder.samples()
 
@@ -175,7 +178,7 @@ def test_numbers_that_no_trial_has_are_damage(folder: store.Folder) -> None:
 
 def test_a_newer_format_is_told_apart_from_damage(folder: store.Folder) -> None:
     path = folder.path / "run.json"
-    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99'))
+    path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 99'))
     with pytest.raises(CairnError, match="version 99"):
         folder.run()
 
@@ -256,8 +259,8 @@ def test_the_folders_above_a_run_are_made(tmp_path: Path) -> None:
         {"contenders": (Contender("system", "system", "glibc"), Contender(" ", "custom", "b"))},
         {"contenders": (Contender("system", "system", "glibc"),) * 2},
         {"baseline": "c"},
-        {"rule": StopRule(min_blocks=0)},
-        {"rule": StopRule(min_blocks=11, max_blocks=10)},
+        {"rule": StopRule(min_rounds=0)},
+        {"rule": StopRule(min_rounds=11, max_rounds=10)},
         {"rule": StopRule(margin=0.0)},
         {"rule": StopRule(margin=1.0)},
         {"rule": StopRule(precision=0.0)},
@@ -302,9 +305,9 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(
     victim = tmp_path / "victim"
     victim.write_text("keep me")
     (folder.path / "stopped").symlink_to(victim)
-    folder.mark_stopped("60 blocks")
+    folder.mark_stopped("60 rounds")
     assert victim.read_text() == "keep me"
-    assert folder.stopped() == ("60 blocks",)
+    assert folder.stopped() == ("60 rounds",)
 
 
 def show(folder: store.Folder) -> None:
@@ -328,8 +331,8 @@ def test_two_cairns_do_not_measure_one_run(folder: store.Folder) -> None:
 
 
 def test_mutated_files_give_a_sentence_or_a_run_but_nothing_else(folder: store.Folder) -> None:
-    for block in range(5):
-        folder.append(a_sample(block))
+    for round_ in range(5):
+        folder.append(a_sample(round_))
     rng = random.Random(20261120)
     originals = {name: (folder.path / name).read_bytes() for name in ("run.json", "samples.jsonl")}
     damaged = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.model import Whereabouts
+from cairn.model import CpuSamples
 from cairn.profile import cpu_samples, symbols
 
 KERNEL, USER = 1, 2
@@ -17,7 +17,7 @@ EXECUTED = 1 << 13
 LIBC = "/lib/libc.so.6"
 ALLOCATOR = __file__
 """Some file that can be read."""
-OWN = cpu_samples.Allocator(frozenset({ALLOCATOR}))
+OWN = cpu_samples.AllocatorCode(frozenset({ALLOCATOR}))
 CODE, MINE, C = 0x400000, 0x7F0000000000, 0x7F1000000000
 CALLED = 0x120
 
@@ -77,11 +77,11 @@ def notes(libc: str, *records: bytes, error: int = 0, magic: int = cpu_samples.M
     return struct.pack("<QQII", magic, 500_000, 7, error) + b"".join([*laid, *records])
 
 
-def split(data: bytes) -> tuple[Whereabouts | None, str]:
+def split(data: bytes) -> tuple[CpuSamples | None, str]:
     return cpu_samples.split(io.BytesIO(data), OWN)
 
 
-def counts(libc: str, *records: bytes) -> Whereabouts:
+def counts(libc: str, *records: bytes) -> CpuSamples:
     found, why = split(notes(libc, *records))
     assert found is not None, why
     return found
@@ -262,7 +262,7 @@ def test_what_makes_no_sense_is_no_answer(data: bytes, why: str) -> None:
 
 def test_of_a_system_whose_malloc_cannot_be_told_apart_nothing_is_said(libc: str) -> None:
     data = notes(libc, note(C + 5))
-    found, reason = cpu_samples.split(io.BytesIO(data), cpu_samples.Allocator(frozenset()))
+    found, reason = cpu_samples.split(io.BytesIO(data), cpu_samples.AllocatorCode(frozenset()))
     assert found is None and "malloc's part of" in reason
 
 
@@ -279,7 +279,7 @@ def test_mallocs_part_of_the_systems_library_holds_its_functions_and_not_the_oth
     )
     part = symbols.stretch(path, ("malloc", "free", "malloc_info"))
     assert part is not None
-    system = cpu_samples.Allocator(frozenset())
+    system = cpu_samples.AllocatorCode(frozenset())
     within = system.owner(path, part[0] + (part[1] - part[0]) // 2)
     assert within is cpu_samples.Owner.ALLOCATOR
     other = symbols.stretch(path, ("printf",))

@@ -10,15 +10,15 @@ from support.comparisons import EVIL, a_run, a_sample
 
 from cairn.findings import beside
 from cairn.model import (
-    Account,
     Calls,
     Contender,
+    CpuSamples,
+    Finding,
     Interval,
     Operations,
-    Raised,
+    ProbeSummary,
     Run,
     Sample,
-    Whereabouts,
 )
 from cairn.profile.estimates import Estimate
 from cairn.report import markdown, run_json, terminal
@@ -44,9 +44,9 @@ MS = 1_000_000
 MIB = 1 << 20
 
 
-def an_account(**more: object) -> Account:
+def an_account(**more: object) -> ProbeSummary:
     """Of a run of 100 ms user and 20 ms system time: 40 ms of 120 in the allocator, 6 of these the kernel's calls."""
-    made = Account(
+    made = ProbeSummary(
         operations=3_000_000,
         cpu_ns=120 * MS,
         samples=120,
@@ -71,26 +71,26 @@ def an_account(**more: object) -> Account:
 
 
 def trials(
-    name: str, user_ms: float = 90.0, system_ms: float = 20.0, **account: object
+    name: str, user_ms: float = 90.0, system_ms: float = 20.0, **probe: object
 ) -> list[Sample]:
-    """Eight blocks of a contender as it is, and behind the probe with `account`; they scatter by a thousandth."""
+    """Eight rounds of a contender as it is, and behind the probe with `probe`; they scatter by a thousandth."""
     made = []
-    for block in range(9):
-        off = 1 + (block % 4 - 1.5) / 1500
+    for round_ in range(9):
+        off = 1 + (round_ % 4 - 1.5) / 1500
         plain = {
             "user_ns": round(user_ms * MS * off),
             "system_ns": round(system_ms * MS),
             "minor_faults": 1400,
         }
-        made.append(a_sample(block, name, 120, **plain))
-        known = an_account(**account)
+        made.append(a_sample(round_, name, 120, **plain))
+        known = an_account(**probe)
         probed = {
             "user_ns": round(100 * MS * off),
             "system_ns": 20 * MS,
             "minor_faults": 1400,
-            "account": known,
+            "probe": known,
         }
-        made.append(a_sample(block, twin(name), 130, **probed))
+        made.append(a_sample(round_, twin(name), 130, **probed))
     return made
 
 
@@ -103,7 +103,7 @@ def why_run(*names: str) -> Run:
 def gap(samples: list[Sample], of: str = "time") -> Gap:
     found = explain(why_run("fast"), samples, "fast", "system")
     chosen = found.time if of == "time" else found.memory
-    assert found.why_not == "" and found.blocks == 8 and chosen is not None
+    assert found.why_not == "" and found.rounds == 8 and chosen is not None
     return chosen
 
 
@@ -124,8 +124,8 @@ def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None
 def looked_at(samples: list[Sample], **counts: int) -> list[Sample]:
     """The same, and the plain runs' processors seen so often in each place, a note a half millisecond."""
     known = {"own": 60, "calls": 12, "faults": 26, "others": 10, "program": 110}
-    where = Whereabouts(MS // 2, **(known | counts))
-    return [replace(one, whereabouts=None if one.account else where) for one in samples]
+    where = CpuSamples(MS // 2, **(known | counts))
+    return [replace(one, cpu_samples=None if one.probe else where) for one in samples]
 
 
 def test_where_the_clock_looks_at_plain_runs_the_parts_are_theirs() -> None:
@@ -153,7 +153,7 @@ def test_what_is_in_no_known_place_is_unexplained() -> None:
 
 def test_a_run_without_notes_takes_all_to_the_probe_and_says_why() -> None:
     fast = looked_at(trials("fast", 80.0), own=40)
-    fast[4] = replace(fast[4], whereabouts=None, unseen="there was no room for the notes")
+    fast[4] = replace(fast[4], cpu_samples=None, unseen="there was no room for the notes")
     found = gap([*looked_at(trials("system")), *fast])
     assert (found.by, found.because) == ("probe", "there was no room for the notes")
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
@@ -171,7 +171,7 @@ def test_a_few_notes_tell_nothing() -> None:
     assert found.by == "probe" and "notes nothing can be said" in found.because
 
 
-def test_where_all_blocks_have_as_many_notes_one_more_or_less_is_not_shown() -> None:
+def test_where_all_rounds_have_as_many_notes_one_more_or_less_is_not_shown() -> None:
     found = gap([*looked_at(trials("system")), *looked_at(trials("fast", 80.0), own=59)])
     assert found.by == "clock" and not part(found, OWN).shown
 
@@ -348,11 +348,11 @@ def test_what_is_live_is_the_programs_and_the_same_under_both() -> None:
     assert part(found, LIVE).own == part(found, LIVE).other == 65 * MIB
 
 
-def test_with_few_blocks_nothing_is_shown() -> None:
-    few = [s for s in (*trials("system"), *trials("fast", 40.0)) if s.trial.block <= 5]
+def test_with_few_rounds_nothing_is_shown() -> None:
+    few = [s for s in (*trials("system"), *trials("fast", 40.0)) if s.trial.round <= 5]
     found = explain(why_run("fast"), few, "fast", "system")
     assert found.time is not None and found.time.whole.interval is None and not found.time.ranked
-    assert "5 blocks are too few" in next(sentences(found))
+    assert "5 rounds are too few" in next(sentences(found))
 
 
 @pytest.mark.parametrize("whose", ["fast", "system", "fast+probe", "system+probe"])
@@ -367,27 +367,27 @@ def test_where_one_of_the_four_fails_there_is_no_answer(whose: str) -> None:
 
 
 def test_a_program_that_allocates_nothing_has_no_cause_there() -> None:
-    samples = [replace(s, account=None) for s in (*trials("system"), *trials("fast"))]
+    samples = [replace(s, probe=None) for s in (*trials("system"), *trials("fast"))]
     assert (
         explain(why_run("fast"), samples, "fast", "system").why_not
         == "behind the probe fast allocated nothing"
     )
-    alone = [*trials("fast"), *(replace(s, account=None) for s in trials("system"))]
+    alone = [*trials("fast"), *(replace(s, probe=None) for s in trials("system"))]
     assert (
         explain(why_run("fast"), alone, "fast", "system").why_not
         == "behind the probe system allocated nothing"
     )
 
 
-def test_what_was_interrupted_in_its_first_block_has_no_block() -> None:
+def test_what_was_interrupted_in_its_first_round_has_no_round() -> None:
     begun = [
         s
         for s in (*trials("system"), *trials("fast"))
-        if s.trial.contender == "fast+probe" and s.trial.block == 1
+        if s.trial.contender == "fast+probe" and s.trial.round == 1
     ]
     assert (
         begun
-        and explain(why_run("fast"), begun, "fast", "system").why_not == "no block is complete"
+        and explain(why_run("fast"), begun, "fast", "system").why_not == "no round is complete"
     )
 
 
@@ -408,10 +408,10 @@ def test_the_answer_names_the_causes_and_only_those() -> None:
 
 
 def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
-    """The allocator's share goes up and down from block to block, so what is the program's does, too."""
+    """The allocator's share goes up and down from round to round, so what is the program's does, too."""
     scattered = [
-        replace(s, account=an_account(samples_inside=20 if s.trial.block % 2 else 60))
-        if s.account
+        replace(s, probe=an_account(samples_inside=20 if s.trial.round % 2 else 60))
+        if s.probe
         else s
         for s in trials("system", 120.0)
     ]
@@ -419,7 +419,7 @@ def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
         explain(why_run("fast"), [*scattered, *trials("fast", samples_inside=35)], "fast", "system")
     )
     assert (
-        "no part of it is shown by itself; perhaps, with more blocks: its own code −3.6 %" in found
+        "no part of it is shown by itself; perhaps, with more rounds: its own code −3.6 %" in found
     )
 
 
@@ -427,7 +427,7 @@ def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> No
     """One is told by its parts, one by none of them, and one is below a twentieth."""
     run = why_run("fast")
     slow = trials("system", 120.0, samples=150, samples_inside=70, cpu_ns=150 * MS)
-    slow = [replace(s, user_ns=s.user_ns + 30 * MS) if s.account else s for s in slow]
+    slow = [replace(s, user_ns=s.user_ns + 30 * MS) if s.probe else s for s in slow]
     told = explain(run, [*slow, *trials("fast")], "fast", "system")
     left = explain(run, [*trials("system", 120.0), *trials("fast")], "fast", "system")
     small = explain(run, [*trials("system", 93.0), *trials("fast")], "fast", "system")
@@ -459,9 +459,9 @@ def test_what_is_the_same_is_said_to_be_the_same() -> None:
 
 
 def test_findings_of_one_alone_are_told_if_most_trials_had_them() -> None:
-    raised = Raised("asks-too-often", "It asks", "CPU", 0.2, "ask less")
+    raised = Finding("asks-too-often", "It asks", "CPU", 0.2, "ask less")
     often, once = trials("system", findings=(raised,)), trials("fast")
-    once[3] = replace(once[3], account=replace(an_account(), findings=(raised,)))
+    once[3] = replace(once[3], probe=replace(an_account(), findings=(raised,)))
     found = explain(why_run("fast"), [*often, *once], "fast", "system")
     assert found.raised == (("system", raised),)
 
@@ -474,13 +474,11 @@ def test_a_finding_is_told_that_more_than_half_of_the_trials_raised(
     effects = [0.02 * (1 + k * 5 % 8) for k in range(8)]
     samples = trials("system")
     behind = [
-        place
-        for place, one in enumerate(samples)
-        if one.account is not None and one.trial.block > 0
+        place for place, one in enumerate(samples) if one.probe is not None and one.trial.round > 0
     ]
     for place, effect in list(zip(behind, effects, strict=True))[:raised_in]:
-        raised = Raised("asks-too-often", "It asks", "CPU", effect, "ask less")
-        samples[place] = replace(samples[place], account=replace(an_account(), findings=(raised,)))
+        raised = Finding("asks-too-often", "It asks", "CPU", effect, "ask less")
+        samples[place] = replace(samples[place], probe=replace(an_account(), findings=(raised,)))
     found = explain(why_run("fast"), [*samples, *trials("fast")], "fast", "system")
     middle = sorted(effects[:raised_in])[(raised_in - 1) // 2]
     assert [(name, one.effect) for name, one in found.raised] == (
@@ -490,7 +488,7 @@ def test_a_finding_is_told_that_more_than_half_of_the_trials_raised(
 
 def test_findings_are_told_in_the_order_of_their_effects() -> None:
     raised = tuple(
-        Raised(f"finding-{k}", "It does", "CPU", effect, "do less")
+        Finding(f"finding-{k}", "It does", "CPU", effect, "do less")
         for k, effect in enumerate((2, 9, 5))
     )
     found = explain(
@@ -499,12 +497,12 @@ def test_findings_are_told_in_the_order_of_their_effects() -> None:
     assert [one.effect for _, one in found.raised] == [9, 5, 2]
 
 
-def queueing(effect: float, **calls: Calls) -> list[Raised]:
+def queueing(effect: float, **calls: Calls) -> list[Finding]:
     """What is said of one whose probed runs showed so much.
 
     The clock looks at its plain runs: 110 ms, 30 of them in the allocator and 44 in the kernel for it.
     """
-    found = Raised(
+    found = Finding(
         "queues",
         "Threads wait",
         "thread time",
@@ -581,7 +579,7 @@ def test_of_many_pairs_those_without_an_answer_are_named_with_their_reason() -> 
     run = why_run("fast")
     samples = [*trials("system"), *trials("fast", 60.0)]
     known = explain(run, samples, "fast", "system")
-    unknown = explain(run, [s for s in samples if s.account is None], "fast", "system")
+    unknown = explain(run, [s for s in samples if s.probe is None], "fast", "system")
     assert unknown.why_not
     (told,) = summary(run, [known, unknown], "last").failures
     assert (
@@ -598,7 +596,7 @@ def test_every_form_holds_a_hostile_name() -> None:
     assert '"whys"' in run_json.explanation(run, [found])
 
 
-def slow(**times: float) -> list[Account]:
+def slow(**times: float) -> list[ProbeSummary]:
     """Kinds with so many times what they take."""
     kinds = {
         name: replace(one, total_ns=(one.total_ns or 0) * times.get(name.partition(",")[0], 1))
@@ -633,9 +631,7 @@ def test_what_is_slow_beside_another(times: dict[str, float], names: list[str]) 
     found = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(more_ms)))
     assert [one.name for one in found] == names
     twice = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(2 * more_ms)))
-    assert [one.effect.value for one in twice] == pytest.approx(
-        [2 * one.effect.value for one in found]
-    )
+    assert [one.effect for one in twice] == pytest.approx([2 * one.effect for one in found])
     mostly_else = beside.beside(
         beside.Two(slow(**times), slow(), 100.0 * MS, longer(6.8 * more_ms))
     )
@@ -646,7 +642,7 @@ def test_of_two_causes_the_larger_is_named() -> None:
     """60 ms of freeing and 20 of new memory, by the clock."""
     found = beside.beside(beside.Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
     assert [one.name for one in found] == ["slow-free"]
-    assert found[0].effect.value == pytest.approx(0.3)
+    assert found[0].effect == pytest.approx(0.3)
 
 
 def test_what_costs_less_than_a_hundredth_is_not_raised() -> None:
@@ -655,7 +651,7 @@ def test_what_costs_less_than_a_hundredth_is_not_raised() -> None:
 
 def test_no_more_is_believed_than_the_allocators_own_code_takes_longer() -> None:
     (found,) = beside.beside(beside.Two(slow(free=9.0), slow(), 100.0 * MS, longer(5.0)))
-    assert found.effect.value == found.effect.interval.high == pytest.approx(0.05)
+    assert found.effect == found.interval.high == pytest.approx(0.05)
 
 
 def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
@@ -666,9 +662,9 @@ def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
     )
     found = beside.beside(beside.Two(mine, theirs, 100.0 * MS, longer(6.0, 4.0)))
     assert [one.name for one in found] == ["slow-new", "slow-free"]
-    assert [one.effect.value for one in found] == pytest.approx([0.04, 0.02])
-    assert [one.effect.interval.low for one in found] == pytest.approx([0.04 / 3, 0.02 / 3])
-    assert [one.effect.interval.high for one in found] == pytest.approx([0.2 / 3, 0.1 / 3])
+    assert [one.effect for one in found] == pytest.approx([0.04, 0.02])
+    assert [one.interval.low for one in found] == pytest.approx([0.04 / 3, 0.02 / 3])
+    assert [one.interval.high for one in found] == pytest.approx([0.2 / 3, 0.1 / 3])
 
 
 def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
@@ -677,7 +673,7 @@ def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
         beside.Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0))
     )
     assert sorted(one.name for one in found) == ["slow-free", "slow-new"]
-    assert [one.effect.value for one in found] == pytest.approx([0.06, 0.06])
+    assert [one.effect for one in found] == pytest.approx([0.06, 0.06])
 
 
 def test_one_operation_in_which_the_machine_stood_hides_nothing() -> None:
@@ -689,7 +685,7 @@ def test_one_operation_in_which_the_machine_stood_hides_nothing() -> None:
 
 
 def test_kinds_that_were_never_timed_hide_nothing_while_they_are_few() -> None:
-    def with_rare(accounts: list[Account], count: int) -> list[Account]:
+    def with_rare(accounts: list[ProbeSummary], count: int) -> list[ProbeSummary]:
         rare = {"realloc": Operations(count, 0, None, None)}
         return [replace(one, kinds={**one.kinds, **rare}) for one in accounts]
 

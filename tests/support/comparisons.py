@@ -22,9 +22,9 @@ from cairn.model import (
 EVIL = "evil\x1b[31m\u009b\u202e<script>|*"
 
 
-def a_sample(block: int, contender: str, wall_ms: float, **more: object) -> Sample:
+def a_sample(round_: int, contender: str, wall_ms: float, **more: object) -> Sample:
     sample = Sample(
-        trial=Trial(block, 0, contender),
+        trial=Trial(round_, 0, contender),
         started_at=1e9,
         exit_code=0,
         signal=None,
@@ -55,7 +55,7 @@ def a_run(*contenders: Contender) -> Run:
         settings=Settings(workloads=(Workload(f"prog {EVIL}", ("prog", EVIL)),), folder="/"),
         contenders=everybody,
         baseline="system",
-        rule=StopRule(precision=None, max_blocks=12),
+        rule=StopRule(precision=None, max_rounds=12),
         seed=1,
         host=machine.host(),
     )
@@ -63,13 +63,13 @@ def a_run(*contenders: Contender) -> Run:
 
 def samples(fast: float = 80.0, **more: object) -> list[Sample]:
     result = []
-    for block in range(1, 13):
-        result.append(a_sample(block, "system", 100 + block % 3))
-        result.append(a_sample(block, "fast", fast + block % 4, **more))
+    for round_ in range(1, 13):
+        result.append(a_sample(round_, "system", 100 + round_ % 3))
+        result.append(a_sample(round_, "fast", fast + round_ % 4, **more))
     return result
 
 
 def compared(run: Run, of: list[Sample]) -> object:
     return comparison.compare(
-        of, run.contenders, run.baseline, run.rule, stopped_because="12 blocks"
+        of, run.contenders, run.baseline, run.rule, stopped_because="12 rounds"
     )

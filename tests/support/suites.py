@@ -34,9 +34,9 @@ WORKLOADS = (
 MIB = 1 << 20
 
 
-def a_suite(workloads: Sequence[str], contenders: Sequence[str], blocks: int = 10) -> Run:
+def a_suite(workloads: Sequence[str], contenders: Sequence[str], rounds: int = 10) -> Run:
     """A run of so many workloads; nothing of it ran."""
-    rule = StopRule(precision=None, min_blocks=blocks, max_blocks=blocks)
+    rule = StopRule(precision=None, min_rounds=rounds, max_rounds=rounds)
     settings = Settings(
         workloads=tuple(Workload(name, ("cairn-work", name)) for name in workloads),
         folder="/",
@@ -64,24 +64,24 @@ def reported(median_ns: float, idle_ns: int = 0, **more: object) -> Reported:
 
 
 def a_run_of(
-    workload: int, contender: str, block: int, wall_ms: float, peak: float = 100 * MIB
+    workload: int, contender: str, round_: int, wall_ms: float, peak: float = 100 * MIB
 ) -> Sample:
     """One sample with the numbers given."""
     return replace(
-        a_sample(block, contender, wall_ms),
-        trial=Trial(block, 0, contender, workload),
+        a_sample(round_, contender, wall_ms),
+        trial=Trial(round_, 0, contender, workload),
         memory=Memory("cgroup v2", int(peak), int(peak), 0),
         reported=reported(wall_ms * 10),
     )
 
 
 def exact(
-    run: Run, times: Mapping[tuple[int, str], float], blocks: int = 6, peak: float = 100 * MIB
+    run: Run, times: Mapping[tuple[int, str], float], rounds: int = 6, peak: float = 100 * MIB
 ) -> list[Sample]:
-    """Samples without noise but for each block's pace, which all contenders share; times in ms."""
+    """Samples without noise but for each round's pace, which all contenders share; times in ms."""
     return [
-        a_run_of(workload, name, block, wall * (1 + 0.3 * (block % 3)), peak)
-        for block in range(1, blocks + 1)
+        a_run_of(workload, name, round_, wall * (1 + 0.3 * (round_ % 3)), peak)
+        for round_ in range(1, rounds + 1)
         for (workload, name), wall in times.items()
     ]
 
@@ -99,7 +99,7 @@ def lively(run: Run, *, seed: int = 4711, noise: float = 0.02) -> list[Sample]:
         weight = np.abs(rng.normal(0.15, 0.2, len(names)))
         if workload % 9 == 3:
             speed[rng.integers(len(names))] += math.log(rng.uniform(8, 60))
-        for block in range(1, 4 + workload % 3 * 3):
+        for round_ in range(1, 4 + workload % 3 * 3):
             pace = rng.normal(0, 0.05)
             for place, name in enumerate(names):
                 late = noise * rng.standard_t(3) * (1 + place % 3) + (
@@ -108,10 +108,10 @@ def lively(run: Run, *, seed: int = 4711, noise: float = 0.02) -> list[Sample]:
                 broken = (workload, place) in ((2, len(names) - 2), (7, len(names) - 1)) and len(
                     names
                 ) > 4
-                if broken and block > 1:
+                if broken and round_ > 1:
                     continue
                 sample = a_run_of(
-                    workload, name, block, wall * math.exp(speed[place] + pace + late),
+                    workload, name, round_, wall * math.exp(speed[place] + pace + late),
                     size * MIB * math.exp(weight[place] + 0.01 * rng.standard_normal()),
                 )  # fmt: skip
                 result.append(

@@ -17,9 +17,15 @@ def sources() -> list[Path]:
         [
             *WORKLOADS.rglob("*.[ch]"),
             WORKLOADS / "CMakeLists.txt",
-            ROOT / "cairn" / "workloads.toml",
+            ROOT / "cairn" / "run" / "workloads.toml",
         ]
     )
+
+
+def without_layout(text: str) -> str:
+    """The text without white space, but one between two words; a string in several parts is one."""
+    joined = " ".join(re.sub(r'"\s+"', "", text).split())
+    return re.sub(r" (?=\W)|(?<=\W) ", "", joined)
 
 
 def frozen() -> str:
@@ -41,7 +47,7 @@ def frozen() -> str:
                     r"^(?:name|program|suite|smallest|larger|quick) = .*", text, re.MULTILINE
                 )
             )
-        digest.update(f"{file.name}\n{' '.join(text.split())}\n".encode())
+        digest.update(f"{file.name}\n{without_layout(text)}\n".encode())
     for experiment in (one for one in experiments.EXPERIMENTS if not one.why):
         for variant in (*experiment.full.variants, *experiment.quick.variants):
             digest.update(
