@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-
 import rich_click as click
 
 from cairn.allocators import catalog, discover
-from cairn.cli.console import end_like_ctrl_c, say, stderr, wants_color
+from cairn.cli.console import end_like_ctrl_c, output_of, say, stderr
 from cairn.cli.group import cli
 from cairn.errors import CairnError, UsageError
 from cairn.report.words import printable
@@ -16,8 +13,9 @@ from cairn.report.words import printable
 
 @cli.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--full", is_flag=True, help="All columns, whatever the width of the terminal.")
 @click.pass_context
-def allocators(context: click.Context, as_json: bool) -> None:
+def allocators(context: click.Context, as_json: bool, full: bool) -> None:
     """List the allocators that are here; 'get' brings others, 'add' names your own, 'remove' deletes.
 
     \b
@@ -26,21 +24,23 @@ def allocators(context: click.Context, as_json: bool) -> None:
       cairn allocators remove jemalloc@5.3.0       from the user's cache; nothing else is touched
     """
     if context.invoked_subcommand is None:
-        _list_allocators(as_json)
-    elif as_json and context.invoked_subcommand != "list":
-        raise UsageError(f"'{context.invoked_subcommand}' prints no JSON; leave --json away")
+        _list_allocators(as_json, full)
+    elif (as_json or full) and context.invoked_subcommand != "list":
+        option = "--json" if as_json else "--full"
+        raise UsageError(f"'{context.invoked_subcommand}' lists nothing; leave out {option}")
 
 
 @allocators.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--full", is_flag=True, help="All columns, whatever the width of the terminal.")
 @click.pass_context
-def list_(context: click.Context, as_json: bool) -> None:
-    """Show what is here: version, layout, licence, checksum of the library, origin, and what to beware of."""
-    above = context.parent.params["as_json"] if context.parent is not None else False
-    _list_allocators(as_json or above)
+def list_(context: click.Context, as_json: bool, full: bool) -> None:
+    """List the allocators that are here: version, layout, licence, checksum, origin, and caveats."""
+    above = context.parent.params if context.parent is not None else {}
+    _list_allocators(as_json or above.get("as_json", False), full or above.get("full", False))
 
 
-def _list_allocators(as_json: bool) -> None:
+def _list_allocators(as_json: bool, full: bool) -> None:
     from cairn.cli import inventory
 
     known = discover.known_catalog()
@@ -48,10 +48,8 @@ def _list_allocators(as_json: bool) -> None:
     if as_json:
         click.echo(inventory.document(known, found))
         return
-    width = max(120, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 140
-    click.echo(
-        inventory.render(known, found, color=wants_color("auto", sys.stdout), width=width), nl=False
-    )
+    view = output_of("text", full, "auto", None, False).view
+    click.echo(inventory.render(known, found, view), nl=False)
 
 
 @allocators.command()

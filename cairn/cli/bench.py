@@ -11,10 +11,11 @@ import rich_click as click
 from cairn import units
 from cairn.cli import options
 from cairn.cli import runs as making
-from cairn.cli.console import check_out, form_of, given, say, stderr
+from cairn.cli.console import given, output_of, say, stderr
 from cairn.cli.group import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import BENCH_ROUNDS_MOST, StopRule
+from cairn.report.view import Form
 from cairn.report.words import printable
 from cairn.run import store
 
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 @options.output_options
 def bench(
     names: tuple[str, ...], specs: tuple[str, ...], quick: bool, plan: bool, runs: int | None, instructions: bool,
-    why: bool, resume: str | None, seed: int | None, form: str | None, full: bool, out: Path | None, force: bool,
+    why: bool, resume: str | None, seed: int | None, form: Form | None, full: bool, out: Path | None, force: bool,
     results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Run built-in experiments and workloads: table, verdict, pictures, raw data.
@@ -83,13 +84,12 @@ def bench(
     from cairn.bench import runs as benching
 
     console = stderr(color)
-    form = form_of(form, out)
-    check_out(out, force)
+    output = output_of(form, full, color, out, force)
     where = results or store.root()
     if resume is not None:
         making.refuse_beside_resume()
         run, folder = making.resumed(where, resume, bench=names)
-        making.conduct(console, run, folder, "cairn bench", form, full, color, out, force)
+        making.conduct(console, run, folder, "cairn bench", output)
         return
     if not names or "list" in names:
         for name in given({"names", "results", "color"}):
@@ -107,11 +107,11 @@ def bench(
         choices = benching.explained(choices)
     if instructions:
         choices = benching.counted(choices)
-    if plan and (out is not None or form != "text"):
+    if plan and (out is not None or output.view.form != "text"):
         raise UsageError(
             "--plan measures nothing, so there is nothing for a document or a file; leave one of them away"
         )
-    if len(choices) > 1 and (out is not None or form != "text"):
+    if len(choices) > 1 and (out is not None or output.view.form != "text"):
         raise UsageError(
             f"these are {len(choices)} runs, and a file or document holds one; name them one by one"
         )
@@ -134,7 +134,7 @@ def bench(
             folder = store.Folder.create(where, run)
             if place:
                 click.echo()
-            making.conduct(console, run, folder, "cairn bench", form, full, color, out, force)
+            making.conduct(console, run, folder, "cairn bench", output)
         except (Interrupted, UsageError):
             raise
         except CairnError as error:  # the next experiment does not depend on this one

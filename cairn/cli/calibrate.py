@@ -9,6 +9,7 @@ import rich_click as click
 from cairn.cli import options
 from cairn.cli.bench import bench
 from cairn.cli.group import cli
+from cairn.report.view import Form
 
 
 @cli.command()
@@ -19,7 +20,7 @@ from cairn.cli.group import cli
 @click.option("--quick", is_flag=True, help="Fewer allocators and rounds.")
 @options.output_options
 def calibrate(
-    specs: tuple[str, ...], quick: bool, form: str | None, full: bool, out: Path | None, force: bool,
+    specs: tuple[str, ...], quick: bool, form: Form | None, full: bool, out: Path | None, force: bool,
     results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Measure what each allocator costs on this machine, so that 'cairn profile' can tell what another would save.

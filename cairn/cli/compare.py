@@ -8,11 +8,12 @@ from pathlib import Path
 import rich_click as click
 
 from cairn.cli import options
-from cairn.cli.console import check_out, form_of, stderr, was_given
+from cairn.cli.console import output_of, stderr, was_given
 from cairn.cli.group import cli
 from cairn.cli.runs import conduct, new_run, refuse_beside_resume, resumed
 from cairn.errors import UsageError
 from cairn.model import ROUNDS_MOST, Pattern, Settings, StopRule, Workload
+from cairn.report.view import Form
 from cairn.run import store
 
 _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
@@ -191,7 +192,7 @@ def compare(
     stdin: str, stdout: str | None, ok_exit: tuple[int, ...], verify: str | None, timeout: float | None,
     cpus: str | None, warmup: int, setup: str | None, prepare: str | None, conclude: str | None, cleanup: str | None,
     patterns: tuple[Pattern, ...], counters: bool, why: bool, memory: str, warm_memory: int | None,
-    form: str | None, full: bool, out: Path | None, force: bool, results: Path | None, color: str,
+    form: Form | None, full: bool, out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Run a program under several allocators and say which one it should use.
 
@@ -203,8 +204,7 @@ def compare(
     only or cannot be loaded with it, 130 interrupted (go on with --resume last).
     """
     console = stderr(color)
-    form = form_of(form, out)
-    check_out(out, force)
+    output = output_of(form, full, color, out, force)
     where = results or store.root()
     if resume is not None:
         refuse_beside_resume()
@@ -242,7 +242,7 @@ def compare(
             rule = StopRule(precision, min_rounds, max_rounds, margin, budget)
         run = new_run(console, settings, specs, baseline, rule, seed)
         folder = store.Folder.create(where, run)
-    conduct(console, run, folder, "cairn compare", form, full, color, out, force)
+    conduct(console, run, folder, "cairn compare", output)
 
 
 def _workloads(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import sys
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,8 +18,13 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from cairn.errors import CairnError, UsageError
+from cairn.report.view import WIDTH, Form, View
 from cairn.report.words import printable
-from cairn.run import store
+from cairn.run.run_file import ENDING
+from cairn.run.stored_run import cannot
+
+_NARROWEST = 40
+"""A terminal that claims fewer columns is taken to have these."""
 
 
 def wants_color(choice: str, stream: Any) -> bool:
@@ -72,16 +79,56 @@ def given(beside: Collection[str]) -> Iterator[str]:
             )
 
 
-def form_of(form: str | None, out: Path | None) -> str:
-    """The form of a report: as asked for, or by the ending of -o; else "text"."""
-    if form is not None or out is None:
-        return form or "text"
-    endings = {".json": "json", ".csv": "csv", ".md": "md", ".txt": "text", "": "text"}
-    if out.suffix not in endings:
-        raise UsageError(
-            f"{out} could be anything; end it with .json, .csv, .md or .txt, or say --json, --csv or --md"
-        )
-    return endings[out.suffix]
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How a command's result is shown, and where to."""
+
+    view: View
+    out: Path | None = None
+    """A file; None is standard output."""
+    force: bool = False
+    """Whether a file that exists is replaced."""
+    packs: bool = False
+    """The whole run as a run file, instead of a report."""
+
+    def write(self, content: str | bytes) -> None:
+        """The result goes to standard output, or to the file as a whole."""
+        emit(content, self.out, self.force)
+
+
+_ENDINGS: dict[str, Form] = {
+    ".json": "json",
+    ".csv": "csv",
+    ".md": "md",
+    ".txt": "text",
+    "": "text",
+}
+
+
+def output_of(form: Form | None, full: bool, color: str, out: Path | None, force: bool) -> Output:
+    """The result as the options ask for it: in a file, its ending chooses the form if no option does.
+
+    Raises UsageError or CairnError if the file cannot be written: now, and not after minutes of measuring.
+    """
+    packs = form is None and out is not None and out.name.endswith(ENDING)
+    if form is None and out is not None and not packs:
+        if out.suffix not in _ENDINGS:
+            raise UsageError(
+                f"the ending of {out} names no form; end it with .json, .csv, .md, .txt or .tar.xz, "
+                "or give --json, --csv or --md"
+            )
+        form = _ENDINGS[out.suffix]
+    check_out(out, force)
+    colored = wants_color(color, sys.stdout) and (out is None or color == "always")
+    width = WIDTH if out is not None else width_of(sys.stdout)
+    return Output(View(form or "text", full, colored, width), out, force, packs)
+
+
+def width_of(stream: Any) -> int:
+    """Columns for a text: those of the terminal, or of $COLUMNS, else a fixed number."""
+    if stream.isatty() or os.environ.get("COLUMNS", "").isdigit():
+        return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
+    return WIDTH
 
 
 def check_out(out: Path | None, force: bool) -> None:
@@ -98,22 +145,22 @@ def check_out(out: Path | None, force: bool) -> None:
         raise CairnError(f"cannot write {out}: no permission to write in {out.parent}")
 
 
-def emit(text: str, out: Path | None, force: bool) -> None:
-    """Writes a report to stdout, or to a file as a whole: never half, never through a link."""
+def emit(content: str | bytes, out: Path | None, force: bool) -> None:
+    """Writes a result to standard output, or to a file as a whole: never half of it, never through a link."""
     if out is None:
-        click.echo(text, nl=False, color=True)  # the text has colour only where it is wanted
+        click.echo(content, nl=False, color=True)  # it has colour only where that is wanted
         return
     check_out(out, force)
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         draft.replace(out)
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise store.cannot("write", out, error) from error
+        raise cannot("write", out, error) from error
 
 
 def fail(error: BaseException, code: int) -> NoReturn:

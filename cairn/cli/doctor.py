@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 import rich_click as click
 
 import cairn
 from cairn.cli import options
-from cairn.cli.console import wants_color
+from cairn.cli.console import output_of
 from cairn.cli.group import cli
 from cairn.errors import ContenderFailed
 
@@ -40,8 +39,7 @@ def doctor(command: tuple[str, ...], as_json: bool, color: str) -> None:
     if as_json:
         click.echo(doctor.document(groups, cairn=cairn.__version__))
     else:
-        width = max(80, shutil.get_terminal_size().columns) if sys.stdout.isatty() else doctor.WIDTH
-        colored = wants_color(color, sys.stdout)
-        click.echo(doctor.render(groups, color=colored, width=width), nl=False, color=colored)
+        view = output_of("text", False, color, None, False).view
+        click.echo(doctor.render(groups, view), nl=False, color=True)
     if diagnosis is not None and diagnosis.obstacle is not None:
         sys.exit(ContenderFailed.exit_code)

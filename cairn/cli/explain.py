@@ -7,10 +7,12 @@ from pathlib import Path
 import rich_click as click
 
 from cairn.cli import options
-from cairn.cli.console import check_out, emit, form_of
+from cairn.cli.console import output_of
 from cairn.cli.group import cli
-from cairn.cli.runs import explanation
+from cairn.cli.runs import measured
 from cairn.errors import UsageError
+from cairn.report.run import explanation
+from cairn.report.view import Form
 from cairn.run import store
 
 
@@ -25,7 +27,7 @@ from cairn.run import store
 @options.RESULTS
 @options.COLOR
 def explain(
-    name: str, contender: str | None, other: str | None, form: str | None, out: Path | None, force: bool,
+    name: str, contender: str | None, other: str | None, form: Form | None, out: Path | None, force: bool,
     results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Say why a contender takes more, or less, than another: the gap between them, taken apart.
@@ -37,10 +39,10 @@ def explain(
       cairn compare --why -a system,mimalloc,jemalloc -- ./prog
       cairn explain last jemalloc mimalloc
     """
-    form = form_of(form, out)
-    if form == "csv":
-        raise UsageError("an explanation has no rows for CSV; 'cairn report --csv' has every trial")
-    check_out(out, force)
-    folder = store.find(results or store.root(), name)
-    run, samples = folder.run(), folder.samples()
-    emit(explanation(run, samples, contender, other, form, color, out is not None), out, force)
+    output = output_of(form, False, color, out, force)
+    if output.view.form == "csv" or output.packs:
+        raise UsageError(
+            "an explanation is a text, Markdown or JSON; 'cairn report' has every trial and the whole run"
+        )
+    found = measured(store.find(results or store.root(), name))
+    output.write(explanation(found, contender, other, output.view))

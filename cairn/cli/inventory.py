@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from io import StringIO
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from cairn.allocators import obtain
 from cairn.allocators.catalog import Catalog, Found
 from cairn.allocators.discover import file_sha256
 from cairn.model import SCHEMA
+from cairn.report.tables import Cell, Table
+from cairn.report.terminal import Screen
+from cairn.report.view import View
 from cairn.report.words import printable
 
 _UNKNOWN = "unknown"
@@ -24,33 +23,13 @@ _SHORT = 12
 """Digits of a checksum in the table: enough to tell two files apart; --json has all."""
 
 
-def render(catalog: Catalog, found: Sequence[Found], *, color: bool, width: int = 120) -> str:
-    """Everything found, then what is known but not here and how to get it, then what to beware of."""
-    file = StringIO()
-    console = Console(
-        file=file,
-        width=width,
-        force_terminal=color,
-        no_color=not color,
-        color_system="standard" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    for head in ("name", "version", "layout", "hardened", "licence", "sha256", "origin"):
-        table.add_column(head, overflow="fold")
+def render(catalog: Catalog, found: Sequence[Found], view: View) -> str:
+    """Everything found; then faults and caveats; then what the catalog has besides, and how to get it."""
+    screen = Screen(view)
     sums = {item: _sha256(item) for item in found}
-    for item in found:
-        entry = item.allocator
-        hardened = _UNKNOWN if entry.hardened is None else "yes" if entry.hardened else "no"
-        cells = (
-            entry.name, item.version or _UNKNOWN, entry.layout or _UNKNOWN, hardened, entry.licence or _UNKNOWN,
-            (sums[item] or "–")[:_SHORT], item.origin or item.path or _UNKNOWN,
-        )  # fmt: skip
-        style = "red" if item.problem else ""
-        table.add_row(*(Text(printable(cell), style=style) for cell in cells))
-    console.print(table)
+    heads = ("name", "version", "layout", "hardened", "licence", "sha256", "origin")
+    rows = tuple(_row(item, sums[item]) for item in found)
+    screen.table(Table("", heads, rows, optional=(4, 1, 2, 3), texts=True))
     here = {item.allocator.name for item in found if item.problem is None}
     problems = [f"✘ {item.allocator.name}: {item.problem}" for item in found if item.problem]
     problems += [
@@ -76,16 +55,31 @@ def render(catalog: Catalog, found: Sequence[Found], *, color: bool, width: int 
     ]
     for lines in (problems, caveats, remarks):
         if lines:
-            console.print()
+            screen.line()
             for line in lines:
-                console.print(Text(printable(line)), soft_wrap=True)
+                screen.line(printable(line), hanging=2)
     missing = [entry for entry in catalog.allocators if entry.name not in here]
     known = [entry.name for entry in missing if obtain.obtainable(entry)]
     if known:
-        console.print()
-        text = f"Not here: {', '.join(known)}. Next: cairn allocators get {' '.join(known)}"
-        console.print(Text(text), soft_wrap=True)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+        screen.line()
+        screen.line(f"Not here: {', '.join(known)}.")
+        screen.line(f"To get them: cairn allocators get {' '.join(known)}")
+    return screen.text()
+
+
+def _row(item: Found, checksum: str | None) -> tuple[Cell, ...]:
+    entry = item.allocator
+    hardened = _UNKNOWN if entry.hardened is None else "yes" if entry.hardened else "no"
+    texts = (
+        entry.name,
+        item.version or _UNKNOWN,
+        entry.layout or _UNKNOWN,
+        hardened,
+        entry.licence or _UNKNOWN,
+        (checksum or "–")[:_SHORT],
+        item.origin or item.path or _UNKNOWN,
+    )
+    return tuple(Cell(printable(text), False if item.problem else None) for text in texts)
 
 
 def document(catalog: Catalog, found: Sequence[Found]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,11 +16,12 @@ import rich_click as click
 
 import cairn
 from cairn.cli import options
-from cairn.cli.console import check_out, emit, fail, given, say, stderr, wants_color
+from cairn.cli.console import check_out, emit, fail, given, say, stderr, wants_color, width_of
 from cairn.cli.group import cli
 from cairn.cli.run import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
 from cairn.cli.window import Counting, Span
 from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.report.view import View
 from cairn.run import store
 
 if TYPE_CHECKING:
@@ -189,11 +189,9 @@ class _Outs:
             emit(text, _path(self._json), self._force)
         if self._csv:
             emit(profile_export.rows(found), _path(self._csv), self._force)
-        width = max(100, shutil.get_terminal_size().columns) if stream.isatty() else profile.WIDTH
         colored = wants_color(self._color, stream)
-        text = profile.render(
-            found, allocator=title, full=self._full, color=colored, width=width, others=others
-        )
+        view = View("text", self._full, colored, width_of(stream))
+        text = profile.render(found, view, allocator=title, others=others)
         click.echo(text, nl=False, err=stream is sys.stderr, color=True)
 
 

@@ -7,10 +7,13 @@ from pathlib import Path
 import rich_click as click
 
 from cairn.cli import options
-from cairn.cli.console import check_out, emit, form_of
+from cairn.cli.console import output_of
 from cairn.cli.group import cli
-from cairn.cli.runs import compared, rendered
+from cairn.cli.runs import measured
+from cairn.report.run import comparisons, rendered
+from cairn.report.view import Form
 from cairn.run import store
+from cairn.run.run_file import packed
 
 
 @cli.command()
@@ -18,20 +21,26 @@ from cairn.run import store
 @options.output_options
 def report(
     name: str,
-    form: str | None,
+    form: Form | None,
     full: bool,
     out: Path | None,
     force: bool,
     results: Path | None,
     color: str,
 ) -> None:
-    """Show a run again: RUN is 'last', an id or a path.
+    """Show a run again: RUN is 'last', an id, a folder or a run file.
 
-    Nothing is measured; the same stored runs give the same report.
+    Nothing is measured; the same stored run gives the same report.
+
+    \b
+      cairn report last --full             every metric, with spread and range
+      cairn report last -o speed.tar.xz    the whole run in one file, to keep or to send
+      cairn report speed.tar.xz --md       what is in such a file
     """
-    form = form_of(form, out)
-    check_out(out, force)
-    folder = store.find(results or store.root(), name)
-    stored = folder.run()
-    comparisons = compared(stored, folder)
-    emit(rendered(stored, comparisons, folder, form, full, color, out is not None), out, force)
+    output = output_of(form, full, color, out, force)
+    stored = store.find(results or store.root(), name)
+    if output.packs:
+        output.write(packed(stored))
+        return
+    found = measured(stored)
+    output.write(rendered(found, comparisons(found), output.view))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import shutil
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,29 +14,25 @@ from rich.console import Console
 
 import cairn
 from cairn import units
-from cairn.cli.console import emit, end_like_ctrl_c, given, say, wants_color
+from cairn.cli.console import Output, end_like_ctrl_c, given, say
 from cairn.compare import instructions
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
-    ACTIVE,
-    OPERATION_MEDIAN,
-    OPERATION_P99,
     SCHEMA,
-    WALL,
     Comparison,
     Contender,
-    Direction,
-    Metric,
     Row,
     Run,
-    Sample,
     Settings,
     StopRule,
 )
+from cairn.report.run import Measured, comparisons, rendered
 from cairn.run import store
+from cairn.run.run_file import packed
+from cairn.run.stored_run import StoredRun
 
 if TYPE_CHECKING:
-    from cairn.why.gap import Why
+    pass
 
 _NAMED_ALONE = 4
 """More programs than these are announced on one line."""
@@ -89,7 +83,7 @@ def _failures(row: Row, counting: bool) -> list[str]:
 
 def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple[Run, store.Folder]:
     """A run that was interrupted, ready to go on; one of 'cairn bench', and of `bench` if that names an experiment."""
-    folder = store.find(where, name)
+    folder = store.to_resume(where, name)
     run = folder.run()
     if bench is not None and run.experiment is None:
         raise UsageError(
@@ -230,7 +224,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
         raise
 
 
-def _found_by(folder: store.Folder) -> str:
+def _found_by(folder: StoredRun) -> str:
     """What a command takes to find the run again, in a shell: its name where it is kept by default, else its path."""
     return (
         folder.path.name
@@ -239,34 +233,64 @@ def _found_by(folder: store.Folder) -> str:
     )
 
 
-def conduct(
-    console: Console, run: Run, folder: store.Folder, command: str, form: str, full: bool, color: str,
-    out: Path | None, force: bool,
-) -> None:  # fmt: skip
-    """From the announcement to the exit code; whatever was measured is shown even if some of it failed."""
+def measured(stored: StoredRun) -> Measured:
+    """The stored run with all that its report is made from."""
+    from cairn.bench import experiments, runs
+
+    run = stored.run()
+    experiment = experiments.find(run.experiment or "")
+    return Measured(
+        run=run,
+        samples=stored.samples(),
+        stopped=stored.stopped(),
+        name=_found_by(stored),
+        kind="comparison" if run.experiment is None else runs.report_of(run),
+        pairs=experiment.compared if experiment is not None else (),
+        bench=" ".join(_named(run)) or None,
+        predicts=_predicts(stored),
+    )
+
+
+def _predicts(stored: StoredRun) -> bool:
+    """Whether this is the calibration from which 'cairn profile' predicts."""
+    from cairn.why import prediction
+
+    try:
+        last = store.last_of(store.root(), prediction.EXPERIMENT)
+    except CairnError:  # 'cairn profile' reports it
+        return False
+    return last is not None and last.path.resolve() == stored.path.resolve()
+
+
+def conduct(console: Console, run: Run, folder: store.Folder, command: str, output: Output) -> None:
+    """From the announcement to the exit code. Whatever was measured is shown even if some of it failed."""
     announce(console, run, folder)
     stopped: Interrupted | None = None
     try:
         carry_out(console, run, folder, command)
     except Interrupted as interrupted:
         stopped = interrupted
-    comparisons = compared(run, folder)
-    if stopped is None or any(sample.counts for sample in folder.samples()):
-        emit(rendered(run, comparisons, folder, form, full, color, out is not None), out, force)
+    found = measured(folder)
+    compared = comparisons(found)
+    if stopped is None or any(sample.counts for sample in found.samples):
+        output.write(packed(folder) if output.packs else rendered(found, compared, output.view))
     if stopped is None and run.experiment is not None:
-        _draw(console, run, comparisons, folder)
+        _draw(console, run, compared, folder)
     say(console, "results", str(folder.path))
     if stopped is not None:
         raise stopped
-    raise_failures(run, comparisons)
+    raise_failures(run, compared)
     if run.settings.why:
         probed = {one.name for one in run.contenders} - {one.name for one in run.competing}
         failed = dict.fromkeys(
-            s.trial.contender for s in folder.samples() if s.failure and s.trial.contender in probed
+            one.trial.contender
+            for one in found.samples
+            if one.failure and one.trial.contender in probed
         )
         if failed:
             raise ContenderFailed(
-                f"no answer why, without {', '.join(failed)}; the sentences above say what happened"
+                f"the differences cannot be explained without {', '.join(failed)}; "
+                "the sentences above say what happened"
             )
 
 
@@ -287,310 +311,3 @@ def _draw(
     else:
         for picture in drawn:
             say(console, "picture", str(picture))
-
-
-def compared(run: Run, folder: store.Folder) -> tuple[Comparison, ...]:
-    """One comparison per workload."""
-    from cairn.bench import experiments
-    from cairn.compare import comparison as comparing
-
-    competing = {contender.name for contender in run.competing}
-    samples = [sample for sample in folder.samples() if sample.trial.contender in competing]
-    own = [Metric(f"metric:{p.name}", p.name, "", Direction.UNKNOWN) for p in run.settings.patterns]
-    if run.settings.reports:
-        own += _reported(samples)
-    reasons = folder.stopped()
-    experiment = experiments.find(run.experiment or "")
-    found = []
-    for index in range(len(run.settings.workloads)):
-        its = [sample for sample in samples if sample.trial.workload == index]
-        slept = any(sample.reported is not None and sample.reported.idle_ns for sample in its)
-        found.append(
-            comparing.compare(
-                its,
-                run.competing,
-                run.baseline,
-                run.rule,
-                stopped_because=reasons[min(index, len(reasons) - 1)]
-                if reasons
-                else "not finished",
-                user_metrics=own,
-                run_name=_found_by(folder),
-                time=ACTIVE if slept else WALL,
-                beside=experiment.compared if experiment is not None else (),
-                bench=" ".join(_named(run)) or None,
-            )
-        )
-    return tuple(found)
-
-
-def _reported(samples: Sequence[Sample]) -> list[Metric]:
-    """What built-in workloads told of themselves, as columns."""
-    reports = [sample.reported for sample in samples if sample.reported is not None]
-    figures = sorted({name for report in reports for name in report.figures})
-    units_of = {"bytes": "bytes", "ns": "ns"}
-    own = [
-        Metric(
-            f"figure:{name}",
-            name.replace("_", " "),
-            units_of.get(name.rpartition("_")[2], ""),
-            Direction.UNKNOWN,
-        )
-        for name in figures
-    ]
-    return [OPERATION_MEDIAN, OPERATION_P99, *own]
-
-
-def rendered(
-    run: Run,
-    comparisons: Sequence[Comparison],
-    folder: store.Folder,
-    form: str,
-    full: bool,
-    color: str,
-    to_file: bool,
-) -> str:
-    """The report of any run: what is shown after it was measured is what 'cairn report' shows later."""
-    from cairn.report import terminal
-
-    tty = sys.stdout.isatty() and not to_file
-    width = max(80, shutil.get_terminal_size().columns) if tty else terminal.WIDTH
-    colored = wants_color(color, sys.stdout) and not (to_file and color == "auto")
-    samples = folder.samples()
-    if form == "csv":
-        from cairn.report import run_csv
-
-        return run_csv.render(run, samples)
-    if run.settings.instructions:
-        return _counted(run, samples, form, width)
-    kind = _kind(run)
-    if kind == "scenarios":
-        return _scenarios(run, comparisons, samples, folder.stopped(), form, full, colored, width)
-    whys = explained(run, samples) if run.settings.why else ()
-    if kind == "standings":
-        return _standings(run, comparisons, samples, whys, folder, form, full, colored, width)
-    if form == "json":
-        from cairn.report import run_json
-
-        return run_json.render(run, comparisons, samples, whys=whys)
-    if kind == "calibration":
-        return _calibrated(run, comparisons, samples, _is_used(folder), form, full, colored, width)
-    if kind == "founding":
-        return _founded(run, comparisons, whys, form, full, colored, width)
-    text = _by_workload(run, comparisons, form, full, colored, width)
-    return "\n".join([text, why_rendered(run, whys, form, colored, width)]) if whys else text
-
-
-def explained(run: Run, samples: Sequence[Sample]) -> tuple[Why, ...]:
-    """Why each contender takes more, or less, than the baseline, on each workload."""
-    from cairn.why import gap
-
-    others = [contender.name for contender in run.competing if contender.name != run.baseline]
-    workloads = range(len(run.settings.workloads))
-    return tuple(
-        gap.explain(run, samples, name, run.baseline, workload)
-        for workload in workloads
-        for name in others
-    )
-
-
-def _calibrated(
-    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], used: bool, form: str, full: bool,
-    colored: bool, width: int,
-) -> str:  # fmt: skip
-    """What each allocator costs; with --full also each workload by itself."""
-    from cairn.report import markdown, terminal
-    from cairn.report.prediction import board as drawn_up
-    from cairn.why import prediction
-
-    board = drawn_up(prediction.costs(run, samples), [one.name for one in run.competing], used=used)
-    text = (
-        markdown.board(run, board)
-        if form == "md"
-        else terminal.drawn(board, color=colored, width=width)
-    )
-    return (
-        "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)])
-        if full
-        else text
-    )
-
-
-def _is_used(folder: store.Folder) -> bool:
-    """Whether it is the calibration that 'cairn profile' takes."""
-    from cairn.why import prediction
-
-    try:
-        last = store.last_of(store.root(), prediction.EXPERIMENT)
-    except CairnError:  # which says so itself
-        return False
-    return last is not None and last.path.resolve() == folder.path.resolve()
-
-
-def _founded(
-    run: Run,
-    comparisons: Sequence[Comparison],
-    whys: Sequence[Why],
-    form: str,
-    full: bool,
-    colored: bool,
-    width: int,
-) -> str:
-    """Recorded causes beside those found; with --full also each kernel by itself."""
-    from cairn.report import markdown, terminal
-    from cairn.report.founding import board as drawn_up
-    from cairn.why import founding
-
-    names = [workload.name for workload in run.settings.workloads]
-    board = drawn_up(founding.judge({(names[why.workload], why.contender): why for why in whys}))
-    text = (
-        markdown.board(run, board)
-        if form == "md"
-        else terminal.drawn(board, color=colored, width=width)
-    )
-    if not full:
-        return text
-    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width),
-                      why_rendered(run, whys, form, colored, width)])  # fmt: skip
-
-
-def explanation(
-    run: Run,
-    samples: Sequence[Sample],
-    contender: str | None,
-    other: str | None,
-    form: str,
-    color: str,
-    to_file: bool,
-) -> str:
-    """One pair, or every contender against the baseline; each of them on every workload."""
-    from cairn.report import run_json, terminal
-    from cairn.why import gap
-
-    known = [one.name for one in run.competing]
-    for name in (contender, other):
-        if name is not None and name not in known:
-            raise UsageError(f"there is no {name} in this run; it has {', '.join(known)}")
-    other = run.baseline if other is None else other
-    if contender == other:
-        raise UsageError(
-            f"{contender} is what is compared with; name another, of {', '.join(known)}"
-        )
-    if len(known) < 2:
-        raise UsageError(f"{known[0]} ran alone, so there is no difference to take apart")
-    if not run.settings.why:
-        raise UsageError(
-            "nothing of this run was behind the probe, so nobody knows why; 'cairn compare --why' measures it"
-        )
-    whys = (
-        explained(run, samples) if contender is None else
-        tuple(gap.explain(run, samples, contender, other, place) for place in range(len(run.settings.workloads)))
-    )  # fmt: skip
-    if form == "json":
-        return run_json.explanation(run, whys)
-    tty = sys.stdout.isatty() and not to_file
-    width = max(terminal.WIDTH, shutil.get_terminal_size().columns) if tty else terminal.WIDTH
-    colored = wants_color(color, sys.stdout) and not (to_file and color == "auto")
-    return why_rendered(run, whys, form, colored, width)
-
-
-def why_rendered(run: Run, whys: Sequence[Why], form: str, colored: bool, width: int) -> str:
-    """What `explained` found, as Markdown or for a terminal."""
-    from cairn.report import markdown, terminal
-
-    return (
-        markdown.whys(run, whys)
-        if form == "md"
-        else terminal.whys(run, whys, color=colored, width=width)
-    )
-
-
-def _kind(run: Run) -> str:
-    """What a run is about; one of the user's own programs is a comparison."""
-    if run.experiment is None:
-        return "comparison"
-    from cairn.bench import runs
-
-    return runs.report_of(run)
-
-
-def _by_workload(
-    run: Run, comparisons: Sequence[Comparison], form: str, full: bool, colored: bool, width: int
-) -> str:
-    from cairn.report import markdown, terminal
-
-    if form == "md":
-        return markdown.render(run, comparisons, full=full)
-    return terminal.render(run, comparisons, full=full, color=colored, width=width)
-
-
-def _counted(run: Run, samples: Sequence[Sample], form: str, width: int) -> str:
-    from cairn.report import instructions
-
-    match form:
-        case "json":
-            return instructions.document(run, samples)
-        case "md":
-            return instructions.as_markdown(run, samples)
-    return instructions.render(run, samples, width=width)
-
-
-def _standings(
-    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], whys: Sequence[Why],
-    folder: store.Folder, form: str, full: bool, colored: bool, width: int,
-) -> str:  # fmt: skip
-    """Means over all workloads, and in how many cells a gap was explained; with --full also each by itself."""
-    from cairn.compare import standings
-    from cairn.report import markdown, run_json, terminal, why
-
-    found = standings.standings(run, samples)
-    match form:
-        case "json":
-            return run_json.render(run, comparisons, samples, standings=found, whys=whys)
-        case "md":
-            text = markdown.standings(run, found, stopped=folder.stopped())
-        case _:
-            text = terminal.standings(
-                run, found, color=colored, stopped=folder.stopped(), width=width
-            )
-    if whys:
-        board = why.summary(run, whys, _found_by(folder))
-        told = (
-            markdown.board(run, board)
-            if form == "md"
-            else terminal.drawn(board, color=colored, width=width)
-        )
-        text = "\n".join([text, told])
-    if not full:
-        return text
-    each = [why_rendered(run, whys, form, colored, width)] if whys else []
-    return "\n".join([text, _by_workload(run, comparisons, form, full, colored, width), *each])
-
-
-def _scenarios(
-    run: Run, comparisons: Sequence[Comparison], samples: Sequence[Sample], stopped: Sequence[str], form: str,
-    full: bool, colored: bool, width: int,
-) -> str:  # fmt: skip
-    """The ranking by points; with --full also each scenario's wall time and memory."""
-    from cairn.compare import ranking
-    from cairn.report import markdown, run_json, terminal
-
-    found = ranking.ranking(run, samples)
-    ours = [
-        contender.name for contender in run.contenders if contender.name.partition("-")[0] == _OURS
-    ]
-    matrices = [ranking.matrix(run, samples, name) for name in ours]
-    match form:
-        case "json":
-            return run_json.render(run, comparisons, samples, scenarios=found, matrices=matrices)
-        case "md":
-            text = markdown.scenarios(run, found, matrices=matrices, stopped=stopped)
-        case _:
-            text = terminal.scenarios(
-                run, found, matrices=matrices, color=colored, stopped=stopped, width=width
-            )
-    return (
-        "\n".join([text, _by_workload(run, comparisons, form, full, colored, width)])
-        if full
-        else text
-    )

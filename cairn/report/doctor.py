@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from io import StringIO
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from cairn.model import SCHEMA, Check, Examined, State
+from cairn.model import SCHEMA, Examined, State
+from cairn.report.terminal import Screen
+from cairn.report.view import View
 from cairn.report.words import printable
-
-WIDTH = 120
-
 
 SIGNS: dict[State, str] = {"fine": "✔", "warning": "▲", "obstacle": "✘", "unknown": "?"}
 
@@ -27,39 +21,24 @@ _STYLES: dict[State, str] = {
 }
 
 
-def render(groups: Sequence[Examined], *, color: bool, width: int = WIDTH) -> str:
-    """A block per group; under each line that is not fine, what to do about it."""
-    file = StringIO()
-    console = Console(
-        file=file, width=width, force_terminal=color, no_color=not color, color_system="standard" if color else None,
-        highlight=False, markup=False, emoji=False,
-    )  # fmt: skip
+def render(groups: Sequence[Examined], view: View) -> str:
+    """The checks of each group; below each one that is not fine, what to do about it."""
+    screen = Screen(view)
     subjects = max((len(check.subject) for group in groups for check in group.checks), default=0)
     for place, group in enumerate(groups):
         if place:
-            console.print()
-        console.print(Text(printable(group.title), style="bold"))
-        table = Table.grid(padding=(0, 1))
-        table.add_column(width=3, justify="right")
-        table.add_column(width=subjects)
-        table.add_column(overflow="fold")
+            screen.line()
+        screen.line(printable(group.title), "bold")
         for check in group.checks:
-            table.add_row(
-                Text(SIGNS[check.state], style=_STYLES[check.state]),
-                printable(check.subject),
-                _text(check),
-            )
-        console.print(table)
-    console.print()
-    console.print(Text(summary(groups)))
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
-
-
-def _text(check: Check) -> Text:
-    text = Text(printable(check.says))
-    if check.next_step is not None:
-        text.append(f"\n→ {printable(check.next_step)}", style="cyan")
-    return text
+            sign = (f"  {SIGNS[check.state]}", 3, _STYLES[check.state])
+            subject = (printable(check.subject), subjects, "")
+            screen.entry((sign, subject), printable(check.says))
+            if check.next_step is not None:
+                blank = (("", 3, ""), ("", subjects, ""))
+                screen.entry(blank, f"→ {printable(check.next_step)}", "cyan")
+    screen.line()
+    screen.line(summary(groups))
+    return screen.text()
 
 
 def summary(groups: Sequence[Examined]) -> str:

@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from cairn.compare.instructions import Count, counts, remarks, said
 from cairn.model import SCHEMA, Run, Sample
-from cairn.report import markdown, words
+from cairn.report import markdown, terminal, words
+from cairn.report.standings import Board
+from cairn.report.tables import Cell, Table
+from cairn.report.view import View
 
 TITLE = "instructions per operation, counted by callgrind; the workload's own are in it, the same for all"
 
-_GAP = "  "
 
-
-def render(run: Run, samples: Sequence[Sample], *, width: int) -> str:
-    """Tables as wide as fits: contenders that do not come into a further one below."""
+def render(run: Run, samples: Sequence[Sample], view: View) -> str:
+    """A table of workloads and contenders, and the notes on it."""
     found = counts(run, samples)
     names, rows = _rows(run, found)
-    first = max(len(name) for name, _ in rows)
-    lines = [TITLE]
-    columns = [
-        max(len(name), *(len(cells[place]) for _, cells in rows))
-        for place, name in enumerate(names)
-    ]
-    for part in _parts(columns, width - first):
-        lines.append("")
-        for head, cells in (("", names), *rows):
-            line = head.ljust(first) + "".join(
-                _GAP + cells[place].rjust(columns[place]) for place in part
-            )
-            lines.append(line.rstrip())
-    lines += ["", *(f"  ▲ {words.printable(line)}" for line in _notes(run, found))]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _parts(columns: Sequence[int], width: int) -> Iterator[list[int]]:
-    """Places of the columns that go side by side; at least one each time."""
-    part: list[int] = []
-    used = 0
-    for place, column in enumerate(columns):
-        used += len(_GAP) + column
-        if part and used > width:
-            yield part
-            part, used = [], len(_GAP) + column
-        part.append(place)
-    yield part
+    table = Table(
+        title="",
+        heads=("", *names),
+        rows=tuple((Cell(head), *map(Cell, cells)) for head, cells in rows),
+    )
+    board = Board(
+        title="",
+        says=(),
+        tables=(table,),
+        footer=tuple(f"▲ {words.printable(line)}" for line in _notes(run, found)),
+        failures=(),
+    )
+    return f"{TITLE}\n\n{terminal.drawn(board, view).rstrip()}\n"
 
 
 def as_markdown(run: Run, samples: Sequence[Sample]) -> str:

@@ -61,10 +61,10 @@ from cairn.report import terminal
 from cairn.report.prediction import sentences
 from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
-from cairn.report.words import NOT_MEASURED, printable
+from cairn.report.view import View
+from cairn.report.words import NOT_MEASURED, printable, wrapped
 from cairn.why.prediction import Prediction
 
-WIDTH = terminal.WIDTH
 _COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
 _SHORT_NS = 100
 """Operations below that overlap much with what is around them."""
@@ -76,12 +76,19 @@ _TIMELINE = 12
 
 
 def render(
-    profile: Profile, *, allocator: str | None = None, full: bool = False, color: bool, width: int = WIDTH,
+    profile: Profile,
+    view: View,
+    *,
+    allocator: str | None = None,
     others: Sequence[Prediction] = (),
-) -> str:  # fmt: skip
-    """The report for a terminal. `allocator` is how the user knows it; None: by its file. `others` are predictions."""
-    text = board(profile, allocator=allocator, full=full, others=others)
-    return f"{text.title}\n\n{terminal.drawn(text, color=color, width=width)}"
+) -> str:
+    """The report for a terminal.
+
+    `allocator` is the name that the user gave it; None takes the name of its file. `others` are predictions.
+    """
+    text = board(profile, allocator=allocator, full=view.full, others=others)
+    title = "\n".join(wrapped(text.title, view.width))
+    return f"{title}\n\n{terminal.drawn(text, view)}"
 
 
 def board(
@@ -167,9 +174,15 @@ def _number(count: int, one: str, more: str) -> str:
     return f"{units.count(count)} {one if count == 1 else more}"
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _table(
+    title: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    parts: tuple[int, ...] = (),
+    optional: tuple[int, ...] = (),
+) -> Table:
     cells = tuple((Cell("  " + row[0]), *(Cell(text) for text in row[1:])) for row in rows)
-    return Table(title="", heads=(title, *heads), rows=cells, tight=len(heads) > 7)
+    return Table("", (title, *heads), cells, len(heads) > 7, parts, optional)
 
 
 def _operations(profile: Profile) -> Table:
@@ -192,7 +205,8 @@ def _operations(profile: Profile) -> Table:
             texts = [units.count(number) for number in (whole + late, *phases)]
             rows.append((name, *texts, asked, *(shares or [""] * len(GROUPS))))
     heads = ("calls", *PHASES, "asked for", *_SIZES)
-    return _table("counted", heads, rows)
+    last = len(heads) - 1
+    return _table("counted", heads, rows, optional=tuple(range(last, last - len(_SIZES), -1)))
 
 
 def _times(profile: Profile) -> Table:
@@ -215,7 +229,8 @@ def _times(profile: Profile) -> Table:
         name = "by CPU timers" if one.name == TOTAL else f"· {one.name}"
         rows.append((name, *[""] * 6, units.time(one.total_ns.value), *ends))
     heads = ("operations", "median", "P95", "P99", "P99.9", "mean", "total", "of CPU", "95 %")
-    return _table("timed", heads, rows if found[-1].operations else [])
+    parts = (*(1,) * 7, 2)
+    return _table("timed", heads, rows if found[-1].operations else [], parts, (4, 2, 5, 3))
 
 
 def _time_row(line: Line, shortest: float, whole: float | None) -> tuple[str, ...]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cairn import units
 from cairn.compare.ranking import Matrix, Ranking, Scenario
@@ -17,9 +15,6 @@ from cairn.report.tables import Cell, Table, name_of
 
 BEST, MAYBE, FAILED, UNKNOWN = "▸", "≈", "✘", "–"
 """Signs in a matrix: apparent best; may be the best too; failed; not measured."""
-
-_HEAD = 6
-"""Letters of a column's head: 13 columns fit on a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +28,21 @@ class Board:
     failures: tuple[str, ...]
 
 
-def standings(
-    run: Run, found: Standings, *, stopped: Sequence[str] | None = None, width: int | None = None
-) -> Board:
-    """All that standings hold; with a width, matrices are cut so that each part fits, and their heads are short.
+def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = None) -> Board:
+    """All that standings hold.
 
-    `stopped` is why measuring ended (`store.Folder.stopped`): a run that was cut short must not look like a whole one.
+    `stopped` is why measuring ended: a run that was cut short must not look like a whole one.
     """
     tables = [_times(found), _memories(found)]
     for head, of in (("time ÷ best", _time), ("peak memory ÷ best", _memory)):
         if any(of(cell) for cell in found.cells.values()):
-            tables.append(_matrix(found, head, of, short=width is not None))
+            tables.append(_matrix(found, head, of))
     tables.append(_contests(found))
     count = len(found.contests)
     return Board(
         title=f"{_count(len(found.places), 'allocator')} on {_count(count, 'workload')}",
         says=tuple(_standings_say(found)),
-        tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
+        tables=tuple(table for table in tables if table.rows),
         footer=(
             *_cut_short(stopped, [c.rounds for c in found.contests], "workload"),
             *_standings_footer(run, found),
@@ -184,9 +177,7 @@ def _memory(cell: WorkloadResult) -> Ratio | None:
     return cell.memory
 
 
-def _matrix(
-    found: Standings, head: str, of: Callable[[WorkloadResult], Ratio | None], short: bool
-) -> Table:
+def _matrix(found: Standings, head: str, of: Callable[[WorkloadResult], Ratio | None]) -> Table:
     """Workloads × contenders, contenders by place."""
     names = [place.contender for place in found.places]
     rows = tuple(
@@ -196,41 +187,8 @@ def _matrix(
         )
         for contest in found.contests
     )
-    heads = short_heads(names) if short else [words.printable(name) for name in names]
+    heads = [words.printable(name) for name in names]
     return Table("", (head, *heads), rows, tight=True)
-
-
-def _fitting(table: Table, width: int | None) -> Iterator[Table]:
-    """The table in as many parts as the width asks for, each with the first column, as even as can be."""
-    columns = [
-        (head, *(row[place].text for row in table.rows)) for place, head in enumerate(table.heads)
-    ]
-    gap = 1 if table.tight else 2
-    widths = [
-        max(len(line) for text in column for line in text.split("\n")) + gap for column in columns
-    ]
-    room = None if width is None else width - widths[0]
-    count = 1 if room is None else max(1, math.ceil(sum(widths[1:]) / max(1, room)))
-    part: list[int] = []
-    used = 0
-    for place in range(1, len(columns)):
-        if (
-            part
-            and room is not None
-            and (used + widths[place] > room or used >= sum(widths[1:]) / count)
-        ):
-            yield _part(table, part)
-            part, used = [], 0
-        part.append(place)
-        used += widths[place]
-    yield _part(table, part)
-
-
-def _part(table: Table, places: Sequence[int]) -> Table:
-    rows = tuple((row[0], *(row[place] for place in places)) for row in table.rows)
-    return replace(
-        table, heads=(table.heads[0], *(table.heads[place] for place in places)), rows=rows
-    )
 
 
 def _cell(cell: WorkloadResult, of: Callable[[WorkloadResult], Ratio | None]) -> Cell:
@@ -241,24 +199,6 @@ def _cell(cell: WorkloadResult, of: Callable[[WorkloadResult], Ratio | None]) ->
         return Cell(UNKNOWN)
     sign = BEST if ratio.best else MAYBE if ratio.interval and ratio.interval.low <= 1 else ""
     return Cell(sign + words.times(ratio.estimate), good=True if ratio.best else None)
-
-
-def short_heads(names: Sequence[str]) -> list[str]:
-    """Heads of narrow columns: "google-tcmalloc-rseq" becomes google, tc, rseq in three lines; numbered where alike."""
-    heads: list[str] = []
-    for name in names:
-        parts = [part for part in re.split(r"[-_ /]+", words.printable(name)) if part]
-        parts = [
-            part.removesuffix("malloc") or part if len(part) > _HEAD else part for part in parts
-        ]
-        parts = [
-            re.sub(r"malloc(?=\d+$)", "", part) if len(part) > _HEAD else part for part in parts
-        ]
-        heads.append("\n".join(part[:_HEAD] for part in parts[:3]) or "?")
-    return [
-        head if heads.count(head) == 1 else f"{head}\n#{place}"
-        for place, head in enumerate(heads, 1)
-    ]
 
 
 def _contests(found: Standings) -> Table:
@@ -353,7 +293,6 @@ def _cut_short(stopped: Sequence[str] | None, rounds: Sequence[int], noun: str) 
 
 def scenarios(
     run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (), stopped: Sequence[str] | None = None,
-    width: int | None = None,
 ) -> Board:  # fmt: skip
     """A ranking by points with its ratios, a table per scenario, and one contender against the others where given."""
     tables = [_ranks(found), *(_scenario(scenario, found.level) for scenario in found.scenarios)]
@@ -361,7 +300,7 @@ def scenarios(
     return Board(
         title=f"{_count(len(found.ranks), 'allocator')} in {_count(len(found.scenarios), 'scenario')}",
         says=tuple(_scenarios_say(found)),
-        tables=tuple(part for table in tables if table.rows for part in _fitting(table, width)),
+        tables=tuple(table for table in tables if table.rows),
         footer=(
             *_cut_short(stopped, [s.rounds for s in found.scenarios], "scenario"),
             *_scenarios_footer(run, found),

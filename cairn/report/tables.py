@@ -20,13 +20,21 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A title (may be empty), column heads, and rows as long as the heads; the first column is text, others numbers."""
+    """Rows of cells under heads. The first column names the rows; the others hold numbers."""
 
     title: str
+    """May be empty."""
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    """Each as long as the heads."""
     tight: bool = False
-    """Many narrow columns: one space between them."""
+    """One space between the columns instead of two, for tables of many narrow columns."""
+    parts: tuple[int, ...] = ()
+    """How many columns belong together, from the second column on; empty if each stands by itself."""
+    optional: tuple[int, ...] = ()
+    """Parts that a narrow screen may leave out, the least important first."""
+    texts: bool = False
+    """All columns hold texts, which begin at the left."""
 
 
 _GROUPS = (
@@ -34,7 +42,8 @@ _GROUPS = (
     (model.FAULTS, model.LARGEST),
     (model.PEAK_LESS_LAZY, model.LAZY),
 )
-HEAD_MAX, _NAME_MAX = 14, 26
+_HEAD_MAX = 14
+"""Letters of a baseline's name in the head of a column; the caption names a longer one."""
 _ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
 
 
@@ -53,10 +62,8 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
         row.contender: name_of(titles[row.contender].title, row.contender)
         for row in comparison.rows
     }
-    short = shortened(list(names), _NAME_MAX)
-    names = {name: text if len(text) <= _NAME_MAX else short[name] for name, text in names.items()}
     result = [
-        _changes(comparison, present, names)
+        _changes(comparison, present, names, optional=group not in first)
         for group in groups
         if (
             present := tuple(
@@ -82,27 +89,9 @@ def name_of(title: str, name: str) -> str:
     return words.printable(f"{name} ({title})")
 
 
-def shortened(names: Sequence[str], most: int) -> dict[str, str]:
-    """Names where numbers must have room beside them: the middle left out, for knobs tell names apart.
-
-    Whole, if some would be the same then.
-    """
-    whole = {name: words.printable(name) for name in names}
-    cut = {name: _cut(text, most) for name, text in whole.items()}
-    return cut if len(set(cut.values())) == len(cut) else whole
-
-
-def _cut(text: str, most: int) -> str:
-    return (
-        text
-        if len(text) <= most
-        else f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
-    )
-
-
 def _against_head(baseline: str) -> str:
     text = words.printable(baseline)
-    return f"against {text}" if len(text) <= HEAD_MAX else "change"
+    return f"against {text}" if len(text) <= _HEAD_MAX else "change"
 
 
 def _interesting(metric: Metric, comparison: Comparison) -> bool:
@@ -121,13 +110,18 @@ def _alive(comparison: Comparison) -> Sequence[Row]:
     return [row for row in comparison.rows if not row.failures]
 
 
-def _changes(comparison: Comparison, metrics: Sequence[Metric], names: dict[str, str]) -> Table:
+def _changes(
+    comparison: Comparison, metrics: Sequence[Metric], names: dict[str, str], *, optional: bool
+) -> Table:
+    """Medians and changes of some metrics. A narrow screen may leave out all `optional` ones but the first."""
     compared = len(comparison.rows) > 1
     heads = [""]
+    parts: list[int] = []
     for metric in metrics:
         heads.append(words.printable(metric.title))
         if compared and metric.direction is not Direction.NEITHER:
             heads += [_against_head(comparison.baseline), "95 %"]
+        parts.append(len(heads) - 1 - sum(parts))
     rows = []
     for place, row in enumerate(_alive(comparison)):
         cells = [Cell(("▸ " if place == 0 and compared else "  ") + names[row.contender])]
@@ -142,7 +136,13 @@ def _changes(comparison: Comparison, metrics: Sequence[Metric], names: dict[str,
             else:
                 cells += [Cell(words.change(change), good), Cell(words.interval(change), good)]
         rows.append(tuple(cells))
-    return Table(title="", heads=tuple(heads), rows=tuple(rows))
+    return Table(
+        title="",
+        heads=tuple(heads),
+        rows=tuple(rows),
+        parts=tuple(parts),
+        optional=tuple(range(len(parts) - 1, 0, -1)) if optional else (),
+    )
 
 
 def _against(comparison: Comparison) -> Table:

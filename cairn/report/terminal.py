@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,127 +16,173 @@ from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
 from cairn.report import standings as boards
 from cairn.report import tables, why, words
+from cairn.report.fit import fit
 from cairn.report.standings import Board
+from cairn.report.view import View
 from cairn.why.gap import Why
 
-WIDTH = 110
-"""Columns when the output is not a terminal; a table of two metrics with intervals fits."""
 
-
-def render(
-    run: Run, comparisons: Sequence[Comparison], *, full: bool, color: bool, width: int = WIDTH
-) -> str:
-    """Per workload: tables, how they were made, the verdict, its limits and the next command."""
-    console, file = _console(color, width)
+def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
+    """For each workload: tables, how they were made, the verdict, its limits and the next command."""
+    screen = Screen(view)
     for index, comparison in enumerate(comparisons):
         if len(comparisons) > 1:
             title = words.printable(run.settings.workloads[index].name)
-            console.print(Text(f"\n{title}" if index else title, "bold"))
-        _show(console, run if index == 0 else replace(run, notes=()), comparison, full)
-    return _text(file)
+            screen.line(f"\n{title}" if index else title, "bold")
+        _show(screen, run if index == 0 else replace(run, notes=()), comparison, view.full)
+    return screen.text()
 
 
 def standings(
-    run: Run,
-    found: Standings,
-    *,
-    color: bool,
-    stopped: Sequence[str] | None = None,
-    width: int = WIDTH,
+    run: Run, found: Standings, view: View, *, stopped: Sequence[str] | None = None
 ) -> str:
-    """Who is how far behind the best, over all workloads and on each."""
-    return _board(run, boards.standings(run, found, stopped=stopped, width=width), color, width)
+    """How far each contender is behind the best, over all workloads and on each."""
+    return _board(run, boards.standings(run, found, stopped=stopped), view)
 
 
 def scenarios(
-    run: Run, found: Ranking, *, color: bool, matrices: Sequence[Matrix] = (), stopped: Sequence[str] | None = None,
-    width: int = WIDTH,
-) -> str:  # fmt: skip
+    run: Run,
+    found: Ranking,
+    view: View,
+    *,
+    matrices: Sequence[Matrix] = (),
+    stopped: Sequence[str] | None = None,
+) -> str:
     """The ranking by points, its ratios, and what an operation costs in each scenario."""
-    return _board(
-        run,
-        boards.scenarios(run, found, matrices=matrices, stopped=stopped, width=width),
-        color,
-        width,
-    )
+    return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped), view)
 
 
-def whys(run: Run, found: Sequence[Why], *, color: bool, width: int = WIDTH) -> str:
+def whys(run: Run, found: Sequence[Why], view: View) -> str:
     """Why each of some contenders takes more, or less, than another."""
-    shown = [
-        (board.title, drawn(board, color=color, width=width)) for board in why.boards(run, found)
-    ]
+    shown = [(board.title, drawn(board, view)) for board in why.boards(run, found)]
     return "\n".join(f"{title}\n{text}" if title else text for title, text in shown)
 
 
-def _board(run: Run, board: Board, color: bool, width: int) -> str:
+def _board(run: Run, board: Board, view: View) -> str:
     notes = tuple(words.printable(note) for note in run.notes)
-    return drawn(replace(board, footer=(*board.footer, *notes)), color=color, width=width)
+    return drawn(replace(board, footer=(*board.footer, *notes)), view)
 
 
-def drawn(board: Board, *, color: bool, width: int = WIDTH) -> str:
+def drawn(board: Board, view: View) -> str:
     """Tables, how they were made, and the sentences that they lead to."""
-    console, file = _console(color, width)
+    screen = Screen(view)
     for table in board.tables:
-        console.print(_drawn(table))
-        console.print()
+        screen.table(table)
+        screen.line()
     for line in board.footer:
-        console.print(_hanging(line, "dim"))
+        screen.line(line, "dim", indent=2)
     for line in board.failures:
-        console.print(_hanging(f"✘ {line}", "red"))
-    console.print()
+        screen.line(f"✘ {line}", "red", indent=2)
+    screen.line()
     for place, sentence in enumerate(board.says):
-        console.print(Text(sentence, style="bold" if place == 0 else ""))
-    return _text(file)
+        screen.line(sentence, "bold" if place == 0 else "")
+    return screen.text()
 
 
-def _console(color: bool, width: int) -> tuple[Console, StringIO]:
-    file = StringIO()
-    console = Console(
-        file=file, width=width, force_terminal=color, color_system="standard" if color else None, no_color=not color,
-        highlight=False, markup=False, emoji=False, legacy_windows=False,
-    )  # fmt: skip
-    return console, file
-
-
-def _text(file: StringIO) -> str:
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
-
-
-def _show(console: Console, run: Run, comparison: Comparison, full: bool) -> None:
+def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
     for table in tables.tables(run, comparison, full=full):
-        console.print(_drawn(table))
-        console.print()
-    console.print(_hanging(tables.footer(comparison), "dim"))
+        screen.table(table)
+        screen.line()
+    screen.line(tables.footer(comparison), "dim", indent=2)
     for line in tables.remarks(run, comparison):
-        console.print(_hanging(f"▲ {line}", "yellow"))
+        screen.line(f"▲ {line}", "yellow", indent=2)
     for line in tables.failures(comparison):
-        console.print(_hanging(f"✘ {line}", "red"))
-    console.print()
+        screen.line(f"✘ {line}", "red", indent=2)
+    screen.line()
     for place, sentence in enumerate(comparison.verdict):
-        console.print(Text(words.printable(sentence), style="bold" if place == 0 else ""))
+        screen.line(words.printable(sentence), "bold" if place == 0 else "")
     if comparison.not_tested:
-        console.print(Text(f"Not tested: {words.printable('; '.join(comparison.not_tested))}."))
+        screen.line(f"Not tested: {words.printable('; '.join(comparison.not_tested))}.")
     if comparison.next_steps:
-        console.print(Text(f"Next: {words.printable(' · '.join(comparison.next_steps))}"))
+        screen.line(f"Next: {words.printable(' · '.join(comparison.next_steps))}")
 
 
-def _hanging(text: str, style: str) -> Padding:
-    return Padding(Text(text, style=style), (0, 0, 0, 2))
+_BESIDE_LEAST, _BELOW = 34, 4
+"""Columns that a paragraph needs beside its heads, and its indent if it stands below them."""
+_TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
+"""Spaces at the end of a line, and colour codes among them, which stay."""
+_UNBOUNDED = 100_000
+"""Columns for a table that was fitted: it is drawn as wide as it is."""
 
 
-def _drawn(table: tables.Table) -> Table:
+class Screen:
+    """A text of a given width that grows line by line."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._file = StringIO()
+        self._console = Console(
+            file=self._file,
+            width=view.width,
+            force_terminal=view.color,
+            color_system="standard" if view.color else None,
+            no_color=not view.color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def line(self, text: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
+        """A paragraph, wrapped at spaces. All its lines are indented; `hanging` spaces more all but the first."""
+        for part in text.split("\n"):
+            lines = words.wrapped(part, self._view.width - indent - hanging)
+            for place, line in enumerate(lines):
+                left = " " * (indent + (hanging if place else 0))
+                self._console.print(Text(left + line, style), soft_wrap=True)
+
+    def entry(self, heads: Sequence[tuple[str, int, str]], text: str, style: str = "") -> None:
+        """A paragraph beside its heads (text, columns, style); below them if too little room is beside them."""
+        beside = sum(columns + 1 for _, columns, _ in heads)
+        left = Text()
+        for head, columns, of in heads:
+            left.append(f"{head:<{columns}} ", of)
+        indent = beside
+        if self._view.width - beside < _BESIDE_LEAST:
+            if left.plain.strip():
+                self._console.print(left, soft_wrap=True)
+            left, indent = Text(" " * _BELOW), _BELOW
+        for line in words.wrapped(text, self._view.width - indent):
+            self._console.print(left.append(line, style), soft_wrap=True)
+            left = Text(" " * indent)
+
+    def table(self, table: tables.Table) -> None:
+        """The table as it fits, and below it what was left out."""
+        fitted = fit(table, self._view.width, full=self._view.full)
+        for place, (name, part) in enumerate(fitted.parts):
+            if place and not name:
+                self.line()
+            if name:
+                self.line(name, hanging=2)
+            self._console.print(_grid(part), width=_UNBOUNDED, crop=False, no_wrap=True)
+        if fitted.missing:
+            count = len(fitted.missing)
+            names = ", ".join(head for head in fitted.missing if head)
+            noun = "column" if count == 1 else "columns"
+            self.line(f"{count} more {noun} ({names}): --full or a wider terminal", "dim", indent=2)
+
+    def text(self) -> str:
+        """All lines so far, without spaces at their ends."""
+        lines = self._file.getvalue().splitlines()
+        return (
+            "\n".join(_TRAILING.sub(lambda end: "".join(end[0].split()), line) for line in lines)
+            + "\n"
+        )
+
+
+def _grid(table: tables.Table) -> Table:
     drawn = Table(
         box=None,
         padding=(0, 1),
         collapse_padding=table.tight,
         pad_edge=False,
         show_edge=False,
+        show_header=any(table.heads),
         header_style="bold",
     )
     for place, head in enumerate(table.heads):
         drawn.add_column(
-            head, justify="left" if place == 0 else "right", overflow="fold", no_wrap=place > 0
+            head, justify="left" if place == 0 or table.texts else "right", no_wrap=True
         )
     for row in table.rows:
         drawn.add_row(*(Text(cell.text, style=_style(cell)) for cell in row))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from cairn import units
 from cairn.model import Finding, Run
 from cairn.report.standings import Board
-from cairn.report.tables import HEAD_MAX, Cell, Table, shortened
+from cairn.report.tables import Cell, Table
 from cairn.report.words import NOT_MEASURED, printable
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
 
@@ -101,7 +101,7 @@ def _signed(gap: Gap, number: float | None) -> str:
 
 
 def _table(why: Why, gap: Gap) -> Table:
-    own, other = shortened((why.contender, why.baseline), HEAD_MAX).values()
+    own, other = printable(why.contender), printable(why.baseline)
     rows = [_row(gap, part, part.name) for part in gap.parts]
     rows.append(_row(gap, gap.whole, "all of it" if gap.of == "time" else "the peak"))
     if gap.waiting is not None and (gap.waiting.own or gap.waiting.other):
@@ -114,7 +114,7 @@ def _table(why: Why, gap: Gap) -> Table:
         "95 %",
         f"of {other}",
     )
-    return Table(title="", heads=heads, rows=tuple(rows))
+    return Table(title="", heads=heads, rows=tuple(rows), parts=(1, 1, 2, 1), optional=(1, 0))
 
 
 def _row(gap: Gap, part: Part, name: str) -> tuple[Cell, ...]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from rich.cells import cell_len
+
 from cairn import units
 from cairn.model import Change, Direction, Interval, Metric, Shown, Summary
 
@@ -13,6 +17,34 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
+
+
+_SIGNS = frozenset("≤≥<>±÷▸▲▼≈✘✔→–·")
+_UNITS = r"(?:%|[kMGT]?i?B|[mµn]?s|min|h|d)"
+_BREAK = re.compile(rf" (?!{_UNITS}(?![\w/]))| (?<!\d )(?={_UNITS})")
+"""Spaces but those between a number and its unit."""
+
+
+def pieces(text: str) -> list[str]:
+    """What no line break may divide: words, numbers with their units, signs with what they stand before."""
+    found: list[str] = []
+    for piece in _BREAK.split(text):
+        if found and found[-1] in _SIGNS:
+            found[-1] += f" {piece}"
+        else:
+            found.append(piece)
+    return found
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` columns, or of a single piece that is longer."""
+    lines: list[str] = []
+    for piece in pieces(text):
+        if lines and cell_len(lines[-1]) + 1 + cell_len(piece) <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(piece)
+    return lines
 
 
 def quantity(value: float, metric: Metric) -> str:

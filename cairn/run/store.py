@@ -1,13 +1,12 @@
-"""The results directory: append-only, versioned, resumable. All that a report needs, and nothing else holds state.
+"""Where runs are kept: folders to which measuring appends, and from which reports are made. Nothing else holds state.
 
-    ROOT/ID/run.json        what was asked, written once before the first trial
-    ROOT/ID/samples.jsonl   one line per trial, in the order they ran
+    ROOT/ID/run.json        what was asked; written once, before the first trial
+    ROOT/ID/samples.jsonl   one line for each trial, in the order in which they ran
     ROOT/ID/stopped         why measuring ended; absent while it goes on or when it was cut short
-    ROOT/ID/witness/…       the witness's raw lines of each contender's first trial
-    ROOT/ID/failed/…        what a failing trial wrote to stderr
+    ROOT/ID/witness/…       the raw lines of the witness in each contender's first trial
+    ROOT/ID/failed/…        what a failed trial wrote to stderr
 
-A line that was cut off at the end of samples.jsonl (a killed run, a full disk) is left out when reading and cut away
-when the run goes on; damage anywhere else is an error, never a smaller result.
+An interrupted run goes on in its folder. A line that was cut off at the end of samples.jsonl is removed then.
 """
 
 from __future__ import annotations
@@ -17,23 +16,16 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from cairn.errors import CairnError, UsageError
-from cairn.model import INTERRUPTED, LARGEST_NUMBER, SCHEMA, Run, Sample
+from cairn.model import INTERRUPTED, Run, Sample
+from cairn.run.run_file import RunFile
+from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot
 
-_LARGEST_FILE = 256 << 20
 _NAME_LENGTH = 64
-_ROUNDS_MAX = 10_000
-_REASONS_MAX = 10_000
-_LATEST = 1e11
-"""Seconds since the epoch; some three thousand years from now."""
-
-T = TypeVar("T")
 
 
 def root() -> Path:
@@ -52,26 +44,37 @@ def root() -> Path:
         ) from None
 
 
-def cannot(what: str, path: Path, error: OSError) -> CairnError:
-    """The sentence for a file that cannot be used."""
-    return CairnError(f"cannot {what} {path}: {error.strerror or error}")
-
-
 def new_id(now: float) -> str:
     """Sorts by time (UTC: no hour comes twice); two runs of the same second differ."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + secrets.token_hex(2)
 
 
-class Folder:
-    """One run's directory."""
+class Folder(StoredRun):
+    """The folder of one run."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self._lock: int | None = None
+
+    def content(self, name: str) -> bytes | None:
+        """As StoredRun says."""
+        path = self.path / name
+        try:
+            if not path.exists():
+                return None
+            if not path.is_file():
+                raise CairnError(f"{path} is not a regular file")
+            if path.stat().st_size > LARGEST_FILE:
+                raise CairnError(
+                    f"{path} is larger than {LARGEST_FILE >> 20} MiB: not a run that cairn made"
+                )
+            return path.read_bytes()
+        except OSError as error:
+            raise cannot("read", path, error) from error
 
     def _hold(self) -> None:
         """Keeps every other cairn from measuring this run, until this process ends."""
-        self._lock = os.open(self.path / "run.json", os.O_RDONLY | os.O_CLOEXEC)
+        self._lock = os.open(self.path / RUN, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -90,8 +93,8 @@ class Folder:
             for name in ("witness", "failed"):
                 (path / name).mkdir(mode=0o700)
             folder = cls(path)
-            folder._write_new("run.json", content)
-            folder._write_new("samples.jsonl", b"")
+            folder._write_new(RUN, content)
+            folder._write_new(SAMPLES, b"")
             folder._hold()
         except OSError as error:
             raise cannot("write", path, error) from error
@@ -108,14 +111,14 @@ class Folder:
 
     def append(self, sample: Sample) -> None:
         """Adds one trial. After an error the file still ends with a whole line, or with one that reading leaves out."""
-        path = self.path / "samples.jsonl"
+        path = self.path / SAMPLES
         line = msgspec.json.encode(sample) + b"\n"
         try:
-            (self.path / "stopped").unlink(missing_ok=True)  # it goes on
+            (self.path / STOPPED).unlink(missing_ok=True)  # it goes on
             with path.open("ab") as file:
-                if file.tell() + len(line) > _LARGEST_FILE:
+                if file.tell() + len(line) > LARGEST_FILE:
                     raise CairnError(
-                        f"{path} is full: a run has {_LARGEST_FILE >> 20} MiB at most; begin another"
+                        f"{path} is full: a run has {LARGEST_FILE >> 20} MiB at most; begin another"
                     )
                 file.write(line)
         except OSError as error:
@@ -123,17 +126,17 @@ class Folder:
 
     def mark_stopped(self, because: str) -> None:
         """Says why measuring ended."""
-        self.write("stopped", because.encode() + b"\n")
+        self.write(STOPPED, because.encode() + b"\n")
 
     def mark_resumed(self) -> None:
         """Measuring is to go on: a line that was cut off is gone.
 
         What says why it stopped goes with the next sample.
         """
-        samples = self.path / "samples.jsonl"
+        samples = self.path / SAMPLES
         try:
             self._hold()
-            content = _content(samples)
+            content = self.content(SAMPLES)
             if content and not content.endswith(b"\n"):
                 os.truncate(samples, content.rfind(b"\n") + 1)
         except OSError as error:
@@ -161,166 +164,11 @@ class Folder:
         )
         self.write(f"{kind}/{plain}", content)
 
-    def run(self) -> Run:
-        """What was asked."""
-        path = self.path / "run.json"
-        content = _content(path)
-        schema = _decode(_Versioned, content, path).schema
-        if schema not in _READABLE:
-            raise CairnError(
-                f"{path} has version {schema} of the format, and this cairn reads up to version {SCHEMA}"
-            )
-        run = _decode(Run, content, path)
-        _check_run(run, path)
-        return run
-
-    def samples(self) -> tuple[Sample, ...]:
-        """All trials so far, in the order they ran."""
-        path = self.path / "samples.jsonl"
-        content = _content(path)
-        whole = content[: content.rfind(b"\n") + 1]
-        samples = tuple(
-            _decode(Sample, line, path, number)
-            for number, line in enumerate(whole.splitlines(), start=1)
-        )
-        run = self.run()
-        for number, sample in enumerate(samples, start=1):
-            _check(sample, run, path, number)
-        return samples
-
-    def stopped(self) -> tuple[str, ...]:
-        """Why measuring ended, a reason per workload or one for all; none if it was cut short."""
-        path = self.path / "stopped"
-        if not path.exists():
-            return ()
-        lines = _content(path).decode("utf-8", "replace").splitlines()
-        return tuple(line.strip()[:200] for line in lines[:_REASONS_MAX] if line.strip())
-
-
-class _Versioned(msgspec.Struct):
-    schema: int
-
-
-_READABLE = range(1, SCHEMA + 1)
-"""Versions of run.json. An interrupted run of version 1 goes on in its folder, so that its samples may be of both."""
-
-_RENAMED: dict[type, dict[tuple[str, ...], dict[str, str]]] = {
-    Run: {("rule",): {"min_blocks": "min_rounds", "max_blocks": "max_rounds"}},
-    Sample: {
-        (): {"account": "probe", "whereabouts": "cpu_samples"},
-        ("trial",): {"block": "round"},
-    },
-}
-"""By path within a record: keys of version 1, and what they are called now."""
-
-
-def _renewed(kind: type, record: object) -> object:
-    """The record with the keys of the current version."""
-    for path, names in _RENAMED.get(kind, {}).items():
-        part = record
-        for key in path:
-            part = part.get(key) if isinstance(part, dict) else None
-        if isinstance(part, dict):
-            for old, new in names.items():
-                if old in part:
-                    part[new] = part.pop(old)
-    return record
-
-
-def _content(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise CairnError(
-                f"{path} is larger than {_LARGEST_FILE >> 20} MiB: not a run that cairn made"
-            )
-        if not path.is_file():
-            raise CairnError(f"{path} is not a regular file")
-        return path.read_bytes()
-    except OSError as error:
-        raise cannot("read", path, error) from error
-
-
-def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) -> T:
-    try:
-        return msgspec.convert(_renewed(kind, msgspec.json.decode(content)), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        place = f", line {line}" if line is not None else ""
-        raise CairnError(f"{path}{place} is damaged: {error}") from error
-
-
-def _check_run(run: Run, path: Path) -> None:
-    """What no run of ours says: reports would stumble over it."""
-    names = [contender.name for contender in run.contenders]
-    rule = run.rule
-    whole = (
-        run.settings.workloads
-        and all(workload.command for workload in run.settings.workloads)
-        and all(name.strip() for name in names)
-        and len(set(names)) == len(names)
-        and run.baseline in names
-        and 1 <= rule.min_rounds <= rule.max_rounds <= _ROUNDS_MAX
-        and 0 < rule.margin < 1
-        and (rule.precision is None or 0 < rule.precision < 1)
-        and 0 <= run.created_at < _LATEST
-    )
-    if not whole:
-        raise CairnError(f"{path} is damaged: what it says of the run does not fit together")
-
-
-def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
-    """Numbers that no trial can have: a damaged file must not become a strange result."""
-    limit = 1 << 62
-    numbers: tuple[float, ...] = (
-        sample.trial.round, sample.trial.position, sample.user_ns, sample.system_ns, sample.minor_faults,
-        sample.major_faults, sample.voluntary_switches, sample.involuntary_switches, sample.wall_ns,
-        sample.left_behind, sample.proof.loaded, sample.proof.processes, sample.largest_process_bytes or 0,
-        sample.memory.peak_bytes or 0, sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
-    )  # fmt: skip
-    if sample.trial.workload not in range(len(run.settings.workloads)) or all(
-        contender.name != sample.trial.contender for contender in run.contenders
-    ):
-        raise CairnError(
-            f"{path}, line {line} is damaged: it belongs to no contender or no workload of this run"
-        )
-    told = sample.reported
-    if told is not None:
-        numbers += (
-            told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults, told.live_peak_bytes,
-            told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
-        )  # fmt: skip
-    if sample.probe is not None:
-        numbers += tuple(_leaves(msgspec.to_builtins(sample.probe)))
-        if sample.probe.samples_inside + sample.probe.samples_probe > sample.probe.samples:
-            raise CairnError(f"{path}, line {line} is damaged: parts are more than the whole")
-    found = (
-        *sample.metrics.values(),
-        *(number for number in sample.counters.values() if number is not None),
-        *(told.figures.values() if told is not None else ()),
-    )
-    if any(abs(number) >= LARGEST_NUMBER for number in found):
-        raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
-    if any(not 0 <= number < limit for number in numbers) or (
-        sample.failure is None and sample.wall_ns == 0
-    ):
-        raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
-
-
-def _leaves(value: object) -> Iterator[float]:
-    """All numbers of a document, however deep."""
-    if isinstance(value, int | float):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _leaves(inner)
-
 
 def _is_run(path: Path) -> bool:
     """What profiles and other tools keep may have a run.json, too."""
     try:
-        return all((path / name).is_file() for name in ("run.json", "samples.jsonl"))
+        return all((path / name).is_file() for name in (RUN, SAMPLES))
     except OSError:  # a folder that another user closed, as sudo leaves it
         return False
 
@@ -335,31 +183,49 @@ def runs(results: Path) -> list[Path]:
         raise cannot("read", results, error) from error
 
 
-def find(results: Path, name: str) -> Folder:
-    """The run called `name`: "last", an id (or an unambiguous beginning of one), or a path."""
+def find(results: Path, name: str) -> StoredRun:
+    """The run called `name`: "last", an id or the beginning of one, the path of a folder, or that of a run file.
+
+    Raises UsageError if there is none, or if several ids begin so.
+    """
     known = runs(results)
     if name == "last":
         if not known:
             raise UsageError(f"there is no run in {results} yet; 'cairn compare -- PROG' makes one")
         return Folder(known[-1])
     if "/" in name or name in (".", ".."):
-        if not _is_run(Path(name)):
-            raise UsageError(f"{name} holds no run; a run is a folder with run.json in it")
-        return Folder(Path(name))
-    matching: Iterable[Path] = [path for path in known if path.name == name] or [
-        path for path in known if path.name.startswith(name) and name
-    ]
-    match list(matching):
+        return _at(Path(name))
+    exact = [path for path in known if path.name == name]
+    matching = exact or [path for path in known if path.name.startswith(name) and name]
+    match matching:
         case [path]:
             return Folder(path)
         case []:
-            if _is_run(Path(name)):
-                return Folder(Path(name))
+            if name and Path(name).exists():
+                return _at(Path(name))
             raise UsageError(f"no run called {name} in {results}; the last one is 'last'")
         case several:
             raise UsageError(
                 f"{name} could be any of {', '.join(path.name for path in several[:5])}"
             )
+
+
+def _at(path: Path) -> StoredRun:
+    if path.is_file():
+        return RunFile(path)
+    if not _is_run(path):
+        raise UsageError(
+            f"{path} holds no run; a run is a folder with run.json in it, or a file that ends in .tar.xz"
+        )
+    return Folder(path)
+
+
+def to_resume(results: Path, name: str) -> Folder:
+    """The run called `name`, as `find` says, in which measuring can go on; a run file is refused."""
+    found = find(results, name)
+    if not isinstance(found, Folder):
+        raise UsageError(f"{name} is a file, in which no run can go on; begin a new run")
+    return found
 
 
 def last_of(results: Path, experiment: str) -> Folder | None:
@@ -368,7 +234,7 @@ def last_of(results: Path, experiment: str) -> Folder | None:
     for path in reversed(runs(results)):
         folder = Folder(path)
         if (
-            wanted not in _content(path / "run.json")
+            wanted not in (folder.content(RUN) or b"")
             or not folder.stopped()
             or INTERRUPTED in folder.stopped()
         ):
@@ -381,7 +247,7 @@ def last_of(results: Path, experiment: str) -> Folder | None:
 def is_measured(path: Path) -> bool:
     """Whether a cairn is at work on this run just now."""
     try:
-        with (path / "run.json").open("rb") as file:
+        with (path / RUN).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -392,7 +258,7 @@ def is_measured(path: Path) -> bool:
 
 def began(path: Path) -> float:
     """When a run was begun, in seconds since the epoch."""
-    return (path / "run.json").stat().st_mtime
+    return (path / RUN).stat().st_mtime
 
 
 def remove(path: Path) -> None:

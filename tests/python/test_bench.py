@@ -20,6 +20,7 @@ from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import ACTIVE, Contender, Reported, Sample, Settings, StopRule, Trial, Workload
 from cairn.report import terminal
+from cairn.report.view import View
 from cairn.run import measure, workloads
 
 GIB = 1 << 30
@@ -278,7 +279,7 @@ def test_the_arena_is_compared_with_the_bare_pointer_too() -> None:
     pairs = (("arena", "system"), ("arena", "bump"), ("arena-huge", "bump-huge"))
     found = comparison.compare(samples, run.contenders, "system", run.rule, beside=pairs)
     assert [(pair.contender, pair.other) for pair in found.against] == list(pairs[:2])
-    text = terminal.render(run, [found], full=False, color=False)
+    text = terminal.render(run, [found], View())
     assert "CPU time: user + system" in text
     assert "÷ system 0.22 [0.22, 0.22]" in text and "÷ bump 1.10 [1.10, 1.10]" in text
 
@@ -300,7 +301,7 @@ def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
     assert found.verdict[0].startswith("Use fast: 4") or found.verdict[0].startswith(
         "Use fast: 5"
     ), found.verdict
-    text = terminal.render(run, [found], full=False, color=False)
+    text = terminal.render(run, [found], View(width=200))
     assert text.index("wall − sleep") < text.index("peak (tree)")
 
 

@@ -32,6 +32,7 @@ from cairn.doctor.program_checks import (
 )
 from cairn.model import Check, Examined, Host
 from cairn.report import doctor
+from cairn.report.view import View
 from cairn.run import preflight
 
 BITS, MACHINE, MUSL = elf.native()
@@ -570,7 +571,7 @@ def test_knobs_that_all_contenders_share_count_as_the_programs_own() -> None:
 
 def test_each_group_is_printed_with_signs_and_next_steps() -> None:
     groups = examined(judged(PYTHON, Inside(python=True)), replace(QUIET, others=None), ABLE, HOST)
-    text = doctor.render(groups, color=False)
+    text = doctor.render(groups, View())
     assert [group.key for group in groups] == ["program", "machine", "instruments"]
     for piece in (
         "allocator of python3",
@@ -581,8 +582,8 @@ def test_each_group_is_printed_with_signs_and_next_steps() -> None:
         "2 things to know",
     ):
         assert piece in text
-    assert "\x1b" not in text and all(len(line) <= doctor.WIDTH for line in text.splitlines())
-    assert "\x1b[" in doctor.render(groups, color=True)
+    assert "\x1b" not in text and all(len(line) <= View().width for line in text.splitlines())
+    assert "\x1b[" in doctor.render(groups, View(color=True))
 
 
 def test_the_last_line_is_the_answer() -> None:
@@ -594,7 +595,7 @@ def test_the_last_line_is_the_answer() -> None:
 def test_names_cannot_steer_the_terminal() -> None:
     evil = replace(PLAIN, command="a\x1b[2Jb\r", path="/x\x07\u202ey")
     groups = examined(judged(evil), QUIET, ABLE, HOST)
-    shown = doctor.render(groups, color=False) + doctor.document(groups, cairn="1")
+    shown = doctor.render(groups, View()) + doctor.document(groups, cairn="1")
     assert not any(character in shown for character in "\x1b\x07\r\u202e")
 
 

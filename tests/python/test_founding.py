@@ -7,6 +7,7 @@ import pytest
 from cairn.bench.experiments import find
 from cairn.model import Interval
 from cairn.report import founding, markdown, terminal
+from cairn.report.view import View
 from cairn.why.founding import CASES, Case, contenders, judge
 from cairn.why.gap import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Gap, Part, Why
 
@@ -74,11 +75,11 @@ def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_on
         in board.says[1]
     )
     for text in (
-        terminal.drawn(board, color=False),
+        terminal.drawn(board, View()),
         "\n".join(markdown.escape(say) for say in board.says),
     ):
         assert "dedup" in text
-    assert terminal.drawn(board, color=False).count("not measured") == 2 * (len(CASES) - 2)
+    assert terminal.drawn(board, View()).count("not measured") == 2 * (len(CASES) - 2)
 
 
 def test_the_experiment_runs_what_the_cases_are_about() -> None:

@@ -19,6 +19,7 @@ from cairn.cli import inventory
 from cairn.doctor import abilities, machine, machine_checks
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Settings, Workload
+from cairn.report.view import View
 from cairn.run import preflight
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,9 +116,9 @@ def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
     assert found.problem is not None
     assert "lacks lib/libcairn.so.0; install it again" in found.problem
     assert "✘ cairn: this installation" in inventory.render(
-        catalog.load_catalog(), (found,), color=False
+        catalog.load_catalog(), (found,), View()
     )
-    assert "get cairn" not in inventory.render(catalog.load_catalog(), (found,), color=False)
+    assert "get cairn" not in inventory.render(catalog.load_catalog(), (found,), View())
     for spec in ("cairn", f"cairn@{cairn.__version__}"):
         with pytest.raises(ContenderFailed, match="install it again"):
             contenders.resolve(contenders.parse_contender(spec), (found,))

@@ -36,6 +36,7 @@ from cairn.profile.tally import (
     lasting,
 )
 from cairn.report import profile, profile_export
+from cairn.report.view import View
 
 MOST = 2**64 - 1
 
@@ -412,7 +413,7 @@ def survive(folder: Path, rng: random.Random, *, times: int, shown_every: int) -
 
 
 def show(found: Profile) -> None:
-    profile.render(found, full=True, color=True)
+    profile.render(found, View(full=True, color=True))
     document = profile_export.document(found, allocator=None, cairn="0")
     assert "NaN" not in document
     assert "Infinity" not in document
@@ -452,7 +453,7 @@ def test_what_the_launcher_knows_lies_beside_the_files(tmp_path: Path) -> None:
     reader.write_tree(tmp_path, TREE)
     found = reader.gather(tmp_path)
     assert found.tree == TREE
-    text = " ".join(profile.render(found, color=False).split())
+    text = " ".join(profile.render(found, View()).split())
     assert text.startswith("profile prog 'a b' · glibc 2.36 ·")
     assert "user 1.50 s, system 20.0 ms, 12 waits, 3,456 times lost its processor" in text
     assert (

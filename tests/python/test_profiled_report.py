@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from support.comparisons import EVIL
 from support.probes import Made, busy, locking, refused
+from support.widths import at_all_widths
 
 import cairn
 from cairn import native
@@ -23,6 +24,7 @@ from cairn.cli import profile as profiling
 from cairn.model import Contender
 from cairn.profile import reader
 from cairn.report import profile, profile_export
+from cairn.report.view import View
 from cairn.run import foreground
 from cairn.run.foreground import Ended
 from cairn.run.proof import judge, not_behind
@@ -34,7 +36,7 @@ SYSTEM = Contender(name="system", allocator="system", title="glibc 2.36")
 def shown(tmp_path: Path, *made: Made, full: bool = False, **about: Any) -> str:
     for one in made:
         one.write(tmp_path)
-    return profile.render(reader.gather(tmp_path), full=full, color=False, **about)
+    return profile.render(reader.gather(tmp_path), View(full=full), **about)
 
 
 def row(text: str, name: str) -> list[str]:
@@ -74,7 +76,10 @@ def test_the_report_of_a_profile_is_golden(
     made.write(tmp_path)
     refused(pid=200, begin_ns=1_500_000_000, program=b"/usr/bin/other").write(tmp_path)
     found = replace(reader.gather(tmp_path), machine="x86_64")
-    golden("profile-full" if full else "profile", profile.render(found, full=full, color=False))
+    golden(
+        "profile-full" if full else "profile",
+        at_all_widths(lambda view: profile.render(found, view), full=full),
+    )
 
 
 def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:

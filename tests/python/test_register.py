@@ -13,6 +13,7 @@ import pytest
 from cairn.allocators import catalog, contenders, discover, register
 from cairn.cli import inventory
 from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.report.view import View
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build libraries")
 
@@ -97,9 +98,7 @@ def test_a_library_that_changed_since_is_told(cache: Path, tmp_path: Path) -> No
     build(library, MALLOC + "int more;\n")
     contender = contenders.resolve(contenders.parse_contender("mine"), discover.discover())
     assert ["has changed since it was added" in caveat for caveat in contender.caveats] == [True]
-    assert "has changed" in inventory.render(
-        discover.known_catalog(), discover.discover(), color=False
-    )
+    assert "has changed" in inventory.render(discover.known_catalog(), discover.discover(), View())
     register.add("mine", str(library), silent)
     assert contenders.resolve(contenders.parse_contender("mine"), discover.discover()).caveats == ()
 
@@ -183,9 +182,9 @@ def test_a_damaged_library_in_the_cache_is_told(cache: Path) -> None:
     library = unpacked(cache, "5.3.0")
     known = discover.known_catalog()
     found = discover.find_cached(known, cache)
-    assert "is not what came" not in inventory.render(known, found, color=False)
+    assert "is not what came" not in inventory.render(known, found, View())
     build(library, MALLOC + "int more;\n")
-    assert "is not what came into the cache" in inventory.render(known, found, color=False)
+    assert "is not what came into the cache" in inventory.render(known, found, View())
     item = json.loads(inventory.document(known, found))["found"][0]
     assert item["recorded_sha256"] != item["sha256"] == discover.file_sha256(library)
 

@@ -11,14 +11,16 @@ from dataclasses import replace
 
 import pytest
 from support.comparisons import EVIL, a_run, a_sample, compared, samples
+from support.widths import at_all_widths
 
 from cairn.compare import comparison
 from cairn.model import SCHEMA, Contender, CpuSamples, Memory, Run, Sample, Workload
 from cairn.report import markdown, run_csv, run_json, tables, terminal, words
+from cairn.report.view import View
 
 
 def shown(run: Run, of: list[Sample], *, full: bool = False, color: bool = False) -> str:
-    return terminal.render(run, [compared(run, of)], full=full, color=color)  # type: ignore[arg-type]
+    return terminal.render(run, [compared(run, of)], View(full=full, color=color))  # type: ignore[arg-type]
 
 
 def test_the_best_is_marked_and_its_interval_printed() -> None:
@@ -70,17 +72,9 @@ def test_the_tables_of_a_comparison_are_golden(
         of, run.contenders, run.baseline, run.rule, stopped_because="12 rounds", beside=beside
     )
     golden(
-        "compare-full" if full else "compare", terminal.render(run, [found], full=full, color=False)
+        "compare-full" if full else "compare",
+        at_all_widths(lambda view: terminal.render(run, [found], view), full=full),
     )
-
-
-def test_long_names_lose_their_middle_unless_two_would_be_the_same() -> None:
-    long = "jemalloc:" + "a" * 20 + "=1"
-    assert tables.shortened(["system", long], 12) == {"system": "system", long: "jemall…aaa=1"}
-    assert tables.shortened([long], 11) == {long: "jemal…aaa=1"}
-    assert tables.shortened([long], len(long)) == {long: long}
-    twin = long.replace("aa", "ab", 1)
-    assert tables.shortened([long, twin], 12) == {long: long, twin: twin}
 
 
 def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_in_the_fewest() -> (

@@ -28,6 +28,7 @@ from cairn.model import (
     Workload,
 )
 from cairn.report import markdown, run_csv, run_json, terminal
+from cairn.report.view import View
 from cairn.run import store
 
 
@@ -205,7 +206,7 @@ def test_a_run_does_not_grow_beyond_what_is_read(
 ) -> None:
     folder.append(a_sample())
     whole = (folder.path / "samples.jsonl").stat().st_size
-    monkeypatch.setattr(store, "_LARGEST_FILE", whole * 3 // 2)
+    monkeypatch.setattr(store, "LARGEST_FILE", whole * 3 // 2)
     with pytest.raises(CairnError, match="is full"):
         folder.append(a_sample(2))
     monkeypatch.undo()
@@ -319,7 +320,7 @@ def show(folder: store.Folder) -> None:
         )
         for w in range(len(run.settings.workloads))
     ]
-    terminal.render(run, comparisons, full=True, color=True)
+    terminal.render(run, comparisons, View(full=True, color=True))
     markdown.render(run, comparisons, full=True)
     run_csv.render(run, samples)
     run_json.render(run, comparisons, samples)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.comparisons import EVIL, a_run, a_sample
+from support.widths import at_all_widths
 
 from cairn.findings import beside
 from cairn.model import (
@@ -22,6 +23,7 @@ from cairn.model import (
 )
 from cairn.profile.estimates import Estimate
 from cairn.report import markdown, run_json, terminal
+from cairn.report.view import View
 from cairn.report.why import boards, sentences, summary
 from cairn.why.gap import (
     CALLING,
@@ -363,7 +365,7 @@ def test_where_one_of_the_four_fails_there_is_no_answer(whose: str) -> None:
     ]
     found = explain(why_run("fast"), failed, "fast", "system")
     assert found.why_not == f"{whose} was killed" and found.time is None
-    assert f"{whose} was killed" in terminal.whys(why_run("fast"), [found], color=False)
+    assert f"{whose} was killed" in terminal.whys(why_run("fast"), [found], View())
 
 
 def test_a_program_that_allocates_nothing_has_no_cause_there() -> None:
@@ -572,7 +574,7 @@ def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> Non
     ]
     run = why_run("fast", "seen")
     found = [explain(run, samples, name, "system") for name in ("fast", "seen")]
-    golden("why", terminal.whys(run, found, color=False))
+    golden("why", at_all_widths(lambda view: terminal.whys(run, found, view)))
 
 
 def test_of_many_pairs_those_without_an_answer_are_named_with_their_reason() -> None:
@@ -590,7 +592,7 @@ def test_of_many_pairs_those_without_an_answer_are_named_with_their_reason() -> 
 def test_every_form_holds_a_hostile_name() -> None:
     run = why_run(EVIL)
     found = explain(run, [*trials("system"), *trials(EVIL, 60.0)], EVIL, "system")
-    for text in (terminal.whys(run, [found], color=False), markdown.whys(run, [found])):
+    for text in (terminal.whys(run, [found], View()), markdown.whys(run, [found])):
         assert "\x1b" not in text and "\u202e" not in text
     assert "<script>" not in markdown.whys(run, [found])
     assert '"whys"' in run_json.explanation(run, [found])

@@ -12,6 +12,7 @@ from support.probes import Made, busy, locking
 from cairn.profile import estimates, reader, tables, window
 from cairn.profile.tally import cut_short
 from cairn.report import profile
+from cairn.report.view import View
 
 MINE = os.getpid()
 
@@ -116,6 +117,6 @@ def test_the_report_says_what_was_counted(tmp_path: Path) -> None:
     begin = window.look(tmp_path)
     more(made).write(tmp_path)
     found = window.since(tmp_path, begin, begin.at_ns - 3_000_000_000)
-    text = profile.render(found, full=True, color=False)
+    text = profile.render(found, View(full=True))
     assert "from 3.00 s on" in text.splitlines()[0]
     assert "counted for" in text

@@ -23,22 +23,23 @@ def sources() -> list[Path]:
 
 
 def without_layout(text: str) -> str:
-    """The text without white space, but one between two words; a string in several parts is one."""
-    joined = " ".join(re.sub(r'"\s+"', "", text).split())
+    """The text without white space, but one between two words; several strings side by side are one."""
+    joined = " ".join(re.sub(r'""(\s*"")+', '""', text).split())
     return re.sub(r" (?=\W)|(?<=\W) ", "", joined)
 
 
 def frozen() -> str:
     """Over what a workload does, how it is compiled and how it is called.
 
-    Sources and build rules without comments and layout, sizes in the catalog and in the experiments, the choice for
-    --quick. All workloads have the same weight. What runs to tell why is no yardstick: nobody is ranked by it.
+    Sources and build rules without comments, layout and texts; sizes in the catalog and in the experiments; the choice
+    for --quick. All workloads have the same weight. What runs to tell why is no yardstick: nobody is ranked by it.
     """
     digest = hashlib.sha256()
     for file in sources():
         text = file.read_text()
         if file.suffix in (".c", ".h"):
             text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+            text = re.sub(r'"(?:\\.|[^"\\])*"', '""', text)
         elif file.name == "CMakeLists.txt":
             text = re.sub(r"#.*", "", text)
         else:

@@ -1,0 +1,133 @@
+"""Fits a table into a width, so that no number, unit, sign or name is cut.
+
+A table that is too wide is narrowed in steps, and the first that is enough is taken:
+
+1. Heads wrap at their spaces, and one space less separates the columns.
+2. Parts that the table calls optional are left out, in its order; `Fitted.missing` names them. With `full` none is.
+3. The table is divided: as many parts as fit stand side by side, and the rest follows below with the names repeated.
+4. Rows are stacked: a row becomes its name and below it one line for each number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rich.cells import cell_len
+
+from cairn.report.tables import Cell, Table
+from cairn.report.words import pieces, wrapped
+
+WIDE_GAP, NARROW_GAP = 2, 1
+"""Spaces between two columns."""
+_INDENT = "    "
+"""Of the numbers below a stacked row's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A table as it is to be drawn."""
+
+    parts: tuple[tuple[str, Table], ...]
+    """To be drawn one below the other, each below its line of text, if that is not empty. A head with line breaks is
+    wrapped there."""
+    missing: tuple[str, ...] = ()
+    """Heads of the parts that were left out."""
+
+
+def fit(table: Table, width: int, *, full: bool = False) -> Fitted:
+    """The table for a screen of `width` columns."""
+    for tight in (table.tight, True):
+        if _width(drawn := _narrowed(table, tight)) <= width:
+            return Fitted((("", drawn),))
+    parts = list(range(len(_parts(table))))
+    missing: list[str] = []
+    for part in () if full else table.optional:
+        parts.remove(part)
+        missing.append(_head_of(table, part))
+        if _width(drawn := _narrowed(_of_parts(table, parts), True)) <= width:
+            return Fitted((("", drawn),), tuple(missing))
+    return Fitted(tuple(_divided(table, parts, width)), tuple(missing))
+
+
+def _divided(table: Table, parts: Sequence[int], width: int) -> Iterator[tuple[str, Table]]:
+    """Step 3, and step 4 for a part that is too wide even by itself."""
+    chosen: list[int] = []
+    for part in parts:
+        if chosen and _width(_narrowed(_of_parts(table, [*chosen, part]), True)) > width:
+            yield "", _narrowed(_of_parts(table, chosen), True)
+            chosen = []
+        chosen.append(part)
+        if len(chosen) == 1 and _width(_narrowed(_of_parts(table, chosen), True)) > width:
+            yield from _stacked(_of_parts(table, chosen))
+            chosen = []
+    if chosen:
+        yield "", _narrowed(_of_parts(table, chosen), True)
+
+
+def _parts(table: Table) -> list[list[int]]:
+    """The columns of each part; the first column, which names the rows, belongs to none."""
+    count = len(table.heads) - 1
+    lengths = table.parts or (1,) * count
+    assert sum(lengths) == count, f"{table.heads} are not {lengths}"
+    found, at = [], 1
+    for length in lengths:
+        found.append(list(range(at, at + length)))
+        at += length
+    return found
+
+
+def _of_parts(table: Table, chosen: Sequence[int]) -> Table:
+    parts = _parts(table)
+    columns = [0, *(column for part in chosen for column in parts[part])]
+    return replace(
+        table,
+        heads=tuple(table.heads[column] for column in columns),
+        rows=tuple(tuple(row[column] for column in columns) for row in table.rows),
+        parts=tuple(len(parts[part]) for part in chosen),
+        optional=(),
+    )
+
+
+def _head_of(table: Table, part: int) -> str:
+    return table.heads[_parts(table)[part][0]]
+
+
+def _narrowed(table: Table, tight: bool) -> Table:
+    """The table as it is, or with wrapped heads and the narrow gap."""
+    if not tight or table.tight:
+        return table
+    heads = [table.heads[0]]
+    for place, head in enumerate(table.heads[1:], start=1):
+        cells = max((cell_len(row[place].text) for row in table.rows), default=0)
+        heads.append(_wrapped(head, cells))
+    return replace(table, heads=tuple(heads), tight=True)
+
+
+def _wrapped(head: str, width: int) -> str:
+    """The head on as few lines as `width` allows, which grows to that of its longest piece."""
+    return "\n".join(wrapped(head, max(width, *map(cell_len, pieces(head)))))
+
+
+def _width(table: Table) -> int:
+    """Columns of the screen that the table takes when no line of it is broken."""
+    columns = [
+        max(
+            *(cell_len(line) for line in head.split("\n")),
+            *(cell_len(row[place].text) for row in table.rows),
+            0,
+        )
+        for place, head in enumerate(table.heads)
+    ]
+    gap = NARROW_GAP if table.tight else WIDE_GAP
+    return sum(columns) + gap * (len(columns) - 1)
+
+
+def _stacked(table: Table) -> Iterator[tuple[str, Table]]:
+    for row in table.rows:
+        rows = tuple(
+            (Cell(_INDENT + head.replace("\n", " ")), cell)
+            for head, cell in zip(table.heads[1:], row[1:], strict=True)
+            if cell.text
+        )
+        yield row[0].text, Table("", ("", ""), rows, tight=True, texts=table.texts)

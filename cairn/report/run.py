@@ -1,0 +1,287 @@
+"""The report of a stored run: which tables, sentences and documents it has, in every form.
+
+What is shown after measuring is what `cairn report` shows later, because both come from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cairn.compare import ranking as ranks
+from cairn.compare import standings
+from cairn.compare.comparison import compare
+from cairn.errors import UsageError
+from cairn.model import (
+    ACTIVE,
+    OPERATION_MEDIAN,
+    OPERATION_P99,
+    WALL,
+    Comparison,
+    Direction,
+    Metric,
+    Run,
+    Sample,
+)
+from cairn.report.view import View
+from cairn.why import gap
+from cairn.why.gap import Why
+
+Kind = Literal["comparison", "standings", "scenarios", "calibration", "founding"]
+"""What a run is about, and so which report it gets. A run of a user's own program is a comparison."""
+
+_OURS = "cairn"
+"""A ranking compares contenders of this name, or that begin with it and a dash, with each other contender."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A stored run with all that its report is made from."""
+
+    run: Run
+    samples: tuple[Sample, ...]
+    """In the order in which they ran, warm-up included."""
+    stopped: tuple[str, ...]
+    """Why measuring ended: one reason for each workload, or one for all; empty if it was cut short."""
+    name: str
+    """What a command takes to find the run again, quoted for a shell."""
+    kind: Kind = "comparison"
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Contenders that the experiment compares with each other, besides all with the baseline."""
+    bench: str | None = None
+    """What 'cairn bench' takes to measure the same again; None for a user's own program."""
+    predicts: bool = False
+    """Whether the run is the calibration from which 'cairn profile' predicts."""
+
+
+def comparisons(measured: Measured) -> tuple[Comparison, ...]:
+    """One comparison for each workload, in the order of the settings."""
+    run, stopped = measured.run, measured.stopped
+    competing = {contender.name for contender in run.competing}
+    samples = [sample for sample in measured.samples if sample.trial.contender in competing]
+    own = [
+        Metric(f"metric:{one.name}", one.name, "", Direction.UNKNOWN)
+        for one in run.settings.patterns
+    ]
+    if run.settings.reports:
+        own += _reported(samples)
+    found = []
+    for index in range(len(run.settings.workloads)):
+        its = [sample for sample in samples if sample.trial.workload == index]
+        slept = any(one.reported is not None and one.reported.idle_ns for one in its)
+        found.append(
+            compare(
+                its,
+                run.competing,
+                run.baseline,
+                run.rule,
+                stopped_because=stopped[min(index, len(stopped) - 1)]
+                if stopped
+                else "not finished",
+                user_metrics=own,
+                run_name=measured.name,
+                time=ACTIVE if slept else WALL,
+                beside=measured.pairs,
+                bench=measured.bench,
+            )
+        )
+    return tuple(found)
+
+
+def _reported(samples: Sequence[Sample]) -> list[Metric]:
+    """The numbers that built-in workloads printed about themselves, as metrics."""
+    reports = [sample.reported for sample in samples if sample.reported is not None]
+    figures = sorted({name for report in reports for name in report.figures})
+    units_of = {"bytes": "bytes", "ns": "ns"}
+    own = [
+        Metric(
+            f"figure:{name}",
+            name.replace("_", " "),
+            units_of.get(name.rpartition("_")[2], ""),
+            Direction.UNKNOWN,
+        )
+        for name in figures
+    ]
+    return [OPERATION_MEDIAN, OPERATION_P99, *own]
+
+
+def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str:
+    """The report in the form of `view`; `found` is what `comparisons` gave."""
+    if view.form == "csv":
+        from cairn.report import run_csv
+
+        return run_csv.render(measured.run, measured.samples)
+    if measured.run.settings.instructions:
+        return _instructions(measured, view)
+    match measured.kind:
+        case "scenarios":
+            return _scenarios(measured, found, view)
+        case "standings":
+            return _standings(measured, found, view)
+    whys = explained(measured)
+    if view.form == "json":
+        from cairn.report import run_json
+
+        return run_json.render(measured.run, found, measured.samples, whys=whys)
+    match measured.kind:
+        case "calibration":
+            return _calibration(measured, found, view)
+        case "founding":
+            return _founding(measured, found, whys, view)
+    text = _by_workload(measured.run, found, view)
+    return "\n".join([text, whys_rendered(measured.run, whys, view)]) if whys else text
+
+
+def explained(measured: Measured) -> tuple[Why, ...]:
+    """Each contender's gap to the baseline on each workload, taken apart; empty for a run without --why."""
+    run = measured.run
+    if not run.settings.why:
+        return ()
+    others = [contender.name for contender in run.competing if contender.name != run.baseline]
+    return tuple(
+        gap.explain(run, measured.samples, name, run.baseline, workload)
+        for workload in range(len(run.settings.workloads))
+        for name in others
+    )
+
+
+def explanation(measured: Measured, contender: str | None, other: str | None, view: View) -> str:
+    """The gap of one pair, or of every contender to the baseline, on every workload.
+
+    Raises UsageError for a contender that the run does not have, and for a run that has no answer.
+    """
+    run = measured.run
+    known = [one.name for one in run.competing]
+    for name in (contender, other):
+        if name is not None and name not in known:
+            raise UsageError(f"there is no {name} in this run; it has {', '.join(known)}")
+    other = run.baseline if other is None else other
+    if contender == other:
+        raise UsageError(
+            f"{contender} cannot be compared with itself; this run has {', '.join(known)}"
+        )
+    if len(known) < 2:
+        raise UsageError(f"{known[0]} ran alone, so there is no difference to take apart")
+    if not run.settings.why:
+        raise UsageError(
+            "this run has no trials behind the probe, so its differences cannot be explained; "
+            "'cairn compare --why' measures them"
+        )
+    whys = (
+        explained(measured)
+        if contender is None
+        else tuple(
+            gap.explain(run, measured.samples, contender, other, place)
+            for place in range(len(run.settings.workloads))
+        )
+    )
+    if view.form == "json":
+        from cairn.report import run_json
+
+        return run_json.explanation(run, whys)
+    return whys_rendered(run, whys, view)
+
+
+def whys_rendered(run: Run, whys: Sequence[Why], view: View) -> str:
+    """What `explained` found, as Markdown or for a terminal."""
+    from cairn.report import markdown, terminal
+
+    if view.form == "md":
+        return markdown.whys(run, whys)
+    return terminal.whys(run, whys, view)
+
+
+def _by_workload(run: Run, found: Sequence[Comparison], view: View) -> str:
+    from cairn.report import markdown, terminal
+
+    if view.form == "md":
+        return markdown.render(run, found, full=view.full)
+    return terminal.render(run, found, view)
+
+
+def _instructions(measured: Measured, view: View) -> str:
+    from cairn.report import instructions
+
+    run, samples = measured.run, measured.samples
+    match view.form:
+        case "json":
+            return instructions.document(run, samples)
+        case "md":
+            return instructions.as_markdown(run, samples)
+    return instructions.render(run, samples, view)
+
+
+def _standings(measured: Measured, found: Sequence[Comparison], view: View) -> str:
+    """Means over all workloads, and in how many cells a gap was explained; `full` adds each workload."""
+    from cairn.report import markdown, run_json, terminal, why
+
+    run = measured.run
+    places, whys = standings.standings(run, measured.samples), explained(measured)
+    match view.form:
+        case "json":
+            return run_json.render(run, found, measured.samples, standings=places, whys=whys)
+        case "md":
+            text = markdown.standings(run, places, stopped=measured.stopped)
+        case _:
+            text = terminal.standings(run, places, view, stopped=measured.stopped)
+    parts = [text]
+    if whys:
+        board = why.summary(run, whys, measured.name)
+        md = view.form == "md"
+        parts.append(markdown.board(run, board) if md else terminal.drawn(board, view))
+    if view.full:
+        parts.append(_by_workload(run, found, view))
+        if whys:
+            parts.append(whys_rendered(run, whys, view))
+    return "\n".join(parts)
+
+
+def _scenarios(measured: Measured, found: Sequence[Comparison], view: View) -> str:
+    """The ranking by points; `full` adds each scenario's wall time and memory."""
+    from cairn.report import markdown, run_json, terminal
+
+    run, samples, stopped = measured.run, measured.samples, measured.stopped
+    ranking = ranks.ranking(run, samples)
+    ours = [one.name for one in run.contenders if one.name.partition("-")[0] == _OURS]
+    matrices = [ranks.matrix(run, samples, name) for name in ours]
+    match view.form:
+        case "json":
+            return run_json.render(run, found, samples, scenarios=ranking, matrices=matrices)
+        case "md":
+            text = markdown.scenarios(run, ranking, matrices=matrices, stopped=stopped)
+        case _:
+            text = terminal.scenarios(run, ranking, view, matrices=matrices, stopped=stopped)
+    return "\n".join([text, _by_workload(run, found, view)]) if view.full else text
+
+
+def _calibration(measured: Measured, found: Sequence[Comparison], view: View) -> str:
+    """What each allocator costs; `full` adds each workload."""
+    from cairn.report import markdown, terminal
+    from cairn.report.prediction import board as drawn_up
+    from cairn.why import prediction
+
+    run = measured.run
+    names = [one.name for one in run.competing]
+    board = drawn_up(prediction.costs(run, measured.samples), names, used=measured.predicts)
+    md = view.form == "md"
+    text = markdown.board(run, board) if md else terminal.drawn(board, view)
+    return "\n".join([text, _by_workload(run, found, view)]) if view.full else text
+
+
+def _founding(
+    measured: Measured, found: Sequence[Comparison], whys: Sequence[Why], view: View
+) -> str:
+    """Recorded causes beside those found; `full` adds each workload."""
+    from cairn.report import markdown, terminal
+    from cairn.report.founding import board as drawn_up
+    from cairn.why import founding
+
+    run = measured.run
+    names = [workload.name for workload in run.settings.workloads]
+    board = drawn_up(founding.judge({(names[one.workload], one.contender): one for one in whys}))
+    md = view.form == "md"
+    parts = [markdown.board(run, board) if md else terminal.drawn(board, view)]
+    if view.full:
+        parts += [_by_workload(run, found, view), whys_rendered(run, whys, view)]
+    return "\n".join(parts)

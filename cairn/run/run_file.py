@@ -1,0 +1,62 @@
+"""A whole run in one compressed file, for keeping and for sending: a tar archive of its parts, compressed by xz."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import tarfile
+from pathlib import Path
+
+from cairn.errors import CairnError
+from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot
+
+ENDING = ".tar.xz"
+_PARTS = (RUN, SAMPLES, STOPPED)
+
+
+class RunFile(StoredRun):
+    """A file that `packed` made. Nothing of it is unpacked to the disk, and other members are ignored."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._parts = _read(path)
+
+    def content(self, name: str) -> bytes | None:
+        """As StoredRun says."""
+        return self._parts.get(name)
+
+
+def _read(path: Path) -> dict[str, bytes]:
+    parts = {}
+    try:
+        with tarfile.open(path, "r:xz") as archive:
+            for member in archive:
+                if member.name not in _PARTS or not member.isreg():
+                    continue
+                if member.size > LARGEST_FILE:
+                    raise CairnError(
+                        f"{path}: {member.name} is larger than {LARGEST_FILE >> 20} MiB: not a run that cairn made"
+                    )
+                file = archive.extractfile(member)
+                assert file is not None
+                parts[member.name] = file.read()
+    except OSError as error:
+        raise cannot("read", path, error) from error
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise CairnError(f"{path} is not a run file, or it is damaged: {error}") from error
+    return parts
+
+
+def packed(run: StoredRun) -> bytes:
+    """The run as a run file. The same run gives the same bytes."""
+    created_at = int(run.run().created_at)
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:xz", preset=9, format=tarfile.USTAR_FORMAT) as archive:
+        for name in _PARTS:
+            content = run.content(name)
+            if content is None:
+                continue
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime, member.mode = len(content), created_at, 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()

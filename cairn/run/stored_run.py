@@ -1,0 +1,191 @@
+"""A stored run as it is read: what was asked, every sample, and why measuring ended.
+
+A line that was cut off at the end of the samples (the run was killed, or the disk was full) is left out. Damage anywhere
+else is an error, and never a smaller result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from cairn.errors import CairnError
+from cairn.model import LARGEST_NUMBER, SCHEMA, Run, Sample
+
+LARGEST_FILE = 256 << 20
+"""Bytes that one part of a run may have."""
+RUN, SAMPLES, STOPPED = "run.json", "samples.jsonl", "stopped"
+"""The parts that a report needs."""
+
+_ROUNDS_MAX = 10_000
+_REASONS_MAX = 10_000
+_LATEST = 1e11
+"""Seconds since the epoch; some three thousand years from now."""
+
+T = TypeVar("T")
+
+
+def cannot(what: str, path: Path, error: OSError) -> CairnError:
+    """The sentence for a file that cannot be used."""
+    return CairnError(f"cannot {what} {path}: {error.strerror or error}")
+
+
+class StoredRun(ABC):
+    """One run; `path` is its folder or its file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @abstractmethod
+    def content(self, name: str) -> bytes | None:
+        """One part of the run; None if it is absent. Raises CairnError if it cannot be read or is too large."""
+
+    def _needed(self, name: str) -> bytes:
+        content = self.content(name)
+        if content is None:
+            raise CairnError(f"{self.path} has no {name}: it is not a run of cairn")
+        return content
+
+    def run(self) -> Run:
+        """What was asked."""
+        path, content = self.path / RUN, self._needed(RUN)
+        schema = _decode(_Versioned, content, path).schema
+        if schema not in _READABLE:
+            raise CairnError(
+                f"{path} has version {schema} of the format, and this cairn reads versions up to {SCHEMA}"
+            )
+        run = _decode(Run, content, path)
+        _check_run(run, path)
+        return run
+
+    def samples(self) -> tuple[Sample, ...]:
+        """All trials so far, in the order in which they ran."""
+        path, content = self.path / SAMPLES, self._needed(SAMPLES)
+        whole = content[: content.rfind(b"\n") + 1]
+        samples = tuple(
+            _decode(Sample, line, path, number)
+            for number, line in enumerate(whole.splitlines(), start=1)
+        )
+        run = self.run()
+        for number, sample in enumerate(samples, start=1):
+            _check(sample, run, path, number)
+        return samples
+
+    def stopped(self) -> tuple[str, ...]:
+        """Why measuring ended: one reason for each workload, or one for all. Empty if it was cut short."""
+        content = self.content(STOPPED)
+        if content is None:
+            return ()
+        lines = content.decode("utf-8", "replace").splitlines()
+        return tuple(line.strip()[:200] for line in lines[:_REASONS_MAX] if line.strip())
+
+
+class _Versioned(msgspec.Struct):
+    schema: int
+
+
+_READABLE = range(1, SCHEMA + 1)
+"""Versions of run.json. An interrupted run of version 1 goes on in its folder, so that its samples may be of both."""
+
+_RENAMED: dict[type, dict[tuple[str, ...], dict[str, str]]] = {
+    Run: {("rule",): {"min_blocks": "min_rounds", "max_blocks": "max_rounds"}},
+    Sample: {
+        (): {"account": "probe", "whereabouts": "cpu_samples"},
+        ("trial",): {"block": "round"},
+    },
+}
+"""By path within a record: keys of version 1, and what they are called now."""
+
+
+def _renewed(kind: type, record: object) -> object:
+    """The record with the keys of the current version."""
+    for path, names in _RENAMED.get(kind, {}).items():
+        part = record
+        for key in path:
+            part = part.get(key) if isinstance(part, dict) else None
+        if isinstance(part, dict):
+            for old, new in names.items():
+                if old in part:
+                    part[new] = part.pop(old)
+    return record
+
+
+def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) -> T:
+    try:
+        return msgspec.convert(_renewed(kind, msgspec.json.decode(content)), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        place = f", line {line}" if line is not None else ""
+        raise CairnError(f"{path}{place} is damaged: {error}") from error
+
+
+def _check_run(run: Run, path: Path) -> None:
+    """What no run of ours says: reports would stumble over it."""
+    names = [contender.name for contender in run.contenders]
+    rule = run.rule
+    whole = (
+        run.settings.workloads
+        and all(workload.command for workload in run.settings.workloads)
+        and all(name.strip() for name in names)
+        and len(set(names)) == len(names)
+        and run.baseline in names
+        and 1 <= rule.min_rounds <= rule.max_rounds <= _ROUNDS_MAX
+        and 0 < rule.margin < 1
+        and (rule.precision is None or 0 < rule.precision < 1)
+        and 0 <= run.created_at < _LATEST
+    )
+    if not whole:
+        raise CairnError(f"{path} is damaged: what it says of the run does not fit together")
+
+
+def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
+    """Numbers that no trial can have: a damaged file must not become a strange result."""
+    limit = 1 << 62
+    numbers: tuple[float, ...] = (
+        sample.trial.round, sample.trial.position, sample.user_ns, sample.system_ns, sample.minor_faults,
+        sample.major_faults, sample.voluntary_switches, sample.involuntary_switches, sample.wall_ns,
+        sample.left_behind, sample.proof.loaded, sample.proof.processes, sample.largest_process_bytes or 0,
+        sample.memory.peak_bytes or 0, sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
+    )  # fmt: skip
+    if sample.trial.workload not in range(len(run.settings.workloads)) or all(
+        contender.name != sample.trial.contender for contender in run.contenders
+    ):
+        raise CairnError(
+            f"{path}, line {line} is damaged: it belongs to no contender or no workload of this run"
+        )
+    told = sample.reported
+    if told is not None:
+        numbers += (
+            told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults, told.live_peak_bytes,
+            told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
+        )  # fmt: skip
+    if sample.probe is not None:
+        numbers += tuple(_leaves(msgspec.to_builtins(sample.probe)))
+        if sample.probe.samples_inside + sample.probe.samples_probe > sample.probe.samples:
+            raise CairnError(f"{path}, line {line} is damaged: parts are more than the whole")
+    found = (
+        *sample.metrics.values(),
+        *(number for number in sample.counters.values() if number is not None),
+        *(told.figures.values() if told is not None else ()),
+    )
+    if any(abs(number) >= LARGEST_NUMBER for number in found):
+        raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
+    if any(not 0 <= number < limit for number in numbers) or (
+        sample.failure is None and sample.wall_ns == 0
+    ):
+        raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
+
+
+def _leaves(value: object) -> Iterator[float]:
+    """All numbers of a document, however deep."""
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _leaves(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _leaves(inner)
