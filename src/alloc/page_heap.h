@@ -1,88 +1,131 @@
-/* page_heap.h - runs of slices: hands them out, takes them back, and knows which are resident.
+/* page_heap.h - hands out runs of slices, takes them back, and knows which slices are resident.
  *
- * A run shorter than 256 KiB lies within a chunk, where it leaves the least (chunk.h). A longer one takes the lowest place that
- * fits, also across the borders of chunks (free_map.h), and there begins at a multiple of a power of two that is at most an eighth of
- * it, if that fits as well: where runs of other lengths began, so that the first pages of those that come and go are few. What goes
- * back to the machine goes from the top.
+ * A run is a sequence of 1 to REGION_SLICES_MAX - 1 consecutive slices. Slabs and large blocks each
+ * lie in a run of their own. Any thread may call any function here. Every function takes the page
+ * heap's lock itself, unless its comment says otherwise.
  *
- * Always true, between calls:
+ * Where a run is placed:
+ * - A run shorter than 256 KiB lies within one chunk, in the chunk where it fits best (chunk.h).
+ * - A longer run takes the lowest place that fits, and may cross chunk borders (free_map.h). If
+ *   possible, it begins there at a multiple of a power of two that is at most an eighth of its
+ *   length. Runs that come and go then begin where earlier runs began, on pages that are already
+ *   resident.
+ * - Memory is given back to the machine from the highest chunk down.
  *
- *     a slice of ours is used or free, as its chunk's map says; slice 0 is used
- *     a slice that is not dirty reads as zero and is not resident, but for page_heap_purge_lazily()
+ * A slice is dirty if it may have been touched since it was mapped or last given back. An idle
+ * slice is free and dirty. Between calls, always:
  *
- * Every function takes the page heap's lock itself, but for those that say so. Runs are 1 to REGION_SLICES_MAX slices.
+ *     every slice of a chunk that region_grow() mapped is used or free, as the chunk's map says
+ *     slice 0 is marked as used, and is never handed out
+ *     used_slices == number of used slices, without slice 0
+ *     idle_slices == number of slices that are free and dirty
+ *     every used slice except slice 0 is dirty
+ *     a slice that is not dirty reads as zero and is not resident, unless it was only offered to
+ *     the kernel: see page_heap_purge_lazily()
  */
 #ifndef CAIRN_ALLOC_PAGE_HEAP_H
 #define CAIRN_ALLOC_PAGE_HEAP_H
 
 #include "alloc/region.h"
 
-/* A run of `slices`, or 0 when the machine refuses. `*zero` tells whether all of it reads as zero. If it can be, there
- * are `room` free slices behind it, for a run that will be extended; they are anybody's. */
+/* Hands out a run of `slices` and returns the index of its first slice. Returns 0 when the machine
+ * refuses memory or page_heap_limit() forbids it. `*zero` is set to whether the whole run reads as
+ * zero. If possible, `room` free slices follow the run, so that page_heap_extend() can lengthen it
+ * later. These slices are not reserved: any other call may take them. */
 size_t page_heap_allocate(size_t slices, size_t room, bool *zero);
 
-/* The same with its address a multiple of `alignment` bytes, a power of two above SLICE_BYTES. */
+/* Like page_heap_allocate() without room; the address of the run is a multiple of `alignment`
+ * bytes, a power of two above SLICE_BYTES. */
 size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero);
 
-/* How much is in use, and how much is free and resident, in slices. */
+/* Memory in use, and memory that is free but resident, in slices. */
 struct page_heap_use {
     size_t used;
     size_t idle;
 };
 
-/* The same, and how it has changed. */
+/* The current use, and how it has changed. */
 struct page_heap_level {
     struct page_heap_use use;
-    size_t idle_least; /* since the epoch began: so much nobody needed meanwhile */
-    size_t fresh; /* handed out, ever, that were not resident: mostly a page fault or several */
-    bool is_lazy; /* page_heap_purge_lazily() */
+    size_t idle_least; /* lowest `idle` since the epoch began */
+    size_t fresh;      /* non-resident slices handed out, ever */
+    bool is_lazy;      /* page_heap_purge_lazily() was called */
 };
 struct page_heap_level page_heap_level(void);
 
-/* The same at the end of an epoch; the next begins. */
+/* Returns the level at the end of an epoch, and begins the next epoch. */
 struct page_heap_level page_heap_epoch(void);
 
-/* Takes back any part of what was handed out. Returns what that came to. */
+/* Takes back `slices` slices from `index` on, which may be any part of a run. Returns the memory in
+ * use afterwards. Freeing a slice that is not in use ends the program. */
 struct page_heap_use page_heap_free(size_t index, size_t slices);
 
-/* The same of what reads as zero and is not resident, because its pages went elsewhere. */
+/* Like page_heap_free(), for slices that read as zero and are not resident because the kernel has
+ * dropped or moved their pages. */
 void page_heap_free_clean(size_t index, size_t slices);
 
-/* The same where it is a new mapping: nothing was asked for it. */
+/* Like page_heap_free_clean(), for slices that are a new mapping. Whatever the kernel was asked
+ * about huge pages in their chunks no longer holds. */
 void page_heap_free_renewed(size_t index, size_t slices);
 
-/* Lengthens a run at its end where that is free; `*zero` tells of what was added. */
+/* Lengthens a run by `more` slices at its end. Returns false if these are not all free, or if
+ * page_heap_limit() forbids it. `*zero` is set to whether the added slices read as zero. */
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
 
-/* Gives free resident slices back to the machine until at most `keep_bytes` of them are left; empty chunks first.
- * Returns the bytes given back. */
+/* Gives idle slices back to the machine until at most `keep_bytes` of them are left. Empty chunks
+ * go first. Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
 
-/* From now on what goes back does so when the kernel needs it: sooner done, and resident until then. What is handed out of a chunk
- * of which anything went so is not said to read as zero any more. */
+/* From now on, purged memory is only offered to the kernel (os_offer()). This is faster, but the
+ * memory stays resident until the kernel needs it. A chunk of which anything was offered no longer
+ * reports that its slices read as zero. */
 void page_heap_purge_lazily(void);
 
-/* From now on no more than this is handed out, and what is idle goes back where both together would be more. 0: all that
- * there is. Returns what it was before. What is handed out already stays so. */
+/* Limits the memory of the page heap to `bytes`; 0 removes the limit. An allocation beyond the
+ * limit fails, and idle memory is purged when used and idle memory together exceed the limit.
+ * Memory that is already handed out stays in use. Returns the previous limit, or 0 if there was
+ * none. */
 size_t page_heap_limit(size_t bytes);
 
-/* For huge_page.h. A chunk is dense that is in use and all of which has been touched since it was mapped or given back, as far as is
- * known, so that a huge page in its place takes no more memory; not one that begins within a large block, nor any of a program
- * that has less than 40 MiB in use: while the kernel copies, both are resident. page_heap_look() looks
- * which are; page_heap_take_dense() is one that was at two looks in a row, and is told once: a multiple of CHUNK_BYTES; NULL: there
- * is none from chunk `*from` on, where the next call goes on. Given back to, it is told again after two more looks. No chunk is dense
- * that was asked for by first_touch.h's rules, nor any where it says never. */
+/* --- dense chunks, for huge_page.h ---
+ *
+ * A chunk is dense if it is in use and, as far as is known, all of it has been touched since it was
+ * mapped or given back. A huge page in its place takes no more memory. A chunk is never dense
+ *
+ * - if its first slice belongs to a run that begins in an earlier chunk (a large block),
+ * - if the program has less than 40 MiB in use, because the old pages and the huge page are both
+ *   resident while the kernel copies,
+ * - if the kernel was already asked for a huge page or for small pages there (first_touch.h), or
+ * - if first_touch.h says never to use huge pages.
+ */
+
+/* Updates which chunks are dense. */
 void page_heap_look(void);
+
+/* Returns the start of a chunk that was dense at two looks in a row, a multiple of CHUNK_BYTES, and
+ * marks the chunk so that it is returned only once. Returns NULL if there is none from chunk
+ * `*from` on. Sets `*from` to the chunk where the next call continues. */
 void *page_heap_take_dense(size_t *from);
+
+/* Undoes page_heap_take_dense(): the chunk can be returned again after two more looks. */
 void page_heap_put_dense(void *start);
 
-/* For huge_page.h, too: a chunk all of which is the caller's run's, and has been one run's several times since it was mapped or
- * given back. NULL: there is none. page_heap_take_reused() is true where it may become a huge page, as above; it is found again after
- * twice as many times. */
+/* --- reused chunks, for huge_page.h ---
+ *
+ * A chunk is reused if all of it was handed out at once several times since it was mapped or given
+ * back.
+ */
+
+/* Returns the start of a reused chunk that lies entirely within the caller's run, or NULL if there
+ * is none. Takes no lock: the chunks within the run belong to the caller. */
 void *page_heap_find_reused(size_t index, size_t slices);
+
+/* Returns true if the chunk may become a huge page. In any case page_heap_find_reused() finds the
+ * chunk again only after twice as many reuses. */
 bool page_heap_take_reused(void *start);
 
-/* The run is its thread's, which kept it, and serves again, as if it had been handed out. */
+/* Counts one reuse of each chunk within a run that its thread had kept and now uses again: the page
+ * heap does not see such a reuse. Takes no lock: the chunks belong to the caller. */
 void page_heap_count_reuse(size_t index, size_t slices);
 
 struct page_heap_statistics {
@@ -90,15 +133,15 @@ struct page_heap_statistics {
     size_t used_slices;
     size_t idle_slices;  /* free and resident */
     size_t purged_bytes; /* given back, ever */
-    size_t purges;       /* kernel calls for it */
-    size_t grown;        /* kernel calls that mapped */
-    size_t used_most;    /* most that used_slices was */
-    size_t limit_slices; /* REGION_SLICES_MAX: none */
-    size_t record_bytes; /* beside the slices */
+    size_t purges;       /* system calls that gave memory back */
+    size_t grown;        /* times that memory was mapped */
+    size_t used_most;    /* peak of used_slices */
+    size_t limit_slices; /* REGION_SLICES_MAX: no limit */
+    size_t record_bytes; /* address space of the records */
 };
 struct page_heap_statistics page_heap_statistics(void);
 
-/* For fork: nothing moves between the two. */
+/* For fork: nothing changes between the two calls. */
 void page_heap_lock(void);
 void page_heap_unlock(void);
 

@@ -1,21 +1,29 @@
-/* run_cache.h - runs of slices that a thread keeps to hand out again, without the page heap and its lock.
+/* run_cache.h - free runs that a thread keeps, to use them again without the page heap and its
+ * lock.
  *
- * Runs of large blocks and of slabs, up to 64 slices, last in first out, on a list for each count of slices. A thread's heap
- * has one, and its thread alone uses it. To the page heap what lies here is in use. Between calls, always:
+ * Each heap has one cache, which only the heap's thread uses. The cache holds runs of large blocks
+ * and of ended slabs. Runs of 1 to 64 slices lie on lists, one list per length, last in, first out.
+ * One longer run may be kept beside the lists: the long run. To the page heap, all kept runs are in
+ * use. Which runs are kept, and which are given back instead, is decided in kept_runs.h.
  *
- *     `slices` is the sum over all lists, and at most what `most` was when the last run came
- *     a bit of `filled` is set where the list is not empty: bit 0 for runs of one slice
- *     the record of every run says RUN_CACHED, so that freeing one again is noticed
- *     `long_run` is 0, or a run that is too long for the lists, at most twice as long as all of them may be together
+ * Between calls, always:
  *
- * From a full cache runs go for each that comes until it has room, of the next longer kind each time, so that sizes that are asked for
- * no longer do not stay for ever; and one goes for each slab that finds none as long, so that a heap that grows does not keep
- * beside what it takes from the machine.
+ *     slices == sum of the lengths of the runs on all lists
+ *     slices <= value of `most` when the last run arrived
+ *     bit n - 1 of `filled` is set if and only if first[n] != 0
+ *     record(run).kind == RUN_CACHED for every kept run, so that a second free of it is noticed
+ *     long_run == 0, or RUN_CACHE_RUN_MAX < length(long_run) <= 2 * `most` when it arrived
  *
- * The long one is that which came last, for the next long block. Programs that give back a buffer of a megabyte or two mostly ask for
- * the next one soon, of another such size: they get the same memory again, on pages that are in this processor's caches and in no
- * other's, and where nothing is cut off and put elsewhere free memory does not come to lie in pieces. What is unused of it was
- * the program's a moment ago.
+ * When the cache is full, an arriving run evicts others until it fits. Each eviction takes the next
+ * longer list in turn, so that sizes which are no longer requested do not stay forever. A slab that
+ * finds no run of its length makes the cache give back one run, too. A growing heap then does not
+ * keep unused runs while it takes new memory from the machine.
+ *
+ * The long run is the one that was freed last. Programs that free a buffer of one or two megabytes
+ * often request another of similar size soon. They get the same memory again, whose pages are in
+ * the caches of this processor and of no other. No part of the run is cut off and placed elsewhere,
+ * so free memory does not fragment. The part that the new block does not use was in use by the
+ * program a moment before.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H
@@ -23,43 +31,52 @@
 #include "alloc/slab.h"
 
 enum {
-    RUN_CACHE_RUN_MAX = 64, /* slices of one run: 1 MiB */
-    RUN_CACHE_MOST = 128,   /* of all runs: 2 MiB */
-    RUN_CACHE_LEAST =
-        32, /* `most` where there are many threads: what sleeping ones hold is bounded together */
+    RUN_CACHE_RUN_MAX = 64, /* slices of one run on a list: 1 MiB */
+    RUN_CACHE_MOST = 128,   /* slices on all lists: 2 MiB */
+
+    /* With many threads, `most` is RUN_CACHE_TOGETHER slices divided by their number, but at least
+     * RUN_CACHE_LEAST. This bounds the memory that sleeping threads keep. */
+    RUN_CACHE_LEAST = 32,
     RUN_CACHE_TOGETHER = 1024,
 };
 
-/* By a quarter; by half since a run went because the cache was full, until one is asked for in vain: what does not serve would go. */
+/* How much longer than requested a run may be, as a shift of the requested length: a quarter or a
+ * half. An eviction from a full cache sets it to a half: a kept run that serves no request would be
+ * evicted anyway. A large request that finds no run, although the lists are not empty, sets it back
+ * to a quarter. */
 enum { SLACK_QUARTER = 2, SLACK_HALF = 1 };
 
 struct run_cache {
-    uint64_t filled;
-    uint32_t slices;
-    uint32_t most;       /* slices; 0: nothing is kept */
-    uint32_t evicted;    /* slices of the run that went last */
-    uint32_t long_run;   /* by slice index; 0: none */
-    uint32_t long_slack; /* slices of long runs that are out and nobody asked for, about */
-    uint32_t
-        slack_shift; /* a run serves that is longer by at most so many slices >> this: 1 or 2 */
-    uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* [n]: of n slices; by slice index */
+    uint64_t filled;   /* bit n - 1: list n is not empty */
+    uint32_t slices;   /* on all lists */
+    uint32_t most;     /* slices; 0: keep no runs */
+    uint32_t evicted;  /* length of the run evicted last */
+    uint32_t long_run; /* slice index; 0: none */
+
+    /* Estimate of the slices in long runs now handed out that their blocks did not request. */
+    uint32_t long_slack;
+
+    uint32_t slack_shift;                  /* SLACK_QUARTER or SLACK_HALF */
+    uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* first[n]: first run of n slices, by index */
 };
 
-/* The slice index of the last run that came with so many slices; there is one. */
+/* Takes the run that arrived last from list `count`, which is not empty. Returns its slice
+ * index. */
 static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
 {
     uint32_t index = cache->first[count];
     uint32_t next = slab_at(index)->next;
     ASSUME(index != 0);
     cache->first[count] = next;
-    cache->filled ^= (uint64_t)(next == 0)
-                     << (count - 1); /* no branch: half of the time nobody knows */
+    /* Computed without a branch, which the processor would mispredict half of the time. */
+    cache->filled ^= (uint64_t)(next == 0) << (count - 1);
     cache->slices -= count;
     return index;
 }
 
-/* The slice index of a run of at least `slices`, 1 to RUN_CACHE_RUN_MAX, and as much more as `slack_shift` allows: its record is
- * RUN_CACHED, and says how many. 0: there is none. */
+/* Takes a run of at least `slices` slices, 1 to RUN_CACHE_RUN_MAX, that is longer by at most
+ * `slices >> slack_shift`. Returns its slice index, or 0 if there is none. The record still says
+ * RUN_CACHED, and how long the run is. */
 static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
 {
     uint64_t fits = cache->filled >> (slices - 1);
@@ -71,20 +88,20 @@ static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
     return run_cache_pop(cache, slices + more);
 }
 
-/* The same, and no more. */
+/* Like run_cache_take(), but only takes a run of exactly `slices` slices. */
 static inline uint32_t run_cache_take_equal(struct run_cache *cache, uint32_t slices)
 {
     return (cache->filled >> (slices - 1) & 1) == 0 ? 0 : run_cache_pop(cache, slices);
 }
 
-/* How much one of so many threads may keep. */
+/* Returns how many slices each of `threads` threads may keep on its lists. */
 uint32_t run_cache_share(uint32_t threads);
 
-/* From now on no thread may keep anything: what one that sleeps keeps nobody else can give back. Before the program has a second
- * thread. */
+/* From now on no thread keeps any run, because no other thread could give back the runs of a thread
+ * that sleeps. Called before the program has a second thread. */
 void run_cache_keep_nothing(void);
 
-/* Keeps a run that nobody uses; false: it is too long, or too much. */
+/* Keeps a free run on its list. Returns false if the run is too long or the cache too full. */
 static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
 {
     uint32_t count = run->slices;
@@ -98,16 +115,18 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     return true;
 }
 
-/* The record of any run, taken out: the next longer one than the last, or the shortest. NULL: there is none left. */
+/* Takes a run from the next list that is longer than that of the last eviction, or else from the
+ * shortest list. Returns the run's record, or NULL if all lists are empty. */
 struct slab *run_cache_evict(struct run_cache *cache);
 
-/* Slices of a long run that may be kept. */
+/* Returns the greatest length in slices of a long run that may be kept. */
 static inline uint32_t run_cache_long_most(const struct run_cache *cache)
 {
     return 2 * cache->most;
 }
 
-/* Keeps a run that is too long for run_cache_put(); false: it is too long for this, too, or there is one, or it is not. */
+/* Keeps a run as the long run. Returns false if the run is too short or too long, or if there
+ * already is a long run. */
 static inline bool run_cache_put_long(struct run_cache *cache, struct slab *run)
 {
     uint32_t count = run->slices;
@@ -120,7 +139,7 @@ static inline bool run_cache_put_long(struct run_cache *cache, struct slab *run)
     return true;
 }
 
-/* The record of the long run, taken out; NULL: there is none. */
+/* Takes the long run. Returns its record, or NULL if there is none. */
 static inline struct slab *run_cache_take_long(struct run_cache *cache)
 {
     if (cache->long_run == 0)

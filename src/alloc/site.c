@@ -9,26 +9,30 @@
 
 enum {
     HASH_BITS = 10,
-    DEPTHS = 256, /* of 16 bytes each */
+    DEPTHS = 256, /* each of 16 bytes of stack */
     OTHERS = SITE_SLOTS + 1,
     TABLE_BYTES = OTHERS * sizeof(struct site),
     TABLE_SLICES = (TABLE_BYTES + SLICE_BYTES - 1) / SLICE_BYTES,
 };
-_Static_assert(SITE_SLOTS == 1 << HASH_BITS, "a hash is a row");
-_Static_assert(SITE_MOST < SITE_SLOTS, "a search ends at an empty row");
+_Static_assert(SITE_SLOTS == 1 << HASH_BITS, "every hash is the number of a row");
+_Static_assert(SITE_MOST < SITE_SLOTS, "every search ends at an empty row");
 
-/* What a block's record says: the number of its row, and how often what it stands for was doubled. */
+/* The field `site` of a block's record: number of the row << DOUBLING_BITS | log2 of the weight.
+ *
+ * The field shares its bytes with the `inverse` of a slab. The last assertion makes sure that an
+ * inverse which a slab left behind is no valid row number. */
 enum { DOUBLING_BITS = 4 };
-_Static_assert(SITE_DOUBLINGS < 1 << DOUBLING_BITS, "they fit");
+_Static_assert(SITE_DOUBLINGS < 1 << DOUBLING_BITS, "the number of doublings fits its bits");
 _Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > (OTHERS + 1) << DOUBLING_BITS,
-               "a slab leaves no row's number");
+               "an inverse that a slab left is no row number");
 
-struct site *site_table; /* OTHERS rows; row n is number n + 1 in a record */
+/* OTHERS rows, the last of them for others. In a record, row n has the number n + 1. */
+struct site *site_table;
 
 static struct lock lock;
-static uint32_t filled;
+static uint32_t filled; /* rows with a site */
 
-/* --- the table; under the lock ------------------------------------------------------------------------------------ */
+/* --- the table; the caller holds the lock ----------------------------------------------------- */
 
 static uint32_t hash(uintptr_t address, uint32_t slices, uint32_t depth)
 {
@@ -36,7 +40,7 @@ static uint32_t hash(uintptr_t address, uint32_t slices, uint32_t depth)
     return (uint32_t)(mixed * UINT64_C(0x9e3779b97f4a7c15) >> (64 - HASH_BITS));
 }
 
-/* Its row, or the empty one that would be it. */
+/* Returns the row of the site, or the empty row where it would be added. */
 static uint32_t find(uintptr_t address, uint32_t slices, uint32_t depth)
 {
     uint32_t at = hash(address, slices, depth);
@@ -47,7 +51,7 @@ static uint32_t find(uintptr_t address, uint32_t slices, uint32_t depth)
     return at;
 }
 
-/* The number of the row that the block counts for. */
+/* Returns the number of the row that a block counts for. Adds the site if it is new. */
 static uint32_t number_of(uintptr_t address, uint32_t slices, uint32_t depth)
 {
     if (address == 0)
@@ -64,6 +68,7 @@ static uint32_t number_of(uintptr_t address, uint32_t slices, uint32_t depth)
     return at + 1;
 }
 
+/* Returns the element of lives[] for a lifetime. */
 static unsigned life_of(uint64_t ns)
 {
     unsigned bits = ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(ns);
@@ -76,38 +81,38 @@ static size_t bytes_of(const struct slab *slab)
     return (size_t)slab->slices << SLICE_SHIFT;
 }
 
-/* NULL: none. A record that nobody has counted holds 0 or what a slab left. */
+/* Returns the row that the block counts for, or NULL if it is not counted. In that case the record
+ * holds 0 or a number that a slab left behind. */
 static struct site *site_of(const struct slab *slab)
 {
     uint32_t number = slab->site >> DOUBLING_BITS;
     return number - 1 < OTHERS ? &site_table[number - 1] : NULL;
 }
 
-/* For so many blocks one counts that a site counts. */
-static uint64_t stands_for(const struct slab *slab)
+/* Returns how many blocks a counted block stands for. */
+static uint64_t weight_of(const struct slab *slab)
 {
     return UINT64_C(1) << slab->site % (1 << DOUBLING_BITS);
 }
 
 struct heap *site_keeper(const struct slab *slab)
 {
-    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table
-                                                      : NULL; /* site_keeps() */
+    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table : NULL;
 }
 
-/* How often what a block stands for was doubled, after so many were counted. */
+/* Returns log2 of the weight of the next block, after `counted` blocks. */
 static uint32_t doublings(uint32_t counted)
 {
     uint32_t times = counted < SITE_ALL ? 0 : 1 + (counted - SITE_ALL) / SITE_EACH;
     return times < SITE_DOUBLINGS ? times : SITE_DOUBLINGS;
 }
 
-/* One is counted: how often what it stands for was doubled. The next is anywhere among those that it will stand for, behind
- * those of this one. */
-static uint32_t go_on(struct site_turn *turn, uint64_t now_ns)
+/* Counts one block of the sequence and returns log2 of its weight. The next sample is drawn at
+ * random from the next group, which begins behind the rest of this block's group. */
+static uint32_t advance(struct site_turn *turn, uint64_t now_ns)
 {
     uint32_t doubled = doublings(turn->counted);
-    if (turn->counted == 0) /* no two heaps draw the same */
+    if (turn->counted == 0) /* a seed of its own for every heap */
         turn->random = random_of((uintptr_t)turn ^ now_ns << 32);
     if (turn->counted < UINT32_MAX)
         turn->counted++;
@@ -118,7 +123,7 @@ static uint32_t go_on(struct site_turn *turn, uint64_t now_ns)
     return doubled;
 }
 
-/* --- blocks come and go ------------------------------------------------------------------------------------------- */
+/* --- blocks come and go ----------------------------------------------------------------------- */
 
 bool site_begin(void)
 {
@@ -142,11 +147,11 @@ void site_take(struct slab *slab, size_t slices, const void *caller, bool hit,
 {
     uint32_t depth = (uint32_t)((uintptr_t)__builtin_frame_address(0) / 16 % DEPTHS);
     slab->born_ns = clock_now_ns();
-    uint32_t doubled = turn != NULL ? go_on(turn, slab->born_ns) : 0;
+    uint32_t doubled = turn != NULL ? advance(turn, slab->born_ns) : 0;
     lock_take(&lock);
     slab->site = number_of((uintptr_t)caller, (uint32_t)slices, depth) << DOUBLING_BITS | doubled;
     struct site *site = site_of(slab);
-    uint64_t blocks = stands_for(slab);
+    uint64_t blocks = weight_of(slab);
     site->counted++;
     site->variance += blocks * (blocks - 1);
     site->blocks += blocks;
@@ -164,7 +169,7 @@ void site_give_back(struct slab *slab)
     if (site == NULL)
         return;
     unsigned life = life_of(clock_now_ns() - slab->born_ns);
-    uint64_t blocks = stands_for(slab);
+    uint64_t blocks = weight_of(slab);
     if (site_keeps(atomic_load_explicit(&slab->owner, memory_order_relaxed)))
         atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     slab->site = 0;
@@ -181,12 +186,12 @@ void site_resize(struct slab *slab, size_t before)
     if (site == NULL)
         return;
     lock_take(&lock);
-    site->live_bytes +=
-        stands_for(slab) * (bytes_of(slab) - (before << SLICE_SHIFT)); /* less, where that wraps */
+    /* If the block has shrunk, the difference wraps, and so does the sum. */
+    site->live_bytes += weight_of(slab) * (bytes_of(slab) - (before << SLICE_SHIFT));
     lock_drop(&lock);
 }
 
-/* --- for who tells ------------------------------------------------------------------------------------------------ */
+/* --- for reports ------------------------------------------------------------------------------ */
 
 void site_lock(void)
 {
@@ -203,7 +208,8 @@ static bool comes_before(const struct site *one, const struct site *other)
     return one->bytes != other->bytes ? one->bytes > other->bytes : one < other;
 }
 
-/* Looked for anew each time: there is no memory for an order, and nobody is in a hurry. */
+/* Searches the whole table for each site: a sorted order would need memory, and a report is not
+ * urgent. */
 const struct site *site_next(const struct site *before)
 {
     const struct site *next = NULL;

@@ -1,29 +1,36 @@
-/* site.h - what each place of the program does with large blocks, where CAIRN_SITES=1 asks for it.
+/* site.h - counts large blocks by the place of the program that allocates them. CAIRN_SITES=1 turns
+ * it on.
  *
- * A site is the address behind the call, how many slices were asked for, and eight bits of the depth of the stack, which
- * tell those apart who call the same wrapper; nothing is unwound. Cold doors alone count: the names of abi/ end in a jump
- * to them, so that their return address is the program's. Small blocks have no site.
+ * A site is the return address of the call, the number of slices requested, and eight bits of the
+ * stack depth. The depth distinguishes callers of the same wrapper without unwinding the stack.
+ * Small blocks have no site. Only slow paths count: the functions of abi/ end in a jump to them, so
+ * that the return address is in the program.
  *
- * The table is one run of slices, taken once; a site stays in it for ever. When it is full, and where nobody knows the
- * caller, a block counts for the row of others. The record of a block says for which row, for how many, and since when
- * (slab.h).
+ * The table of sites is one run of slices, which is allocated once. A site stays in it forever. A
+ * block counts for the row of others if the table is full or the caller is unknown. The record of a
+ * counted block holds its row, its weight, and the time of its allocation (slab.h).
  *
- * Of each thread's blocks the first SITE_ALL are counted, then one at random of each two that follow, of each four, and so
- * on: it counts for so many. What the rows say is then an estimate that is right on average, and `variance` says how far
- * off it is at most. A thread that takes an ended one's heap goes on with its turns. Blocks of heaps that are no thread's
- * are all counted, and those of threads that have none.
+ * Each thread counts its first SITE_ALL blocks. After that it samples: SITE_EACH times one random
+ * block of each two, then SITE_EACH times one of each four, and so on. A sampled block stands for
+ * that many blocks: this is its weight. The totals are therefore unbiased estimates; `variance`
+ * bounds their error. A thread that takes over the heap of an ended thread continues that heap's
+ * sequence. Every block of a heap that belongs to no thread is counted, and so is every block of a
+ * thread without a heap.
  *
- * Until site_begin() nothing is counted, and nothing is different. From then on a block that counts comes by the cold door,
- * also of a run that the thread had kept, and site_keeps() its owner, so that it goes by one. Between calls, always, of every row:
+ * Before site_begin(), call sites cost nothing: no path checks for them. After it, every counted
+ * block is allocated in a slow path, even if the thread had kept its run. Its owner then makes
+ * site_keeps() true, so that its free takes a slow path, too. Between calls, always, for every row:
  *
- *     hits <= blocks and freed <= blocks
- *     the sum of `lives` is `freed`
- *     live_bytes is 0 where all blocks were freed, and nowhere else
- *     counted <= blocks, and `variance` is 0 where they are equal, and nowhere else
+ *     hits <= blocks, freed <= blocks, and counted <= blocks
+ *     sum of lives[] == freed
+ *     live_bytes == 0 if and only if freed == blocks
+ *     variance == 0 if and only if counted == blocks
  *
- * and of all rows: at most SITE_MOST are filled, and each is found from its hash on, before the first that is empty.
+ * and for the table: at most SITE_MOST rows are filled, and no row between a site's hash and its
+ * row is empty.
  *
- * The lock is taken last, after any other, and by cold doors alone.
+ * Any thread may count. The lock of the sites is taken after any other lock, and only in slow
+ * paths.
  */
 #ifndef CAIRN_ALLOC_SITE_H
 #define CAIRN_ALLOC_SITE_H
@@ -34,82 +41,92 @@
 enum {
     SITE_SLOTS = 1024,
     SITE_MOST = 768,
-    SITE_ALL = 512, /* a heap's blocks until which each is counted */
-    SITE_EACH = 64, /* that are counted for as many others each, and then for twice as many */
-    SITE_DOUBLINGS = 10,
+    SITE_ALL = 512,      /* blocks of a heap that are all counted */
+    SITE_EACH = 64,      /* samples before the weight doubles */
+    SITE_DOUBLINGS = 10, /* weight at most 1024 */
     SITE_LIVES = 8,
-    SITE_LIFE_FIRST = 10, /* bits of ns: lives[0] has those below a microsecond, */
-    SITE_LIFE_STEP = 4,   /* [1] those below 16 times as long, and so on; the last all others */
+
+    /* lives[0] counts lifetimes below 2^SITE_LIFE_FIRST ns (a microsecond), lives[1] those below
+     * 2^SITE_LIFE_STEP = 16 times as much, and so on. The last element counts all others. */
+    SITE_LIFE_FIRST = 10,
+    SITE_LIFE_STEP = 4,
 };
 
 struct site {
-    uintptr_t address; /* behind the call; 0: the row is empty, or that of others */
-    uint32_t slices;   /* asked for */
+    uintptr_t address; /* return address; 0: empty row, or others */
+    uint32_t slices;   /* requested */
     uint32_t depth;
-    uint64_t
-        counted; /* blocks that were looked at; all that follows is of these and of those that they stand for */
-    uint64_t variance; /* of `blocks` */
-    uint64_t blocks;   /* ever */
-    uint64_t bytes;    /* of these, as they were handed out */
-    uint64_t hits;     /* of these, runs that the thread had kept */
-    uint64_t freed;    /* of these */
+    uint64_t counted;  /* blocks counted or sampled */
+    uint64_t variance; /* upper bound of the variance of `blocks` */
+
+    /* The following fields are estimates: every counted block adds its weight. */
+    uint64_t blocks; /* ever */
+    uint64_t bytes;  /* of these, when they were handed out */
+    uint64_t hits;   /* of these, in runs that the thread had kept */
+    uint64_t freed;  /* of these */
     uint64_t live_bytes;
     uint64_t lives[SITE_LIVES];
 };
 
-/* Which of a thread's blocks is counted next; zeroed, it is the first. Where no site counts, `left` is for the quick path
- * alone, which looks at it and nothing else. */
+/* A heap's place in the sequence of samples. All zero, the next block is counted. While sites are
+ * not counted, only the fast path of large blocks reads `left`: at 0 it leaves through the slow
+ * path, which sets it to SITE_TURN_LONG. */
 struct site_turn {
-    uint32_t left;    /* blocks until then */
-    uint32_t counted; /* so far */
-    uint32_t behind;  /* of those that the last one stands for, blocks that came after it */
+    uint32_t left;    /* blocks before the next counted one */
+    uint32_t counted; /* blocks counted so far */
+    uint32_t behind;  /* blocks after the last sample in its group */
     struct random random;
 };
-enum { SITE_TURN_LONG = 1 << 16 }; /* `left` where no site counts */
+enum { SITE_TURN_LONG = 1 << 16 };
 
 extern struct site *site_table __attribute__((visibility("hidden")));
 
-/* Written before the program has a second thread. */
+/* Returns whether sites are counted. This is decided before the program has a second thread. */
 static inline bool site_is_counted(void)
 {
     return site_table != NULL;
 }
 
-/* From now on; the caller zeroes all turns. False: the machine refuses a table. Takes the page heap's lock. */
+/* Counts sites from now on. The caller then zeroes the turns of all heaps. Returns false if the
+ * machine refuses memory for the table. Takes the page heap's lock. */
 bool site_begin(void);
 
-/* A large block was made for who called from `caller`, NULL: not known, and asked for so many slices; `hit`: of a run that
- * the thread had kept. It is the turn's next, NULL: each counts. While sites are counted; called from where the stack is
- * equally deep for equal callers. */
+/* Counts a large block that was allocated for the caller at return address `caller` (NULL:
+ * unknown), who requested `slices` slices. `hit` says that the thread had kept the run. `turn` is
+ * the heap's place in the sequence of samples; with NULL, the block has weight 1. Called only while
+ * sites are counted. The stack must be equally deep at this call for equal callers. */
 void site_take(struct slab *slab, size_t slices, const void *caller, bool hit,
                struct site_turn *turn);
 
-/* It is none any more, or not in this place; the run may be anybody's afterwards. What no site counts is passed over. */
+/* Counts the end of a large block, which is freed or moved. Called before another thread can get
+ * the run. Does nothing if no site counts the block. */
 void site_give_back(struct slab *slab);
 
-/* Whether that is the owner of a block that a site counts and that is no heap's: an address, and no heap. */
+/* Returns whether `owner` marks a block that a site counts and that belongs to no heap. The mark is
+ * an address to compare with: there is no heap at it. */
 static inline bool site_keeps(const struct heap *owner)
 {
     return owner == (const struct heap *)&site_table;
 }
 
-/* The owner of a large block that is no heap's: NULL where no site counts it. */
+/* Returns the owner that a large block without a heap must have: the mark of site_keeps() if a site
+ * counts the block, else NULL. */
 struct heap *site_keeper(const struct slab *slab);
 
-/* It has another length in the same place, and had so many slices before. */
+/* Counts the new length of a block that was resized in place. It had `before` slices. */
 void site_resize(struct slab *slab, size_t before);
 
-/* For who tells, and for fork: nothing is counted between the two. */
+/* For reports and for fork: nothing is counted between the two calls. */
 void site_lock(void);
 void site_unlock(void);
 
-/* Between these two. The sites one after the other, those with the most bytes first: the first for NULL, NULL after the
- * last. */
+/* The following three are called with the lock held. site_next() walks the sites in order of
+ * `bytes`, the largest first: it returns the first site for NULL, and NULL after the last one. */
 const struct site *site_next(const struct site *before);
 const struct site *site_others(void);
 uint32_t site_count(void);
 
-/* Whether a site lies behind `begin` and not behind `end`. Takes the lock. */
+/* Returns whether there is a site with begin < address <= end. Takes the lock. */
 bool site_is_within(uintptr_t begin, uintptr_t end);
 
 /* Asserts the contract. Takes the lock. */
