@@ -19,11 +19,11 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     atomic_store_explicit(&slab->carved, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->end, 0, memory_order_relaxed);
     slab->inverse = UINT32_MAX / (uint32_t)size_class_bytes(class) + 1;
-    __atomic_store_n(&slab->class, (uint8_t)class,
-                     __ATOMIC_RELAXED); /* huge_page.c may be reading it */
+    /* Atomic, because huge_page.c may be reading it. */
+    __atomic_store_n(&slab->class, (uint8_t)class, __ATOMIC_RELAXED);
     slab->zero = zero;
-    atomic_store_explicit(&slab->kind, RUN_SLAB,
-                          memory_order_release); /* publishes the above: remote_is_slab() */
+    /* Publishes the fields above to remote_is_slab(). */
+    atomic_store_explicit(&slab->kind, RUN_SLAB, memory_order_release);
     for (size_t i = 1; i < slices; i++) {
         struct slab *tail = slab_at(index + i);
         tail->back = (uint32_t)i;
@@ -50,6 +50,7 @@ void slab_destroy(struct slab *slab)
         atomic_store_explicit(&slab_at(index + i)->kind, RUN_NONE, memory_order_relaxed);
 }
 
+/* Counts newly carved blocks as live. */
 static void count_live(struct slab *slab, uint32_t more)
 {
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);
@@ -61,8 +62,8 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     size_t bytes = size_class_bytes(slab->class);
     char *next = slab_start(slab) + slab->end;
     size_t page = os_page_bytes();
-    char *page_end =
-        (char *)(((uintptr_t)next + bytes + page - 1) & ~(page - 1)); /* of the page it ends in */
+    /* End of the OS page in which the next block ends. */
+    char *page_end = (char *)(((uintptr_t)next + bytes + page - 1) & ~(page - 1));
     uint32_t most = (uint32_t)((size_t)(page_end - next) / bytes);
     if (most > (uint32_t)(slab->capacity - slab->carved))
         most = (uint32_t)(slab->capacity - slab->carved);

@@ -1,25 +1,30 @@
-/* slab.h - equal blocks in a run of slices: hands them out, takes them back.
+/* slab.h - a slab divides a run of slices into equal blocks: it hands them out and takes them back.
  *
- * The record of a run's first slice is its slab; the records of the slices behind it hold only the distance back. One
- * heap owns a slab, and its thread alone uses what is marked (own) here; any thread may post blocks to it, by remote.h.
+ * The slab is the record of the run's first slice. The records of the other slices only hold the
+ * distance back to it. One heap owns a slab. Fields and functions marked (own) are only used by the
+ * thread of that heap. Any other thread frees blocks by posting them to the slab (remote.h).
  *
- * A block is in exactly one place: out, on the list of the owner's heap, on `free`, among the posted ones, or not yet
- * carved. Between calls, always:
+ * A block is in exactly one place: in use by the program, on the list of the owner's heap, on
+ * `free`, among the posted blocks, or not yet carved. A live block is one that is in use, on the
+ * heap's list, or posted. Between calls, always:
  *
- *     until + rest                 blocks that are out, on the heap's list, or posted: slab_live()
- *     carved - slab_live()         blocks on `free`
- *     end                          carved blocks' bytes
- *     carved <= capacity           those behind have never been touched, if the run was zero
- *     rest is 0 unless the state is FULL or a poster has just made it PARKED
+ *     until + rest == number of live blocks: slab_live()
+ *     carved - slab_live() == length(free)
+ *     end == carved * size_class_bytes(class)
+ *     carved <= capacity; blocks that are not carved have never been touched if the run was zero
+ *     rest == 0, unless the state is FULL or a poster has just changed it from FULL to PARKED
  *
- * Local free touches `free` first and counts down `until` last: whoever reads slab_live() under the lock of a slab that
- * nobody allocates from sees too many rather than too few. Without the lock the two fields may be read from different
- * moments, and their sum is a hint.
+ * A local free first writes `free` and then decrements `until`. A thread that holds the lock of a
+ * slab from which nobody allocates therefore reads a slab_live() that is exact or too high, never
+ * too low. Without the lock, the two fields may be read at different moments, and their sum is only
+ * a hint.
  *
- * Local free counts down one field whatever the state: of a slab that nobody allocates from, the event at 0 comes after
- * an eighth of it, or one block, and puts it back to use; of others when all blocks are back.
+ * A local free only decrements `until`, whatever the state of the slab is. When it reaches 0, the
+ * owner calls heap_event(). For a FULL slab this happens after an eighth of its blocks, at least
+ * one, came back; the slab then returns to use. For any other slab it happens when all blocks are
+ * back.
  *
- * A free block holds the next one, and a key that says that it is free.
+ * A free block holds a pointer to the next one, and a key that marks it as free.
  */
 #ifndef CAIRN_ALLOC_SLAB_H
 #define CAIRN_ALLOC_SLAB_H
@@ -31,52 +36,60 @@ struct heap;
 
 struct block {
     struct block *next;
-    uintptr_t key; /* slab_key() while the block is free; anything else while it is out */
+    uintptr_t key; /* slab_key() if the block is free; else any value */
 };
 
 enum run_kind {
     RUN_NONE = 0, /* no run begins here */
-    RUN_TAIL,     /* one of the slices behind the first */
+    RUN_TAIL,     /* a slice of a slab behind the first */
     RUN_SLAB,
-    RUN_LARGE,  /* large.h: one block */
-    RUN_CACHED, /* run_cache.h: a thread keeps it, and it is no block */
-    RUN_OWN,    /* the allocator's own: heaps, the table of sites */
+    RUN_LARGE,  /* one large block (large.h) */
+    RUN_CACHED, /* free, and kept by a thread (run_cache.h) */
+    RUN_OWN,    /* used by the allocator: heaps, table of sites */
 };
 
+/* The record of a slice. Large blocks use some of its fields, too (large.h). */
 struct slab {
-    _Alignas(RECORD_BYTES) _Atomic(struct heap *)
-        owner; /* NULL or site_keeps(): a large block of no heap's, or no run. A slab's is written under its owner's lock */
+    /* The heap that owns the slab; written under that heap's lock. For a large block: NULL, the
+     * mark of site_keeps(), or the heap that it belongs to. NULL if this is no run. */
+    _Alignas(RECORD_BYTES) _Atomic(struct heap *) owner;
     union {
         struct block *free; /* (own) blocks that came back, newest first */
-        uint64_t born_ns;   /* RUN_LARGE that a site counts: since when it is out */
+        uint64_t born_ns;   /* counted RUN_LARGE: time of allocation */
     };
-    _Atomic uint32_t until;  /* (own) local frees until the next event */
-    _Atomic uint32_t rest;   /* (own) */
+    _Atomic uint32_t until;  /* (own) local frees until heap_event() */
+    _Atomic uint32_t rest;   /* (own) live blocks beyond `until` */
     _Atomic uint64_t posted; /* remote.h */
-    uint32_t next; /* on the list that its state says, by slice index; under that list's lock */
+
+    /* Neighbours on the list that the slab's state implies, by slice index. Under the list's
+     * lock. */
+    uint32_t next;
     uint32_t prev;
-    _Atomic uint32_t slices; /* of the run */
+
+    _Atomic uint32_t slices; /* length of the run */
     union {
-        uint32_t back; /* RUN_TAIL: so many slices before this one the run begins */
-        uint32_t
-            slack; /* RUN_LARGE of more than run_cache.h's lists have: slices that nobody asked for */
+        uint32_t back; /* RUN_TAIL: distance to the run's first slice */
+
+        /* RUN_LARGE of more than RUN_CACHE_RUN_MAX slices: slices that the block did not
+         * request. */
+        uint32_t slack;
     };
     uint16_t capacity;       /* blocks that fit */
-    _Atomic uint16_t carved; /* (own) blocks that were ever handed out or linked */
+    _Atomic uint16_t carved; /* (own) blocks handed out or linked, ever */
     union {
         uint32_t inverse; /* of the class: slab_begins() */
-        uint32_t
-            site; /* RUN_LARGE that a site counts: which, and for how many; of others 0, or what a slab left (site.h) */
+        uint32_t site;    /* RUN_LARGE: see site.c */
     };
-    _Atomic uint32_t end; /* (own) bytes from the start to behind the last carved block */
+    _Atomic uint32_t end; /* (own) bytes from the start to the end of carved blocks */
     uint8_t class;
-    _Atomic uint8_t kind; /* enum run_kind; of a run that is handed out it does not change */
-    uint8_t zero;         /* what is not carved reads as zero */
-    uint8_t moved; /* RUN_LARGE: its pages came from elsewhere, and are a mapping of their own */
+    _Atomic uint8_t kind; /* enum run_kind; constant while the run is in use */
+    uint8_t zero;         /* the part that is not carved reads as zero */
+    uint8_t moved;        /* RUN_LARGE: the pages were moved: a mapping of its own */
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
 
-/* Slices of a slab of this class: the fewest that hold four blocks and leave at most a sixteenth behind them. */
+/* Returns the slices of a slab of this class: the fewest that hold four blocks and waste at most a
+ * sixteenth at the end. */
 static inline size_t slab_slices(unsigned class)
 {
     size_t bytes = size_class_bytes(class);
@@ -104,21 +117,24 @@ static inline char *slab_start(const struct slab *slab)
 /* Makes a run of slab_slices(class) slices an empty slab of `owner`, with nothing carved. */
 struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool zero);
 
-/* Of a slab that counts no live block: looks whether every block says that it is free. Counts can be wrong once a free
- * block was written to, and a run that is given back must have no block that somebody uses. */
+/* Ends the program unless every carved block is marked as free. Called for a slab without live
+ * blocks before its run is given back: if the program wrote to a free block, the counts can be
+ * wrong, and a block may still be in use. */
 void slab_is_free(const struct slab *slab);
 
-/* The run is nobody's slab any more; the caller gives it back. All blocks are back. */
+/* Ends the slab, whose blocks are all unused. The caller then gives back the run. */
 void slab_destroy(struct slab *slab);
 
+/* Returns the number of live blocks. The header says when this is exact. */
 static inline uint32_t slab_live(struct slab *slab)
 {
     return atomic_load_explicit(&slab->until, memory_order_acquire) +
            atomic_load_explicit(&slab->rest, memory_order_relaxed);
 }
 
-/* (own) Takes all of `free` of a CURRENT slab, so that all that is carved counts as live. Nothing is looked at: whoever
- * hands out a block looks at its key first. */
+/* (own) Takes all blocks of `free` from a CURRENT slab, so that all carved blocks count as live.
+ * Returns the first of them and sets `*count`. The keys are not checked here, but when a block is
+ * handed out. */
 static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
 {
     struct block *first = slab->free;
@@ -128,38 +144,41 @@ static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
     return first;
 }
 
-/* (own) Links up to `most` blocks that were never carved, in address order; they count as live. NULL: all are carved.
- * Carves at least one block and then no further than the OS page that it ends in, so that pages are touched as late as
- * can be. */
+/* (own) Carves blocks and links them in address order; they count as live. Returns the first and
+ * sets `*count`, or returns NULL if all blocks are carved already. Carves at least one block, and
+ * then no further than the OS page in which that block ends, so that pages are touched as late as
+ * possible. */
 struct block *slab_carve(struct slab *slab, uint32_t *count);
 
-/* (own) Takes back `count` blocks that count as live, linked from `first` to `last`. */
+/* (own) Takes back `count` live blocks, linked from `first` to `last`, and moves `rest` into
+ * `until`. */
 void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count);
 
-/* Of the keys of free blocks; different in every process. */
+/* The secret part of the keys of free blocks. It is different in every process. */
 extern uintptr_t slab_secret __attribute__((visibility("hidden")));
 
-/* A free block's key stands for its own address and for that of the next: who writes over the link, over the key, or over
- * both without knowing the secret, is noticed before the link is followed. */
+/* Returns the key of a free block at `block` that is followed by `next`. A write over the link, the
+ * key, or both, by code that does not know the secret, is noticed before the link is followed. */
 static inline uintptr_t slab_key(const struct block *block, const struct block *next)
 {
     return slab_secret ^ (uintptr_t)block ^ (uintptr_t)next;
 }
 
-/* Whether a block says that it is free. */
+/* Returns whether a block is marked as free. */
 static inline bool slab_is_marked(const struct block *block)
 {
     return block->key == slab_key(block, block->next);
 }
 
-/* Makes it say so, and `next` the one behind it. */
+/* Marks a block as free, and links `next` behind it. */
 static inline void slab_mark(struct block *block, struct block *next)
 {
     block->next = next;
     block->key = slab_key(block, next);
 }
 
-/* Both by what slab_key(block, NULL) was: the secret is read once, though block->next may be anywhere. */
+/* The next two are slab_is_marked() and slab_mark() for a caller that knows `last` ==
+ * slab_key(block, NULL). The secret is then read only once. */
 static inline bool slab_is_marked_by(const struct block *block, uintptr_t last)
 {
     return block->key == (last ^ (uintptr_t)block->next);
@@ -171,55 +190,59 @@ static inline void slab_mark_by(struct block *block, struct block *next, uintptr
     block->key = last ^ (uintptr_t)next;
 }
 
-/* Whether a carved block begins `offset` bytes behind the slab's start: whether the class divides it. One multiplication: the
- * inverse is 2^32 / bytes, rounded up, and a multiple of `bytes` comes out below it (Lemire, Kaser and Kurz, "Faster
- * remainder by direct computation", Software: Practice and Experience 2019). Exact for all offsets in a slab. */
+/* Returns whether a carved block begins `offset` bytes behind the slab's start. The size of the
+ * class must divide the offset, which takes one multiplication: the inverse is 2^32 / bytes,
+ * rounded up, and exactly the multiples of `bytes` give a product (mod 2^32) below it (Lemire,
+ * Kaser and Kurz, "Faster remainder by direct computation", Software: Practice and Experience
+ * 2019). This is exact for all offsets in a slab. A relaxed read of `end` suffices: a block is
+ * below it when it is handed out. */
 static inline bool slab_begins(const struct slab *slab, uint32_t offset)
 {
     return offset * slab->inverse < slab->inverse &&
-           offset < atomic_load_explicit(
-                        &slab->end, memory_order_relaxed); /* of what was handed out it tells */
+           offset < atomic_load_explicit(&slab->end, memory_order_relaxed);
 }
 
-/* The slab that a block lies in, which is one. */
+/* Returns the slab of a small block. */
 static inline struct slab *slab_of(const struct block *block)
 {
     struct slab *slab = slab_at(region_index(block));
     return slab->kind == RUN_TAIL ? slab - slab->back : slab;
 }
 
-/* (own) Takes back a block that counts as live, whose slab_key(block, NULL) is `last`; true when `until` has come down to
- * 0. */
+/* (own) Takes back a live block, where `last` == slab_key(block, NULL). Returns true if `until` is
+ * now 0: the caller then calls heap_event(). */
 static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t last)
 {
     slab_mark_by(block, slab->free, last);
     slab->free = block;
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
-    atomic_store_explicit(
-        &slab->until, until,
-        memory_order_release); /* after `free`: slab_live() sees rather too many */
+    /* Written after `free`, so that slab_live() is never too low. */
+    atomic_store_explicit(&slab->until, until, memory_order_release);
     return until == 0;
 }
 
-/* (own) The same for `count` blocks at once, at most `until`, linked from `first` to `last` and marked so. */
+/* (own) Like slab_free(), for `count` blocks at once, at most `until`. They are linked from `first`
+ * to `last` and marked as free. */
 static inline bool slab_free_many(struct slab *slab, struct block *first, struct block *last,
                                   uint32_t count)
 {
     slab_mark(last, slab->free);
     slab->free = first;
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - count;
-    atomic_store_explicit(&slab->until, until, memory_order_release); /* as there */
+    /* Written after `free`, as in slab_free(). */
+    atomic_store_explicit(&slab->until, until, memory_order_release);
     return until == 0;
 }
 
-/* Whether `p` is the start of a carved block of the slab. */
+/* Returns whether `p` is the start of a carved block of the slab. */
 static inline bool slab_has_block(const struct slab *slab, const void *p)
 {
     size_t offset = (size_t)((const char *)p - slab_start(slab));
     return offset <= UINT32_MAX && slab_begins(slab, (uint32_t)offset);
 }
 
-/* Asserts the contract as far as the owner can; called by the owner's thread, or when it cannot run. */
+/* Asserts the contract, as far as the slab alone shows it. Called by the owner's thread, or when
+ * that thread cannot run. */
 void slab_check(struct slab *slab);
 
 #endif
