@@ -6,7 +6,7 @@
 #include "os/os.h"
 
 enum {
-    LOOK_TICKS = 1 << 26, /* 13 to 67 ms, by processors of 5 to 1 GHz */
+    LOOK_TICKS = 1 << 26, /* 13 ms at 5 GHz, 67 ms at 1 GHz */
     SLACK_SLICES = (1 << 20) / SLICE_BYTES,
     SLACK_WATCHED_SLICES = (256 << 10) / SLICE_BYTES,
     HELD_SLICES = (128 << 20) / SLICE_BYTES,
@@ -15,8 +15,8 @@ enum {
 
 static _Atomic uint64_t epoch_began_ns;
 
-/* True for one thread, once an epoch. The system's clock costs as much as a fifth of freeing a run, so it is looked at
- * only where the processor's has gone on. */
+/* Returns true to one thread, once per epoch. Reading the system's clock takes a fifth of the time
+ * of freeing a run, so it is read only if the processor's counter has advanced by LOOK_TICKS. */
 static bool epoch_is_over(void)
 {
     static _Atomic uint64_t looked_ticks;
@@ -31,19 +31,24 @@ static bool epoch_is_over(void)
                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Slices that are kept beyond what is used; relaxed: who misses a change does what was right a moment ago. */
-static _Atomic size_t held = HELD_SLICES;
-static _Atomic size_t went;         /* slices at once, as the program shrank the last time */
-static _Atomic size_t fresh_before; /* page_heap_level.fresh then */
+/* The state of the purges at once, in slices. Access is relaxed: a thread that misses a change acts
+ * on values that were right a moment ago. */
+static _Atomic size_t held = HELD_SLICES; /* see purge.h */
+static _Atomic size_t went;               /* given back while the program shrank last */
+static _Atomic size_t fresh_before;       /* page_heap_level.fresh at the last purge */
+
+/* The last purge gave back nothing, although there was something to give back. */
+static _Atomic bool refused;
 
 static void hold(size_t slices)
 {
     size_t before = atomic_exchange_explicit(&held, slices, memory_order_relaxed);
-    learning_changed("idle memory that is kept beyond as much as is used, in bytes",
+    learning_changed("idle memory kept beyond the amount of memory in use, in bytes",
                      before << SLICE_SHIFT, slices << SLICE_SHIFT);
 }
 
-/* Whether most of what went the last time came back by page faults. */
+/* Returns whether the program needed at least half of the memory of the last purge again: it has
+ * touched `came` new slices since. */
 static bool was_in_vain(const struct page_heap_level *level, size_t came)
 {
     size_t gone = atomic_load_explicit(&went, memory_order_relaxed);
@@ -55,9 +60,8 @@ static bool is_too_much(struct page_heap_use use)
     return use.idle > use.used + atomic_load_explicit(&held, memory_order_relaxed);
 }
 
-static _Atomic bool refused; /* the last time the machine took nothing of what was to go */
-
-/* What another thread did meanwhile is not done again. */
+/* Gives back memory because too much is idle. Does nothing if another thread has done so
+ * meanwhile. */
 static void purge_at_once(void)
 {
     struct page_heap_level level = page_heap_level();
@@ -66,7 +70,7 @@ static void purge_at_once(void)
     size_t came =
         level.fresh - atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
     bool in_vain = was_in_vain(&level, came);
-    if (came != 0) /* else the program shrinks on */
+    if (came != 0) /* else the program still shrinks, and the purges add up */
         atomic_store_explicit(&went, 0, memory_order_relaxed);
     if (in_vain && !learning_is_frozen()) {
         hold(level.use.used + level.use.idle + HELD_SLICES);
@@ -78,6 +82,8 @@ static void purge_at_once(void)
     atomic_store_explicit(&refused, purged == 0, memory_order_relaxed);
 }
 
+/* Gives back the memory that was idle during the whole epoch, less the slack, and lowers `held` by
+ * as much. */
 static void purge_unneeded(const struct page_heap_level *level, size_t slack)
 {
     size_t keep =
@@ -88,6 +94,7 @@ static void purge_unneeded(const struct page_heap_level *level, size_t slack)
     hold(before > HELD_SLICES + purged ? before - purged : HELD_SLICES);
 }
 
+/* Written by purge_is_watched() before there is a second thread. */
 static size_t slack_least = SLACK_SLICES;
 
 void purge_is_watched(void)
@@ -100,7 +107,7 @@ static size_t slack_of(struct page_heap_use use)
     return use.used / 32 > slack_least ? use.used / 32 : slack_least;
 }
 
-/* An epoch is over. */
+/* Does what is due at the end of an epoch. */
 static void look(void)
 {
     struct page_heap_level level = page_heap_epoch();
@@ -111,17 +118,18 @@ static void look(void)
     huge_page_epoch();
 }
 
-/* --- for a thread that looks while others sleep -------------------------------------------------------------------- */
+/* --- for a thread that checks while others sleep ---------------------------------------------- */
 
-static _Atomic uint32_t resting; /* 1: it waits for something to be idle */
+static _Atomic uint32_t resting; /* 1: the thread sleeps in purge_rest() */
 
 static bool is_idle(struct page_heap_use use)
 {
     return use.idle > slack_of(use);
 }
 
-/* What is idle changes under the page heap's lock, before who changed it looks whether somebody rests: one of the two sees the
- * other. */
+/* No wake-up is lost: a thread that frees changes the idle memory under the page heap's lock, and
+ * reads `resting` afterwards. Here `resting` is set first, and the idle memory is read under the
+ * lock afterwards. So one of the two sees the other's change. */
 bool purge_rest(unsigned ms)
 {
     atomic_store_explicit(&resting, 1, memory_order_relaxed);
@@ -135,19 +143,20 @@ bool purge_is_refused(void)
     return atomic_load_explicit(&refused, memory_order_relaxed);
 }
 
-static void stir(void)
+/* Wakes the thread that sleeps in purge_rest(). */
+static void wake(void)
 {
     atomic_store_explicit(&resting, 0, memory_order_relaxed);
     os_wake(&resting);
 }
 
-/* --- what others call ---------------------------------------------------------------------------------------------- */
+/* --- the interface ---------------------------------------------------------------------------- */
 
 void purge_free(size_t index, size_t slices)
 {
     struct page_heap_use use = page_heap_free(index, slices);
     if (UNLIKELY(atomic_load_explicit(&resting, memory_order_relaxed) != 0) && is_idle(use))
-        stir();
+        wake();
     if (UNLIKELY(is_too_much(use)) && !atomic_load_explicit(&refused, memory_order_relaxed))
         purge_at_once();
     else if ((is_idle(use) || use.used >= CHUNK_SLICES) && epoch_is_over())

@@ -1,36 +1,56 @@
-/* purge.h - when memory that nobody uses goes back to the machine.
+/* purge.h - decides when idle memory goes back to the machine.
  *
- * What was idle (free and resident) during a whole epoch of a quarter of a second, nobody needed: it is given back, but
- * for a slack of 1 MiB or a thirty-second of what is in use. So a program that shrinks does not keep what it had, and
- * one that swings faster than that makes no system call for it. There is no thread and no timer, but where background.h is
- * asked for: whoever frees a run looks at the clock, and now and then who needs more small blocks.
+ * Idle memory is free and resident (page_heap.h). There is no timer, and no thread unless
+ * background.h starts one. A thread that frees a run checks the clock; now and then, so does a
+ * thread that refills its heap. Any thread may call these functions, and holds no page heap lock
+ * when it does.
  *
- * Else nobody looks while a program sleeps. So what is idle beyond what is used and 128 MiB goes at once, down to half of that; but
- * where most of what went so was needed again before the next time, as in a program that fills and empties its memory in
- * turns, as much is kept as there is, and 128 MiB more, beyond what is used; less again by what an epoch shows that nobody
- * needs. Each such purge is judged by the next alone.
+ * At the end of an epoch of a quarter of a second, the memory that was idle during the whole epoch
+ * was not needed. It is given back, except for a slack:
+ *
+ *     slack == max(1 MiB, used / 32)
+ *
+ * So a program that shrinks does not keep its peak, and a program that grows and shrinks faster
+ * than that makes no system call for it.
+ *
+ * A program that frees much and then sleeps ends no epoch. So a free gives back memory at once
+ *
+ *     when idle > used + held, with held == 128 MiB at first,
+ *     until idle == (used + 128 MiB) / 2
+ *
+ * If the program needs at least half of that memory again before the next such purge, as programs
+ * do that fill and empty their memory in turns, the purge was in vain. More idle memory is then
+ * kept:
+ *
+ *     held = used + idle + 128 MiB
+ *
+ * Each epoch lowers `held` again, by the memory that was not needed, down to 128 MiB. Each purge is
+ * judged only by what follows until the next one.
  */
 #ifndef CAIRN_ALLOC_PURGE_H
 #define CAIRN_ALLOC_PURGE_H
 
 #include "alloc/page_heap.h"
 
-/* Frees a run, and gives back what is idle beyond the measure. Takes the page heap's lock. */
+/* Frees a run, and gives back idle memory if there is too much or if an epoch is over. */
 void purge_free(size_t index, size_t slices);
 
-/* Gives back what nobody needed, if an epoch is over. Takes the page heap's lock; the caller does not hold it. */
+/* If an epoch is over, gives back the memory that was not needed. */
 void purge_look(void);
 
-/* For background.h: there is a thread that looks; a quarter of the slack will do. Before the program has a second thread. */
+/* For background.h: a thread now checks while the program sleeps, so a slack of 256 KiB is enough
+ * where it would be 1 MiB. Called before the program has a second thread. */
 void purge_is_watched(void);
 
-/* For background.h: sleeps while no more is idle than the slack, at most so long. True: something was freed meanwhile. */
+/* For background.h: sleeps until more than the slack is idle, but at most `ms`. Returns true if a
+ * free ended the sleep. */
 bool purge_rest(unsigned ms);
 
-/* For background.h: the last time that anything was to go, the machine took nothing, as of what is locked. */
+/* For background.h: returns whether the last purge with something to give back gave back nothing,
+ * for example because the memory is locked. */
 bool purge_is_refused(void);
 
-/* So much idle memory is kept beyond as much as is used, as far as has been learnt (learning.h). */
+/* Returns `held` in bytes, as far as it has been learnt (learning.h). */
 size_t purge_held_bytes(void);
 
 #endif

@@ -244,7 +244,7 @@ def test_what_is_needed_again_and_again_is_kept_unless_learning_is_frozen(
     told = [
         line
         for line in learning.err.splitlines()
-        if line.startswith("cairn: idle memory that is kept")
+        if line.startswith("cairn: idle memory kept")
     ]
     assert len(told) >= 1 and told[0].endswith(f": {128 * MIB} -> {told[0].rpartition(' ')[2]}")
     learnt, held, all_purged, _ = map(int, frozen.out.split())
