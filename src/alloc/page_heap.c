@@ -10,34 +10,35 @@
 
 enum {
     LONG_SLICES = 16,      /* 256 KiB: shorter runs lie within a chunk */
-    DENSE_LOOKS = 2,       /* `dense` of a chunk that may become a huge page, */
-    COLLAPSED = UINT8_MAX, /* and of one that has */
-    REUSES = 4,
-    TOLD_MOST = 5, /* 128 reuses */
-    REFUSALS_MOST = 8,
+    DENSE_LOOKS = 2,       /* chunk.dense: it may become a huge page */
+    COLLAPSED = UINT8_MAX, /* chunk.dense: it was taken to become one */
+    REUSES = 4,            /* before a chunk is found the first time */
+    TOLD_MOST = 5,         /* doublings of REUSES: to 128 */
+    REFUSALS_MOST = 8,     /* refused chunks that end a purge */
 };
 
 static struct lock lock;
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
-static bool lazy; /* what goes back is offered */
-static size_t idle_least;
-static size_t fresh_slices; /* handed out that were not dirty, ever */
+static bool lazy;           /* purging only offers memory */
+static size_t idle_least;   /* since the epoch began */
+static size_t fresh_slices; /* handed out without being dirty, ever */
 
+/* Returns the number of chunks below the end of the region. */
 static size_t chunk_end(void)
 {
     return atomic_load_explicit(&region.slices, memory_order_relaxed) / CHUNK_SLICES;
 }
 
-/* --- marking ----------------------------------------------------------------------------------------------------- */
+/* --- marking slices as used ------------------------------------------------------------------- */
 
-/* How many of `run`, which are `count`, are dirty; mostly all or none. */
+/* Returns how many of the `count` slices in `run` are dirty. Usually all or none are. */
 static unsigned dirty_of(bits_wide dirty, bits_wide run, unsigned count)
 {
     bits_wide both = dirty & run;
     return both == 0 ? 0 : both == run ? count : bits_count(both);
 }
 
-/* Marks `count` free slices of a chunk as used; returns how many of them were dirty. */
+/* Marks `count` free slices of a chunk as used. Returns how many of them were dirty. */
 static unsigned take(size_t number, unsigned first, unsigned count)
 {
     struct chunk *chunk = chunk_of(number);
@@ -50,7 +51,7 @@ static unsigned take(size_t number, unsigned first, unsigned count)
     return dirty_of(dirty, run, count);
 }
 
-/* The same of all of a chunk. */
+/* Like take(), for all slices of a chunk. */
 static unsigned take_whole(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
@@ -64,6 +65,7 @@ static unsigned take_whole(size_t number)
     return dirty;
 }
 
+/* Updates the statistics after `slices` slices were handed out, of which `dirty` were dirty. */
 static void count_taken(size_t slices, size_t dirty)
 {
     statistics.used_slices += slices;
@@ -75,8 +77,8 @@ static void count_taken(size_t slices, size_t dirty)
         statistics.used_most = statistics.used_slices;
 }
 
-/* Marks `slices` from `index` on as used, over as many chunks as they reach. `inside`: the run that they are
- * of begins before them. Returns whether all of them read as zero. */
+/* Marks `slices` slices from `index` on as used, across chunks. `inside` says that their run begins
+ * before `index`. Returns whether all of them read as zero. */
 static bool take_all(size_t index, size_t slices, bool inside)
 {
     size_t dirty = 0;
@@ -96,9 +98,9 @@ static bool take_all(size_t index, size_t slices, bool inside)
     return dirty == 0 && !offered;
 }
 
-/* --- allocating -------------------------------------------------------------------------------------------------- */
+/* --- finding a place -------------------------------------------------------------------------- */
 
-/* True when there are new chunks; they are free. */
+/* Maps at least `chunks` more chunks, which are free. Returns false if the machine refuses. */
 static bool grow(size_t chunks)
 {
     size_t got;
@@ -107,7 +109,7 @@ static bool grow(size_t chunks)
         return false;
     statistics.grown++;
     statistics.mapped_slices += got * CHUNK_SLICES;
-    if (first == 0) { /* slice 0 belongs to nobody, and is never touched */
+    if (first == 0) { /* slice 0 is never handed out or touched */
         bits_store(&chunk_of(0)->used, bits_run(0, 1));
         chunk_of(0)->used_count = 1;
     }
@@ -117,7 +119,7 @@ static bool grow(size_t chunks)
     return true;
 }
 
-/* Whether `slices` from `index` on are free and ours. */
+/* Returns whether `slices` slices from `index` on are mapped and free. */
 static bool free_at(size_t index, size_t slices)
 {
     while (slices > 0) {
@@ -133,8 +135,9 @@ static bool free_at(size_t index, size_t slices)
     return true;
 }
 
-/* Where a long run should begin: at a multiple of this, a power of two that is at most an eighth of it, as a shift. Runs that
- * come and go then begin where others did, on pages that are resident already. */
+/* Returns the grain of a run as a shift. A long run should begin at a multiple of its grain, a
+ * power of two that is at most an eighth of its length. Runs that come and go then begin where
+ * other runs began, on pages that are already resident. */
 static unsigned grain_shift(size_t slices)
 {
     return slices < 16                  ? 0
@@ -142,7 +145,8 @@ static unsigned grain_shift(size_t slices)
                                         : 60 - (unsigned)__builtin_clzll(slices);
 }
 
-/* The start of the lowest place within the chunk where `slices` are free, at their grain where one such is. 0: there is none. */
+/* Returns the lowest place within the chunk where `slices` slices are free. Prefers a place at a
+ * multiple of the grain. Returns 0 if there is no place. */
 static size_t start_in(size_t number, size_t slices)
 {
     bits_wide starts = bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)slices);
@@ -150,7 +154,8 @@ static size_t start_in(size_t number, size_t slices)
     return starts == 0 ? 0 : number * CHUNK_SLICES + bits_lowest(grains != 0 ? grains : starts);
 }
 
-/* The same of those that begin with what is free at its end. */
+/* Returns the lowest place for a run that begins in the free slices at the chunk's end and
+ * continues in the next chunks. Prefers a place at a multiple of the grain. */
 static size_t start_from(size_t number, size_t slices)
 {
     unsigned shift = grain_shift(slices);
@@ -159,7 +164,8 @@ static size_t start_from(size_t number, size_t slices)
     return grain > lowest && !free_at(lowest + slices, grain - lowest) ? lowest : grain;
 }
 
-/* Where `slices` are free, which stay so. 0: the machine refuses. */
+/* Finds the lowest place for a long run, without marking it as used. Returns 0 if the machine
+ * refuses. */
 static size_t find_long(size_t slices)
 {
     for (;;) {
@@ -173,12 +179,12 @@ static size_t find_long(size_t slices)
             size_t index = start_in(number, slices);
             if (index != 0)
                 return index;
-            chunk_exactly(number);
+            chunk_exactly(number); /* the bound was too high */
         }
     }
 }
 
-/* The same within a chunk. */
+/* Like find_long(), for a run that lies within one chunk. */
 static size_t find_short(size_t slices)
 {
     size_t number = chunk_find(slices);
@@ -191,29 +197,34 @@ static size_t find_short(size_t slices)
     return number * CHUNK_SLICES;
 }
 
-/* --- huge pages -------------------------------------------------------------------------------------------------- */
+/* --- huge pages ------------------------------------------------------------------------------- */
 
 enum {
-    HUGE_CHUNKS_LEAST = 20, /* in use: the open chunk is then at most a twentieth of all */
-    HUGE_GROWTH = (64 << 20) / SLICE_BYTES,    /* since something was given back */
-    HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES, /* larger runs leave gaps in the chunks before */
-    SMALL_CHUNKS_LEAST = 2, /* in use, before a page is touched to learn what that costs */
+    /* Chunks in use in a large program. One chunk is then at most a twentieth of its memory. */
+    HUGE_CHUNKS_LEAST = 20,
+
+    /* Slices by which the program must have grown since the last purge to count as growing. */
+    HUGE_GROWTH = (64 << 20) / SLICE_BYTES,
+
+    /* A run that is longer than this many slices leaves gaps in the chunks before it. */
+    HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES,
+
+    /* Chunks in use before pages are touched to measure the time of a page fault. */
+    SMALL_CHUNKS_LEAST = 2,
 };
 
-static size_t used_at_purge;
+static size_t used_at_purge; /* used_slices at the last purge */
 
-static enum begun {
-    BEGUN_NONE,
-    BEGUN_SMALL,
-    BEGUN_HUGE
-} begun; /* by the call that holds the lock */
+/* How the call that holds the lock has begun a chunk. */
+static enum begun { BEGUN_NONE, BEGUN_SMALL, BEGUN_HUGE } begun;
 
 static bool is_large_program(void)
 {
     return statistics.used_slices >= (size_t)HUGE_CHUNKS_LEAST * CHUNK_SLICES;
 }
 
-/* Whether a chunk that is begun will soon be full: the program grows, and the chunks before are. */
+/* Returns whether a chunk that is begun will probably be full soon: the program grows, and runs of
+ * this length fill chunks without gaps. */
 static bool is_growing(size_t slices)
 {
     return slices <= HUGE_RUN_MOST &&
@@ -225,6 +236,7 @@ static bool is_untouched(const struct chunk *chunk)
     return chunk->used_count == 0 && bits_load(&chunk->dirty) == 0 && !chunk->offered;
 }
 
+/* Asks the kernel to give a chunk small pages only. */
 static void want_small(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
@@ -232,8 +244,9 @@ static void want_small(size_t number)
     chunk->huge = !chunk->small;
 }
 
-/* A chunk that nobody has touched is begun, by a run at its start: with one fault instead of 512, or without touching
- * what nobody needs. What was asked for stays so as long as the program is large. */
+/* Decides between huge and small pages for an untouched chunk, at whose start a run is allocated. A
+ * huge page takes one page fault instead of 512. Small pages do not make memory resident that is
+ * never used. A huge page that was requested earlier stays requested while the program is large. */
 static void begin_chunk(size_t number, size_t slices)
 {
     struct chunk *chunk = chunk_of(number);
@@ -252,7 +265,8 @@ static void begin_chunk(size_t number, size_t slices)
         begun = BEGUN_SMALL;
 }
 
-/* The same of the chunks that a run reaches into otherwise. */
+/* Requests small pages for those untouched chunks of a run for which huge pages were requested
+ * before. For runs that begin_chunk() does not handle, in a program that is not large. */
 static void begin_chunks(size_t index, size_t slices)
 {
     for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
@@ -261,7 +275,8 @@ static void begin_chunks(size_t index, size_t slices)
             want_small(number);
 }
 
-/* Without the lock, before the run is handed out. */
+/* Touches the first pages of a new run and learns from the time this takes (first_touch.h). Called
+ * without the lock, before the run is handed out. */
 static void learn(size_t index, size_t slices, enum begun how)
 {
     char *start = region_address(index);
@@ -271,15 +286,16 @@ static void learn(size_t index, size_t slices, enum begun how)
         first_touch_small(start);
 }
 
-/* --- chunks that may become huge pages ------------------------------------------------------------------------------ */
+/* --- chunks that may become huge pages -------------------------------------------------------- */
 
-/* The kernel refuses to collapse what it was to give small pages. */
+/* Returns whether a chunk may be collapsed into a huge page: the kernel was asked neither for a
+ * huge page there nor for small pages. In the latter case it would refuse. */
 static bool may_collapse(const struct chunk *chunk)
 {
     return !chunk->huge && !chunk->small;
 }
 
-/* Resident as far as we know, and not only waiting to be given back. */
+/* Returns whether a chunk is dense: in use, and all of it resident as far as is known. */
 static bool is_dense(const struct chunk *chunk)
 {
     return may_collapse(chunk) && !chunk->inside && chunk->used_count > 0 &&
@@ -330,7 +346,8 @@ void *page_heap_find_reused(size_t index, size_t slices)
     return NULL;
 }
 
-/* Of a chunk that is all the caller's nobody else writes this. */
+/* Writes `reused` without the lock: no other thread writes it while all of the chunk is the
+ * caller's. */
 void page_heap_count_reuse(size_t index, size_t slices)
 {
     size_t end = (index + slices) / CHUNK_SLICES;
@@ -360,13 +377,15 @@ void page_heap_put_dense(void *start)
     lock_drop(&lock);
 }
 
-/* --- allocating, further ------------------------------------------------------------------------------------------ */
+/* --- allocating and freeing ------------------------------------------------------------------- */
 
-/* Room behind the run is only looked for: it stays free. */
+/* Allocates a run with `room` free slices behind it, which stay free. Returns 0 if the machine
+ * refuses. */
 static size_t allocate(size_t slices, size_t room, bool *zero)
 {
-    if (chunk_end() == 0 &&
-        !grow(1)) /* chunk 0 is never empty: who looks for one would map another */
+    /* Chunk 0 is never empty. Without this, the search for an empty chunk would map a second
+     * one. */
+    if (chunk_end() == 0 && !grow(1))
         return 0;
     size_t index =
         slices + room < LONG_SLICES ? find_short(slices + room) : find_long(slices + room);
@@ -387,6 +406,8 @@ static void check_used(bool used, size_t index)
         broken("a run of slices is freed that is not in use", region_address(index));
 }
 
+/* Marks `count` used slices of a chunk as free. The first of them is `index`, slice `first` of the
+ * chunk. */
 static void drop(size_t index, unsigned first, unsigned count)
 {
     struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
@@ -398,7 +419,7 @@ static void drop(size_t index, unsigned first, unsigned count)
     chunk_gave(index / CHUNK_SLICES);
 }
 
-/* The same of all of a chunk. */
+/* Like drop(), for all slices of a chunk. */
 static void drop_whole(size_t index)
 {
     struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
@@ -408,7 +429,8 @@ static void drop_whole(size_t index)
     chunk_gave_all(index / CHUNK_SLICES);
 }
 
-/* What is in use is dirty, as far as anybody knows. */
+/* Marks used slices as free, across chunks. They count as idle, because every used slice is
+ * dirty. */
 static void release(size_t index, size_t slices)
 {
     statistics.used_slices -= slices;
@@ -430,7 +452,7 @@ static void release(size_t index, size_t slices)
         chunk_of(index / CHUNK_SLICES)->inside = false;
 }
 
-/* What was resident no longer is. */
+/* Resets what is known about a chunk, part of which is no longer resident. */
 static void forget(struct chunk *chunk)
 {
     chunk->dense = 0;
@@ -438,6 +460,7 @@ static void forget(struct chunk *chunk)
     chunk->told = 0;
 }
 
+/* Marks idle slices as not dirty, across chunks. */
 static void clean(size_t index, size_t slices)
 {
     statistics.idle_slices -= slices;
@@ -460,7 +483,8 @@ static bool within_limit(size_t more_slices)
            statistics.used_slices <= statistics.limit_slices - more_slices;
 }
 
-/* After something was handed out: what is idle makes room for it. */
+/* Called after a run was handed out: purges idle memory if it exceeds the limit together with the
+ * used memory. */
 static void keep_limit(void)
 {
     if (UNLIKELY(statistics.used_slices + statistics.idle_slices > statistics.limit_slices))
@@ -489,7 +513,8 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
     return index;
 }
 
-/* What was handed out just now and is not wanted is as it was; part of it may be clean where not all was. */
+/* Takes back a superfluous part of a run that was handed out just now. If the whole run read as
+ * zero, the part is clean again. Else all of it stays dirty, although some of it may be clean. */
 static void cut_off(size_t index, size_t slices, bool zero)
 {
     if (slices == 0)
@@ -590,8 +615,10 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
     return fits;
 }
 
-/* --- giving back ------------------------------------------------------------------------------------------------- */
+/* --- giving back ------------------------------------------------------------------------------ */
 
+/* Gives free slices of one chunk back to the machine, or offers them. Returns false if the machine
+ * refuses. */
 static bool give_back(size_t index, size_t slices)
 {
     void *start = region_address(index);
@@ -606,8 +633,9 @@ static bool give_back(size_t index, size_t slices)
     return done;
 }
 
-/* Of these slices, those that make up whole OS pages. Where pages are larger than slices, the kernel takes all of the
- * page that the last byte lies in, whoever uses the rest. */
+/* Returns those of the slices that make up whole OS pages. If an OS page is larger than a slice,
+ * the kernel would also take the rest of the page in which the last slice lies, even if that rest
+ * is in use. */
 static bits_wide whole_pages(bits_wide slices)
 {
     if (LIKELY(os_page_bytes() <= SLICE_BYTES))
@@ -618,7 +646,8 @@ static bits_wide whole_pages(bits_wide slices)
     return (bits_starts(slices, count) & ((bits_wide)every << 64 | every)) * page;
 }
 
-/* An empty chunk with a huge page: all of it, since that is resident beyond what is dirty. */
+/* Gives back all of an empty chunk with a huge page, in which even slices that are not dirty are
+ * resident. Returns false if the machine refuses. */
 static bool purge_huge(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
@@ -630,7 +659,7 @@ static bool purge_huge(size_t number)
     return true;
 }
 
-/* All free resident slices of a chunk, run by run; false when the machine refuses. */
+/* Gives back all idle slices of a chunk, run by run. Returns false if the machine refuses. */
 static bool purge_chunk(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
@@ -653,11 +682,13 @@ static bool purge_chunk(size_t number)
     }
 }
 
-/* Where a chunk is refused, as what is locked is, others may not be; where many are, all may be. */
+/* Purges until at most `keep_slices` slices are idle. A refused chunk, for example of locked
+ * memory, is skipped, because the machine may accept others. After REFUSALS_MOST refusals it gives
+ * up. */
 static void purge_to(size_t keep_slices)
 {
     unsigned left = REFUSALS_MOST;
-    for (int round = 0; round < 2; round++) /* empty chunks, then what is free in others */
+    for (int round = 0; round < 2; round++) /* empty chunks first, then all others */
         for (size_t number = chunk_end();
              number-- > 0 && statistics.idle_slices > keep_slices && left > 0;)
             if ((chunk_of(number)->used_count == 0) == (round == 0))
@@ -689,7 +720,7 @@ size_t page_heap_limit(size_t bytes)
     size_t before =
         statistics.limit_slices < REGION_SLICES_MAX ? statistics.limit_slices << SLICE_SHIFT : 0;
     bool none = bytes == 0 || bytes >> SLICE_SHIFT >= REGION_SLICES_MAX;
-    size_t slices = bytes < SLICE_BYTES ? 1 : bytes >> SLICE_SHIFT; /* 0 would read as no limit */
+    size_t slices = bytes < SLICE_BYTES ? 1 : bytes >> SLICE_SHIFT; /* 0 would mean no limit */
     statistics.limit_slices = none ? REGION_SLICES_MAX : slices;
     keep_limit();
     lock_drop(&lock);
@@ -721,15 +752,14 @@ void page_heap_check(void)
     region_check();
     size_t used = 0;
     size_t idle = 0;
-    size_t never =
-        chunk_end() > 0 && chunk_of(0)->used_count > 0; /* slice 0, where the first chunk is ours */
+    /* 1 if slice 0 is marked as used, which it is if the first chunk was mapped. */
+    size_t never = chunk_end() > 0 && chunk_of(0)->used_count > 0;
     for (size_t number = 0; number < chunk_end(); number++) {
         struct chunk *chunk = chunk_of(number);
         bits_wide map = bits_load(&chunk->used);
         used += bits_count(map);
         idle += bits_count(bits_load(&chunk->dirty) & ~map);
-        CHECK_THAT((map & ~bits_load(&chunk->dirty)) ==
-                   (bits_wide)(number == 0 && never)); /* slice 0 */
+        CHECK_THAT((map & ~bits_load(&chunk->dirty)) == (bits_wide)(number == 0 && never));
         chunk_check(number);
     }
     free_map_check();

@@ -20,7 +20,7 @@
  *
  * If the program needs at least half of that memory again before the next such purge, as programs
  * do that fill and empty their memory in turns, the purge was in vain. More idle memory is then
- * kept:
+ * kept, unless less than 64 MiB were given back:
  *
  *     held = used + idle + 128 MiB
  *
