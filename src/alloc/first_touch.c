@@ -6,16 +6,21 @@
 #include <stdatomic.h>
 
 enum {
-    HUGE_SLOW = 2,      /* times what small pages take; what is used later is quicker to reach */
+    /* A huge page is slow if it takes more than this many times as long as small pages. It may take
+     * longer than they do, because later accesses to it are faster. */
+    HUGE_SLOW = 2,
+
     PATIENCE_LEAST = 8, /* chunks */
     PATIENCE_MOST = 1024,
 };
 
 static _Atomic unsigned wanted_now = FIRST_TOUCH_AUTO;
-static _Atomic uint64_t small_ticks; /* a moving average; 0: not known */
-static _Atomic unsigned patience =
-    PATIENCE_LEAST;           /* chunks to wait when a huge page is slow again */
-static _Atomic unsigned wait; /* still to wait */
+static _Atomic uint64_t small_ticks; /* moving average per page; 0: unknown */
+
+/* Chunks to wait after the next slow huge page. */
+static _Atomic unsigned patience = PATIENCE_LEAST;
+
+static _Atomic unsigned wait; /* chunks still to wait */
 
 void first_touch_want(enum first_touch_wanted wanted)
 {
@@ -45,22 +50,23 @@ void first_touch_huge(char *chunk)
     uint64_t ticks = os_touch(chunk);
     uint64_t small = atomic_load_explicit(&small_ticks, memory_order_relaxed);
     unsigned next = PATIENCE_LEAST;
-    bool is_waiting =
-        atomic_load_explicit(&wait, memory_order_relaxed) > 0; /* for one of several at once */
+    /* Of several slow huge pages at the same time, only one counts. */
+    bool is_waiting = atomic_load_explicit(&wait, memory_order_relaxed) > 0;
     if (is_waiting || first_touch_wanted() != FIRST_TOUCH_AUTO || learning_is_frozen())
         return;
     if (small != 0 && ticks > HUGE_SLOW * small * (OS_HUGE_PAGE_BYTES / os_page_bytes())) {
         next = atomic_load_explicit(&patience, memory_order_relaxed);
         atomic_store_explicit(&wait, next, memory_order_relaxed);
-        learning_changed("chunks that ask for no huge page, since the last one was slow to come", 0,
-                         next);
+        learning_changed(
+            "chunks that will not request a huge page, because the last one was slow", 0, next);
         next = next < PATIENCE_MOST ? 2 * next : PATIENCE_MOST;
     }
     atomic_store_explicit(&patience, next, memory_order_relaxed);
 }
 
-/* By the second page: the first fault of a chunk also makes the page table. Where the kernel gives huge pages unasked,
- * the second is there already, and nothing is learnt. */
+/* Learns from the second page, because the first page fault in a chunk also creates the page table.
+ * If the kernel gives huge pages without being asked, the second page is present already: this is
+ * much quicker, and nothing is learnt. */
 void first_touch_small(char *chunk)
 {
     uint64_t first = os_touch(chunk);
@@ -68,9 +74,8 @@ void first_touch_small(char *chunk)
     uint64_t small = atomic_load_explicit(&small_ticks, memory_order_relaxed);
     if (second < first / 16)
         return;
-    uint64_t now = second < first
-                       ? second
-                       : first; /* in the other one somebody else may have had the processor */
+    /* The shorter time: the thread may have been interrupted during the other one. */
+    uint64_t now = second < first ? second : first;
     atomic_store_explicit(&small_ticks, small == 0 ? now : small - small / 8 + now / 8,
                           memory_order_relaxed);
 }

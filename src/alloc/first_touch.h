@@ -1,9 +1,13 @@
-/* first_touch.h - what it costs here to touch memory for the first time, and whether huge pages are worth it.
+/* first_touch.h - measures the time of first touches, and decides whether huge pages are worth it.
  *
- * A huge page spares 511 faults; but where a host gives its guests memory on demand it may have to find 2 MiB first: measured
- * 0.24 ms when it had them and 3 to 17 when it had not, against 0.5 to 1.5 ms for 512 small pages, which the kernel takes from
- * those that were used last. So first touches are timed, and when a huge page was slow nobody asks for some chunks, twice as many
- * each time. No lock: a lost value is one of many.
+ * A huge page saves 511 page faults. But on a virtual machine whose host supplies memory on demand,
+ * the host may first have to find 2 MiB. Measured there: 0.24 ms if the host had them and 3 to 17
+ * ms if it had not. 512 small pages took 0.5 to 1.5 ms, because the kernel reuses those that were
+ * freed last. So first touches are timed. After a slow huge page, no huge page is requested for a
+ * number of chunks, which doubles each time until one comes quickly.
+ *
+ * Any thread may call these functions. They take no lock: a lost update loses one measurement of
+ * many.
  */
 #ifndef CAIRN_ALLOC_FIRST_TOUCH_H
 #define CAIRN_ALLOC_FIRST_TOUCH_H
@@ -12,15 +16,18 @@
 
 enum first_touch_wanted { FIRST_TOUCH_SMALL, FIRST_TOUCH_HUGE, FIRST_TOUCH_AUTO };
 
-/* Never huge pages, always, or while they come quickly, as at first. What was slow may be quick by now: that begins anew. */
+/* Chooses huge pages never, always, or as long as they come quickly (the default). Forgets that
+ * huge pages were slow before, because they may be quick by now. */
 void first_touch_want(enum first_touch_wanted wanted);
 enum first_touch_wanted first_touch_wanted(void);
 
-/* Whether a chunk that would rather be a huge page may ask to be one; counts it as one of those that wait. */
+/* Returns whether a huge page may be requested for a chunk that would profit from one. If not, the
+ * chunk counts as one of those to wait for. */
 bool first_touch_may_be_huge(void);
 
-/* Touches what nobody has, and learns from how long that took: a chunk that asked for a huge page; the first two OS pages of one that
- * did not. */
+/* Touch memory that was never touched, and learn from the time this takes. The first function
+ * touches a chunk for which a huge page was requested. The second touches the first two OS pages of
+ * any other chunk. */
 void first_touch_huge(char *chunk);
 void first_touch_small(char *chunk);
 

@@ -24,7 +24,7 @@ void learning_trace(void)
     atomic_store_explicit(&traced, true, memory_order_relaxed);
 }
 
-static void tell(const char *what, uint64_t before, uint64_t now)
+static void write_line(const char *what, uint64_t before, uint64_t now)
 {
     char line[256];
     struct text text = text_over(line, sizeof line);
@@ -44,7 +44,7 @@ void learning_changed(const char *what, uint64_t before, uint64_t now)
         return;
     atomic_fetch_add_explicit(&changes, 1, memory_order_relaxed);
     if (UNLIKELY(atomic_load_explicit(&traced, memory_order_relaxed)))
-        tell(what, before, now);
+        write_line(what, before, now);
 }
 
 uint64_t learning_changes(void)

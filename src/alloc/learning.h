@@ -1,27 +1,29 @@
-/* learning.h - what the allocator has learnt of the program that it serves, and whether it may learn.
+/* learning.h - records what the allocator has learnt about its program, and whether it may learn.
  *
- * Two things are learnt: how much idle memory is kept beyond what is used (purge.h), and for how long nobody asks for huge
- * pages because they were slow to come (first_touch.h). Both begin with what is right for most. Frozen, they stay so.
+ * Two values are learnt: how much idle memory is kept beyond the memory in use (purge.h), and for
+ * how many chunks no huge page is requested after one was slow (first_touch.h). Both begin with a
+ * value that is right for most programs. While learning is frozen, they do not change.
  *
- * Any thread may call any of this. A line is written where a change is found, with whatever locks are held there: a trace is for looking at
- * a program, and not for one that reads its own stderr.
+ * Any thread may call these functions, and may hold locks. The trace therefore writes to stderr
+ * with locks held: it serves to study a program, but not one that reads its own stderr.
  */
 #ifndef CAIRN_ALLOC_LEARNING_H
 #define CAIRN_ALLOC_LEARNING_H
 
 #include "base/base.h"
 
-/* From now on nothing is learnt. */
+/* From now on, nothing is learnt. */
 void learning_freeze(void);
 bool learning_is_frozen(void);
 
-/* From now on each change is a line on stderr. */
+/* From now on, each change writes one line to stderr. */
 void learning_trace(void);
 
-/* `what` was `before` and is `now`; the same value is no change. */
+/* Records that the value named `what` changed from `before` to `now`. Equal values are no
+ * change. */
 void learning_changed(const char *what, uint64_t before, uint64_t now);
 
-/* Changes, ever. */
+/* Returns the number of changes, ever. */
 uint64_t learning_changes(void);
 
 #endif

@@ -7,6 +7,7 @@ enum {
     SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS
 };
 
+/* Returns what posting one more block to a slab with this word leads to. */
 static enum remote_post wants(struct slab *slab, uint64_t word)
 {
     if (remote_is_plain(slab, word))
@@ -16,6 +17,8 @@ static enum remote_post wants(struct slab *slab, uint64_t word)
     return remote_count_of(word) + 1 >= slab_live(slab) ? REMOTE_LAST : REMOTE_WAKES;
 }
 
+/* Tries once to post a block. Returns false and updates `*word` if the word has changed, or for no
+ * reason. */
 static bool push(struct slab *slab, struct block *block, uint64_t *word)
 {
     char *start = slab_start(slab);
@@ -75,10 +78,9 @@ void remote_set_state(struct slab *slab, enum remote_state state)
 bool remote_has_all(struct slab *slab)
 {
     uint32_t count = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_acquire));
-    uint32_t until = atomic_load_explicit(
-        &slab->until,
-        memory_order_acquire); /* read once: what was freed before is seen by the claimer */
+    /* Read only once. Acquire: the claimer sees the local frees that were counted before. */
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_acquire);
     if (until == 0)
-        return false; /* nothing is live, or the owner is between its local free and heap_event() */
+        return false; /* no live block, or the owner will call heap_event() */
     return count > 0 && count == until + atomic_load_explicit(&slab->rest, memory_order_relaxed);
 }

@@ -1,25 +1,32 @@
-/* remote.h - blocks that other threads than the owner's give back: one atomic word per slab.
+/* remote.h - frees by threads that do not own the slab: one atomic word per slab.
  *
- * The word holds the first posted block, how many there are, and the state of the slab:
+ * Such a free posts the block: it pushes the block onto a list in the slab. The word holds the
+ * first posted block, the number of posted blocks, and the state of the slab:
  *
- *     CURRENT   the owner's heap allocates from it; on no list
- *     PARKED    on the owner's list for its class: there may be room in it
- *     FULL      on the owner's list of full slabs: nobody looks at it until something comes back
- *     CLAIMED   on its way back to the page heap, or to the runs that its thread keeps
+ *     CURRENT   the owner's heap allocates from it; it is on no list
+ *     PARKED    on the owner's list for its class: it may have room
+ *     FULL      on the owner's list of full slabs: the owner ignores it until blocks come back
+ *     CLAIMED   on its way to the page heap, or to the runs that the owner's thread keeps
  *
- * States change under the lock of the owner's heap (heap.h). A post is one compare-and-swap without a lock, but for two
- * that find something to do:
+ * States change under the lock of the owner's heap (heap.h). A post is one compare-and-swap without
+ * a lock, except in two cases:
  *
- *     an eighth of a FULL slab, or one block where that is none, is posted: it is PARKED, so that the owner's next refill finds it
- *     the last live block of a slab that is not CURRENT is posted: nobody else can touch the slab any more. It is
- *     CLAIMED, taken off its list, and its run goes back, however long the owner sleeps
+ * - An eighth of the blocks of a FULL slab, at least one, are posted. The slab becomes PARKED, so
+ *   that the owner's next refill finds it.
+ * - The last live block of a slab that is not CURRENT is posted. No other thread can touch the slab
+ *   any more. It becomes CLAIMED, leaves its list, and its run goes back, even if the owner sleeps.
  *
- * For these the poster takes the lock, and looks at owner and word again, since both may have changed.
+ * In these cases the poster takes the lock and reads the owner and the word again, because both may
+ * have changed.
  *
- * What is claimed is decided by slab_live() == posted, under the lock, and while `until` is not 0: at 0 the owner is on
- * its way to heap_event(), and the claim is its own. A local free does not look at what is posted, so that one which
- * comes last, or at the same moment as the last post, leaves the slab on its list until the owner's next refill or exit,
- * or a sweep (heap.h), finds it.
+ * A slab can be claimed if
+ *
+ *     slab_live() == number of posted blocks, and until != 0, under the lock
+ *
+ * If `until` is 0, the owner is on its way to heap_event() and claims the slab itself. A local free
+ * does not look at the posted blocks. If it comes last, or at the same moment as the last post, the
+ * slab therefore stays on its list until the owner's next refill or exit, or a sweep (heap.h),
+ * finds it.
  */
 #ifndef CAIRN_ALLOC_REMOTE_H
 #define CAIRN_ALLOC_REMOTE_H
@@ -28,19 +35,22 @@
 
 enum remote_state { REMOTE_CURRENT, REMOTE_PARKED, REMOTE_FULL, REMOTE_CLAIMED };
 
-/* The word. `first` is the offset of a block from the slab's start in 16 bytes, plus 1; 0: none. In the bits above the state
- * is how often that was set, so that a post that was decided before fails. */
+/* The bits of the word, from the lowest up: the place of the first posted block, the number of
+ * posted blocks, the state, and how often the state was set. The last makes a compare-and-swap fail
+ * that was decided before the state was set. */
 enum { REMOTE_FIRST_BITS = 20, REMOTE_COUNT_BITS = 20, REMOTE_STATE_BITS = 3 };
 
 #define REMOTE_FIRST_MASK ((UINT64_C(1) << REMOTE_FIRST_BITS) - 1)
 #define REMOTE_POSTS_MASK ((UINT64_C(1) << (REMOTE_FIRST_BITS + REMOTE_COUNT_BITS)) - 1)
 
+/* Returns the place of a block `offset` bytes behind the slab's start: 1 or more. The place 0 means
+ * no block. */
 static inline uint64_t remote_place(size_t offset)
 {
     return offset / 16 + 1;
 }
 
-/* NULL: none. */
+/* Returns the block at a place, or NULL for the place 0. */
 static inline struct block *remote_block(char *start, uint64_t place)
 {
     return place == 0 ? NULL : (struct block *)(start + (place - 1) * 16);
@@ -57,8 +67,8 @@ static inline uint32_t remote_count_of(uint64_t word)
     return (uint32_t)(word >> REMOTE_FIRST_BITS) & ((1u << REMOTE_COUNT_BITS) - 1);
 }
 
-/* Whether one block more may be posted and nothing is to be done for it: neither has the slab room again nor can it be the
- * last live block. */
+/* Returns whether one more block can be posted without taking the lock: a FULL slab does not get
+ * enough room by it, and it cannot be the last live block. */
 static inline bool remote_is_plain(struct slab *slab, uint64_t word)
 {
     uint32_t count = remote_count_of(word) + 1;
@@ -70,8 +80,9 @@ static inline bool remote_is_plain(struct slab *slab, uint64_t word)
     return state != REMOTE_CLAIMED && count < slab_live(slab);
 }
 
-/* Posts a block that begins `offset` bytes behind the slab's start and whose slab_key(block, NULL) is `last`, as
- * remote_post() does. False: not at once, or not without the lock, and remote_post() is to be asked. */
+/* Posts a block that begins `offset` bytes behind the slab's start, where `last` == slab_key(block,
+ * NULL). Returns false if the block was not posted, because another thread changed the word or
+ * because the lock is needed. The caller then calls heap_post(). */
 static inline bool remote_post_quick(struct slab *slab, struct block *block, size_t offset,
                                      uintptr_t last)
 {
@@ -87,27 +98,32 @@ static inline bool remote_post_quick(struct slab *slab, struct block *block, siz
         memory_order_acquire);
 }
 
-/* What a post came to. */
+/* The result of a post. */
 enum remote_post {
     REMOTE_POSTED,
-    REMOTE_WAKES, /* not posted: a FULL slab has room again; post it under the lock with remote_post_locked() */
-    REMOTE_LAST, /* not posted: it may be the last live block; likewise */
+    REMOTE_WAKES, /* a FULL slab has room again */
+    REMOTE_LAST,  /* it may be the last live block */
 };
 
-/* Posts a block, whose contents are then the list's, unless that asks for the lock. */
+/* Posts a block and returns REMOTE_POSTED. If the lock is needed, returns one of the other results
+ * and has not posted the block: the caller then calls remote_post_locked() under the lock. A block
+ * of a CLAIMED slab ends the program: it was freed twice. */
 enum remote_post remote_post(struct slab *slab, struct block *block);
 
-/* The same under the lock of the list that the slab is on: posts in any case, and tells what is to be done now. */
+/* Posts a block in any case, under the lock of the owner's heap. The result says what the caller
+ * must do now. */
 enum remote_post remote_post_locked(struct slab *slab, struct block *block);
 
-/* (own, or under the lock with nobody else allocating) Takes all posted blocks: the list, and how many. They count as
- * live, and belong to the caller. */
+/* Takes all posted blocks. Returns the first and sets `*count`; the blocks still count as live, and
+ * belong to the caller. Called by the owner, or under the lock while nobody allocates from the
+ * slab. */
 struct block *remote_collect(struct slab *slab, uint32_t *count);
 
-/* Under the lock: sets the state, whatever is posted meanwhile. */
+/* Sets the state, under the lock. Other threads may post meanwhile. */
 void remote_set_state(struct slab *slab, enum remote_state state);
 
-/* Under the lock, after slab_live() has changed for good: whoever is about to post looks at it again. */
+/* Called under the lock after slab_live() has changed: any thread that is about to post reads it
+ * again. */
 static inline void remote_look_again(struct slab *slab)
 {
     remote_set_state(slab,
@@ -119,18 +135,18 @@ static inline enum remote_state remote_state(struct slab *slab)
     return remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
 }
 
-/* Whether the record is that of a slab just now; what is on its way to or from the page heap is none. With all locks held
- * it stays one. */
+/* Returns whether the record is that of a slab at this moment. A slab on its way to or from the
+ * page heap is none. With all locks held, the answer does not change. */
 static inline bool remote_is_slab(struct slab *slab)
 {
     bool owned = atomic_load_explicit(&slab->owner, memory_order_acquire) != NULL;
-    bool is_slab = atomic_load_explicit(&slab->kind, memory_order_acquire) ==
-                   RUN_SLAB; /* sees slab_create() */
+    /* Acquires what slab_create() published. */
+    bool is_slab = atomic_load_explicit(&slab->kind, memory_order_acquire) == RUN_SLAB;
     return is_slab && owned && remote_state(slab) != REMOTE_CLAIMED;
 }
 
-/* Under the lock: whether every live block is posted and the owner is not on its way to heap_event(), so that nobody
- * can touch the slab but who holds the lock. */
+/* Returns, under the lock, whether the slab can be claimed: every live block is posted, and the
+ * owner is not on its way to heap_event(). Only the holder of the lock can then touch the slab. */
 bool remote_has_all(struct slab *slab);
 
 #endif
