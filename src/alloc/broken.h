@@ -1,14 +1,16 @@
-/* broken.h - the heap cannot be trusted any more: one line on stderr, and abort().
+/* broken.h - ends the program when its heap is corrupt: one line on stderr, and abort().
  *
- * Async-signal-safe; allocates nothing. CHECK_THAT is for the walks that assert a contract (page_heap_check …), which
- * run in tests and when a user asks; hot paths call broken() alone, and only where a branch is there anyway.
+ * Any thread may call broken(). It is async-signal-safe and allocates nothing. Hot paths call it
+ * only where they branch anyway. CHECK_THAT serves the functions that assert a contract
+ * (page_heap_check …). These run in tests, and in programs that ask for them.
  */
 #ifndef CAIRN_ALLOC_BROKEN_H
 #define CAIRN_ALLOC_BROKEN_H
 
 #include "base/base.h"
 
-/* "cairn: WHAT: POINTER". `what` is a clause such as "double free". */
+/* Writes "cairn: WHAT: POINTER", or "cairn: WHAT" if `pointer` is NULL, and aborts. `what` is a
+ * clause such as "a block is freed twice". */
 _Noreturn void broken(const char *what, const void *pointer) __attribute__((cold));
 
 #define CHECK_THAT(condition)                                                                      \

@@ -3,13 +3,16 @@
 #include "alloc/broken.h"
 
 enum {
-    CHANGED = 1, /* list of those that are where they belong no longer */
+    CHANGED = 1, /* the list of changed chunks */
     DENSITIES = 4,
-    LISTS = CHUNK_SLICES * DENSITIES, /* from DENSITIES on by length, 1 to 127, and density */
+
+    /* List 4 * n + d holds the chunks whose longest free run has n slices, 1 to 127. Densely used
+     * chunks have a low d. */
+    LISTS = CHUNK_SLICES * DENSITIES,
     LIST_WORDS = LISTS / 64,
 };
 
-static uint32_t lists[LISTS]; /* first chunk; valid where the bit is set */
+static uint32_t lists[LISTS]; /* first chunk; valid if its bit is set */
 static uint64_t lists_filled[LIST_WORDS];
 
 static bool is_filled(unsigned list)
@@ -17,6 +20,7 @@ static bool is_filled(unsigned list)
     return lists_filled[list / 64] >> list % 64 & 1;
 }
 
+/* Takes a chunk off its list. */
 static void leave(struct chunk *chunk)
 {
     unsigned list = chunk->list;
@@ -30,6 +34,7 @@ static void leave(struct chunk *chunk)
         lists_filled[list / 64] &= ~(UINT64_C(1) << list % 64);
 }
 
+/* Puts a chunk on a list, as the first. */
 static void join(size_t number, unsigned list)
 {
     struct chunk *chunk = chunk_of(number);
@@ -48,7 +53,7 @@ static unsigned longest_of(const struct chunk *chunk)
     return chunk->used_count == CHUNK_SLICES ? 0 : bits_longest(~bits_load(&chunk->used));
 }
 
-/* Where it belongs; 0: nowhere. */
+/* Returns the list on which a chunk belongs, or 0 if it is full or empty. */
 static unsigned list_of(const struct chunk *chunk, unsigned longest)
 {
     unsigned density = chunk->used_count * DENSITIES / (CHUNK_SLICES + 1u);
@@ -56,6 +61,7 @@ static unsigned list_of(const struct chunk *chunk, unsigned longest)
     return is_partial ? longest * DENSITIES + (DENSITIES - 1 - density) : 0;
 }
 
+/* Moves a changed chunk to the list where it belongs. */
 static void settle(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
@@ -67,7 +73,7 @@ static void settle(size_t number)
         join(number, list);
 }
 
-/* What is free of it, with a bound. */
+/* Returns the free slices of a chunk, with an upper bound of the longest run. */
 static struct free_slices free_of(const struct chunk *chunk)
 {
     if (chunk->used_count == CHUNK_SLICES)
@@ -77,8 +83,8 @@ static struct free_slices free_of(const struct chunk *chunk)
     bits_wide used = bits_load(&chunk->used);
     unsigned at_start = bits_lowest(used);
     unsigned at_end = CHUNK_SLICES - 1 - bits_highest(used);
-    unsigned longest =
-        CHUNK_SLICES - chunk->used_count - at_start - at_end; /* if the others lie side by side */
+    /* The slices between start and end, as if they lay side by side. */
+    unsigned longest = CHUNK_SLICES - chunk->used_count - at_start - at_end;
     if (longest < at_start)
         longest = at_start;
     if (longest < at_end)
@@ -86,6 +92,7 @@ static struct free_slices free_of(const struct chunk *chunk)
     return (struct free_slices){(uint8_t)at_start, (uint8_t)longest, (uint8_t)at_end, 0};
 }
 
+/* Puts a chunk on the list of changed chunks. Returns its free slices. */
 static struct free_slices change(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
@@ -140,7 +147,7 @@ void chunk_check(size_t number)
     struct free_slices told = free_map.chunks[number];
     struct free_slices is = free_of(chunk);
     unsigned longest = longest_of(chunk);
-    if (chunk->used_count == 0 && told.longest == 0) { /* not ours */
+    if (chunk->used_count == 0 && told.longest == 0) { /* skipped by region_grow() */
         CHECK_THAT(chunk->list == 0);
         return;
     }

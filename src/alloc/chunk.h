@@ -1,19 +1,20 @@
-/* chunk.h - the records of chunks, and which of them has room for a short run.
+/* chunk.h - the records of chunks, and a search for the chunk in which a short run fits best.
  *
- * A chunk has 128 slices, and a map has a bit for each. Those that are partly used are on a list for each length that their longest
- * free run can have and for each quarter of how much of them is in use: a short run goes where it leaves the least, and of such chunks
- * to one that is densely used, so that sparse ones empty.
+ * A chunk has 128 slices, with one bit per slice in each of its maps. Partly used chunks are on
+ * lists: one list for each length of the longest free run and each quarter of the share of slices
+ * in use. A short run goes to a chunk whose longest free run is the shortest that fits. Of such
+ * chunks, a densely used one is taken, so that sparse ones empty.
  *
- * It is put there when the next one is looked for, not whenever it changes: a program that asks for long runs alone never needs it.
- * The bound that free_map.h is told meanwhile is of what is free but neither at the start nor at the end, as if it lay side by side.
+ * A chunk is only put on its list when the next search begins, not whenever it changes: a program
+ * that requests only long runs never needs the lists. Until then, free_map.h gets an upper bound of
+ * the longest free run. The bound assumes that all free slices which are neither at the start nor
+ * at the end lie side by side.
  *
- * Always true, between calls:
+ * The caller of every function holds the page heap's lock. Between calls, always:
  *
- *     `used_count` is how many bits of `used` are set
- *     a partly used chunk has changed since the last look, or is on the list where it belongs
- *     free_map.h says of a chunk what its map says; of one that is not ours, that nothing is free
- *
- * Everything is under the page heap's lock.
+ *     used_count == number of bits set in `used`
+ *     a partly used chunk is on the list of changed chunks, or on the list where it belongs
+ *     free_map.h agrees with `used`; of a chunk that region_grow() skipped, no slice is free
  */
 #ifndef CAIRN_ALLOC_CHUNK_H
 #define CAIRN_ALLOC_CHUNK_H
@@ -21,21 +22,31 @@
 #include "alloc/free_map.h"
 #include "base/bits.h"
 
-/* Of a chunk that region_grow() skipped it was never written: its slices are neither used nor free. */
+/* The record of a chunk that region_grow() skipped is never written: its slices are neither used
+ * nor free. */
 struct chunk {
     _Alignas(RECORD_BYTES) struct bits used;
-    struct bits dirty;   /* touched, as far as we know, since it was mapped or given back */
+    struct bits dirty;   /* maybe touched since mapped or given back */
     uint8_t huge;        /* the kernel was asked for a huge page */
-    uint8_t small;       /* and then to give none there */
-    uint8_t inside;      /* its first slice belongs to a run that begins in a chunk before */
-    uint16_t used_count; /* bits of `used` */
-    uint16_t list;       /* that it is on, chunk.c; 0: none */
-    uint32_t next;       /* on it; CHUNK_NONE: none */
+    uint8_t small;       /* the kernel was then asked for small pages */
+    uint8_t inside;      /* slice 0 belongs to a run from an earlier chunk */
+    uint16_t used_count; /* bits set in `used` */
+    uint16_t list;       /* see chunk.c; 0: on no list */
+    uint32_t next;       /* on the list; CHUNK_NONE: none */
     uint32_t prev;
-    uint8_t dense;   /* page_heap_look(): at so many looks in a row it was; COLLAPSED */
-    uint8_t reused;  /* times that all of it was handed out at once, and was dirty */
-    uint8_t told;    /* and times that this was told: each time it has to be twice as many */
-    uint8_t offered; /* what is not dirty may be what it was, and resident */
+
+    /* Number of looks in a row at which the chunk was dense, or COLLAPSED (page_heap.c). */
+    uint8_t dense;
+
+    /* Times that all of the chunk was handed out at once while all of it was dirty. */
+    uint8_t reused;
+
+    /* Times that page_heap_take_reused() took the chunk. Each doubles the reuses until the next. */
+    uint8_t told;
+
+    /* Part of the chunk was offered to the kernel: slices that are not dirty may be resident and
+     * still hold their old content. */
+    uint8_t offered;
 };
 _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
 
@@ -46,13 +57,13 @@ static inline struct chunk *chunk_of(size_t number)
     return region_chunk_record(number);
 }
 
-/* Less of the chunk is free than before, as its map and count say by now. */
+/* Called after slices of the chunk became used, and after its map and count have changed. */
 void chunk_took(size_t number);
 
-/* The same where it is more. */
+/* Called after slices of the chunk became free, and after its map and count have changed. */
 void chunk_gave(size_t number);
 
-/* The same where all of it was free, or none. */
+/* Like chunk_took() and chunk_gave(), for a chunk all of which became used or free at once. */
 static inline void chunk_took_all(size_t number)
 {
     free_map_take(number, (struct free_slices){0});
@@ -63,11 +74,12 @@ static inline void chunk_gave_all(size_t number)
     free_map_put(number, (struct free_slices){CHUNK_SLICES, CHUNK_SLICES, CHUNK_SLICES, 0});
 }
 
-/* Its longest free run, which free_map.h has a bound of; from now on exactly. */
+/* Returns the length of the longest free run in a chunk, and stores it in free_map.h in place of
+ * the bound. */
 unsigned chunk_exactly(size_t number);
 
-/* The partly used chunk whose longest free run is the shortest of at least `slices`, of these one that is densely used; CHUNK_NONE:
- * there is none. */
+/* Returns the partly used chunk whose longest free run is the shortest of at least `slices`, or
+ * CHUNK_NONE. Of several, it is a densely used one. */
 size_t chunk_find(size_t slices);
 
 /* Asserts the contract of one chunk. */

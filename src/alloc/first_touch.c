@@ -57,8 +57,8 @@ void first_touch_huge(char *chunk)
     if (small != 0 && ticks > HUGE_SLOW * small * (OS_HUGE_PAGE_BYTES / os_page_bytes())) {
         next = atomic_load_explicit(&patience, memory_order_relaxed);
         atomic_store_explicit(&wait, next, memory_order_relaxed);
-        learning_changed(
-            "chunks that will not request a huge page, because the last one was slow", 0, next);
+        learning_changed("chunks that will not request a huge page, because the last one was slow",
+                         0, next);
         next = next < PATIENCE_MOST ? 2 * next : PATIENCE_MOST;
     }
     atomic_store_explicit(&patience, next, memory_order_relaxed);

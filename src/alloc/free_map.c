@@ -4,7 +4,8 @@
 
 struct free_map free_map;
 
-/* Slices that are free side by side from `chunk` on, at most to the start of chunk `behind`. */
+/* Returns the number of free slices side by side from the start of `chunk` on. Stops before chunk
+ * `behind`. */
 static size_t free_up_to(size_t chunk, size_t behind)
 {
     size_t free = 0;
@@ -15,7 +16,8 @@ static size_t free_up_to(size_t chunk, size_t behind)
     return chunk < behind ? free + free_map.chunks[chunk].at_start : free;
 }
 
-/* And before it, where there are `before` at the start of chunk `first`. */
+/* Returns the number of free slices side by side that end before `chunk`. Reads chunks from `first`
+ * on; `before` free slices lie directly before chunk `first`. */
 static size_t free_down_to(size_t chunk, size_t first, size_t before)
 {
     size_t free = 0;
@@ -31,8 +33,9 @@ size_t free_map_at_end(void)
     return free_down_to(free_map.end, 0, 0);
 }
 
-/* The chunk of `first` to `behind` that a run of `slices` lies or ends in; FREE_MAP_NONE: there is none. `*before`: so many
- * are free before `first`, and then before that chunk. */
+/* Returns the first chunk from `first` to before `behind` in which a run of `slices` free slices
+ * lies or ends, or FREE_MAP_NONE. `*before` is the number of free slices directly before chunk
+ * `first`. It is updated to the number directly before the chunk where the search stopped. */
 static size_t look(size_t first, size_t behind, size_t *before, size_t slices)
 {
     for (size_t number = first; number < behind; number++) {
@@ -44,6 +47,8 @@ static size_t look(size_t first, size_t behind, size_t *before, size_t slices)
     return FREE_MAP_NONE;
 }
 
+/* Returns an upper bound of the longest free run within the chunks from `first` to before
+ * `behind`. */
 static uint16_t longest_of(size_t first, size_t behind)
 {
     size_t longest = 0;

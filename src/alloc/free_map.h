@@ -1,13 +1,22 @@
-/* free_map.h - where free slices lie side by side: the lowest place that fits, also across the borders of chunks.
+/* free_map.h - finds the lowest place where free slices lie side by side, also across chunk
+ * borders.
  *
- * First fit in the order of addresses wastes about as little as best fit (Wilson et al., IWMM 1995), and what goes back to the
- * machine lies high.
+ * First fit in address order wastes about as little as best fit (Wilson et al., IWMM 1995), and the
+ * memory that goes back to the machine then lies at high addresses.
  *
- * Of each chunk it knows how many slices are free at its start and at its end, and a bound of how many are side by side; of 64 chunks
- * another, so that those without room are passed by. (The summaries of Go's page allocator, go.dev/issue/35112, have more levels, and
- * are always exact.) A search in vain lowers that of the 64, and a chunk that has more free than before makes it unknown.
+ * The map knows for each chunk how many slices are free at its start and at its end, and an upper
+ * bound of its longest free run. For each group of 64 chunks it knows an upper bound of the longest
+ * free run within the group, so that a search skips groups without room. (The summaries of Go's
+ * page allocator, go.dev/issue/35112, have more levels and are always exact.) A search that finds
+ * nothing in a group lowers the group's bound to what its chunks show. A chunk that gets more free
+ * slices makes the bound of its group unknown.
  *
- * Everything is under the page heap's lock.
+ * The caller of every function holds the page heap's lock. Between calls, always:
+ *
+ *     chunks[c].at_start, chunks[c].at_end are exact
+ *     chunks[c].longest >= length of the longest free run within chunk c
+ *     bounds[g] >= length of the longest free run within group g
+ *     no slice of a chunk from `end` on is free
  */
 #ifndef CAIRN_ALLOC_FREE_MAP_H
 #define CAIRN_ALLOC_FREE_MAP_H
@@ -20,51 +29,57 @@ enum {
     FREE_MAP_GROUP = 64,
     FREE_MAP_UNKNOWN = UINT16_MAX,
 };
-_Static_assert(FREE_MAP_GROUP *CHUNK_SLICES < FREE_MAP_UNKNOWN, "a bound");
+_Static_assert(FREE_MAP_GROUP *CHUNK_SLICES < FREE_MAP_UNKNOWN,
+               "the longest run of a group is not FREE_MAP_UNKNOWN");
 
-/* So many slices of a chunk are free. Where all are, all three are CHUNK_SLICES. */
+/* Numbers of free slices of a chunk. If all slices are free, all three are CHUNK_SLICES. */
 struct free_slices {
     uint8_t at_start;
-    uint8_t longest; /* no run within the chunk is longer */
+    uint8_t longest; /* upper bound of the longest free run */
     uint8_t at_end;
     uint8_t unused;
 };
 
 struct free_map {
-    struct free_slices
-        chunks[FREE_MAP_CHUNKS]; /* 512 KiB, of which a page is touched for every 2 GiB */
-    uint16_t bounds[FREE_MAP_CHUNKS / FREE_MAP_GROUP]; /* no run within the group is longer */
-    size_t end;                                        /* chunks */
+    /* 512 KiB, of which one OS page is touched for every 2 GiB of the region. */
+    struct free_slices chunks[FREE_MAP_CHUNKS];
+
+    /* Upper bounds of the longest free runs of the groups. */
+    uint16_t bounds[FREE_MAP_CHUNKS / FREE_MAP_GROUP];
+
+    size_t end; /* number of chunks */
 };
 extern struct free_map free_map __attribute__((visibility("hidden")));
 
-/* There are so many chunks now; of new ones no slice is free. */
+/* Sets the number of chunks. No slice of a new chunk is free yet. */
 static inline void free_map_grow(size_t end)
 {
     free_map.end = end;
 }
 
-/* What is free of a chunk is less than before, or nothing else. */
+/* Records the free slices of a chunk that has no more of them than before. */
 static inline void free_map_take(size_t chunk, struct free_slices left)
 {
     free_map.chunks[chunk] = left;
 }
 
-/* The same where it is more. */
+/* Records the free slices of a chunk that may have more of them than before. */
 static inline void free_map_put(size_t chunk, struct free_slices now)
 {
     free_map.chunks[chunk] = now;
     free_map.bounds[chunk / FREE_MAP_GROUP] = FREE_MAP_UNKNOWN;
 }
 
-/* The chunk that the lowest run of `slices` free ones, 1 or more, begins in: inside of it, where its bound is no less, and if that
- * holds; or else at its end. FREE_MAP_NONE: there is none. */
+/* Returns the chunk in which the lowest run of `slices` free slices begins, or FREE_MAP_NONE. If
+ * `longest` of that chunk is at least `slices`, the run should lie within the chunk; the caller
+ * must check, because the bound may be too high. Else the run begins in the free slices at the
+ * chunk's end. */
 size_t free_map_find(size_t slices);
 
-/* The lowest chunk all of which is free, or FREE_MAP_NONE. */
+/* Returns the lowest chunk that is entirely free, or FREE_MAP_NONE. */
 size_t free_map_find_empty(void);
 
-/* So many slices are free side by side at the end of the last chunk. */
+/* Returns the number of free slices side by side at the end of the last chunk. */
 size_t free_map_at_end(void);
 
 /* Asserts the contract. */

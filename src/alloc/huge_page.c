@@ -6,19 +6,21 @@
 #include "os/os.h"
 
 enum {
-    LOOK_SHARE = 32,    /* of the time, one part in so many: for what only lasts */
-    REUSE_SHARE = 8,    /* and for what is used again and again */
-    REFUSALS_MOST = 10, /* doublings of the epochs to wait: to some four minutes */
-    LOOK_TICKS = 1
-        << 25, /* of one look, however long nothing was to do before: 7 to 33 ms, by processors of 5 to 1 GHz */
+    LOOK_SHARE = 32,    /* dense chunks may take 1/32 of the time */
+    REUSE_SHARE = 8,    /* reused chunks may take 1/8 of it */
+    REFUSALS_MOST = 10, /* doublings of `wait`: to about four minutes */
+
+    /* Limit of one look, even after a long time without work: 7 ms at 5 GHz, 33 ms at 1 GHz. */
+    LOOK_TICKS = 1 << 25,
 };
 
-/* Read and written without a lock: epochs end one after the other, but for one that takes longer than the next. */
-static _Atomic uint64_t began_ticks;
+/* Read and written without a lock: the ends of two epochs rarely overlap. */
+static _Atomic uint64_t began_ticks; /* time of the first look; 0: none */
 static _Atomic uint64_t spent_ticks;
-static _Atomic unsigned refusals; /* in a row */
-static _Atomic unsigned wait;     /* epochs: the kernel knows no such call, or has no huge page */
+static _Atomic unsigned refusals; /* by the kernel, in a row */
+static _Atomic unsigned wait;     /* epochs to wait after a refusal */
 
+/* Returns whether the work so far has taken less than one part in `share` of the time. */
 static bool has_time(uint64_t now, unsigned share)
 {
     uint64_t began = 0;
@@ -28,7 +30,9 @@ static bool has_time(uint64_t now, unsigned share)
            atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / share;
 }
 
-/* Carving links every block: where none is larger than an OS page, each page up to the one in which the last begins is touched. */
+/* Returns whether all pages of a slab have been touched by carving. Carving writes to every block,
+ * so if no block is larger than an OS page, it has touched every page up to the one in which the
+ * last carved block begins. */
 static bool is_carved(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(__atomic_load_n(&slab->class, __ATOMIC_RELAXED));
@@ -39,12 +43,17 @@ static bool is_carved(const struct slab *slab)
     return bytes <= page && end + page >= slab_bytes + bytes;
 }
 
-/* Others may be changing what it looks at: a guess that was right a moment ago. */
+/* Returns whether at most a thirty-second of a chunk may be untouched, as far as the records show.
+ * Other threads may change the records meanwhile: the answer is a guess that was right a moment
+ * ago. */
 static bool is_touched(size_t first)
 {
     size_t unknown = 0;
-    bool large = false; /* a slice of one, or free behind it: only its first says anything */
-    bool known = true;  /* of a slab's slices, or free ones */
+    /* The slice belongs to a large block, or is free behind one: only the record of the first slice
+     * of a large block is valid. */
+    bool large = false;
+
+    bool known = true; /* of the slices of a slab, or free slices */
     for (size_t index = first; index < first + CHUNK_SLICES; index++) {
         const struct slab *slab = slab_at(index);
         unsigned kind = atomic_load_explicit(&slab->kind, memory_order_relaxed);
@@ -59,6 +68,7 @@ static bool is_touched(size_t first)
     return unknown <= CHUNK_SLICES / 32;
 }
 
+/* Records whether the kernel refused. After a refusal, doubles the number of epochs to wait. */
 static void learn(bool refused)
 {
     unsigned before = atomic_load_explicit(&refusals, memory_order_relaxed);
@@ -68,6 +78,7 @@ static void learn(bool refused)
                           memory_order_relaxed);
 }
 
+/* Returns whether this epoch is one to wait, and counts it. */
 static bool is_waiting(void)
 {
     unsigned epochs = atomic_load_explicit(&wait, memory_order_relaxed);
@@ -76,8 +87,9 @@ static bool is_waiting(void)
     return epochs > 0;
 }
 
-/* Of memory that nobody uses, a page that holds anything is resident. Where it is not, reading makes it no more so: the kernel
- * has a page of zeroes for that. */
+/* Returns whether at least 31 of 32 pages of an unused chunk are resident, because they hold
+ * something other than zeroes in their first 64 bytes. Reading a page that is not resident takes no
+ * memory: the kernel maps its shared page of zeroes. */
 static bool is_written(const void *chunk)
 {
     size_t page = os_page_bytes();
@@ -92,7 +104,7 @@ static bool is_written(const void *chunk)
     return unknown <= CHUNK_BYTES / page / 32;
 }
 
-/* False: the kernel refused. */
+/* Collapses a chunk if it is touched; else puts it back. Returns false if the kernel refused. */
 static bool collapse(void *chunk, bool touched)
 {
     bool done = touched && os_collapse(chunk);

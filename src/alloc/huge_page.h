@@ -1,27 +1,36 @@
-/* huge_page.h - huge pages for memory that has proved to last.
+/* huge_page.h - turns memory that has proved to last into huge pages.
  *
- * Memory that many pages were touched of, and that stays, is read and written faster through huge pages: one entry of the
- * processor's address cache for 2 MiB. Who asks for them beforehand pays with memory that is never touched; a chunk of which all is
- * resident costs none. So chunks that were dense for a quarter of a second or two are collapsed (MADV_COLLAPSE, Linux 6.1), as
- * long as that has taken no more than a thirty-second of the time since the first look, and where 2 MiB more while it is done are
- * a twentieth at most. The kernel is not asked what is resident,
- * for that call may be death in a sandbox: a slab of blocks of up to an OS page has been touched as far as it is carved; of large blocks
- * and runs that were, nothing is known, and no more than a thirty-second of a chunk may be those.
+ * Reads and writes are faster through a huge page, because one entry of the TLB then covers 2 MiB.
+ * A huge page that is requested before the memory is used can make memory resident that is never
+ * touched. A chunk that is resident already costs nothing. So a chunk is collapsed into a huge page
+ * (MADV_COLLAPSE, Linux 6.1)
  *
- * There is no thread for it: it is done by whoever ends an epoch of purge.h.
+ * - if it was dense (page_heap.h) at the end of two epochs of a quarter of a second,
+ * - as long as this has taken at most a thirty-second of the time since the first look, and
+ * - if the 2 MiB that the copy takes meanwhile are at most a twentieth of the memory in use.
  *
- * A chunk that large blocks had several times, one after the other, is collapsed when the next one gets it: nobody uses what lies
- * there, so it is looked at, and what holds something other than zeroes is resident.
+ * The kernel is not asked which pages are resident, because a sandbox may kill the process for that
+ * system call. Instead the records are read. A slab of blocks of at most an OS page has been
+ * touched as far as it is carved. About a large block, or a run that was one, nothing is known: at
+ * most a thirty-second of a chunk may be such memory.
+ *
+ * No thread exists for this work: the thread that ends an epoch of purge.h does it.
+ *
+ * A chunk that belonged to large blocks several times, one after the other, is collapsed when the
+ * next block gets it. At that moment the program has no data there, so its content can be read: a
+ * page that holds anything but zeroes is resident.
  */
 #ifndef CAIRN_ALLOC_HUGE_PAGE_H
 #define CAIRN_ALLOC_HUGE_PAGE_H
 
 #include <stddef.h>
 
-/* An epoch is over. Takes the page heap's lock; who frees a run for another heap holds that heap's meanwhile. */
+/* Collapses dense chunks at the end of an epoch. Takes the page heap's lock. A caller that frees a
+ * run of another heap's slab holds that heap's lock meanwhile. */
 void huge_page_epoch(void);
 
-/* The caller has made a large block of a run of at least CHUNK_SLICES, and nobody has touched it since. Holds no lock. */
+/* Collapses a reused chunk within a new large block of at least CHUNK_SLICES, which the program has
+ * not touched yet. The caller holds no lock. */
 void huge_page_reused(size_t index, size_t slices);
 
 #endif

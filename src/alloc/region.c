@@ -6,36 +6,42 @@
 #include "os/os.h"
 
 enum {
-    PLACES_TRIED = 64, /* random bases before giving up: one is free unless the window is crowded */
-    SKIPS_MAX = 1024,  /* occupied chunks passed over by one growth: 2 GiB */
+    PLACES_TRIED = 64,           /* random bases tried in each window */
+    SKIPS_MAX = 1024,            /* occupied chunks that one growth skips: 2 GiB */
     PIECE_CHUNKS_MAX = 32,       /* 64 MiB */
-    RECORD_STEP_BYTES = 1 << 16, /* a multiple of every page size there is */
+    RECORD_STEP_BYTES = 1 << 16, /* a multiple of every OS page size */
 };
 
 struct region region;
 
 static size_t slices_max;
-static uintptr_t slice_records_end; /* mapped from base - REGION_SLICE_SPAN up to here */
+/* Ends of the mapped records of slices and chunks. */
+static uintptr_t slice_records_end;
 static uintptr_t chunk_records_end;
 
-/* A window for the base. Records lie up to REGION_SLICE_SPAN + REGION_CHUNK_SPAN below the base. */
+/* Addresses from which the base is drawn, and the most slices that the region may have there. The
+ * records begin REGION_SLICE_SPAN + REGION_CHUNK_SPAN below the base. */
 struct window {
     uintptr_t from;
     uintptr_t to;
     size_t slices;
 };
 
-/* By bits of a user address: far above what brk reaches from a position-independent program, far below where the kernel
- * puts mappings, and within the 16 TiB that valgrind has. Java's ZGC has the first part of 4, 8 and 16 TiB for a heap of up
- * to 256 GiB, and lays it close around what it finds there, which then cannot grow. */
+/* One window for each number of bits of a user address. Each lies far above the addresses that brk
+ * reaches in a position-independent program, far below the addresses where the kernel places
+ * mappings, and within the 16 TiB that valgrind supports. It also avoids the addresses from 4, 8
+ * and 16 TiB on, which Java's ZGC uses for heaps of up to 256 GiB. ZGC would lay its heap closely
+ * around our region, which then could not grow. */
 static const struct window windows[] = {
-    {UINT64_C(0x0c0000000000), UINT64_C(0x0f0000000000),
-     REGION_SLICES_MAX}, /* 47 bits: 12 to 15 TiB */
-    {UINT64_C(0x000800000000), UINT64_C(0x003000000000),
-     1 << 20}, /* 39 bits: 32 to 192 GiB, of which 16 */
+    /* 47 bits: 12 to 15 TiB. */
+    {UINT64_C(0x0c0000000000), UINT64_C(0x0f0000000000), REGION_SLICES_MAX},
+
+    /* 39 bits: 32 to 192 GiB, for a region of at most 16 GiB. */
+    {UINT64_C(0x000800000000), UINT64_C(0x003000000000), 1 << 20},
 };
 
-/* Extends the mapped records to cover `slices`. What was mapped stays so when it fails. */
+/* Maps records from `*end` up to `wanted`. Returns false if the machine refuses; a part may then be
+ * mapped, and `*end` says so. */
 static bool map_records(uintptr_t *end, uintptr_t wanted)
 {
     while (*end < wanted) {
@@ -46,6 +52,8 @@ static bool map_records(uintptr_t *end, uintptr_t wanted)
     return true;
 }
 
+/* Maps the records of all slices and chunks below `slices`. Returns false if the machine
+ * refuses. */
 static bool records_up_to(size_t slices)
 {
     uintptr_t slice_records = region.base - REGION_SLICE_SPAN;
@@ -54,7 +62,8 @@ static bool records_up_to(size_t slices)
            map_records(&chunk_records_end, chunk_records + slices / CHUNK_SLICES * RECORD_BYTES);
 }
 
-/* Draws a place in the window whose first records are free. */
+/* Draws a base in the window and maps its first records. Returns false if the window has no free
+ * place. */
 static bool place_in(const struct window *window, struct random *random)
 {
     uint64_t places = (window->to - window->from) / CHUNK_BYTES;
@@ -62,15 +71,15 @@ static bool place_in(const struct window *window, struct random *random)
         uintptr_t base = (window->from / CHUNK_BYTES + random_below(random, places)) * CHUNK_BYTES;
         enum os_claimed claimed = os_claim((void *)(base - REGION_SLICE_SPAN), RECORD_STEP_BYTES);
         if (claimed == OS_REFUSED)
-            return false; /* no such addresses here, or no memory */
+            return false; /* no such addresses, or no memory */
         uintptr_t chunk_records = base - REGION_SLICE_SPAN - REGION_CHUNK_SPAN;
         bool both = claimed == OS_CLAIMED &&
                     os_claim((void *)chunk_records, RECORD_STEP_BYTES) == OS_CLAIMED;
         if (!both) {
             if (claimed == OS_CLAIMED)
                 os_unmap((void *)(base - REGION_SLICE_SPAN), RECORD_STEP_BYTES);
-            random->state ^=
-                clock_now_ns(); /* another of us in this process drew the same places */
+            /* Another copy of this allocator in the process may draw the same places. */
+            random->state ^= clock_now_ns();
             continue;
         }
         region.base = base;
@@ -82,7 +91,9 @@ static bool place_in(const struct window *window, struct random *random)
     return false;
 }
 
-/* In one of the windows; else, as in emulators with addresses of their own, below where the kernel puts a mapping. */
+/* Chooses the base in one of the windows. If that fails, as in emulators with an address space of
+ * their own, chooses it below the address at which the kernel places a mapping. Returns false if
+ * there is no place. */
 static bool place(void)
 {
     struct random random = random_of(os_random());
@@ -104,7 +115,7 @@ size_t region_grow(size_t chunks, size_t *got)
     if (region.base == 0 && !place())
         return 0;
     size_t end = atomic_load_explicit(&region.slices, memory_order_relaxed);
-    size_t piece = end / CHUNK_SLICES; /* as much again: 2, 2, 4, 8 … 64 MiB */
+    size_t piece = end / CHUNK_SLICES; /* doubles the region: 2, 2, 4, 8 … 64 MiB */
     if (piece > PIECE_CHUNKS_MAX)
         piece = PIECE_CHUNKS_MAX;
     if (piece < chunks)
@@ -127,12 +138,14 @@ size_t region_grow(size_t chunks, size_t *got)
             return end / CHUNK_SLICES;
         }
         if (piece > chunks) {
-            piece = chunks + (piece - chunks) / 2; /* less may be had, whatever the reason */
+            /* A smaller piece may succeed, whatever the reason was. */
+            piece = chunks + (piece - chunks) / 2;
             if (piece - chunks < 1 || claimed == OS_OCCUPIED)
                 piece = chunks;
         } else if (claimed == OS_OCCUPIED) {
-            end +=
-                CHUNK_SLICES; /* for ever somebody else's: its records stay zero, so nothing in it is ours */
+            /* Skips the chunk forever. Its records stay zero, so no address in it counts as
+             * ours. */
+            end += CHUNK_SLICES;
             atomic_store_explicit(&region.slices, end, memory_order_relaxed);
             skipped++;
         } else {

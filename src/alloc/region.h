@@ -1,24 +1,29 @@
-/* region.h - the one range of addresses that all our memory comes from, and the records beside it.
+/* region.h - the one address range from which all our memory comes, and the records beside it.
  *
- * The range is claimed by convention and mapped by piece: its place is drawn at random in a window far from where the
- * kernel puts things, nothing is mapped at first, and it grows upwards in adjacent pieces, so that an address-space
- * limit takes no more than what is used. A piece that somebody else occupies is skipped for ever.
+ * The range is not reserved. Its base is drawn at random in a window far from the addresses that
+ * the kernel uses. At first nothing is mapped. The region then grows upwards in adjacent pieces, so
+ * that a limit on address space only counts memory in use. A chunk where somebody else has a
+ * mapping is skipped forever.
  *
- * It is divided into slices of 16 KiB, 128 of which are a chunk of 2 MiB. Below the slices, at a fixed distance, lie
- * their records, packed (headers within the slices would share few cache sets: a walk over 64 KiB strides costs ten
- * times that over packed ones), and below these the records of the chunks:
+ * The region consists of slices of 16 KiB; 128 slices are a chunk of 2 MiB. At a fixed distance
+ * below the slices lie their records, and below these the records of the chunks. The records are
+ * packed. Headers within the slices would share a few cache sets: a walk over addresses 64 KiB
+ * apart takes ten times as long as a walk over packed records.
  *
- *     base - CHUNK_SPAN - SLICE_SPAN      base - SLICE_SPAN          base
- *     | chunk records, 64 bytes each ...  | slice records, 64 each ... | slice 0, slice 1, ...
+ *     base - REGION_SLICE_SPAN - REGION_CHUNK_SPAN: chunk records, 64 bytes each
+ *     base - REGION_SLICE_SPAN:                     slice records, 64 bytes each
+ *     base:                                         slice 0, slice 1, ...
  *
  * Always true:
  *
- *     `slices` is a multiple of 128 and only grows; every record below it is mapped, and zero until somebody writes it
- *     a slice below it is mapped, or lies in a chunk that region_grow() skipped
- *     slice 0 belongs to nobody: index 0 means "none"
- *     an address that is not of the region has an index of `slices` or more
+ *     slices % 128 == 0, and `slices` never decreases
+ *     every record of a slice or chunk below `slices` is mapped, and zero until it is written
+ *     every slice below `slices` is mapped, or lies in a chunk that region_grow() skipped
+ *     slice 0 is never used: index 0 means "none"
+ *     region_index(p) >= slices for every address p outside the region
  *
- * region_grow() is called under the page heap's lock; all else by anyone.
+ * region_grow() is called under the page heap's lock. Any thread may call the other functions,
+ * unless their comment says otherwise.
  */
 #ifndef CAIRN_ALLOC_REGION_H
 #define CAIRN_ALLOC_REGION_H
@@ -32,7 +37,7 @@ enum {
     SLICE_BYTES = 1 << SLICE_SHIFT,
     CHUNK_SLICES = 128,
     CHUNK_BYTES = CHUNK_SLICES * SLICE_BYTES,
-    RECORD_BYTES = 64, /* of a slice, and of a chunk: one cache line */
+    RECORD_BYTES = 64, /* of a slice or a chunk: one cache line */
     REGION_SLICES_MAX = 1 << 24,
 };
 
@@ -41,24 +46,26 @@ enum {
 
 struct region {
     uintptr_t base;        /* address of slice 0; 0 before the first growth */
-    _Atomic size_t slices; /* so many may be looked up; 0 before the first growth */
+    _Atomic size_t slices; /* end of the region; 0 before the first growth */
 };
 extern struct region region __attribute__((visibility("hidden")));
 
-/* The index of the slice that `p` lies in; REGION_SLICES_MAX or more, or at least `slices`, when it is none of ours. */
+/* Returns the index of the slice in which `p` lies. For an address outside the region, this is
+ * `slices` or more. */
 static inline size_t region_index(const void *p)
 {
     return ((uintptr_t)p - region.base) >> SLICE_SHIFT;
 }
 
-/* Whether an index, however it came about, may be looked up. NULL and anything below the region wrap to a large one. */
+/* Returns whether an index, whatever its origin, may be looked up. NULL and addresses below the
+ * region wrap to a large index. A relaxed read suffices: `slices` was above a slice before the
+ * slice was handed out. */
 static inline bool region_has(size_t index)
 {
-    return index < atomic_load_explicit(&region.slices,
-                                        memory_order_relaxed); /* what was handed out is below it */
+    return index < atomic_load_explicit(&region.slices, memory_order_relaxed);
 }
 
-/* The record of a slice: 64 bytes, whose meaning is slab.h's and large.h's. */
+/* Returns the record of a slice: a struct slab (slab.h). */
 static inline void *region_record(size_t index)
 {
     return (void *)(region.base - REGION_SLICE_SPAN + index * RECORD_BYTES);
@@ -69,7 +76,7 @@ static inline size_t region_record_index(const void *record)
     return ((uintptr_t)record - (region.base - REGION_SLICE_SPAN)) / RECORD_BYTES;
 }
 
-/* The record of a chunk: 64 bytes, whose meaning is page_heap.h's. */
+/* Returns the record of a chunk: a struct chunk (chunk.h). */
 static inline void *region_chunk_record(size_t chunk)
 {
     return (void *)(region.base - REGION_SLICE_SPAN - REGION_CHUNK_SPAN + chunk * RECORD_BYTES);
@@ -80,12 +87,14 @@ static inline void *region_address(size_t index)
     return (void *)(region.base + (index << SLICE_SHIFT));
 }
 
-/* Maps at least `chunks` adjacent chunks more, zeroed and untouched: the number of the first, and how many there are in
- * `*got`. 0 with `*got` 0 when the machine or a limit refuses; chunk 0 itself is returned once, and its slice 0 stays
- * out of use. */
+/* Maps at least `chunks` more adjacent chunks, which are untouched and read as zero. Returns the
+ * number of the first chunk, and sets `*got` to their number. If the machine or a limit refuses,
+ * returns 0 and sets `*got` to 0. The first growth returns chunk 0, and `*got` above 0. The caller
+ * must never use slice 0. */
 size_t region_grow(size_t chunks, size_t *got);
 
-/* Bytes of address space that the records have. Under the page heap's lock. */
+/* Returns the bytes of address space that are mapped for records. The caller holds the page heap's
+ * lock. */
 size_t region_record_bytes(void);
 
 /* Asserts the contract. */

@@ -1,6 +1,6 @@
 #include "alloc/size_class.h"
 
-/* Eight (or four) classes from `from` to twice that. */
+/* Eight or four classes above `from` bytes, up to twice that, in units of 16 bytes. */
 #define EIGHT(from)                                                                                \
     (from) * 9 / 128, (from) * 10 / 128, (from) * 11 / 128, (from) * 12 / 128, (from) * 13 / 128,  \
         (from) * 14 / 128, (from) * 15 / 128, (from) / 8
@@ -12,7 +12,8 @@ const uint16_t size_class_units[SIZE_CLASS_COUNT] = {
     EIGHT(256), EIGHT(512), EIGHT(1024), EIGHT(2048), EIGHT(4096), FOUR(8192), FOUR(16384),
 };
 
-/* The class of sizes 16 i - 15 to 16 i; of 0 as of 1. */
+/* Element i is the class of the sizes 16 i - 15 to 16 i. Element 0 is that of size 0, which counts
+ * as 1. */
 #define TWICE(class)  (class), (class)
 #define FOURTH(class) (class), (class), (class), (class)
 

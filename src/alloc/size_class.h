@@ -1,14 +1,19 @@
-/* size_class.h - size <-> class: pure arithmetic, and the only place that knows how large a small block is.
+/* size_class.h - converts between sizes and size classes. No other file knows the sizes of small
+ * blocks.
  *
- * 64 classes: every 16 bytes up to 256, then 8 to a doubling up to 8 KiB, then 4 to a doubling up to 32 KiB. So a block
- * of 16 bytes and more wastes less than half of itself, one above 128 bytes at most an eighth, one above 8 KiB at most a
- * fifth of what it asked for. Always true:
+ * There are 64 classes: one per 16 bytes up to 256 bytes, then 8 per doubling up to 8 KiB, then 4
+ * per doubling up to 32 KiB. A block therefore wastes less than half of its bytes if 16 or more
+ * were requested, less than an eighth if more than 128 were, and less than a fifth if more than 8
+ * KiB were. Always true:
  *
- *     size_class(n) is the smallest class with size_class_bytes(class) >= n, for n from 0 to SIZE_CLASS_BYTES_MAX
- *     every class is a multiple of 16 bytes
+ *     size_class(n) is the smallest class with size_class_bytes(class) >= n,
+ *         for 0 <= n <= SIZE_CLASS_BYTES_MAX
+ *     size_class_bytes(class) % 16 == 0
  *
- * Both directions come from one formula at compile time (size_class.c); docs/allocator.md shows the table. Fewer
- * of these classes, for who has few blocks of each: size_class_coarse().
+ * Both directions come from one formula at compile time (size_class.c); docs/allocator.md shows the
+ * table. A heap with few blocks of each class uses fewer classes: size_class_coarse().
+ *
+ * All functions are pure. Any thread may call them.
  */
 #ifndef CAIRN_ALLOC_SIZE_CLASS_H
 #define CAIRN_ALLOC_SIZE_CLASS_H
@@ -18,14 +23,14 @@
 enum {
     SIZE_CLASS_COUNT = 64,
     SIZE_CLASS_BYTES_MAX = 32768,
-    SIZE_CLASS_TABLE_MAX = 1024, /* up to here by table */
+    SIZE_CLASS_TABLE_MAX = 1024, /* greatest size that has a table entry */
     SIZE_CLASS_ALIGNMENT_MAX = 4096,
 };
 
 extern const uint8_t size_class_table[SIZE_CLASS_TABLE_MAX / 16 + 1];
-extern const uint16_t size_class_units[SIZE_CLASS_COUNT]; /* of 16 bytes */
+extern const uint16_t size_class_units[SIZE_CLASS_COUNT]; /* size / 16 */
 
-/* `size` is above SIZE_CLASS_TABLE_MAX and at most SIZE_CLASS_BYTES_MAX. */
+/* Returns the class of a size above SIZE_CLASS_TABLE_MAX and up to SIZE_CLASS_BYTES_MAX. */
 static inline unsigned size_class_above_table(size_t size)
 {
     unsigned last = (unsigned)(size - 1);
@@ -35,7 +40,7 @@ static inline unsigned size_class_above_table(size_t size)
     return 56 + (doubling - 13) * 4 + ((last >> (doubling - 2)) & 3);
 }
 
-/* `size` is at most SIZE_CLASS_BYTES_MAX; 0 is as 1. */
+/* Returns the class of a size up to SIZE_CLASS_BYTES_MAX. A size of 0 has the class of 1. */
 static inline unsigned size_class(size_t size)
 {
     if (LIKELY(size <= SIZE_CLASS_TABLE_MAX))
@@ -48,8 +53,9 @@ static inline size_t size_class_bytes(unsigned class)
     return (size_t)size_class_units[class] * 16;
 }
 
-/* The smallest class that holds blocks of `class`, of `steps` to a doubling (1, 2, 4 or 8) where it has that many. Its blocks
- * begin at multiples of whatever those of `class` do. */
+/* Returns the smallest class that holds the blocks of `class` and is one of `steps` classes per
+ * doubling (1, 2, 4 or 8). Where there are fewer classes per doubling, all of them qualify. Blocks
+ * of the result are aligned at least as blocks of `class` are. */
 static inline unsigned size_class_coarse(unsigned class, size_t steps)
 {
     size_t bytes = size_class_bytes(class);
@@ -57,14 +63,14 @@ static inline unsigned size_class_coarse(unsigned class, size_t steps)
     return size_class((bytes + step - 1) & ~(step - 1));
 }
 
-/* The smallest class that holds `size` and whose blocks all begin at a multiple of `alignment`, a power of two.
- * SIZE_CLASS_COUNT: there is none. */
+/* Returns the smallest class that holds `size` bytes and whose blocks all begin at a multiple of
+ * `alignment`, a power of two. Returns SIZE_CLASS_COUNT if there is none. */
 static inline unsigned size_class_aligned(size_t size, size_t alignment)
 {
     if (size > SIZE_CLASS_BYTES_MAX || alignment > SIZE_CLASS_ALIGNMENT_MAX)
         return SIZE_CLASS_COUNT;
-    unsigned class = size_class((size + alignment - 1) &
-                                ~(alignment - 1)); /* the largest is a multiple of each */
+    /* The rounded size has a class: SIZE_CLASS_BYTES_MAX is a multiple of every alignment here. */
+    unsigned class = size_class((size + alignment - 1) & ~(alignment - 1));
     while (class < SIZE_CLASS_COUNT && (size_class_bytes(class) & (alignment - 1)) != 0)
         class ++;
     return class;
