@@ -1,4 +1,4 @@
-/* base.h - the few words that every C file here may use. */
+/* base.h - macros and constants that every C file here may use. */
 #ifndef CAIRN_BASE_H
 #define CAIRN_BASE_H
 
@@ -9,7 +9,7 @@
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* What the caller guarantees, and the compiler cannot see. */
+/* Tells the compiler that `x` is true, which the caller guarantees. If it is false, anything may happen. */
 #define ASSUME(x) ((x) ? (void)0 : __builtin_unreachable())
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))

@@ -1,4 +1,6 @@
-/* bits.h - runs of bits in a map of 128, held as two words; bit 0 is the lowest of word 0. */
+/* bits.h - runs of bits in a map of 128 bits, which is stored as two words. Bit 0 is the lowest bit of word 0.
+ *
+ * All functions are pure, except bits_store(). */
 #ifndef CAIRN_BITS_H
 #define CAIRN_BITS_H
 
@@ -10,8 +12,8 @@ struct bits {
     uint64_t word[2];
 };
 
-typedef unsigned __int128
-    bits_wide; /* the map as one number: gcc and clang have it wherever this is built */
+/* The map as one number. gcc and clang have this type on every target that we support. */
+typedef unsigned __int128 bits_wide;
 
 static inline bits_wide bits_load(const struct bits *bits)
 {
@@ -24,13 +26,13 @@ static inline void bits_store(struct bits *bits, bits_wide wide)
     bits->word[1] = (uint64_t)(wide >> 64);
 }
 
-/* `count` bits from `first` on; count is 1 to 128 - first. */
+/* Returns a map with `count` bits set from `first` on. `count` is 1 to 128 - first. */
 static inline bits_wide bits_run(unsigned first, unsigned count)
 {
     return (~(bits_wide)0 >> (BITS - count)) << first;
 }
 
-/* The place of the lowest bit set; `wide` is not 0. */
+/* Returns the position of the lowest set bit. `wide` is not 0. */
 static inline unsigned bits_lowest(bits_wide wide)
 {
     uint64_t low = (uint64_t)wide;
@@ -38,7 +40,7 @@ static inline unsigned bits_lowest(bits_wide wide)
                     : 64 + (unsigned)__builtin_ctzll((uint64_t)(wide >> 64));
 }
 
-/* The same of the highest. */
+/* Returns the position of the highest set bit. `wide` is not 0. */
 static inline unsigned bits_highest(bits_wide wide)
 {
     uint64_t high = (uint64_t)(wide >> 64);
@@ -52,7 +54,7 @@ static inline unsigned bits_count(bits_wide wide)
                       __builtin_popcountll((uint64_t)(wide >> 64)));
 }
 
-/* The bits whose place is a multiple of 2^shift, 0 to 7. */
+/* Returns a map of all bits whose position is a multiple of 2^shift. `shift` is 0 to 7. */
 static inline bits_wide bits_multiples(unsigned shift)
 {
     static const uint64_t every[] = {
@@ -67,7 +69,7 @@ static inline bits_wide bits_multiples(unsigned shift)
     return shift == 7 ? 1 : (bits_wide)every[shift] << 64 | every[shift];
 }
 
-/* The bits at which `count` (1 to 128) bits in a row begin. Halving: a run of 13 is one of 8 and another 5 further. */
+/* Returns a map of all positions at which `count` set bits in a row begin. `count` is 1 to 128. It doubles the length: a run of 13 is a run of 8 and another run of 8 that begins 5 bits further. */
 static inline bits_wide bits_starts(bits_wide wide, unsigned count)
 {
     unsigned have = 1;
@@ -78,10 +80,10 @@ static inline bits_wide bits_starts(bits_wide wide, unsigned count)
     return have < count ? wide & wide >> (count - have) : wide;
 }
 
-/* The same as bits_longest(), in equal time whatever the map: the longest power of two first, then what can be added. */
+/* Like bits_longest(), but takes about the same time for every map. First finds the longest run whose length is a power of two, and then lengthens it by smaller powers of two. */
 static inline unsigned bits_longest_of_many(bits_wide wide)
 {
-    bits_wide starts[8]; /* [i]: of runs of 2^i */
+    bits_wide starts[8]; /* starts[i]: where runs of 2^i bits begin */
     unsigned i = 0;
     starts[0] = wide;
     while (i < 7 && (starts[i + 1] = starts[i] & starts[i] >> (1u << i)) != 0)
@@ -100,7 +102,7 @@ static inline unsigned bits_longest_of_many(bits_wide wide)
     return length;
 }
 
-/* The length of the longest run of set bits. Most maps have few runs: they are gone through. */
+/* Returns the length of the longest run of set bits. Most maps have few runs, so the runs are visited one by one. After 8 runs, bits_longest_of_many() handles the rest. */
 static inline unsigned bits_longest(bits_wide wide)
 {
     unsigned longest = 0;

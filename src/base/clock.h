@@ -22,7 +22,7 @@ static inline uint64_t clock_now_ns(void)
     return clock_read_ns(CLOCK_MONOTONIC);
 }
 
-/* CPU time of the calling thread, user and system. */
+/* Returns the CPU time of the calling thread, user and system time together. */
 static inline uint64_t clock_thread_cpu_ns(void)
 {
     return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);

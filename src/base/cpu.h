@@ -1,16 +1,17 @@
-/* cpu.h - what no language has: to say to the processor that one waits, and to ask where the stack is. */
+/* cpu.h - a hint to the processor that the thread waits in a loop, and the stack pointer. */
 #ifndef CAIRN_CPU_H
 #define CAIRN_CPU_H
 
 #include <stdint.h>
 
-/* Where the stack of the function that reads it ends at that point: what is called from there lies below. */
+/* The stack pointer of the function that reads it. The stack frames of functions that it calls from there lie below this address. */
 #if defined(__x86_64__)
 register uintptr_t cpu_stack __asm__("rsp");
 #elif defined(__aarch64__)
 register uintptr_t cpu_stack __asm__("sp");
 #endif
 
+/* To be called in a loop that waits for another thread. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,4 +1,4 @@
-/* random.h - numbers that repeat from a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Not for secrets. */
+/* random.h - random numbers that repeat for the same seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Not for secrets. */
 #ifndef CAIRN_RANDOM_H
 #define CAIRN_RANDOM_H
 
@@ -21,7 +21,7 @@ static inline uint64_t random_next(struct random *random)
     return x ^ (x >> 31);
 }
 
-/* 0 … bound - 1; bound is 1 to 2^32. */
+/* Returns a number from 0 to bound - 1. `bound` is 1 to 2^32. */
 static inline uint64_t random_below(struct random *random, uint64_t bound)
 {
     return ((random_next(random) >> 32) * bound) >> 32;

@@ -1,11 +1,11 @@
-/* text.h - writes text and JSON into a buffer that the caller owns; no allocation, no system call, async-signal-safe.
+/* text.h - writes text and JSON into a buffer that the caller owns.
  *
+ * It allocates nothing, makes no system call, and is async-signal-safe.
  * Between calls, always:
- *
- *     length < capacity, and data[length] == '\0'
- *     truncated is true once something did not fit, and then nothing more is added
- *
- * A truncated text must not be used as a document: check `truncated` before writing it out.
+ *     length < capacity
+ *     data[length] == '\0'
+ *     truncated == true if something did not fit; after that, nothing more is added
+ * A truncated text must not be used as a document. The caller checks `truncated` before it writes the text out.
  */
 #ifndef CAIRN_TEXT_H
 #define CAIRN_TEXT_H
@@ -19,7 +19,7 @@ struct text {
     bool truncated;
 };
 
-/* `capacity` counts the final NUL and must be at least 1. */
+/* Returns an empty text in a buffer of `capacity` bytes, at least 1. The final NUL counts. */
 static inline struct text text_over(char *data, size_t capacity)
 {
     data[0] = '\0';
@@ -54,7 +54,7 @@ static inline void text_add_unsigned(struct text *text, uint64_t value)
         text_add_char(text, digits[--count]);
 }
 
-/* "0x" and hexadecimal digits. */
+/* Adds "0x" and hexadecimal digits. */
 static inline void text_add_hex(struct text *text, uint64_t value)
 {
     text_add(text, "0x");
@@ -77,8 +77,8 @@ static inline void text_add_signed(struct text *text, int64_t value)
     }
 }
 
-/* A JSON string with its quotes. Bytes from 0x80 up become \u00XX: a path need not be valid UTF-8, and the reader
- * gets every byte back by encoding the string as Latin-1. */
+/* Adds a JSON string with its quotes. Bytes from 0x7f up become \u00XX, because a path need not be valid UTF-8. A reader gets
+ * every byte back by encoding the string as Latin-1. */
 static inline void text_add_json_string(struct text *text, const char *s)
 {
     static const char hex[] = "0123456789abcdef";
@@ -99,7 +99,7 @@ static inline void text_add_json_string(struct text *text, const char *s)
     text_add_char(text, '"');
 }
 
-/* The name of a member of an object, with the comma before it where one is needed. */
+/* Adds the name of a member of an object, and a comma before it if one is needed. */
 static inline void text_add_json_key(struct text *text, const char *key)
 {
     if (text->length > 0 && text->data[text->length - 1] != '{')
@@ -126,7 +126,7 @@ static inline void text_add_json_bool(struct text *text, const char *key, bool v
     text_add(text, value ? "true" : "false");
 }
 
-/* What was not measured. */
+/* Adds null, for a value that was not measured. */
 static inline void text_add_json_null(struct text *text, const char *key)
 {
     text_add_json_key(text, key);

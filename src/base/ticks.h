@@ -15,7 +15,8 @@ static inline uint64_t ticks_now(void)
     return __builtin_ia32_rdtsc();
 }
 
-/* Intel's manual: RDTSC waits for nothing; LFENCE before it for all that came earlier, behind it for itself. */
+/* RDTSC does not wait for other instructions (Intel's manual). An LFENCE before it waits for all earlier instructions. An LFENCE
+ * behind it keeps later instructions from starting before it. */
 static inline uint64_t ticks_before(void)
 {
     __builtin_ia32_lfence();

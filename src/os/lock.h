@@ -1,10 +1,12 @@
-/* lock.h - a lock of four bytes, zero when free; waits in the kernel.
+/* lock.h - a lock of four bytes that waits in the kernel. All zero, it is free.
  *
- * Three states, so that who meets nobody makes no system call (Drepper, "Futexes Are Tricky", mutex 3). Not recursive,
- * not fair. lock_drop() publishes to the next lock_take(). Usable within malloc, and between fork's two handlers.
+ * It has three states, so that a thread which does not have to wait makes no system call (Drepper,
+ * "Futexes Are Tricky", mutex 3). The lock is not recursive and not fair. lock_drop() publishes to
+ * the next lock_take(). It may be used within malloc, and between the two handlers of fork.
  *
- * As long as glibc says that the process has but one thread, nothing is exchanged: a locked instruction takes as long as twenty
- * others. No lock is held while a thread is created.
+ * While glibc says that the process has only one thread, the lock uses no atomic exchange, because
+ * a locked instruction takes as long as twenty others. No thread may be created while a lock is
+ * held.
  */
 #ifndef CAIRN_OS_LOCK_H
 #define CAIRN_OS_LOCK_H
@@ -15,11 +17,13 @@
 #include <sys/single_threaded.h>
 
 struct lock {
-    _Atomic uint32_t state; /* 0 free, 1 taken, 2 taken and somebody may wait */
+    _Atomic uint32_t state; /* 0: free, 1: taken, 2: taken, and a thread may wait */
 };
 
+/* Takes a lock that is not free: spins for a while, then waits in the kernel. */
 void lock_wait(struct lock *lock) __attribute__((cold));
 
+/* Takes the lock if it is free. Returns false if it is not. */
 static inline bool lock_try(struct lock *lock)
 {
     uint32_t free = 0;
@@ -48,7 +52,7 @@ static inline void lock_drop(struct lock *lock)
         os_wake(&lock->state);
 }
 
-/* In the child of a fork, whoever held it: free. */
+/* Makes the lock free in the child of a fork, whichever thread held it in the parent. */
 static inline void lock_reset(struct lock *lock)
 {
     atomic_store_explicit(&lock->state, 0, memory_order_relaxed);

@@ -19,16 +19,17 @@
 
 size_t os_page_bytes(void)
 {
-    static _Atomic size_t known; /* relaxed: every thread would store the same */
+    static _Atomic size_t known; /* relaxed: every thread stores the same value */
     size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
     if (UNLIKELY(bytes == 0)) {
-        bytes = (size_t)getauxval(
-            AT_PAGESZ); /* sysconf() brings in pages of libc that nobody else needs */
+        /* sysconf() would touch pages of libc that nothing else needs. */
+        bytes = (size_t)getauxval(AT_PAGESZ);
         atomic_store_explicit(&known, bytes, memory_order_relaxed);
     }
     return bytes;
 }
 
+/* Maps memory at an address that the kernel chooses. Returns NULL if it refuses. */
 static char *map(size_t bytes)
 {
     int saved = errno;
@@ -37,7 +38,7 @@ static char *map(size_t bytes)
     return start == MAP_FAILED ? NULL : start;
 }
 
-/* Kernels before 4.17 take the flag for a mere hint, and answer with another address. */
+/* Kernels before 4.17 ignore the flag. They take the address for a hint, and may choose another. */
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -91,15 +92,16 @@ bool os_renew(void *start, size_t bytes)
     return got != MAP_FAILED;
 }
 
-/* Where there are as many mappings as may be, a new one is refused, and clearing what is there is not; where anything is not
- * mapped, both are. */
+/* Makes a range read as zero. If the process has the most mappings it may have, the kernel refuses
+ * a new mapping, but still clears an existing one. Returns false if both fail, because a part of
+ * the range is not mapped. */
 static bool renew_or_clear(void *start, size_t bytes)
 {
     return os_renew(start, bytes) || os_give_back(start, bytes);
 }
 
-/* The kernel clears `to` before it looks whether it can move at all. The place that is left is mapped anew, so that it
- * becomes one with what lies around it. */
+/* The kernel unmaps `to` before it checks whether it can move anything. After a move, `from` is
+ * mapped anew and so becomes one mapping with the memory around it. */
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
 {
     int saved = errno;
@@ -110,7 +112,8 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
     return renew_or_clear(to, to_bytes) ? OS_NOT_MOVED : OS_NOT_MOVED_TO_LOST;
 }
 
-/* A mapping grows where nothing is mapped. */
+/* A mapping can only grow into addresses where nothing is mapped, so the memory behind it is
+ * unmapped first. */
 enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
 {
     int saved = errno;
@@ -150,7 +153,7 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
     if (alignment <= page)
         return map(bytes);
 
-    /* More than needed, so that an aligned address is somewhere within; head and tail go back. */
+    /* Maps more than needed, so that it contains an aligned address. Head and tail are unmapped. */
     size_t spare = alignment - page;
     size_t total;
     if (__builtin_add_overflow(bytes, spare, &total))
@@ -165,8 +168,8 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
         return NULL;
     }
     if (head < spare && !os_unmap(start + bytes, spare - head)) {
-        os_unmap(start,
-                 total - head); /* no longer the head: another thread may have been given it */
+        /* Not the head: another thread may have mapped something there meanwhile. */
+        os_unmap(start, total - head);
         return NULL;
     }
     return start;
@@ -175,11 +178,10 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
 uint64_t os_random(void)
 {
     uint64_t random = 0;
-    const void *sixteen =
-        (const void *)getauxval(AT_RANDOM); /* 16 bytes that the kernel gave the process */
+    /* 16 random bytes from the kernel. The first 8 are the stack canary of the C library. */
+    const void *sixteen = (const void *)getauxval(AT_RANDOM);
     if (sixteen != NULL)
-        memcpy(&random, (const char *)sixteen + 8,
-               sizeof random); /* the first 8 are the C library's canary */
+        memcpy(&random, (const char *)sixteen + 8, sizeof random);
     return random;
 }
 
