@@ -3,7 +3,8 @@
  *
  * There are 64 classes: one per 16 bytes up to 256 bytes, then 8 per doubling up to 8 KiB, then 4
  * per doubling up to 32 KiB. A block therefore wastes less than half of its bytes if 16 or more
- * were requested, less than an eighth from 129 bytes to 8 KiB, and less than a fifth above 8 KiB. Always true:
+ * were requested, less than an eighth from 129 bytes to 8 KiB, and less than a fifth above 8 KiB.
+ * Always true:
  *
  *     size_class(n) is the smallest class with size_class_bytes(class) >= n,
  *         for 0 <= n <= SIZE_CLASS_BYTES_MAX

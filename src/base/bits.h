@@ -1,4 +1,5 @@
-/* bits.h - runs of bits in a map of 128 bits, which is stored as two words. Bit 0 is the lowest bit of word 0.
+/* bits.h - runs of bits in a map of 128 bits, which is stored as two words. Bit 0 is the lowest bit
+ * of word 0.
  *
  * All functions are pure, except bits_store(). */
 #ifndef CAIRN_BITS_H
@@ -69,7 +70,9 @@ static inline bits_wide bits_multiples(unsigned shift)
     return shift == 7 ? 1 : (bits_wide)every[shift] << 64 | every[shift];
 }
 
-/* Returns a map of all positions at which `count` set bits in a row begin. `count` is 1 to 128. It doubles the length: a run of 13 is a run of 8 and another run of 8 that begins 5 bits further. */
+/* Returns a map of all positions at which `count` set bits in a row begin. `count` is 1 to 128. The
+ * length doubles at each step. The last step overlaps: a run of 13 is a run of 8 and another run of
+ * 8 that begins 5 bits further. */
 static inline bits_wide bits_starts(bits_wide wide, unsigned count)
 {
     unsigned have = 1;
@@ -80,7 +83,8 @@ static inline bits_wide bits_starts(bits_wide wide, unsigned count)
     return have < count ? wide & wide >> (count - have) : wide;
 }
 
-/* Like bits_longest(), but takes about the same time for every map. First finds the longest run whose length is a power of two, and then lengthens it by smaller powers of two. */
+/* Like bits_longest(), but takes about the same time for every map. First finds the longest run
+ * whose length is a power of two, and then lengthens it by smaller powers of two. */
 static inline unsigned bits_longest_of_many(bits_wide wide)
 {
     bits_wide starts[8]; /* starts[i]: where runs of 2^i bits begin */
@@ -102,7 +106,8 @@ static inline unsigned bits_longest_of_many(bits_wide wide)
     return length;
 }
 
-/* Returns the length of the longest run of set bits. Most maps have few runs, so the runs are visited one by one. After 8 runs, bits_longest_of_many() handles the rest. */
+/* Returns the length of the longest run of set bits. Most maps have few runs, so the runs are
+ * visited one by one. After 8 runs, bits_longest_of_many() handles the rest. */
 static inline unsigned bits_longest(bits_wide wide)
 {
     unsigned longest = 0;

@@ -1,7 +1,8 @@
-/* clock.h - clocks as nanoseconds in a uint64_t.
+/* clock.h - reads clocks as nanoseconds in a uint64_t.
  *
- * clock_now_ns() never goes back and is the same clock in every process of the machine, so that a stamp
- * written by a child can be compared with one taken by its parent. Neither function can fail on Linux.
+ * clock_now_ns() never goes back, and is the same clock in every process of the machine. A time
+ * stamp of a child can therefore be compared with one of its parent. No function here can fail on
+ * Linux.
  */
 #ifndef CAIRN_CLOCK_H
 #define CAIRN_CLOCK_H

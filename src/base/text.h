@@ -1,11 +1,11 @@
 /* text.h - writes text and JSON into a buffer that the caller owns.
  *
- * It allocates nothing, makes no system call, and is async-signal-safe.
- * Between calls, always:
+ * It allocates nothing, makes no system call, and is async-signal-safe. Between calls, always:
  *     length < capacity
  *     data[length] == '\0'
  *     truncated == true if something did not fit; after that, nothing more is added
- * A truncated text must not be used as a document. The caller checks `truncated` before it writes the text out.
+ * A truncated text must not be used as a document. The caller checks `truncated` before it writes
+ * the text out.
  */
 #ifndef CAIRN_TEXT_H
 #define CAIRN_TEXT_H
@@ -77,8 +77,8 @@ static inline void text_add_signed(struct text *text, int64_t value)
     }
 }
 
-/* Adds a JSON string with its quotes. Bytes from 0x7f up become \u00XX, because a path need not be valid UTF-8. A reader gets
- * every byte back by encoding the string as Latin-1. */
+/* Adds a JSON string with its quotes. Bytes from 0x7f up become \u00XX, because a path need not be
+ * valid UTF-8. A reader gets every byte back by encoding the string as Latin-1. */
 static inline void text_add_json_string(struct text *text, const char *s)
 {
     static const char hex[] = "0123456789abcdef";

@@ -1,7 +1,9 @@
-/* ticks.h - the quickest clock there is: the processor's time-stamp counter, elsewhere the system's in ns.
+/* ticks.h - the fastest clock: the time-stamp counter on x86-64, elsewhere the system's clock in
+ * ns.
  *
- * Constant in rate on any processor that runs Linux today; how many are a nanosecond is for the caller to find out, by
- * reading clock.h beside it. ticks_before() and ticks_after() keep what is timed between them.
+ * The counter has a constant rate on every processor that runs Linux today. A caller that needs the
+ * rate reads clock.h at the same moments. ticks_before() and ticks_after() keep the processor from
+ * moving the timed code out from between them.
  */
 #ifndef CAIRN_TICKS_H
 #define CAIRN_TICKS_H
@@ -15,8 +17,8 @@ static inline uint64_t ticks_now(void)
     return __builtin_ia32_rdtsc();
 }
 
-/* RDTSC does not wait for other instructions (Intel's manual). An LFENCE before it waits for all earlier instructions. An LFENCE
- * behind it keeps later instructions from starting before it. */
+/* RDTSC does not wait for other instructions (Intel's manual). An LFENCE before it waits for all
+ * earlier instructions. An LFENCE behind it keeps later instructions from starting before it. */
 static inline uint64_t ticks_before(void)
 {
     __builtin_ia32_lfence();
