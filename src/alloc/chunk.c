@@ -144,14 +144,15 @@ size_t chunk_find(size_t slices)
 void chunk_check(size_t number)
 {
     const struct chunk *chunk = chunk_of(number);
-    struct free_slices told = free_map.chunks[number];
-    struct free_slices is = free_of(chunk);
+    struct free_slices recorded = free_map.chunks[number];
+    struct free_slices actual = free_of(chunk);
     unsigned longest = longest_of(chunk);
-    if (chunk->used_count == 0 && told.longest == 0) { /* skipped by region_grow() */
+    if (chunk->used_count == 0 && recorded.longest == 0) { /* skipped by region_grow() */
         CHECK_THAT(chunk->list == 0);
         return;
     }
     CHECK_THAT(chunk->used_count == bits_count(bits_load(&chunk->used)));
-    CHECK_THAT(told.at_start == is.at_start && told.at_end == is.at_end && told.longest >= longest);
+    CHECK_THAT(recorded.at_start == actual.at_start && recorded.at_end == actual.at_end &&
+               recorded.longest >= longest);
     CHECK_THAT(chunk->list == CHANGED || chunk->list == list_of(chunk, longest));
 }

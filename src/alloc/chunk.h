@@ -29,7 +29,7 @@ struct chunk {
     struct bits dirty;   /* maybe touched since mapped or given back */
     uint8_t huge;        /* the kernel was asked for a huge page */
     uint8_t small;       /* the kernel was then asked for small pages */
-    uint8_t inside;      /* slice 0 belongs to a run from an earlier chunk */
+    uint8_t inside;      /* its first slice belongs to a run from an earlier chunk */
     uint16_t used_count; /* bits set in `used` */
     uint16_t list;       /* see chunk.c; 0: on no list */
     uint32_t next;       /* on the list; CHUNK_NONE: none */

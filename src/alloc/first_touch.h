@@ -2,9 +2,9 @@
  *
  * A huge page saves 511 page faults. But on a virtual machine whose host supplies memory on demand,
  * the host may first have to find 2 MiB. Measured there: 0.24 ms if the host had them and 3 to 17
- * ms if it had not. 512 small pages took 0.5 to 1.5 ms, because the kernel reuses those that were
- * freed last. So first touches are timed. After a slow huge page, no huge page is requested for a
- * number of chunks, which doubles each time until one comes quickly.
+ * ms if it had not. 512 small pages took 0.5 to 1.5 ms, because the kernel takes them from the
+ * pages that were used last. So first touches are timed. After a slow huge page, no huge page is
+ * requested for a number of chunks, which doubles each time until one comes quickly.
  *
  * Any thread may call these functions. They take no lock: a lost update loses one measurement of
  * many.

@@ -78,7 +78,7 @@ static void learn(bool refused)
                           memory_order_relaxed);
 }
 
-/* Returns whether this epoch is one to wait, and counts it. */
+/* Returns whether nothing is done in this epoch because of a refusal, and counts the epoch. */
 static bool is_waiting(void)
 {
     unsigned epochs = atomic_load_explicit(&wait, memory_order_relaxed);
@@ -104,7 +104,8 @@ static bool is_written(const void *chunk)
     return unknown <= CHUNK_BYTES / page / 32;
 }
 
-/* Collapses a chunk if it is touched; else puts it back. Returns false if the kernel refused. */
+/* Collapses a chunk if it is touched. If it does not become a huge page, page_heap.h may return it
+ * again. Returns false if the kernel refused. */
 static bool collapse(void *chunk, bool touched)
 {
     bool done = touched && os_collapse(chunk);

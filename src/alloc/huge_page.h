@@ -25,8 +25,8 @@
 
 #include <stddef.h>
 
-/* Collapses dense chunks at the end of an epoch. Takes the page heap's lock. A caller that frees a
- * run of another heap's slab holds that heap's lock meanwhile. */
+/* Collapses dense chunks at the end of an epoch. Takes the page heap's lock. The caller may hold
+ * the lock of a heap: a thread that frees the run of another heap's slab does. */
 void huge_page_epoch(void);
 
 /* Collapses a reused chunk within a new large block of at least CHUNK_SLICES, which the program has

@@ -31,8 +31,8 @@ static bool epoch_is_over(void)
                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
-/* The state of the purges at once, in slices. Access is relaxed: a thread that misses a change acts
- * on values that were right a moment ago. */
+/* The state of purge_at_once(), in slices. Access is relaxed: a thread that misses a change acts on
+ * values that were right a moment ago. */
 static _Atomic size_t held = HELD_SLICES; /* see purge.h */
 static _Atomic size_t went;               /* given back while the program shrank last */
 static _Atomic size_t fresh_before;       /* page_heap_level.fresh at the last purge */
@@ -48,7 +48,7 @@ static void hold(size_t slices)
 }
 
 /* Returns whether the program needed at least half of the memory of the last purge again: it has
- * touched `came` new slices since. */
+ * taken `came` non-resident slices since then. */
 static bool was_in_vain(const struct page_heap_level *level, size_t came)
 {
     size_t gone = atomic_load_explicit(&went, memory_order_relaxed);

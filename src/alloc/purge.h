@@ -2,8 +2,8 @@
  *
  * Idle memory is free and resident (page_heap.h). There is no timer, and no thread unless
  * background.h starts one. A thread that frees a run checks the clock; now and then, so does a
- * thread that refills its heap. Any thread may call these functions, and holds no page heap lock
- * when it does.
+ * thread that refills its heap. Any thread may call these functions. It must not hold the page
+ * heap's lock.
  *
  * At the end of an epoch of a quarter of a second, the memory that was idle during the whole epoch
  * was not needed. It is given back, except for a slack:
@@ -18,9 +18,9 @@
  *     when idle > used + held, with held == 128 MiB at first,
  *     until idle == (used + 128 MiB) / 2
  *
- * If the program needs at least half of that memory again before the next such purge, as programs
- * do that fill and empty their memory in turns, the purge was in vain. More idle memory is then
- * kept, unless less than 64 MiB were given back:
+ * Such a purge was in vain if it gave back at least 64 MiB and the program needs at least half of
+ * them again before the next one. This happens to programs that fill and empty their memory in
+ * turns. More idle memory is then kept:
  *
  *     held = used + idle + 128 MiB
  *

@@ -1,9 +1,9 @@
-/* region.h - the one address range from which all our memory comes, and the records beside it.
+/* region.h - the one address range from which all our memory comes, and its records.
  *
  * The range is not reserved. Its base is drawn at random in a window far from the addresses that
  * the kernel uses. At first nothing is mapped. The region then grows upwards in adjacent pieces, so
- * that a limit on address space only counts memory in use. A chunk where somebody else has a
- * mapping is skipped forever.
+ * that a limit on address space only counts memory in use. A chunk that overlaps a foreign mapping
+ * is skipped forever.
  *
  * The region consists of slices of 16 KiB; 128 slices are a chunk of 2 MiB. At a fixed distance
  * below the slices lie their records, and below these the records of the chunks. The records are

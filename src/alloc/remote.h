@@ -115,7 +115,7 @@ enum remote_post remote_post(struct slab *slab, struct block *block);
 enum remote_post remote_post_locked(struct slab *slab, struct block *block);
 
 /* Takes all posted blocks. Returns the first and sets `*count`; the blocks still count as live, and
- * belong to the caller. Called by the owner, or under the lock while nobody allocates from the
+ * belong to the caller. Called by the owner, or under the lock while no thread allocates from the
  * slab. */
 struct block *remote_collect(struct slab *slab, uint32_t *count);
 

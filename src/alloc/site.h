@@ -17,9 +17,11 @@
  * sequence. Every block of a heap that belongs to no thread is counted, and so is every block of a
  * thread without a heap.
  *
- * Before site_begin(), call sites cost nothing: no path checks for them. After it, every counted
- * block is allocated in a slow path, even if the thread had kept its run. Its owner then makes
- * site_keeps() true, so that its free takes a slow path, too. Between calls, always, for every row:
+ * Before site_begin(), nothing is counted. The only cost is then a check in slow paths, and a
+ * countdown when a large block reuses a kept run. After site_begin(), every counted block is
+ * allocated in a slow path, even if the thread had kept its run. Unless the block belongs to a
+ * heap, site_keeps() is true of its owner, so that its free takes a slow path, too. Between calls,
+ * always, for every row:
  *
  *     hits <= blocks, freed <= blocks, and counted <= blocks
  *     sum of lives[] == freed
@@ -68,9 +70,9 @@ struct site {
     uint64_t lives[SITE_LIVES];
 };
 
-/* A heap's place in the sequence of samples. All zero, the next block is counted. While sites are
- * not counted, only the fast path of large blocks reads `left`: at 0 it leaves through the slow
- * path, which sets it to SITE_TURN_LONG. */
+/* A heap's place in the sequence of samples. If it is all zero, the next block is counted. While
+ * sites are not counted, only the fast path of large blocks reads `left`: at 0 it leaves through
+ * the slow path, which sets it to SITE_TURN_LONG. */
 struct site_turn {
     uint32_t left;    /* blocks before the next counted one */
     uint32_t counted; /* blocks counted so far */

@@ -15,14 +15,14 @@
  *     rest == 0, unless the state is FULL or a poster has just changed it from FULL to PARKED
  *
  * A local free first writes `free` and then decrements `until`. A thread that holds the lock of a
- * slab from which nobody allocates therefore reads a slab_live() that is exact or too high, never
- * too low. Without the lock, the two fields may be read at different moments, and their sum is only
- * a hint.
+ * slab from which no thread allocates therefore reads a slab_live() that is exact or too high,
+ * never too low. Without the lock, the two fields may be read at different moments, and their sum
+ * is only a hint.
  *
- * A local free only decrements `until`, whatever the state of the slab is. When it reaches 0, the
- * owner calls heap_event(). For a FULL slab this happens after an eighth of its blocks, at least
- * one, came back; the slab then returns to use. For any other slab it happens when all blocks are
- * back.
+ * A local free counts nothing but `until`, whatever the state of the slab is. When `until` reaches
+ * 0, the owner calls heap_event(). For a FULL slab this happens after an eighth of its blocks, at
+ * least one, came back; the slab then returns to use. For any other slab it happens when all blocks
+ * are back.
  *
  * A free block holds a pointer to the next one, and a key that marks it as free.
  */
@@ -61,8 +61,7 @@ struct slab {
     _Atomic uint32_t rest;   /* (own) live blocks beyond `until` */
     _Atomic uint64_t posted; /* remote.h */
 
-    /* Neighbours on the list that the slab's state implies, by slice index. Under the list's
-     * lock. */
+    /* Neighbours on the list that the state implies, by slice index; under the list's lock. */
     uint32_t next;
     uint32_t prev;
 
@@ -70,8 +69,7 @@ struct slab {
     union {
         uint32_t back; /* RUN_TAIL: distance to the run's first slice */
 
-        /* RUN_LARGE of more than RUN_CACHE_RUN_MAX slices: slices that the block did not
-         * request. */
+        /* RUN_LARGE longer than RUN_CACHE_RUN_MAX: slices that it did not request. */
         uint32_t slack;
     };
     uint16_t capacity;       /* blocks that fit */

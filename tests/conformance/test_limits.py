@@ -242,9 +242,7 @@ def test_what_is_needed_again_and_again_is_kept_unless_learning_is_frozen(
     learnt, held, purged, _ = map(int, learning.out.split())
     assert learnt >= 1 and held > 128 * MIB
     told = [
-        line
-        for line in learning.err.splitlines()
-        if line.startswith("cairn: idle memory kept")
+        line for line in learning.err.splitlines() if line.startswith("cairn: idle memory kept")
     ]
     assert len(told) >= 1 and told[0].endswith(f": {128 * MIB} -> {told[0].rpartition(' ')[2]}")
     learnt, held, all_purged, _ = map(int, frozen.out.split())
