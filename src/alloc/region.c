@@ -14,7 +14,8 @@ enum {
 
 struct region region;
 
-static size_t slices_max;
+static size_t slices_max; /* of the window that was chosen */
+
 /* Ends of the mapped records of slices and chunks. */
 static uintptr_t slice_records_end;
 static uintptr_t chunk_records_end;

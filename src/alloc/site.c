@@ -100,7 +100,7 @@ struct heap *site_keeper(const struct slab *slab)
     return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table : NULL;
 }
 
-/* Returns log2 of the weight of the next block, after `counted` blocks. */
+/* Returns log2 of the weight of the next counted block, after `counted` of them. */
 static uint32_t doublings(uint32_t counted)
 {
     uint32_t times = counted < SITE_ALL ? 0 : 1 + (counted - SITE_ALL) / SITE_EACH;
