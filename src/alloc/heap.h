@@ -1,23 +1,26 @@
-/* heap.h - which slab serves a class next; one heap per thread, and what threads leave behind.
+/* heap.h - a heap hands out small blocks from its slabs. Each thread has one.
  *
- * A heap's thread allocates from it without a lock; `lock` guards what others may change: its lists of slabs, and the
- * states and owner of the slabs on them. Heaps are never unmapped, so that whoever read an owner may take its lock, and
- * then look whether it still is the owner. Between calls, always:
+ * Functions marked (own) are for the heap's owner alone: its thread, or for a shared heap whoever
+ * holds `turn`. The owner allocates without a lock. `lock` guards what other threads may change:
+ * the lists of slabs, and the state and owner of each slab on them. Between calls, always:
  *
- *     list[c] holds free blocks of the heap's slabs of class c, which count as live there
- *     room[c] is heap_hot(c), or 0 where the bit of `warm` is not set, less the length of list[c], and more by those that
- *     its refill carved: an OS page of them, or one block
- *     a slab of the heap is current[c] (CURRENT), on partial[c] (PARKED), or on `full` (FULL)
- *     at most one slab of a class that is PARKED has no live block: the bit of `empty`
+ *     list[c]     free blocks of the heap's slabs of class c; their slabs count them as live
+ *     room[c]     == (warm(c) ? heap_hot(c) : 0) - length(list[c]) + carved(c)
+ *     carved(c)   blocks that the last refill carved: none, one, or those of one OS page
+ *     each slab   is current[c] (state CURRENT), on partial[c] (PARKED), or on `full` (FULL)
+ *     empty(c)    is 1 if one slab on partial[c] has no live block; there is never a second one
  *
- * While the process is small, the first blocks of a class are those of a coarser one, so that fewer slabs share the pages:
- * `lent` counts them, and is HEAP_LENT_MOST from the first time on that the heap goes to slabs of that class; those that
- * it was left by others are passed by until then.
+ * Borrowing: a small process saves pages if few slabs share them. So a class without slabs of its
+ * own borrows blocks of a larger class. `lent[c]` counts the bytes borrowed for class c. From
+ * HEAP_LENT_MOST on, class c has slabs of its own. Until then the heap also passes by slabs of
+ * class c that it inherited.
  *
- * The heap of a thread that has ended is idle and keeps its slabs: the next thread takes it as it is, and until then others
- * take slabs from it before they make new ones. The order of locks: the list of all heaps, a heap's `turn`, its `lock`,
- * the page heap; that of the sites (site.h) is taken last.
- */
+ * When a thread ends, its heap becomes idle and keeps its slabs. The next thread takes the whole
+ * heap. Until then, other heaps take slabs from it before they make new ones.
+ *
+ * Heaps are never unmapped. A thread that has read a slab's owner may therefore take the owner's
+ * lock, and then check that the slab still has this owner. Locks are taken in this order: the list
+ * of all heaps, a heap's `turn`, its `lock`, the page heap, the sites (site.h). */
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
 
@@ -27,54 +30,52 @@
 #include "os/lock.h"
 
 enum {
-    HEAP_HOT_BLOCKS = 16,
-    HEAP_HOT_BYTES = 65536,
-    HEAP_CARVED_MOST =
-        4096, /* blocks of a list that were carved for it: of one OS page, of 64 KiB at most */
-    HEAP_HOT_CLASS_ALL = 47,  /* up to 4 KiB all of HEAP_HOT_BLOCKS fit */
-    HEAP_LENT_UNIT = 64,      /* bytes */
-    HEAP_LENT_COARSEST = 64,  /* units, 4 KiB: so many are of the next power of two */
-    HEAP_LENT_MOST = 255,     /* units, 16 KiB: until then they are of four classes to a doubling */
-    HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: what is larger has OS pages of its own in any slab */
+    HEAP_HOT_BLOCKS = 16,     /* most blocks of a class that are kept hot */
+    HEAP_HOT_BYTES = 65536,   /* most bytes of a class that are kept hot */
+    HEAP_CARVED_MOST = 4096,  /* 16-byte blocks in an OS page of 64 KiB */
+    HEAP_HOT_CLASS_ALL = 47,  /* 4 KiB: the last class with HEAP_HOT_BLOCKS */
+    HEAP_LENT_UNIT = 64,      /* bytes; the unit of `lent` */
+    HEAP_LENT_COARSEST = 64,  /* below 4 KiB: borrow the next power of two */
+    HEAP_LENT_MOST = 255,     /* below 16 KiB: borrow of 4 classes per doubling */
+    HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: larger blocks share no OS page anyway */
 };
 
-struct heap_statistics {      /* the first four are the owner's, the others under the heap's lock */
-    _Atomic uint64_t refills; /* times that a class's slabs were asked for blocks */
-    _Atomic uint64_t slabs_made;
-    _Atomic uint64_t slabs_adopted;
-    _Atomic uint64_t
-        posts; /* blocks that others gave back to its slabs, and that it has taken from there */
-    uint64_t wakes;  /* full slabs to which other threads' frees gave room */
-    uint64_t claims; /* slabs whose last block came from another thread */
+/* The owner writes the atomic counters, and anyone may read them. The others are under the heap's
+ * lock. */
+struct heap_statistics {
+    _Atomic uint64_t refills;       /* times that an empty list was refilled from slabs */
+    _Atomic uint64_t slabs_made;    /* new slabs */
+    _Atomic uint64_t slabs_adopted; /* slabs taken from idle heaps */
+    _Atomic uint64_t posts;         /* posted blocks that the owner collected */
+    uint64_t wakes;                 /* full slabs that got room by remote frees */
+    uint64_t claims;                /* slabs whose last live block came by a remote free */
 };
 
 struct heap {
-    struct block *list[SIZE_CLASS_COUNT]; /* what malloc pops */
-    int32_t room[SIZE_CLASS_COUNT]; /* above 0: free pushes to the list, and not to the slab */
+    struct block *list[SIZE_CLASS_COUNT]; /* (own) malloc pops from here */
+    int32_t room[SIZE_CLASS_COUNT];       /* (own) > 0: free pushes to the list, not to the slab */
     struct slab *current[SIZE_CLASS_COUNT];
-    struct site_turn
-        site_turn;         /* (own) but for alloc_count_sites(); beside what is looked at with it */
+    /* (own) except in alloc_count_sites(). It stands next to the fields that are read with it. */
+    struct site_turn site_turn;
     struct run_cache runs; /* (own) */
-    uint32_t long_reuses;  /* (own) of the long run of `runs` */
+    uint32_t long_reuses;  /* (own) calls of heap_reuse_long() with a run to try */
     struct lock lock;
-    uint32_t partial[SIZE_CLASS_COUNT]; /* first of the list, by slice index */
-    uint32_t full;
-    uint32_t large; /* large blocks that go when the heap goes: shared_heap.h alone has any */
-    uint64_t empty; /* a bit per class */
-    uint64_t
-        warm; /* a bit per class: between a refill and the next slab of which nothing is live (own) */
-    uint8_t lent[HEAP_LENT_CLASS_MAX +
-                 1];        /* (own) of a class's blocks, in others' slabs, freed or not */
-    struct lock turn;       /* of a heap that is no thread's: whoever holds it is its owner */
-    struct heap *next;      /* among all heaps that there ever were */
-    struct heap *next_idle; /* among the idle ones */
+    uint32_t partial[SIZE_CLASS_COUNT]; /* first slab of each list, by slice index */
+    uint32_t full;                      /* first full slab; 0: none */
+    uint32_t large; /* first large block; only shared heaps have any (shared_heap.h) */
+    uint64_t empty; /* a bit per class: see above */
+    uint64_t warm;  /* (own) a bit per class: set by a refill, cleared when a slab is empty */
+    uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (own) in HEAP_LENT_UNIT; a free does not lower it */
+    struct lock turn;                      /* of a shared heap: its holder is the owner */
+    struct heap *next;                     /* in the list of all heaps */
+    struct heap *next_idle;                /* in the list of idle heaps */
     bool has_thread;
-    _Atomic bool idle; /* any thread may take it, or slabs of it; written under both locks */
-    bool shared;       /* in use, and no thread's */
+    _Atomic bool idle; /* others may take it, or its slabs; written under heaps_lock and `lock` */
+    bool shared;       /* in use, but by no single thread */
     struct heap_statistics statistics;
 };
 
-/* (own) Others read the counter meanwhile. Returns what it is now. */
+/* (own) Adds to a counter that other threads may read. Returns the sum. */
 static inline uint64_t heap_count(_Atomic uint64_t *counter, uint64_t more)
 {
     uint64_t sum = atomic_load_explicit(counter, memory_order_relaxed) + more;
@@ -82,8 +83,9 @@ static inline uint64_t heap_count(_Atomic uint64_t *counter, uint64_t more)
     return sum;
 }
 
-/* So many blocks of a class may be handed out again while they are still in the processor's caches, the last freed first,
- * before others of their slab: each may be the only one that keeps its slab. */
+/* Returns how many freed blocks of a class the heap keeps on its list. They are reused last in,
+ * first out, while they are still in the processor's caches. The number is bounded because each of
+ * them may be the only block that keeps its slab alive. */
 static inline int32_t heap_hot(unsigned class)
 {
     if (LIKELY(class <= HEAP_HOT_CLASS_ALL))
@@ -92,10 +94,11 @@ static inline int32_t heap_hot(unsigned class)
     return fit < HEAP_HOT_BLOCKS ? fit : HEAP_HOT_BLOCKS;
 }
 
-/* What is to be done when slab->until has come down to 0. (own) */
+/* (own) Handles a slab whose `until` has reached 0: parks it, keeps it as the empty one, or gives
+ * its run back. */
 void heap_event(struct heap *heap, struct slab *slab);
 
-/* (own) Takes back a block of a slab of the heap's, whose slab_key(block, NULL) is `last`. */
+/* (own) Frees a block of one of the heap's slabs. `last` is slab_key(block, NULL). */
 static inline void heap_free(struct heap *heap, struct slab *slab, struct block *block,
                              uintptr_t last)
 {
@@ -105,13 +108,14 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
         heap->list[class] = block;
         return;
     }
-    ++*(volatile int32_t *)&heap->room
-           [class]; /* volatile: else the line above reads, counts, and writes in three steps */
+    /* Without volatile, the compiler turns the decrement above into a read, a test and a write. */
+    ++*(volatile int32_t *)&heap->room[class];
     if (UNLIKELY(slab_free(slab, block, last)))
         heap_event(heap, slab);
 }
 
-/* (own) The first block of a list, which says that it is free. */
+/* (own) Takes the first block off its list. The caller has checked that the block is marked as
+ * free. */
 static inline void *heap_pop(struct heap *heap, unsigned class, struct block *block)
 {
     heap->list[class] = block->next;
@@ -120,14 +124,16 @@ static inline void *heap_pop(struct heap *heap, unsigned class, struct block *bl
     return block;
 }
 
-/* (own) The list, which was empty, has so many blocks that came back. */
+/* (own) Sets the room of a list that was empty and now has `count` blocks, none of them freshly
+ * carved. */
 static inline void heap_set_room(struct heap *heap, unsigned class, uint32_t count)
 {
     int32_t most = heap->warm >> class & 1 ? heap_hot(class) : 0;
     heap->room[class] = most - (int32_t)count;
 }
 
-/* (own) What came back to the current slab of the class is the heap's list, which was empty; false: nothing did. */
+/* (own) Makes the free blocks of the class's current slab the heap's list, which was empty. Returns
+ * false if there are none. */
 static inline bool heap_steal(struct heap *heap, unsigned class)
 {
     struct slab *slab = heap->current[class];
@@ -139,64 +145,76 @@ static inline bool heap_steal(struct heap *heap, unsigned class)
     return true;
 }
 
-/* (own) The first block of a list that is not empty; one that was written to is the end of the program. */
+/* (own) Takes the first block off a list that is not empty. Ends the program if the free block was
+ * written to. */
 void *heap_pop_checked(struct heap *heap, unsigned class);
 
-/* A block of the class, after list[class] was found empty. NULL when the machine refuses. (own) */
+/* (own) Returns a block of the class, or of a larger one. list[class] is empty. Returns NULL if the
+ * machine refuses memory. */
 void *heap_refill(struct heap *heap, unsigned class);
 
-/* Gives back a block of a slab whose owner is not the caller, where that takes more than remote_post_quick(). By any thread. */
+/* Frees a block of another owner's slab where remote_post_quick() failed. Any thread may call
+ * it. */
 void heap_post(struct slab *slab, struct block *block);
 
-/* A heap for a thread: one whose thread has ended, with the slabs it has, or a new one; without any slab if it is to be
- * `empty`. NULL when the machine refuses. */
+/* Returns a heap for a thread: one whose thread has ended, with its slabs, or a new one. If `empty`
+ * is true, the heap has no slabs. Returns NULL if the machine refuses memory. */
 struct heap *heap_acquire(bool empty);
 
-/* The heap's thread ends, or nobody shares it any more: it is idle, and its large blocks are nobody's. */
+/* The heap's thread ends, or a shared heap is given up. The heap becomes idle, and its large blocks
+ * have no owner. */
 void heap_release(struct heap *heap);
 
-/* The heap's thread ends. It stays as it is, as if its thread slept, until another begins or ends: threads that come one
- * after the other then find what the last one had at hand. The one that was left before is released. */
+/* The heap's thread ends, but the heap keeps its lists, as if the thread slept, until the next
+ * thread begins or ends. So threads that run one after the other find a warm heap. The heap that
+ * the previous call left is released. */
 void heap_leave(struct heap *heap);
 
-/* The heap is given up, and all of its blocks are, also those that are out. (own) */
+/* (own) Frees all blocks of the heap, also those in use, and makes the heap idle. */
 void heap_destroy(struct heap *heap);
 
-/* What the heap holds ready goes back to its slabs, what others posted too, and slabs without a live block go back. (own) */
+/* (own) Returns the blocks on the heap's lists to their slabs, collects posted blocks, gives kept
+ * runs back, and gives slabs without a live block back. */
 void heap_collect(struct heap *heap);
 
-/* Claims the slabs of all heaps of which every live block is posted: posters and owners leave some, see remote.h. Returns
- * how many. The heap that was left last is released first. By any thread that holds no lock. */
+/* Claims every slab, of any heap, whose live blocks are all posted (remote.h says why there are
+ * such slabs). Returns how many. First releases the heap that heap_leave() left. Any thread that
+ * holds no lock may call it. */
 size_t heap_sweep(void);
 
-/* Gives back a large block, or a slab that has ended, whose run the heap's cache did not take at once. (own) */
+/* (own) Frees the run of a large block, or of a slab that has ended, where run_cache_put() did not
+ * keep it. */
 void heap_free_large(struct heap *heap, struct slab *slab);
 
-/* kept_runs_take_long(); now and then it is looked at what may be kept, and what nobody needs. (own) */
+/* (own) Calls kept_runs_take_long(). Every 64th call also updates how much may be kept, and calls
+ * purge_look(). */
 void *heap_reuse_long(struct heap *heap, size_t size);
 
-/* Puts a large block on the heap's list, or takes it off. By any thread. */
+/* These two put a large block on the heap's list and take it off. Any thread may call them. */
 void heap_keep_large(struct heap *heap, struct slab *slab);
 void heap_drop_large(struct heap *heap, struct slab *slab);
 
-/* The first of all heaps; their `next` leads to the others. */
+/* Returns the first of all heaps. `next` leads to the others. */
 struct heap *heap_first(void);
 
-/* Blocks that were posted to slabs that have gone back to the page heap with them. */
+/* Returns how many posted blocks nobody collected before their slab went back to the page heap. */
 uint64_t heap_posts_gone(void);
 
-/* For fork: all locks of this module, in order; in the child the heaps of other threads keep what they have, for ever,
- * until every block of a slab has come back from outside. */
+/* For fork: these two take and drop all locks of this module, in order. In the child, the heap of
+ * another thread keeps its slabs forever, except those whose live blocks are all posted. */
 void heap_lock_all(void);
 void heap_unlock_all(void);
 
-/* Between these two: whether nobody changes meanwhile what the heap has at hand. */
+/* Returns true if no thread can change the heap's lists between heap_lock_all() and
+ * heap_unlock_all(). */
 bool heap_is_at_rest(const struct heap *heap);
 
-/* Asserts the contract of one heap; by its thread, or while that cannot run. */
+/* Asserts the contract of one heap. Its thread calls it, or another while that thread cannot
+ * run. */
 void heap_check(struct heap *heap);
 
-/* Asserts what can be looked at while other threads run: the lists of every heap, and of what threads left. */
+/* Asserts the part of the contract that holds while other threads run: the lists of slabs of every
+ * heap. */
 void heap_check_lists(void);
 
 #endif

@@ -1,29 +1,36 @@
-/* large.h - blocks that are a run of slices each: above SIZE_CLASS_BYTES_MAX, or aligned to more than a slab can.
+/* large.h - a large block is a run of slices of its own.
  *
- * The record of the first slice says RUN_LARGE and how many there are. Its owner is NULL, a heap that is no thread's
- * (shared_heap.h), or site_keeps() it, so that the fast path of free leaves through its cold door. Any thread may give any back.
- */
+ * Blocks above SIZE_CLASS_BYTES_MAX are large, and blocks that are aligned to more than a slab can
+ * align. The record of the first slice has the kind RUN_LARGE and the number of slices. Its owner
+ * is NULL, a shared heap (shared_heap.h), or the mark of site_keeps(). None of these is a thread's
+ * heap, so that the fast path of free leaves a large block to its slow path. Any thread may free
+ * any large block. */
 #ifndef CAIRN_ALLOC_LARGE_H
 #define CAIRN_ALLOC_LARGE_H
 
 #include "alloc/run_cache.h"
 
-/* At least `size` bytes at a multiple of `alignment`, a power of two. `*zero`: all of it reads as zero. NULL when the
- * machine refuses, or the sum overflows. */
+/* Returns a block of at least `size` bytes at a multiple of `alignment`, a power of two. `*zero` is
+ * set to true if all of it reads as zero. Returns NULL if the machine refuses memory, or if the
+ * size or the alignment is larger than the region. */
 void *large_allocate(size_t size, size_t alignment, bool *zero);
 
-/* At least `size` bytes, above SIZE_CLASS_BYTES_MAX, that will be asked to grow: where it can be, as much again is free
- * behind them, so that a block that grows step by step is moved once per doubling. */
+/* Returns a block of at least `size` bytes, above SIZE_CLASS_BYTES_MAX, that the program is
+ * expected to grow. If possible, as many slices again are free behind it. A block that grows step
+ * by step then moves once per doubling. */
 void *large_allocate_to_grow(size_t size);
 
-/* Moves the pages of a block to where `size` bytes fit, more than it has, and to where it can be asked to grow again. It must
- * belong to no heap. NULL: nothing changed, and copying may do. */
+/* Moves the pages of a block to a new place with room for `size` bytes and for more growth. `size`
+ * is larger than the block, and the block belongs to no heap. Returns the new block. Returns NULL
+ * if nothing changed; the caller may then copy the block. */
 void *large_move(struct slab *slab, size_t size);
 
-/* What run_cache.h kept is a block again, that asked for so many slices less. */
+/* Makes a run that run_cache.h kept a block again. `slack` is the number of its slices that the
+ * program did not request. */
 void *large_reuse(struct slab *run, size_t slack);
 
-/* `slab` is the record of the block's first slice, or of a run that run_cache.h kept. */
+/* Gives back the run of a block, or a run that run_cache.h kept. `slab` is the record of its first
+ * slice. */
 void large_free(struct slab *slab);
 
 static inline size_t large_slices(size_t size)
@@ -31,8 +38,9 @@ static inline size_t large_slices(size_t size)
     return (size + SLICE_BYTES - 1) >> SLICE_SHIFT;
 }
 
-/* Makes the block hold `size` bytes without moving it, and gives back what it no longer needs, less what it never asked for; false: it
- * stays as it is. */
+/* Resizes the block in place to hold `size` bytes. A block that grows takes free slices behind it.
+ * A block that shrinks gives its last slices back, but keeps up to `slack` slices that the program
+ * never requested. Returns false if the block is unchanged because there is no room. */
 bool large_resize(struct slab *slab, size_t size);
 
 static inline size_t large_bytes(const struct slab *slab)
