@@ -10,17 +10,18 @@
 #include <sys/prctl.h>
 
 enum {
-    PERIOD_MS = 260, /* an epoch of purge.c, and a little more */
+    PERIOD_MS = 260, /* a little more than an epoch of purge.c */
     PERIOD_MOST_MS = 5000,
-    STACK_BYTES = 1 << 20, /* what the program keeps for each thread lies there, too */
+    STACK_BYTES = 1 << 20, /* the program's thread-local data lies there, too */
 };
 
 _Atomic bool background_due;
 background_create *(*background_next_create)(void);
 
-static bool complained; /* also in children */
+static bool complained; /* once said, children stay silent */
 
-/* Looks again later where what is idle does not go, as what is locked. */
+/* The thread's body. Each time the kernel takes nothing back, as of locked memory, it waits twice
+ * as long, up to PERIOD_MOST_MS. */
 static void *body(void *nothing)
 {
     unsigned period = PERIOD_MS;
@@ -38,7 +39,7 @@ static void *body(void *nothing)
     return nothing;
 }
 
-/* The thread is not here. */
+/* The child does not have the thread. */
 static void after_fork_in_child(void)
 {
     atomic_store_explicit(&background_due, true, memory_order_relaxed);
@@ -54,7 +55,7 @@ void background_want(void)
         atomic_store_explicit(&background_due, true, memory_order_relaxed);
 }
 
-/* Of the first object, which is the program: whether body() lies in it. */
+/* Called for the first object, which is the program: sets `*found` if body() lies in it. */
 static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *found)
 {
     (void)bytes;
@@ -67,6 +68,7 @@ static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *fo
     return 1;
 }
 
+/* Returns the pthread_create() to use. Returns NULL if we are in a library that can be closed. */
 static background_create *find_create(void)
 {
     bool is_program = false;
@@ -76,7 +78,8 @@ static background_create *find_create(void)
     return is_program ? pthread_create : NULL;
 }
 
-/* Its own attributes: a caller's priority is not for what can wait. */
+/* Creates the thread with attributes of its own: the creator's priority is not for work that can
+ * wait. Returns false if it cannot be created. */
 static bool begin(void)
 {
     pthread_attr_t attributes;
@@ -100,8 +103,8 @@ static bool begin(void)
 void background_begin(void)
 {
     static const char line[] =
-        "cairn: no thread could be had for CAIRN_BACKGROUND: memory goes back when "
-        "the program frees or allocates\n";
+        "cairn: CAIRN_BACKGROUND: no thread could be created, so memory goes back only "
+        "when the program frees or allocates\n";
     int saved = errno;
     if (page_heap_level().use.used >= CHUNK_SLICES &&
         atomic_exchange_explicit(&background_due, false, memory_order_relaxed) && !begin() &&

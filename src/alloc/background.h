@@ -1,10 +1,13 @@
-/* background.h - a thread that gives back what nobody needs while the program sleeps; only where it is asked for.
+/* background.h - an optional thread that gives free memory back while the program sleeps.
  *
- * Without it idle memory is looked at by who frees or allocates, so that a program that frees much and then sleeps keeps what was
- * idle for less than a quarter of a second. With it threads keep no runs, nor slabs of which nothing is live: while they sleep nobody
- * else could give them back. The thread begins when 2 MiB are in use, and blocks all signals. Where nothing is idle it
- * rests until a run is freed, and looks every few seconds for slabs that wait for a thread that sleeps. In the child of a fork there
- * is none until the child allocates. It never ends: a plugin that has us within, and may be closed, has none.
+ * Without it, only calls that free or allocate look for idle memory. A program that frees much and
+ * then sleeps keeps the memory that was idle for less than a quarter of a second. With it, threads
+ * keep neither runs nor empty slabs: while they sleep, no other thread could give these back.
+ *
+ * The thread begins when 2 MiB are in use, and blocks all signals. While nothing is idle it rests
+ * until a run is freed, and wakes every few seconds to sweep slabs that wait for a sleeping thread.
+ * After a fork, the child has no such thread until it allocates. The thread never ends. So a plugin
+ * that contains us and may be closed gets none.
  */
 #ifndef CAIRN_ALLOC_BACKGROUND_H
 #define CAIRN_ALLOC_BACKGROUND_H
@@ -14,25 +17,26 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* There is to be one, and there is none yet. */
+/* True if the thread is wanted and has not begun. */
 extern _Atomic bool background_due __attribute__((visibility("hidden")));
 
-/* There is to be one. Before the program has a second thread. */
+/* Asks for the thread. Called before the program has a second thread. */
 void background_want(void);
 
-/* Begins it, if it is time. By any thread, while background_due; not under a lock. Where none can be had, a line on stderr says so,
- * once. */
+/* Begins the thread if 2 MiB are in use. Any thread that holds no lock may call it while
+ * background_due. If no thread can be created, it writes one line to stderr, once per process. */
 void background_begin(void) __attribute__((cold));
 
-/* Asked by who allocated or freed, with no lock held. */
+/* Called after an allocation or a free, with no lock held. */
 static inline void background_look(void)
 {
     if (UNLIKELY(atomic_load_explicit(&background_due, memory_order_relaxed)))
         background_begin();
 }
 
-/* Set by a library that is never unloaded: finds the pthread_create() behind the program's own, which may take locks of the
- * program's. NULL: we are part of a program, or of what can be closed. */
+/* Set by a library that is never unloaded. It returns the pthread_create() behind the program's
+ * own, because the program's own may take locks of the program. NULL if we are part of a program,
+ * or of a library that can be closed. */
 typedef int background_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 extern background_create *(*background_next_create)(void)__attribute__((visibility("hidden")));
 

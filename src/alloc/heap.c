@@ -8,18 +8,18 @@
 
 static struct lock heaps_lock;
 static struct heap *_Atomic heaps;
-static struct heap *heap_left; /* see heap_leave(); NULL: none */
-static struct heap
-    *heaps_idle; /* the one that was left last comes first: its memory is the warmest */
-static _Atomic uint64_t
-    idle_offers; /* a bit per class: an idle heap may have a parked slab; a hint */
-static _Atomic uint32_t heaps_in_use; /* by threads or shared; written under the lock */
-static size_t heaps_fresh;            /* slice from which heaps are cut; 0: none */
+static struct heap *heap_left; /* set by heap_leave(); or NULL */
+/* The heap that became idle last comes first: its memory is the warmest. */
+static struct heap *heaps_idle;
+/* A bit per class: some idle heap may have a parked slab of this class. It is only a hint. */
+static _Atomic uint64_t idle_offers;
+static _Atomic uint32_t heaps_in_use; /* with a thread or shared; written under heaps_lock */
+static size_t heaps_fresh;            /* slice that new heaps are cut from; 0: none */
 static size_t heaps_cut;
 
 static _Atomic uint64_t posts_gone;
 
-/* --- lists of slabs; under their lock --------------------------------------------------------------------------- */
+/* --- lists of slabs; the caller holds their lock ---------------------------------------------- */
 
 static void link(uint32_t *first, struct slab *slab)
 {
@@ -42,13 +42,13 @@ static void unlink_slab(uint32_t *first, struct slab *slab)
     slab->next = slab->prev = 0;
 }
 
-/* The list that a slab with this state is on. */
+/* Returns the list that a PARKED or FULL slab is on. */
 static uint32_t *list_of(struct heap *owner, struct slab *slab)
 {
     return remote_state(slab) == REMOTE_FULL ? &owner->full : &owner->partial[slab->class];
 }
 
-/* Its run is no slab any more. */
+/* Ends the slab: from now on its run is no slab. */
 static void end(struct slab *slab)
 {
     uint32_t posted = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
@@ -65,17 +65,18 @@ static void discard(struct slab *slab)
     purge_free(index, slices);
 }
 
-/* Nothing in it is live. */
+/* Gives back a slab without a live block. */
 static void give_back(struct slab *slab)
 {
     slab_is_free(slab);
     discard(slab);
 }
 
-/* --- the owner's side -------------------------------------------------------------------------------------------- */
+/* --- the owner's side ------------------------------------------------------------------------- */
 
-/* `until` counts all that is live again. Under the lock: no claim sees one of the two stores without the other. Posters,
- * who do not take it, see too few for a moment rather than too many, and then ask under the lock. */
+/* Moves `rest` into `until`, so that `until` counts all live blocks. The caller holds the lock, so
+ * that no claim sees only one of the two stores. Posters do not hold it. For a moment they see too
+ * few live blocks rather than too many, and then they ask again under the lock. */
 static uint32_t fold(struct slab *slab)
 {
     uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed) +
@@ -85,7 +86,8 @@ static uint32_t fold(struct slab *slab)
     return live;
 }
 
-/* The current slab has nothing more to give: it is put aside, unless something came back meanwhile. */
+/* Makes the current slab, which has no free block left, FULL. Returns false if blocks were posted
+ * to it meanwhile. It then stays current. */
 static bool put_aside(struct heap *heap, struct slab *slab)
 {
     lock_take(&heap->lock);
@@ -108,7 +110,7 @@ static bool put_aside(struct heap *heap, struct slab *slab)
     return aside;
 }
 
-/* (own) What others posted. */
+/* (own) Takes the blocks that other threads posted. */
 static struct block *collect(struct heap *heap, struct slab *slab, uint32_t *count)
 {
     struct block *first = remote_collect(slab, count);
@@ -116,8 +118,8 @@ static struct block *collect(struct heap *heap, struct slab *slab, uint32_t *cou
     return first;
 }
 
-/* Under the lock of `from`, which nobody allocates from but the caller: `to` has the slab from now on. NULL: there is
- * none. */
+/* Moves the first parked slab of the class from `from` to `to`. Returns NULL if there is none. The
+ * caller holds the lock of `from`, and no other thread allocates from that heap. */
 static struct slab *take_parked(struct heap *from, struct heap *to, unsigned class)
 {
     if (from->partial[class] == 0)
@@ -144,14 +146,14 @@ static void offer(uint64_t classes)
     atomic_fetch_or_explicit(&idle_offers, classes, memory_order_relaxed);
 }
 
-/* A slab of a heap whose thread has ended. */
+/* Takes a parked slab from an idle heap. Returns NULL if there is none. */
 static struct slab *adopt(struct heap *heap, unsigned class)
 {
     uint64_t bit = UINT64_C(1) << class;
     if (LIKELY((atomic_load_explicit(&idle_offers, memory_order_relaxed) & bit) == 0))
         return NULL;
-    atomic_fetch_and_explicit(&idle_offers, ~bit,
-                              memory_order_relaxed); /* offers that come from here on stay */
+    /* The bit is cleared before the search, so that an offer made during the search is kept. */
+    atomic_fetch_and_explicit(&idle_offers, ~bit, memory_order_relaxed);
     struct slab *slab = NULL;
     for (struct heap *other = heap_first(); other != NULL && slab == NULL; other = other->next) {
         if (!atomic_load_explicit(&other->idle, memory_order_relaxed))
@@ -163,7 +165,7 @@ static struct slab *adopt(struct heap *heap, unsigned class)
     }
     if (slab != NULL) {
         heap_count(&heap->statistics.slabs_adopted, 1);
-        offer(bit); /* there may be more */
+        offer(bit); /* there may be more of them */
     }
     return slab;
 }
@@ -181,16 +183,17 @@ void heap_free_large(struct heap *heap, struct slab *slab)
 void *heap_reuse_long(struct heap *heap, size_t size)
 {
     enum { LOOK_EVERY = 64 };
-    if (heap->runs.long_run == 0) /* also where there is no thread */
+    if (heap->runs.long_run == 0) /* heap_none and heap_gone have none */
         return NULL;
-    if (++heap->long_reuses % LOOK_EVERY == 0) { /* who does nothing else comes by nowhere else */
+    /* A thread that only does this would call purge_look() nowhere else. */
+    if (++heap->long_reuses % LOOK_EVERY == 0) {
         heap->runs.most = run_share();
         purge_look();
     }
     return kept_runs_take_long(&heap->runs, size);
 }
 
-/* (own) The slab, in which nothing is live, and its run is kept for the next one. */
+/* (own) Ends a slab without a live block, and keeps its run for the next slab or large block. */
 static void keep(struct heap *heap, struct slab *slab)
 {
     slab_is_free(slab);
@@ -205,8 +208,8 @@ static struct slab *make(struct heap *heap, unsigned class)
     size_t index = kept_runs_take(&heap->runs, slab_slices(class));
     if (index == 0)
         index = page_heap_allocate(slab_slices(class), 0, &zero);
-    if (UNLIKELY(index == 0) &&
-        !heap->shared) { /* what waits for somebody, here or elsewhere, may do */
+    /* Memory that waits for this thread or another may be enough. */
+    if (UNLIKELY(index == 0) && !heap->shared) {
         heap_collect(heap);
         heap_sweep();
         index = page_heap_allocate(slab_slices(class), 0, &zero);
@@ -225,15 +228,15 @@ void *heap_pop_checked(struct heap *heap, unsigned class)
     return heap_pop(heap, class, block);
 }
 
-/* (own) What of a list begins with blocks of one slab, as most of it does, goes back to that; returns the rest. Takes the
- * lock. */
+/* (own) Returns the blocks at the start of a list to their slab, as long as they are of one slab,
+ * which is usual. Returns the rest of the list. Takes the lock. */
 static struct block *cool_slab(struct heap *heap, struct block *first)
 {
     struct slab *slab = slab_of(first);
     uintptr_t start = (uintptr_t)slab_start(slab);
     size_t bytes = (size_t)slab->slices << SLICE_SHIFT;
-    uint32_t until =
-        atomic_load_explicit(&slab->until, memory_order_relaxed); /* not beyond an event */
+    /* At most this many: the event comes at 0. */
+    uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);
     uint32_t count = 0;
     struct block *last;
     struct block *next = first;
@@ -248,7 +251,8 @@ static struct block *cool_slab(struct heap *heap, struct block *first)
     return next;
 }
 
-/* (own) From now on they go to their slabs, and so do those that are on the list: a class that shrinks. Takes the lock. */
+/* (own) Lets a class cool down because it shrinks: the blocks on its list go back to their slabs,
+ * and so do the blocks that are freed from now on. Takes the lock. */
 static void cool(struct heap *heap, unsigned class)
 {
     struct block *block = heap->list[class];
@@ -259,16 +263,17 @@ static void cool(struct heap *heap, unsigned class)
         block = cool_slab(heap, block);
 }
 
-enum { REFILLS = 256 }; /* between two looks at the clock */
+enum { REFILLS = 256 }; /* between two calls of purge_look() */
 
-/* (own) A block of one of the class's own slabs. */
+/* (own) Fills the list from the class's own slabs, and returns a block. Returns NULL if the machine
+ * refuses memory. */
 static void *refill(struct heap *heap, unsigned class)
 {
     if (class <= HEAP_LENT_CLASS_MAX)
         heap->lent[class] = HEAP_LENT_MOST;
     if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0))
         purge_look();
-    /* What is freed from here on may be handed out before others of its slab. */
+    /* Blocks that are freed from now on may be reused before others of their slab. */
     heap->warm |= UINT64_C(1) << class;
     heap_set_room(heap, class, 0);
     for (;;) {
@@ -279,8 +284,9 @@ static void *refill(struct heap *heap, unsigned class)
             if (first == NULL)
                 first = collect(heap, slab, &count);
             if (first == NULL) {
-                /* These are room's to ignore: what is freed while they go out is pushed before them, so that it leaves no
-                 * hole among them, and blocks of one time lie one after the other. */
+                /* `room` does not count carved blocks. A block that is freed before they are used
+                 * up is therefore pushed in front of them. It leaves no hole among them, and blocks
+                 * allocated together lie side by side. */
                 first = slab_carve(slab, &count);
                 count = 0;
             }
@@ -293,7 +299,8 @@ static void *refill(struct heap *heap, unsigned class)
                 continue;
         }
         slab = reopen(heap, class);
-        if (slab == NULL && !heap->shared) /* what it has goes with it when it is destroyed */
+        /* A shared heap adopts nothing: heap_destroy() would free the blocks of others. */
+        if (slab == NULL && !heap->shared)
             slab = adopt(heap, class);
         if (slab == NULL)
             slab = make(heap, class);
@@ -303,7 +310,8 @@ static void *refill(struct heap *heap, unsigned class)
     }
 }
 
-/* (own) The class whose blocks serve this one now: a coarser one while both process and class are small, else itself. */
+/* (own) Returns the class whose blocks serve requests of `class` now: a larger class while both the
+ * process and the class are small, otherwise `class` itself. */
 static unsigned lender(const struct heap *heap, unsigned class)
 {
     if (class > HEAP_LENT_CLASS_MAX || heap->lent[class] == HEAP_LENT_MOST ||
@@ -312,7 +320,8 @@ static unsigned lender(const struct heap *heap, unsigned class)
     return size_class_coarse(class, heap->lent[class] < HEAP_LENT_COARSEST ? 1 : 4);
 }
 
-/* (own) A block of another class for one that has no list of its own. */
+/* (own) Returns a block of the class `from` for a request of `class`. Returns NULL if the machine
+ * refuses memory. */
 static void *lend(struct heap *heap, unsigned class, unsigned from)
 {
     void *block = heap->list[from] != NULL || heap_steal(heap, from) ? heap_pop_checked(heap, from)
@@ -336,15 +345,15 @@ void heap_event(struct heap *heap, struct slab *slab)
 {
     enum remote_state state = remote_state(slab);
     if (state == REMOTE_CURRENT)
-        return; /* all is back, and will be handed out again */
+        return; /* it is empty, and will be allocated from */
     lock_take(&heap->lock);
     uint32_t *list = list_of(heap, slab);
-    unsigned class = slab->class; /* as soon as the lock is dropped it can be gone */
+    unsigned class = slab->class; /* read now: the slab may end once unlocked */
     uint32_t live = fold(slab);
     bool over = live == 0 || remote_has_all(slab);
     heap->runs.most = run_share();
-    if (live == 0 && heap->runs.most > 0 &&
-        (heap->empty >> class & 1) == 0) { /* one is kept: the next refill may be near */
+    /* One empty slab per class is kept: the next refill may need it soon. */
+    if (live == 0 && heap->runs.most > 0 && (heap->empty >> class & 1) == 0) {
         heap->empty |= UINT64_C(1) << class;
         over = false;
     }
@@ -361,9 +370,10 @@ void heap_event(struct heap *heap, struct slab *slab)
         cool(heap, class);
 }
 
-/* --- the others' side -------------------------------------------------------------------------------------------- */
+/* --- the other threads' side ------------------------------------------------------------------ */
 
-/* Takes the lock of the heap that owns the slab and returns it: it stays the owner while the lock is held. */
+/* Takes the lock of the heap that owns the slab, and returns the heap. The owner does not change
+ * while the lock is held. */
 static struct heap *lock_owner(struct slab *slab)
 {
     for (;;) {
@@ -402,9 +412,9 @@ void heap_post(struct slab *slab, struct block *block)
         give_back(slab);
 }
 
-/* --- looking for what nobody needs ------------------------------------------------------------------------------- */
+/* --- collecting and sweeping ------------------------------------------------------------------ */
 
-/* (own) The heap's blocks go back to their slabs. Takes the lock. */
+/* (own) Returns the blocks on all lists to their slabs. Takes the lock. */
 static void cool_all(struct heap *heap)
 {
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
@@ -418,7 +428,7 @@ static struct slab *take_current(struct heap *heap, unsigned class)
     return slab;
 }
 
-/* (own) A list of blocks of the slab, which count as live, is its own again. */
+/* (own) Returns a list of blocks to their slab, which counts them as live. */
 static void take_back(struct slab *slab, struct block *first)
 {
     if (first == NULL)
@@ -430,7 +440,8 @@ static void take_back(struct slab *slab, struct block *first)
     slab_unsteal(slab, first, last, count);
 }
 
-/* (own) Under the lock of the list that the slab is on: what others posted is on `free`. */
+/* (own) Moves the posted blocks of a slab to its `free`. The caller holds the lock of the list that
+ * the slab is on. */
 static void take_posted(struct heap *heap, struct slab *slab)
 {
     uint32_t count;
@@ -439,7 +450,8 @@ static void take_posted(struct heap *heap, struct slab *slab)
     remote_look_again(slab);
 }
 
-/* Under the lock of the list that the slab is on: claims it where nothing in it is live; true when it has gone back. */
+/* Claims a slab and gives it back if `is_over`, which says that none of its blocks is live. Returns
+ * true if it did. The caller holds the lock of `list`. */
 static bool claim(uint32_t *list, struct slab *slab, bool is_over)
 {
     if (!is_over)
@@ -453,7 +465,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_over)
 void heap_collect(struct heap *heap)
 {
     cool_all(heap);
-    kept_runs_drain(&heap->runs); /* what that emptied is kept */
+    kept_runs_drain(&heap->runs); /* cooling put empty slabs' runs there */
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -483,9 +495,9 @@ static size_t sweep_list(uint32_t *list)
     return claims;
 }
 
-/* --- birth and death --------------------------------------------------------------------------------------------- */
+/* --- heaps begin and end ---------------------------------------------------------------------- */
 
-/* A heap that never was; its slice is never given back. */
+/* Returns the memory of a new heap, all zero. The slice that it lies in is never given back. */
 static struct heap *cut(void)
 {
     size_t stride = (sizeof(struct heap) + 63) & ~(size_t)63;
@@ -512,8 +524,8 @@ static struct slab *take_first(uint32_t *list)
     return slab;
 }
 
-/* Takes a slab of the heap off its list, until there is none; of classes below `*class` there are none, as long as the heap's lock
- * is held. */
+/* Takes any slab off the heap's lists. Returns NULL if there is none left. While the heap's lock is
+ * held, classes below `*class` have no slabs, so that a loop may pass the same `class` again. */
 static struct slab *take_any(struct heap *heap, unsigned *class)
 {
     for (; *class < SIZE_CLASS_COUNT; ++*class) {
@@ -525,7 +537,7 @@ static struct slab *take_any(struct heap *heap, unsigned *class)
     return take_first(&heap->full);
 }
 
-/* A slab that is on no list, and CURRENT, comes to a heap that is idle. */
+/* Puts a CURRENT slab, which is on no list, on a list of an idle heap. */
 static void leave_to(struct heap *heap, struct slab *slab)
 {
     lock_take(&heap->lock);
@@ -536,12 +548,14 @@ static void leave_to(struct heap *heap, struct slab *slab)
     lock_drop(&heap->lock);
 }
 
-/* All slabs of a heap that is idle come to another that is. Under heaps_lock. */
+/* Moves all slabs from one idle heap to another. The caller holds heaps_lock. */
 static void evacuate(struct heap *from, struct heap *to)
 {
     for (;;) {
         lock_take(&from->lock);
-        unsigned class = 0; /* anew: a full one may have come to any list while the lock was open */
+        /* Each search starts at class 0: while the lock was open, a full slab may have moved to any
+         * list. */
+        unsigned class = 0;
         struct slab *slab = take_any(from, &class);
         if (slab != NULL) {
             remote_set_state(slab, REMOTE_CURRENT);
@@ -565,7 +579,8 @@ static bool has_slabs(struct heap *heap)
     return has;
 }
 
-/* One whose thread has ended; it leaves what it has to the one below if it is to be `empty`. NULL: there is none. */
+/* Returns an idle heap. If it is to be `empty`, its slabs move to the next idle heap. Returns NULL
+ * if there is no idle heap, or no other heap for its slabs. The caller holds heaps_lock. */
 static struct heap *take_idle(bool empty)
 {
     struct heap *heap = heaps_idle;
@@ -583,7 +598,7 @@ static struct heap *take_idle(bool empty)
 struct heap *heap_acquire(bool empty)
 {
     lock_take(&heaps_lock);
-    if (slab_secret == 0) /* nobody has a block who has no heap */
+    if (slab_secret == 0) /* no block exists before the first heap */
         slab_secret = (os_random() & ~(uintptr_t)15) | 8;
     struct heap *heap = empty ? NULL : heap_left;
     if (heap != NULL)
@@ -603,7 +618,7 @@ struct heap *heap_acquire(bool empty)
     return heap;
 }
 
-/* The heap waits for another thread, with what it has. */
+/* Makes the heap idle, with the slabs that it has. */
 static void retire(struct heap *heap)
 {
     lock_take(&heaps_lock);
@@ -618,14 +633,14 @@ static void retire(struct heap *heap)
     lock_drop(&heaps_lock);
 }
 
-/* Nobody uses the heap any more. */
+/* The heap has lost its thread, or its users. The caller holds heaps_lock. */
 static void end_use(struct heap *heap)
 {
     heap->has_thread = false;
     heaps_in_use--;
 }
 
-/* What the heap has at hand goes back, and it waits. */
+/* Gives back what the heap holds ready, and makes it idle. */
 static void settle(struct heap *heap)
 {
     heap_collect(heap);
@@ -642,7 +657,7 @@ static void settle(struct heap *heap)
     retire(heap);
 }
 
-/* The heap that was left last, in whose place there is now another, or none. */
+/* Puts `next`, or NULL, in the place of the heap that was left last. Returns that heap, or NULL. */
 static struct heap *take_left(struct heap *next)
 {
     lock_take(&heaps_lock);
@@ -714,7 +729,7 @@ void heap_destroy(struct heap *heap)
     retire(heap);
 }
 
-/* --- large blocks of a heap -------------------------------------------------------------------------------------- */
+/* --- large blocks of a heap ------------------------------------------------------------------- */
 
 void heap_keep_large(struct heap *heap, struct slab *slab)
 {
@@ -734,7 +749,7 @@ void heap_drop_large(struct heap *heap, struct slab *slab)
     lock_drop(&heap->lock);
 }
 
-/* --- for statistics and fork -------------------------------------------------------------------------------------- */
+/* --- for statistics and fork ------------------------------------------------------------------ */
 
 uint64_t heap_posts_gone(void)
 {
@@ -748,7 +763,7 @@ struct heap *heap_first(void)
 
 void heap_lock_all(void)
 {
-    lock_take(&heaps_lock); /* no heap comes or goes from here on */
+    lock_take(&heaps_lock); /* from here on the list does not change */
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
         lock_take(&heap->turn);
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)

@@ -20,7 +20,8 @@
  *
  * Heaps are never unmapped. A thread that has read a slab's owner may therefore take the owner's
  * lock, and then check that the slab still has this owner. Locks are taken in this order: the list
- * of all heaps, a heap's `turn`, its `lock`, the page heap, the sites (site.h). */
+ * of all heaps, a heap's `turn`, its `lock`, the page heap, the sites (site.h).
+ */
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
 

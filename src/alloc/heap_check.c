@@ -1,9 +1,9 @@
-/* heap_check.c - what heap.h promises, asserted. */
+/* heap_check.c - asserts the contract of heap.h. */
 #include "alloc/heap.h"
 
 #include "alloc/broken.h"
 
-/* What is true of a list while its lock is held, whoever runs. */
+/* Asserts what holds for a list of slabs while its lock is held, even if other threads run. */
 static void check_links(const struct heap *owner, uint32_t first, enum remote_state state)
 {
     uint32_t before = 0;
@@ -17,7 +17,7 @@ static void check_links(const struct heap *owner, uint32_t first, enum remote_st
     }
 }
 
-/* Returns how many of the list have no live block. */
+/* Asserts the contract of every slab on a list. Returns how many of them have no live block. */
 static uint32_t check_slabs(uint32_t first)
 {
     uint32_t empty = 0;
@@ -28,7 +28,7 @@ static uint32_t check_slabs(uint32_t first)
     return empty;
 }
 
-/* Under the heap's lock. */
+/* The caller holds the heap's lock. */
 static void check_links_of_heap(const struct heap *heap)
 {
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
@@ -56,8 +56,8 @@ void heap_check(struct heap *heap)
         }
         int32_t carved =
             heap->room[class] + length - (heap->warm >> class & 1 ? heap_hot(class) : 0);
-        CHECK_THAT(carved >= 0 &&
-                   carved <= HEAP_CARVED_MOST); /* since the refill: on the list, or handed out */
+        /* Carved by the last refill: these blocks are on the list, or were handed out since. */
+        CHECK_THAT(carved >= 0 && carved <= HEAP_CARVED_MOST);
         if (slab != NULL) {
             CHECK_THAT(slab->class == class && remote_state(slab) == REMOTE_CURRENT);
             CHECK_THAT(atomic_load(&slab->owner) == heap);

@@ -1,6 +1,6 @@
 #include "alloc/kept_runs.h"
 
-/* The one that was kept goes, and this one comes in its place, where it may. */
+/* Frees a long run. Keeps it in place of the one kept so far, if it is short enough to be kept. */
 static void free_long(struct run_cache *cache, struct slab *run)
 {
     uint32_t most = run_cache_long_most(cache);
@@ -45,7 +45,7 @@ size_t kept_runs_take(struct run_cache *cache, size_t slices)
 
 void *kept_runs_take_long(struct run_cache *cache, size_t size)
 {
-    size_t want = large_slices(size); /* 0 where the sum overflows */
+    size_t want = large_slices(size); /* 0 if the sum overflows */
     struct slab *run = want - 1 < REGION_SLICES_MAX ? run_cache_take_long(cache) : NULL;
     if (run == NULL)
         return NULL;

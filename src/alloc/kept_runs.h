@@ -1,6 +1,7 @@
-/* kept_runs.h - which runs a thread keeps in its run_cache.h, and which go to the page heap instead.
+/* kept_runs.h - decides which free runs a thread keeps in its run_cache.h, and which go to the page
+ * heap.
  *
- * All of it is for the cache's own thread.
+ * All functions are for the cache's own thread.
  */
 #ifndef CAIRN_ALLOC_KEPT_RUNS_H
 #define CAIRN_ALLOC_KEPT_RUNS_H
@@ -8,20 +9,24 @@
 #include "alloc/large.h"
 #include "alloc/run_cache.h"
 
-/* A large block, or a slab that has ended, is free: its run is kept, for which others go, or goes back itself. From now on `most`
- * slices may be kept. */
+/* Takes a free run, of a large block or of a slab that has ended. Keeps it, and evicts other runs
+ * until it fits, or gives it to the page heap if it is too long. From now on the cache may keep
+ * `most` slices. */
 void kept_runs_free(struct run_cache *cache, struct slab *run, uint32_t most);
 
-/* The slice index of a run for a slab. Where none is as long, the heap grows while others lie unused: one goes back. 0: there is
- * none. */
+/* Takes a run of exactly `slices` for a slab, and returns its slice index. Returns 0 if none is
+ * kept, or only one whose pages were moved. It then also gives one run back, so that a growing heap
+ * does not keep runs that it cannot use. */
 size_t kept_runs_take(struct run_cache *cache, size_t slices);
 
-/* A block of `size` bytes, above what the lists are for, of the long run: as that is, where it is less than twice too long, or lengthened.
- * Of the blocks that are out no more than such a run's length in all was not asked for. NULL: there is none, or it will not do, and is free
- * then. */
+/* Makes the kept long run a block of `size` bytes, which is more than the lists of run_cache.h
+ * serve. A run that is too short is lengthened. A run that is too long serves as it is, if two
+ * conditions hold: it is less than twice as long as requested, and the slack of all such blocks in
+ * use stays within run_cache_long_most(). Returns NULL if no long run is kept, or if it does not
+ * serve; it is then given back. */
 void *kept_runs_take_long(struct run_cache *cache, size_t size);
 
-/* All go back. */
+/* Gives all kept runs back. */
 void kept_runs_drain(struct run_cache *cache);
 
 #endif

@@ -5,6 +5,7 @@
 #include "alloc/site.h"
 #include "os/os.h"
 
+/* Makes a run a large block, and returns it. Returns NULL if `index` is 0. */
 static void *made(size_t index, size_t slices, size_t slack)
 {
     if (index == 0)
@@ -12,8 +13,8 @@ static void *made(size_t index, size_t slices, size_t slack)
     struct slab *slab = slab_at(index);
     slab->slack = (uint32_t)slack;
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
-    atomic_store_explicit(&slab->kind, RUN_LARGE,
-                          memory_order_release); /* publishes `slices` to a walk */
+    /* Release order publishes `slices` to a walk. */
+    atomic_store_explicit(&slab->kind, RUN_LARGE, memory_order_release);
     return region_address(index);
 }
 
@@ -53,15 +54,18 @@ void *large_allocate_to_grow(size_t size)
     return made(page_heap_allocate(slices, slices, &zero), slices, 0);
 }
 
-/* --- moved blocks ------------------------------------------------------------------------------------------------- */
+/* --- moved blocks ----------------------------------------------------------------------------- */
 
 enum {
-    MOVE_SLICES_MIN = 64, /* below 1 MiB bytes are moved as fast as pages */
-    MOVED_MAX = 1000,     /* at once: each is a mapping of its own, and a process may have 65,530 */
+    MOVE_SLICES_MIN = 64, /* below 1 MiB, copying is as fast as moving pages */
+    /* At most this many moved blocks live at once: each is a mapping of its own, and Linux allows a
+     * process 65,530 mappings. */
+    MOVED_MAX = 1000,
 };
 
 static _Atomic uint32_t moved_count;
 
+/* Counts one more moved block. Returns false if there are MOVED_MAX already. */
 static bool may_move(void)
 {
     if (atomic_fetch_add_explicit(&moved_count, 1, memory_order_relaxed) < MOVED_MAX)
@@ -70,6 +74,7 @@ static bool may_move(void)
     return false;
 }
 
+/* Stops counting the block as a moved one. */
 static void has_moved_back(struct slab *slab)
 {
     if (slab->moved)
@@ -99,15 +104,16 @@ void *large_move(struct slab *slab, size_t size)
         site_give_back(slab);
     has_moved_back(slab);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
-    if (moved == OS_MOVED) /* else nobody may ever use it again */
+    if (moved == OS_MOVED) /* otherwise the old place is lost for good */
         page_heap_free_renewed(from, have);
     slab_at(to)->moved = true;
     return made(to, want, 0);
 }
 
-/* --- giving back, and resizing in place --------------------------------------------------------------------------- */
+/* --- giving back, and resizing in place ------------------------------------------------------- */
 
-/* What is a mapping of its own becomes part of the one around it. */
+/* Gives slices back. Those of a moved block are first mapped anew, and so join the mapping around
+ * it. */
 static void release(bool moved, size_t index, size_t slices)
 {
     if (moved && os_renew(region_address(index), slices << SLICE_SHIFT))
@@ -119,14 +125,16 @@ static void release(bool moved, size_t index, size_t slices)
 void large_free(struct slab *slab)
 {
     if (UNLIKELY(site_is_counted()))
-        site_give_back(slab); /* of a heap that is destroyed; all others have been */
+        site_give_back(slab); /* only heap_destroy() leaves this to us */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;
-    has_moved_back(slab); /* the record is another's as soon as the run is free */
+    has_moved_back(slab); /* first: the record is lost with the run */
     release(moved, slab_index(slab), slab->slices);
 }
 
+/* Takes `more` free slices behind the block. Returns false if they are not free, or the kernel
+ * refuses. */
 static bool extend(struct slab *slab, size_t index, size_t more)
 {
     bool zero;
@@ -137,7 +145,7 @@ static bool extend(struct slab *slab, size_t index, size_t more)
         return true;
     enum os_lengthened longer =
         os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT);
-    if (longer == OS_NOT_LENGTHENED) /* else nobody may ever use it again */
+    if (longer == OS_NOT_LENGTHENED) /* ..._BEHIND_LOST: they stay unused */
         page_heap_free_clean(index + have, more);
     return longer == OS_LENGTHENED;
 }
@@ -149,8 +157,8 @@ bool large_resize(struct slab *slab, size_t size)
     size_t want = large_slices(size);
     if (want == 0 || want > REGION_SLICES_MAX)
         return false;
-    if (want <= have && have > RUN_CACHE_RUN_MAX &&
-        have - want <= slab->slack) { /* no less than before */
+    /* At most the slack that the block already had. */
+    if (want <= have && have > RUN_CACHE_RUN_MAX && have - want <= slab->slack) {
         slab->slack = (uint32_t)(have - want);
         return true;
     }

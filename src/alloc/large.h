@@ -4,7 +4,8 @@
  * align. The record of the first slice has the kind RUN_LARGE and the number of slices. Its owner
  * is NULL, a shared heap (shared_heap.h), or the mark of site_keeps(). None of these is a thread's
  * heap, so that the fast path of free leaves a large block to its slow path. Any thread may free
- * any large block. */
+ * any large block.
+ */
 #ifndef CAIRN_ALLOC_LARGE_H
 #define CAIRN_ALLOC_LARGE_H
 

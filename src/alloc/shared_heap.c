@@ -31,7 +31,8 @@ static void *pop_or_refill(struct heap *heap, unsigned class)
     return block;
 }
 
-/* What waits for somebody elsewhere may do; looked for between two turns, since the list of all heaps is locked before any. */
+/* Sweeps all heaps and tries again if there is no memory. The sweep happens between two turns,
+ * because the list of all heaps is locked before any turn. */
 static void *allocate_small(struct heap *heap, unsigned class)
 {
     void *block = pop_or_refill(heap, class);
@@ -61,8 +62,8 @@ void *shared_heap_allocate(struct heap *heap, size_t size, size_t alignment, boo
                                     : allocate_large(heap, size, alignment, zero);
 }
 
-/* Nobody's turn comes any more. It is dropped first: to wait for another thread the heap goes onto a list whose lock is
- * taken before any turn. */
+/* From now on no thread gets the turn. The turn is dropped before the heap is destroyed or
+ * released: both take the lock of the list of all heaps, which comes before any turn. */
 static void give_up(struct heap *heap)
 {
     take_turn(heap);

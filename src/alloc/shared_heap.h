@@ -1,31 +1,33 @@
-/* shared_heap.h - a heap that is no thread's: whoever holds its turn is its owner.
+/* shared_heap.h - a heap that no single thread owns. The holder of its `turn` is its owner.
  *
- * For heaps that a program makes itself, so that all of their blocks can be given back at once, and for what threads
- * allocate when they have no heap any more. Every call waits for its turn, so that any thread may make it. What is too
- * large for a slab hangs on the heap's list, and its record names the heap as its owner.
+ * The program makes such heaps by cairn_heap_create(), so that it can free all their blocks at
+ * once. One more serves threads that have no heap any more (thread.h). Every call takes the heap's
+ * turn and may wait for it, so that any thread may call. A block that is too large for a slab is on
+ * the heap's list `large`, and its record names the heap as its owner.
  *
- * Blocks are freed like all others: no thread's heap is their owner, so that they are posted (remote.h) or, when they are
- * large, taken off the list.
+ * Blocks are freed like all others. Since the owner is never the heap of a thread, a small block is
+ * posted (remote.h), and a large one is taken off the list.
  */
 #ifndef CAIRN_ALLOC_SHARED_HEAP_H
 #define CAIRN_ALLOC_SHARED_HEAP_H
 
 #include "alloc/heap.h"
 
-/* NULL when the machine refuses. */
+/* Returns NULL if the machine refuses memory. */
 struct heap *shared_heap_create(void);
 
-/* A block of at least `size` bytes at a multiple of `alignment`, a power of two; `*zero`: all of it reads as zero. NULL
- * when the machine refuses. A heap that was given up is the end of the program. */
+/* Returns a block of at least `size` bytes at a multiple of `alignment`, a power of two. Sets
+ * `*zero` to true if all of it reads as zero. Returns NULL if the machine refuses memory. Ends the
+ * program if the heap was given up. */
 void *shared_heap_allocate(struct heap *heap, size_t size, size_t alignment, bool *zero);
 
-/* Frees whatever was allocated in it, and the heap. Nobody may use either any more. */
+/* Frees all blocks of the heap, and gives the heap up. No thread may use either afterwards. */
 void shared_heap_destroy(struct heap *heap);
 
-/* The heap is no more, and its blocks live on until each is freed. */
+/* Gives the heap up. Its blocks live on until each is freed. */
 void shared_heap_release(struct heap *heap);
 
-/* Asserts the contract of all such heaps. */
+/* Asserts the contract of all shared heaps. */
 void shared_heap_check_all(void);
 
 #endif

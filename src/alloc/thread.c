@@ -17,14 +17,16 @@ static bool set_up;
 static bool has_key;
 static pthread_key_t key;
 
-static struct lock late_lock; /* for making the heap */
+static struct lock late_lock; /* guards late_heap */
 static struct heap *late_heap;
 
-/* How often a thread's destructors have been run so far stands in the low bits of what the key holds. */
+/* The low bits of the key's value count how often this thread's destructors have been run so
+ * far. */
 enum { ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS };
 _Static_assert((ROUNDS & (ROUNDS - 1)) == 0 && ROUNDS <= 16, "heaps are aligned to more");
 
-/* Others' destructors may follow, and allocate: the heap stays until the last round there is. */
+/* Keeps the heap until the last round of destructors: those of other libraries may still
+ * allocate. */
 static void on_exit_of_thread(void *value)
 {
     uintptr_t round = (uintptr_t)value & (ROUNDS - 1);
@@ -52,7 +54,7 @@ static void after_fork(void)
     lock_drop(&setup_lock);
 }
 
-/* The other threads are not here; what their heaps hold stays there. */
+/* Only the calling thread lives in the child. The heaps of the others keep what they hold. */
 static void after_fork_in_child(void)
 {
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
@@ -60,8 +62,9 @@ static void after_fork_in_child(void)
     after_fork();
 }
 
-/* Once in a process: when the library is initialised, or with its first heap, if that is earlier. Large blocks need no
- * heap, and yet a fork must find their lock open. What is called here may allocate; no lock is held. */
+/* Runs once in a process: when the library is initialised, or with its first heap, if that is
+ * earlier. Large blocks need no heap, but a fork must not leave their lock taken. The functions
+ * called here may allocate, and no lock is held. */
 __attribute__((constructor)) static void set_up_process(void)
 {
     lock_take(&setup_lock);
@@ -74,7 +77,7 @@ __attribute__((constructor)) static void set_up_process(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-/* A library that has us within itself is closed: no thread's end comes back any more. */
+/* We are part of a library that is closed. From now on no thread's end is reported to us. */
 __attribute__((destructor)) static void tear_down_process(void)
 {
     if (has_key)

@@ -1,11 +1,13 @@
-/* thread.h - every thread has one pointer of ours: its heap.
+/* thread.h - the one pointer that every thread has: its heap.
  *
- * It begins as heap_none, whose lists are all empty, so that the fast paths need no question whether a thread has been
- * here before: its first call finds an empty list, and the cold door lets thread_birth() look. After the thread's last
- * destructor it is heap_gone, empty as well; what is then still allocated comes from one heap for all such threads,
- * by turns (thread_late()).
+ * The pointer begins as heap_none, a heap whose lists are all empty. So the fast paths need not ask
+ * whether the thread has a heap: the first call finds an empty list, takes the slow path, and calls
+ * thread_birth(). After the thread's last destructor the pointer is heap_gone, which is empty as
+ * well. Later allocations of the thread come from thread_late(): one shared heap for all such
+ * threads.
  *
- * Static thread-local storage is this one pointer, so that a library that links us can be opened late.
+ * This pointer is our only static thread-local storage. A library that links us can therefore still
+ * be opened by dlopen().
  */
 #ifndef CAIRN_ALLOC_THREAD_H
 #define CAIRN_ALLOC_THREAD_H
@@ -17,11 +19,13 @@ extern const struct heap heap_gone __attribute__((visibility("hidden")));
 extern _Thread_local struct heap *thread_heap
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
-/* The calling thread's heap, after it was found to be heap_none or heap_gone. NULL: there is none for it, because the
- * thread is ending or the machine refuses; the caller uses thread_late(). */
+/* Gives the calling thread a heap, and returns it. The caller has found heap_none or heap_gone.
+ * Returns NULL if the thread is ending or the machine refuses memory. The caller then uses
+ * thread_late(). */
 struct heap *thread_birth(void) __attribute__((cold));
 
-/* A small block from the heap of those without one. */
+/* Returns a small block from the heap that threads without one share. Returns NULL if the machine
+ * refuses memory. */
 void *thread_late(size_t size) __attribute__((cold));
 
 #endif

@@ -215,7 +215,7 @@ def test_no_thread_for_the_background_is_said_and_no_harm(
         pytest.skip("a filter is not allowed here")
     assert ended.code == 0
     assert (
-        ended.err.count("\n") == 1 and "no thread could be had" in ended.err
+        ended.err.count("\n") == 1 and "no thread could be created" in ended.err
     )  # once, and not by the child again
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
 
