@@ -7,14 +7,15 @@
 
 #include <string.h>
 
-/* --- allocating -------------------------------------------------------------------------------------------------- */
+/* --- allocating ------------------------------------------------------------------------------- */
 
 static bool has_heap(void)
 {
     return thread_heap != &heap_none && thread_heap != &heap_gone;
 }
 
-/* Of the page heap; where that has nothing more, what waits for somebody, here or elsewhere, may do. */
+/* Takes a large block from the page heap. If the machine refuses memory, frees what waits for this
+ * thread or another, and tries again. */
 static void *allocate_new(size_t size, size_t alignment, bool *zero)
 {
     void *p = large_allocate(size, alignment, zero);
@@ -36,7 +37,8 @@ bool alloc_count_sites(void)
     return true;
 }
 
-/* A large block, or NULL. Its caller's site counts it, where sites are counted and it is its turn. */
+/* Counts a new large block for its caller's site, if sites are counted and it is the block's turn.
+ * Returns `p`, which may be NULL. */
 static inline void *counted(void *p, size_t size, const void *caller, bool hit)
 {
     struct site_turn *turn = has_heap() ? &thread_heap->site_turn : NULL;
@@ -53,12 +55,13 @@ static inline void *counted(void *p, size_t size, const void *caller, bool hit)
     return p;
 }
 
-/* A run that the thread kept, whoever's turn it is. What is aligned gets the long one alone: of others it gained nothing
+/* Returns a kept run as a block of `size` bytes, whether or not a site counts it. Returns NULL if
+ * none fits. Aligned blocks take only the long run: the lists gained nothing for them
  * (docs/decisions/0008-large-blocks.md). */
 static void *reuse_any(size_t size, size_t alignment)
 {
     size_t slices = large_slices(size);
-    struct heap *heap = thread_heap; /* of those without a thread all is empty */
+    struct heap *heap = thread_heap; /* heap_none and heap_gone have no runs */
     if (slices - 1 >= RUN_CACHE_RUN_MAX)
         return alignment <= SLICE_BYTES ? heap_reuse_long(heap, size) : NULL;
     if (alignment != 1)
@@ -73,7 +76,7 @@ static void *reuse_any(size_t size, size_t alignment)
     return region_address(index);
 }
 
-/* What is to be counted, or was not reused. */
+/* Slow path for large blocks: those that a site counts, and those without a kept run that fits. */
 static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignment, bool *zero,
                                                       const void *caller)
 {
@@ -143,14 +146,14 @@ void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller)
     return allocate_large(size, alignment, &zero, caller);
 }
 
-/* --- freeing ----------------------------------------------------------------------------------------------------- */
+/* --- freeing ---------------------------------------------------------------------------------- */
 
-/* The record of the run that `p` lies in, which is in use; anything else is the end of the program. */
+/* Returns the record of the run in use that `p` lies in. Ends the program if `p` is no block. */
 static struct slab *run_of(const void *p)
 {
     size_t index = region_index(p);
     if (!region_has(index))
-        broken("a pointer that did not come from here", p);
+        broken("a pointer that this allocator never handed out", p);
     struct slab *slab = slab_at(index);
     if (slab->kind == RUN_TAIL)
         slab -= slab->back;
@@ -158,14 +161,15 @@ static struct slab *run_of(const void *p)
         if (p != slab_start(slab))
             broken("a pointer into the middle of a large block", p);
     } else if (slab->kind != RUN_SLAB) {
-        broken("a pointer to nothing that is in use: freed before, or never allocated", p);
+        broken("a pointer to no live block: freed before, or never allocated", p);
     } else if (!slab_has_block(slab, p)) {
         broken("a pointer that is not the start of a block", p);
     }
     return slab;
 }
 
-/* One that a heap of cairn_heap_create() has, that a site counts, or that is not kept at once. */
+/* Frees a large block that belongs to a shared heap, that a site counts, or whose run is not kept
+ * at once. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
@@ -184,7 +188,7 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 
 static inline void free_large(struct slab *slab)
 {
-    struct run_cache *runs = &thread_heap->runs; /* where there is no thread it takes none */
+    struct run_cache *runs = &thread_heap->runs; /* heap_none and heap_gone take no runs */
     bool kept = atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
                 (run_cache_put(runs, slab) || run_cache_put_long(runs, slab));
     if (UNLIKELY(!kept))
@@ -196,14 +200,14 @@ void alloc_free_slow(void *p)
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
-    if (slab->kind == RUN_LARGE) /* since a moment ago */
+    if (slab->kind == RUN_LARGE) /* made by another thread just now */
         free_large(slab);
     else
         broken("a block is freed twice", p);
 }
 
-/* A small block of another thread, or, from behind the first slice of its slab, of the thread's own; `slab` is the record of
- * the slice that it begins in. */
+/* Frees a small block of another owner, or one of this thread that begins behind the first slice of
+ * its slab. `slab` is the record of the slice that the block begins in. */
 static __attribute__((noinline)) void free_small(void *p, struct slab *slab)
 {
     struct block *block = p;
@@ -230,7 +234,7 @@ void alloc_free_other(void *p, struct slab *slab)
         free_small(p, slab);
 }
 
-/* --- resizing ---------------------------------------------------------------------------------------------------- */
+/* --- resizing --------------------------------------------------------------------------------- */
 
 static size_t usable(struct slab *slab)
 {
@@ -248,7 +252,7 @@ static bool resize(struct slab *slab, void *p, size_t size)
         return size > SIZE_CLASS_BYTES_MAX && large_resize(slab, size);
     const struct block *block = p;
     if (UNLIKELY(slab_is_marked(block)))
-        broken("a block is resized that was freed before", p);
+        broken("a block is resized after it was freed", p);
     size_t have = usable(slab);
     return size <= have && (size > have / 2 || have <= 32);
 }
@@ -258,7 +262,8 @@ bool alloc_resize(void *p, size_t size)
     return resize(run_of(p), p, size);
 }
 
-/* What `p` holds of it, of `have` bytes, is then in `moved`; NULL: there was no room, but what shrinks need not fail. */
+/* Copies `p`, of `have` bytes, to `moved`, of `size` bytes, frees `p` and returns `moved`. If
+ * `moved` is NULL, a block that shrinks stays in place, and one that grows fails with NULL. */
 static inline __attribute__((always_inline)) void *exchanged(void *p, size_t have, void *moved,
                                                              size_t size)
 {
@@ -279,7 +284,7 @@ void *alloc_realloc_small(void *p, size_t size)
     return exchanged(p, usable(slab), alloc_malloc(size), size);
 }
 
-/* What has to move is a new block of the caller's. */
+/* A block that moves counts as a new block of this caller's site. */
 void *alloc_realloc_large(void *p, size_t size, const void *caller)
 {
     if (p == NULL)
@@ -300,7 +305,8 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
     background_look();
     if (moved == NULL)
         moved = alloc_malloc_slow(size, caller);
-    if (UNLIKELY(moved == NULL) && resize(slab, p, size)) /* what was kept is free by now */
+    /* The failed attempts gave kept runs back, so that there may be room now. */
+    if (UNLIKELY(moved == NULL) && resize(slab, p, size))
         return p;
     return exchanged(p, have, moved, size);
 }

@@ -1,12 +1,13 @@
-/* alloc.h - allocate, free, resize: what the names that the world expects come down to.
+/* alloc.h - allocates, frees and resizes blocks. Every public name of abi/ calls these functions.
  *
- * The fast paths stand here, so that every name of abi/ is one without a further call; they read straight down, and all
- * that is rare leaves through a cold door. NULL is the answer to a size that overflows or that the machine refuses, and
- * errno is not touched here: abi/ knows what the standards ask for. Any thread may call anything, also with blocks of
- * another. Every block is aligned to 16 bytes.
+ * The fast paths are inline functions here, so that each name of abi/ contains its fast path
+ * without a further call. A fast path reads straight down, and every rare case leaves through one
+ * slow function. Any thread may call any function, also with blocks of another thread. Every block
+ * is aligned to 16 bytes. A function that allocates returns NULL if the size overflows or the
+ * machine refuses memory. errno is left alone here: abi/ knows what the standards require.
  *
- * `caller` is where the program called from, by the return address of the name; NULL: not known. It is looked at where a
- * large block is made, and sites are counted (site.h).
+ * `caller` is the return address of the program's call, or NULL if it is unknown. Only large blocks
+ * use it, and only while sites are counted (site.h).
  */
 #ifndef CAIRN_ALLOC_ALLOC_H
 #define CAIRN_ALLOC_ALLOC_H
@@ -16,27 +17,29 @@
 
 #include <string.h>
 
-/* What is not done at once: a list that is empty or was written to, and large sizes of which the thread kept no run. */
+/* Slow path of alloc_malloc(): for a list that is empty or was written to, and for large sizes of
+ * which the thread kept no run. */
 void *alloc_malloc_slow(size_t size, const void *caller) __attribute__((noinline));
 
-/* NULL, and what is no block at all. */
+/* Slow path of alloc_free() for NULL, and for pointers to no block. */
 void alloc_free_slow(void *p) __attribute__((noinline));
 
-/* Large blocks, other threads' blocks, and what is no block; `slab` is the record of the slice that `p` lies in. */
+/* Slow path of alloc_free() for large blocks and for blocks of other threads. `slab` is the record
+ * of the slice that `p` lies in. */
 void alloc_free_other(void *p, struct slab *slab) __attribute__((noinline));
 
-/* From now on large blocks are counted by their sites. False: the machine refuses a table. Before the program has a second
- * thread. */
+/* From now on large blocks are counted by their sites. Returns false if the machine refuses memory
+ * for the table. Called before the program has a second thread. */
 bool alloc_count_sites(void);
 
-/* Above SIZE_CLASS_BYTES_MAX: a run that the thread kept, for a block that no site counts. NULL: it kept none that fits, or
- * it is the heap's turn (site.h). */
+/* Returns a run that the thread kept, as a block above SIZE_CLASS_BYTES_MAX that no site counts.
+ * Returns NULL if no kept run fits, or if a site counts the next block (site.h). */
 static inline void *alloc_reuse_large(size_t size)
 {
     struct heap *heap = thread_heap;
-    size_t slices = large_slices(size); /* 0 where the sum overflows */
-    if (UNLIKELY(slices - 1 >= RUN_CACHE_RUN_MAX ||
-                 heap->site_turn.left == 0)) /* also where there is no thread */
+    size_t slices = large_slices(size); /* 0 if the sum overflows */
+    /* heap_none and heap_gone have `left` 0. */
+    if (UNLIKELY(slices - 1 >= RUN_CACHE_RUN_MAX || heap->site_turn.left == 0))
         return NULL;
     uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices);
     if (UNLIKELY(index == 0))
@@ -48,7 +51,8 @@ static inline void *alloc_reuse_large(size_t size)
     return p;
 }
 
-/* NULL: ask alloc_malloc_slow(). Two steps, so that a name of abi/ can end in its own cold door, by a jump. */
+/* Fast path of alloc_malloc(). If it returns NULL, the caller must call alloc_malloc_slow(). The
+ * two are separate, so that a name of abi/ can end in a jump to a slow path of its own. */
 static inline __attribute__((always_inline)) void *alloc_malloc_quick(size_t size)
 {
     if (UNLIKELY(size > SIZE_CLASS_BYTES_MAX))
@@ -59,14 +63,15 @@ static inline __attribute__((always_inline)) void *alloc_malloc_quick(size_t siz
     return LIKELY(block != NULL && slab_is_marked(block)) ? heap_pop(heap, class, block) : NULL;
 }
 
-/* A size of 0 is one of 1. */
+/* A size of 0 counts as 1. */
 static inline void *alloc_malloc(size_t size)
 {
     void *p = alloc_malloc_quick(size);
     return LIKELY(p != NULL) ? p : alloc_malloc_slow(size, NULL);
 }
 
-/* `p` is NULL, or came from here. Wrong use is one line on stderr and abort(). */
+/* Frees a block. `p` is NULL or a live block. Any other pointer ends the program with one line on
+ * stderr and abort(). */
 static inline __attribute__((always_inline)) void alloc_free(void *p)
 {
     size_t index = region_index(p);
@@ -76,8 +81,8 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
     }
     struct heap *heap = thread_heap;
     struct slab *slab = slab_at(index);
-    struct block *block =
-        p; /* not looked into before it is certain that it is small: a large one may be untouched */
+    /* The block is not read before it is known to be small: a large block may be untouched. */
+    struct block *block = p;
     uintptr_t last = slab_key(block, NULL);
     if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap &&
                slab_begins(slab, (uint32_t)(uintptr_t)p & (SLICE_BYTES - 1)) &&
@@ -87,7 +92,7 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
         alloc_free_other(p, slab);
 }
 
-/* count × size bytes, all zero. In two steps as well. */
+/* Returns count × size bytes, all zero. A fast and a slow path, as for alloc_malloc(). */
 void *alloc_calloc_slow(size_t count, size_t size, const void *caller) __attribute__((noinline));
 
 static inline void *alloc_calloc_quick(size_t count, size_t size)
@@ -107,7 +112,8 @@ static inline void *alloc_calloc(size_t count, size_t size)
     return LIKELY(p != NULL) ? p : alloc_calloc_slow(count, size, NULL);
 }
 
-/* `alignment` is a power of two. The first of a list; NULL: ask the second, which is complete by itself. */
+/* Returns a block at a multiple of `alignment`, a power of two. The quick one takes it from a list.
+ * If it returns NULL, the caller must call the slow one, which also does all of it alone. */
 void *alloc_aligned_quick(size_t alignment, size_t size);
 void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller);
 
@@ -116,8 +122,8 @@ static inline void *alloc_aligned(size_t alignment, size_t size)
     return alloc_aligned_slow(alignment, size, NULL);
 }
 
-/* Like ISO C's; a size of 0 is one of 1. What fails leaves `p` as it was. The one is for sizes of up to
- * SIZE_CLASS_BYTES_MAX, the other for those above. */
+/* As realloc() of ISO C. A size of 0 counts as 1. If it fails, `p` stays as it was. The first
+ * function is for sizes up to SIZE_CLASS_BYTES_MAX, the second for larger ones. */
 void *alloc_realloc_small(void *p, size_t size);
 void *alloc_realloc_large(void *p, size_t size, const void *caller);
 
@@ -127,10 +133,11 @@ static inline void *alloc_realloc(void *p, size_t size)
                                         : alloc_realloc_large(p, size, NULL);
 }
 
-/* Makes a block hold `size` bytes where it is; false: it stays as it was. */
+/* Resizes a block in place. Returns false if that is impossible; the block stays as it was. */
 bool alloc_resize(void *p, size_t size);
 
-/* Bytes that may be used; stable as long as the block lives. 0 for NULL. */
+/* Returns how many bytes of the block may be used. The number stays the same while the block lives.
+ * Returns 0 for NULL. */
 size_t alloc_usable_size(const void *p);
 
 #endif

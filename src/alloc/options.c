@@ -18,7 +18,7 @@ enum options_statistics options_statistics(void)
                                              : OPTIONS_STATISTICS_NONE;
 }
 
-/* What the unit multiplies by, in bits; -1: there is no such unit. */
+/* Returns the unit's factor as a power of two, or -1 if there is no such unit. */
 static int unit_shift(const char *unit)
 {
     static const char units[] = "KMGT";
@@ -28,7 +28,8 @@ static int unit_shift(const char *unit)
     return found == NULL || unit[1] != '\0' ? -1 : 10 * (int)(found - units + 1);
 }
 
-/* What stands behind `name`, which ends in '='. */
+/* Returns the value of the variable `name`, which ends in '='. Returns NULL if it is not set, or if
+ * the program has other rights than its caller. */
 static const char *given_in(char **environment, const char *name)
 {
     size_t length = strlen(name);

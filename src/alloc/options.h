@@ -1,18 +1,21 @@
-/* options.h - what the environment asks for; read at the moment that it matters, so that a start costs nothing.
+/* options.h - the options in the environment. Each is read when it is needed, so that a start costs
+ * nothing.
  *
- *     CAIRN_STATS=1              statistics in lines on stderr when the process ends
- *     CAIRN_STATS=json           as one JSON object in one line
- *     CAIRN_STATS=prometheus     in Prometheus' text format
- *     CAIRN_SITES=1              what each call site does with large blocks is in the JSON as well (site.h)
- *     CAIRN_LIMIT=SIZE           no more memory than that is handed out: bytes, or with K, M, G or T times 1024 …
- *     CAIRN_HUGE_PAGES=0         no chunk asks for huge pages; =1: also where they are slow to come (page_heap.h)
- *     CAIRN_BACKGROUND=1         a thread gives memory back while the program sleeps (background.h)
- *     CAIRN_PURGE=free           memory goes back when the kernel needs it (MADV_FREE)
- *     CAIRN_POLICY=frozen        nothing is learnt of the program (learning.h)
- *     CAIRN_TRACE=1              what is learnt is told on stderr
- *     CAIRN_KEEP_DEEPBIND=1      dlopen() passes RTLD_DEEPBIND on (abi/dlopen.c)
+ *     CAIRN_STATS=1              writes statistics to stderr, as lines, when the process ends
+ *     CAIRN_STATS=json           the same as one JSON object in one line
+ *     CAIRN_STATS=prometheus     the same in Prometheus' text format
+ *     CAIRN_SITES=1              adds to the JSON the large blocks of each call site (site.h)
+ *     CAIRN_LIMIT=SIZE           limits the memory that is handed out: bytes, or with K, M, G or T
+ *     CAIRN_HUGE_PAGES=0         never asks for huge pages
+ *     CAIRN_HUGE_PAGES=1         asks for huge pages even if they are slow to come (first_touch.h)
+ *     CAIRN_BACKGROUND=1         starts a thread that gives memory back while the program sleeps
+ *     CAIRN_PURGE=free           gives memory back only when the kernel needs it (MADV_FREE)
+ *     CAIRN_POLICY=frozen        learns nothing of the program (learning.h)
+ *     CAIRN_TRACE=1              writes to stderr what is learnt
+ *     CAIRN_KEEP_DEEPBIND=1      lets dlopen() pass RTLD_DEEPBIND on (abi/dlopen.c)
  *
- * A program that runs with other rights than its caller's (set-uid, capabilities) is asked nothing.
+ * All options are ignored in a program that has other rights than its caller (set-uid,
+ * capabilities).
  */
 #ifndef CAIRN_ALLOC_OPTIONS_H
 #define CAIRN_ALLOC_OPTIONS_H
@@ -30,16 +33,15 @@ enum options_statistics options_statistics(void);
 
 enum options_limit { OPTIONS_LIMIT_NONE, OPTIONS_LIMIT_GIVEN, OPTIONS_LIMIT_WRONG };
 
-/* The limit in bytes, where one is given; wrong is what is no size, 0, or more than memory can be. `environment` is what a
- * constructor gets: ours come before the C library has its own. */
+/* Sets `*bytes` to the limit if one is given. A value that is no size, is 0 or is above SIZE_MAX is
+ * wrong. `environment` is the one that a constructor gets: our constructor runs before the C
+ * library has its own. */
 enum options_limit options_limit(char **environment, size_t *bytes);
 
-/* Also for a constructor. */
+/* These are for a constructor, too. */
 enum options_huge { OPTIONS_HUGE_AUTO, OPTIONS_HUGE_NEVER, OPTIONS_HUGE_ALWAYS };
 enum options_huge options_huge_pages(char **environment);
 bool options_sites(char **environment);
-
-/* Also for a constructor. */
 bool options_background(char **environment);
 bool options_purge_lazily(char **environment);
 bool options_policy_frozen(char **environment);

@@ -19,7 +19,7 @@ static void take_turn(struct heap *heap)
 {
     lock_take(&heap->turn);
     if (UNLIKELY(!heap->shared))
-        broken("a heap is used that was given up", heap);
+        broken("a heap is used after it was given up", heap);
 }
 
 static void *pop_or_refill(struct heap *heap, unsigned class)

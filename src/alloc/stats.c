@@ -9,7 +9,7 @@
 _Static_assert((int)CAIRN_CLASS_COUNT == (int)SIZE_CLASS_COUNT,
                "the header says how many classes there are");
 
-/* --- gathering --------------------------------------------------------------------------------------------------- */
+/* --- gathering -------------------------------------------------------------------------------- */
 
 static void add_slab(struct cairn_stats *stats, struct slab *slab)
 {
@@ -27,7 +27,8 @@ static void add_slab(struct cairn_stats *stats, struct slab *slab)
     stats->remote_frees += posted;
 }
 
-/* Runs are passed over by their length, which is believed only as far as it is possible. */
+/* Walks all slices and adds up slabs, large blocks and kept runs. A run is skipped by its length,
+ * unless that is impossible because the run is being made or freed. */
 static void walk(struct cairn_stats *stats)
 {
     size_t end = atomic_load_explicit(&region.slices, memory_order_acquire);
@@ -55,7 +56,7 @@ static void walk(struct cairn_stats *stats)
     }
 }
 
-/* Blocks on a heap's lists are not live. */
+/* Counts the blocks on a heap's lists as cached, not as live. */
 static void take_off_lists(struct cairn_stats *stats, const struct heap *heap)
 {
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
@@ -68,7 +69,8 @@ static void take_off_lists(struct cairn_stats *stats, const struct heap *heap)
     }
 }
 
-/* Those of another thread cannot be walked while it allocates. */
+/* Does so for the caller's heap and for heaps at rest. Another thread's lists cannot be walked
+ * while it allocates. */
 static void take_off_cached(struct cairn_stats *stats)
 {
     for (const struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
@@ -92,7 +94,8 @@ static void add_heaps(struct cairn_stats *stats)
     stats->remote_frees += heap_posts_gone();
 }
 
-/* What an owner collects between two looks is counted twice, or not at all: never less is told than was told before. */
+/* Returns the larger of `frees` and the last number reported. An owner that collects posted blocks
+ * meanwhile makes us count them twice or not at all, but the reported number must never fall. */
 static uint64_t at_least_as_told(uint64_t frees)
 {
     static _Atomic uint64_t told;
@@ -119,8 +122,8 @@ void stats_gather(struct cairn_stats *stats)
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct cairn_class_stats *of = &stats->classes[class];
         of->block_bytes = size_class_bytes(class);
-        if (of->live_count + of->cached_count >
-            of->block_count) /* a slab was cut between the two */
+        /* A slab was carved between the two readings. */
+        if (of->live_count + of->cached_count > of->block_count)
             of->live_count = of->block_count - of->cached_count;
         stats->live_count += of->live_count;
         stats->live_bytes += of->live_count * of->block_bytes;

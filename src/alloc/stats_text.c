@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <sys/auxv.h>
 
-/* --- what there is to write --------------------------------------------------------------------------------------- */
+/* --- what there is to write ------------------------------------------------------------------- */
 
 struct member {
     const char *name;
@@ -22,46 +22,46 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "all members are read alike")
 #define OF_CLASS(name, help)       {#name, help, offsetof(struct cairn_class_stats, name), false}
 
 static const struct member of_all[] = {
-    OF_ALL(live_bytes, false, "Handed out and not freed."),
-    OF_ALL(live_count, false, "Blocks handed out and not freed."),
-    OF_ALL(large_bytes, false, "Of the live bytes those in large blocks."),
-    OF_ALL(large_count, false, "Of the live blocks the large ones."),
-    OF_ALL(mapped_bytes, false, "Address space from the machine."),
-    OF_ALL(used_bytes, false, "In slabs, large blocks and heaps."),
-    OF_ALL(used_most_bytes, false, "The most that was ever used."),
-    OF_ALL(idle_bytes, false, "Free and still resident."),
-    OF_ALL(resident_bytes, false, "Used and idle: an upper bound."),
-    OF_ALL(cached_bytes, false, "Free, and at hand for a thread."),
-    OF_ALL(free_bytes, false, "Free blocks in slabs: fragmentation."),
-    OF_ALL(fresh_bytes, false, "In slabs, and never used."),
-    OF_ALL(slack_bytes, false, "At the ends of slabs, where no block fits."),
-    OF_ALL(own_bytes, false, "Of threads and heaps."),
-    OF_ALL(record_bytes, false, "Address space for records of slices."),
-    OF_ALL(limit_bytes, false, "No more than this is handed out; 0: no limit."),
-    OF_ALL(purged_bytes, true, "Given back to the machine."),
-    OF_ALL(map_calls, true, "Kernel calls for more memory."),
-    OF_ALL(purge_calls, true, "Kernel calls that gave memory back."),
-    OF_ALL(held_bytes, false, "Idle memory that is kept beyond as much as is used."),
-    OF_ALL(learnt, true, "Times that what is learnt has changed."),
-    OF_ALL(slab_count, false, "Slabs."),
-    OF_ALL(thread_count, false, "Threads that have allocated and live."),
-    OF_ALL(heap_count, false, "Heaps that are no thread's."),
-    OF_ALL(refills, true, "Times that a thread looked for more blocks of a class."),
-    OF_ALL(slabs_made, true, "Slabs cut from runs that nobody used."),
-    OF_ALL(slabs_adopted, true, "Slabs taken from threads that have ended."),
-    OF_ALL(remote_frees, true, "Frees of another thread's small blocks."),
-    OF_ALL(wakes, true, "Full slabs that such frees put back to use."),
-    OF_ALL(claims, true, "Slabs that such frees gave back whole."),
+    OF_ALL(live_bytes, false, "Bytes in blocks that are handed out and not freed."),
+    OF_ALL(live_count, false, "Blocks that are handed out and not freed."),
+    OF_ALL(large_bytes, false, "Live bytes that are in large blocks."),
+    OF_ALL(large_count, false, "Live blocks that are large."),
+    OF_ALL(mapped_bytes, false, "Address space taken from the kernel."),
+    OF_ALL(used_bytes, false, "Bytes in slabs, large blocks and heaps."),
+    OF_ALL(used_most_bytes, false, "The highest value of used_bytes so far."),
+    OF_ALL(idle_bytes, false, "Free bytes that are still resident."),
+    OF_ALL(resident_bytes, false, "Used and idle bytes: an upper bound of the resident set."),
+    OF_ALL(cached_bytes, false, "Free bytes that a thread keeps ready."),
+    OF_ALL(free_bytes, false, "Free bytes in slabs: fragmentation."),
+    OF_ALL(fresh_bytes, false, "Bytes in slabs that were never handed out."),
+    OF_ALL(slack_bytes, false, "Bytes at the ends of slabs, where no block fits."),
+    OF_ALL(own_bytes, false, "Bytes of the allocator's own data on threads and heaps."),
+    OF_ALL(record_bytes, false, "Address space for the records of slices."),
+    OF_ALL(limit_bytes, false, "The limit of used_bytes; 0: no limit."),
+    OF_ALL(purged_bytes, true, "Bytes given back to the kernel."),
+    OF_ALL(map_calls, true, "System calls for more memory."),
+    OF_ALL(purge_calls, true, "System calls that gave memory back."),
+    OF_ALL(held_bytes, false, "Idle bytes that may be kept in excess of used_bytes."),
+    OF_ALL(learnt, true, "Changes of learnt values."),
+    OF_ALL(slab_count, false, "Slabs that exist now."),
+    OF_ALL(thread_count, false, "Living threads that have allocated."),
+    OF_ALL(heap_count, false, "Heaps that belong to no thread."),
+    OF_ALL(refills, true, "Times that a thread had to fetch more blocks of a class."),
+    OF_ALL(slabs_made, true, "Slabs made from unused runs."),
+    OF_ALL(slabs_adopted, true, "Slabs taken over from threads that have ended."),
+    OF_ALL(remote_frees, true, "Small blocks freed by another thread than their owner."),
+    OF_ALL(wakes, true, "Full slabs that such frees made usable again."),
+    OF_ALL(claims, true, "Whole slabs that such frees gave back."),
 };
 
 static const struct member of_class[] = {
     OF_CLASS(block_bytes, "Size of each block."),
     OF_CLASS(slab_count, "Slabs of the class."),
-    OF_CLASS(block_count, "Blocks cut in them, used or not."),
-    OF_CLASS(live_count, "Of these, handed out."),
-    OF_CLASS(cached_count, "Free, and at hand for a thread."),
-    OF_CLASS(fresh_count, "Blocks that can still be cut."),
-    OF_CLASS(slack_bytes, "At the ends of its slabs."),
+    OF_CLASS(block_count, "Blocks carved in these slabs, used or not."),
+    OF_CLASS(live_count, "Carved blocks that are handed out."),
+    OF_CLASS(cached_count, "Free blocks that a thread keeps ready."),
+    OF_CLASS(fresh_count, "Blocks that can still be carved."),
+    OF_CLASS(slack_bytes, "Bytes at the ends of its slabs."),
 };
 
 static uint64_t value_of(const struct member *member, const void *structure)
@@ -69,7 +69,7 @@ static uint64_t value_of(const struct member *member, const void *structure)
     return *(const uint64_t *)((const char *)structure + member->offset);
 }
 
-/* --- JSON --------------------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static void add_members(struct text *text, const struct member *members, size_t count,
                         const void *structure)
@@ -78,11 +78,11 @@ static void add_members(struct text *text, const struct member *members, size_t 
         text_add_json_unsigned(text, members[i].name, value_of(&members[i], structure));
 }
 
-/* --- JSON, where sites are counted -------------------------------------------------------------------------------- */
+/* --- JSON with sites -------------------------------------------------------------------------- */
 
 enum {
-    SITE_TEXT_BYTES = 510, /* of a site, with numbers as long as they get */
-    END_BYTES = 32,        /* what closes the document, and a newline */
+    SITE_TEXT_BYTES = 510, /* of a site, with the longest numbers */
+    END_BYTES = 32,        /* the closing brackets, and a newline */
 };
 _Static_assert(CAIRN_SITES_BYTES > CAIRN_JSON_BYTES + SITE_MOST * SITE_TEXT_BYTES,
                "there is room for all sites");
@@ -100,7 +100,8 @@ struct objects {
     const char *open;
 };
 
-/* The first object has no name: it is the program, by the name that the kernel was given; of a script, the script. */
+/* Returns the path of an object. The first one is the program, and has no name. Its path is the one
+ * that the kernel was given, or of a script, that of the script. */
 static const char *path_of(const struct dl_phdr_info *object)
 {
     if (object->dlpi_name != NULL && object->dlpi_name[0] != '\0')
@@ -109,7 +110,8 @@ static const char *path_of(const struct dl_phdr_info *object)
     return program != NULL ? program : "";
 }
 
-/* True: what was added since `before` fits, with so much behind it. Else it is taken away again. */
+/* Returns true if the text added since `before` fits and leaves `behind` bytes free. Otherwise
+ * removes it and returns false. */
 static bool fits(struct text *text, size_t before, size_t behind)
 {
     if (!text->truncated && text->capacity - text->length > behind)
@@ -120,8 +122,8 @@ static bool fits(struct text *text, size_t before, size_t behind)
     return false;
 }
 
-/* An object that the loader has mapped, if a site lies in it. Those for which there is no room are left out: their sites are then
- * addresses alone. */
+/* Adds an object that the loader has mapped, if a site lies in it. An object is left out if there
+ * is no room for it. Its sites are then addresses alone. */
 static int add_object(struct dl_phdr_info *object, size_t bytes, void *context)
 {
     struct objects *objects = context;
@@ -170,7 +172,7 @@ static void add_counts(struct text *text, const struct site *site)
     text_add_char(text, ']');
 }
 
-/* False: there is no room for it, and nothing was added. */
+/* Adds a site. Returns false if there is no room for it; nothing is added then. */
 static bool add_site(struct text *text, const char *open, const struct site *site)
 {
     size_t before = text->length;
@@ -185,7 +187,8 @@ static bool add_site(struct text *text, const char *open, const struct site *sit
     return fits(text, before, END_BYTES);
 }
 
-/* The objects come first: the loader's lock is not waited for under the sites' one. */
+/* Adds objects and sites. The objects come first, so that the loader's lock is never taken under
+ * the lock of the sites. */
 static void add_sites(struct text *text)
 {
     struct objects objects = {text, "{"};
@@ -233,7 +236,7 @@ void stats_write_json(struct text *text, const struct cairn_stats *stats)
     text_add_char(text, '}');
 }
 
-/* --- Prometheus ---------------------------------------------------------------------------------------------------- */
+/* --- Prometheus ------------------------------------------------------------------------------- */
 
 static void begin_metric(struct text *text, const char *prefix, const struct member *member)
 {
@@ -287,7 +290,7 @@ void stats_write_prometheus(struct text *text, const struct cairn_stats *stats)
     }
 }
 
-/* --- lines -------------------------------------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 static void line(struct text *text, const char *says, uint64_t value, const char *unit)
 {
@@ -304,30 +307,30 @@ void stats_write_lines(struct text *text, const struct cairn_stats *stats)
     text_add_unsigned(text, stats->live_count);
     text_add(text, " blocks, ");
     text_add_unsigned(text, stats->large_bytes);
-    text_add(text, " of them in ");
+    text_add(text, " of these bytes in ");
     text_add_unsigned(text, stats->large_count);
-    text_add(text, " large ones\n");
-    line(text, "held", stats->used_bytes, " bytes, at most ");
+    text_add(text, " large blocks\n");
+    line(text, "used", stats->used_bytes, " bytes, at most ");
     text_add_unsigned(text, stats->used_most_bytes);
     text_add(text, "; ");
     text_add_unsigned(text, stats->idle_bytes);
-    text_add(text, " more are idle, ");
+    text_add(text, " more bytes are idle, ");
     text_add_unsigned(text, stats->mapped_bytes);
-    text_add(text, " are mapped\n");
-    line(text, "of that held, without the live:", stats->cached_bytes, " bytes at hand, ");
+    text_add(text, " bytes are mapped\n");
+    line(text, "used, but not live:", stats->cached_bytes, " bytes kept ready by threads, ");
     text_add_unsigned(text, stats->free_bytes);
     text_add(text, " free in slabs, ");
     text_add_unsigned(text, stats->fresh_bytes);
-    text_add(text, " never used, ");
+    text_add(text, " never handed out, ");
     text_add_unsigned(text, stats->slack_bytes);
     text_add(text, " at the ends of slabs, ");
     text_add_unsigned(text, stats->own_bytes);
-    text_add(text, " the allocator's own\n");
+    text_add(text, " for the allocator itself\n");
     line(text, "given back", stats->purged_bytes, " bytes in ");
     text_add_unsigned(text, stats->purge_calls);
-    text_add(text, " calls; more asked for in ");
+    text_add(text, " system calls; ");
     text_add_unsigned(text, stats->map_calls);
-    text_add(text, "\n");
+    text_add(text, " system calls took more\n");
     line(text, "threads", stats->thread_count, ", slabs ");
     text_add_unsigned(text, stats->slab_count);
     text_add(text, ", refills ");
@@ -339,11 +342,11 @@ void stats_write_lines(struct text *text, const struct cairn_stats *stats)
         const struct cairn_class_stats *class = &stats->classes[i];
         if (class->slab_count == 0)
             continue;
-        line(text, "of", class->block_bytes, " bytes: ");
+        line(text, "blocks of", class->block_bytes, " bytes: ");
         text_add_unsigned(text, class->live_count);
         text_add(text, " live of ");
         text_add_unsigned(text, class->block_count);
-        text_add(text, " blocks in ");
+        text_add(text, " in ");
         text_add_unsigned(text, class->slab_count);
         text_add(text, " slabs\n");
     }

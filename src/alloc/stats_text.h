@@ -6,10 +6,11 @@
 
 #include <cairn/cairn.h>
 
-/* One JSON object, without a newline; of the sites, where they are counted, as many as there is room for. */
+/* Writes one JSON object, without a newline. If sites are counted, it has as many of them as there
+ * is room for. */
 void stats_write_json(struct text *text, const struct cairn_stats *stats);
 
-/* Prometheus' text format, version 0.0.4. */
+/* Writes Prometheus' text format, version 0.0.4. */
 void stats_write_prometheus(struct text *text, const struct cairn_stats *stats);
 
 void stats_write_lines(struct text *text, const struct cairn_stats *stats);

@@ -4,13 +4,13 @@
 #include "alloc/large.h"
 
 enum {
-    BLOCKS_MAX = SLICE_BYTES / 16, /* of a slab; slabs of more slices have fewer */
+    BLOCKS_MAX = SLICE_BYTES / 16, /* most blocks of a slab: of 16 bytes, in one slice */
     WORDS = BLOCKS_MAX / 64,
 };
 
-/* What begins at a slice, as it was while all locks were held. */
+/* The run that begins at a slice, as it was while all locks were held. */
 struct seen {
-    size_t slices; /* to go on behind */
+    size_t slices; /* length of the run: the walk goes on behind it */
     char *start;
     size_t block_bytes;
     size_t blocks;
@@ -18,7 +18,8 @@ struct seen {
     uint64_t live[WORDS]; /* a bit per block */
 };
 
-/* A block's key is read while a thread may write to it: what it then says is "live", now or in a moment. */
+/* Returns true if the block's key does not mark it as free. A thread may write to the block
+ * meanwhile. If the key then seems to be no mark, the block is live, or will be in a moment. */
 __attribute__((no_sanitize("thread"))) static bool is_live(const struct block *block)
 {
     const volatile struct block *now = block;
@@ -36,7 +37,7 @@ static void look_at_slab(struct slab *slab, struct seen *seen)
             seen->live[i / 64] |= UINT64_C(1) << i % 64;
 }
 
-/* False: nothing of anybody's begins there. */
+/* Fills `*seen`. Returns false if neither a slab nor a large block begins at this slice. */
 static bool look(size_t index, size_t end, struct seen *seen)
 {
     *seen = (struct seen){.slices = 1};
@@ -44,7 +45,7 @@ static bool look(size_t index, size_t end, struct seen *seen)
     seen->owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
     if (slab->kind == RUN_LARGE) {
         size_t slices = slab->slices;
-        if (slices == 0 || slices > end - index) /* just made, or just freed */
+        if (slices == 0 || slices > end - index) /* it is being made or freed */
             return false;
         seen->slices = slices;
         seen->start = slab_start(slab);
@@ -60,6 +61,7 @@ static bool look(size_t index, size_t end, struct seen *seen)
     return false;
 }
 
+/* Calls the visitor for each live block of the run. Returns false if the visitor did. */
 static bool tell(const struct seen *seen, cairn_visitor visit, void *context)
 {
     for (size_t i = 0; i < seen->blocks; i++)

@@ -1,9 +1,10 @@
-/* walk.h - every live block, one after the other.
+/* walk.h - visits every live block.
  *
- * What is in a slab is read under the locks of all heaps, so that the slab stays one; then they are dropped, and the
- * visitor is called for what was found. So it may allocate and free. A small block is live when its key does not say that
- * it is free, which needs no list of anybody's: also blocks of running threads are seen. What is allocated or freed
- * during the walk may be seen or not.
+ * Each slab is read under the locks of all heaps, so that it stays a slab. Then the locks are
+ * dropped, and the visitor is called for the blocks that were found. So the visitor may allocate
+ * and free. A small block is live if its key does not mark it as free. This needs no thread's list,
+ * so that blocks of running threads are found too. Blocks that are allocated or freed during the
+ * walk may be visited or not.
  */
 #ifndef CAIRN_ALLOC_WALK_H
 #define CAIRN_ALLOC_WALK_H
@@ -14,7 +15,8 @@
 
 struct heap;
 
-/* Those of one heap, or with NULL all there are. Returns false where the visitor did, which ends the walk. */
+/* Visits the live blocks of one heap, or of the whole process if `only` is NULL. Returns false if
+ * the visitor did, which ends the walk. */
 bool walk_blocks(const struct heap *only, cairn_visitor visit, void *context);
 
 #endif
