@@ -1,27 +1,29 @@
-/* arena.h - memory that is given back all at once: arenas, and pools of equal objects.
+/* arena.h - arenas, which free all their blocks at once, and pools of equal objects.
  *
- * An arena hands out blocks one after the other from large chunks and takes them back together: to a mark, or all
- * of them. A pool hands out objects of one size and takes each of them back. Neither calls malloc, and both work
- * beside any malloc.
+ * An arena hands out blocks one after the other from large chunks. It takes them back together: all
+ * of them, or those since a mark. A pool hands out objects of one size and takes each back alone.
+ * Neither calls malloc, and both work beside any malloc.
  *
  *     struct cairn_arena *arena = cairn_arena_create(0);
  *     char *name = cairn_arena_strdup(arena, "cairn");
  *     struct cairn_arena_point mark = cairn_arena_mark(arena);
  *     ... = cairn_arena_alloc(arena, 1000);
- *     cairn_arena_rewind(arena, mark);            the 1000 bytes are back, `name` stays
+ *     cairn_arena_rewind(arena, mark);            frees the 1000 bytes, but not `name`
  *     cairn_arena_destroy(arena);
  *
- * Sizes are in bytes. What holds for every function here:
+ * Sizes are in bytes. These rules hold for every function here:
  *
- *     No memory, beyond the limit, or a size that overflows: NULL. Nothing aborts for lack of memory, and after a
- *     NULL everything is as it was before the call.
- *     errno is left as it was.
- *     An arena, and a pool that is not shared, is used by one thread at a time. Different ones know nothing of each
- *     other, so that each thread can have its own.
- *     A pointer that came from here is given only to functions of the same arena or pool; what is destroyed is not
- *     used again.
+ *   - A function that allocates returns NULL if there is no memory, if the limit is reached, or if
+ *     the size overflows. The state is then as before the call. No function aborts for lack of
+ *     memory.
+ *   - errno is unchanged.
+ *   - One thread at a time uses an arena, or a pool that is not shared. Different arenas and pools
+ *     are independent, so that each thread can have its own.
+ *   - A pointer may be passed only to functions of the arena or pool that it came from, and not
+ *     after that was destroyed.
  *
- * Found wrong in a checked arena or pool (see `checked`): one line on stderr and abort().
+ * If a checked arena or pool (see enum cairn_arena_checked) finds misuse, it writes one line to
+ * stderr and calls abort().
  */
 #ifndef CAIRN_ARENA_H
 #define CAIRN_ARENA_H
@@ -35,70 +37,81 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 enum {
-    CAIRN_ARENA_ALIGNMENT = 16,  /* of every block, where nothing else was asked for */
-    CAIRN_ARENA_OWN_BYTES = 256, /* the most that an arena itself takes of the caller's memory */
+    CAIRN_ARENA_ALIGNMENT = 16,  /* of every block, unless more is requested */
+    CAIRN_ARENA_OWN_BYTES = 256, /* the most that an arena itself uses of the caller's memory */
 };
 
-/* All that the inline path below needs to know. The rest stands behind it in the library, so that an arena exists
- * only where cairn_arena_create() put it. Read by anyone, written only from here. Between calls, always:
+/* The part of an arena that the inline path below needs. The rest lies behind it in the library, so
+ * an arena exists only where cairn_arena_create() put it. Any code may read the members, but only
+ * this header and the library write them. Between calls, always:
  *
  *     next is a multiple of CAIRN_ARENA_ALIGNMENT, and so is end - next
- *     the bytes from next to end belong to nobody
- *     next == end where every block must go through cairn_arena_alloc_slow(): in a checked arena, under ASan
+ *     the bytes from next to end are free
+ *     next == end if every block must go through cairn_arena_alloc_slow(): in a checked arena,
+ *     and under ASan
  */
 struct cairn_arena {
     char *next;
     char *end;
 };
 
-/* Transparent huge pages make the first touch of much memory several times cheaper, and up to 2 MiB resident before
- * they are used. */
+/* Transparent huge pages make the first touch of large memory several times cheaper. In exchange,
+ * up to 2 MiB are resident before they are used. */
 enum cairn_arena_huge {
-    CAIRN_ARENA_HUGE_AUTO, /* chunks of 32 MiB and more ask for them */
-    CAIRN_ARENA_HUGE_ON, /* every chunk does; room for 2 MiB or a multiple, where the limit allows */
-    CAIRN_ARENA_HUGE_NEVER, /* none does; a machine that gives them unasked still does */
+    CAIRN_ARENA_HUGE_AUTO, /* only chunks of 32 MiB and more request them */
+    /* Every chunk does, and has room for a multiple of 2 MiB, if the limit allows. */
+    CAIRN_ARENA_HUGE_ON,
+    CAIRN_ARENA_HUGE_NEVER, /* no chunk does; the kernel may still use them unasked */
 };
 
-/* A checked arena fills what comes back with a pattern, looks for it when it hands the memory out again and when it
- * is reset or destroyed, and so finds who wrote to memory that was no longer his; it finds writes past the end of a
- * block, and a mark that was rewound past. Every allocation is then slow, and takes up to 48 bytes more.
+/* A checked arena fills freed memory with a pattern. It verifies the pattern when it hands the
+ * memory out again and when it is reset or destroyed. So it finds writes to freed memory, writes
+ * past the end of a block, and rewinds to a mark that was rewound past before. Every allocation is
+ * then slow, and takes up to 48 bytes more.
  *
- * Where the program is built with AddressSanitizer, the same mistakes are found by it at once, and `checked` adds
- * nothing. The library finds that out by itself: it need not be built with it. */
+ * In a program that is built with AddressSanitizer, the sanitizer finds the same mistakes at once,
+ * and `checked` adds nothing. The library detects the sanitizer by itself, and need not be built
+ * with it. */
 enum cairn_arena_checked {
-    CAIRN_ARENA_CHECKED_AUTO, /* if the environment has CAIRN_ARENA_CHECKED, neither empty nor 0 */
+    CAIRN_ARENA_CHECKED_AUTO, /* on if CAIRN_ARENA_CHECKED is set, not empty and not 0 */
     CAIRN_ARENA_CHECKED_ON,
     CAIRN_ARENA_CHECKED_OFF,
 };
 
-/* All zero is the default. */
+/* If all members are zero, all have their defaults. */
 struct cairn_arena_options {
-    size_t size_hint;    /* so much fits into the first chunk; 0: about 64 KiB */
-    size_t limit_bytes;  /* the most that it has from the machine at a time; 0: no limit */
-    void *memory;        /* the caller's, instead of a first chunk; outlives the arena; or NULL */
-    size_t memory_bytes; /* of `memory`; at least CAIRN_ARENA_OWN_BYTES */
-    bool fixed;          /* take none from the machine: NULL when `memory` is full */
+    size_t size_hint;   /* bytes that fit into the first chunk; 0: about 64 KiB */
+    size_t limit_bytes; /* the most memory taken from the kernel; 0: no limit */
+    /* The caller's memory, which serves instead of a first chunk and must outlive the arena; or
+     * NULL. */
+    void *memory;
+    size_t memory_bytes; /* size of `memory`; at least CAIRN_ARENA_OWN_BYTES */
+    bool fixed;          /* never take memory from the kernel: fail when `memory` is full */
     enum cairn_arena_huge huge;
     enum cairn_arena_checked checked;
 };
 
-/* NULL for want of memory, or where the options contradict themselves: `fixed` without `memory`. */
+/* Create an arena. They return NULL if there is no memory, or if the options contradict each other:
+ * `fixed` without `memory`. */
 struct cairn_arena *cairn_arena_create(size_t size_hint);
 struct cairn_arena *cairn_arena_create_with(const struct cairn_arena_options *options);
 
-/* A fixed arena in the caller's memory: in static memory, on the stack, in a block of another arena. */
+/* Creates a fixed arena in the caller's memory: static memory, the stack, or a block of another
+ * arena. */
 struct cairn_arena *cairn_arena_create_over(void *memory, size_t bytes);
 
-/* Every block is back, every chunk unmapped. NULL is allowed. */
+/* Frees every block and unmaps every chunk. NULL is allowed. */
 void cairn_arena_destroy(struct cairn_arena *arena);
 
-/* What the inline path cannot do: take another chunk, or check. */
+/* Slow path of cairn_arena_alloc(): takes another chunk, or checks. */
 void *cairn_arena_alloc_slow(struct cairn_arena *arena, size_t size) __attribute__((cold));
 
-/* A block of `size` bytes, aligned to CAIRN_ARENA_ALIGNMENT, its contents unspecified. A block of 0 bytes is not NULL,
- * and is not read or written; the next block may begin at the same address.
+/* Returns a block of `size` bytes, aligned to CAIRN_ARENA_ALIGNMENT. Its contents are unspecified.
+ * A block of 0 bytes is not NULL and must not be read or written. The next block may begin at the
+ * same address.
  *
- * The room is a multiple of the alignment: a size that fits does so too when it is rounded up, and cannot overflow. */
+ * The free bytes are a multiple of the alignment. So a size that fits still fits after it is
+ * rounded up, and the rounding cannot overflow. */
 inline void *cairn_arena_alloc(struct cairn_arena *arena, size_t size)
 {
     char *block = arena->next;
@@ -109,13 +122,15 @@ inline void *cairn_arena_alloc(struct cairn_arena *arena, size_t size)
     return block;
 }
 
-/* `alignment` is a power of two, or the result is NULL. Less than CAIRN_ARENA_ALIGNMENT means that. */
+/* Returns a block at a multiple of `alignment`, and at least of CAIRN_ARENA_ALIGNMENT. Returns NULL
+ * if `alignment` is not a power of two. */
 void *cairn_arena_alloc_aligned(struct cairn_arena *arena, size_t size, size_t alignment);
 
-/* `count` times `size` bytes, all zero. What the kernel has just given is known to be, and is not touched. */
+/* Returns `count` times `size` bytes, all zero. Memory that is fresh from the kernel is zero
+ * already, and is not touched. */
 void *cairn_arena_alloc_zeroed(struct cairn_arena *arena, size_t count, size_t size);
 
-/* `count` times `size` bytes. NULL where the product overflows. */
+/* Returns `count` times `size` bytes. Returns NULL if the product overflows. */
 inline void *cairn_arena_alloc_array(struct cairn_arena *arena, size_t count, size_t size)
 {
     size_t bytes;
@@ -124,20 +139,25 @@ inline void *cairn_arena_alloc_array(struct cairn_arena *arena, size_t count, si
     return cairn_arena_alloc(arena, bytes);
 }
 
-/* Copies. strndup() takes at most `max` bytes of text, and always ends it. */
+/* Copy data or text into the arena. cairn_arena_strndup() copies at most `max` bytes of text and
+ * always adds a NUL. */
 void *cairn_arena_memdup(struct cairn_arena *arena, const void *data, size_t size);
 char *cairn_arena_strdup(struct cairn_arena *arena, const char *text);
 char *cairn_arena_strndup(struct cairn_arena *arena, const char *text, size_t max);
 
-/* Makes a block of `old_size` bytes one of `new_size`, as realloc() would: the contents stay as far as both reach. In
- * place where it is the newest block and there is room, or where it shrinks; else a copy, aligned to
- * CAIRN_ARENA_ALIGNMENT, and the old block is lost until the arena is rewound. NULL: the block is as it was. A `block`
- * of NULL has no bytes. Shrinking the newest block gives its end back to the arena: to 0 bytes, all of it.
+/* Resizes a block from `old_size` to `new_size` bytes, as realloc() would: the contents stay up to
+ * the smaller size. The block stays in place if it shrinks, or if it is the newest block and there
+ * is room. Otherwise it is copied to a new block, aligned to CAIRN_ARENA_ALIGNMENT, and the old one
+ * is lost until the arena is rewound. Returns NULL if there is no memory; the block is then
+ * unchanged. A `block` of NULL has no bytes. If the newest block shrinks, the arena reuses its end,
+ * or all of it if `new_size` is 0.
  *
- * Not for a block that is older than a mark which will be rewound to: what it has gained since would be lost. */
+ * The block must not be older than a mark to which the arena will be rewound. The rewind would free
+ * the bytes that the block has gained since the mark. */
 void *cairn_arena_resize(struct cairn_arena *arena, void *block, size_t old_size, size_t new_size);
 
-/* A point in the life of an arena, to come back to; the members are the library's. Needs no release. */
+/* A point in the life of an arena to which it can be rewound. The members belong to the library. A
+ * point need not be released. */
 struct cairn_arena_point {
     char *next;
     void *chunk;
@@ -146,83 +166,90 @@ struct cairn_arena_point {
 
 struct cairn_arena_point cairn_arena_mark(struct cairn_arena *arena);
 
-/* All blocks that were handed out since the mark are back. It takes the same time however many these are, and keeps
- * their memory for the next. Marks are nested: one can be rewound to any number of times, until the arena is rewound
- * to an earlier one, or reset. */
+/* Frees all blocks that were handed out since the mark, and keeps their memory for new ones. It
+ * takes the same time for any number of blocks. Marks nest: the arena can be rewound to a mark any
+ * number of times, until it is rewound to an earlier one or reset. */
 void cairn_arena_rewind(struct cairn_arena *arena, struct cairn_arena_point mark);
 
-/* All blocks are back, and all memory is kept for the next. */
+/* Frees all blocks, and keeps all memory for new ones. */
 void cairn_arena_reset(struct cairn_arena *arena);
 
-/* Gives memory that no block is in back to the machine, but for about `keep_bytes` of it: those that would be handed
- * out next. After a reset, cairn_arena_trim(arena, 0) leaves one empty chunk. The caller's memory is left alone. */
+/* Gives free memory back to the kernel, except about `keep_bytes` of it: those that would be handed
+ * out next. After a reset, cairn_arena_trim(arena, 0) leaves one empty chunk. The caller's memory
+ * stays as it is. */
 void cairn_arena_trim(struct cairn_arena *arena, size_t keep_bytes);
 
 struct cairn_arena_stats {
-    size_t allocated_bytes;  /* handed out, with what rounding and alignment added */
-    size_t high_water_bytes; /* the most that allocated_bytes ever was */
-    size_t reserved_bytes;   /* address space, used or not, the caller's memory included */
-    size_t mapped_bytes;     /* of that, from the machine: what limit_bytes limits */
-    size_t
-        touched_bytes; /* of reserved_bytes, the most that can be resident; more with huge pages */
+    size_t allocated_bytes;  /* handed out, with rounding and alignment */
+    size_t high_water_bytes; /* the highest value of allocated_bytes so far */
+    size_t reserved_bytes;   /* address space, with the caller's memory */
+    size_t mapped_bytes;     /* of these, from the kernel; limit_bytes limits them */
+    /* Upper bound of the resident part of reserved_bytes. Huge pages may add to it. */
+    size_t touched_bytes;
     size_t chunk_count;
 };
 
-/* Walks the chunks, of which there are few. */
+/* Returns statistics. The call walks the chunks, of which there are few. */
 struct cairn_arena_stats cairn_arena_statistics(const struct cairn_arena *arena);
 
-/* Holds the arena against what is said of it here, and a checked one's idle memory against its pattern. */
+/* Asserts the invariants of the arena, and the pattern in the free memory of a checked one. */
 void cairn_arena_check(const struct cairn_arena *arena);
 
-/* Room for one object: CAIRN_ARENA_NEW(arena, struct point) is a struct point *, or NULL. */
+/* Allocates memory for one object: CAIRN_ARENA_NEW(arena, struct point) is a struct point *, or
+ * NULL. */
 #define CAIRN_ARENA_NEW(arena, type)                                                               \
     ((type *)(__alignof__(type) <= CAIRN_ARENA_ALIGNMENT                                           \
                   ? cairn_arena_alloc((arena), sizeof(type))                                       \
                   : cairn_arena_alloc_aligned((arena), sizeof(type), __alignof__(type))))
 
-/* An object that was given back; its first word is the pool's, unless that is checked. */
+/* A free object. Its first word belongs to the pool, unless the pool is checked. */
 struct cairn_pool_slot {
     struct cairn_pool_slot *next;
 };
 
-/* As with struct cairn_arena: what the inline paths need to know. Between calls, always:
+/* The part of a pool that the inline paths need. Between calls, always:
  *
- *     free is NULL and direct is false where every call must go through the library: in a pool that is shared or
- *     checked, and under ASan. They then never change.
+ *     free is NULL and direct is false if every call must go through the library: in a pool that
+ *     is shared or checked, and under ASan. They then never change.
  */
 struct cairn_pool {
-    struct cairn_pool_slot *free; /* given back and not yet handed out again, newest first */
+    struct cairn_pool_slot *free; /* free objects, the last freed first */
     size_t used_count;            /* handed out and not given back */
     bool direct;
 };
 
-/* All zero but `object_bytes` is the default. */
+/* If all members except `object_bytes` are zero, they have their defaults. */
 struct cairn_pool_options {
     size_t object_bytes; /* at least 1 */
-    size_t alignment; /* a power of two; 0: what the size implies, at most CAIRN_ARENA_ALIGNMENT */
-    struct cairn_arena
-        *arena;  /* takes all its memory from there, see below; NULL: an arena of its own */
-    bool shared; /* any thread may use it at any time; every call then takes a lock */
-    enum cairn_arena_checked
-        checked; /* also finds what is given back twice, or to the wrong pool */
+    /* A power of two. 0: the largest one that divides the size, at most CAIRN_ARENA_ALIGNMENT. */
+    size_t alignment;
+    /* The pool takes all its memory from this arena, see below. NULL: it has an arena of its
+     * own. */
+    struct cairn_arena *arena;
+    bool shared; /* any thread may use the pool; every call takes a lock */
+    /* A checked pool also finds objects that are given back twice, or to the wrong pool. */
+    enum cairn_arena_checked checked;
 };
 
-/* NULL for want of memory, or where the options make no sense.
+/* Create a pool. They return NULL if there is no memory, or if the options make no sense.
  *
- * A pool in an arena takes from it as it grows and never gives back. It ends with the arena, and when the arena is
- * rewound to before the pool was made; rewinding to any later point would take memory from under it. An arena under a
- * shared pool is used by nobody else. */
+ * A pool in an arena takes memory from it as it grows and never gives any back. It ends with the
+ * arena, or when the arena is rewound to before the pool was made. A rewind to any later point
+ * would free memory that the pool uses, and is not allowed. No other code may use an arena under a
+ * shared pool. */
 struct cairn_pool *cairn_pool_create(size_t object_bytes, size_t alignment);
 struct cairn_pool *cairn_pool_create_with(const struct cairn_pool_options *options);
 
-/* All its objects are back at once. Memory that it took from the caller's arena stays with that. NULL is allowed. */
+/* Frees all objects at once, and ends the pool. Memory that it took from the caller's arena stays
+ * in that arena. NULL is allowed. */
 void cairn_pool_destroy(struct cairn_pool *pool);
 
-/* What the inline paths cannot do. */
+/* Slow paths of cairn_pool_alloc() and cairn_pool_free(). */
 void *cairn_pool_alloc_slow(struct cairn_pool *pool);
 void cairn_pool_free_slow(struct cairn_pool *pool, void *object);
 
-/* An object, its contents unspecified. The one that was given back last is handed out first. */
+/* Returns an object with unspecified contents. The object that was given back last is handed out
+ * first. */
 inline void *cairn_pool_alloc(struct cairn_pool *pool)
 {
     struct cairn_pool_slot *slot = pool->free;
@@ -233,7 +260,7 @@ inline void *cairn_pool_alloc(struct cairn_pool *pool)
     return slot;
 }
 
-/* NULL is allowed. */
+/* Gives an object back. NULL is allowed. */
 inline void cairn_pool_free(struct cairn_pool *pool, void *object)
 {
     if (__builtin_expect(object == NULL || !pool->direct, 0)) {
@@ -246,20 +273,22 @@ inline void cairn_pool_free(struct cairn_pool *pool, void *object)
     pool->used_count--;
 }
 
-/* All objects are back, and all memory is kept for the next ones. Of a shared pool: no other thread uses it now. */
+/* Frees all objects, and keeps all memory for new ones. No other thread may use a shared pool
+ * meanwhile. */
 void cairn_pool_reset(struct cairn_pool *pool);
 
 struct cairn_pool_stats {
-    size_t object_bytes;     /* that one takes, rounding included */
-    size_t used_count;       /* handed out and not given back */
-    size_t high_water_count; /* the most that were so at once, and at most 4 KiB of objects more */
-    size_t reserved_bytes;   /* taken from the arena */
+    size_t object_bytes; /* bytes per object, with rounding */
+    size_t used_count;   /* handed out and not given back */
+    /* The highest value of used_count so far, or up to 4 KiB of objects more. */
+    size_t high_water_count;
+    size_t reserved_bytes; /* taken from the arena */
 };
 
 struct cairn_pool_stats cairn_pool_statistics(struct cairn_pool *pool);
 
-/* Holds the pool against what is said of it here, and a checked one's idle memory against its pattern. Walks all
- * objects that were given back. */
+/* Asserts the invariants of the pool, and the pattern in the free objects of a checked one. The
+ * call walks all free objects. */
 void cairn_pool_check(struct cairn_pool *pool);
 
 #pragma GCC visibility pop

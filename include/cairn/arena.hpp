@@ -1,14 +1,16 @@
-/* arena.hpp - arena.h for C++17: objects that own an arena or a pool, and allocators for containers.
+/* arena.hpp - arena.h for C++17: classes that own an arena or a pool, and allocators for
+ * containers.
  *
  *     cairn::arena                    owns an arena
  *     cairn::arena_scope              rewinds an arena to where it was when the scope began
- *     cairn::arena_resource           a std::pmr::memory_resource that takes from an arena
+ *     cairn::arena_resource           a std::pmr::memory_resource that takes memory from an arena
  *     cairn::arena_allocator<T>       the same as an allocator, without a virtual call
  *     cairn::pool<T>                  owns a pool of T: create() and destroy() objects
  *
- * No memory is std::bad_alloc here, and nothing else throws but constructors of T. Deallocation through a resource or
- * an allocator does nothing: memory comes back when the arena is rewound, reset or destroyed. What was built there is
- * not used afterwards, nor destroyed, unless its destructor touches nothing in the arena.
+ * Functions throw std::bad_alloc if there is no memory. Nothing else throws except constructors of
+ * T. Deallocation through a resource or an allocator does nothing: memory is freed when the arena
+ * is rewound, reset or destroyed. Objects in that memory must not be used afterwards. They must not
+ * be destroyed either, unless their destructors touch nothing in the arena.
  */
 #ifndef CAIRN_ARENA_HPP
 #define CAIRN_ARENA_HPP
@@ -68,7 +70,7 @@ class arena
     {
     }
 
-    /* In the caller's memory, and nowhere else. */
+    /* A fixed arena in the caller's memory. */
     arena(void *memory, std::size_t bytes)
         : owned_(detail::or_throw(cairn_arena_create_over(memory, bytes)))
     {
@@ -85,7 +87,7 @@ class arena
         return detail::allocate(get(), bytes, alignment);
     }
 
-    /* An object whose destructor nobody calls, unless the caller does. */
+    /* Makes an object. Its destructor does not run unless the caller calls it. */
     template <typename T, typename... Arguments> T *make(Arguments &&...arguments)
     {
         return ::new (allocate(sizeof(T), alignof(T))) T(std::forward<Arguments>(arguments)...);
@@ -141,7 +143,7 @@ class arena_scope
     cairn_arena_point mark_;
 };
 
-/* The arena outlives it. */
+/* The arena must outlive the resource. */
 class arena_resource : public std::pmr::memory_resource
 {
   public:
@@ -167,9 +169,10 @@ class arena_resource : public std::pmr::memory_resource
     cairn_arena *arena_;
 };
 
-/* The arena outlives every container with it. A container stays in the arena that it began in, whatever is assigned to
- * it: one that outlives another arena is never left with memory from there. Swapping is the exception, for containers
- * that could not take their allocators along could not be swapped at all. */
+/* The arena must outlive every container that uses it. Assignment leaves a container in the arena
+ * that it began in, so that it never keeps memory of an arena that ends before it. Swapping does
+ * exchange the arenas, because otherwise containers of different arenas could not be swapped at
+ * all. */
 template <typename T> class arena_allocator
 {
   public:
@@ -221,7 +224,8 @@ template <typename T> class arena_allocator
 
 enum class sharing { one_thread, any_thread };
 
-/* Destroys no objects when it ends itself: those that were not destroyed just lose their memory. */
+/* When the pool ends, it frees the memory of the remaining objects without calling their
+ * destructors. */
 template <typename T> class pool
 {
   public:
@@ -229,7 +233,7 @@ template <typename T> class pool
     {
     }
 
-    /* Takes its memory from an arena; see cairn_pool_create_with(). */
+    /* Takes its memory from an arena. See cairn_pool_create_with(). */
     explicit pool(const arena &arena, sharing sharing = sharing::one_thread)
         : owned_(create_with(arena.get(), sharing))
     {
@@ -263,7 +267,7 @@ template <typename T> class pool
     }
 
   private:
-    /* Gives the memory back when the constructor throws. */
+    /* Gives the memory back if the constructor throws. */
     struct slot {
         explicit slot(cairn_pool *from) : pool(from), room(detail::or_throw(cairn_pool_alloc(from)))
         {
