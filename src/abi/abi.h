@@ -1,4 +1,5 @@
-/* abi.h - what every file of names needs: how one is shown, and errno. What the names do is alloc/alloc.h's. */
+/* abi.h - shared by the files that define public names: how to export one, and errno. The functions
+ * of alloc/alloc.h do the work. */
 #ifndef CAIRN_ABI_ABI_H
 #define CAIRN_ABI_ABI_H
 
@@ -9,7 +10,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* `p`, and errno where there is none. */
+/* Returns `p`. Sets errno to ENOMEM if it is NULL. */
 static inline void *or_enomem(void *p)
 {
     if (UNLIKELY(p == NULL))
@@ -22,8 +23,9 @@ static inline bool power_of_two(size_t x)
     return x != 0 && (x & (x - 1)) == 0;
 }
 
-/* The cold doors of malloc(), calloc() and realloc(): what is not done at once, and large blocks. A name ends in a jump to
- * one, so that the door's return address is that of the name: where the program called from (alloc/site.h). */
+/* Slow paths of malloc(), calloc() and realloc(), also for large blocks. Each name ends in a jump
+ * to its slow path. So the slow path's return address is that of the name: the place of the
+ * program's call, which is the call site (alloc/site.h). */
 void *names_malloc_slow(size_t size) __attribute__((noinline));
 void *names_calloc_slow(size_t count, size_t size) __attribute__((noinline));
 void *names_realloc_slow(void *p, size_t size) __attribute__((noinline));
@@ -35,7 +37,7 @@ static inline void *resized(void *p, size_t size)
     return or_enomem(alloc_realloc_small(p, size));
 }
 
-/* ISO C: any power of two, and any size. */
+/* As aligned_alloc() of ISO C: any power of two, and any size. Otherwise EINVAL. */
 static inline void *aligned(size_t alignment, size_t size, const void *caller)
 {
     if (UNLIKELY(!power_of_two(alignment))) {
@@ -45,21 +47,22 @@ static inline void *aligned(size_t alignment, size_t size, const void *caller)
     return or_enomem(alloc_aligned_slow(alignment, size, caller));
 }
 
-/* memalign(), valloc() and pvalloc(), which the C library has by other names as well. */
+/* memalign(), valloc() and pvalloc(). The C library has other names for them, too. */
 void *names_memalign(size_t alignment, size_t size);
 void *names_valloc(size_t size);
 void *names_pvalloc(size_t size);
 
-/* Whether the calling thread has a heap of its own. */
+/* Returns true if the calling thread has a heap of its own. */
 static inline bool names_has_heap(void)
 {
     return thread_heap != &heap_none && thread_heap != &heap_gone;
 }
 
-/* What this thread holds ready, and what only waits for its owner, in any heap, is free. */
+/* Frees the memory that this thread holds ready, and the memory of any heap that only waits for its
+ * owner. */
 void names_collect(void);
 
-/* Statistics on stderr. */
+/* Writes statistics to stderr. */
 void names_tell(enum options_statistics how);
 
 #endif

@@ -1,4 +1,5 @@
-/* The names of cairn.h, and what is told when the process ends. */
+/* cairn.c - the functions of cairn.h, the options at the start, and the statistics at the end of
+ * the process. */
 #include <cairn/cairn.h>
 
 #include "abi/abi.h"
@@ -105,15 +106,16 @@ EXPORT void cairn_check(void)
     site_check();
 }
 
-/* --- heaps -------------------------------------------------------------------------------------------------------- */
+/* --- heaps ------------------------------------------------------------------------------------ */
 
-/* cairn.h's name for them, which says nothing of what they are. */
+/* struct cairn_heap is the opaque public name of struct heap. */
 static struct heap *within(struct cairn_heap *heap)
 {
     return (struct heap *)heap;
 }
 
-/* Where there is no memory, what the calling thread has ready for itself may do. */
+/* Allocates in a heap. If there is no memory, frees what the calling thread holds ready, and tries
+ * again. */
 static void *allocate_within(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero,
                              const void *caller)
 {
@@ -213,7 +215,7 @@ void names_collect(void)
     heap_sweep();
 }
 
-/* --- on stderr ---------------------------------------------------------------------------------------------------- */
+/* --- on stderr -------------------------------------------------------------------------------- */
 
 static void say(const struct text *text)
 {
@@ -232,7 +234,7 @@ void names_tell(enum options_statistics how)
     stats_gather(&stats);
     bool has_sites = how == OPTIONS_STATISTICS_JSON && site_is_counted();
     size_t room = has_sites ? CAIRN_SITES_BYTES : CAIRN_PROMETHEUS_BYTES;
-    char *memory = os_map(room, 1, 0); /* more than some stacks are */
+    char *memory = os_map(room, 1, 0); /* more than some stacks have */
     if (memory != NULL) {
         struct text text = text_over(memory, room);
         if (how == OPTIONS_STATISTICS_JSON) {
@@ -249,7 +251,8 @@ void names_tell(enum options_statistics how)
     errno = saved;
 }
 
-/* The C library may not have its environment yet, and another than glibc gives constructors none. */
+/* Reads the options at load. The C library may not have its environment yet; then the constructor's
+ * argument serves. C libraries other than glibc pass no argument. */
 __attribute__((constructor)) static void begin_with_options(int argc, char **argv,
                                                             char **given_environment)
 {
@@ -274,8 +277,8 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
         page_heap_limit(bytes);
     if (given != OPTIONS_LIMIT_WRONG)
         return;
-    static const char line[] = "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no "
-                               "limit to what is allocated\n";
+    static const char line[] = "cairn: CAIRN_LIMIT is not a size such as 800M or 2G, so there is "
+                               "no limit\n";
     os_say(line, sizeof line - 1);
 }
 

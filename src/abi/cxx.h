@@ -1,9 +1,10 @@
-/* cxx.h - what C++'s operators need of the C++ runtime, which need not be there.
+/* cxx.h - the two functions of the C++ runtime that the operators need. The runtime may be absent.
  *
- * The operators never fail quietly: before they give up they call the program's new_handler again and again, and then
- * throw. Both are the runtime's. The shared library finds it in the process, at load or when it is first needed
- * (cxx_shared.c), so that C programs do without; in the archive the operators are an object of their own, which only a
- * C++ program links, and with it its runtime (cxx_archive.c).
+ * An operator never returns without memory: before it gives up it calls the program's new_handler
+ * again and again, and then throws. The handler and the exception belong to the runtime. The shared
+ * library finds the runtime in the process, at load or at the first need (cxx_shared.c), so that C
+ * programs do without. In the archive, the operators are an object of their own. Only a C++ program
+ * links it, and its runtime is then there (cxx_archive.c).
  */
 #ifndef CAIRN_ABI_CXX_H
 #define CAIRN_ABI_CXX_H
@@ -12,7 +13,7 @@
 
 typedef void (*cxx_handler)(void); /* std::new_handler */
 
-/* The program's, or NULL. */
+/* Returns the program's new_handler, or NULL. */
 cxx_handler cxx_new_handler(void);
 
 /* Throws std::bad_alloc. */

@@ -1,9 +1,11 @@
-/* The operators in libcairn.a: an object of its own, which needs the C++ runtime and nothing of ours but cairn.h.
+/* cxx_archive.c - the operators in libcairn.a: an object of its own, which needs the C++ runtime
+ * and cairn.h alone.
  *
- * The forms with std::nothrow are the runtime's own: they call these and catch what they throw, which C cannot.
+ * The forms with std::nothrow are the runtime's own. They call the forms here and catch the
+ * exception, which C cannot do.
  *
- * cairn.h has no name that would take a caller: where sites are counted (alloc/site.h), all large blocks of an operator are
- * of one site, which is the operator.
+ * No function of cairn.h takes a caller. While sites are counted (alloc/site.h), all large blocks
+ * of an operator therefore count for one site: the operator.
  */
 #include <cairn/cairn.h>
 
@@ -39,8 +41,8 @@ static inline void cxx_release(void *p)
 #include "abi/cxx_forms.h"
 
 extern cxx_handler _ZSt15get_new_handlerv(void); /* std::get_new_handler() */
-extern _Noreturn void
-_ZSt17__throw_bad_allocv(void); /* std::__throw_bad_alloc(), in libstdc++ and libc++ */
+/* std::__throw_bad_alloc(), in libstdc++ and libc++ */
+extern _Noreturn void _ZSt17__throw_bad_allocv(void);
 
 cxx_handler cxx_new_handler(void)
 {

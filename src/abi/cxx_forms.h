@@ -1,15 +1,20 @@
-/* cxx_forms.h - C++'s operators, in terms of five functions that the including file has:
+/* cxx_forms.h - C++'s operators, built on five functions that the including file defines:
  *
- *     void *cxx_quick(size_t size);                                  NULL: ask cxx_allocate()
- *     void *cxx_quick_aligned(size_t alignment, size_t size);        a power of two; NULL: ask cxx_allocate_aligned()
- *     void *cxx_allocate(size_t size, const void *caller);           NULL: no memory
- *     void *cxx_allocate_aligned(size_t alignment, size_t size, const void *caller);
- *     void cxx_release(void *p);
+ *     void *cxx_quick(size_t size)
+ *     void *cxx_quick_aligned(size_t alignment, size_t size)
+ *     void *cxx_allocate(size_t size, const void *caller)
+ *     void *cxx_allocate_aligned(size_t alignment, size_t size, const void *caller)
+ *     void cxx_release(void *p)
  *
- * The names are those of the Itanium C++ ABI where size_t is unsigned long. Which form calls which is the standard's
- * ([new.delete]): a program that replaces `operator new(size_t)` and `operator delete(void *)` alone then has replaced
- * all but the aligned ones. So the calls between them go by their names, which the program may own, and as the last act
- * of a function: the return address stays that of the caller. Weak, so that in an archive a program's own come first.
+ * The quick ones are fast paths. If one returns NULL, the matching cxx_allocate function must be
+ * called. That one returns NULL only if there is no memory. `alignment` is a power of two.
+ *
+ * The names are those of the Itanium C++ ABI where size_t is unsigned long. The standard says which
+ * form calls which ([new.delete]): a program that replaces only `operator new(size_t)` and
+ * `operator delete(void *)` has then replaced all forms but the aligned ones. So the forms call
+ * each other by their public names, which the program may own. Such a call is the last act of a
+ * function, so that the return address stays that of the caller. All names are weak, so that the
+ * program's own come before those of an archive.
  */
 #include "abi/abi.h"
 #include "abi/cxx.h"
@@ -18,7 +23,7 @@ _Static_assert(sizeof(size_t) == sizeof(unsigned long), "m in the names below is
 
 #define OPERATOR EXPORT __attribute__((weak))
 
-/* Entered by a jump: its caller is the operator's. */
+/* Entered by a jump, so that its return address is that of the operator's caller. */
 static void *new_slow(size_t alignment, size_t size) __attribute__((cold, noinline));
 
 static void *new_slow(size_t alignment, size_t size)

@@ -1,7 +1,8 @@
-/* The operators in libcairn.so, for programs of which we do not know whether they have a C++ runtime.
+/* cxx_shared.c - the operators in libcairn.so, for programs with or without a C++ runtime.
  *
- * The runtime that the program was linked with is found by weak references, at load. One that came later, with a plugin
- * that keeps it to itself, is looked for when an operator fails; the loader knows it by name.
+ * A runtime that the program is linked with is found at load, by weak references. A runtime that
+ * came later, with a plugin that keeps it to itself, is searched for when an operator fails. The
+ * loader knows it by its name.
  */
 #include "alloc/alloc.h"
 
@@ -35,15 +36,15 @@ static inline __attribute__((always_inline)) void cxx_release(void *p)
 
 #include <dlfcn.h>
 
-/* --- the runtime -------------------------------------------------------------------------------------------------- */
+/* --- the runtime ------------------------------------------------------------------------------ */
 
 extern cxx_handler _ZSt15get_new_handlerv(void) __attribute__((weak)); /* std::get_new_handler() */
-extern void _ZSt17__throw_bad_allocv(void)
-    __attribute__((weak)); /* std::__throw_bad_alloc(), also in libc++ */
+/* std::__throw_bad_alloc(); libc++ has it, too */
+extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));
 
 typedef void (*function)(void);
 
-/* A function of a runtime that is in the process, or NULL. Loads none. */
+/* Returns a function of a C++ runtime that is in the process, or NULL. Loads no library. */
 static function find(const char *name)
 {
     static const char *const runtimes[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
@@ -56,7 +57,7 @@ static function find(const char *name)
         if (runtime == NULL)
             continue;
         found.object = dlsym(runtime, name);
-        dlclose(runtime); /* who brought it still holds it */
+        dlclose(runtime); /* its first user still holds it */
     }
     return found.function;
 }
@@ -76,15 +77,15 @@ _Noreturn void cxx_throw(void)
     if (throw != NULL)
         throw();
     static const char line[] =
-        "cairn: operator new finds no memory, and no C++ runtime to throw std::bad_alloc\n";
+        "cairn: operator new found no memory, and no C++ runtime to throw std::bad_alloc\n";
     os_die(line, sizeof line - 1);
 }
 
-/* --- nothrow ------------------------------------------------------------------------------------------------------ */
+/* --- nothrow ---------------------------------------------------------------------------------- */
 
-/* These call the throwing form and answer with NULL where it throws. Catching is the runtime's business: where there is
- * something to catch, its own function of the name does all. There is not while the operators are ours, and memory is
- * there or no handler is set. */
+/* These functions call the throwing form and return NULL if it throws. C cannot catch, so if
+ * something may throw, the runtime's own function of the same name does all the work. Nothing
+ * throws if the operators are ours and there is memory or no new_handler. */
 
 extern __typeof__(_Znwm) own_new __attribute__((alias("_Znwm"), visibility("hidden")));
 extern __typeof__(_Znam) own_new_array __attribute__((alias("_Znam"), visibility("hidden")));

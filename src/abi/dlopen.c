@@ -1,11 +1,13 @@
-/* dlopen() and dlmopen() without RTLD_DEEPBIND.
+/* dlopen.c - dlopen() and dlmopen() without RTLD_DEEPBIND.
  *
- * With that flag a plugin looks for free() in its own libraries first, and there in libc, while the memory that the
- * program gives it is ours: Debian's php ends at its start under every other allocator. A plugin that needs the flag for
- * names of its own gets it with CAIRN_KEEP_DEEPBIND=1.
+ * With that flag, a plugin looks for free() in its own libraries first, and finds libc's, although
+ * the blocks that the program passes to it are ours. So Debian's php ends at its start under every
+ * other allocator. A plugin that needs the flag for names of its own gets it with
+ * CAIRN_KEEP_DEEPBIND=1.
  *
- * The loader looks at the return address to see who asks, and searches that object's RUNPATH. So its function is the
- * last thing called here, by a jump; the build asks for that (CMakeLists.txt), and a test looks for it.
+ * The loader looks at the return address to see which object called, and searches that object's
+ * RUNPATH. So its function is called last, by a jump. The build asks the compiler for that
+ * (CMakeLists.txt), and a test looks for the jump.
  */
 #include "abi/abi.h"
 #include "alloc/options.h"
@@ -20,7 +22,8 @@ static int masked(int flags)
     return (flags & RTLD_DEEPBIND) == 0 || options_keep_deepbind() ? flags : flags & ~RTLD_DEEPBIND;
 }
 
-/* Every time anew: it costs nothing beside what follows, and another interposer may have come between. */
+/* Returns the next definition of `name`. It is looked up at each call: this costs nothing next to
+ * loading a library, and another interposer may have come between. */
 static void *next(const char *name)
 {
     return dlsym(RTLD_NEXT, name);

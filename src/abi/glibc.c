@@ -1,4 +1,5 @@
-/* The names that glibc adds. What they say about the heap is said of ours, as near as their words allow. */
+/* glibc.c - the names that glibc adds to ISO C and POSIX. Their answers describe our heap, as
+ * closely as glibc's terms allow. */
 #include "abi/abi.h"
 #include "alloc/page_heap.h"
 #include "alloc/stats.h"
@@ -8,22 +9,22 @@
 #include <malloc.h>
 #include <stdio.h>
 
-enum { MXFAST_MOST = 160 }; /* beyond this glibc refuses M_MXFAST */
+enum { MXFAST_MOST = 160 }; /* glibc refuses a larger M_MXFAST */
 
-/* There is nothing here that these could set: what they tune does not exist, or sets itself. Answers as glibc does, so
- * that a program that looks at the answer goes on. */
+/* Sets nothing: the things that these parameters tune do not exist here, or tune themselves.
+ * Answers as glibc does, so that a program that checks the answer goes on. */
 EXPORT int mallopt(int parameter, int value)
 {
     return parameter != M_MXFAST || (value >= 0 && value <= MXFAST_MOST);
 }
 
-/* "Arena" is what small blocks lie in, "hblk" are blocks with a run of their own, which glibc would have mapped. What
- * is neither used nor with the machine again is the rest of the arena. */
+/* Translates our statistics into glibc's terms. The "arena" holds the small blocks. An "hblk" is a
+ * large block, which glibc would have mapped. The resident rest of the arena counts as free. */
 static struct mallinfo2 info(void)
 {
     struct cairn_stats stats;
     stats_gather(&stats);
-    /* Somebody may have allocated or freed between the one and the other. */
+    /* Another thread may have allocated or freed between the two readings. */
     size_t small = stats.live_bytes - stats.large_bytes;
     size_t arena =
         stats.resident_bytes > stats.large_bytes ? stats.resident_bytes - stats.large_bytes : 0;
@@ -39,7 +40,7 @@ static struct mallinfo2 info(void)
         .hblkhd = stats.large_bytes,
         .uordblks = small,
         .fordblks = arena - small,
-        .keepcost = stats.idle_bytes, /* what malloc_trim() would give back */
+        .keepcost = stats.idle_bytes, /* malloc_trim() would give it back */
     };
 }
 
@@ -83,7 +84,7 @@ EXPORT void malloc_stats(void)
     names_tell(OPTIONS_STATISTICS_LINES);
 }
 
-/* --- malloc_info(): glibc's document, of one heap ----------------------------------------------------------------- */
+/* --- malloc_info(): glibc's document, with one heap ------------------------------------------- */
 
 static void attribute(struct text *text, const char *name, uint64_t value)
 {
@@ -97,7 +98,7 @@ static void attribute(struct text *text, const char *name, uint64_t value)
 static void sizes(struct text *text, const struct cairn_stats *stats)
 {
     text_add(text, "<sizes>\n");
-    size_t smaller = 0; /* the largest block of the class before */
+    size_t smaller = 0; /* block size of the class before */
     for (size_t i = 0; i < CAIRN_CLASS_COUNT; i++) {
         const struct cairn_class_stats *class = &stats->classes[i];
         size_t free_blocks = class->block_count - class->live_count;
@@ -164,7 +165,7 @@ EXPORT int malloc_info(int options, FILE *stream)
     return fwrite(text.data, 1, text.length, stream) == text.length ? 0 : -1;
 }
 
-/* --- the same functions by other names, which other allocators' wrappers call ------------------------------------- */
+/* --- the same functions by other names, which the wrappers of other allocators call ----------- */
 
 EXPORT void cfree(void *p)
 {

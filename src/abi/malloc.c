@@ -1,4 +1,5 @@
-/* The names of ISO C and POSIX, and the older ones of their kind: argument rules and errno only. */
+/* malloc.c - the names of ISO C and POSIX, and their predecessors. They add the rules for arguments
+ * and errno. */
 #include "abi/abi.h"
 #include "os/os.h"
 
@@ -12,7 +13,7 @@ void *names_calloc_slow(size_t count, size_t size)
     return or_enomem(alloc_calloc_slow(count, size, __builtin_return_address(0)));
 }
 
-/* As glibc: a block that is made 0 bytes large is freed, and NULL is no failure. */
+/* As in glibc, realloc(p, 0) frees the block and returns NULL, which is no failure. */
 void *names_realloc_slow(void *p, size_t size)
 {
     if (size > 0)
@@ -45,7 +46,8 @@ EXPORT void *realloc(void *p, size_t size)
     return resized(p, size);
 }
 
-/* As glibc's, by way of the name: a program that brings malloc, calloc, realloc and free finds this one here. */
+/* Calls realloc() by its public name, as glibc does: a program that brings its own malloc, calloc,
+ * realloc and free still finds this function here. */
 EXPORT void *reallocarray(void *p, size_t count, size_t size)
 {
     size_t bytes;
@@ -75,7 +77,7 @@ EXPORT size_t malloc_usable_size(void *p)
     return alloc_usable_size(p);
 }
 
-/* C23: the caller says what it asked for. It need not be looked up, and a wrong answer does no harm. */
+/* C23: the caller passes the requested size. We do not need it, and a wrong size does no harm. */
 EXPORT void free_sized(void *p, size_t size)
 {
     (void)size;
@@ -88,9 +90,9 @@ EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size)
     alloc_free(p);
 }
 
-/* --- before posix_memalign() -------------------------------------------------------------------------------------- */
+/* --- older than posix_memalign() -------------------------------------------------------------- */
 
-/* As glibc: an alignment that is no power of two is one of the next. */
+/* As in glibc, an alignment that is not a power of two is rounded up to the next one. */
 void *names_memalign(size_t alignment, size_t size)
 {
     if (alignment > SIZE_MAX / 2 + 1) {
@@ -108,7 +110,7 @@ void *names_valloc(size_t size)
     return or_enomem(alloc_aligned_slow(os_page_bytes(), size, __builtin_return_address(0)));
 }
 
-/* Whole OS pages. */
+/* Rounds the size up to whole OS pages. */
 void *names_pvalloc(size_t size)
 {
     size_t page = os_page_bytes();

@@ -1,4 +1,6 @@
-/* The shared library stays loaded for ever, and its thread is none that the program wraps. */
+/* thread_shared.c - lets the shared library start its background thread. It is never unloaded, so
+ * it may. It uses the pthread_create() behind the program's own, so that the program does not wrap
+ * this thread. */
 #include "abi/abi.h"
 #include "alloc/background.h"
 

@@ -74,7 +74,7 @@ def test_a_limit_in_the_environment_is_one(program: Callable[..., Program], mode
         assert ended.code == 0 and ended.out.split() == ["100", "100"]
         assert (
             ended.err
-            == "cairn: CAIRN_LIMIT is no size such as 800M or 2G; there is no limit to what is allocated\n"
+            == "cairn: CAIRN_LIMIT is not a size such as 800M or 2G, so there is no limit\n"
         )
 
 
