@@ -1,9 +1,12 @@
-/* Blocks lie one after the other in chunks, which stand in a list in the order in which they are filled:
+/* arena.c - blocks lie one after the other in chunks. The chunks are in a list, in the order in
+ * which they are filled:
  *
  *     first … full … current … spare
  *
- * Rewinding moves `current` back; what is behind it is spare and is filled again before more is mapped. Where idle
- * memory is watched (guard.h), every block has a trailer, so that the blocks can be walked from the newest back. */
+ * Rewinding moves `current` back. The chunks behind it are spare. They are filled again before new
+ * ones are mapped. While idle memory is watched (guard.h), every block has a trailer, so that the
+ * blocks can be walked from the newest to the oldest.
+ */
 #include "cairn/arena.h"
 #include "arena/chunk.h"
 #include "arena/guard.h"
@@ -17,23 +20,25 @@
 #define AUTO_HUGE_BYTES  ((size_t)32 << 20)
 
 struct arena {
-    struct cairn_arena face; /* what the header shows */
+    struct cairn_arena face; /* the public part */
     struct chunk *first;
     struct chunk *current;
     size_t mapped_bytes;
-    size_t limit_bytes; /* SIZE_MAX: none */
+    size_t limit_bytes; /* SIZE_MAX: no limit */
     size_t high_water_bytes;
-    size_t serial; /* of the mark that was set last, where they are watched */
+    size_t serial; /* of the last mark, if blocks are watched */
     enum cairn_arena_huge huge;
     enum guard guard;
     bool fixed;
 };
 
-/* At the end of a watched block, after its rounded size. A mark is a watched block of 0 bytes. */
+/* Lies at the end of a watched block, after its rounded size. A mark is a watched block of 0
+ * bytes. */
 struct trailer {
-    char *before; /* what `next` was before the block, and before the gap that aligned it */
+    /* `next` as it was before the block, and before the gap that aligned it. */
+    char *before;
     size_t size;
-    size_t serial; /* of a mark; 0: a block */
+    size_t serial; /* of a mark; 0: this is a block */
     uintptr_t seal;
 };
 
@@ -45,7 +50,7 @@ static_assert(sizeof(struct trailer) % CHUNK_ALIGNMENT == 0, "the next block may
 static_assert(CAIRN_ARENA_ALIGNMENT == CHUNK_ALIGNMENT,
               "a chunk's room is made of whole units of the inline path");
 
-/* The copies that have an address, for callers that do not compile the header. */
+/* The external definitions of the inline functions, for callers that do not compile the header. */
 extern inline void *cairn_arena_alloc(struct cairn_arena *arena, size_t size);
 extern inline void *cairn_arena_alloc_array(struct cairn_arena *arena, size_t count, size_t size);
 
@@ -69,7 +74,8 @@ static size_t allocated(const struct arena *arena)
     return arena->current->before_bytes + (size_t)(arena->face.next - arena->current->start);
 }
 
-/* `next` as it was when the chunk was left for a later one, or as it is. */
+/* Returns the end of the chunk's used part: `next` for the current chunk, or `next` as it was when
+ * an earlier chunk was left. */
 static char *filled(const struct arena *arena, const struct chunk *chunk)
 {
     return chunk == arena->current
@@ -89,7 +95,7 @@ _Noreturn static void complain(const struct arena *arena, const char *what, cons
     guard_complain("arena", arena, what, where);
 }
 
-/* Watched blocks. */
+/* --- watched blocks --------------------------------------------------------------------------- */
 
 GUARD_MAY_LOOK static uintptr_t seal_of(const struct trailer *trailer)
 {
@@ -106,7 +112,7 @@ GUARD_MAY_LOOK static void trailer_write(char *at, char *before, size_t size, si
     trailer->seal = seal_of(trailer);
 }
 
-/* The trailer that ends at `end`, or NULL if there is none. */
+/* Returns the trailer that ends at `end`, or NULL if there is none. */
 GUARD_MAY_LOOK static struct trailer *trailer_before(const struct chunk *chunk, const char *end)
 {
     size_t offset = (size_t)(end - chunk->start);
@@ -126,14 +132,15 @@ GUARD_MAY_LOOK static struct trailer trailer_read(const struct trailer *trailer)
     return copy;
 }
 
-/* Every block between `from` and `to` ends where it should. */
+/* Verifies that no block between `from` and `to` was written past its end, and that no gap between
+ * them was written to. */
 static void verify_blocks(const struct arena *arena, const struct chunk *chunk, const char *from,
                           const char *to)
 {
     while (to > from) {
         const struct trailer *found = trailer_before(chunk, to);
         if (found == NULL)
-            complain(arena, "a block was written past its end, before the one", to);
+            complain(arena, "a block was written past its end; its trailer ends", to);
         struct trailer trailer = trailer_read(found);
         const char *block = (const char *)found - rounded(trailer.size);
         const char *end = block + trailer.size;
@@ -143,12 +150,13 @@ static void verify_blocks(const struct arena *arena, const struct chunk *chunk, 
             complain(arena, "a block was written past its end", disturbed);
         disturbed = guard_disturbed(arena->guard, trailer.before, (size_t)(block - trailer.before));
         if (disturbed != NULL)
-            complain(arena, "memory was written to that is nobody's", disturbed);
+            complain(arena, "memory between two blocks was written to", disturbed);
         to = trailer.before;
     }
 }
 
-/* Nobody wrote to idle memory from `from` on. What was never handed out holds no pattern. */
+/* Verifies that idle memory between `from` and `to` still holds the pattern. Memory that was never
+ * handed out holds none. */
 static void verify_idle(const struct arena *arena, const struct chunk *chunk, const char *from,
                         const char *to)
 {
@@ -172,18 +180,21 @@ static void verify_all(const struct arena *arena)
     }
 }
 
-/* So that no mark is found there any more: the sanitizer leaves idle memory as it is. */
+/* Erases the trailers of freed blocks, so that no mark is found there. The sanitizer leaves idle
+ * memory as it is. */
 GUARD_MAY_LOOK static void erase_trailers(const struct chunk *chunk, const char *from,
                                           const char *to)
 {
     while (to > from) {
-        struct trailer *trailer = trailer_before(chunk, to); /* there is one: they were verified */
+        /* It is not NULL: the blocks were verified. */
+        struct trailer *trailer = trailer_before(chunk, to);
         to = trailer->before;
         trailer->seal = 0;
     }
 }
 
-/* Takes the memory of chunks up to the current one back, from `next` in `chunk` on. */
+/* Makes all memory idle from `next` in `chunk` on, up to the end of the current chunk's used
+ * part. */
 static void cover_from(struct arena *arena, struct chunk *chunk, char *next)
 {
     if (arena->guard == GUARD_NONE)
@@ -198,7 +209,7 @@ static void cover_from(struct arena *arena, struct chunk *chunk, char *next)
     }
 }
 
-/* All of a chunk is idle, and has not been watched yet. */
+/* Begins to watch a chunk, all of which is idle. */
 static void cover_new(const struct arena *arena, struct chunk *chunk)
 {
     char *end = arena->guard == GUARD_ASAN ? chunk->end : chunk->touched;
@@ -207,7 +218,7 @@ static void cover_new(const struct arena *arena, struct chunk *chunk)
         guard_adopt(arena->guard, chunk, chunk->mapped_bytes);
 }
 
-/* It goes back to where it came from. */
+/* Stops watching a chunk that goes back to its origin. */
 static void uncover_all(enum guard guard, struct chunk *chunk)
 {
     guard_uncover(guard, chunk->start, chunk_room(chunk));
@@ -215,7 +226,7 @@ static void uncover_all(enum guard guard, struct chunk *chunk)
         guard_abandon(guard, chunk, chunk->mapped_bytes);
 }
 
-/* Growing. */
+/* --- growing ---------------------------------------------------------------------------------- */
 
 static struct chunk *map_chunk(struct arena *arena, size_t header_bytes, size_t size, size_t step,
                                size_t alignment)
@@ -241,7 +252,8 @@ static struct chunk *map_chunk(struct arena *arena, size_t header_bytes, size_t 
     return chunk;
 }
 
-/* A spare chunk that is large enough, or one from the machine, becomes the current one. */
+/* Makes a spare chunk that is large enough the current one, or maps a new one. Returns false if
+ * there is no memory. */
 static bool grow(struct arena *arena, size_t size, size_t alignment)
 {
     struct chunk *current = arena->current;
@@ -271,7 +283,8 @@ static bool grow(struct arena *arena, size_t size, size_t alignment)
     return true;
 }
 
-/* Every allocation but the inline one. With a guard, `size` is that of a block and its trailer. */
+/* Takes a block; every allocation but the inline one calls this. With a guard, `size` is that of
+ * the block and its trailer. Returns NULL if there is no memory. */
 static char *take(struct arena *arena, size_t size, size_t alignment)
 {
     char *block = chunk_fit(arena->current, arena->face.next, size, alignment);
@@ -360,7 +373,7 @@ char *cairn_arena_strndup(struct cairn_arena *arena, const char *text, size_t ma
     return copy;
 }
 
-/* What was handed out will be no longer: remember how much it was. */
+/* Notes how much is handed out. Called before blocks are freed. */
 static void note_peak(struct arena *arena)
 {
     arena->high_water_bytes = max(arena->high_water_bytes, allocated(arena));
@@ -389,9 +402,10 @@ static bool resize_newest_watched(struct arena *arena, char *block, size_t old_s
     if (trailer.serial != 0 || block != (const char *)found - rounded(trailer.size))
         return false;
     if (old_size > trailer.size)
-        complain(arena, "a block was resized that has fewer bytes than was said,", block);
-    if (rounded(old_size) !=
-        rounded(trailer.size)) /* one of 0 bytes before it, or it shrank when it was older */
+        complain(arena, "a block was resized that has fewer bytes than the given old size,", block);
+    /* The block is another one of 0 bytes in front of the newest, or it shrank while it was not the
+     * newest. */
+    if (rounded(old_size) != rounded(trailer.size))
         return false;
     size_t room = (size_t)(chunk->end - block) - sizeof(struct trailer);
     if (new_size > room)
@@ -427,10 +441,10 @@ void *cairn_arena_resize(struct cairn_arena *face, void *block, size_t old_size,
     return copy;
 }
 
-/* Marks. */
+/* --- marks ------------------------------------------------------------------------------------ */
 
-/* The serial of a mark at the present place: the one that stands there already, so that setting a mark and rewinding
- * to it may be repeated for ever, or a new one; 0: no memory for it. */
+/* Returns the serial of a mark at the present place. A mark that is already there serves again, so
+ * that a mark can be set and rewound to forever. Returns 0 if there is no memory for a new one. */
 static size_t set_mark(struct arena *arena)
 {
     const struct trailer *newest = trailer_before(arena->current, arena->face.next);
@@ -462,7 +476,7 @@ void cairn_arena_rewind(struct cairn_arena *face, struct cairn_arena_point mark)
 {
     struct arena *arena = (struct arena *)face;
     if (arena->guard != GUARD_NONE && !mark_is_valid(arena, mark))
-        complain(arena, "rewound to a mark that it was rewound past before,", mark.next);
+        complain(arena, "rewound to a mark that was rewound past before,", mark.next);
     note_peak(arena);
     cover_from(arena, mark.chunk, mark.next);
     go_to(arena, mark.chunk, mark.next);
@@ -477,7 +491,7 @@ void cairn_arena_reset(struct cairn_arena *face)
     go_to(arena, arena->first, arena->first->start);
 }
 
-/* Giving back. */
+/* --- giving back ------------------------------------------------------------------------------ */
 
 static bool unmap(const struct arena *arena, struct chunk *chunk)
 {
@@ -525,11 +539,11 @@ void cairn_arena_destroy(struct cairn_arena *face)
         chunk = later;
     }
     uncover_all(arena->guard, first);
-    if (!chunk_unmap(first)) /* the arena lies in it */
+    if (!chunk_unmap(first)) /* the arena itself lies in this chunk */
         chunk_give_back(first, first->start);
 }
 
-/* Beginning. */
+/* --- creating --------------------------------------------------------------------------------- */
 
 struct cairn_arena *cairn_arena_create_with(const struct cairn_arena_options *options)
 {
@@ -571,7 +585,7 @@ struct cairn_arena *cairn_arena_create_over(void *memory, size_t bytes)
         &(struct cairn_arena_options){.memory = memory, .memory_bytes = bytes, .fixed = true});
 }
 
-/* Looking. */
+/* --- statistics and checks -------------------------------------------------------------------- */
 
 struct cairn_arena_stats cairn_arena_statistics(const struct cairn_arena *face)
 {

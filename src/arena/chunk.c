@@ -8,7 +8,7 @@ static_assert(sizeof(struct chunk) % CHUNK_ALIGNMENT == 0, "room may follow the 
 struct shape {
     size_t alignment;
     size_t offset_bytes; /* from the record to the room */
-    size_t mapped_bytes; /* 0: overflows */
+    size_t mapped_bytes; /* 0: it overflows */
 };
 
 static struct shape shape_of(size_t header_bytes, size_t room_bytes, size_t alignment, bool huge)
@@ -41,7 +41,7 @@ struct chunk *chunk_map(size_t header_bytes, size_t room_bytes, size_t alignment
         return NULL;
     char *start = memory + shape.offset_bytes;
     char *end = memory + shape.mapped_bytes;
-    if (huge) /* refused: it works with small ones as well */
+    if (huge) /* may fail: small pages work as well */
         os_want_huge_pages(start, (size_t)(end - start));
     struct chunk *chunk = (struct chunk *)memory;
     *chunk = (struct chunk){
@@ -59,8 +59,8 @@ struct chunk *chunk_over(void *memory, size_t bytes, size_t header_bytes)
     struct chunk *chunk = (struct chunk *)((char *)memory + gap);
     char *start = (char *)chunk + header;
     char *end = start + (bytes - gap - header) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
-    *chunk =
-        (struct chunk){.start = start, .end = end, .touched = end}; /* who knows what it holds */
+    /* All counts as touched: the contents are unknown. */
+    *chunk = (struct chunk){.start = start, .end = end, .touched = end};
     return chunk;
 }
 
@@ -82,8 +82,8 @@ void chunk_give_back(struct chunk *chunk, char *idle)
     char *first = idle + (-(uintptr_t)idle & (page - 1));
     if (chunk->mapped_bytes == 0 || first >= chunk->touched)
         return;
-    char *last = chunk->touched +
-                 (-(uintptr_t)chunk->touched & (page - 1)); /* the end is that of an OS page */
+    /* A mapped chunk ends with an OS page, so `last` does not pass its end. */
+    char *last = chunk->touched + (-(uintptr_t)chunk->touched & (page - 1));
     if (os_give_back(first, (size_t)(last - first)))
         chunk->touched = first;
 }
@@ -92,7 +92,7 @@ size_t chunk_touched_bytes(const struct chunk *chunk, const char *filled)
 {
     const char *touched = filled > chunk->touched ? filled : chunk->touched;
     size_t bytes = chunk_round_up((size_t)(touched - (const char *)chunk), os_page_bytes());
-    size_t whole =
-        (size_t)(chunk->end - (const char *)chunk); /* the caller's may end within an OS page */
+    /* The caller's memory may end within an OS page. */
+    size_t whole = (size_t)(chunk->end - (const char *)chunk);
     return bytes < whole ? bytes : whole;
 }

@@ -1,13 +1,15 @@
-/* guard.h - idle memory is watched: nobody writes to what nobody was given.
+/* guard.h - watches idle memory, which no user may write to.
  *
- * Three ways, of which an arena has one for all its life:
+ * There are three ways, and an arena keeps one of them for all its life:
  *
- *     GUARD_NONE     nothing is watched
- *     GUARD_PATTERN  idle memory holds a pattern, which is looked for later
- *     GUARD_ASAN     the program was built with AddressSanitizer, and is told what is idle; it complains at once
+ *     GUARD_NONE     idle memory is not watched
+ *     GUARD_PATTERN  idle memory holds a pattern, which is verified later
+ *     GUARD_ASAN     the program has AddressSanitizer, which knows what is idle
+ *                    and reports a write at once
  *
- * The functions of the sanitizer are looked up by the linker, weakly: the same library works in programs with and
- * without. What watches reads and writes idle memory itself, and is therefore not instrumented where the library is.
+ * The linker looks the sanitizer's functions up by weak references, so that the same library works
+ * in programs with and without it. Functions that watch read and write idle memory themselves. They
+ * are therefore not instrumented when the library is (GUARD_MAY_LOOK).
  */
 #ifndef CAIRN_ARENA_GUARD_H
 #define CAIRN_ARENA_GUARD_H
@@ -20,26 +22,30 @@ enum guard {
     GUARD_ASAN,
 };
 
-/* A function that looks into idle memory. */
+/* Marks a function that reads or writes idle memory. */
 #define GUARD_MAY_LOOK __attribute__((no_sanitize("address")))
 
-/* Pattern if it is asked for or, with `ask_environment`, CAIRN_ARENA_CHECKED says so. */
+/* Chooses the way: AddressSanitizer if the program has it, otherwise the pattern if `pattern` is
+ * true, otherwise none. With `ask_environment`, CAIRN_ARENA_CHECKED decides instead of
+ * `pattern`. */
 enum guard guard_choose(bool pattern, bool ask_environment);
 
-/* From now on idle. */
+/* The memory is idle from now on. */
 void guard_cover(enum guard guard, void *start, size_t bytes);
 
-/* From now on somebody's. */
+/* The memory is in use from now on. */
 void guard_uncover(enum guard guard, void *start, size_t bytes);
 
-/* The leak checker knows only malloc's memory: it shall, and then no longer, look for pointers here as well. */
+/* The leak checker searches only malloc's memory for pointers. guard_adopt() makes it search this
+ * memory, too, and guard_abandon() ends that. */
 void guard_adopt(enum guard guard, void *start, size_t bytes);
 void guard_abandon(enum guard guard, void *start, size_t bytes);
 
-/* The first byte that does not hold the pattern; NULL: all do, or there is none to look for. */
+/* Returns the first byte that does not hold the pattern. Returns NULL if all bytes do, or if there
+ * is no pattern. */
 const void *guard_disturbed(enum guard guard, const void *start, size_t bytes);
 
-/* "cairn: <noun> <address>: <what> at <address>", and abort(). */
+/* Writes "cairn: <noun> <address>: <what> at <address>" to stderr, and aborts. */
 _Noreturn void guard_complain(const char *noun, const void *owner, const char *what,
                               const void *where);
 

@@ -1,10 +1,12 @@
-/* Objects of one size are cut from slabs, which come from an arena. They are made ready some at a time, in the order
- * of their addresses, and given back onto a list that is threaded through them.
+/* pool.c - objects of one size are cut from slabs, which come from an arena. They are made ready in
+ * batches, in the order of their addresses. A freed object goes onto a list that is threaded
+ * through the objects.
  *
- * Where idle memory is watched (guard.h), every object is followed by a tag that tells whether somebody has it and
- * leads to the next idle one, so that nothing of ours is where a user may still write. They are made ready one by one,
- * and the one that was given back first is handed out first: the longer it lies idle, the more of those who still write
- * to it are found. */
+ * While idle memory is watched (guard.h), a tag follows every object. The tag says whether the
+ * object is in use, and links to the next idle one. So no data of ours lies where a user may still
+ * write. Objects are then made ready one by one, and the object that was freed first is handed out
+ * first: the longer it stays idle, the more late writes to it are found.
+ */
 #include "arena/chunk.h"
 #include "arena/guard.h"
 #include "cairn/arena.h"
@@ -17,37 +19,39 @@
 #define BATCH_BYTES      ((size_t)4 << 10)
 
 struct slab {
-    struct slab *later; /* newer */
-    char *start;        /* of its first object */
+    struct slab *later; /* the next newer slab */
+    char *start;        /* address of its first object */
     char *end;
 };
 
 struct pool {
-    struct cairn_pool face; /* what the header shows */
+    struct cairn_pool face; /* the public part */
     struct cairn_arena *arena;
     bool owns_arena;
     bool shared;
     enum guard guard;
-    size_t object_bytes; /* as asked for */
+    size_t object_bytes; /* as requested */
     size_t stride_bytes;
     size_t alignment;
-    struct cairn_pool_slot *idle; /* as face.free, where that is not used */
-    char *oldest; /* of the watched ones that are idle, each of which leads to the next; or NULL */
+    struct cairn_pool_slot *idle; /* free objects, if face.free is not used */
+    /* First and last watched idle object; each links to the next. NULL: there is none. */
+    char *oldest;
     char *newest;
     struct slab *first;
-    struct slab *current; /* objects are cut from here; slabs after it are unused since a reset */
+    struct slab *current; /* objects are cut from here; later slabs are unused */
     char *next;           /* the next object to be cut from `current` */
-    size_t cut_count;     /* cut since the beginning, or since a reset */
+    size_t cut_count;     /* objects cut since the last reset */
     size_t high_water_count;
     size_t reserved_bytes;
-    pthread_mutex_t lock; /* of a shared one: all above but what never changes */
+    /* In a shared pool, guards all members above that change. */
+    pthread_mutex_t lock;
 };
 
-/* Behind a watched object. */
+/* Lies behind a watched object. */
 struct tag {
-    uintptr_t
-        seal; /* of its state and `later`; first, as most who write past an end write few bytes */
-    char *later; /* given back next after this one, or NULL */
+    /* Covers the state and `later`. It comes first, because most writes past an end are short. */
+    uintptr_t seal;
+    char *later; /* the object freed next after this one, or NULL */
 };
 
 enum state { IN_USE = 0x5A, IDLE = 0xA5 };
@@ -81,7 +85,7 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Making objects ready. */
+/* --- making objects ready --------------------------------------------------------------------- */
 
 static struct slab *slab_of(struct pool *pool, size_t object_count)
 {
@@ -101,7 +105,8 @@ static struct slab *slab_of(struct pool *pool, size_t object_count)
     return slab;
 }
 
-/* The next slab is the current one: of those that a reset left, or a new one, as large as all before. */
+/* Makes the next slab the current one: one that a reset left, or a new one, as large as all slabs
+ * before it. Returns false if there is no memory. */
 static bool next_slab(struct pool *pool)
 {
     struct slab **link = pool->current == NULL ? &pool->first : &pool->current->later;
@@ -119,7 +124,8 @@ static bool next_slab(struct pool *pool)
     return true;
 }
 
-/* At most `count` objects, at least one, that lie one after the other; NULL: no memory. */
+/* Cuts up to `*count` adjacent objects, at least one, and sets `*count` to their number. Returns
+ * the first, or NULL if there is no memory. */
 static char *cut(struct pool *pool, size_t *count)
 {
     if (pool->current == NULL || pool->next == pool->current->end)
@@ -133,7 +139,7 @@ static char *cut(struct pool *pool, size_t *count)
     return object;
 }
 
-/* Of a pool that nobody watches. */
+/* --- a pool that is not watched --------------------------------------------------------------- */
 
 static struct cairn_pool_slot **idle_list(struct pool *pool)
 {
@@ -173,7 +179,7 @@ static void put(struct pool *pool, void *object)
     *list = slot;
 }
 
-/* Of a watched one. */
+/* --- a watched pool --------------------------------------------------------------------------- */
 
 static struct tag *tag_of(const struct pool *pool, char *object)
 {
@@ -201,7 +207,7 @@ GUARD_MAY_LOOK static bool tag_says(const struct pool *pool, char *object, enum 
     return tag->seal == seal_of(pool, object, tag->later, state);
 }
 
-/* Of one whose tag says that it is idle. */
+/* Returns the idle object after this one. The caller has verified the tag. */
 GUARD_MAY_LOOK static char *idle_after(const struct pool *pool, char *object)
 {
     return tag_of(pool, object)->later;
@@ -214,7 +220,7 @@ static void verify_untouched(const struct pool *pool, const char *from, const ch
         complain(pool, "an object was written to after it was given back,", disturbed);
 }
 
-/* Nobody wrote to its tag: what it leads to is an idle object, and can be followed. */
+/* Verifies that the tag was not written to. Its link then leads to an idle object. */
 static void verify_tag(const struct pool *pool, char *object)
 {
     if (!tag_says(pool, object, IDLE))
@@ -227,7 +233,7 @@ static void verify_idle(const struct pool *pool, char *object)
     verify_tag(pool, object);
 }
 
-/* What no object was cut from since the beginning, or since a reset. */
+/* Verifies memory from which no object was cut since the last reset. */
 static void verify_uncut(const struct pool *pool)
 {
     if (pool->current != NULL)
@@ -263,7 +269,8 @@ static void put_watched(struct pool *pool, char *object)
     if (tag_says(pool, object, IDLE))
         complain(pool, "an object was given back twice,", object);
     if (!tag_says(pool, object, IN_USE))
-        complain(pool, "what was given back is not of this pool, or was written past its end,",
+        complain(pool,
+                 "an object was given back that is not of this pool, or was written past its end,",
                  object);
     const char *end = object + pool->object_bytes;
     if (guard_disturbed(pool->guard, end, (size_t)((const char *)tag_of(pool, object) - end)) !=
@@ -274,14 +281,14 @@ static void put_watched(struct pool *pool, char *object)
     if (pool->newest == NULL) {
         pool->oldest = object;
     } else {
-        verify_tag(pool,
-                   pool->newest); /* it is sealed anew, which must not hide what was done to it */
+        /* Its tag is about to be sealed anew, which would hide a write to it. */
+        verify_tag(pool, pool->newest);
         tag_write(pool, pool->newest, object, IDLE);
     }
     pool->newest = object;
 }
 
-/* The interface. */
+/* --- the interface ---------------------------------------------------------------------------- */
 
 extern inline void *cairn_pool_alloc(struct cairn_pool *pool);
 extern inline void cairn_pool_free(struct cairn_pool *pool, void *object);
@@ -319,7 +326,7 @@ void cairn_pool_reset(struct cairn_pool *face)
     enter(pool);
     *idle_list(pool) = NULL;
     pool->oldest = pool->newest = NULL;
-    pool->current = NULL; /* the slabs are gone through anew, from the first */
+    pool->current = NULL; /* slabs are used again from the first one on */
     for (struct slab *slab = pool->first; slab != NULL; slab = slab->later)
         guard_cover(pool->guard, slab->start, (size_t)(slab->end - slab->start));
     pool->face.used_count = 0;
@@ -363,7 +370,7 @@ struct cairn_pool *cairn_pool_create_with(const struct cairn_pool_options *optio
         return NULL;
     }
     *pool = draft;
-    pthread_mutex_init(&pool->lock, NULL); /* cannot fail: it asks for nothing */
+    pthread_mutex_init(&pool->lock, NULL); /* cannot fail: default attributes */
     return &pool->face;
 }
 
@@ -411,7 +418,7 @@ static bool is_cut_object(const struct pool *pool, const char *object)
            (size_t)(object - slab->start) % pool->stride_bytes == 0;
 }
 
-/* The idle objects in their order, whoever keeps it. */
+/* first_idle() and next_idle() walk the idle objects, on either list. */
 static char *first_idle(struct pool *pool)
 {
     return pool->guard == GUARD_NONE ? (char *)*idle_list(pool) : pool->oldest;
