@@ -1,37 +1,37 @@
 #include "policy/policy.h"
 
-/* Epochs. */
+/* In epochs. */
 enum {
     REST_FIRST = 4,
     REST_LEAST = 3,
     REST_MOST = 20,
-    REST_PART = 5,    /* of a phase's age is the rest */
-    SURE_WEIGHT = 24, /* the mean of so many can tell a phase from noise */
+    REST_PART = 5,    /* the rest is the phase's age divided by this */
+    SURE_WEIGHT = 24, /* fewer epochs cannot tell a phase from noise */
 };
 static const double DISCOUNT = 0.99;
 static const double UNSEEN_WEIGHT = 0.25;
-static const double FORGOTTEN_WEIGHT = 1e-6; /* some 1,700 epochs after a visit */
+static const double FORGOTTEN_WEIGHT = 1e-6; /* about 1,700 epochs after a visit */
 
-/* Noises. */
+/* In units of the noise. */
 static const double BONUS = 0.5;
-static const double MARGIN = 0.5; /* by which another step must seem cheaper than the one in use */
-static const double OUTLIER = 4;  /* what is farther off counts as if it were so far */
-static const double PHASE = 12;   /* so much in all, beyond 1 in each epoch, is no noise */
+static const double MARGIN = 0.5; /* another step must seem cheaper by this much */
+static const double OUTLIER = 4;  /* a cost counts as at most this far from the mean */
+static const double PHASE = 12;   /* a larger CUSUM of deviations is a new phase */
 
-/* Parts of a cost. */
+/* Fractions of a cost. */
 static const double NOISE_FIRST = 0.25;
-static const double NOISE_LEAST = 1.0 / 64; /* epochs that are all alike shall not end all trying */
+static const double NOISE_LEAST = 1.0 / 64; /* equal epochs must not end all trials */
 
-static const double COST_NS_MAX = 1e15; /* eleven days: no epoch is so long */
+static const double COST_NS_MAX = 1e15; /* eleven days: no epoch is that long */
 
-/* --- arithmetic, without libm -------------------------------------------------------------------------------------- */
+/* --- arithmetic without libm ------------------------------------------------------------------ */
 
 static double larger(double a, double b)
 {
     return a > b ? a : b;
 }
 
-/* Of more than 0, by Newton's way, which falls until it is there. */
+/* Square root of x > 0, by Newton's method. The iterates fall until they reach it. */
 static double square_root(double x)
 {
     double root = larger(x, 1);
@@ -40,28 +40,29 @@ static double square_root(double x)
     return root;
 }
 
-/* Of 1 and more; straight between powers of two, which is up to 0.06 too little. */
+/* Natural logarithm of x >= 1. It is linear between powers of two, which is up to 0.06 too
+ * little. */
 static double logarithm(double x)
 {
     int doublings = 63 - __builtin_clzll((uint64_t)x);
     return 0.6931 * (doublings - 1 + x / (double)(UINT64_C(1) << doublings));
 }
 
-/* --- what is known ------------------------------------------------------------------------------------------------- */
+/* --- what is known ---------------------------------------------------------------------------- */
 
 static double mean_ns(const struct policy_known *known, unsigned step)
 {
     return known->weight[step] > 0 ? known->sum_ns[step] / known->weight[step] : 0;
 }
 
-/* Of costs of about so much. */
+/* Returns the noise, which is at least a 64th of `cost_ns`. */
 static double noise_ns(const struct policy_known *known, double cost_ns)
 {
     double noise = known->noise_weight > 0 ? known->noise_sum_ns / known->noise_weight : 0;
     return larger(noise, NOISE_LEAST * cost_ns);
 }
 
-/* Returns what the epoch counts for: a wild one says little. */
+/* Updates the noise. Returns the epoch's cost, limited to OUTLIER noises from the mean. */
 static double learn_noise(struct policy_known *known, unsigned step, double cost_ns)
 {
     double mean = mean_ns(known, step);
@@ -105,12 +106,13 @@ static bool is_new_phase(const struct policy_known *known, unsigned step)
            larger(known->above_ns, known->below_ns) > PHASE * noise;
 }
 
-/* --- what follows from it ------------------------------------------------------------------------------------------ */
+/* --- choosing a step -------------------------------------------------------------------------- */
 
-/* What a step may cost, were we lucky. One that was never seen is like the next that was, on the way to the one in use. */
+/* Returns the lowest cost of a step that the observations allow. An unseen step counts as the next
+ * seen one on the way to the step in use. */
 static double hoped_ns(const struct policy_known *known, unsigned step, unsigned now)
 {
-    double weight = 1; /* so that the logarithm is above 0 */
+    double weight = 1; /* keeps the logarithm above 0 */
     for (unsigned i = 0; i < POLICY_STEPS; i++)
         weight += known->weight[i];
     unsigned like = step;
@@ -152,7 +154,7 @@ static void change(struct policy *policy, unsigned from, unsigned to)
     atomic_store_explicit(&policy->step, to, memory_order_relaxed);
 }
 
-/* --- what others call ---------------------------------------------------------------------------------------------- */
+/* --- public functions ------------------------------------------------------------------------- */
 
 void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned most)
 {
@@ -163,8 +165,8 @@ void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned 
 bool policy_evolve(struct policy *policy, double cost_ns, uint64_t work)
 {
     policy->epochs++;
-    if (policy->frozen || work == 0 ||
-        !(cost_ns >= 0 && cost_ns <= COST_NS_MAX)) /* or not a number */
+    /* This also rejects a cost that is not a number. */
+    if (policy->frozen || work == 0 || !(cost_ns >= 0 && cost_ns <= COST_NS_MAX))
         return false;
     struct policy_known *known = &policy->known;
     unsigned now = policy_step(policy);

@@ -1,30 +1,40 @@
-/* policy.h - which of six steps of a knob costs the least, learnt while the program runs.
+/* policy.h - learns, while the program runs, which of six steps of a knob costs the least.
  *
- * For a knob of which only the step in use shows its cost, there is a `struct policy`. At the end of each epoch its owner says
- * what the epoch cost, as counted (so many faults, so many byte-seconds; a clock is too noisy), and how much work was done
- * for it; policy_step() is what to use next. Epochs should hold like amounts of work, and the first ones of a program, which
- * are like no others, be left out. One thread at a time owns a policy; any may ask for its step. Between calls, always:
+ * A `struct policy` serves a knob that shows only the cost of the step in use. At the end of each
+ * epoch, its owner reports the cost of the epoch and the work that was done in it. policy_step() is
+ * the step to use next. Costs should be counted (page faults, byte-seconds), because a clock is too
+ * noisy. Epochs should hold similar amounts of work. A program's first epochs are like no others
+ * and should be left out. One thread at a time owns a policy. Any thread may read its step. Between
+ * calls, always:
  *
  *     least <= step <= most
- *     what was seen of a step weighs 1 % less with each epoch, so 100 epochs at most in all; 0: nothing is known of it
- *     of the last changes each is by one step, begins where the one before it ended, and the last ends at `step`
+ *     weight[i]    epochs seen at step i, each discounted by 1 % per later epoch; 0: unknown
+ *     sum(weight)  <= 100
+ *     changes[]    each change is by one step, begins where the one before it ended, and the last
+ *                  ends at `step`
  *
- * This is UCB1 with a discount (Kocsis and Szepesvari 2006; Garivier and Moulines 2011): every step is hoped to be as cheap
- * as what is known of it allows, which is the cheaper the less is known, and the cheapest is gone to. What is particular:
+ * The method is UCB1 with a discount (Kocsis and Szepesvari 2006; Garivier and Moulines 2011). For
+ * every step it computes the lowest cost that the observations allow. The less is known of a step,
+ * the lower this bound is. The policy moves to the step with the lowest bound. It differs from
+ * plain UCB1 in these points:
  *
- *     - The bonus is in units of the noise: by how much an epoch is off from the mean of its step, on average, a 64th of that
- *       mean at least. So where nothing costs anything nothing is tried. No epoch is taken for more than 4 noises off: what
- *       comes in rare bursts is underrated.
- *     - Steps lie in a row, and their costs mostly in a valley. So of those that were seen only the neighbours of the best are
- *       tried again (Combes and Proutiere 2014), and what was not is taken for its neighbour, seen for a quarter of an epoch.
- *     - The way is one step a change, to where two epochs in a row said. Then that step is kept for 3 epochs at least, for 20
- *       once 100 have been learnt from.
- *     - Where the step in use costs other than it did, for long enough (Page's CUSUM test), a new phase has begun: all is
- *       forgotten but the step. Where only others changed, the discount sees to it that they are tried.
+ *   - The bonus for the unknown is in units of the noise. The noise is the average distance of an
+ *     epoch's cost from the mean of its step, and at least a 64th of that mean. If no step costs
+ *     anything, no other step is tried. A cost counts as at most 4 noises from the mean, so costs
+ *     that come in rare bursts are underrated.
+ *   - Steps lie in a row, and their costs mostly form a valley. So of the steps seen, only the
+ *     neighbours of the best one are tried again (Combes and Proutiere 2014). An unseen step
+ *     counts as its neighbour, seen for a quarter of an epoch.
+ *   - A change is by one step, towards the step that two epochs in a row chose. The new step is
+ *     then kept for at least 3 epochs, and for 20 after 100 epochs of learning.
+ *   - If the step in use costs more or less than before for long enough (Page's CUSUM test), a new
+ *     phase has begun. The policy then forgets everything except the step. If only other steps
+ *     have changed, the discount makes it try them again.
  *
- * The constants in policy.c were chosen among 1,300 sets in the simulator of tests/unit/policy_steps.c: noise of a fifth.
- * There the first 200 epochs cost 0 to 9 % more than the best step does, all later ones 0 to 4 %, and no noise was taken for a
- * phase in seven million epochs. Where each epoch is 0.8 as far off as the one before it, that happens once in 400.
+ * The constants in policy.c were chosen among 1,300 sets in the simulator of
+ * tests/unit/policy_steps.c, with a noise of a fifth. There the first 200 epochs cost 0 to 9 % more
+ * than the best step, all later ones 0 to 4 %, and no noise was taken for a phase in seven million
+ * epochs. If each epoch's deviation is 0.8 times the last one's, that happens once in 400 epochs.
  */
 #ifndef CAIRN_POLICY_POLICY_H
 #define CAIRN_POLICY_POLICY_H
@@ -39,23 +49,23 @@ enum {
 };
 
 struct policy_change {
-    uint64_t epoch; /* at the end of which; the first is 1 */
+    uint64_t epoch; /* the change came at its end; the first epoch is 1 */
     uint32_t from;
     uint32_t to;
-    double cost_ns;     /* of a unit of work, by what was known then: at `from` */
-    double expected_ns; /* and at `to`; 0: it was not known */
+    double cost_ns;     /* estimated cost per unit of work at `from` */
+    double expected_ns; /* the same at `to`; 0: unknown */
 };
 
-/* What was learnt in this phase. */
+/* The knowledge gained in this phase. */
 struct policy_known {
     uint64_t epochs;
-    double weight[POLICY_STEPS]; /* of how many epochs at that step */
-    double sum_ns[POLICY_STEPS]; /* their costs; both are discounted */
+    double weight[POLICY_STEPS]; /* discounted number of epochs at each step */
+    double sum_ns[POLICY_STEPS]; /* discounted sum of their costs */
     double noise_weight;
     double noise_sum_ns;
-    double above_ns; /* how much more than before the step in use costs, beyond the noise */
-    double below_ns; /* and how much less */
-    unsigned wanted; /* what the last epoch said; may be several steps away */
+    double above_ns; /* CUSUM: how much more than before the step in use costs */
+    double below_ns; /* CUSUM: how much less it costs */
+    unsigned wanted; /* step that the last epoch chose; may be far away */
     unsigned rest;   /* epochs before the next change */
 };
 
@@ -64,35 +74,37 @@ struct policy {
     unsigned least;
     unsigned most;
     bool frozen;
-    uint64_t epochs; /* of any kind */
+    uint64_t epochs; /* all epochs, also those that taught nothing */
     uint64_t change_count;
     struct policy_known known;
     struct policy_change changes[POLICY_TRACE]; /* change n at n % POLICY_TRACE */
 };
 
-/* Steps from `least` to `most` are used, no others. */
+/* Begins at `step`. Only steps from `least` to `most` are used. */
 void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned most);
 
 static inline unsigned policy_step(const struct policy *policy)
 {
     return atomic_load_explicit(&policy->step,
-                                memory_order_relaxed); /* a knob alone publishes nothing */
+                                memory_order_relaxed); /* a knob publishes no other data */
 }
 
-/* An epoch is over; true: the step has changed. One without work, or with a cost that no epoch can have, teaches nothing. */
+/* Learns from an epoch that has ended. Returns true if the step has changed. Ignores an epoch
+ * without work, or with an impossible cost. */
 bool policy_evolve(struct policy *policy, double cost_ns, uint64_t work);
 
-/* From now on the step stays, and nothing is learnt. */
+/* Keeps the step from now on. Nothing more is learnt. */
 void policy_freeze(struct policy *policy);
 
-/* Writes the last changes, the oldest first; returns how many. */
+/* Writes the last changes, the oldest first. Returns how many there are. */
 unsigned policy_trace(const struct policy *policy, struct policy_change changes[POLICY_TRACE]);
 
-/* For a knob of which the cost of every step is known: the cheapest, but `now` unless that is cheaper by more than `margin`,
- * a part of what `now` costs. What is infinite, or not a number, is not chosen. */
+/* Chooses the step of a knob that shows the cost of every step. Returns the cheapest step, or `now`
+ * unless the cheapest saves more than `margin`, a fraction of the cost at `now`. A cost that is
+ * infinite or not a number is never chosen. */
 unsigned policy_best(const double cost[POLICY_STEPS], unsigned now, double margin);
 
-/* Whether the contract holds. */
+/* Returns true if the contract holds. */
 bool policy_is_sound(const struct policy *policy);
 
 #endif
