@@ -1,6 +1,7 @@
-"""What 'make demo' runs: JSON in, a table by name, and all of it away again, three times over.
+"""The program that 'make demo' runs: parses JSON, builds a table by name and frees both, three times.
 
-With PYTHONMALLOC=malloc every object of CPython comes from malloc; by default most come from its own allocator.
+With PYTHONMALLOC=malloc, CPython takes every object from malloc. By default, most objects come from
+its own allocator.
 """
 
 import json

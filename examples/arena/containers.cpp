@@ -16,20 +16,20 @@ int main()
 {
     cairn::arena arena;
 
-    // Any container of std::pmr, by a memory resource.
+    // Any container of std::pmr takes a memory resource.
     {
-        cairn::arena_scope scope(arena); // rewinds when it ends; the containers end before it
+        cairn::arena_scope scope(arena); // rewinds at its end, after the containers' end
         cairn::arena_resource resource(arena);
         std::pmr::unordered_map<std::pmr::string, int> ages(&resource);
         ages["Ada, Countess of Lovelace"] = 36;
         std::printf("%zu of us\n", ages.size());
     }
 
-    // Any other container, by an allocator: no virtual call.
+    // Any other container takes an allocator. This saves the virtual calls.
     std::vector<int, cairn::arena_allocator<int>> numbers(arena);
     numbers.assign(1000, 7);
 
-    // Objects that come and go.
+    // A pool serves objects that come and go.
     cairn::pool<shape> shapes;
     shape *square = shapes.create(2.0, 2.0);
     std::printf("%zu numbers, %g\n", numbers.size(), square->area);

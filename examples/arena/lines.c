@@ -1,9 +1,10 @@
-/* Prints the longest line of its input, its words in reverse order. Memory stays that of one line and the longest. */
+/* Prints the longest line of its input, with its words in reverse order. Its memory stays
+ * that of one line and of the longest line. */
 #include <cairn/arena.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The next line without its newline, in the arena; NULL at the end. */
+/* Reads the next line into the arena, without its newline. Returns NULL at the end. */
 static char *read_line(struct cairn_arena *arena, FILE *from)
 {
     char *line = NULL;
@@ -11,8 +12,8 @@ static char *read_line(struct cairn_arena *arena, FILE *from)
     size_t length = 0;
     for (int c; (c = getc(from)) != EOF && c != '\n';) {
         if (length + 1 >= room) {
-            line = cairn_arena_resize(arena, line, room,
-                                      2 * room + 64); /* the newest block: in place */
+            /* The line is the newest block, so that it grows in place. */
+            line = cairn_arena_resize(arena, line, room, 2 * room + 64);
             if (line == NULL)
                 return NULL;
             room = 2 * room + 64;
@@ -52,7 +53,8 @@ int main(void)
             cairn_arena_reset(longest);
             best = cairn_arena_strdup(longest, words);
         }
-        cairn_arena_rewind(scratch, start); /* the line and all its intermediate texts */
+        cairn_arena_rewind(scratch,
+                           start); /* frees the line, and all copies on the way to `words` */
     }
     puts(best != NULL ? best : "nothing to read");
     cairn_arena_destroy(scratch);

@@ -1,4 +1,4 @@
-/* Objects that come and go one by one, in no order: a pool. */
+/* A pool serves objects that come and go one by one, in any order. */
 #include <cairn/arena.h>
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ int main(void)
             return 1;
         *order = (struct order){.number = number, .price = number / 8.0, .next = open};
         open = order;
-        if (number % 3 != 0) { /* most are done at once */
+        if (number % 3 != 0) { /* most orders are done at once */
             open = order->next;
             cairn_pool_free(pool, order);
         }

@@ -1,4 +1,4 @@
-/* No call to the kernel and none to malloc while what is needed fits onto the stack. */
+/* An arena on the stack: it makes no system call, and no call of malloc, while its blocks fit. */
 #include <cairn/arena.h>
 #include <stdio.h>
 

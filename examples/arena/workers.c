@@ -1,4 +1,4 @@
-/* One thread makes messages, another takes them: a shared pool. */
+/* A shared pool: one thread makes messages, and another takes and frees them. */
 #include <cairn/arena.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Counts the words of its input. What is needed for it lies in a heap of its own, and goes at once. */
+/* Counts the words of its input. They lie in a heap of their own, which is freed at once. */
 #include <cairn/cairn.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,8 @@ struct word {
     char text[];
 };
 
-/* The word with this text, made if it is not there. NULL: no memory. */
+/* Returns the word with this text, and adds it first if it is new. Returns NULL if there is no
+ * memory. */
 static struct word *find(struct cairn_heap *heap, struct word **words, const char *text)
 {
     for (struct word *word = *words; word != NULL; word = word->next)
@@ -49,7 +50,7 @@ int main(void)
             most = word;
     }
     size_t bytes = 0;
-    cairn_heap_walk(heap, add, &bytes); /* every block that is live in it */
+    cairn_heap_walk(heap, add, &bytes); /* visits every live block of the heap */
     if (most != NULL)
         printf("%u words in %zu bytes; most often: %s\n", different, bytes, most->text);
     cairn_heap_destroy(heap);

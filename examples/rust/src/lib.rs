@@ -1,11 +1,11 @@
-//! Cairn as the allocator of a Rust program:
+//! Makes Cairn the allocator of a Rust program:
 //!
 //! ```
 //! #[global_allocator]
 //! static ALLOCATOR: cairn_malloc::Cairn = cairn_malloc::Cairn;
 //! ```
 //!
-//! libcairn.a brings malloc() as well, so that C libraries in the same program use it too.
+//! libcairn.a also defines malloc(), so that C libraries in the same program use it, too.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -24,13 +24,13 @@ mod c {
     }
 }
 
-/// Every block is aligned to this.
+/// Every block of Cairn is aligned to this many bytes.
 const ALIGNMENT: usize = 16;
 
 pub struct Cairn;
 
-// SAFETY: these functions are for any thread, never unwind, and keep the contract of malloc(). Rust asks for no block of
-// 0 bytes, so that cairn_realloc() frees none.
+// SAFETY: any thread may call these functions. They never unwind, and they keep the contract of
+// malloc(). Rust requests no blocks of 0 bytes, so that cairn_realloc() never frees its block.
 unsafe impl GlobalAlloc for Cairn {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -74,18 +74,19 @@ unsafe impl GlobalAlloc for Cairn {
 }
 
 impl Cairn {
-    /// How much of a live block may be used.
+    /// Returns how many bytes of a live block may be used.
     ///
     /// # Safety
     ///
-    /// `block` came from this allocator and is live.
+    /// `block` must come from this allocator and must be live.
     pub unsafe fn usable_size<T: ?Sized>(block: *const T) -> usize {
         c::cairn_usable_size(block.cast::<c_void>())
     }
 
-    /// Gives free memory back to the machine until at most so much of it is left; returns how much went back.
+    /// Gives free memory back to the kernel until at most `keep_bytes` of it are left. Returns how
+    /// many bytes it gave back.
     pub fn purge(keep_bytes: usize) -> usize {
-        // SAFETY: any thread may ask for it at any time.
+        // SAFETY: any thread may call this at any time.
         unsafe { c::cairn_purge(keep_bytes) }
     }
 }

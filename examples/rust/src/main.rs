@@ -1,4 +1,4 @@
-//! A program whose memory is Cairn's.
+//! A program that allocates its memory with Cairn.
 
 use cairn_malloc::Cairn;
 
