@@ -1,5 +1,5 @@
-/* Prints the longest line of its input, with its words in reverse order. Its memory stays
- * that of one line and of the longest line. */
+/* Prints the longest line of its input, with its words in reverse order. Its memory stays that of
+ * one line and of the longest line. */
 #include <cairn/arena.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,8 +53,7 @@ int main(void)
             cairn_arena_reset(longest);
             best = cairn_arena_strdup(longest, words);
         }
-        cairn_arena_rewind(scratch,
-                           start); /* frees the line, and all copies on the way to `words` */
+        cairn_arena_rewind(scratch, start); /* frees the line and the copies that made `words` */
     }
     puts(best != NULL ? best : "nothing to read");
     cairn_arena_destroy(scratch);

@@ -38,7 +38,7 @@ extern "C" {
 
 enum {
     CAIRN_ARENA_ALIGNMENT = 16,  /* of every block, unless more is requested */
-    CAIRN_ARENA_OWN_BYTES = 256, /* the most that an arena itself uses of the caller's memory */
+    CAIRN_ARENA_OWN_BYTES = 256, /* most bytes of the caller's memory that it uses */
 };
 
 /* The part of an arena that the inline path below needs. The rest lies behind it in the library, so
@@ -86,7 +86,7 @@ struct cairn_arena_options {
      * NULL. */
     void *memory;
     size_t memory_bytes; /* size of `memory`; at least CAIRN_ARENA_OWN_BYTES */
-    bool fixed;          /* never take memory from the kernel: fail when `memory` is full */
+    bool fixed;          /* take no memory from the kernel: fail if `memory` is full */
     enum cairn_arena_huge huge;
     enum cairn_arena_checked checked;
 };

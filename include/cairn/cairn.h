@@ -89,22 +89,23 @@ struct cairn_stats {
     size_t free_bytes;   /* other free blocks: the cost of fragmentation */
     size_t fresh_bytes;  /* blocks that can still be carved */
     size_t slack_bytes;  /* slack_bytes of all classes */
-    size_t own_bytes;    /* the allocator's own: heaps, and the table of CAIRN_SITES */
-    size_t record_bytes; /* address space for records of each 16 KiB; not in mapped_bytes */
+    size_t own_bytes;    /* the allocator's own: heaps, table of CAIRN_SITES */
+    size_t record_bytes; /* address space for records; not in mapped_bytes */
     size_t limit_bytes;  /* set by cairn_limit(); 0: no limit */
     size_t purged_bytes; /* given back so far; a byte may count repeatedly */
 
     uint64_t map_calls; /* system calls for more memory */
     uint64_t purge_calls;
-    size_t held_bytes; /* idle bytes that may be kept in excess of used_bytes; learnt */
+    /* How many more idle bytes than used_bytes may be kept. This value is learnt. */
+    size_t held_bytes;
     /* How often a learnt value has changed: held_bytes, or for how long no huge page is
      * requested. */
     uint64_t learnt;
 
     size_t slab_count;
     size_t thread_count;    /* living threads that have allocated */
-    size_t heap_count;      /* made by cairn_heap_create(), and one for ending threads */
-    uint64_t refills;       /* times that a thread had to fetch more blocks of a class */
+    size_t heap_count;      /* of cairn_heap_create(), and one for ending threads */
+    uint64_t refills;       /* times that a thread fetched more blocks of a class */
     uint64_t slabs_made;    /* made from unused runs */
     uint64_t slabs_adopted; /* taken over from threads that have ended */
     uint64_t remote_frees;  /* small blocks freed by another thread than their owner */

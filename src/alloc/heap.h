@@ -63,16 +63,17 @@ struct heap {
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT]; /* first slab of each list, by slice index */
     uint32_t full;                      /* first full slab; 0: none */
-    uint32_t large; /* first large block; only shared heaps have any (shared_heap.h) */
-    uint64_t empty; /* a bit per class: see above */
-    uint64_t warm;  /* (own) a bit per class: set by a refill, cleared when a slab is empty */
+    uint32_t large;                     /* first large block; in shared heaps only */
+    uint64_t empty;                     /* a bit per class: see above */
+    uint64_t warm;                      /* (own) a bit per class: refilled since a slab was empty */
     uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (own) in HEAP_LENT_UNIT; a free does not lower it */
     struct lock turn;                      /* of a shared heap: its holder is the owner */
     struct heap *next;                     /* in the list of all heaps */
     struct heap *next_idle;                /* in the list of idle heaps */
     bool has_thread;
-    _Atomic bool idle; /* others may take it, or its slabs; written under heaps_lock and `lock` */
-    bool shared;       /* in use, but by no single thread */
+    /* Other threads may take the heap or its slabs. Written under heaps_lock and `lock`. */
+    _Atomic bool idle;
+    bool shared; /* in use, but by no single thread */
     struct heap_statistics statistics;
 };
 

@@ -21,7 +21,7 @@ struct chunk {
     char *end;
     char *touched;
     size_t before_bytes; /* handed out from earlier chunks; valid while in use */
-    size_t mapped_bytes; /* taken from the kernel, with the record; 0: the caller's memory */
+    size_t mapped_bytes; /* taken from the kernel; 0: the caller's memory */
 };
 
 static inline size_t chunk_room(const struct chunk *chunk)

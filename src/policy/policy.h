@@ -85,8 +85,8 @@ void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned 
 
 static inline unsigned policy_step(const struct policy *policy)
 {
-    return atomic_load_explicit(&policy->step,
-                                memory_order_relaxed); /* a knob publishes no other data */
+    /* Relaxed: a knob publishes no other data. */
+    return atomic_load_explicit(&policy->step, memory_order_relaxed);
 }
 
 /* Learns from an epoch that has ended. Returns true if the step has changed. Ignores an epoch
