@@ -54,8 +54,8 @@ EXPORT void cairn_statistics(struct cairn_stats *stats)
     stats_gather(stats);
 }
 
-static size_t written(char *memory, size_t capacity,
-                      void write(struct text *, const struct cairn_stats *))
+static size_t write_text(char *memory, size_t capacity,
+                         void write(struct text *, const struct cairn_stats *))
 {
     if (capacity == 0)
         return 0;
@@ -68,12 +68,12 @@ static size_t written(char *memory, size_t capacity,
 
 EXPORT size_t cairn_statistics_json(char *text, size_t capacity)
 {
-    return written(text, capacity, stats_write_json);
+    return write_text(text, capacity, stats_write_json);
 }
 
 EXPORT size_t cairn_statistics_prometheus(char *text, size_t capacity)
 {
-    return written(text, capacity, stats_write_prometheus);
+    return write_text(text, capacity, stats_write_prometheus);
 }
 
 EXPORT bool cairn_walk(cairn_visitor visit, void *context)
@@ -109,20 +109,20 @@ EXPORT void cairn_check(void)
 /* --- heaps ------------------------------------------------------------------------------------ */
 
 /* struct cairn_heap is the opaque public name of struct heap. */
-static struct heap *within(struct cairn_heap *heap)
+static struct heap *heap_of(struct cairn_heap *heap)
 {
     return (struct heap *)heap;
 }
 
 /* Allocates in a heap. If there is no memory, frees what the calling thread holds ready, and tries
  * again. */
-static void *allocate_within(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero,
-                             const void *caller)
+static void *allocate_in_heap(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero,
+                              const void *caller)
 {
-    void *p = shared_heap_allocate(within(heap), size, alignment, zero);
+    void *p = shared_heap_allocate(heap_of(heap), size, alignment, zero);
     if (p == NULL) {
         names_collect();
-        p = shared_heap_allocate(within(heap), size, alignment, zero);
+        p = shared_heap_allocate(heap_of(heap), size, alignment, zero);
     }
     if (UNLIKELY(site_is_counted()) && p != NULL) {
         struct slab *slab = slab_at(region_index(p));
@@ -145,19 +145,19 @@ EXPORT struct cairn_heap *cairn_heap_create(void)
 EXPORT void cairn_heap_destroy(struct cairn_heap *heap)
 {
     if (heap != NULL)
-        shared_heap_destroy(within(heap));
+        shared_heap_destroy(heap_of(heap));
 }
 
 EXPORT void cairn_heap_release(struct cairn_heap *heap)
 {
     if (heap != NULL)
-        shared_heap_release(within(heap));
+        shared_heap_release(heap_of(heap));
 }
 
 EXPORT void *cairn_heap_malloc(struct cairn_heap *heap, size_t size)
 {
     bool zero;
-    return allocate_within(heap, size, 1, &zero, __builtin_return_address(0));
+    return allocate_in_heap(heap, size, 1, &zero, __builtin_return_address(0));
 }
 
 EXPORT void *cairn_heap_calloc(struct cairn_heap *heap, size_t count, size_t size)
@@ -166,7 +166,7 @@ EXPORT void *cairn_heap_calloc(struct cairn_heap *heap, size_t count, size_t siz
     bool zero = false;
     if (__builtin_mul_overflow(count, size, &bytes))
         return or_enomem(NULL);
-    void *p = allocate_within(heap, bytes, 1, &zero, __builtin_return_address(0));
+    void *p = allocate_in_heap(heap, bytes, 1, &zero, __builtin_return_address(0));
     if (p != NULL && !zero)
         memset(p, 0, bytes);
     return p;
@@ -179,7 +179,7 @@ EXPORT void *cairn_heap_aligned_alloc(struct cairn_heap *heap, size_t alignment,
         return NULL;
     }
     bool zero;
-    return allocate_within(heap, size, alignment, &zero, __builtin_return_address(0));
+    return allocate_in_heap(heap, size, alignment, &zero, __builtin_return_address(0));
 }
 
 EXPORT void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t size)
@@ -187,14 +187,14 @@ EXPORT void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t siz
     const void *caller = __builtin_return_address(0);
     bool zero;
     if (block == NULL)
-        return allocate_within(heap, size, 1, &zero, caller);
+        return allocate_in_heap(heap, size, 1, &zero, caller);
     if (size == 0) {
         alloc_free(block);
         return NULL;
     }
     if (alloc_resize(block, size))
         return block;
-    void *moved = allocate_within(heap, size, 1, &zero, caller);
+    void *moved = allocate_in_heap(heap, size, 1, &zero, caller);
     if (moved != NULL) {
         size_t have = alloc_usable_size(block);
         memcpy(moved, block, size < have ? size : have);
@@ -205,7 +205,7 @@ EXPORT void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t siz
 
 EXPORT bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context)
 {
-    return walk_blocks(within(heap), visit, context);
+    return walk_blocks(heap_of(heap), visit, context);
 }
 
 void names_collect(void)
@@ -217,7 +217,7 @@ void names_collect(void)
 
 /* --- on stderr -------------------------------------------------------------------------------- */
 
-static void say(const struct text *text)
+static void write_to_stderr(const struct text *text)
 {
     for (size_t done = 0; done < text->length;) {
         ssize_t written = write(STDERR_FILENO, text->data + done, text->length - done);
@@ -245,7 +245,7 @@ void names_tell(enum options_statistics how)
         } else {
             stats_write_lines(&text, &stats);
         }
-        say(&text);
+        write_to_stderr(&text);
         os_unmap(memory, room);
     }
     errno = saved;
@@ -282,7 +282,7 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     os_say(line, sizeof line - 1);
 }
 
-__attribute__((destructor)) static void tell_at_exit(void)
+__attribute__((destructor)) static void write_statistics_at_exit(void)
 {
     enum options_statistics wanted = options_statistics();
     if (wanted != OPTIONS_STATISTICS_NONE)

@@ -39,7 +39,7 @@ bool alloc_count_sites(void)
 
 /* Counts a new large block for its caller's site, if sites are counted and it is the block's turn.
  * Returns `p`, which may be NULL. */
-static inline void *counted(void *p, size_t size, const void *caller, bool hit)
+static inline void *count_for_site(void *p, size_t size, const void *caller, bool hit)
 {
     struct site_turn *turn = has_heap() ? &thread_heap->site_turn : NULL;
     if (LIKELY(!site_is_counted())) {
@@ -87,7 +87,7 @@ static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignm
     else
         p = allocate_new(size, alignment, zero);
     background_look();
-    return counted(p, size, caller, hit);
+    return count_for_site(p, size, caller, hit);
 }
 
 void *alloc_malloc_slow(size_t size, const void *caller)
@@ -236,14 +236,14 @@ void alloc_free_other(void *p, struct slab *slab)
 
 /* --- resizing --------------------------------------------------------------------------------- */
 
-static size_t usable(struct slab *slab)
+static size_t usable_bytes(struct slab *slab)
 {
     return slab->kind == RUN_LARGE ? large_bytes(slab) : size_class_bytes(slab->class);
 }
 
 size_t alloc_usable_size(const void *p)
 {
-    return p == NULL ? 0 : usable(run_of(p));
+    return p == NULL ? 0 : usable_bytes(run_of(p));
 }
 
 static bool resize(struct slab *slab, void *p, size_t size)
@@ -253,7 +253,7 @@ static bool resize(struct slab *slab, void *p, size_t size)
     const struct block *block = p;
     if (UNLIKELY(slab_is_marked(block)))
         broken("a block is resized after it was freed", p);
-    size_t have = usable(slab);
+    size_t have = usable_bytes(slab);
     return size <= have && (size > have / 2 || have <= 32);
 }
 
@@ -264,8 +264,8 @@ bool alloc_resize(void *p, size_t size)
 
 /* Copies `p`, of `have` bytes, to `moved`, of `size` bytes, frees `p` and returns `moved`. If
  * `moved` is NULL, a block that shrinks stays in place, and one that grows fails with NULL. */
-static inline __attribute__((always_inline)) void *exchanged(void *p, size_t have, void *moved,
-                                                             size_t size)
+static inline __attribute__((always_inline)) void *replace_block(void *p, size_t have, void *moved,
+                                                                 size_t size)
 {
     if (moved == NULL)
         return size <= have ? p : NULL;
@@ -281,7 +281,7 @@ void *alloc_realloc_small(void *p, size_t size)
     struct slab *slab = run_of(p);
     if (resize(slab, p, size))
         return p;
-    return exchanged(p, usable(slab), alloc_malloc(size), size);
+    return replace_block(p, usable_bytes(slab), alloc_malloc(size), size);
 }
 
 /* A block that moves counts as a new block of this caller's site. */
@@ -292,21 +292,21 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
     struct slab *slab = run_of(p);
     if (resize(slab, p, size))
         return p;
-    size_t have = usable(slab);
+    size_t have = usable_bytes(slab);
     bool grows = slab->kind == RUN_LARGE && size > have;
     const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
     if (grows && (owner == NULL || site_keeps(owner))) {
         void *there = large_move(slab, size);
         background_look();
         if (there != NULL)
-            return counted(there, size, caller, false);
+            return count_for_site(there, size, caller, false);
     }
-    void *moved = grows ? counted(large_allocate_to_grow(size), size, caller, false) : NULL;
+    void *moved = grows ? count_for_site(large_allocate_to_grow(size), size, caller, false) : NULL;
     background_look();
     if (moved == NULL)
         moved = alloc_malloc_slow(size, caller);
     /* The failed attempts gave kept runs back, so that there may be room now. */
     if (UNLIKELY(moved == NULL) && resize(slab, p, size))
         return p;
-    return exchanged(p, have, moved, size);
+    return replace_block(p, have, moved, size);
 }

@@ -18,7 +18,7 @@ enum {
 _Atomic bool background_due;
 background_create *(*background_next_create)(void);
 
-static bool complained; /* once said, children stay silent */
+static bool failure_reported; /* once said, children stay silent */
 
 /* The thread's body. Each time the kernel takes nothing back, as of locked memory, it waits twice
  * as long, up to PERIOD_MOST_MS. */
@@ -108,8 +108,8 @@ void background_begin(void)
     int saved = errno;
     if (page_heap_level().use.used >= CHUNK_SLICES &&
         atomic_exchange_explicit(&background_due, false, memory_order_relaxed) && !begin() &&
-        !complained) {
-        complained = true;
+        !failure_reported) {
+        failure_reported = true;
         os_say(line, sizeof line - 1);
     }
     errno = saved;

@@ -49,7 +49,7 @@ static uint32_t *list_of(struct heap *owner, struct slab *slab)
 }
 
 /* Ends the slab: from now on its run is no slab. */
-static void end(struct slab *slab)
+static void end_slab(struct slab *slab)
 {
     uint32_t posted = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
     if (posted > 0)
@@ -61,7 +61,7 @@ static void discard(struct slab *slab)
 {
     size_t index = slab_index(slab);
     size_t slices = slab->slices;
-    end(slab);
+    end_slab(slab);
     purge_free(index, slices);
 }
 
@@ -194,15 +194,15 @@ void *heap_reuse_long(struct heap *heap, size_t size)
 }
 
 /* (own) Ends a slab without a live block, and keeps its run for the next slab or large block. */
-static void keep(struct heap *heap, struct slab *slab)
+static void end_and_keep_run(struct heap *heap, struct slab *slab)
 {
     slab_is_free(slab);
-    end(slab);
+    end_slab(slab);
     if (!run_cache_put(&heap->runs, slab))
         heap_free_large(heap, slab);
 }
 
-static struct slab *make(struct heap *heap, unsigned class)
+static struct slab *make_slab(struct heap *heap, unsigned class)
 {
     bool zero = false;
     size_t index = kept_runs_take(&heap->runs, slab_slices(class));
@@ -303,7 +303,7 @@ static void *refill(struct heap *heap, unsigned class)
         if (slab == NULL && !heap->shared)
             slab = adopt(heap, class);
         if (slab == NULL)
-            slab = make(heap, class);
+            slab = make_slab(heap, class);
         if (slab == NULL)
             return NULL;
         heap->current[class] = slab;
@@ -365,7 +365,7 @@ void heap_event(struct heap *heap, struct slab *slab)
     }
     lock_drop(&heap->lock);
     if (over)
-        keep(heap, slab);
+        end_and_keep_run(heap, slab);
     if (live == 0)
         cool(heap, class);
 }
@@ -429,7 +429,7 @@ static struct slab *take_current(struct heap *heap, unsigned class)
 }
 
 /* (own) Returns a list of blocks to their slab, which counts them as live. */
-static void take_back(struct slab *slab, struct block *first)
+static void return_list(struct slab *slab, struct block *first)
 {
     if (first == NULL)
         return;
@@ -446,15 +446,15 @@ static void take_posted(struct heap *heap, struct slab *slab)
 {
     uint32_t count;
     fold(slab);
-    take_back(slab, collect(heap, slab, &count));
+    return_list(slab, collect(heap, slab, &count));
     remote_look_again(slab);
 }
 
-/* Claims a slab and gives it back if `is_over`, which says that none of its blocks is live. Returns
+/* Claims a slab and gives it back if `is_empty`, which says that none of its blocks is live. Returns
  * true if it did. The caller holds the lock of `list`. */
-static bool claim(uint32_t *list, struct slab *slab, bool is_over)
+static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 {
-    if (!is_over)
+    if (!is_empty)
         return false;
     unlink_slab(list, slab);
     remote_set_state(slab, REMOTE_CLAIMED);
@@ -498,7 +498,7 @@ static size_t sweep_list(uint32_t *list)
 /* --- heaps begin and end ---------------------------------------------------------------------- */
 
 /* Returns the memory of a new heap, all zero. The slice that it lies in is never given back. */
-static struct heap *cut(void)
+static struct heap *cut_heap(void)
 {
     size_t stride = (sizeof(struct heap) + 63) & ~(size_t)63;
     if (heaps_fresh == 0 || (heaps_cut + 1) * stride > SLICE_BYTES) {
@@ -538,7 +538,7 @@ static struct slab *take_any(struct heap *heap, unsigned *class)
 }
 
 /* Puts a CURRENT slab, which is on no list, on a list of an idle heap. */
-static void leave_to(struct heap *heap, struct slab *slab)
+static void park_in(struct heap *heap, struct slab *slab)
 {
     lock_take(&heap->lock);
     remote_set_state(slab, REMOTE_PARKED);
@@ -565,7 +565,7 @@ static void evacuate(struct heap *from, struct heap *to)
         lock_drop(&from->lock);
         if (slab == NULL)
             return;
-        leave_to(to, slab);
+        park_in(to, slab);
     }
 }
 
@@ -605,7 +605,7 @@ struct heap *heap_acquire(bool empty)
         heap_left = NULL;
     else
         heap = take_idle(empty);
-    if (heap == NULL && (heap = cut()) != NULL) {
+    if (heap == NULL && (heap = cut_heap()) != NULL) {
         heap->next = atomic_load_explicit(&heaps, memory_order_relaxed);
         atomic_store_explicit(&heaps, heap, memory_order_release);
     }
@@ -641,7 +641,7 @@ static void end_use(struct heap *heap)
 }
 
 /* Gives back what the heap holds ready, and makes it idle. */
-static void settle(struct heap *heap)
+static void make_idle(struct heap *heap)
 {
     heap_collect(heap);
     lock_take(&heap->lock);
@@ -674,7 +674,7 @@ void heap_leave(struct heap *heap)
     kept_runs_drain(&heap->runs);
     struct heap *left = take_left(heap);
     if (left != NULL)
-        settle(left);
+        make_idle(left);
 }
 
 void heap_release(struct heap *heap)
@@ -682,7 +682,7 @@ void heap_release(struct heap *heap)
     lock_take(&heaps_lock);
     end_use(heap);
     lock_drop(&heaps_lock);
-    settle(heap);
+    make_idle(heap);
 }
 
 size_t heap_sweep(void)
@@ -690,7 +690,7 @@ size_t heap_sweep(void)
     size_t all = 0;
     struct heap *left = take_left(NULL);
     if (left != NULL)
-        settle(left);
+        make_idle(left);
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
         lock_take(&heap->lock);
         size_t claims = sweep_list(&heap->full);

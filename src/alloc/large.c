@@ -6,7 +6,7 @@
 #include "os/os.h"
 
 /* Makes a run a large block, and returns it. Returns NULL if `index` is 0. */
-static void *made(size_t index, size_t slices, size_t slack)
+static void *make_block(size_t index, size_t slices, size_t slack)
 {
     if (index == 0)
         return NULL;
@@ -30,7 +30,7 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
     size_t slices = size == 0 ? 1 : large_slices(size);
     size_t index = alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
                                             : page_heap_allocate_aligned(slices, alignment, zero);
-    void *block = made(index, slices, 0);
+    void *block = make_block(index, slices, 0);
     if (slices >= CHUNK_SLICES && block != NULL)
         huge_page_reused(index, slices);
     return block;
@@ -42,7 +42,7 @@ void *large_reuse(struct slab *run, size_t slack)
         page_heap_count_reuse(slab_index(run), run->slices);
         huge_page_reused(slab_index(run), run->slices);
     }
-    return made(slab_index(run), run->slices, slack);
+    return make_block(slab_index(run), run->slices, slack);
 }
 
 void *large_allocate_to_grow(size_t size)
@@ -51,7 +51,7 @@ void *large_allocate_to_grow(size_t size)
         return NULL;
     bool zero;
     size_t slices = large_slices(size);
-    return made(page_heap_allocate(slices, slices, &zero), slices, 0);
+    return make_block(page_heap_allocate(slices, slices, &zero), slices, 0);
 }
 
 /* --- moved blocks ----------------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ enum {
 static _Atomic uint32_t moved_count;
 
 /* Counts one more moved block. Returns false if there are MOVED_MAX already. */
-static bool may_move(void)
+static bool count_moved(void)
 {
     if (atomic_fetch_add_explicit(&moved_count, 1, memory_order_relaxed) < MOVED_MAX)
         return true;
@@ -75,7 +75,7 @@ static bool may_move(void)
 }
 
 /* Stops counting the block as a moved one. */
-static void has_moved_back(struct slab *slab)
+static void count_not_moved(struct slab *slab)
 {
     if (slab->moved)
         atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
@@ -88,7 +88,8 @@ void *large_move(struct slab *slab, size_t size)
     size_t have = slab->slices;
     size_t want = large_slices(size);
     bool zero;
-    if (have < MOVE_SLICES_MIN || too_large(size) || os_page_bytes() > SLICE_BYTES || !may_move())
+    if (have < MOVE_SLICES_MIN || too_large(size) || os_page_bytes() > SLICE_BYTES ||
+        !count_moved())
         return NULL;
     size_t to = page_heap_allocate(want, want, &zero);
     enum os_moved moved = to == 0 ? OS_NOT_MOVED_TO_LOST
@@ -102,12 +103,12 @@ void *large_move(struct slab *slab, size_t size)
     }
     if (UNLIKELY(site_is_counted()))
         site_give_back(slab);
-    has_moved_back(slab);
+    count_not_moved(slab);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     if (moved == OS_MOVED) /* otherwise the old place is lost for good */
         page_heap_free_renewed(from, have);
     slab_at(to)->moved = true;
-    return made(to, want, 0);
+    return make_block(to, want, 0);
 }
 
 /* --- giving back, and resizing in place ------------------------------------------------------- */
@@ -129,7 +130,7 @@ void large_free(struct slab *slab)
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;
-    has_moved_back(slab); /* first: the record is lost with the run */
+    count_not_moved(slab); /* first: the record is lost with the run */
     release(moved, slab_index(slab), slab->slices);
 }
 

@@ -96,12 +96,12 @@ static void add_heaps(struct cairn_stats *stats)
 
 /* Returns the larger of `frees` and the last number reported. An owner that collects posted blocks
  * meanwhile makes us count them twice or not at all, but the reported number must never fall. */
-static uint64_t at_least_as_told(uint64_t frees)
+static uint64_t at_least_as_reported(uint64_t frees)
 {
-    static _Atomic uint64_t told;
-    uint64_t before = atomic_load_explicit(&told, memory_order_relaxed);
+    static _Atomic uint64_t reported;
+    uint64_t before = atomic_load_explicit(&reported, memory_order_relaxed);
     while (before < frees &&
-           !atomic_compare_exchange_weak_explicit(&told, &before, frees, memory_order_relaxed,
+           !atomic_compare_exchange_weak_explicit(&reported, &before, frees, memory_order_relaxed,
                                                   memory_order_relaxed)) {
     }
     return before > frees ? before : frees;
@@ -115,7 +115,7 @@ void stats_gather(struct cairn_stats *stats)
     take_off_cached(stats);
     add_heaps(stats);
     heap_unlock_all();
-    stats->remote_frees = at_least_as_told(stats->remote_frees);
+    stats->remote_frees = at_least_as_reported(stats->remote_frees);
 
     stats->live_bytes = stats->large_bytes;
     stats->live_count = stats->large_count;

@@ -38,7 +38,7 @@ static void look_at_slab(struct slab *slab, struct seen *seen)
 }
 
 /* Fills `*seen`. Returns false if neither a slab nor a large block begins at this slice. */
-static bool look(size_t index, size_t end, struct seen *seen)
+static bool look_at_run(size_t index, size_t end, struct seen *seen)
 {
     *seen = (struct seen){.slices = 1};
     struct slab *slab = slab_at(index);
@@ -62,7 +62,7 @@ static bool look(size_t index, size_t end, struct seen *seen)
 }
 
 /* Calls the visitor for each live block of the run. Returns false if the visitor did. */
-static bool tell(const struct seen *seen, cairn_visitor visit, void *context)
+static bool visit_live(const struct seen *seen, cairn_visitor visit, void *context)
 {
     for (size_t i = 0; i < seen->blocks; i++)
         if ((seen->live[i / 64] >> i % 64 & 1) != 0 &&
@@ -77,9 +77,9 @@ bool walk_blocks(const struct heap *only, cairn_visitor visit, void *context)
     struct seen seen;
     for (size_t index = 1; index < end; index += seen.slices) {
         heap_lock_all();
-        bool is_any = look(index, end, &seen);
+        bool found = look_at_run(index, end, &seen);
         heap_unlock_all();
-        if (is_any && (only == NULL || seen.owner == only) && !tell(&seen, visit, context))
+        if (found && (only == NULL || seen.owner == only) && !visit_live(&seen, visit, context))
             return false;
     }
     return true;

@@ -64,26 +64,26 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static size_t rounded(size_t size)
+static size_t round_up(size_t size)
 {
     return chunk_round_up(size, CHUNK_ALIGNMENT);
 }
 
-static size_t allocated(const struct arena *arena)
+static size_t allocated_bytes(const struct arena *arena)
 {
     return arena->current->before_bytes + (size_t)(arena->face.next - arena->current->start);
 }
 
 /* Returns the end of the chunk's used part: `next` for the current chunk, or `next` as it was when
  * an earlier chunk was left. */
-static char *filled(const struct arena *arena, const struct chunk *chunk)
+static char *used_end(const struct arena *arena, const struct chunk *chunk)
 {
     return chunk == arena->current
                ? arena->face.next
                : chunk->start + (chunk->later->before_bytes - chunk->before_bytes);
 }
 
-static void go_to(struct arena *arena, struct chunk *chunk, char *next)
+static void set_current(struct arena *arena, struct chunk *chunk, char *next)
 {
     arena->current = chunk;
     arena->face.next = next;
@@ -142,7 +142,7 @@ static void verify_blocks(const struct arena *arena, const struct chunk *chunk, 
         if (found == NULL)
             complain(arena, "a block was written past its end; its trailer ends", to);
         struct trailer trailer = trailer_read(found);
-        const char *block = (const char *)found - rounded(trailer.size);
+        const char *block = (const char *)found - round_up(trailer.size);
         const char *end = block + trailer.size;
         const void *disturbed =
             guard_disturbed(arena->guard, end, (size_t)((const char *)found - end));
@@ -173,7 +173,7 @@ static void verify_all(const struct arena *arena)
         return;
     bool in_use = true;
     for (const struct chunk *chunk = arena->first; chunk != NULL; chunk = chunk->later) {
-        const char *end = in_use ? filled(arena, chunk) : chunk->start;
+        const char *end = in_use ? used_end(arena, chunk) : chunk->start;
         verify_blocks(arena, chunk, chunk->start, end);
         verify_idle(arena, chunk, end, chunk->end);
         in_use = in_use && chunk != arena->current;
@@ -200,7 +200,7 @@ static void cover_from(struct arena *arena, struct chunk *chunk, char *next)
     if (arena->guard == GUARD_NONE)
         return;
     for (;; chunk = chunk->later, next = chunk->start) {
-        char *end = filled(arena, chunk);
+        char *end = used_end(arena, chunk);
         verify_blocks(arena, chunk, next, end);
         erase_trailers(chunk, next, end);
         guard_cover(arena->guard, next, (size_t)(end - next));
@@ -266,7 +266,7 @@ static bool grow(struct arena *arena, size_t size, size_t alignment)
         *link = chunk->later;
     } else if (!arena->fixed && size <= PTRDIFF_MAX) {
         size_t step = min(max(arena->mapped_bytes, FIRST_STEP_BYTES), LAST_STEP_BYTES);
-        chunk = map_chunk(arena, sizeof(struct chunk), rounded(size), step, alignment);
+        chunk = map_chunk(arena, sizeof(struct chunk), round_up(size), step, alignment);
         if (chunk != NULL) {
             arena->mapped_bytes += chunk->mapped_bytes;
             cover_new(arena, chunk);
@@ -277,9 +277,9 @@ static bool grow(struct arena *arena, size_t size, size_t alignment)
 
     chunk->later = current->later;
     current->later = chunk;
-    chunk->before_bytes = allocated(arena);
+    chunk->before_bytes = allocated_bytes(arena);
     chunk_note_touched(current, arena->face.next);
-    go_to(arena, chunk, chunk->start);
+    set_current(arena, chunk, chunk->start);
     return true;
 }
 
@@ -293,7 +293,7 @@ static char *take(struct arena *arena, size_t size, size_t alignment)
             return NULL;
         block = chunk_fit(arena->current, arena->face.next, size, alignment);
     }
-    go_to(arena, arena->current, block + rounded(size));
+    set_current(arena, arena->current, block + round_up(size));
     return block;
 }
 
@@ -303,7 +303,7 @@ static void *take_watched(struct arena *arena, size_t size, size_t alignment, si
         return NULL;
     struct chunk *chunk = arena->current;
     char *before = arena->face.next;
-    char *block = take(arena, rounded(size) + sizeof(struct trailer), alignment);
+    char *block = take(arena, round_up(size) + sizeof(struct trailer), alignment);
     if (block == NULL)
         return NULL;
     if (arena->current != chunk)
@@ -376,17 +376,17 @@ char *cairn_arena_strndup(struct cairn_arena *arena, const char *text, size_t ma
 /* Notes how much is handed out. Called before blocks are freed. */
 static void note_peak(struct arena *arena)
 {
-    arena->high_water_bytes = max(arena->high_water_bytes, allocated(arena));
+    arena->high_water_bytes = max(arena->high_water_bytes, allocated_bytes(arena));
     chunk_note_touched(arena->current, arena->face.next);
 }
 
 static bool resize_newest(struct arena *arena, char *block, size_t old_size, size_t new_size)
 {
-    if (block + rounded(old_size) != arena->face.next ||
+    if (block + round_up(old_size) != arena->face.next ||
         new_size > (size_t)(arena->current->end - block))
         return false;
     note_peak(arena);
-    go_to(arena, arena->current, block + rounded(new_size));
+    set_current(arena, arena->current, block + round_up(new_size));
     return true;
 }
 
@@ -399,13 +399,13 @@ static bool resize_newest_watched(struct arena *arena, char *block, size_t old_s
     if (found == NULL)
         return false;
     struct trailer trailer = trailer_read(found);
-    if (trailer.serial != 0 || block != (const char *)found - rounded(trailer.size))
+    if (trailer.serial != 0 || block != (const char *)found - round_up(trailer.size))
         return false;
     if (old_size > trailer.size)
         complain(arena, "a block was resized that has fewer bytes than the given old size,", block);
     /* The block is another one of 0 bytes in front of the newest, or it shrank while it was not the
      * newest. */
-    if (rounded(old_size) != rounded(trailer.size))
+    if (round_up(old_size) != round_up(trailer.size))
         return false;
     size_t room = (size_t)(chunk->end - block) - sizeof(struct trailer);
     if (new_size > room)
@@ -413,7 +413,7 @@ static bool resize_newest_watched(struct arena *arena, char *block, size_t old_s
 
     verify_blocks(arena, chunk, trailer.before, next);
     note_peak(arena);
-    char *new_next = block + rounded(new_size) + sizeof(struct trailer);
+    char *new_next = block + round_up(new_size) + sizeof(struct trailer);
     verify_idle(arena, chunk, next, new_next);
     char *idle = block + min(old_size, new_size);
     char *end = next > new_next ? next : new_next;
@@ -421,7 +421,7 @@ static bool resize_newest_watched(struct arena *arena, char *block, size_t old_s
     guard_cover(arena->guard, idle, (size_t)(end - idle));
     guard_uncover(arena->guard, block, new_size);
     trailer_write(new_next - sizeof(struct trailer), trailer.before, new_size, 0);
-    go_to(arena, chunk, new_next);
+    set_current(arena, chunk, new_next);
     return true;
 }
 
@@ -466,7 +466,7 @@ static bool mark_is_valid(const struct arena *arena, struct cairn_arena_point ma
     const struct chunk *chunk = arena->first;
     while (chunk != mark.chunk && chunk != arena->current)
         chunk = chunk->later;
-    if (chunk != mark.chunk || mark.next < chunk->start || mark.next > filled(arena, chunk))
+    if (chunk != mark.chunk || mark.next < chunk->start || mark.next > used_end(arena, chunk))
         return false;
     const struct trailer *newest = trailer_before(chunk, mark.next);
     return mark.serial == 0 || (newest != NULL && trailer_read(newest).serial == mark.serial);
@@ -479,7 +479,7 @@ void cairn_arena_rewind(struct cairn_arena *face, struct cairn_arena_point mark)
         complain(arena, "rewound to a mark that was rewound past before,", mark.next);
     note_peak(arena);
     cover_from(arena, mark.chunk, mark.next);
-    go_to(arena, mark.chunk, mark.next);
+    set_current(arena, mark.chunk, mark.next);
 }
 
 void cairn_arena_reset(struct cairn_arena *face)
@@ -488,7 +488,7 @@ void cairn_arena_reset(struct cairn_arena *face)
     verify_all(arena);
     note_peak(arena);
     cover_from(arena, arena->first, arena->first->start);
-    go_to(arena, arena->first, arena->first->start);
+    set_current(arena, arena->first, arena->first->start);
 }
 
 /* --- giving back ------------------------------------------------------------------------------ */
@@ -558,14 +558,14 @@ struct cairn_arena *cairn_arena_create_with(const struct cairn_arena_options *op
     if (options->memory != NULL)
         first = chunk_over(options->memory, options->memory_bytes, HEADER_BYTES);
     else if (!options->fixed && options->size_hint <= PTRDIFF_MAX)
-        first = map_chunk(&draft, HEADER_BYTES, rounded(options->size_hint), FIRST_STEP_BYTES,
+        first = map_chunk(&draft, HEADER_BYTES, round_up(options->size_hint), FIRST_STEP_BYTES,
                           CHUNK_ALIGNMENT);
     if (first == NULL)
         return NULL;
     draft.first = first;
     draft.mapped_bytes = first->mapped_bytes;
     cover_new(&draft, first);
-    go_to(&draft, first, first->start);
+    set_current(&draft, first, first->start);
 
     struct arena *arena = (struct arena *)(first + 1);
     *arena = draft;
@@ -591,15 +591,15 @@ struct cairn_arena_stats cairn_arena_statistics(const struct cairn_arena *face)
 {
     const struct arena *arena = (const struct arena *)face;
     struct cairn_arena_stats statistics = {
-        .allocated_bytes = allocated(arena),
-        .high_water_bytes = max(arena->high_water_bytes, allocated(arena)),
+        .allocated_bytes = allocated_bytes(arena),
+        .high_water_bytes = max(arena->high_water_bytes, allocated_bytes(arena)),
         .mapped_bytes = arena->mapped_bytes,
     };
     bool in_use = true;
     for (const struct chunk *chunk = arena->first; chunk != NULL; chunk = chunk->later) {
         statistics.reserved_bytes += (size_t)(chunk->end - (const char *)chunk);
         statistics.touched_bytes +=
-            chunk_touched_bytes(chunk, in_use ? filled(arena, chunk) : chunk->start);
+            chunk_touched_bytes(chunk, in_use ? used_end(arena, chunk) : chunk->start);
         statistics.chunk_count++;
         in_use = in_use && chunk != arena->current;
     }
@@ -631,8 +631,8 @@ void cairn_arena_check(const struct cairn_arena *face)
         mapped += chunk->mapped_bytes;
         if (in_use) {
             HOLDS(chunk->before_bytes == before);
-            HOLDS(chunk->start <= filled(arena, chunk) && filled(arena, chunk) <= chunk->end);
-            before += (size_t)(filled(arena, chunk) - chunk->start);
+            HOLDS(chunk->start <= used_end(arena, chunk) && used_end(arena, chunk) <= chunk->end);
+            before += (size_t)(used_end(arena, chunk) - chunk->start);
         }
         in_use = in_use && chunk != arena->current;
     }

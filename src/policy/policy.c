@@ -206,7 +206,7 @@ unsigned policy_best(const double cost[POLICY_STEPS], unsigned now, double margi
     return cost[best] < cost[now] * (1 - margin) ? best : now;
 }
 
-static bool is_known_soundly(const struct policy *policy)
+static bool knowledge_is_sound(const struct policy *policy)
 {
     const struct policy_known *known = &policy->known;
     double weight = 0;
@@ -230,5 +230,5 @@ bool policy_is_sound(const struct policy *policy)
         sound &= changes[i].from + 1 == changes[i].to || changes[i].to + 1 == changes[i].from;
         sound &= changes[i].to == (i + 1 < count ? changes[i + 1].from : step);
     }
-    return sound && is_known_soundly(policy);
+    return sound && knowledge_is_sound(policy);
 }
