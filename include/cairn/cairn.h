@@ -152,7 +152,7 @@ bool cairn_walk(cairn_visitor visit, void *context);
 
 /* A heap is a set of blocks that can be freed together. Any thread may allocate in it; the threads
  * take turns. Any thread may free, resize or measure its blocks by the functions above or those of
- * C. A heap holds at least one slab per size that was requested, so it pays for many blocks. An
+ * C. A heap holds at least one slab per size that was requested, so it is meant for many blocks. An
  * arena (arena.h) is cheaper still if no block is freed alone. A call with a heap that was
  * destroyed or released writes one line to stderr and calls abort(), until its memory serves
  * another heap. */
@@ -184,7 +184,7 @@ void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t size)
 /* As cairn_walk(), for the blocks of one heap. */
 bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context);
 
-/* --- memory and the machine ------------------------------------------------------------------- */
+/* --- memory and the kernel -------------------------------------------------------------------- */
 
 /* Returns the blocks that this thread keeps ready to where other threads find them, and frees
  * memory in all heaps that waits only for its owner. Gives nothing back to the kernel:

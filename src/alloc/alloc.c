@@ -14,8 +14,8 @@ static bool has_heap(void)
     return thread_heap != &heap_none && thread_heap != &heap_gone;
 }
 
-/* Takes a large block from the page heap. If the machine refuses memory, frees what waits for this
- * thread or another, and tries again. */
+/* Takes a large block from the page heap. If there is no memory, frees what waits for this thread
+ * or another, and tries again. */
 static void *allocate_new(size_t size, size_t alignment, bool *zero)
 {
     void *p = large_allocate(size, alignment, zero);

@@ -3,8 +3,8 @@
  * The fast paths are inline functions here, so that each name of abi/ contains its fast path
  * without a further call. A fast path reads straight down, and every rare case leaves through one
  * slow function. Any thread may call any function, also with blocks of another thread. Every block
- * is aligned to 16 bytes. A function that allocates returns NULL if the size overflows or the
- * machine refuses memory. errno is left alone here: abi/ knows what the standards require.
+ * is aligned to 16 bytes. A function that allocates returns NULL if the size overflows or there is
+ * no memory. errno is left alone here: abi/ knows what the standards require.
  *
  * `caller` is the return address of the program's call, or NULL if it is unknown. Only large blocks
  * use it, and only while sites are counted (site.h).
@@ -24,12 +24,13 @@ void *alloc_malloc_slow(size_t size, const void *caller) __attribute__((noinline
 /* Slow path of alloc_free() for NULL, and for pointers to no block. */
 void alloc_free_slow(void *p) __attribute__((noinline));
 
-/* Slow path of alloc_free() for large blocks and for blocks of other threads. `slab` is the record
- * of the slice that `p` lies in. */
+/* Slow path of alloc_free() for large blocks, for blocks of other threads, and for blocks that
+ * begin behind the first slice of their slab. `slab` is the record of the slice that `p` lies
+ * in. */
 void alloc_free_other(void *p, struct slab *slab) __attribute__((noinline));
 
-/* From now on large blocks are counted by their sites. Returns false if the machine refuses memory
- * for the table. Called before the program has a second thread. */
+/* From now on large blocks are counted by their sites. Returns false if there is no memory for the
+ * table. Called before the program has a second thread. */
 bool alloc_count_sites(void);
 
 /* Returns a run that the thread kept, as a block above SIZE_CLASS_BYTES_MAX that no site counts.

@@ -18,7 +18,7 @@ enum {
 _Atomic bool background_due;
 background_create *(*background_next_create)(void);
 
-static bool failure_reported; /* once said, children stay silent */
+static bool failure_reported; /* not repeated in children forked later */
 
 /* The thread's body. Each time the kernel takes nothing back, as of locked memory, it waits twice
  * as long, up to PERIOD_MOST_MS. */

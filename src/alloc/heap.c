@@ -265,8 +265,8 @@ static void cool(struct heap *heap, unsigned class)
 
 enum { REFILLS = 256 }; /* between two calls of purge_look() */
 
-/* (own) Fills the list from the class's own slabs, and returns a block. Returns NULL if the machine
- * refuses memory. */
+/* (own) Fills the list from the class's own slabs, and returns a block. Returns NULL if there is no
+ * memory. */
 static void *refill(struct heap *heap, unsigned class)
 {
     if (class <= HEAP_LENT_CLASS_MAX)
@@ -320,8 +320,8 @@ static unsigned lender(const struct heap *heap, unsigned class)
     return size_class_coarse(class, heap->lent[class] < HEAP_LENT_COARSEST ? 1 : 4);
 }
 
-/* (own) Returns a block of the class `from` for a request of `class`. Returns NULL if the machine
- * refuses memory. */
+/* (own) Returns a block of the class `from` for a request of `class`. Returns NULL if there is no
+ * memory. */
 static void *lend(struct heap *heap, unsigned class, unsigned from)
 {
     void *block = heap->list[from] != NULL || heap_steal(heap, from) ? heap_pop_checked(heap, from)
@@ -450,8 +450,8 @@ static void take_posted(struct heap *heap, struct slab *slab)
     remote_look_again(slab);
 }
 
-/* Claims a slab and gives it back if `is_empty`, which says that none of its blocks is live. Returns
- * true if it did. The caller holds the lock of `list`. */
+/* Claims a slab and gives it back if `is_empty`, which says that none of its blocks is live.
+ * Returns true if it did. The caller holds the lock of `list`. */
 static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 {
     if (!is_empty)
@@ -465,7 +465,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 void heap_collect(struct heap *heap)
 {
     cool_all(heap);
-    kept_runs_drain(&heap->runs); /* cooling put empty slabs' runs there */
+    kept_runs_drain(&heap->runs); /* cooling may have kept more runs */
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);

@@ -1,8 +1,8 @@
 /* heap.h - a heap hands out small blocks from its slabs. Each thread has one.
  *
- * Functions marked (own) are for the heap's owner alone: its thread, or for a shared heap whoever
- * holds `turn`. The owner allocates without a lock. `lock` guards what other threads may change:
- * the lists of slabs, and the state and owner of each slab on them. Between calls, always:
+ * Functions marked (own) are for the heap's owner alone: its thread, or the holder of `turn` of a
+ * shared heap. The owner allocates without a lock. `lock` guards what other threads may change: the
+ * lists of slabs, and the state and owner of each slab on them. Between calls, always:
  *
  *     list[c]     free blocks of the heap's slabs of class c; their slabs count them as live
  *     room[c]     == (warm(c) ? heap_hot(c) : 0) - length(list[c]) + carved(c)
@@ -10,10 +10,11 @@
  *     each slab   is current[c] (state CURRENT), on partial[c] (PARKED), or on `full` (FULL)
  *     empty(c)    is 1 if one slab on partial[c] has no live block; there is never a second one
  *
- * Borrowing: a small process saves pages if few slabs share them. So a class without slabs of its
- * own borrows blocks of a larger class. `lent[c]` counts the bytes borrowed for class c. From
- * HEAP_LENT_MOST on, class c has slabs of its own. Until then the heap also passes by slabs of
- * class c that it inherited.
+ * Borrowing: while the process is small, fewer slabs should share its pages. So the first blocks of
+ * a class are borrowed from a larger class. `lent[c]` counts the bytes borrowed for class c. It
+ * becomes HEAP_LENT_MOST when class c turns to slabs of its own: after 16 KiB of borrowed blocks,
+ * or when the region has a second chunk. Until then the heap does not use slabs of class c that it
+ * inherited.
  *
  * When a thread ends, its heap becomes idle and keeps its slabs. The next thread takes the whole
  * heap. Until then, other heaps take slabs from it before they make new ones.
@@ -151,8 +152,8 @@ static inline bool heap_steal(struct heap *heap, unsigned class)
  * written to. */
 void *heap_pop_checked(struct heap *heap, unsigned class);
 
-/* (own) Returns a block of the class, or of a larger one. list[class] is empty. Returns NULL if the
- * machine refuses memory. */
+/* (own) Returns a block of the class, or of a larger one. list[class] is empty. Returns NULL if
+ * there is no memory. */
 void *heap_refill(struct heap *heap, unsigned class);
 
 /* Frees a block of another owner's slab where remote_post_quick() failed. Any thread may call
@@ -160,7 +161,7 @@ void *heap_refill(struct heap *heap, unsigned class);
 void heap_post(struct slab *slab, struct block *block);
 
 /* Returns a heap for a thread: one whose thread has ended, with its slabs, or a new one. If `empty`
- * is true, the heap has no slabs. Returns NULL if the machine refuses memory. */
+ * is true, the heap has no slabs. Returns NULL if there is no memory. */
 struct heap *heap_acquire(bool empty);
 
 /* The heap's thread ends, or a shared heap is given up. The heap becomes idle, and its large blocks
@@ -199,7 +200,7 @@ void heap_drop_large(struct heap *heap, struct slab *slab);
 /* Returns the first of all heaps. `next` leads to the others. */
 struct heap *heap_first(void);
 
-/* Returns how many posted blocks nobody collected before their slab went back to the page heap. */
+/* Returns how many posted blocks went back to the page heap with their slab, uncollected. */
 uint64_t heap_posts_gone(void);
 
 /* For fork: these two take and drop all locks of this module, in order. In the child, the heap of

@@ -12,8 +12,8 @@
 #include "alloc/run_cache.h"
 
 /* Returns a block of at least `size` bytes at a multiple of `alignment`, a power of two. `*zero` is
- * set to true if all of it reads as zero. Returns NULL if the machine refuses memory, or if the
- * size or the alignment is larger than the region. */
+ * set to true if all of it reads as zero. Returns NULL if there is no memory, or if the size or the
+ * alignment is larger than the region. */
 void *large_allocate(size_t size, size_t alignment, bool *zero);
 
 /* Returns a block of at least `size` bytes, above SIZE_CLASS_BYTES_MAX, that the program is

@@ -12,8 +12,8 @@
 struct member {
     const char *name;
     const char *help;
-    size_t offset; /* in its structure */
-    bool counts;   /* only grows */
+    size_t offset; /* of the member in its structure */
+    bool counts;   /* a counter: it only grows */
 };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "all members are read alike");
@@ -279,7 +279,7 @@ void stats_write_prometheus(struct text *text, const struct cairn_stats *stats)
         begin_metric(text, "cairn_", &of_all[i]);
         add_sample(text, "cairn_", &of_all[i], 0, value_of(&of_all[i], stats));
     }
-    for (size_t i = 1; i < COUNT_OF(of_class); i++) { /* the first is the label */
+    for (size_t i = 1; i < COUNT_OF(of_class); i++) { /* member 0 is the label of the others */
         begin_metric(text, "cairn_class_", &of_class[i]);
         for (unsigned class = 0; class < CAIRN_CLASS_COUNT; class++) {
             const struct cairn_class_stats *of = &stats->classes[class];

@@ -1,4 +1,4 @@
-/* stats_text.h - statistics as text: JSON, Prometheus' format, lines for a person. */
+/* stats_text.h - writes statistics as text: JSON, Prometheus' format, or lines for a person. */
 #ifndef CAIRN_ALLOC_STATS_TEXT_H
 #define CAIRN_ALLOC_STATS_TEXT_H
 

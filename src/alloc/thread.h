@@ -20,12 +20,12 @@ extern _Thread_local struct heap *thread_heap
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
 /* Gives the calling thread a heap, and returns it. The caller has found heap_none or heap_gone.
- * Returns NULL if the thread is ending or the machine refuses memory. The caller then uses
+ * Returns NULL if the thread is ending or there is no memory. The caller then uses
  * thread_late(). */
 struct heap *thread_birth(void) __attribute__((cold));
 
-/* Returns a small block from the heap that threads without one share. Returns NULL if the machine
- * refuses memory. */
+/* Returns a small block from the heap that threads without one share. Returns NULL if there is no
+ * memory. */
 void *thread_late(size_t size) __attribute__((cold));
 
 #endif
