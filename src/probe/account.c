@@ -67,7 +67,7 @@ void account_enter_without(struct self *me)
     me->guard = SELF_INSIDE;
 }
 
-/* --- what was timed ----------------------------------------------------------------------------------------------- */
+/* --- what was timed --------------------------------------------------------------------------- */
 
 /* What must be read before the probe does anything else. */
 struct reading {

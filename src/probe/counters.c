@@ -26,7 +26,7 @@ static const struct {
 
 static uint32_t wanted[PROFILE_SLOTS]; /* as profile_head.events */
 
-/* --- what is wanted ----------------------------------------------------------------------------------------------- */
+/* --- what is wanted --------------------------------------------------------------------------- */
 
 static uint32_t event_of(const char *name, size_t length)
 {
@@ -55,7 +55,7 @@ void counters_begin(void)
     memcpy(session.head->events, wanted, sizeof wanted);
 }
 
-/* --- a thread's group --------------------------------------------------------------------------------------------- */
+/* --- a thread's group ------------------------------------------------------------------------- */
 
 /* Descriptors of ours lie where a program's seldom do. */
 static long move_up(long fd)
@@ -144,7 +144,7 @@ void counters_disarm(struct self *me)
     me->counter_slots = 0;
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 struct group {
     uint64_t count;

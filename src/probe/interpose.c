@@ -7,7 +7,7 @@
 
 #define INTERPOSED __attribute__((visibility("default")))
 
-/* --- before the next ones are found, and inside them --------------------------------------------------------------- */
+/* --- before the next ones are found, and inside them ------------------------------------------ */
 
 static void *early_realloc(void *old, size_t bytes)
 {
@@ -17,7 +17,7 @@ static void *early_realloc(void *old, size_t bytes)
     return block;
 }
 
-/* --- allocating --------------------------------------------------------------------------------------------------- */
+/* --- allocating ------------------------------------------------------------------------------- */
 
 INTERPOSED void *malloc(size_t bytes)
 {
@@ -117,7 +117,7 @@ INTERPOSED void *pvalloc(size_t bytes)
     return block;
 }
 
-/* --- releasing, and asking ---------------------------------------------------------------------------------------- */
+/* --- releasing, and asking -------------------------------------------------------------------- */
 
 INTERPOSED void free(void *block)
 {

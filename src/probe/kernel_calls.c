@@ -32,7 +32,7 @@ static uint64_t cost_ticks;
 static bool calibrating;
 static struct sigaction theirs = {.sa_handler = SIG_DFL};
 
-/* --- what a call was ---------------------------------------------------------------------------------------------- */
+/* --- what a call was -------------------------------------------------------------------------- */
 
 static _Atomic uintptr_t break_end;
 
@@ -100,7 +100,7 @@ static bool waits(enum profile_call kind)
     return kind == PROFILE_FUTEX_WAIT || kind == PROFILE_SCHED_YIELD || kind == PROFILE_SLEEP;
 }
 
-/* --- what it changes ---------------------------------------------------------------------------------------------- */
+/* --- what it changes -------------------------------------------------------------------------- */
 
 static void hold(uintptr_t start, size_t bytes)
 {
@@ -199,7 +199,7 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
         session_add(&counts->bytes, follow(kind, arguments, result));
 }
 
-/* --- dispatch ----------------------------------------------------------------------------------------------------- */
+/* --- dispatch --------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 
@@ -475,7 +475,7 @@ void kernel_calls_unblock(const struct self *me)
 
 #endif
 
-/* --- which way ---------------------------------------------------------------------------------------------------- */
+/* --- which way -------------------------------------------------------------------------------- */
 
 static enum profile_dispatch wanted(void)
 {

@@ -56,7 +56,7 @@ INTERPOSED void _Exit(int code)
     _exit(code);
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 /* What a new thread shall run, until it has begun. Kept for the next one. */
 struct start {
@@ -126,7 +126,7 @@ INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
     return error;
 }
 
-/* --- leaving an operation without returning from it ------------------------------------------------------------------ */
+/* --- leaving an operation without returning from it ------------------------------------------- */
 
 /* Nobody sets a place to jump to within an allocator. A mask that is restored was saved, perhaps, before SIGSYS was ours. */
 static void leave_to(struct __jmp_buf_tag *place)
@@ -180,7 +180,7 @@ INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destro
     __builtin_unreachable();
 }
 
-/* --- libc's memory functions, where the kernel does not tell of every call -------------------------------------------- */
+/* --- libc's memory functions, where the kernel does not tell of every call -------------------- */
 
 static void note(long number, long a, long b, long c, long result, uint64_t before)
 {

@@ -56,7 +56,7 @@ static uint64_t huge_bytes(void)
     return found == NULL ? RESIDENCE_UNKNOWN : strtoull(found + sizeof name - 1, NULL, 10) << 10;
 }
 
-/* --- what was never handed out ------------------------------------------------------------------------------------- */
+/* --- what was never handed out ---------------------------------------------------------------- */
 
 static struct {
     uint64_t own;    /* pages of all extents: the allocator's */

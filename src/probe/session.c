@@ -26,23 +26,25 @@ static _Atomic int state;
 static bool is_child;
 static char path[PATH_MAX];
 
-/* Over the size of the file, and who counts where. */
+/* Guards the file's size, the places of threads and the list of moments. */
 static struct latch latch;
 static uint64_t file_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
-static uint64_t
-    unused; /* of the last chunk: the first that nobody has counted in; untouched, as all behind it */
-static uint64_t vacant; /* of those that were: 1 + (index << 8 | chunk); 0: none */
+/* Index of the first place of the last chunk that no thread has used. It and all behind it have
+ * never been written. */
+static uint64_t unused;
+/* Head of the list of places that ended threads left: 1 + (index << 8 | chunk); 0: empty. */
+static uint64_t vacant;
 
-static _Atomic bool looking;
-static uint64_t looks_ns;     /* in residence_look() */
-static uint64_t looked_ns;    /* when it was called last, … */
-static uint64_t looked_bytes; /* … and the most that was resident when it was */
+static _Atomic bool looking;  /* a thread is in residence_look() */
+static uint64_t looks_ns;     /* total time spent in residence_look() */
+static uint64_t looked_ns;    /* process age at the last look */
+static uint64_t looked_bytes; /* most resident bytes at any look */
 
 enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 10 << 20 };
 
-/* The first piece of the file. */
+/* Layout of the first piece of the file; each later piece is one chunk of places for threads. */
 struct first {
     struct profile_head head;
     struct profile_samples samples;
@@ -59,9 +61,10 @@ static uint64_t page_bytes(void)
     return getauxval(AT_PAGESZ);
 }
 
-/* --- the file ----------------------------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
-/* A file beyond the limit would cost the program a SIGXFSZ. */
+/* Returns false if a file of this size is over the limit: writing it would raise SIGXFSZ in the
+ * program. */
 static bool may_grow_to(uint64_t bytes)
 {
     struct rlimit limit = {.rlim_cur = 0};
@@ -69,7 +72,8 @@ static bool may_grow_to(uint64_t bytes)
     return bytes <= limit.rlim_cur;
 }
 
-/* Blocks on the disk for [from, to), since writing to a mapped hole of a full disk kills. */
+/* Reserves disk blocks for [from, to) of the file. Without them, the first write to a mapped page
+ * would kill the program with SIGBUS when the disk is full. Returns false if there is no room. */
 static bool reserve(int fd, uint64_t from, uint64_t to)
 {
     if (!may_grow_to(to))
@@ -88,7 +92,8 @@ static bool reserve(int fd, uint64_t from, uint64_t to)
     return true;
 }
 
-/* Lengthens the file and maps what was added; NULL: no room. */
+/* Makes the file longer by `bytes`, rounded up to OS pages, and maps the new piece. Returns NULL if
+ * that fails. */
 static void *extend(int flags, uint64_t bytes)
 {
     long fd = stub_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags,
@@ -107,7 +112,7 @@ static void *extend(int flags, uint64_t bytes)
     return (void *)start;
 }
 
-/* --- begin -------------------------------------------------------------------------------------------------------- */
+/* --- begin ------------------------------------------------------------------------------------ */
 
 const char *session_option(const char *name)
 {
@@ -136,7 +141,8 @@ static bool name_file(const char *folder)
     return !text.truncated;
 }
 
-/* The median of some tries: what two readings of the clock with nothing between them differ by. */
+/* Returns the median difference of two clock readings with nothing between them, with fences if
+ * `alone`. */
 static uint64_t pair_ticks(bool alone)
 {
     enum { TRIES = 31 };
@@ -170,9 +176,12 @@ static bool lies_in(const struct dl_phdr_info *object, uintptr_t address)
     return false;
 }
 
-static char allocator[PROFILE_PATH_BYTES]; /* its file; empty: it is the program, or not known */
+/* Path of the library that owns malloc. Empty if that is the program itself, or not known. */
+static char allocator[PROFILE_PATH_BYTES];
 
-/* dladdr() would look through every symbol of the owner, too: a tenth of what a short process pays for the probe. */
+/* For dl_iterate_phdr(): finds the object that malloc lies in. dladdr() would do, but it also
+ * searches every symbol of that object, which takes a tenth of the probe's cost in a short
+ * process. */
 static int look_at_object(struct dl_phdr_info *object, size_t size, void *nothing)
 {
     (void)size;
@@ -198,8 +207,9 @@ static void add_chunk(struct profile_thread *threads, uint64_t offset)
 
 static bool begin(void)
 {
-    static char folder
-        [PATH_MAX]; /* a child makes its file where its parent did, whatever its environment is then */
+    /* Kept, so that a child creates its file where its parent did, even if the environment has
+     * changed. */
+    static char folder[PATH_MAX];
     const char *wanted = session_option("CAIRN_PROBE");
     if (folder[0] == '\0' && wanted != NULL && wanted[0] == '/' && strlen(wanted) < sizeof folder)
         memcpy(folder, wanted, strlen(wanted) + 1);
@@ -241,7 +251,9 @@ static bool begin(void)
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
     stub_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
-    if (!is_child) /* where the loader's lock may be one that another thread of the parent held */
+    /* Not in a fork's child: another thread of the parent may have held the loader's lock during
+     * the fork. */
+    if (!is_child)
         dl_iterate_phdr(look_at_object, NULL);
     copy_path(head->allocator, allocator[0] != '\0' ? allocator : head->program);
     head->samples = offsetof(struct first, samples);
@@ -249,7 +261,8 @@ static bool begin(void)
     session.head = head;
     session.samples = &first->samples;
     add_chunk(first->threads, offsetof(struct first, threads));
-    memcpy(head->magic, PROFILE_MAGIC, sizeof head->magic); /* last: now it is one */
+    /* The magic comes last: a reader takes the file for a profile from here on. */
+    memcpy(head->magic, PROFILE_MAGIC, sizeof head->magic);
     return true;
 }
 
@@ -258,7 +271,7 @@ bool session_on(void)
     int now = atomic_load_explicit(&state, memory_order_acquire);
     if (now == ON || now == OFF)
         return now == ON;
-    if (environ == NULL && !is_child) /* libc is not ready */
+    if (environ == NULL && !is_child) /* libc has not started up */
         return false;
     if (now == BEGINNING || !atomic_compare_exchange_strong(&state, &now, BEGINNING))
         return false;
@@ -268,8 +281,9 @@ bool session_on(void)
     return atomic_load(&state) == ON;
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
+/* Counts `change` more living threads and updates session.parallel. */
 static void count_live(int64_t change)
 {
     struct profile_head *head = session.head;
@@ -279,7 +293,7 @@ static void count_live(int64_t change)
     session_raise(&head->threads_most, live);
     for (uint64_t before = live + 1; before != live;
          live = __atomic_load_n(&head->threads_live, __ATOMIC_SEQ_CST)) {
-        before = live; /* another may have counted and stored meanwhile */
+        before = live; /* repeat if another thread changed the count */
         atomic_store(&session.parallel, live > 1);
     }
 }
@@ -295,6 +309,8 @@ void session_thread_stays_away(void)
     __atomic_fetch_sub(&session.head->threads_started, 1, __ATOMIC_RELAXED);
 }
 
+/* Adds a chunk, twice as large as the one before it. Returns false if the file cannot grow. Under
+ * the latch. */
 static bool grow(void)
 {
     if (chunk_count == PROFILE_CHUNKS)
@@ -308,7 +324,7 @@ static bool grow(void)
     return true;
 }
 
-/* NULL: no room. */
+/* Returns a place for a thread, NULL if there is none. Under the latch. */
 static struct profile_thread *take_counts(void)
 {
     if (vacant != 0) {
@@ -350,8 +366,10 @@ void session_thread_end(struct profile_thread *counts)
         if (counts < chunks[chunk] || index >= chunk_threads(chunk))
             continue;
         counts->thread = 0;
+        /* since_ticks is cleared first: a reader at this moment counts this lifetime once at
+         * most. */
         uint64_t since = counts->since_ticks;
-        counts->since_ticks = 0; /* first: who looks meanwhile counts it once at most */
+        counts->since_ticks = 0;
         counts->lived_ticks += ticks_now() - since;
         counts->next = vacant;
         vacant = 1 + (index << 8 | chunk);
@@ -359,13 +377,15 @@ void session_thread_end(struct profile_thread *counts)
     latch_drop(&latch);
 }
 
-/* --- moments ------------------------------------------------------------------------------------------------------ */
+/* --- moments ---------------------------------------------------------------------------------- */
 
 static const struct residence unknown = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN,
                                          RESIDENCE_UNKNOWN};
 
-/* Where nothing could be raised of it, nobody looks; else whenever an eighth more is resident than at any look before, so that the
- * peak is not missed, and once a second; in no more than a fiftieth of the time, the look itself included. */
+/* Decides whether to look at every page now. Below CLOSELY_BYTES the answer is no, since no finding
+ * could come of it. Above that, it is time when the resident set is an eighth larger than at any
+ * look before, so that the peak is not missed, and once a second. All looks together, this one
+ * included, take at most a fiftieth of the process's time. */
 static bool is_to_be_looked_at(uint64_t resident, uint64_t lived_ns)
 {
     uint64_t expected_ns = (resident >> SHADOW_EXTENT_SHIFT) * RESIDENCE_EXTENT_NS;
@@ -373,7 +393,8 @@ static bool is_to_be_looked_at(uint64_t resident, uint64_t lived_ns)
            (resident > looked_bytes + looked_bytes / 8 || lived_ns - looked_ns >= NS_PER_S);
 }
 
-/* Not under the latch, which others wait for: who comes meanwhile does not look. */
+/* Looks at every page, if it is time. Not under the latch, so that no other thread waits for it. A
+ * thread that comes while another one looks returns `unknown`. */
 static struct residence look_closely(const struct profile_head *head, uint64_t resident)
 {
     uint64_t begin = clock_now_ns();
@@ -391,7 +412,9 @@ static struct residence look_closely(const struct profile_head *head, uint64_t r
     return found;
 }
 
-/* Of each two one goes, not the one that was looked at closely; and from now on they are half as many. */
+/* Halves the full list of moments: of each pair one goes, the second one is kept unless only the
+ * first one has a look at every page. From then on moments are noted half as often. Returns how
+ * many are left. */
 static size_t thin(struct profile_samples *samples)
 {
     size_t kept = 0;
@@ -406,6 +429,7 @@ static size_t thin(struct profile_samples *samples)
     return kept;
 }
 
+/* Updates the head with the clocks and getrusage(). */
 static void look(struct profile_head *head)
 {
     struct rusage usage;
@@ -422,14 +446,15 @@ static void look(struct profile_head *head)
     head->ns_last = clock_now_ns();
 }
 
-/* Under the latch. */
+/* Appends a moment and sets when the next one is due. Under the latch. */
 static void note_moment(struct watched_live live, uint64_t resident, struct residence closely)
 {
     static size_t used;
     struct profile_head *head = session.head;
     struct profile_samples *samples = session.samples;
     look(head);
-    if (used != 0 && samples->moments[used - 1].ns == 0) /* a child's file, or a new one */
+    /* After a fork the child has a new file, whose list is empty. */
+    if (used != 0 && samples->moments[used - 1].ns == 0)
         used = 0;
     if (used == PROFILE_MOMENTS)
         used = thin(samples);
@@ -461,9 +486,11 @@ void session_moment(struct watched_live live)
     latch_drop(&latch);
 }
 
-/* --- fork and end ------------------------------------------------------------------------------------------------- */
+/* --- fork and end ----------------------------------------------------------------------------- */
 
-/* An operation that a handler interrupted to fork may write there once more. */
+/* Replaces a piece of the parent's file by memory that is thrown away. It stays mapped, since
+ * an operation that was interrupted by a signal handler that forked may write to it when it
+ * goes on. */
 static void leave_piece(void *piece, uint64_t bytes)
 {
     stub_call(SYS_mmap, (long)piece, (long)round_up(bytes, page_bytes()), PROT_READ | PROT_WRITE,
@@ -482,8 +509,8 @@ void session_forked(void)
     atomic_store(&session.parallel, false);
     atomic_store(&session.next_moment_ticks, 0);
     atomic_store(&looking, false);
-    looks_ns = looked_ns = looked_bytes =
-        0; /* what it has of its parent is looked at within its own time */
+    looks_ns = looked_ns = looked_bytes = 0; /* the child has a time budget of its own */
+
     (void)latch_reset(&latch);
     is_child = true;
     atomic_store(&state, NOT_BEGUN);

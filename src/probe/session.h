@@ -1,13 +1,17 @@
-/* session.h - the file of this process, and who counts in it: begin, threads, fork, exit.
+/* session.h - the probe's file for this process, and the places in it where threads count.
  *
- * The file is made when the process first allocates, in the folder that CAIRN_PROBE names; without that, or in a
- * process with gained privileges, the probe is off and passes everything on. Between calls, always:
+ * The file is created at the process's first allocation, in the folder that CAIRN_PROBE names.
+ * Without that variable, or in a process with gained privileges (setuid), the probe is off: every
+ * function passes its call on to the allocator. thread.c begins and ends threads here, account.c
+ * notes moments; any thread may call any function. A thread that takes the lock of this file is
+ * inside (self.h). Between calls, always:
  *
- *     session.head != NULL      <=>  the file is mapped, and everything in it has its blocks on the disk
+ *     session.head != NULL      <=>  the file is mapped, and all of it has disk blocks reserved
  *     session.samples != NULL   <=>  session.head != NULL
- *     session.parallel          <=>  more than one thread lives
+ *     session.parallel          <=>  more than one thread lives (head->threads_live > 1)
  *
- * What fails is told in the file, never to the program. Nothing here allocates from malloc.
+ * A failure is recorded in the file and never reported to the program. Nothing here calls
+ * malloc.
  */
 #ifndef CAIRN_PROBE_SESSION_H
 #define CAIRN_PROBE_SESSION_H
@@ -18,50 +22,62 @@
 #include <stdatomic.h>
 
 struct session {
-    struct profile_head *head;
-    struct profile_samples *samples;
+    struct profile_head *head;       /* NULL: no file, nothing is counted */
+    struct profile_samples *samples; /* lies in the same file */
     _Atomic bool parallel;
-    uint32_t gap;
-    bool timers;   /* unless CAIRN_PROBE_TIMER=off: CPU time is sampled */
-    bool exact;    /* CAIRN_PROBE_PATHS=exact: every free is told apart by who had the block */
-    bool measures; /* malloc_usable_size() is of whoever malloc is */
-    _Atomic uint64_t held_bytes; /* what the allocator has from the kernel */
-    _Atomic uint64_t next_moment_ticks;
+    uint32_t gap;                /* one allocation in `gap` is timed, on average */
+    bool timers;                 /* sample CPU time; off by CAIRN_PROBE_TIMER=off */
+    bool exact;                  /* CAIRN_PROBE_PATHS=exact: look up the owner at every free */
+    bool measures;               /* malloc and malloc_usable_size are of one library */
+    _Atomic uint64_t held_bytes; /* mapped by the allocator, less unmapped */
+    _Atomic uint64_t next_moment_ticks; /* when the next moment is due */
 };
 
 extern struct session session __attribute__((visibility("hidden")));
 
-/* A variable of the environment, NULL: not there. Without the locks of getenv. */
+/* Returns the value of an environment variable, or NULL if it is not set. Unlike getenv() it takes
+ * no lock. */
 const char *session_option(const char *name);
 bool session_option_is(const char *name, const char *value);
 
-/* Is there a file to count in? Makes it where that has not been tried; false: the probe is off, or libc not ready. */
+/* Returns true if this process has a file to count in; the first call creates it. Returns false if
+ * the probe is off, if libc has not set up the environment yet, or while another call is creating
+ * the file. */
 bool session_on(void);
 
-/* Someone to count for a thread: what one that ended has left, or a new one; NULL: no room. `announced`: it is among
- * those that session_thread_comes() told. */
+/* Gives a thread a place to count in: one that an ended thread left, or a new one. `announced` says
+ * that session_thread_comes() has already counted the thread as living. Returns NULL if the file
+ * cannot grow. */
 struct profile_thread *session_thread_begin(bool announced);
+
+/* Makes the place of an ended thread available to the next one, and counts the thread as ended. */
 void session_thread_end(struct profile_thread *counts);
 
-/* A thread is about to be made; it was not, after all. */
+/* Counts a thread as living before pthread_create() makes it; the second function takes that back
+ * if pthread_create() failed. */
 void session_thread_comes(void);
 void session_thread_stays_away(void);
 
-/* Notes clocks and what the kernel knows of the process. */
+/* Adds a moment to the file: the clocks, the kernel's figures for the process, and the live bytes
+ * `live`. */
 void session_moment(struct watched_live live);
 
-/* In a fork's child, before it allocates: leaves the parent's file. */
+/* For a child of fork, before it allocates: detaches it from its parent's file. Its next operation
+ * creates its own. */
 void session_forked(void);
 
-/* The process ends, perhaps in a handler that interrupted one of these functions: then without a last moment. */
+/* Notes the last moment and that the process ended with `exit_code`. A signal handler that calls
+ * _exit() may have interrupted one of these functions, which holds the lock: then the last moment
+ * is left out. */
 void session_end(int exit_code, struct watched_live live);
 
-/* Adds to a number in the file that several threads count in. */
+/* Adds `amount` to a number in the file that several threads add to. */
 static inline void session_add(uint64_t *number, uint64_t amount)
 {
     __atomic_fetch_add(number, amount, __ATOMIC_RELAXED);
 }
 
+/* Raises a number in the file to `value`, if it is less. */
 static inline void session_raise(uint64_t *number, uint64_t value)
 {
     uint64_t old = __atomic_load_n(number, __ATOMIC_RELAXED);

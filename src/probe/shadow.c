@@ -174,7 +174,7 @@ void shadow_forget(uintptr_t start, size_t bytes)
     }
 }
 
-/* --- what the allocator has --------------------------------------------------------------------------------------- */
+/* --- what the allocator has ------------------------------------------------------------------- */
 
 enum { WIDE_MOST = 32 };
 

@@ -19,7 +19,7 @@ static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
     return copy;
 }
 
-/* --- masks -------------------------------------------------------------------------------------------------------- */
+/* --- masks ------------------------------------------------------------------------------------ */
 
 INTERPOSED int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
@@ -58,7 +58,7 @@ INTERPOSED int sigsetmask(int mask)
     return NEXT_ALONE(sigsetmask)(bits_without_ours(mask));
 }
 
-/* --- masks while something is waited for: handlers run under them --------------------------------------------------- */
+/* --- masks while something is waited for: handlers run under them ----------------------------- */
 
 INTERPOSED int sigsuspend(const sigset_t *set)
 {
@@ -113,7 +113,7 @@ INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
     return next.epoll_pwait2(file, events, most, time, without_ours(set, &copy));
 }
 
-/* --- handlers ----------------------------------------------------------------------------------------------------- */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 /* A handler that was set before the signal became ours runs when it is. */
 INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)

@@ -23,7 +23,7 @@ static struct profile_thread nobody; /* what is counted there nobody reads */
 static void on_thread_end(void *argument);
 static void on_fork(void);
 
-/* --- between operations ------------------------------------------------------------------------------------------- */
+/* --- between operations ----------------------------------------------------------------------- */
 
 /* Geometric, so that a program with a rhythm of its own does not meet always the same operation: the logarithm of a
  * random number, its mantissa taken for a straight line. The mean is within 6 % of the gap, and nobody relies on it. */
@@ -55,7 +55,7 @@ void thread_is_idle(struct self *me)
                   lot / (FAULTS_ONE_IN * ALONE_ONE_IN) % COUNTED_ONE_IN == 0;
 }
 
-/* --- begin -------------------------------------------------------------------------------------------------------- */
+/* --- begin ------------------------------------------------------------------------------------ */
 
 /* Before the first thread counts: how ends and forks are noticed. */
 static void prepare(void)
@@ -153,7 +153,7 @@ void thread_leaves(void)
     self.guard = SELF_OUTSIDE;
 }
 
-/* --- end ---------------------------------------------------------------------------------------------------------- */
+/* --- end -------------------------------------------------------------------------------------- */
 
 void thread_ends(void)
 {
@@ -195,7 +195,7 @@ void thread_end_process(int exit_code)
     self.guard = guard;
 }
 
-/* --- fork --------------------------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static void begin_anew(struct self *me)
 {
