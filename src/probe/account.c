@@ -18,7 +18,8 @@ static uint64_t thread_faults(void)
     return (uint64_t)(usage.ru_minflt + usage.ru_majflt);
 }
 
-/* As little as can be: what the processor has to do here, it may have to undo in the operation. */
+/* Starts the clock of an operation. It does as little as possible: work that the processor still
+ * has under way would be measured with the operation. */
 void account_time(struct self *me, enum profile_group group)
 {
     me->guard = SELF_INSIDE;
@@ -60,7 +61,7 @@ void account_take_freed(struct self *me, const void *block)
         account_time(me, profile_group(me->watched.bytes));
 }
 
-/* Nothing is freed. */
+/* Begins free(NULL) or delete of NULL. */
 void account_enter_without(struct self *me)
 {
     me->counts->released[PROFILE_FREE_NULL - PROFILE_ALLOCATING][account_phase()]++;
@@ -69,7 +70,7 @@ void account_enter_without(struct self *me)
 
 /* --- what was timed --------------------------------------------------------------------------- */
 
-/* What must be read before the probe does anything else. */
+/* Readings at the end of an operation, taken before the probe does anything else. */
 struct reading {
     uint64_t ticks;
     bool switched;
@@ -78,9 +79,9 @@ struct reading {
 static struct reading read_end(struct self *me)
 {
     uint64_t now = me->alone ? ticks_after() : ticks_now();
-    struct reading end = {.ticks =
-                              now > me->began_ticks ? now - me->began_ticks : 0}; /* unfenced */
-    end.switched = canary_is_gone(); /* before a call of the kernel */
+    /* Readings without fences may run out of order, so that the end seems to come first. */
+    struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0};
+    end.switched = canary_is_gone(); /* before any system call */
     if (me->counted)
         me->counted = counters_after(me);
     if (me->faults_wanted)
@@ -88,13 +89,16 @@ static struct reading read_end(struct self *me)
     return end;
 }
 
+/* Adds an operation's time to its path: to the times of operations that were switched, alone, or
+ * plain. */
 static void note_times(struct self *me, struct profile_times *times, struct reading end)
 {
     uint64_t dispatching = me->kernel_calls * kernel_calls_cost_ticks();
     uint64_t taken =
         end.ticks > dispatching + me->kernel_ticks ? end.ticks - dispatching : me->kernel_ticks;
-    if (end.switched &&
-        me->kernel_calls == 0) { /* a call of the kernel may rightly give the processor away */
+    /* A system call may give the processor away: then the switch is part of the operation's
+     * time. */
+    if (end.switched && me->kernel_calls == 0) {
         session_add(&times->switched, 1);
         session_add(&times->switched_ticks, taken);
         return;
@@ -133,7 +137,8 @@ static void note_events(const struct self *me, struct profile_times *times)
     }
 }
 
-/* To look for faults or at counters takes calls of the kernel: beside that a quick operation cannot be timed, too. */
+/* Adds what was measured of an operation to its path. Reading faults or events takes system calls,
+ * which disturb the time of a quick operation. So only large operations are timed in addition. */
 static void note_timed(struct self *me, struct profile_times *times, enum profile_group group,
                        struct reading end)
 {
@@ -145,6 +150,7 @@ static void note_timed(struct self *me, struct profile_times *times, enum profil
         note_times(me, times, end);
 }
 
+/* Returns the first path (enum profile_path) of this function's allocations. */
 static uint32_t path_of(enum profile_function function, bool is_new)
 {
     switch (profile_kind(function)) {
@@ -159,7 +165,7 @@ static uint32_t path_of(enum profile_function function, bool is_new)
     }
 }
 
-/* Four an octave. */
+/* Returns the bucket of a size: exact below 4 bytes, then four buckets for each doubling. */
 static uint32_t size_bucket(uint64_t bytes)
 {
     if (bytes < 4)
@@ -169,6 +175,7 @@ static uint32_t size_bucket(uint64_t bytes)
     return bucket < PROFILE_SIZE_BUCKETS ? bucket : PROFILE_SIZE_BUCKETS - 1;
 }
 
+/* Ends an operation; after a timed one, notes a moment if one is due. */
 static void leave(struct self *me, bool timed)
 {
     if (thread_was_forked(me))
@@ -181,8 +188,9 @@ static void leave(struct self *me, bool timed)
     me->guard = SELF_OUTSIDE;
 }
 
-/* A block that moved by realloc stays watched. Every large one is and stands for itself; one that becomes small is one
- * of many, and draws a lot as they did. */
+/* Watches the block that an operation returned. A watched block that realloc moved stays watched.
+ * Every large block is watched with weight 1. If realloc makes a large block small or medium, it is
+ * kept with the odds of such a block, 1 in `gap`, and gets the weight of one. */
 static void watch(struct self *me, const void *block, size_t bytes, size_t usable)
 {
     bool large = profile_group(bytes) == PROFILE_LARGE;
@@ -207,6 +215,7 @@ static void watch(struct self *me, const void *block, size_t bytes, size_t usabl
     watched_add(block, about, &me->random);
 }
 
+/* Adds a timed allocation to the samples. */
 static void note_allocation(struct self *me, enum profile_function function, size_t bytes,
                             bool is_new, struct reading end)
 {
@@ -218,7 +227,8 @@ static void note_allocation(struct self *me, enum profile_function function, siz
     session_add(&samples->sizes[size_bucket(bytes)], weight);
 }
 
-/* What the allocator set apart; 0: it is not asked. It may call the kernel for that: not before all times are noted. */
+/* Returns what the allocator set apart for a block, 0 if it cannot be asked. The allocator may make
+ * system calls to answer, so this comes after all times are noted. */
 static size_t usable_bytes(const void *block)
 {
     return session.measures ? next.malloc_usable_size((void *)(uintptr_t)block) : 0;
@@ -231,7 +241,8 @@ static void note_usable(size_t bytes, size_t usable)
     session_add(&session.samples->usable_bytes, weight * usable);
 }
 
-/* In the child of a fork within the operation that has no file: as if the thread had not begun. */
+/* Returns true in the child of a fork that happened within the operation, if the child has no file.
+ * Then the thread is set back to SELF_UNKNOWN. */
 static bool is_lost(struct self *me)
 {
     if (LIKELY(session.head != NULL))
@@ -255,7 +266,7 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
     bool freed = block == NULL && bytes == 0 && profile_kind(function) == PROFILE_KIND_REALLOC;
     if (block == NULL && !freed) {
         session_add(&session.head->failed[function], 1);
-        if ((me->special & SELF_WATCHED) != 0) /* it lives as it was */
+        if ((me->special & SELF_WATCHED) != 0) /* realloc failed: the old block still lives */
             watched_move(me->given, me->watched, &me->random);
     }
     if (timed)
@@ -271,6 +282,7 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
     leave(me, timed);
 }
 
+/* Adds the timed free of a watched block to the samples. */
 static void note_release(struct self *me, struct reading end)
 {
     struct profile_samples *samples = session.samples;

@@ -1,15 +1,18 @@
-/* account.h - one operation of the allocator, from the program's call to its return: counted, and some of them timed.
+/* account.h - counts each operation of the allocator, from the program's call to its return, and
+ * times a sample of them.
  *
- * A function of ours is
+ * An interposed function calls account_enter() or account_enter_release(), then the allocator's
+ * function of the same name, then account_leave() or account_leave_release():
  *
- *     if (!account_enter…(me, …))
- *         return what the next function says;
- *     result = the next function's;
- *     account_leave…(me, …);
+ *     if (!account_enter(me, …))
+ *         return next.malloc(…);              the probe is off, or the allocator called us
+ *     block = next.malloc(…);
+ *     account_leave(me, …);
  *
- * In between, and no longer, the thread is inside (self.h): what the allocator allocates by the same names is its own
- * affair, and is not counted. An operation that is left by longjmp or an exception is noticed at the thread's next one,
- * by the place of its frame. errno is as the allocator left it.
+ * Between the two the thread is inside (self.h): calls that the allocator makes to interposed
+ * functions are not counted. If an operation is left by longjmp or an exception, process.c ends it;
+ * if that was not seen, the thread's next operation notices it by its stack frame. errno stays as
+ * the allocator left it.
  */
 #ifndef CAIRN_PROBE_ACCOUNT_H
 #define CAIRN_PROBE_ACCOUNT_H
@@ -20,7 +23,7 @@
 #include "probe/shadow.h"
 #include "probe/thread.h"
 
-/* The rare parts. Whatever they do is done inside. */
+/* The slow paths, out of line. Each sets the guard to SELF_INSIDE before it does its work. */
 void account_time(struct self *me, enum profile_group group);
 void account_take_watched(struct self *me, const void *block);
 void account_take_freed(struct self *me, const void *block);
@@ -29,7 +32,8 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
                           size_t bytes);
 void account_leave_release_slowly(struct self *me);
 
-/* Is this an operation to be counted? The caller counts, and then goes inside. */
+/* Returns true if this operation is to be counted. The caller then counts it and sets the guard to
+ * SELF_INSIDE. */
 static inline __attribute__((always_inline)) bool
 account_begin(struct self *me, enum profile_function function, size_t bytes)
 {
@@ -56,7 +60,8 @@ static inline __attribute__((always_inline)) void account_count(struct self *me,
     counts->bytes[function][phase][group] += bytes;
 }
 
-/* `old` is the block that realloc is given, else NULL. */
+/* Begins an allocation: counts it, and draws whether it is timed. `old` is the block passed to
+ * realloc, else NULL. Returns false if the operation is not to be counted. */
 static inline __attribute__((always_inline)) bool
 account_enter(struct self *me, enum profile_function function, size_t bytes, const void *old)
 {
@@ -65,8 +70,8 @@ account_enter(struct self *me, enum profile_function function, size_t bytes, con
     if (UNLIKELY(old != NULL && watched_maybe(old)))
         account_take_watched(me, old);
     if (UNLIKELY(bytes > PROFILE_MEDIUM_MAX)) {
-        account_count(me, function, PROFILE_LARGE,
-                      bytes >> 47 == 0 ? bytes : 0); /* beyond that nobody has it */
+        /* A request beyond the address space fails: it adds a call, and no bytes. */
+        account_count(me, function, PROFILE_LARGE, bytes >> 47 == 0 ? bytes : 0);
         account_time(me, PROFILE_LARGE);
     } else {
         account_count(me, function, (enum profile_group)(bytes > PROFILE_SMALL_MAX), bytes);
@@ -77,6 +82,8 @@ account_enter(struct self *me, enum profile_function function, size_t bytes, con
     return true;
 }
 
+/* Ends an allocation. The quick path is an operation without specials whose block lies in memory
+ * that was handed out before. */
 static inline __attribute__((always_inline)) void
 account_leave(struct self *me, enum profile_function function, const void *block, size_t bytes)
 {
@@ -89,6 +96,8 @@ account_leave(struct self *me, enum profile_function function, const void *block
     account_leave_slowly(me, function, block, bytes);
 }
 
+/* Begins a free or delete: counts it, and times it if its block is watched. Returns false as
+ * account_enter() does. */
 static inline __attribute__((always_inline)) bool
 account_enter_release(struct self *me, enum profile_function function, const void *block)
 {

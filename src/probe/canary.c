@@ -2,8 +2,9 @@
 
 #if defined(__x86_64__) && __has_include(<sys/rseq.h>)
 
-/* The kernel wants glibc's signature before the address to abort to, which is not in the sequence, although it never
- * goes there; it kills a thread whose note it does not like. */
+/* A sequence of one byte that no thread ever runs. The kernel checks an announced sequence and
+ * kills the thread if it is malformed: glibc's signature must stand in front of the abort address,
+ * and the abort address must lie outside the sequence. */
 __asm__(".pushsection .text\n"
         ".globl canary_nowhere, canary_abort\n"
         ".hidden canary_nowhere, canary_abort\n"

@@ -1,8 +1,11 @@
-/* canary.h - did the thread lose its processor between two points? Costs 1.5 ns and no call of the kernel.
+/* canary.h - detects whether the thread lost its processor between two points. Costs 1.5 ns and no
+ * system call.
  *
- * A restartable sequence (rseq(2), Linux 4.18; glibc registers every thread from 2.35 on) is told to the kernel that
- * the thread is never in. On a switch, a migration or a signal, the kernel sees that and takes the note away. An
- * allocator that uses such sequences itself puts its own note over ours: then the answer is no.
+ * canary_set() announces a restartable sequence to the kernel that the thread is never in (rseq(2),
+ * Linux 4.18; glibc registers every thread from 2.35 on). On a switch, a migration or a signal, the
+ * kernel notices that the thread is not in the sequence and clears the announcement. An allocator
+ * that uses such sequences itself overwrites ours with its own: then canary_is_gone() returns
+ * false.
  */
 #ifndef CAIRN_PROBE_CANARY_H
 #define CAIRN_PROBE_CANARY_H
@@ -16,6 +19,7 @@
 #pragma weak __rseq_offset
 #pragma weak __rseq_size
 
+/* The field of the thread's rseq area in which a sequence is announced. */
 static inline volatile uint64_t *canary_note(void)
 {
     struct rseq *area = (struct rseq *)((char *)__builtin_thread_pointer() + __rseq_offset);
@@ -29,12 +33,15 @@ static inline bool canary_works(void)
 
 extern struct rseq_cs canary_sequence;
 
+/* Begins the watch. */
 static inline void canary_set(void)
 {
     if (canary_works())
         *canary_note() = (uintptr_t)&canary_sequence;
 }
 
+/* Ends the watch. Returns true if the thread lost its processor, false if it did not or that is not
+ * known. */
 static inline bool canary_is_gone(void)
 {
     if (!canary_works())

@@ -1,7 +1,10 @@
-/* latch.h - a lock of the probe's own, zero when free; waits in the kernel, past our own watch.
+/* latch.h - the probe's own lock. All zeroes is a free latch.
  *
- * Held for some dozen instructions by code that calls nobody. Whoever holds it is inside (self.h), so a signal handler
- * of the program that allocates meanwhile goes past the probe and cannot meet it.
+ * It is held briefly, by code that calls neither the program nor the allocator. The holder has a
+ * guard other than SELF_OUTSIDE (self.h), or holds a latch that no allocation takes (process.c). So
+ * a signal handler of the program that allocates meanwhile passes the probe by and cannot wait for
+ * a latch that its own thread holds. A waiting thread sleeps in the kernel by stub.h, unseen by the
+ * probe.
  */
 #ifndef CAIRN_PROBE_LATCH_H
 #define CAIRN_PROBE_LATCH_H
@@ -12,7 +15,7 @@
 #include <stdatomic.h>
 
 struct latch {
-    _Atomic uint32_t state; /* 0 free, 1 taken, 2 taken and somebody may wait */
+    _Atomic uint32_t state; /* 0: free; 1: taken; 2: taken, and a thread may wait */
 };
 
 static inline void latch_take(struct latch *latch)
@@ -29,7 +32,8 @@ static inline void latch_take(struct latch *latch)
         stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAIT_PRIVATE, 2);
 }
 
-/* For who may have interrupted the one that holds it, and so must not wait for ever. */
+/* For a signal handler, which may have interrupted the holder and must not wait for ever. Returns
+ * false if the latch was not free in 1,000 tries. */
 static inline bool latch_take_soon(struct latch *latch)
 {
     enum { TRIES = 1000 };
@@ -50,7 +54,8 @@ static inline void latch_drop(struct latch *latch)
         stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* In the child of a fork. Was it held by a thread that is gone? One that was not stays on a page of the parent's. */
+/* Frees a latch in the child of a fork. Returns true if it was held, by a thread that does not
+ * exist in the child. A free latch is only read, so that its page stays shared with the parent. */
 static inline bool latch_reset(struct latch *latch)
 {
     return atomic_load_explicit(&latch->state, memory_order_relaxed) != 0 &&

@@ -2,7 +2,8 @@
 
 #if defined(__x86_64__)
 
-/* The kernel looks at the address behind `syscall`, so that each one is followed by an instruction of its own. */
+/* The kernel compares the address behind the `syscall` instruction with the range. So each
+ * `syscall` is followed by an instruction that still lies between stub_begin and stub_end. */
 __asm__(".pushsection .text\n"
         ".globl stub_begin, stub_end, stub_call, stub_restorer, stub_return_from_signal\n"
         ".hidden stub_begin, stub_end, stub_call, stub_restorer, stub_return_from_signal\n"
@@ -28,7 +29,7 @@ __asm__(".pushsection .text\n"
         "  mov $15, %eax\n"
         "  syscall\n"
         "  ud2\n"
-        "  nop\n" /* unwinders look one byte before where a signal's frame returns to */
+        "  nop\n" /* unwinders look one byte before stub_restorer */
         ".type stub_restorer, @function\n"
         "stub_restorer:\n"
         "  mov $15, %rax\n"

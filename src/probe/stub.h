@@ -1,7 +1,8 @@
-/* stub.h - calls of the kernel that go past everything: past libc, its errno and cancellation, and past our own watch.
+/* stub.h - system calls for the probe itself, which bypass libc and the probe's own dispatch.
  *
- * The kernel tests where a call comes from (kernel_calls.h): those from between stub_begin and stub_end are let through.
- * What is here allocates nothing, takes no lock, leaves errno alone, and works in a signal handler and a vfork child.
+ * Syscall user dispatch lets every call through whose instruction lies between stub_begin and
+ * stub_end (kernel_calls.h). The functions here allocate nothing, take no lock, are no cancellation
+ * points and leave errno alone. They work in a signal handler and in a child of vfork.
  */
 #ifndef CAIRN_PROBE_STUB_H
 #define CAIRN_PROBE_STUB_H
@@ -10,7 +11,7 @@
 
 #include <sys/syscall.h>
 
-/* A refusal is -errno. */
+/* Makes a system call and returns its result; a failure is returned as -errno. */
 long stub_call(long number, long a, long b, long c, long d, long e, long f);
 
 #if defined(__x86_64__)
@@ -18,10 +19,10 @@ long stub_call(long number, long a, long b, long c, long d, long e, long f);
 extern const char stub_begin[] __attribute__((visibility("hidden")));
 extern const char stub_end[] __attribute__((visibility("hidden")));
 
-/* What a signal handler of ours returns to. */
+/* The probe's signal handler returns here, to end the signal by a call that is not dispatched. */
 void stub_restorer(void);
 
-/* Returns from the signal whose frame `stack` points to, as its own restorer would have. */
+/* Returns from the signal whose frame `stack` points to, as that signal's own restorer would. */
 _Noreturn void stub_return_from_signal(uintptr_t stack);
 
 #endif
@@ -41,7 +42,7 @@ static inline bool stub_failed(long result)
     return (unsigned long)result > -4096UL;
 }
 
-/* `bytes` of private memory that reads as zero; NULL when refused. */
+/* Maps `bytes` of private memory filled with zeroes. Returns NULL if the kernel refuses. */
 static inline void *stub_map(size_t bytes)
 {
     long start = stub_call(SYS_mmap, 0, (long)bytes, 3 /* read, write */,

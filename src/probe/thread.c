@@ -12,21 +12,25 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-static pthread_key_t key; /* its destructor tells when a thread ends */
+static pthread_key_t key; /* its destructor runs when a thread ends */
 static bool has_key;
 static _Atomic uint32_t last_number;
-static volatile uint32_t
-    *fork_mark; /* on a page that the kernel wipes in a child; NULL: not to be had */
 
-static struct profile_thread nobody; /* what is counted there nobody reads */
+/* 1, on a page that the kernel fills with zeroes in a child. NULL if the kernel cannot do that. */
+static volatile uint32_t *fork_mark;
+
+/* A place to count in that is never read. */
+static struct profile_thread nobody;
 
 static void on_thread_end(void *argument);
 static void on_fork(void);
 
 /* --- between operations ----------------------------------------------------------------------- */
 
-/* Geometric, so that a program with a rhythm of its own does not meet always the same operation: the logarithm of a
- * random number, its mantissa taken for a straight line. The mean is within 6 % of the gap, and nobody relies on it. */
+/* Returns the number of allocations until the next timed one. It is geometrically distributed, so
+ * that a program with a rhythm is not always timed at the same operation. It is computed as the
+ * logarithm of a random number, with the mantissa taken as linear. The mean is within 6 % of the
+ * gap; nothing relies on it. */
 static uint32_t next_gap(struct self *me)
 {
     uint64_t x = random_next(&me->random) | 1;
@@ -38,11 +42,9 @@ static uint32_t next_gap(struct self *me)
 
 void thread_is_idle(struct self *me)
 {
-    enum {
-        FAULTS_ONE_IN = 8,
-        ALONE_ONE_IN = 4,
-        COUNTED_ONE_IN = 2
-    }; /* timed operations; of the rest; of the rest */
+    /* One timed operation in FAULTS_ONE_IN is looked at for page faults. Of the others, one in
+     * ALONE_ONE_IN is timed alone. Of the rest, one in COUNTED_ONE_IN is counted by events. */
+    enum { FAULTS_ONE_IN = 8, ALONE_ONE_IN = 4, COUNTED_ONE_IN = 2 };
     me->special = session.exact ? SELF_EXACT : 0;
     me->section = NULL;
     me->calling = false;
@@ -57,7 +59,7 @@ void thread_is_idle(struct self *me)
 
 /* --- begin ------------------------------------------------------------------------------------ */
 
-/* Before the first thread counts: how ends and forks are noticed. */
+/* Sets up how ends of threads and forks are noticed. Called before the first thread counts. */
 static void prepare(void)
 {
     static bool done;
@@ -74,6 +76,8 @@ static void prepare(void)
     }
 }
 
+/* Begins a thread. Returns false, with the guard SELF_UNKNOWN, if the probe is off or not ready;
+ * and false, with the guard SELF_ENDED, if the file has no room for the thread. */
 static bool begin(struct self *me, bool announced)
 {
     int error = errno;
@@ -89,7 +93,8 @@ static bool begin(struct self *me, bool announced)
     }
     if (session.exact && !watched_maybe(NULL))
         watched_look_at_all();
-    if (me->number == 0) /* else it began before the fork, and has blocks of that time */
+    /* A thread that began before a fork keeps its number, since it owns blocks of that time. */
+    if (me->number == 0)
         me->number = atomic_fetch_add(&last_number, 1) + 1;
     me->random = random_of(clock_now_ns() ^ ((uint64_t)me->number << 48));
     me->until_timed = 1 + (uint32_t)random_below(&me->random, 2 * (uint64_t)session.gap - 1);
@@ -97,9 +102,10 @@ static bool begin(struct self *me, bool announced)
     me->rounds = 0;
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL) {
-        me->frame =
-            UINTPTR_MAX; /* a handler that runs from here on returns by a dispatched call, and what it allocates is */
-        me->guard = SELF_INSIDE; /* not counted */
+        /* A signal handler that runs from here on returns by a dispatched call, and its allocations
+         * are not counted. */
+        me->frame = UINTPTR_MAX;
+        me->guard = SELF_INSIDE;
         kernel_calls_arm(me);
         if (kernel_calls_owns_signal())
             cpu_timer_arm(me);
@@ -118,7 +124,7 @@ void thread_begin_announced(void)
         (void)begin(&self, true);
 }
 
-/* By a thread that is ending, or for which there was no room. */
+/* Counts an operation of a thread that has ended, or for which the file had no room. */
 static void count_late(enum profile_function function, size_t bytes)
 {
     session_add(&session.head->late_calls[function], 1);
@@ -131,7 +137,9 @@ bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function
 {
     switch (me->guard) {
     case SELF_INSIDE:
-        if (frame <= me->frame) /* called by the allocator, or by a signal's handler meanwhile */
+        /* The stack grows down: our function was called from within the operation, by the allocator
+         * or by a signal handler. */
+        if (frame <= me->frame)
             return false;
         thread_is_idle(me);
         return true;
@@ -160,12 +168,14 @@ void thread_ends(void)
     kernel_calls_unblock(&self);
 }
 
-/* The destructors of others may allocate, round after round; what comes after the last one does not need us any more:
- * libc frees the thread's own memory with every signal blocked, where a dispatched call would be the end. */
+/* Destructors of the program's own keys may allocate, in every round. So this one registers itself
+ * again until the last round, and ends the thread there. Later system calls must not be dispatched:
+ * libc frees the thread's own memory with every signal blocked, and a dispatched call would then
+ * kill the process. */
 static void on_thread_end(void *argument)
 {
     struct self *me = argument;
-    if (me->guard == SELF_UNKNOWN) /* since a fork */
+    if (me->guard == SELF_UNKNOWN) /* it has not begun since a fork */
         return;
     if (++me->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
         pthread_setspecific(key, me);
@@ -174,7 +184,8 @@ static void on_thread_end(void *argument)
     cpu_timer_disarm(me);
     counters_disarm(me);
     bool disarmed = kernel_calls_disarm(me);
-    me->guard = disarmed ? SELF_ENDED : SELF_INSIDE; /* the kernel goes on reading it */
+    /* The kernel goes on reading the guard if a sandbox refused to disarm the thread. */
+    me->guard = disarmed ? SELF_ENDED : SELF_INSIDE;
     session_thread_end(me->counts);
     me->counts = &nobody;
     if (!disarmed)
@@ -186,8 +197,8 @@ void thread_end_process(int exit_code)
     uint8_t guard = self.guard;
     if (guard == SELF_UNKNOWN || guard == SELF_BEGINNING)
         return;
-    if (stub_call0(SYS_getpid) !=
-        session.head->process) /* a child of vfork: what it has is its parent's */
+    /* A child of vfork shares the file, and all else, with its parent. */
+    if (stub_call0(SYS_getpid) != session.head->process)
         return;
     if (guard == SELF_OUTSIDE)
         self.guard = SELF_INSIDE;
@@ -197,20 +208,23 @@ void thread_end_process(int exit_code)
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
+/* In a child: leaves the parent's file and brings the thread back to SELF_UNKNOWN. */
 static void begin_anew(struct self *me)
 {
     session_forked();
     watched_forked();
     me->armed = false;
     me->has_timer = false;
-    counters_disarm(me);  /* they count the parent */
-    me->counts = &nobody; /* an operation that goes on may still count */
+    counters_disarm(me);  /* the events count the parent */
+    me->counts = &nobody; /* an operation under way may still count */
     me->guard = SELF_UNKNOWN;
     if (fork_mark != NULL)
         *fork_mark = 1;
 }
 
-/* An operation that a signal's handler interrupted to fork goes on in the child, and counts when it ends. */
+/* For pthread_atfork(), in the child. If a signal handler interrupted an operation and forked, that
+ * operation goes on in the child and counts when it ends. So the thread begins at once, in the
+ * child's own file. */
 static void on_fork(void)
 {
     struct self *me = &self;
