@@ -23,7 +23,7 @@
 #include "probe/shadow.h"
 #include "probe/thread.h"
 
-/* The slow paths, out of line. Each sets the guard to SELF_INSIDE before it does its work. */
+/* The slow paths, out of line. They run with the guard at SELF_INSIDE. */
 void account_time(struct self *me, enum profile_group group);
 void account_take_watched(struct self *me, const void *block);
 void account_take_freed(struct self *me, const void *block);

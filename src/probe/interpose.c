@@ -1,4 +1,8 @@
-/* interpose.c - the functions of C, POSIX and glibc that allocate: each counts, and calls the next of its name. */
+/* interpose.c - the allocating functions of C, POSIX and glibc. Each counts the operation by
+ * account.h and calls the allocator's function of the same name by next.h.
+ *
+ * During the search for the allocator's functions, early blocks serve the allocations (next.h).
+ */
 #include "probe/account.h"
 #include "probe/next.h"
 
@@ -7,8 +11,9 @@
 
 #define INTERPOSED __attribute__((visibility("default")))
 
-/* --- before the next ones are found, and inside them ------------------------------------------ */
+/* --- early blocks ----------------------------------------------------------------------------- */
 
+/* Moves an early block into a block of the allocator, or into another early one. */
 static void *early_realloc(void *old, size_t bytes)
 {
     void *block = next_found() ? next.malloc(bytes) : next_early_block(bytes);
@@ -117,7 +122,7 @@ INTERPOSED void *pvalloc(size_t bytes)
     return block;
 }
 
-/* --- releasing, and asking -------------------------------------------------------------------- */
+/* --- releasing and asking --------------------------------------------------------------------- */
 
 INTERPOSED void free(void *block)
 {
@@ -133,7 +138,7 @@ INTERPOSED void free(void *block)
     account_leave_release(me);
 }
 
-/* C23's: where the allocator has none, free() does it. */
+/* C23. If the allocator has no free_sized(), its free() is called. */
 INTERPOSED void free_sized(void *block, size_t bytes)
 {
     struct self *me = &self;
@@ -172,7 +177,7 @@ INTERPOSED size_t malloc_usable_size(void *block)
     return bytes;
 }
 
-/* Where the allocator has none, it is libc's, for blocks of libc's own. */
+/* If the allocator has none, the next one is libc's, which trims libc's own heap. */
 INTERPOSED int malloc_trim(size_t keep)
 {
     struct self *me = &self;

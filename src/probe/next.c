@@ -18,7 +18,7 @@ void next_find(void *where, const char *name)
     *(void **)where = dlsym(RTLD_NEXT, name);
 }
 
-/* In the order of struct next_operators; for single objects, and for arrays. */
+/* In the order of struct next_operators: the name for single objects, and that for arrays. */
 static const char *const operators[][2] = {
     {"_Znwm", "_Znam"},
     {"_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t"},
@@ -33,7 +33,8 @@ static const char *const operators[][2] = {
 };
 static_assert(sizeof operators == 2 * sizeof(struct next_operators), "one name for each");
 
-/* A runtime that came later is in nobody's search but its plugin's; the loader knows it by name. */
+/* A runtime that a plugin brought is in the search order of that plugin only. The loader finds it
+ * by its name. */
 void *next_of_runtime(const char *name)
 {
     static const char *const runtimes[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
@@ -43,12 +44,14 @@ void *next_of_runtime(const char *name)
         if (runtime == NULL)
             continue;
         found = dlsym(runtime, name);
-        dlclose(runtime); /* who brought it still holds it */
+        dlclose(runtime); /* the plugin still holds it open */
     }
     return found;
 }
 
-/* A plugin's function that ends by jumping to another of these comes from where we called it: it is of the same plugin. */
+/* `address` lies in this library if a plugin's operator, which we called, ended with a jump to
+ * another operator: the return address is then ours. The call is of the same plugin as the last
+ * one. */
 void *next_of_object(const void *address, const char *name)
 {
     static __thread void *last;
@@ -133,7 +136,8 @@ static void find_all(void)
     next_find(&next.malloc, "malloc");
 }
 
-/* A second thread can be there only when the first has called pthread_create, and so our constructor is done. */
+/* No second thread can meet the search: it exists only after our pthread_create(), which finishes
+ * the search first. */
 bool next_found(void)
 {
     int begun = NOT_BEGUN;

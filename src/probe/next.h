@@ -1,7 +1,10 @@
-/* next.h - the functions behind ours: what the program would have called without us.
+/* next.h - the functions that the program would call if the probe were not there.
  *
- * Found once, by the loader's search after this library, each under its own name; NULL: nobody has it. Finding them may
- * allocate (dlsym does, in old libcs), before there is anybody to ask: next_early_block() serves that.
+ * The loader finds each one by its name, in the libraries that come after this one
+ * (dlsym(RTLD_NEXT)). A pointer is NULL if no library has the function. All are found once, in the
+ * probe's constructor or by the first operation before it. The search may itself allocate (dlsym()
+ * does in old libcs), while the allocator is not known yet: next_early_block() serves these
+ * allocations. Any thread may call any function here.
  */
 #ifndef CAIRN_PROBE_NEXT_H
 #define CAIRN_PROBE_NEXT_H
@@ -86,7 +89,7 @@ struct next {
     void (*longjmp_checked)(jmp_buf, int);           /* __longjmp_chk */
     void (*throw)(void *, void *, void (*)(void *)); /* __cxa_throw; NULL: see next_of_runtime() */
 
-    /* Whatever the type of the lock. */
+    /* The argument is the lock, of whatever type. */
     int (*pthread_mutex_lock)(void *);
     int (*pthread_mutex_trylock)(void *);
     int (*pthread_mutex_unlock)(void *);
@@ -105,26 +108,32 @@ struct next {
 
 extern struct next next __attribute__((visibility("hidden")));
 
-/* Are they found? Finds them where this is the first call; false: this is a call from within that search. */
+/* Finds all of them at the first call. Returns true if they are known, and false for a call from
+ * within the search. */
 bool next_found(void);
 
-/* One of them alone, which every libc has: to look for all may allocate, and who calls it may hold a lock of an allocator that
- * nobody here stands before, as a program's own. */
+/* Finds a single function, which every libc has. The search for all may allocate, and the caller of
+ * a lock or signal function may hold a lock of an allocator that the probe does not interpose, such
+ * as the program's own. */
 void next_find(void *where, const char *name);
 #define NEXT_ALONE(name)                                                                           \
     (LIKELY(next.name != NULL) ? next.name : (next_find(&next.name, #name), next.name))
 
-/* Looks again for a function of the C++ runtime, which came with a plugin. NULL: nobody has it. */
+/* Looks for a function of the C++ runtime again, since a plugin may have brought the runtime later.
+ * Returns NULL if no library has it. */
 void *next_of_runtime(const char *name);
 
-/* That of the object that an address lies in, as of a plugin that has a C++ runtime built in: for its own calls alone, since others
- * have others. Aborts where there is none: without us, the program would call NULL. */
+/* Looks for a function in the library that `address` lies in, such as a plugin with a C++ runtime
+ * built in. The result is for that library's calls only, since another plugin may have a runtime of
+ * its own. Aborts if there is none: without the probe, the program would call NULL. */
 void *next_of_object(const void *address, const char *name);
 
-/* An operator, by the first of these two that has it: `number` counts the members of struct next_operators. */
+/* Finds an operator by next_of_runtime(), or else by next_of_object() for `caller`. `number` is the
+ * index of its member in struct next_operators. */
 void *next_operator(bool array, size_t number, const void *caller);
 
-/* Memory for whoever allocates during the search: aligned to 16, zero, never given back. NULL: there is no more. */
+/* Returns a block for an allocation during the search, aligned to 16 bytes and filled with zeroes.
+ * Such blocks are never freed. Returns NULL if NEXT_EARLY_BYTES are used up. */
 void *next_early_block(size_t bytes);
 enum { NEXT_EARLY_BYTES = 64 << 10 };
 extern char next_early[NEXT_EARLY_BYTES] __attribute__((visibility("hidden")));
@@ -136,7 +145,7 @@ static inline bool next_is_early(const void *block)
            (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_BYTES;
 }
 
-size_t
-next_early_rest(const void *block); /* bytes from there on that may be read; 0: not such a block */
+/* Returns how many bytes may be read from `block` on, 0 if it is no early block. */
+size_t next_early_rest(const void *block);
 
 #endif

@@ -1,6 +1,9 @@
-/* operators.c - C++'s operators new and delete, by their names in the Itanium ABI: each counts, and calls the next.
+/* operators.c - C++'s operators new and delete, under their names in the Itanium ABI. Each counts
+ * the operation by account.h and calls the next operator of the same name.
  *
- * What throws passes through; account.h notices. Where there is no next one yet, a plugin has brought its C++ runtime.
+ * An exception passes through these functions; __cxa_throw() in process.c ends the operation. An
+ * operator may be unknown at first, if a plugin brings the C++ runtime later: then it is searched
+ * again at each call until it is found.
  */
 #include "probe/account.h"
 #include "probe/next.h"
@@ -9,7 +12,7 @@
 
 enum { PLAIN, ARRAY };
 
-/* The member of struct next_operators, looked for again where it is not known. */
+/* Yields a member of struct next_operators, after searching for it if it is not known. */
 #define NEXT(kind, type, member)                                                                   \
     ((type *)((kind) == ARRAY                                                                      \
                   ? operator_of(&next.array.member, ARRAY, __builtin_return_address(0))            \

@@ -1,8 +1,12 @@
-/* owners.h - which thread got each block that lives, and in which group of sizes: for who asked that every free be told
- * apart (CAIRN_PROBE_PATHS=exact), not one in so many. One word for 16 bytes of memory handed out, at its beginning.
+/* owners.h - records which thread got each live block, and its size group.
  *
- * Any thread may call anything, for blocks of its own: that nobody uses a block that was freed is the program's affair.
- * What cannot be noted, for want of memory, is of nobody.
+ * With CAIRN_PROBE_PATHS=exact account.c looks up the owner at every free, instead of at the
+ * sampled ones only. The record is a table with one word for each 16 bytes of address space; a
+ * block uses the word at its beginning.
+ *
+ * Any thread may call both functions, for a block that it has just got or is about to free. A block
+ * that is freed twice is the program's error, and gives a wrong owner. If there is no memory for
+ * the table, the owner stays unknown.
  */
 #ifndef CAIRN_PROBE_OWNERS_H
 #define CAIRN_PROBE_OWNERS_H
@@ -10,13 +14,14 @@
 #include "record/profile.h"
 
 struct owner {
-    uint32_t thread; /* self.number; 0: not known */
+    uint32_t thread; /* self.number; 0: unknown */
     enum profile_group group;
 };
 
+/* Records the owner of a block. */
 void owners_note(const void *block, struct owner owner);
 
-/* Who has it; from now on nobody does. */
+/* Returns the owner of a block and removes it from the record. */
 struct owner owners_take(const void *block);
 
 #endif

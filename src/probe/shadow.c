@@ -9,11 +9,13 @@ static _Atomic(struct shadow_leaf *) leaves;
 
 #define LEAF_BYTES   ((uintptr_t)1 << SHADOW_LEAF_SHIFT)
 #define PAGE_BYTES   ((uintptr_t)1 << SHADOW_PAGE_SHIFT)
-#define LARGE_BYTES  (8 * PAGE_BYTES) /* from here on whole pages are noted as such */
+#define LARGE_BYTES  (8 * PAGE_BYTES) /* from this size on, whole pages get one bit each */
 #define GRANULE_BITS SHADOW_GRANULE_SHIFT
 
 enum act { SET, CLEAR };
 
+/* Returns the leaf of an address. Creates it if `make` is set; returns NULL if there is none or no
+ * memory for one. */
 static struct shadow_leaf *leaf_of(uintptr_t address, bool make)
 {
     _Atomic(struct shadow_leaf *) *place =
@@ -52,7 +54,8 @@ bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page)
     return any != 0;
 }
 
-/* The part of the extent that begins at `page` and lies before `last`: its end, and in `*extent` which one. */
+/* Returns the end of the pages from `page` on that lie in one extent and before `last`. Sets
+ * `*extent` to that extent. */
 static size_t end_in_extent(size_t page, size_t last, size_t *extent)
 {
     *extent = page / SHADOW_EXTENT_PAGES;
@@ -60,8 +63,10 @@ static size_t end_in_extent(size_t page, size_t last, size_t *extent)
     return end < last ? end : last;
 }
 
-/* Of the pages of [from, to), those that are as `noted` says are counted, one more or less. Where nothing is noted yet no bit is
- * looked at. */
+/* Updates the counts of noted pages before the bits of [from, to) change. If `noted` is false, its
+ * pages without a noted granule are about to be noted and are added. If it is true, its noted pages
+ * are about to be forgotten and are subtracted. The bits of an extent whose count is 0 need not be
+ * read. */
 static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool noted)
 {
     size_t last = (to + PAGE_BYTES - 1) >> SHADOW_PAGE_SHIFT;
@@ -78,7 +83,7 @@ static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, 
     }
 }
 
-/* Bits `first` … `last - 1` of a bitmap. */
+/* Sets or clears the bits `first` to `last - 1` of a bitmap. */
 static void change(_Atomic uint64_t *words, size_t first, size_t last, enum act act)
 {
     for (size_t bit = first; bit < last;) {
@@ -103,7 +108,7 @@ static bool is_noted(struct shadow_leaf *leaf, uintptr_t address)
     return ((granules >> granule % 64) & 1) != 0 || ((pages >> page % 64) & 1) != 0;
 }
 
-/* What of [start, end) lies in one leaf. */
+/* Notes [start, end), which lies in one leaf. */
 static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
 {
     uintptr_t from = start % LEAF_BYTES;
@@ -120,7 +125,7 @@ static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
     change(leaf->granules, whole_end >> GRANULE_BITS, (to + 15) >> GRANULE_BITS, SET);
 }
 
-/* Over as many leaves as it reaches. */
+/* Notes [start, end) in all leaves that it reaches. */
 static void note_all(uintptr_t start, uintptr_t end)
 {
     for (uintptr_t next; start < end; start = next) {
@@ -140,19 +145,20 @@ bool shadow_hand_out(const void *block, size_t bytes)
         return false;
     bool is_new = !is_noted(leaf, start);
     struct shadow_leaf *last = leaf_of(end - 1, true);
-    if (is_new ||
-        (last != NULL &&
-         !is_noted(last, end - 1))) /* one that grew, or is longer than the one before it */
+    /* The end may be new where the beginning is not: realloc grew the block, or the last block
+     * there was shorter. If both are noted, the first granule still gets its own bit: the next
+     * time, shadow_is_noted() sees it. */
+    if (is_new || (last != NULL && !is_noted(last, end - 1)))
         note_all(start, end);
-    else /* as a page: the next time it is seen at once */
+    else
         note(leaf, start, start + 1);
     return is_new;
 }
 
 void shadow_forget(uintptr_t start, size_t bytes)
 {
-    uintptr_t end =
-        (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1); /* as the kernel takes it */
+    /* munmap() and madvise() round the end up to a page, too. */
+    uintptr_t end = (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     start = (start + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     for (uintptr_t next; start < end; start = next) {
         next = (start | (LEAF_BYTES - 1)) + 1;
@@ -161,8 +167,9 @@ void shadow_forget(uintptr_t start, size_t bytes)
             continue;
         uintptr_t from = start % LEAF_BYTES;
         uintptr_t to = from + ((next < end ? next : end) - start);
-        if (to - from ==
-            LEAF_BYTES) { /* unmapped rather than filled with zeroes: it may never have been touched */
+        /* Pages of a whole leaf are given back to the kernel rather than filled with zeroes: many
+         * may never have been touched. */
+        if (to - from == LEAF_BYTES) {
             stub_call3(SYS_madvise, (long)leaf, offsetof(struct shadow_leaf, noted),
                        4 /* MADV_DONTNEED */);
             memset((void *)leaf->noted, 0, sizeof leaf->noted);
@@ -174,17 +181,19 @@ void shadow_forget(uintptr_t start, size_t bytes)
     }
 }
 
-/* --- what the allocator has ------------------------------------------------------------------- */
+/* --- pages that the allocator has from the kernel --------------------------------------------- */
 
 enum { WIDE_MOST = 32 };
 
-/* Of 1 GiB and more: mostly addresses alone, and never taken to be given back. */
+/* Mappings of 1 GiB and more. They are mostly reserved addresses, and are never counted as given
+ * back. */
 static struct {
     _Atomic uintptr_t start;
     _Atomic uintptr_t end;
 } wide[WIDE_MOST];
 static _Atomic unsigned wide_count;
 
+/* Counts the pages of [from, to) in one leaf as held, or as given back if `more` is false. */
 static void hold_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool more)
 {
     size_t last = (to + PAGE_BYTES - 1) >> SHADOW_PAGE_SHIFT;

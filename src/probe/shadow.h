@@ -1,12 +1,17 @@
-/* shadow.h - which memory was handed out since the kernel gave it: one bit for 16 bytes, one for each OS page.
+/* shadow.h - records which memory was ever handed out since the kernel mapped it.
  *
- * Any thread may call anything at any time. Two that note neighbours at once may lose one of the notes; that block
- * then counts as new once more. What cannot be noted, for want of memory, counts as reused.
+ * account.c asks at every allocation whether the block's memory is new or reused; residence.c looks
+ * for pages that were never handed out. The record has one bit for each granule of 16 bytes and one
+ * for each OS page of 4 KiB. A leaf is the part for 1 GiB of addresses, an extent is 2 MiB of it.
  *
- *     memory is noted    <=>  its bit is set, or that of its page
- *     noted[e] of a leaf is how many OS pages of its extent e hold noted memory, and held[e] how many the allocator has from
- *         the kernel; both may be off by what two threads did at once
- *     a fork's child has its own copy
+ *     granule g is noted  <=>  its own bit or the bit of its page is set
+ *     leaf->noted[e]      ==   OS pages of extent e with a noted granule
+ *     leaf->held[e]       ==   OS pages of extent e that the allocator has from the kernel
+ *
+ * Any thread may call any function at any time. No update is locked: if two threads note
+ * neighbouring granules at once, one note may be lost, and the two counts may be off by that. A
+ * block whose note is lost counts as new once more. If there is no memory for a leaf, its blocks
+ * count as reused. The child of a fork has a copy of its own.
  */
 #ifndef CAIRN_PROBE_SHADOW_H
 #define CAIRN_PROBE_SHADOW_H
@@ -17,11 +22,11 @@
 
 enum {
     SHADOW_GRANULE_SHIFT = 4,
-    SHADOW_PAGE_SHIFT = 12, /* whatever the kernel's are */
+    SHADOW_PAGE_SHIFT = 12, /* independent of the kernel's page size */
     SHADOW_WORD_SHIFT = SHADOW_GRANULE_SHIFT + 6,
     SHADOW_LEAF_SHIFT = 30,
     SHADOW_LEAVES = 1 << (47 - SHADOW_LEAF_SHIFT),
-    SHADOW_EXTENT_SHIFT = 21, /* a huge page */
+    SHADOW_EXTENT_SHIFT = 21, /* the size of a huge page */
     SHADOW_EXTENTS = 1 << (SHADOW_LEAF_SHIFT - SHADOW_EXTENT_SHIFT),
     SHADOW_EXTENT_PAGES = 1 << (SHADOW_EXTENT_SHIFT - SHADOW_PAGE_SHIFT),
 };
@@ -31,14 +36,15 @@ struct shadow_leaf {
     _Atomic uint64_t pages[1 << (SHADOW_LEAF_SHIFT - SHADOW_PAGE_SHIFT - 6)];
     _Atomic uint16_t noted[SHADOW_EXTENTS];
     _Atomic uint16_t held[SHADOW_EXTENTS];
-    uintptr_t start; /* the address that it begins at */
-    struct shadow_leaf *next;
+    uintptr_t start;          /* first address of its 1 GiB */
+    struct shadow_leaf *next; /* in the list of all leaves */
 };
 
 extern _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES]
     __attribute__((visibility("hidden")));
 
-/* Was what lies at an address handed out before? False where that is not quickly told; and for NULL. */
+/* Returns true if the granule at `address` has its own bit set. False does not mean that it is new:
+ * the page's bit is not looked at. Returns false for NULL. */
 static inline __attribute__((always_inline)) bool shadow_is_noted(const void *address)
 {
     uintptr_t start = (uintptr_t)address;
@@ -52,23 +58,25 @@ static inline __attribute__((always_inline)) bool shadow_is_noted(const void *ad
     return ((word >> (start >> SHADOW_GRANULE_SHIFT) % 64) & 1) != 0;
 }
 
-/* Notes that a block was handed out. Was its beginning new? */
+/* Notes that a block was handed out. Returns true if its beginning was never handed out before. */
 bool shadow_hand_out(const void *block, size_t bytes);
 
-/* The first of all leaves; their `next` leads to the others. */
+/* Returns the first of all leaves, NULL if there are none; `next` leads to the others. */
 struct shadow_leaf *shadow_first(void);
 
-/* Is anything of an OS page of the leaf noted? `page` counts from its beginning. */
+/* Returns true if any granule of an OS page is noted. `page` is its index in the leaf. */
 bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page);
 
-/* The kernel has it back, or gives it anew: new again. */
+/* Makes [start, start + bytes) new again: the kernel took it back, or has mapped it anew. Rounds
+ * both ends up to OS pages. */
 void shadow_forget(uintptr_t start, size_t bytes);
 
-/* The allocator has pages from the kernel, or gives them back. */
+/* Counts pages that the allocator got from the kernel, or gave back to it. */
 void shadow_hold(uintptr_t start, size_t bytes);
 void shadow_let_go(uintptr_t start, size_t bytes);
 
-/* How many pages of an extent the allocator has; SHADOW_EXTENT_PAGES where that is not known. */
+/* Returns how many pages of an extent the allocator has from the kernel. Returns
+ * SHADOW_EXTENT_PAGES if that is not known. */
 unsigned shadow_held(const struct shadow_leaf *leaf, size_t extent);
 
 #endif
