@@ -28,6 +28,7 @@ static uint32_t wanted[PROFILE_SLOTS]; /* as profile_head.events */
 
 /* --- what is wanted --------------------------------------------------------------------------- */
 
+/* Returns 1 + enum profile_event, 0 if no event has that name. */
 static uint32_t event_of(const char *name, size_t length)
 {
     for (uint32_t event = 0; event < PROFILE_EVENTS; event++)
@@ -57,7 +58,7 @@ void counters_begin(void)
 
 /* --- a thread's group ------------------------------------------------------------------------- */
 
-/* Descriptors of ours lie where a program's seldom do. */
+/* Moves a descriptor up to 700 or more, where a program seldom has its own. */
 static long move_up(long fd)
 {
     enum { HIGH = 700 };
@@ -83,7 +84,8 @@ static long open_event(uint32_t event, long leader)
     return stub_failed(fd) ? fd : move_up(fd);
 }
 
-/* So many events does the thread's group have; their descriptors stand in the order of their slots. */
+/* Returns the number of events in the thread's group. Their descriptors stand in the order of their
+ * slots. */
 static unsigned group_size(const struct self *me)
 {
     return (unsigned)__builtin_popcount(me->counter_slots);
@@ -104,7 +106,8 @@ static void open_group(struct self *me)
     }
 }
 
-/* What an operation that does nothing takes: the least of some tries, which is the same each time in user mode. */
+/* Measures what an empty operation counts. The least of some tries is taken, since user mode counts
+ * nearly the same each time. */
 static void measure_nothing(struct self *me)
 {
     enum { TRIES = 9 };
@@ -129,7 +132,7 @@ void counters_arm(struct self *me)
         measure_nothing(me);
 }
 
-/* Else the number is a file of the program's by now. */
+/* Returns false if the descriptor is closed, or is a file of the program's by now. */
 static bool is_event(int fd)
 {
     uint64_t id;
@@ -146,6 +149,7 @@ void counters_disarm(struct self *me)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+/* The kernel's read format for a group of events. */
 struct group {
     uint64_t count;
     uint64_t enabled_ns;
@@ -159,7 +163,8 @@ static bool read_group(const struct self *me, struct group *group)
     return stub_call3(SYS_read, me->counters[0], (long)group, bytes) == bytes;
 }
 
-/* Each slot's value less what was noted before; the other way round, once more, notes it. */
+/* Replaces each slot's number x by the group's value - x. The first call starts from zeroes and
+ * stores the values before the operation; the second call yields the difference. */
 static void subtract_from(struct self *me, const struct group *group)
 {
     unsigned place = 0;

@@ -1,28 +1,34 @@
-/* counters.h - what the processor counts in an operation: cycles, instructions, misses, where it lets itself be asked.
+/* counters.h - counts cycles, instructions and misses within an operation, if the processor's
+ * counters are available.
  *
- * By choice alone (CAIRN_PROBE_COUNTERS, names with commas between them), since each thread then holds descriptors: one
- * group of perf events (perf_event_open(2)) that count its user mode, read by a call of the kernel before the operation
- * and one behind it. What these take themselves is measured when the process begins, and told in the file.
+ * It is off unless CAIRN_PROBE_COUNTERS names events, separated by commas, since each thread then
+ * holds descriptors: one group of perf events (perf_event_open(2)) that count its user mode. A
+ * group is read by one system call before the operation and one after it. The first thread
+ * measures what an empty operation counts, and stores that in the file for the reader to subtract.
+ * thread.c and account.c call these functions, for the calling thread only.
  *
- *     me->counter_slots    the slots of profile_head.events that the thread's group counts; 0: it has none
+ *     bit s of me->counter_slots  ==  the thread's group counts profile_head.events[s]; 0: no group
  *
- * A program may close what it does not know, and the number may become a file of its own: before a group is read it is
- * asked by an ioctl that only such an event answers.
+ * A program may close descriptors that it does not know, and may then get the same number for a
+ * file of its own. So before a group is read, an ioctl checks that the descriptor still is an
+ * event.
  */
 #ifndef CAIRN_PROBE_COUNTERS_H
 #define CAIRN_PROBE_COUNTERS_H
 
 #include "probe/self.h"
 
-/* Says in the file what is wanted. Once for each file. */
+/* Writes the wanted events into the file. Called once for each file. */
 void counters_begin(void);
 
-/* For the calling thread. */
+/* Opens and closes the thread's group. An event that cannot be opened is left out, and its errno is
+ * in the file. */
 void counters_arm(struct self *me);
 void counters_disarm(struct self *me);
 
-/* Around an operation of a thread that has a group: me->events is what was counted meanwhile. False: nothing is known of it,
- * since the group is gone or did not count all the time (the processor has fewer counters than are asked for). */
+/* Called before and after an operation of a thread that has a group. After both, me->events holds
+ * what was counted in between. Returns false if that is not known: the group is gone, or it did not
+ * count all the time because the processor has fewer counters than the group needs. */
 bool counters_before(struct self *me);
 bool counters_after(struct self *me);
 

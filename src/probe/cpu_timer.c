@@ -11,12 +11,13 @@
 char cpu_timer_mark;
 
 enum {
-    INTERVAL_NS = 500 * 1000, /* shorter than any tick, so that a tick always finds it due */
-    FIRST_NS = 1,         /* so that a thread of less than a tick is met as often as is its due */
-    AWAY_NS = 100 * 1000, /* off the processor for so long: somebody else was on it */
+    INTERVAL_NS = 500 * 1000, /* less than a tick: due at every tick */
+    FIRST_NS = 1,             /* due at the first tick, for short threads */
+    AWAY_NS = 100 * 1000,     /* a longer absence is a lost processor */
 };
 
-/* Past libc: its clocks may call the kernel, which would be the allocator's call if the thread is inside. */
+/* Reads a clock without libc. libc's function may make a system call, which would be dispatched and
+ * counted as the allocator's if the thread is inside. */
 static uint64_t now_ns(clockid_t clock)
 {
     struct timespec now = {.tv_sec = 0};
@@ -39,7 +40,8 @@ void cpu_timer_arm(struct self *me)
     event._sigev_un._tid = (pid_t)stub_call0(SYS_gettid);
     long made =
         stub_call3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, (long)&event, (long)&me->timer);
-    if (stub_failed(made)) { /* more of them than RLIMIT_SIGPENDING allows, mostly */
+    /* The usual reason is RLIMIT_SIGPENDING: it limits the timers of all threads together. */
+    if (stub_failed(made)) {
         session.head->timer_errno = (uint32_t)-made;
         session_add(&session.head->timers_refused, 1);
         return;
@@ -58,9 +60,10 @@ void cpu_timer_disarm(struct self *me)
     me->has_timer = false;
 }
 
-/* The kernel takes the canary's note away for a signal as for a switch. An operation of some milliseconds meets a tick
- * for certain, and must not for that be taken for one that lost its processor: the note is put back, unless the thread
- * was off its processor since the last tick, which may have been within the operation. */
+/* The kernel clears the canary for a signal as it does for a switch (canary.h). An operation of
+ * some milliseconds surely meets a tick, and would wrongly count as one that lost its processor. So
+ * the canary is set again, unless the thread was off its processor since the last sample: that may
+ * have been within the operation. */
 static void keep_canary(struct self *me)
 {
     uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -72,16 +75,18 @@ static void keep_canary(struct self *me)
         canary_set();
 }
 
-/* The linker's: where this library begins, and where its instructions end. */
+/* Symbols of the linker: the beginning of this library and the end of its instructions. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
 void cpu_timer_told(struct self *me, uintptr_t instruction, uintptr_t stack)
 {
-    if (me->counts == NULL || !me->has_timer) /* in a child that has not begun, or on the way out */
+    /* A child that has not begun, or a thread that is ending. */
+    if (me->counts == NULL || !me->has_timer)
         return;
     bool ours = instruction - (uintptr_t)__ehdr_start < (uintptr_t)etext - (uintptr_t)__ehdr_start;
-    bool inside = me->guard == SELF_INSIDE && stack <= me->frame; /* not left by a jump */
+    /* Above its frame, the thread has left the operation by a jump. */
+    bool inside = me->guard == SELF_INSIDE && stack <= me->frame;
     me->counts->cpu_samples++;
     if (inside && (!ours || me->calling))
         me->counts->cpu_samples_inside[me->kind]++;

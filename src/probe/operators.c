@@ -2,8 +2,8 @@
  * the operation by account.h and calls the next operator of the same name.
  *
  * An exception passes through these functions; __cxa_throw() in process.c ends the operation. An
- * operator may be unknown at first, if a plugin brings the C++ runtime later: then it is searched
- * again at each call until it is found.
+ * operator may be unknown at first, if a plugin brings the C++ runtime later: then each call looks
+ * for it again until it is found.
  */
 #include "probe/account.h"
 #include "probe/next.h"

@@ -21,7 +21,7 @@ static long open_own(const char *path)
     return stub_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
 }
 
-/* The beginning of a file of the kernel's as text; false: it is not to be had. */
+/* Reads the beginning of a /proc file as text. Returns false if it cannot be opened or read. */
 static bool read_text(const char *path, char *text, size_t bytes)
 {
     long fd = open_own(path);
@@ -46,6 +46,7 @@ uint64_t residence_bytes(void)
     return (resident > of_files ? resident - of_files : 0) * page_bytes();
 }
 
+/* Returns the bytes of the process that lie in huge pages. */
 static uint64_t huge_bytes(void)
 {
     static const char name[] = "AnonHugePages:";
@@ -58,15 +59,17 @@ static uint64_t huge_bytes(void)
 
 /* --- what was never handed out ---------------------------------------------------------------- */
 
+/* Counts of pages during one look. */
 static struct {
-    uint64_t own;    /* pages of all extents: the allocator's */
+    uint64_t own;    /* resident, of the allocator */
     uint64_t pages;  /* of these, never handed out */
-    uint64_t looked; /* at what they hold */
-    uint64_t zero;
-    uint64_t stride; /* one of so many is looked at */
+    uint64_t looked; /* of these, read */
+    uint64_t zero;   /* of these, filled with zeroes */
+    uint64_t stride; /* one in `stride` of `pages` is read */
 } tally;
 
-/* Past everything that the program may have done with the page: it may not even be readable. */
+/* Copies a page by the kernel, since the program may have made it unreadable or unmapped it.
+ * Returns false if the kernel cannot read it either. */
 static bool read_page(uintptr_t page, void *copy)
 {
     struct iovec to = {.iov_base = copy, .iov_len = PAGE_BYTES};
@@ -87,7 +90,8 @@ static void look_into(uintptr_t page)
     tally.zero += any == 0;
 }
 
-/* Which pages of an extent are resident and no file's: a bit each. */
+/* Sets one bit for each page of an extent that is resident and belongs to no file. Returns false if
+ * pagemap cannot be read. */
 static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_EXTENT_PAGES / 64])
 {
     static uint64_t entries[SHADOW_EXTENT_PAGES]; /* proc_pid_pagemap(5) */
@@ -100,7 +104,8 @@ static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_E
     return !stub_failed(got);
 }
 
-/* The allocator's, at most as many as it has there; and of what nobody was given, at most what it has beyond what is noted. */
+/* Adds one extent to the tally. The allocator owns at most `held` pages there. So at most `held -
+ * noted` of them were never handed out, and any further page belongs to another owner. */
 static void look_at(long pagemap, const struct shadow_leaf *leaf, size_t extent)
 {
     uint64_t resident[SHADOW_EXTENT_PAGES / 64];
@@ -132,9 +137,9 @@ struct residence residence_look(void)
     long pagemap = open_own("/proc/self/pagemap");
     if (stub_failed(pagemap))
         return found;
-    tally.stride =
-        16 +
-        tally.pages / 128; /* 128 pages of 8 MiB; later by what the look before this one found */
+    /* One page in 16 is read at first: 128 pages of 8 MiB. Later looks read fewer, by the number of
+     * pages that the last look found. */
+    tally.stride = 16 + tally.pages / 128;
     tally.own = tally.pages = tally.looked = tally.zero = 0;
     for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
         for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)

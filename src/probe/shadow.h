@@ -9,7 +9,7 @@
  *     leaf->held[e]       ==   OS pages of extent e that the allocator has from the kernel
  *
  * Any thread may call any function at any time. No update is locked: if two threads note
- * neighbouring granules at once, one note may be lost, and the two counts may be off by that. A
+ * neighbouring granules at once, one note may be lost, and the counts may be off by a few pages. A
  * block whose note is lost counts as new once more. If there is no memory for a leaf, its blocks
  * count as reused. The child of a fork has a copy of its own.
  */

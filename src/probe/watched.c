@@ -3,34 +3,41 @@
 #include "probe/latch.h"
 #include "record/profile.h"
 
+/* The table has 64 parts, so that threads seldom meet at a latch. They hold 8,192 blocks in all:
+ * with so many, one free in 16 of a block that is not watched passes the filter and is looked up in
+ * vain. */
 enum {
     SHARDS = 1 << WATCHED_SHARDS_SHIFT,
-    SHARD_BLOCKS =
-        128, /* 8,192 in all: with so many, one free in 16 of another block is looked up in vain */
+    SHARD_BLOCKS = 128,
 };
 
 struct shard {
     struct latch latch;
     uint32_t count;
-    uint32_t halved[2]; /* how often half of them were dropped: small and medium ones; large ones */
+    uint32_t halved[2]; /* number of halvings; [1]: of large blocks */
     uintptr_t blocks[SHARD_BLOCKS];
     struct watched abouts[SHARD_BLOCKS];
 } __attribute__((aligned(64)));
 
 _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
 static struct shard shards[SHARDS];
+
+/* Totals of each shard. They lie side by side, since a process that ends adds them all up. */
 static struct {
     _Atomic uint64_t bytes;
     _Atomic uint64_t usable;
-} live[SHARDS];              /* of each; together, since a process that ends looks at them all */
-static uint8_t filter_floor; /* of every slot */
+} live[SHARDS];
+
+/* Least value of every slot of the filter: 1 after watched_look_at_all(). */
+static uint8_t filter_floor;
 
 static struct shard *shard_of(const void *block)
 {
     return &shards[watched_slot(block) >> (WATCHED_FILTER_SHIFT - WATCHED_SHARDS_SHIFT)];
 }
 
-/* Under the shard's latch, as everything below. */
+/* Changes the number of watched blocks in a block's slot of the filter. The caller holds the
+ * shard's latch, as in all static functions below. */
 static void filter_add(uintptr_t block, int change)
 {
     _Atomic uint8_t *slot = &watched_filter[watched_slot((void *)block)];
@@ -39,13 +46,14 @@ static void filter_add(uintptr_t block, int change)
                           memory_order_relaxed);
 }
 
+/* Adds to a total that is only written under the latch. */
 static void grow(_Atomic uint64_t *sum, uint64_t by)
 {
     atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + by,
                           memory_order_relaxed);
 }
 
-/* So many blocks as this one, or fewer where that is negative. */
+/* Adds `count` blocks like this one to the shard's totals. A negative count subtracts. */
 static void live_add(struct shard *shard, const struct watched *about, int64_t count)
 {
     grow(&live[shard - shards].bytes, about->bytes * (uint64_t)count);
@@ -66,6 +74,7 @@ static bool is_large(const struct watched *about)
     return about->bytes > PROFILE_MEDIUM_MAX;
 }
 
+/* Drops each block of one kind with probability one half, and doubles the weights of the others. */
 static void halve(struct shard *shard, bool large, struct random *random)
 {
     for (uint32_t i = shard->count; i-- > 0;) {
@@ -82,6 +91,8 @@ static void halve(struct shard *shard, bool large, struct random *random)
     shard->halved[large]++;
 }
 
+/* Adds a block. If the shard is full, it halves the small and medium blocks first, then the large
+ * ones until there is room. */
 static void add(struct shard *shard, const void *block, struct watched watched,
                 struct random *random)
 {
