@@ -68,7 +68,7 @@ void account_enter_without(struct self *me)
     me->guard = SELF_INSIDE;
 }
 
-/* --- what was timed --------------------------------------------------------------------------- */
+/* --- times, events and page faults ------------------------------------------------------------ */
 
 /* Readings at the end of an operation, taken before the probe does anything else. */
 struct reading {

@@ -26,7 +26,7 @@ static const struct {
 
 static uint32_t wanted[PROFILE_SLOTS]; /* as profile_head.events */
 
-/* --- what is wanted --------------------------------------------------------------------------- */
+/* --- wanted events ---------------------------------------------------------------------------- */
 
 /* Returns 1 + enum profile_event, 0 if no event has that name. */
 static uint32_t event_of(const char *name, size_t length)
@@ -147,7 +147,7 @@ void counters_disarm(struct self *me)
     me->counter_slots = 0;
 }
 
-/* --- reading ---------------------------------------------------------------------------------- */
+/* --- reading a group -------------------------------------------------------------------------- */
 
 /* The kernel's read format for a group of events. */
 struct group {

@@ -3,9 +3,9 @@
  *
  * It is off unless CAIRN_PROBE_COUNTERS names events, separated by commas, since each thread then
  * holds descriptors: one group of perf events (perf_event_open(2)) that count its user mode. A
- * group is read by one system call before the operation and one after it. The first thread
- * measures what an empty operation counts, and stores that in the file for the reader to subtract.
- * thread.c and account.c call these functions, for the calling thread only.
+ * group is read by one system call before the operation and one after it. The first thread measures
+ * what an empty operation counts, and stores that in the file for the reader to subtract. thread.c
+ * and account.c call these functions, for the calling thread only.
  *
  *     bit s of me->counter_slots  ==  the thread's group counts profile_head.events[s]; 0: no group
  *

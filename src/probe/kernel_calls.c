@@ -32,7 +32,7 @@ static uint64_t cost_ticks;
 static bool calibrating;
 static struct sigaction theirs = {.sa_handler = SIG_DFL};
 
-/* --- what a call was -------------------------------------------------------------------------- */
+/* --- kinds of calls --------------------------------------------------------------------------- */
 
 static _Atomic uintptr_t break_end;
 
@@ -94,13 +94,13 @@ static enum profile_call kind_of(long number, const long arguments[3])
     }
 }
 
-/* Whose time by the clock is not time on a processor. */
+/* Returns true for calls in which the thread may wait without using a processor. */
 static bool waits(enum profile_call kind)
 {
     return kind == PROFILE_FUTEX_WAIT || kind == PROFILE_SCHED_YIELD || kind == PROFILE_SLEEP;
 }
 
-/* --- what it changes -------------------------------------------------------------------------- */
+/* --- what a call changes ---------------------------------------------------------------------- */
 
 static void hold(uintptr_t start, size_t bytes)
 {
@@ -114,6 +114,7 @@ static void give_back(uintptr_t start, size_t bytes)
     shadow_let_go(start, bytes);
 }
 
+/* Follows the end of the heap (brk). Returns by how many bytes it moved. */
 static uint64_t note_break(uintptr_t end)
 {
     uintptr_t before = atomic_exchange(&break_end, end);
@@ -126,7 +127,7 @@ static uint64_t note_break(uintptr_t end)
     return before - end;
 }
 
-/* Returns the bytes that the call was about. */
+/* Follows what a successful call changed, and returns how many bytes it was about. */
 static uint64_t follow(enum profile_call kind, const long arguments[3], long result)
 {
     uintptr_t start = (uintptr_t)arguments[0];
@@ -161,7 +162,8 @@ static uint64_t follow(enum profile_call kind, const long arguments[3], long res
     }
 }
 
-/* One for each number, in the order of their first call; what finds no room is in the sum of its kind alone. */
+/* Counts a call of kind PROFILE_OTHER by its number. Each number gets an entry at its first call.
+ * If all entries are taken, the call is counted in the kind's sum only. */
 static void note_other(long number)
 {
     struct profile_other_call *others = session.head->other_calls;
@@ -191,9 +193,10 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
     self.kernel_ticks += ticks;
     if (kind == PROFILE_OTHER)
         note_other(number);
+    /* brk() reports a failure by returning the old end. EAGAIN of a futex is no failure: its value
+     * had changed. */
     bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];
-    if (refused ||
-        (stub_failed(result) && result != -EAGAIN)) /* a futex that had changed, no refusal */
+    if (refused || (stub_failed(result) && result != -EAGAIN))
         session_add(&counts->failed, 1);
     else
         session_add(&counts->bytes, follow(kind, arguments, result));
@@ -203,7 +206,7 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
 
 #if defined(__x86_64__)
 
-/* As the kernel takes it. */
+/* The kernel's layout of struct sigaction. */
 struct kernel_action {
     void (*handler)(int, siginfo_t *, void *);
     unsigned long flags;
@@ -215,7 +218,8 @@ enum { MASK_BYTES = 8, SA_RESTORER_FLAG = 0x04000000, SYSCALL_BYTES = 2 };
 
 static const uint64_t our_bit = UINT64_C(1) << (SIGSYS - 1);
 
-/* The mask that counts is the one that the thread gets when the handler returns. */
+/* Makes rt_sigprocmask() for the thread: changes the mask that the thread gets when the handler
+ * returns. SIGSYS stays out of it. */
 static long change_mask(ucontext_t *context, const greg_t *registers)
 {
     uint64_t mask;
@@ -244,7 +248,8 @@ static long change_mask(ucontext_t *context, const greg_t *registers)
     return 0;
 }
 
-/* Lets the thread make the call by itself, unseen, and the rest of the operation with it. */
+/* Sets the guard outside and repeats the call, so that the thread makes it by itself. The rest of
+ * the operation is not seen. */
 static void let_go(greg_t *registers)
 {
     self.guard = SELF_OUTSIDE;
@@ -252,7 +257,7 @@ static void let_go(greg_t *registers)
     registers[REG_RIP] -= SYSCALL_BYTES;
 }
 
-/* libc's function would be dispatched again. */
+/* Reads the thread's CPU clock. libc's function would be dispatched again. */
 static uint64_t thread_cpu_ns(void)
 {
     struct timespec now = {.tv_sec = 0};
@@ -260,16 +265,17 @@ static uint64_t thread_cpu_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t cpu_pair_ns; /* what asking twice differs by */
+static uint64_t cpu_pair_ns; /* CPU time that reading the clock takes */
 
-/* In the child of a fork that a handler made meanwhile the clock began anew. */
+/* Returns the CPU time since `before_ns`, without that of reading the clock. Returns 0 in the child
+ * of a fork that a signal handler made meanwhile, since the child's clock began anew. */
 static uint64_t cpu_since(uint64_t before_ns)
 {
     uint64_t now_ns = thread_cpu_ns();
     return now_ns > before_ns + cpu_pair_ns ? now_ns - before_ns - cpu_pair_ns : 0;
 }
 
-/* The least of some tries. */
+/* Measures cpu_pair_ns as the least of some tries. */
 static void calibrate_cpu(void)
 {
     enum { TRIES = 5 };
@@ -281,6 +287,7 @@ static void calibrate_cpu(void)
     }
 }
 
+/* Does what the program wants for a SIGSYS that is not the probe's. */
 static void not_ours(int signal, siginfo_t *info, void *context)
 {
     const struct sigaction now = theirs;
@@ -297,6 +304,8 @@ static void not_ours(int signal, siginfo_t *info, void *context)
     }
 }
 
+/* The handler of SIGSYS: a timer's signal, a system call of the allocator's, or a signal of the
+ * program's. */
 static void on_signal(int signal, siginfo_t *info, void *given)
 {
     ucontext_t *context = given;
@@ -316,7 +325,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     case SYS_rt_sigprocmask:
         registers[REG_RAX] = change_mask(context, registers);
         return;
-    case SYS_clone: /* the child returns from here too, on a stack of its own */
+    /* The thread makes these itself: the child returns from the call too, on a stack of its own. */
+    case SYS_clone:
     case SYS_clone3:
     case SYS_fork:
     case SYS_vfork:
@@ -325,7 +335,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     default:
         break;
     }
-    if ((uintptr_t)registers[REG_RSP] > self.frame) { /* left by a longjmp or an exception */
+    /* Above its frame, the thread has left the operation by a longjmp or an exception. */
+    if ((uintptr_t)registers[REG_RSP] > self.frame) {
         let_go(registers);
         return;
     }
@@ -340,7 +351,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     uint64_t ticks = ticks_after() - before;
     self.calling = false;
     uint64_t cpu_ns = waiting ? cpu_since(cpu_before_ns) : 0;
-    if (waiting) /* what asking takes is no time of the operation's */
+    /* Reading the CPU clock is no part of the operation: its beginning is moved by that time. */
+    if (waiting)
         self.began_ticks += ticks_now() - begin - ticks;
     if (!calibrating)
         kernel_calls_note(number, arguments, result, ticks, cpu_ns);
@@ -371,7 +383,8 @@ bool kernel_calls_disarm(struct self *me)
     return !me->armed;
 }
 
-/* The median of some calls, less what the same call takes undisturbed. */
+/* Returns the cost of a dispatched call: the median over some calls of its time less that of the
+ * same call undispatched. */
 static uint64_t calibrate(struct self *me)
 {
     enum { TRIES = 5 };
@@ -399,9 +412,10 @@ static uint64_t calibrate(struct self *me)
     return sorted[TRIES / 2];
 }
 
-/* Valgrind makes the program's calls from code of its own, where no stub of ours lets them through, and the first one
- * would be the end. It is asked by four rotations that come to nothing and an exchange with itself, as its manual's
- * "client requests" are made. */
+/* Returns true within valgrind. Valgrind makes the program's system calls from its own code, so the
+ * calls of our stubs would be dispatched too, and the first one would kill the process. The
+ * question is a "client request" of valgrind's manual: four rotations that cancel out, and an
+ * exchange of a register with itself. */
 static bool within_valgrind(void)
 {
     enum { RUNNING_ON_VALGRIND = 0x1001 };
@@ -415,6 +429,8 @@ static bool within_valgrind(void)
     return answer != 0;
 }
 
+/* Asks the kernel for dispatch, takes over SIGSYS and measures what a dispatched call costs.
+ * Returns false, with dispatch_errno in the file, if there is no dispatch. */
 static bool dispatch_begin(struct self *me)
 {
     if (within_valgrind()) {
@@ -475,7 +491,7 @@ void kernel_calls_unblock(const struct self *me)
 
 #endif
 
-/* --- which way -------------------------------------------------------------------------------- */
+/* --- choice of dispatch or interposition ------------------------------------------------------ */
 
 static enum profile_dispatch wanted(void)
 {

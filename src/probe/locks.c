@@ -1,8 +1,10 @@
-/* locks.c - pthread's locks, as the allocator takes them; what the program does with its own is passed on.
+/* locks.c - counts the pthread locks that the allocator takes. The program's own locks are passed
+ * on.
  *
- * Whether a lock is free is found out by trying: who meets nobody costs one call as before, and only who waits is timed.
- * Of the critical sections one in so many, by lot, is timed, from the lock to its unlock, without a
- * fence: they are long enough.
+ * A lock is tried first. If it is free, that is the only call, as without the probe. If it is
+ * taken, the thread waits for it, and the wait is timed. One critical section in SECTIONS_ONE_IN,
+ * at random, is timed from the lock to the unlock. These times are read without fences, since
+ * critical sections are long enough.
  */
 #include "base/ticks.h"
 #include "probe/next.h"
@@ -17,7 +19,8 @@ enum { SECTIONS_ONE_IN = 64, CONTENDED_MAX = 1024 };
 
 static _Atomic uintptr_t contended[CONTENDED_MAX];
 
-/* Open addressing; never emptied. */
+/* Counts a lock when a thread waits for it for the first time. The table of known locks has open
+ * addressing and is never emptied; locks beyond CONTENDED_MAX are not counted. */
 static void note_contended(const void *lock)
 {
     size_t place = ((uintptr_t)lock * UINT64_C(0x9e3779b97f4a7c15)) >> 54;
@@ -40,6 +43,7 @@ static inline bool is_inside(const struct self *me)
     return me->guard == SELF_INSIDE && me->counts != NULL && session.head != NULL;
 }
 
+/* Counts a lock that was taken, and begins a timed critical section if one is due. */
 static void note_taken(struct self *me, const void *lock, enum profile_lock kind)
 {
     me->counts->locks[kind].taken++;
@@ -50,6 +54,7 @@ static void note_taken(struct self *me, const void *lock, enum profile_lock kind
     me->section_ticks = ticks_now();
 }
 
+/* Ends the timed critical section, if this is its lock. */
 static void note_released(struct self *me, const void *lock, enum profile_lock kind)
 {
     struct profile_lock_counts *counts = &me->counts->locks[kind];
@@ -63,7 +68,8 @@ static void note_released(struct self *me, const void *lock, enum profile_lock k
         counts->max_section_ticks = ticks;
 }
 
-/* `tried` is what trying gave; then it waits. */
+/* Takes a lock. `tried` is the result of the trylock function; if that is EBUSY, it waits by
+ * `take`. Returns what the lock function would return. */
 static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tried,
                     int (*take)(void *))
 {

@@ -1,4 +1,6 @@
-/* process.c - what the probe has to notice beside allocations: threads, the end, jumps, libc's memory functions. */
+/* process.c - the interposed functions besides allocation: threads, the end of the process, jumps,
+ * and libc's memory functions.
+ */
 #include "base/ticks.h"
 #include "probe/kernel_calls.h"
 #include "probe/latch.h"
@@ -15,7 +17,8 @@
 
 #define INTERPOSED __attribute__((visibility("default")))
 
-/* What exit() was told. Registered before main, and so called behind every destructor, ours too. */
+/* Writes the code passed to exit() into the file. It is registered before main, and so runs after
+ * the program's exit handlers and after all destructors, probe_end() included. */
 static void note_exit(int code, void *nothing)
 {
     (void)nothing;
@@ -25,7 +28,8 @@ static void note_exit(int code, void *nothing)
 
 static void forget_starts(void);
 
-/* Before main, so that what the others allocate at their start is already counted; and after it. */
+/* Runs before main. An allocation that comes earlier, in the constructor of a library, finds the
+ * allocator's functions by itself. */
 __attribute__((constructor)) static void probe_begin(void)
 {
     (void)next_found();
@@ -41,8 +45,9 @@ __attribute__((destructor)) static void probe_end(void)
     thread_end_process(0);
 }
 
-/* A child of clone() may have thread-local storage that is not libc's but zeroes, in which nothing of ours is: chromium makes one, and
- * all that it calls here is this. */
+/* A child of clone() may have thread-local storage that libc did not set up: all zeroes, without
+ * the probe's data. Chromium makes such a child, and _exit() is the only function here that it
+ * calls. */
 INTERPOSED void _exit(int code)
 {
     if (LIKELY(pthread_self() != 0))
@@ -58,7 +63,8 @@ INTERPOSED void _Exit(int code)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* What a new thread shall run, until it has begun. Kept for the next one. */
+/* The start function and argument of a thread that pthread_create() is making. A struct is reused
+ * for a later thread. */
 struct start {
     void *(*run)(void *);
     void *argument;
@@ -91,7 +97,8 @@ static void start_drop(struct start *start)
     latch_drop(&starts_latch);
 }
 
-/* In the child of a fork: another thread may have held the latch. */
+/* In the child of a fork. If another thread held the latch during the fork, the list may be broken
+ * and is dropped. */
 static void forget_starts(void)
 {
     if (latch_reset(&starts_latch))
@@ -126,9 +133,11 @@ INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
     return error;
 }
 
-/* --- leaving an operation without returning from it ------------------------------------------- */
+/* --- leaving an operation by a jump or an exception ------------------------------------------- */
 
-/* Nobody sets a place to jump to within an allocator. A mask that is restored was saved, perhaps, before SIGSYS was ours. */
+/* Called before a jump. The target lies outside the allocator, since no allocator calls setjmp().
+ * SIGSYS is removed from the mask that the jump restores, which may have been saved before SIGSYS
+ * belonged to the probe. */
 static void leave_to(struct __jmp_buf_tag *place)
 {
     thread_leaves();
@@ -155,7 +164,7 @@ INTERPOSED _Noreturn void siglongjmp(sigjmp_buf place, int value)
     __builtin_unreachable();
 }
 
-/* What _FORTIFY_SOURCE makes of all three. */
+/* The name that _FORTIFY_SOURCE gives to all three. */
 _Noreturn void __longjmp_chk(jmp_buf place, int value);
 INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
 {
@@ -166,7 +175,7 @@ INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
     __builtin_unreachable();
 }
 
-/* The Itanium ABI's throw: std::bad_alloc, out of operator new. */
+/* The Itanium ABI's throw. Operator new leaves an operation by it, with std::bad_alloc. */
 _Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *));
 INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *))
 {
@@ -180,8 +189,9 @@ INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destro
     __builtin_unreachable();
 }
 
-/* --- libc's memory functions, where the kernel does not tell of every call -------------------- */
+/* --- libc's memory functions, without dispatch ------------------------------------------------ */
 
+/* Notes a call made through libc's function, which failed if it returned -1. */
 static void note(long number, long a, long b, long c, long result, uint64_t before)
 {
     kernel_calls_note(number, (const long[3]){a, b, c}, result == -1 ? -errno : result,

@@ -57,7 +57,7 @@ static uint64_t huge_bytes(void)
     return found == NULL ? RESIDENCE_UNKNOWN : strtoull(found + sizeof name - 1, NULL, 10) << 10;
 }
 
-/* --- what was never handed out ---------------------------------------------------------------- */
+/* --- pages that were never handed out --------------------------------------------------------- */
 
 /* Counts of pages during one look. */
 static struct {

@@ -10,8 +10,7 @@
  *     session.samples != NULL   <=>  session.head != NULL
  *     session.parallel          <=>  more than one thread lives (head->threads_live > 1)
  *
- * A failure is recorded in the file and never reported to the program. Nothing here calls
- * malloc.
+ * A failure is recorded in the file and never reported to the program. Nothing here calls malloc.
  */
 #ifndef CAIRN_PROBE_SESSION_H
 #define CAIRN_PROBE_SESSION_H

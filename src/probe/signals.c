@@ -1,6 +1,9 @@
-/* signals.c - SIGSYS is ours where kernel calls are dispatched: the program's wishes for it are kept apart, and no mask of a
- * thread or of a handler holds it, since a dispatched call that meets it blocked is the end of the process. By libc's functions;
- * system calls of the program's own go past us.
+/* signals.c - libc's signal functions, interposed to keep SIGSYS for the probe.
+ *
+ * If system calls are dispatched, SIGSYS belongs to the probe (kernel_calls.h). A dispatched call
+ * kills the process if its thread blocks SIGSYS. So these functions leave SIGSYS out of the masks
+ * of threads and handlers, and the program's own action for it is kept apart. System calls that the
+ * program makes without libc are not seen.
  */
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
@@ -10,6 +13,8 @@
 
 #define INTERPOSED __attribute__((visibility("default")))
 
+/* Returns the set without SIGSYS, copied into `copy`; the set itself if SIGSYS is not the probe's
+ * or the set is NULL. */
 static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
 {
     if (set == NULL || !kernel_calls_owns_signal())
@@ -42,7 +47,7 @@ INTERPOSED int sighold(int number)
     return number == SIGSYS && kernel_calls_owns_signal() ? 0 : NEXT_ALONE(sighold)(number);
 }
 
-/* BSD's masks are of the first 32 signals. */
+/* BSD's masks are an int with one bit for each of the first 32 signals. */
 static int bits_without_ours(int mask)
 {
     return kernel_calls_owns_signal() ? (int)((unsigned)mask & ~(1u << (SIGSYS - 1))) : mask;
@@ -58,7 +63,7 @@ INTERPOSED int sigsetmask(int mask)
     return NEXT_ALONE(sigsetmask)(bits_without_ours(mask));
 }
 
-/* --- masks while something is waited for: handlers run under them ----------------------------- */
+/* --- masks for the time of a wait, under which handlers run ----------------------------------- */
 
 INTERPOSED int sigsuspend(const sigset_t *set)
 {
@@ -73,7 +78,7 @@ INTERPOSED int ppoll(struct pollfd *files, nfds_t count, const struct timespec *
     return NEXT_ALONE(ppoll)(files, count, time, without_ours(set, &copy));
 }
 
-/* What _FORTIFY_SOURCE makes of it. */
+/* The name that _FORTIFY_SOURCE gives to ppoll(). */
 int __ppoll_chk(struct pollfd *files, nfds_t count, const struct timespec *time,
                 const sigset_t *set, size_t bytes);
 INTERPOSED int __ppoll_chk(struct pollfd *files, nfds_t count, const struct timespec *time,
@@ -99,7 +104,7 @@ INTERPOSED int epoll_pwait(int file, struct epoll_event *events, int most, int m
     return NEXT_ALONE(epoll_pwait)(file, events, most, ms, without_ours(set, &copy));
 }
 
-/* Not before glibc 2.35. */
+/* glibc has it since 2.35. */
 int epoll_pwait2(int file, struct epoll_event *events, int most, const struct timespec *time,
                  const sigset_t *set);
 INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
@@ -115,7 +120,8 @@ INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
 
 /* --- handlers --------------------------------------------------------------------------------- */
 
-/* A handler that was set before the signal became ours runs when it is. */
+/* The mask of a handler is changed even before SIGSYS belongs to the probe, since the handler may
+ * run later. */
 INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)
 {
     if (number == SIGSYS && kernel_calls_owns_signal()) {
@@ -131,7 +137,8 @@ INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigacti
     return NEXT_ALONE(sigaction)(number, new, old);
 }
 
-/* True: it is ours, and `*before` is what the program had for it. */
+/* Returns true if `number` is SIGSYS and belongs to the probe. Then it keeps the program's handler
+ * and sets `*before` to the former one, or to SIG_ERR. */
 static bool keep_handler(int number, sighandler_t handler, int flags, sighandler_t *before)
 {
     if (number != SIGSYS || !kernel_calls_owns_signal())
@@ -148,7 +155,8 @@ static bool keep_handler(int number, sighandler_t handler, int flags, sighandler
     return true;
 }
 
-/* libc's do not call sigaction() by its name. */
+/* libc's signal() and the functions below do not call sigaction() by its public name, so they are
+ * interposed, too. */
 INTERPOSED sighandler_t signal(int number, sighandler_t handler)
 {
     sighandler_t before;
