@@ -29,7 +29,7 @@ struct residence {
     uint64_t unasked_bytes;   /* never handed out */
     uint64_t unwritten_bytes; /* of these, filled with zeroes; estimated from a sample of pages */
     uint64_t huge_bytes;      /* of the process, in huge pages; see RESIDENCE_HUGE_LEAST */
-    uint64_t own_bytes;       /* all */
+    uint64_t own_bytes;       /* all of it, handed out or not */
 };
 
 /* Looks at each page of such extents. Every figure is RESIDENCE_UNKNOWN if OS pages are not 4 KiB

@@ -1,17 +1,22 @@
-/* profile.h - what the probe writes about one process, as it lies in a file: the seam between C and Python.
+/* profile.h - the file in which the probe records one process: the interface between C and Python.
  *
- * The file is mapped and written to while the process runs, so that one that was killed leaves what was counted up to
- * then. Numbers have the byte order of the machine, which `order` tells; counters only grow. docs/profile-format.md
- * has an annotated example. Always:
+ * The probe (src/probe) maps the file and counts in it while the process runs, so a killed process
+ * leaves what it counted up to then. cairn/profile/reader.py reads it. Numbers are in the byte
+ * order of the machine, which `order` reveals. Counters only grow. docs/profile-format.md has an
+ * annotated example. Always:
  *
- *     the file begins with a struct profile_head; what it names by offset lies wholly within `file_bytes`
- *     chunks[k], where not 0, is the offset of PROFILE_CHUNK_THREADS << k structs profile_thread
- *     samples, where not 0, is the offset of one struct profile_samples
- *     a total over threads is the sum over all structs profile_thread: a thread that ends leaves its own to the next
- *         one, which goes on counting in it
+ *     the file begins with a struct profile_head
+ *     everything that the head names by offset lies wholly within `file_bytes`
+ *     chunks[k] != 0  =>  at that offset lie PROFILE_CHUNK_THREADS << k structs profile_thread
+ *     samples != 0    =>  at that offset lies one struct profile_samples
+ *     total over threads == sum over all structs profile_thread
  *
- * Times are in ticks of the clock that `ticks_begin` … `ns_last` calibrate. Every struct has the same layout on every
- * machine of 64 bits; a change of it is another PROFILE_VERSION.
+ * A struct profile_thread belongs to one thread at a time. When that thread ends, the next one goes
+ * on counting in it.
+ *
+ * Times are in ticks of the processor's clock; the pairs (ticks_begin, ns_begin) and (ticks_last,
+ * ns_last) calibrate it. Every struct has the same layout on every 64-bit machine. A change of a
+ * layout needs another PROFILE_VERSION.
  */
 #ifndef CAIRN_RECORD_PROFILE_H
 #define CAIRN_RECORD_PROFILE_H
@@ -25,29 +30,34 @@
 enum {
     PROFILE_VERSION = 5,
     PROFILE_ORDER = 0x01020304,
-    PROFILE_PATH_BYTES = 1024, /* with the NUL; a longer path is cut */
-    PROFILE_CHUNK_THREADS = 8,
+    PROFILE_PATH_BYTES = 1024, /* with the NUL; longer paths are cut */
+    PROFILE_CHUNK_THREADS = 8, /* places in the first chunk */
     PROFILE_CHUNKS = 24,
-    PROFILE_OTHER_CALLS =
-        32, /* kernel calls without a kind of their own, told by number; what is beyond is in the sum */
-    PROFILE_SMALL_MAX = 1024, /* bytes asked for: the groups of sizes */
+    PROFILE_OTHER_CALLS = 32, /* entries of profile_head.other_calls */
+
+    /* Size groups, by bytes requested: small, medium, and large above that. */
+    PROFILE_SMALL_MAX = 1024,
     PROFILE_MEDIUM_MAX = 32768,
+
+    /* Buckets of histograms. */
     PROFILE_OCTAVE_BUCKETS = 8,
-    PROFILE_BUCKETS = 40 * PROFILE_OCTAVE_BUCKETS, /* to 2^42 ticks: twenty minutes */
-    PROFILE_SIZE_BUCKETS = 4 * 48,                 /* four an octave, to 2^48 bytes */
-    PROFILE_LIFE_BUCKETS = 48,                     /* one an octave, in ticks */
+    PROFILE_BUCKETS = 40 * PROFILE_OCTAVE_BUCKETS, /* times: to 2^42 ticks, twenty minutes */
+    PROFILE_SIZE_BUCKETS = 4 * 48,                 /* sizes: four an octave, to 2^48 bytes */
+    PROFILE_LIFE_BUCKETS = 48,                     /* lifetimes: one an octave, in ticks */
+
     PROFILE_MOMENTS = 512,
-    PROFILE_SLOTS = 4, /* of events that are counted together */
+    PROFILE_SLOTS = 4, /* events that are counted together */
 };
 
-/* How the process stands. */
+/* The state of the process. */
 enum profile_state {
-    PROFILE_RUNNING =
-        1, /* also: killed, ended by a system call of its own, or became another program, which has its own file */
+    /* It runs, was killed, ended by a system call of its own, or executed another program. Such a
+     * program has a file of its own. */
+    PROFILE_RUNNING = 1,
     PROFILE_ENDED = 2,
 };
 
-/* What is counted. Those that allocate come first. */
+/* The functions that are counted. Those that allocate come first. */
 enum profile_function {
     PROFILE_MALLOC,
     PROFILE_CALLOC,
@@ -58,12 +68,12 @@ enum profile_function {
     PROFILE_MEMALIGN,
     PROFILE_VALLOC,
     PROFILE_PVALLOC,
-    PROFILE_NEW, /* operator new and new[], in all their forms */
+    PROFILE_NEW, /* operator new, in all its forms */
     PROFILE_NEW_ARRAY,
-    PROFILE_ALLOCATING, /* how many those are */
+    PROFILE_ALLOCATING, /* number of functions that allocate */
 
-    PROFILE_FREE = PROFILE_ALLOCATING, /* with free_sized() and free_aligned_sized() */
-    PROFILE_FREE_NULL,                 /* free(NULL) and delete of it: not in the lines around */
+    PROFILE_FREE = PROFILE_ALLOCATING, /* and free_sized(), free_aligned_sized() */
+    PROFILE_FREE_NULL,                 /* free and delete of NULL, counted here only */
     PROFILE_DELETE,
     PROFILE_DELETE_ARRAY,
     PROFILE_USABLE_SIZE,
@@ -72,7 +82,7 @@ enum profile_function {
     PROFILE_RELEASING = PROFILE_FUNCTIONS - PROFILE_ALLOCATING,
 };
 
-/* What is sampled together; every function is one of these. */
+/* Groups of functions that are sampled together. Every function belongs to one. */
 enum profile_kind {
     PROFILE_KIND_PLAIN, /* malloc and new */
     PROFILE_KIND_CALLOC,
@@ -84,18 +94,14 @@ enum profile_kind {
 };
 
 enum profile_group { PROFILE_SMALL, PROFILE_MEDIUM, PROFILE_LARGE, PROFILE_GROUPS };
-enum profile_phase {
-    PROFILE_SERIAL,
-    PROFILE_PARALLEL,
-    PROFILE_PHASES
-}; /* is there more than one thread? */
-enum profile_whose {
-    PROFILE_LOCAL,
-    PROFILE_REMOTE,
-    PROFILE_WHOSE
-}; /* who frees is who allocated; or another */
 
-/* The kernel's calls, made within the allocator. */
+/* Parallel: more than one thread lives. */
+enum profile_phase { PROFILE_SERIAL, PROFILE_PARALLEL, PROFILE_PHASES };
+
+/* Local: the thread that allocated a block frees it. Remote: another thread does. */
+enum profile_whose { PROFILE_LOCAL, PROFILE_REMOTE, PROFILE_WHOSE };
+
+/* System calls made within the allocator. */
 enum profile_call {
     PROFILE_MMAP,
     PROFILE_MUNMAP,
@@ -110,14 +116,15 @@ enum profile_call {
     PROFILE_FUTEX_WAKE,
     PROFILE_SCHED_YIELD,
     PROFILE_SLEEP,
-    PROFILE_OTHER,
+    PROFILE_OTHER, /* all others; see profile_head.other_calls */
     PROFILE_CALLS,
 };
 
-/* Locks that the allocator takes by pthread's functions; libc's own are told by their kernel calls alone. */
+/* Locks that the allocator takes by pthread functions. libc's internal locks show by their futex
+ * calls only. */
 enum profile_lock { PROFILE_MUTEX, PROFILE_SPIN, PROFILE_RWLOCK, PROFILE_LOCKS };
 
-/* What the processor, or the kernel for it, counts in user mode. */
+/* Events in user mode that the processor counts, or the kernel (page faults). */
 enum profile_event {
     PROFILE_CYCLES,
     PROFILE_INSTRUCTIONS,
@@ -128,59 +135,63 @@ enum profile_event {
     PROFILE_EVENTS,
 };
 
-/* How kernel calls were seen. */
+/* How system calls were seen. */
 enum profile_dispatch {
-    PROFILE_DISPATCH = 1,  /* every one, by the kernel's syscall user dispatch */
-    PROFILE_INTERPOSE = 2, /* those that go through the functions of libc alone */
-    PROFILE_UNSEEN = 3,    /* not looked for */
+    PROFILE_DISPATCH = 1,  /* all, by syscall user dispatch */
+    PROFILE_INTERPOSE = 2, /* only those through libc's functions */
+    PROFILE_UNSEEN = 3,    /* none, by choice */
 };
 
-/* Whose operations are timed together: each of these kinds x group x phase. A path is PROFILE_CELLS apart from the next. */
+/* Paths: operations that are timed together. The constants are the first paths of each kind of
+ * operation; profile_cell() adds size group and phase. */
 enum { PROFILE_CELLS = PROFILE_GROUPS * PROFILE_PHASES };
 enum profile_path {
-    PROFILE_NEW_MEMORY = 0 *
-        PROFILE_CELLS, /* malloc and new; not handed out since the kernel gave it */
-    PROFILE_REUSED_MEMORY = 1 * PROFILE_CELLS,
+    /* malloc and new, of memory that was not handed out since the kernel mapped it. */
+    PROFILE_NEW_MEMORY = 0 * PROFILE_CELLS,
+    PROFILE_REUSED_MEMORY = 1 * PROFILE_CELLS, /* malloc and new, other memory */
     PROFILE_TIMED_CALLOC = 2 * PROFILE_CELLS,
-    PROFILE_TIMED_REALLOC = 3 * PROFILE_CELLS, /* by the size that is asked for */
+    PROFILE_TIMED_REALLOC = 3 * PROFILE_CELLS, /* by the new size */
     PROFILE_TIMED_ALIGNED = 4 * PROFILE_CELLS,
     PROFILE_FREE_LOCAL = 5 * PROFILE_CELLS,
-    PROFILE_FREE_REMOTE = 6 * PROFILE_CELLS, /* another thread had it from the allocator */
+    PROFILE_FREE_REMOTE = 6 * PROFILE_CELLS,
     PROFILE_PATHS = 7 * PROFILE_CELLS,
 };
 
 struct profile_call_counts {
     uint64_t calls;
     uint64_t failed;
-    uint64_t bytes; /* that they were about: mapped, unmapped, advised, grown */
+    uint64_t bytes; /* mapped, unmapped, advised or grown by them */
     uint64_t ticks;
-    uint64_t max_ticks;
-    uint64_t
-        cpu_ns; /* of those that wait (futex wait, sched_yield, sleep): what of that was on a processor */
+    uint64_t max_ticks; /* of the longest call */
+    /* CPU time of futex wait, sched_yield and sleep; 0 for other calls. */
+    uint64_t cpu_ns;
 };
 
 struct profile_other_call {
-    uint64_t number; /* plus one; 0: unused */
+    uint64_t number; /* 1 + the system call's number; 0: unused */
     uint64_t calls;
 };
 
 struct profile_lock_counts {
-    uint64_t taken;      /* by lock or by trylock */
-    uint64_t contended;  /* of those, not at once */
-    uint64_t wait_ticks; /* until they were */
+    uint64_t taken;      /* by lock or trylock */
+    uint64_t contended;  /* waits: the lock was not free */
+    uint64_t wait_ticks; /* total of the waits */
     uint64_t max_wait_ticks;
-    uint64_t refused; /* by trylock */
-    uint64_t
-        sections; /* critical sections that were timed: a sample, one at a time for each thread */
+    uint64_t refused; /* trylocks that failed */
+
+    /* Critical sections: a sample is timed, one at a time in each thread. */
+    uint64_t sections;
     uint64_t section_ticks;
     uint64_t max_section_ticks;
 };
 
 struct profile_head {
     char magic[8];
-    uint32_t order;
+    uint32_t order; /* PROFILE_ORDER */
     uint32_t version;
-    uint32_t head_bytes; /* sizeof of the four structs, for a reader to check itself by */
+
+    /* Sizes of this struct, profile_thread and profile_samples, for a reader to check. */
+    uint32_t head_bytes;
     uint32_t thread_bytes;
     uint32_t samples_bytes;
     uint32_t state; /* enum profile_state */
@@ -188,146 +199,169 @@ struct profile_head {
 
     uint32_t process;
     uint32_t parent;
-    uint32_t forked;   /* 1: began by fork, so its first blocks are its parent's; 0: by exec */
-    uint32_t dispatch; /* enum profile_dispatch; 0: not chosen yet, so that none was seen */
-    uint32_t
-        dispatch_errno; /* why not PROFILE_DISPATCH where that was asked for, EOPNOTSUPP: it ran within valgrind;
-                              * 0: it was not */
-    uint32_t exit_code; /* where the state is PROFILE_ENDED and it was told */
+    /* 1: the process began by fork, and its first blocks are its parent's. 0: it began by exec. */
+    uint32_t forked;
+    uint32_t dispatch; /* enum profile_dispatch; 0: not chosen yet */
+    /* Why PROFILE_DISPATCH was refused, where it was wanted. EOPNOTSUPP: the process runs within
+     * valgrind. 0: it was not refused. */
+    uint32_t dispatch_errno;
+    uint32_t exit_code; /* of a process in PROFILE_ENDED */
 
-    uint64_t gap; /* allocations are timed one in so many, on average */
+    uint64_t gap; /* one allocation in `gap` is timed; large ones all */
     uint64_t began_unix_ns;
-    uint64_t ticks_begin; /* the two clocks at the beginning … */
+
+    /* Readings of both clocks at the beginning and at the last moment. */
+    uint64_t ticks_begin;
     uint64_t ns_begin;
-    uint64_t ticks_last; /* … and when last looked at */
+    uint64_t ticks_last;
     uint64_t ns_last;
-    uint64_t pair_ticks; /* what reading the clock twice takes: to be taken off times … */
-    uint64_t
-        alone_pair_ticks; /* … and that with fences: off those alone, and kernel calls; not off locks */
 
-    uint64_t
-        dispatch_ticks; /* what a dispatched call of the kernel costs beyond itself; taken off already */
+    /* Time that reading the clock twice takes, without and with fences. The reader subtracts the
+     * first from the times of operations, and the second from those of operations timed alone and
+     * of system calls. Nothing is subtracted from times of locks. */
+    uint64_t pair_ticks;
+    uint64_t alone_pair_ticks;
 
-    uint64_t
-        timer_ns; /* threads' CPU time is sampled as often as the kernel's tick allows, and no oftener; 0: not */
-    uint32_t timer_errno;    /* why not, where that was asked for */
+    /* Cost of a dispatched system call in addition to the call. The probe has subtracted it
+     * already. */
+    uint64_t dispatch_ticks;
+
+    /* Interval of the threads' CPU timers; 0: CPU time is not sampled. The interval is less than
+     * the kernel's tick, so each tick gives a sample. */
+    uint64_t timer_ns;
+    uint32_t timer_errno;    /* why a timer was refused; 0: none was */
     uint32_t exact;          /* 1: profile_thread.frees are counted */
-    uint64_t timers_refused; /* threads without one */
+    uint64_t timers_refused; /* threads without a timer */
 
-    uint32_t
-        events[PROFILE_SLOTS]; /* that operations are counted by: 1 + enum profile_event; 0: none */
-    uint32_t event_errnos[PROFILE_SLOTS]; /* why not; 0: it was, or no thread has come to it */
-    uint64_t
-        event_nothing[PROFILE_SLOTS]; /* what is counted where nothing is done: to be taken off … */
-    uint64_t has_event_nothing;       /* … if that is known */
+    uint32_t events[PROFILE_SLOTS];       /* 1 + enum profile_event; 0: none */
+    uint32_t event_errnos[PROFILE_SLOTS]; /* why it was refused; 0: it was not */
 
-    uint64_t threads_started; /* that allocated, or were seen to be made */
+    /* Events of an empty operation, for the reader to subtract. Valid if has_event_nothing is 1. */
+    uint64_t event_nothing[PROFILE_SLOTS];
+    uint64_t has_event_nothing;
+
+    uint64_t threads_started; /* that allocated, or that pthread_create() made */
     uint64_t threads_live;
-    uint64_t threads_most;
-    uint64_t threads_lost; /* that could not be counted: no room on the disk */
-    uint64_t chunks[PROFILE_CHUNKS];
-    uint64_t samples;
+    uint64_t threads_most;           /* maximum of threads_live */
+    uint64_t threads_lost;           /* not counted: the file could not grow */
+    uint64_t chunks[PROFILE_CHUNKS]; /* offsets; 0: none */
+    uint64_t samples;                /* offset; 0: none */
 
-    uint64_t failed[PROFILE_ALLOCATING]; /* calls that gave NULL, or an error */
-    uint64_t late_calls
-        [PROFILE_FUNCTIONS]; /* by threads that were ending; in no struct profile_thread */
+    uint64_t failed[PROFILE_ALLOCATING]; /* calls that returned NULL or an error */
+
+    /* Calls of threads that were ending or lost. They are in no struct profile_thread. */
+    uint64_t late_calls[PROFILE_FUNCTIONS];
     uint64_t late_bytes[PROFILE_ALLOCATING];
-    uint64_t minor_faults; /* of the process, when last looked at */
+
+    /* The kernel's figures for the process, as of the last moment. */
+    uint64_t minor_faults;
     uint64_t major_faults;
     uint64_t user_us;
     uint64_t system_us;
     uint64_t peak_resident_bytes;
 
-    uint64_t
-        contended_locks; /* how many different ones somebody waited for; beyond 1,024 they are not told apart */
+    uint64_t contended_locks; /* distinct locks with a wait, at most 1,024 */
     struct profile_call_counts calls[PROFILE_CALLS];
+
+    /* Calls of kind PROFILE_OTHER by their number. If all entries are taken, a further number is
+     * counted in calls[PROFILE_OTHER] only. */
     struct profile_other_call other_calls[PROFILE_OTHER_CALLS];
 
     char program[PROFILE_PATH_BYTES];
-    char allocator[PROFILE_PATH_BYTES]; /* who owns the malloc that was called */
+    char allocator[PROFILE_PATH_BYTES]; /* library that malloc belongs to */
 };
 
+/* The place in which a thread counts, and after its end the next one. */
 struct profile_thread {
-    uint32_t thread;      /* the kernel's number of who counts here now; 0: nobody */
-    uint32_t users;       /* threads that have counted here, one after the other */
-    uint64_t next;        /* the probe's own: the next one with nobody */
-    uint64_t since_ticks; /* when who counts here now began; 0: nobody */
-    uint64_t lived_ticks; /* how long those before did, together */
+    uint32_t thread;      /* kernel's number of its thread; 0: vacant */
+    uint32_t users;       /* threads that have counted here in turn */
+    uint64_t next;        /* used by the probe: next vacant place */
+    uint64_t since_ticks; /* when its thread began; 0: vacant */
+    uint64_t lived_ticks; /* total lifetime of its former threads */
     uint64_t calls[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS];
-    uint64_t bytes[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS]; /* asked for */
+    uint64_t bytes[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS]; /* requested */
     uint64_t released[PROFILE_RELEASING][PROFILE_PHASES];
-    uint64_t
-        fresh[PROFILE_PHASES]
-             [PROFILE_GROUPS]; /* calls of malloc and new that got new memory: PROFILE_NEW_MEMORY */
-    uint64_t frees[PROFILE_WHOSE][PROFILE_PHASES]
-                  [PROFILE_GROUPS];             /* of blocks whose owner is known */
-    uint64_t cpu_samples;                       /* of its CPU time; of these, */
-    uint64_t cpu_samples_inside[PROFILE_KINDS]; /* in the allocator, and */
-    uint64_t cpu_samples_probe;                 /* in the probe */
+
+    /* Calls of malloc and new that got new memory: PROFILE_NEW_MEMORY. */
+    uint64_t fresh[PROFILE_PHASES][PROFILE_GROUPS];
+
+    /* Frees of blocks whose owner is known, if profile_head.exact is 1. */
+    uint64_t frees[PROFILE_WHOSE][PROFILE_PHASES][PROFILE_GROUPS];
+
+    uint64_t cpu_samples;                       /* clock samples of its CPU time */
+    uint64_t cpu_samples_inside[PROFILE_KINDS]; /* of these, in the allocator */
+    uint64_t cpu_samples_probe;                 /* of these, in the probe */
     struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
-/* One path's times. Most operations are timed as they are, among instructions before and behind that the processor works
- * on meanwhile; some with nothing else under way, which takes longer: alone. */
+/* The timed operations of one path. Each is counted once, in one of three groups:
+ *
+ *     switched   the thread lost its processor in it, and it made no system call
+ *     alone      timed with fences, so that the processor had nothing else under way: takes longer
+ *     count      timed as it runs, overlapped with the instructions around it
+ */
 struct profile_times {
     uint64_t count;
     uint64_t ticks;
     uint64_t max_ticks;
-    uint64_t alone; /* in no other number here, but for the next two and `switched` */
+    uint64_t alone;
     uint64_t alone_ticks;
-    uint64_t
-        switched; /* operations in which the thread lost its processor: in no other number here */
+    uint64_t switched;
     uint64_t switched_ticks;
-    uint64_t kernel; /* of `count`, those with a call of the kernel in them */
+    uint64_t kernel; /* operations of `count` with a system call */
     uint64_t kernel_ticks;
-    uint64_t
-        fault_operations; /* those that were looked at for page faults; large ones were timed, too … */
-    uint64_t faults;      /* … what these took, … */
-    uint64_t faults_squared; /* … and the sum of the squares of that */
-    uint64_t
-        event_operations; /* those that were looked at by counters; large ones were timed, too … */
-    uint64_t events[PROFILE_SLOTS]; /* … what these counted, … */
-    uint64_t events_squared
-        [PROFILE_SLOTS]; /* … and the sum of the squares of that, each of 2^24 at most */
-    uint32_t buckets[PROFILE_BUCKETS]; /* by ticks: profile_bucket() */
+
+    /* Operations in which page faults were counted. Only large ones of these are timed, too. */
+    uint64_t fault_operations;
+    uint64_t faults;         /* their sum */
+    uint64_t faults_squared; /* the sum of their squares */
+
+    /* Operations in which events were counted. Only large ones of these are timed, too. */
+    uint64_t event_operations;
+    uint64_t events[PROFILE_SLOTS];         /* their sums */
+    uint64_t events_squared[PROFILE_SLOTS]; /* sums of squares, each number capped at 2^24 */
+
+    uint32_t buckets[PROFILE_BUCKETS]; /* of `count`, by ticks: profile_bucket() */
 };
 
-/* A moment of the process: 0 ns where there is none yet. */
+/* The state of the process at one moment. Entries that are not used yet are all 0. */
 struct profile_moment {
-    uint64_t ns;         /* since the beginning */
-    uint64_t live_bytes; /* asked for and not freed; estimated */
-    uint64_t
-        live_usable_bytes; /* what the allocator set apart for these; UINT64_MAX: it was not asked */
-    uint64_t
-        held_bytes; /* that the allocator has from the kernel; 0 where kernel calls are not seen */
-    uint64_t resident_bytes; /* of the process, without pages of files */
-    /* UINT64_MAX: not looked at, or not told */
-    uint64_t
-        unasked_bytes; /* the allocator's, resident, and never handed out, in extents of 2 MiB that have something that was */
-    uint64_t unwritten_bytes; /* of these, what reads as zero; by a sample */
-    uint64_t
-        huge_bytes; /* of the process, in huge pages; not told where there is less than 8 MiB of the one before */
-    uint64_t own_bytes; /* the allocator's, resident, in such extents of 2 MiB */
+    uint64_t ns;                /* since ns_begin */
+    uint64_t live_bytes;        /* requested and not freed; estimated */
+    uint64_t live_usable_bytes; /* set apart for these; UINT64_MAX: not asked */
+    uint64_t held_bytes;        /* mapped by the allocator; 0 if system calls are not seen */
+    uint64_t resident_bytes;    /* of the process, without pages of files */
+
+    /* Of the next four, UINT64_MAX means not measured. All but huge_bytes are resident memory of
+     * the allocator, in extents of 2 MiB with at least one page that was handed out. */
+    uint64_t unasked_bytes;   /* never handed out */
+    uint64_t unwritten_bytes; /* of these, filled with zeroes; from a sample of pages */
+    uint64_t huge_bytes;      /* of the process, in huge pages; if unwritten_bytes >= 8 MiB */
+    uint64_t own_bytes;       /* all of it, handed out or not */
 };
 
 struct profile_samples {
     struct profile_times times[PROFILE_PATHS];
-    /* Of the blocks that are watched, each for `weight` of its kind. */
-    uint64_t sizes[PROFILE_SIZE_BUCKETS]; /* weights, by bytes asked for */
-    uint64_t lives[PROFILE_GROUPS]
-                  [PROFILE_LIFE_BUCKETS];     /* weights, by the ticks from allocation to free */
-    uint64_t freed[PROFILE_GROUPS];           /* weights */
-    uint64_t freed_elsewhere[PROFILE_GROUPS]; /* of those, by another thread */
-    uint64_t usable_bytes; /* what the allocator set apart for watched blocks, weighted, … */
-    uint64_t asked_bytes;  /* … and what was asked for */
-    uint64_t moment_ns;    /* the least time between two moments */
+
+    /* Weighted counts: each block counts for the blocks that it stands for. */
+    uint64_t sizes[PROFILE_SIZE_BUCKETS];                 /* allocations by requested bytes */
+    uint64_t lives[PROFILE_GROUPS][PROFILE_LIFE_BUCKETS]; /* frees by ticks since allocation */
+    uint64_t freed[PROFILE_GROUPS];                       /* frees */
+    uint64_t freed_elsewhere[PROFILE_GROUPS];             /* of these, by another thread */
+
+    /* Weighted sums over blocks whose allocation was timed. */
+    uint64_t usable_bytes; /* set apart by the allocator */
+    uint64_t asked_bytes;  /* requested */
+
+    uint64_t moment_ns; /* least time between two moments */
     struct profile_moment moments[PROFILE_MOMENTS];
 };
 
 static_assert(sizeof(struct profile_head) % 8 == 0 && sizeof(struct profile_thread) % 8 == 0,
               "no padding at the end");
 
-/* The bucket of a time: exact below PROFILE_OCTAVE_BUCKETS, then so many an octave; the last holds all that is more. */
+/* Returns the bucket of a time: exact below PROFILE_OCTAVE_BUCKETS ticks, then
+ * PROFILE_OCTAVE_BUCKETS buckets for each octave. The last bucket holds all longer times. */
 static inline uint32_t profile_bucket(uint64_t ticks)
 {
     if (ticks < PROFILE_OCTAVE_BUCKETS)
@@ -338,7 +372,7 @@ static inline uint32_t profile_bucket(uint64_t ticks)
     return bucket < PROFILE_BUCKETS ? bucket : PROFILE_BUCKETS - 1;
 }
 
-/* Where among the paths of its kind. */
+/* Returns what to add to the first path of a kind of operation. */
 static inline uint32_t profile_cell(enum profile_group group, enum profile_phase phase)
 {
     return (uint32_t)group * PROFILE_PHASES + (uint32_t)phase;
