@@ -288,7 +288,7 @@ static void calibrate_cpu(void)
 }
 
 /* Does what the program wants for a SIGSYS that is not the probe's. */
-static void not_ours(int signal, siginfo_t *info, void *context)
+static void pass_to_program(int signal, siginfo_t *info, void *context)
 {
     const struct sigaction now = theirs;
     if (((unsigned)now.sa_flags & SA_RESETHAND) != 0)
@@ -315,7 +315,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
         return;
     }
     if (info->si_code != SYS_USER_DISPATCH) {
-        not_ours(signal, info, given);
+        pass_to_program(signal, info, given);
         return;
     }
     long number = info->si_syscall;

@@ -25,15 +25,15 @@ static void note_contended(const void *lock)
 {
     size_t place = ((uintptr_t)lock * UINT64_C(0x9e3779b97f4a7c15)) >> 54;
     for (size_t i = 0; i < CONTENDED_MAX; i++) {
-        uintptr_t nobody = 0;
+        uintptr_t empty = 0;
         _Atomic uintptr_t *slot = &contended[(place + i) % CONTENDED_MAX];
         if (atomic_load_explicit(slot, memory_order_relaxed) == (uintptr_t)lock)
             return;
-        if (atomic_compare_exchange_strong(slot, &nobody, (uintptr_t)lock)) {
+        if (atomic_compare_exchange_strong(slot, &empty, (uintptr_t)lock)) {
             session_add(&session.head->contended_locks, 1);
             return;
         }
-        if (nobody == (uintptr_t)lock)
+        if (empty == (uintptr_t)lock)
             return;
     }
 }

@@ -78,7 +78,7 @@ static bool read_page(uintptr_t page, void *copy)
                      0) == PAGE_BYTES;
 }
 
-static void look_into(uintptr_t page)
+static void tally_page(uintptr_t page)
 {
     static uint64_t copy[PAGE_BYTES / sizeof(uint64_t)]; /* the stack may be small */
     if (!read_page(page, copy))
@@ -106,7 +106,7 @@ static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_E
 
 /* Adds one extent to the tally. The allocator owns at most `held` pages there. So at most `held -
  * noted` of them were never handed out, and any further page belongs to another owner. */
-static void look_at(long pagemap, const struct shadow_leaf *leaf, size_t extent)
+static void tally_extent(long pagemap, const struct shadow_leaf *leaf, size_t extent)
 {
     uint64_t resident[SHADOW_EXTENT_PAGES / 64];
     unsigned noted = atomic_load_explicit(&leaf->noted[extent], memory_order_relaxed);
@@ -125,7 +125,7 @@ static void look_at(long pagemap, const struct shadow_leaf *leaf, size_t extent)
     for (size_t i = 0; i < SHADOW_EXTENT_PAGES && tally.pages < most; i++)
         if ((resident[i / 64] >> i % 64 & 1) != 0 && !shadow_page_is_noted(leaf, first + i) &&
             ++tally.pages % tally.stride == 0)
-            look_into((page + i) << SHADOW_PAGE_SHIFT);
+            tally_page((page + i) << SHADOW_PAGE_SHIFT);
 }
 
 struct residence residence_look(void)
@@ -143,7 +143,7 @@ struct residence residence_look(void)
     tally.own = tally.pages = tally.looked = tally.zero = 0;
     for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
         for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
-            look_at(pagemap, leaf, extent);
+            tally_extent(pagemap, leaf, extent);
     stub_call3(SYS_close, pagemap, 0, 0);
     found.own_bytes = tally.own << SHADOW_PAGE_SHIFT;
     found.unasked_bytes = tally.pages << SHADOW_PAGE_SHIFT;

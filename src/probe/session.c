@@ -31,7 +31,7 @@ static struct latch latch;
 static uint64_t file_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
-/* Index of the first place of the last chunk that no thread has used. It and all behind it have
+/* Index of the first place of the last chunk that no thread has used. It and all later places have
  * never been written. */
 static uint64_t unused;
 /* Head of the list of places that ended threads left: 1 + (index << 8 | chunk); 0: empty. */
@@ -182,7 +182,7 @@ static char allocator[PROFILE_PATH_BYTES];
 /* For dl_iterate_phdr(): finds the object that malloc lies in. dladdr() would do, but it also
  * searches every symbol of that object, which takes a tenth of the probe's cost in a short
  * process. */
-static int look_at_object(struct dl_phdr_info *object, size_t size, void *nothing)
+static int find_allocator(struct dl_phdr_info *object, size_t size, void *nothing)
 {
     (void)size;
     (void)nothing;
@@ -254,7 +254,7 @@ static bool begin(void)
     /* Not in a fork's child: another thread of the parent may have held the loader's lock during
      * the fork. */
     if (!is_child)
-        dl_iterate_phdr(look_at_object, NULL);
+        dl_iterate_phdr(find_allocator, NULL);
     copy_path(head->allocator, allocator[0] != '\0' ? allocator : head->program);
     head->samples = offsetof(struct first, samples);
     first->samples.moment_ns = MOMENT_NS;
@@ -382,11 +382,11 @@ void session_thread_end(struct profile_thread *counts)
 static const struct residence unknown = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN,
                                          RESIDENCE_UNKNOWN};
 
-/* Decides whether to look at every page now. Below CLOSELY_BYTES the answer is no, since no finding
- * could come of it. Above that, it is time when the resident set is an eighth larger than at any
- * look before, so that the peak is not missed, and once a second. All looks together, this one
- * included, take at most a fiftieth of the process's time. */
-static bool is_to_be_looked_at(uint64_t resident, uint64_t lived_ns)
+/* Returns true if it is time for residence_look(). Below CLOSELY_BYTES it never is, since no
+ * finding could come of it. Above, it is time once a second, and whenever the resident set is an
+ * eighth larger than at any look before, so that the peak is not missed. All looks together, the
+ * next one included, take at most a fiftieth of the process's time. */
+static bool look_is_due(uint64_t resident, uint64_t lived_ns)
 {
     uint64_t expected_ns = (resident >> SHADOW_EXTENT_SHIFT) * RESIDENCE_EXTENT_NS;
     return resident >= CLOSELY_BYTES && (looks_ns + expected_ns) * 50 <= lived_ns &&
@@ -402,7 +402,7 @@ static struct residence look_closely(const struct profile_head *head, uint64_t r
     struct residence found = unknown;
     if (atomic_exchange_explicit(&looking, true, memory_order_acquire))
         return found;
-    if (is_to_be_looked_at(resident, lived_ns)) {
+    if (look_is_due(resident, lived_ns)) {
         found = residence_look();
         looks_ns += clock_now_ns() - begin;
         looked_ns = lived_ns;
@@ -412,9 +412,9 @@ static struct residence look_closely(const struct profile_head *head, uint64_t r
     return found;
 }
 
-/* Halves the full list of moments: of each pair one goes, the second one is kept unless only the
- * first one has a look at every page. From then on moments are noted half as often. Returns how
- * many are left. */
+/* Halves the full list of moments and the rate of later ones. Of each pair the second moment is
+ * kept, unless only the first one has the figures of residence_look(). Returns how many are
+ * left. */
 static size_t thin(struct profile_samples *samples)
 {
     size_t kept = 0;
@@ -430,7 +430,7 @@ static size_t thin(struct profile_samples *samples)
 }
 
 /* Updates the head with the clocks and getrusage(). */
-static void look(struct profile_head *head)
+static void update_head(struct profile_head *head)
 {
     struct rusage usage;
     if (!stub_failed(stub_call3(SYS_getrusage, RUSAGE_SELF, (long)&usage, 0))) {
@@ -452,7 +452,7 @@ static void note_moment(struct watched_live live, uint64_t resident, struct resi
     static size_t used;
     struct profile_head *head = session.head;
     struct profile_samples *samples = session.samples;
-    look(head);
+    update_head(head);
     /* After a fork the child has a new file, whose list is empty. */
     if (used != 0 && samples->moments[used - 1].ns == 0)
         used = 0;

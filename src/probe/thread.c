@@ -20,7 +20,7 @@ static _Atomic uint32_t last_number;
 static volatile uint32_t *fork_mark;
 
 /* A place to count in that is never read. */
-static struct profile_thread nobody;
+static struct profile_thread unread_counts;
 
 static void on_thread_end(void *argument);
 static void on_fork(void);
@@ -187,7 +187,7 @@ static void on_thread_end(void *argument)
     /* The kernel goes on reading the guard if a sandbox refused to disarm the thread. */
     me->guard = disarmed ? SELF_ENDED : SELF_INSIDE;
     session_thread_end(me->counts);
-    me->counts = &nobody;
+    me->counts = &unread_counts;
     if (!disarmed)
         me->guard = SELF_OUTSIDE;
 }
@@ -215,8 +215,8 @@ static void begin_anew(struct self *me)
     watched_forked();
     me->armed = false;
     me->has_timer = false;
-    counters_disarm(me);  /* the events count the parent */
-    me->counts = &nobody; /* an operation under way may still count */
+    counters_disarm(me);         /* the events count the parent */
+    me->counts = &unread_counts; /* an operation under way may still count */
     me->guard = SELF_UNKNOWN;
     if (fork_mark != NULL)
         *fork_mark = 1;
