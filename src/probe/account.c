@@ -190,7 +190,7 @@ static void leave(struct self *me, bool timed)
 
 /* Watches the block that an operation returned. A watched block that realloc moved stays watched.
  * Every large block is watched with weight 1. If realloc makes a large block small or medium, it is
- * kept with the odds of such a block, 1 in `gap`, and gets the weight of one. */
+ * kept with probability 1 / `gap` and gets the weight `gap`, as such blocks do. */
 static void watch(struct self *me, const void *block, size_t bytes, size_t usable)
 {
     bool large = profile_group(bytes) == PROFILE_LARGE;

@@ -287,7 +287,7 @@ static void calibrate_cpu(void)
     }
 }
 
-/* Does what the program wants for a SIGSYS that is not the probe's. */
+/* Carries out the program's own action for a SIGSYS that is not the probe's. */
 static void pass_to_program(int signal, siginfo_t *info, void *context)
 {
     const struct sigaction now = theirs;
