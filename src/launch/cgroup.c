@@ -16,6 +16,7 @@
 
 #define NAME_PREFIX "cairn-"
 
+/* Stores the reason for a failure. Always returns false. */
 static bool because(struct cgroup *cgroup, const char *what, const char *object, int error)
 {
     struct text reason = text_over(cgroup->reason, sizeof cgroup->reason);
@@ -29,7 +30,8 @@ static bool because(struct cgroup *cgroup, const char *what, const char *object,
     return false;
 }
 
-/* The next field of a line of fields separated by `separator`; NULL after the last. */
+/* Cuts the next field off a line whose fields are separated by `separator`. Returns NULL after the
+ * last field. */
 static char *next_field(char **line, char separator)
 {
     char *field = *line;
@@ -42,7 +44,7 @@ static char *next_field(char **line, char separator)
     return field;
 }
 
-/* mountinfo writes blanks in a path as \040. */
+/* Decodes a path of mountinfo in place: blanks are written there as \040. */
 static void unescape(char *path)
 {
     char *to = path;
@@ -58,7 +60,12 @@ static void unescape(char *path)
     *to = '\0';
 }
 
-/* "36 35 0:29 /root /sys/fs/cgroup/memory rw,relatime optional… - cgroup cgroup rw,memory" */
+/* Parses one line of mountinfo, for example
+ *
+ *     36 35 0:29 /root /sys/fs/cgroup/memory rw,relatime optional… - cgroup cgroup rw,memory
+ *
+ * Returns false unless the line is a mount of this cgroup version. A v1 mount must also have the
+ * memory controller. */
 static bool parse_mount(char *line, unsigned version, char **root, char **mount)
 {
     char *kind = strstr(line, " - ");
@@ -85,7 +92,8 @@ static bool parse_mount(char *line, unsigned version, char **root, char **mount)
     return true;
 }
 
-/* "0::/path" for v2, "4:memory:/path" for v1 */
+/* Returns the path in one line of /proc/self/cgroup: "0::/path" for v2, "4:memory:/path" for v1.
+ * Returns NULL if the line belongs to another hierarchy. */
 static char *parse_membership(char *line, unsigned version)
 {
     const char *number = next_field(&line, ':');
@@ -97,6 +105,8 @@ static char *parse_membership(char *line, unsigned version)
     return right ? line : NULL;
 }
 
+/* Writes the concatenation of two paths to `to` without slashes at its end. Returns false if it
+ * does not fit. */
 static bool join(char *to, size_t capacity, const char *first, const char *second)
 {
     struct text text = text_over(to, capacity);
@@ -123,7 +133,8 @@ bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mount
             path[0] = '\0';
     }
     file_lines_close(&lines);
-    /* "/.." is how a place outside our cgroup namespace is shown: no folder here stands for it. */
+    /* The kernel writes "/.." for a cgroup outside our cgroup namespace. No folder here stands for
+     * it. */
     if (path[0] != '/' || strncmp(path, "/..", 3) == 0)
         return false;
 
@@ -135,7 +146,7 @@ bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mount
         char *mount;
         if (!parse_mount(line, version, &root, &mount))
             continue;
-        /* A container may see only a part of the hierarchy, from `root` down. */
+        /* A container may see only the part of the hierarchy below `root`. */
         const char *below = path;
         size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
         if (strncmp(path, root, length) != 0 || (path[length] != '/' && path[length] != '\0'))
@@ -150,7 +161,7 @@ bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mount
     return found;
 }
 
-/* Nobody else guesses it, and two of the same process differ. */
+/* Chooses a name that no other process chooses. Two names of the same process differ as well. */
 static void choose_name(struct cgroup *cgroup)
 {
     struct text name = text_over(cgroup->name, sizeof cgroup->name);
@@ -168,7 +179,7 @@ static bool move_process(int folder, pid_t pid)
     return file_write_at(folder, "cgroup.procs", number);
 }
 
-/* v2: moves the process. v1: says how it can move itself. */
+/* v2: moves the process into the new cgroup. v1: stores how the process can move itself. */
 static bool admit(struct cgroup *cgroup, const char *parent_path, pid_t pid)
 {
     if (cgroup->version == 2)
@@ -191,8 +202,8 @@ static bool has_memory(const struct cgroup *cgroup)
     return faccessat(cgroup->folder, "memory.stat", R_OK, 0) == 0;
 }
 
-/* v2 counts memory only in cgroups whose parent says so. `enabled` becomes true when it was us who made it
- * say so. */
+/* Enables the memory controller for the children of the parent cgroup, because v2 counts memory
+ * only in such children. Sets `enabled` if it was not enabled before. */
 static bool enable_memory(struct cgroup *cgroup, bool *enabled)
 {
     char controllers[512];
@@ -226,8 +237,9 @@ static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *
         goto failed;
     }
     moved = cgroup->version == 2;
-    /* Enabled last, so that as little as possible has to be taken back: with the process gone from the parent
-     * the kernel's rule, no processes beside cgroups that count, fails only for those who were there before.
+    /* The memory controller is enabled last, so that an earlier failure has less to undo. The
+     * kernel forbids processes in a v2 cgroup that has controllers enabled for its children. Our
+     * process has left the parent by now, so this fails only if the parent holds other processes.
      */
     if (cgroup->version == 2 && !enable_memory(cgroup, &enabled)) {
         because(cgroup, "cannot enable the memory controller in ", parent_path, errno);
@@ -270,15 +282,16 @@ static bool offers_memory(const char *path)
     return offers;
 }
 
-/* Whether the last part of the path was named by choose_name(). */
+/* Returns whether the last component of the path is a name that choose_name() made. */
 static bool is_ours(const char *path)
 {
     const char *name = strrchr(path, '/');
     return name != NULL && strncmp(name + 1, NAME_PREFIX, strlen(NAME_PREFIX)) == 0;
 }
 
-/* From our own cgroup upwards to the mount, until one lets us: a user's terminal, for example, lies in a
- * scope that belongs to the user's service manager, and only the slice above it may have children. */
+/* Tries our own cgroup and then each ancestor up to the mount point, until one permits a child. For
+ * example, a user's terminal is in a scope of the user's service manager, and only the slice above
+ * it may have children. */
 static bool make_v2(struct cgroup *cgroup, const struct cgroup_place *place, pid_t pid)
 {
     char path[sizeof place->own];
@@ -318,7 +331,8 @@ bool cgroup_kill(struct cgroup *cgroup)
     return cgroup->version == 2 && file_write_at(cgroup->folder, "cgroup.kill", "1");
 }
 
-/* Cgroups that PROG made below, or that another cairn-launch left there when it was killed. */
+/* Removes the cgroups below `folder`. PROG may have created them, or another cairn-launch that was
+ * killed before it could clean up. */
 static void remove_below(int folder)
 {
     int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,19 +1,24 @@
-/* cgroup.h - a cgroup of its own for one process and all that it will start, so that the kernel counts their
+/* cgroup.h - creates a cgroup for one process and its descendants, so that the kernel counts their
  * memory.
  *
- * After cgroup_make() was true, until cgroup_remove():
+ * launch.c calls these functions from its only thread. cgroup_join() is the exception: the child
+ * calls it before exec.
  *
- *     the process is in the new cgroup, or will be when it calls cgroup_join(); `folder` has its counters
- *     nothing else on the machine changed, but that subtree_control of the folder above may now have "memory"
+ * From the moment cgroup_make() returned true until cgroup_remove():
  *
- * After it was false nothing changed at all: the process is where it was, and `reason` says why in a few
- * words.
+ *     the process is in the new cgroup (v2), or will be when it calls cgroup_join() (v1)
+ *     `folder` is the new cgroup's folder, which has the memory counters
+ *     the only other change on the machine is that the parent's cgroup.subtree_control may now
+ *     contain "memory" (v2)
  *
- * Moving another process costs 10 to 20 ms: the kernel waits until no CPU can still be in the middle of a
- * fork. A thread that moves itself does not wait, but only v1 has a file for that (`tasks`).
+ * If cgroup_make() returned false, nothing changed: the process is in its old cgroup, and `reason`
+ * explains the failure in a few words.
  *
- * A cgroup made here never lies outside one that another cairn-launch measures: what runs inside belongs to
- * it.
+ * Moving another process costs 10 to 20 ms, because the kernel waits until no CPU is in the middle
+ * of a fork. A thread that moves itself does not wait, but only v1 has a file for that (`tasks`).
+ *
+ * If cairn-launch itself runs in the cgroup of another cairn-launch, the new cgroup is created
+ * inside that one, because the outer one must count everything that runs in it.
  */
 #ifndef CAIRN_LAUNCH_CGROUP_H
 #define CAIRN_LAUNCH_CGROUP_H
@@ -25,34 +30,44 @@
 enum { CGROUP_JOIN_BYTES = 2200 };
 
 struct cgroup {
-    unsigned version; /* 2 or 1; 0: there is none */
-    int parent;       /* folder in which it was made */
+    unsigned version; /* 2 or 1; 0 if there is no cgroup */
+    int parent;       /* descriptor of the folder that contains it */
     int folder;
     char name[64];
-    char reason[192];             /* while there is none */
-    char join[CGROUP_JOIN_BYTES]; /* v1: for cgroup_join(); empty when the process has been moved */
+    char reason[192]; /* why there is no cgroup */
+    /* v1: path of the `tasks` file, for cgroup_join(). v2: empty, because the process was already
+     * moved. */
+    char join[CGROUP_JOIN_BYTES];
 };
 
-/* The kernel's own files are "/proc/self/mountinfo" and "/proc/self/cgroup"; tests give others. Version 2 is
- * tried first, then 1. Here and below: only cgroups that have a memory controller are of use. */
+/* Creates a cgroup with a memory controller for process `pid`. Tries version 2 first, then version
+ * 1. `mountinfo` and `membership` are the paths of the kernel's files /proc/self/mountinfo and
+ * /proc/self/cgroup; tests pass other files. */
 bool cgroup_make(struct cgroup *cgroup, pid_t pid, const char *mountinfo, const char *membership);
 
-/* Called by a process without threads to move itself; `join` is that of the struct, or empty. */
+/* Moves the calling process into the cgroup. The process must have only one thread. `join` is the
+ * field of struct cgroup; if it is empty, there is nothing to do. Returns false with errno set if
+ * the move fails. */
 bool cgroup_join(const char *join);
 
-/* Kills all that is in it, also in cgroups below. False where the kernel cannot (v1, and v2 before
- * Linux 5.14). */
+/* Kills every process in the cgroup and in the cgroups below it. Returns false if the kernel cannot
+ * do this: v1 never can, v2 can since Linux 5.14. */
 bool cgroup_kill(struct cgroup *cgroup);
 
-/* Once its last process was reaped. Waits up to `patience_ns` for the kernel to let go of it. */
+/* Removes the cgroup. Call it once the last process of the cgroup was reaped. The kernel may still
+ * hold the cgroup then; the function waits up to `patience_ns` for it. Returns false with errno set
+ * if the cgroup is still there. */
 bool cgroup_remove(struct cgroup *cgroup, uint64_t patience_ns);
 
-/* Where a hierarchy is mounted and where in it we are, as folders; an empty text when there is none. */
+/* Two folders of a cgroup hierarchy: the mount point of the hierarchy and the cgroup of the calling
+ * process. Both are empty strings if there is no such hierarchy. */
 struct cgroup_place {
     char mount[2048];
     char own[2048];
 };
 
+/* Finds the hierarchy of the given version. Only a v1 hierarchy with the memory controller is
+ * considered. Returns false if there is none, or if the caller's cgroup is not visible in it. */
 bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mountinfo,
                  const char *membership);
 

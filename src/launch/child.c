@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define EXIT_NOT_RUN 127 /* seen by nobody: `failed` says more */
+#define EXIT_NOT_RUN 127 /* never reported: `failed` has the reason */
 
 const char *child_step_complaint(enum child_step step)
 {
@@ -36,7 +36,7 @@ const char *child_step_complaint(enum child_step step)
     return "cannot run";
 }
 
-/* From here to exec: the child. */
+/* The functions from here to become_program() run in the child. */
 
 _Noreturn static void give_up(struct child_state *state, enum child_step step, const char *object,
                               int error)
@@ -52,7 +52,8 @@ static void redirect(struct child_state *state, const char *path, int flags, int
     if (path == NULL)
         return;
     int fd = open(path, flags | O_NOCTTY | O_CLOEXEC, 0600);
-    /* 0 to 2 are open, so that `fd` is another, and dup2() leaves the copy open over exec. */
+    /* Descriptors 0 to 2 are open, so `fd` is a different one. dup2() clears close-on-exec in the
+     * copy. */
     if (fd < 0 || dup2(fd, to) < 0)
         give_up(state, CHILD_FILES, path, errno);
     close(fd);
@@ -65,7 +66,8 @@ static void redirect_all(struct child_state *state, const struct options *option
     redirect(state, options->stdout_path, output, STDOUT_FILENO);
     bool same = options->stdout_path != NULL && options->stderr_path != NULL &&
                 strcmp(options->stdout_path, options->stderr_path) == 0;
-    if (same) /* one position in the file for both, else they overwrite each other */
+    /* Both streams share one file position. With two positions they would overwrite each other. */
+    if (same)
         dup2(STDOUT_FILENO, STDERR_FILENO);
     else
         redirect(state, options->stderr_path, output, STDERR_FILENO);
@@ -77,7 +79,8 @@ static void take_cpus(struct child_state *state, const cpu_set_t *cpus)
     if (sched_setaffinity(0, sizeof *cpus, cpus) != 0 ||
         sched_getaffinity(0, sizeof got, &got) != 0)
         give_up(state, CHILD_CPUS, NULL, errno);
-    if (!CPU_EQUAL(cpus, &got)) /* the kernel drops those that are missing without a word */
+    /* The kernel silently drops CPUs that do not exist. */
+    if (!CPU_EQUAL(cpus, &got))
         give_up(state, CHILD_CPUS, NULL, 0);
 }
 
@@ -94,7 +97,7 @@ _Noreturn static void become_program(struct child_state *state, const struct opt
                                      const struct signals *signals, int go, pid_t launcher)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launcher) /* it ended before the line above */
+    if (getppid() != launcher) /* the launcher ended before prctl() */
         _exit(EXIT_NOT_RUN);
     if (options->terminal)
         setpgid(0, 0);
@@ -125,7 +128,7 @@ _Noreturn static void become_program(struct child_state *state, const struct opt
     give_up(state, CHILD_EXEC, options->command[0], errno);
 }
 
-/* The launcher's side. */
+/* The functions from here on run in the launcher. */
 
 bool child_start(struct child *child, const struct options *options, const struct signals *signals)
 {
@@ -144,15 +147,18 @@ bool child_start(struct child *child, const struct options *options, const struc
     }
     close(ends[0]);
     child->go = ends[1];
-    if (options->terminal) /* both sides do it, so that it is done whoever comes first */
+    /* Parent and child both set the process group, so that it is set whichever of them runs first.
+     */
+    if (options->terminal)
         setpgid(child->pid, child->pid);
     return true;
 }
 
 void child_release(struct child *child)
 {
+    /* The write fails only if the child has ended. The launcher learns that from waitid(). */
     ssize_t written = write(child->go, "g", 1);
-    (void)written; /* it fails only when the child has ended, which is seen elsewhere */
+    (void)written;
     close(child->go);
     child->go = -1;
 }

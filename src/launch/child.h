@@ -1,13 +1,14 @@
-/* child.h - PROG, from fork to exec.
+/* child.h - the process that becomes PROG, from fork to exec.
  *
- * The child waits after child_start(), so that its cgroup, its counters and the terminal can be made ready
- * around it; child_release() lets it go on to exec. If cairn-launch ends before, or at any later time, the
- * child is killed.
+ * child_start() forks a child, which then waits. The launcher meanwhile prepares the child's
+ * cgroup, counters and terminal. child_release() lets the child continue to exec. If cairn-launch
+ * ends at any time, the kernel kills the child.
  *
- *     state->started_ns != 0       exec was tried; time and resources before it are not PROG's
- *     state->failed == CHILD_OK    nothing went wrong so far
+ * The launcher's thread calls the functions of this file. The child shares only `state` with the
+ * launcher:
  *
- * The child shares no memory with us but `state`.
+ *     state->started_ns != 0       exec was tried; time and resources used before are not PROG's
+ *     state->failed == CHILD_OK    no step has failed so far
  */
 #ifndef CAIRN_LAUNCH_CHILD_H
 #define CAIRN_LAUNCH_CHILD_H
@@ -23,34 +24,37 @@
 enum child_step {
     CHILD_OK,
     CHILD_CGROUP,
-    CHILD_FILES, /* `object` tells which */
+    CHILD_FILES, /* `object` is the path */
     CHILD_FOLDER,
     CHILD_CPUS,
     CHILD_ENVIRONMENT,
     CHILD_EXEC,
 };
 
-/* Written by the child, but for `join`; `started_ns` may be read at any time, the rest once it has ended. */
+/* The child writes all fields except `join`. The launcher may read `started_ns` at any time, and
+ * the other fields once the child has ended. */
 struct child_state {
     enum child_step failed;
-    int error;          /* errno of that step */
-    const char *object; /* points into argv, at the same place in both processes */
+    int error; /* errno of the step that failed */
+    /* The argument that the failed step was about. It points into argv, which is at the same
+     * address in both processes. */
+    const char *object;
     _Atomic uint64_t started_ns;
-    struct rusage before;         /* what the child had used by then */
-    char join[CGROUP_JOIN_BYTES]; /* written before child_release() */
+    struct rusage before;         /* resources that the child had used by then */
+    char join[CGROUP_JOIN_BYTES]; /* the launcher writes it before child_release() */
 };
 
 struct child {
     pid_t pid; /* also its process group */
-    int go;    /* a pipe; the child waits for a byte from it */
+    int go;    /* write end of a pipe; the child waits for one byte */
     struct child_state *state;
 };
 
-/* False with errno set. */
+/* Forks the child. Returns false with errno set if that fails. */
 bool child_start(struct child *child, const struct options *options, const struct signals *signals);
 void child_release(struct child *child);
 
-/* What to complain about when a step before exec failed. */
+/* Returns the beginning of the error message for a step that failed before exec. */
 const char *child_step_complaint(enum child_step step);
 
 #endif

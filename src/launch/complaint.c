@@ -10,7 +10,8 @@
 void complaint(const char *what, const char *object, int error)
 {
     char data[1024];
-    struct text text = text_over(data, sizeof data - 2); /* the end of the sentence always fits */
+    /* Two bytes are left for the end of the sentence. */
+    struct text text = text_over(data, sizeof data - 2);
     text_add(&text, "cairn-launch: ");
     text_add(&text, what);
     if (object != NULL) {
@@ -24,5 +25,5 @@ void complaint(const char *what, const char *object, int error)
     }
     memcpy(data + text.length, ".\n", 2);
     ssize_t written = write(STDERR_FILENO, data, text.length + 2);
-    (void)written; /* nobody left to tell */
+    (void)written; /* there is no other place to report it */
 }

@@ -1,15 +1,15 @@
-/* complaint.h - says in one sentence on stderr why cairn-launch could not do its own part.
+/* complaint.h - prints an error of cairn-launch itself as one sentence on stderr.
  *
- * One write per sentence, "cairn-launch: <what> '<object>': <error>.", so that it is not torn by what PROG
- * prints. Says and returns; what happens next is decided by the caller.
+ * The sentence is "cairn-launch: <what> '<object>': <error>." It is written by one write(), so that
+ * output of PROG cannot interrupt it. The function only prints; the caller decides how to continue.
  */
 #ifndef CAIRN_LAUNCH_COMPLAINT_H
 #define CAIRN_LAUNCH_COMPLAINT_H
 
-/* Exit status of cairn-launch when it failed itself, as with env and timeout. */
+/* Exit status if cairn-launch itself failed. env and timeout use the same number. */
 #define COMPLAINT_EXIT 125
 
-/* `object` may be NULL; `error` is an errno, or 0 for none. */
+/* Prints the sentence. `object` may be NULL. `error` is an errno, or 0 if there is none. */
 void complaint(const char *what, const char *object, int error);
 
 #endif

@@ -10,7 +10,7 @@
 struct event {
     uint32_t type;
     uint64_t config;
-    bool in_kernel_only; /* happens in the kernel, so that user mode sees none */
+    bool in_kernel_only; /* an event inside the kernel; user mode has none */
 };
 
 static const struct event events[COUNTERS_COUNT] = {
@@ -59,7 +59,7 @@ void counters_open(struct counters *counters, pid_t pid)
         counters->fds[i] = open_event(&events[i], pid, false);
         if (counters->fds[i] >= 0 || (errno != EACCES && errno != EPERM))
             continue;
-        /* perf_event_paranoid is 2 or higher: the kernel itself may not be observed. */
+        /* perf_event_paranoid is 2 or higher, so the kernel itself may not be observed. */
         if (!events[i].in_kernel_only)
             counters->fds[i] = open_event(&events[i], pid, true);
         if (counters->fds[i] >= 0)
@@ -77,7 +77,8 @@ void counters_read(struct counters *counters)
         } count;
         if (counters->fds[i] < 0)
             continue;
-        /* Never on the hardware, or never reached exec: nothing was counted, which is not 0. */
+        /* If running_ns is 0, the counter never got onto the hardware, or PROG never reached exec.
+         * Nothing was counted then, which is different from a count of 0. */
         if (read(counters->fds[i], &count, sizeof count) == (ssize_t)sizeof count &&
             count.running_ns > 0) {
             counters->present[i] = true;

@@ -1,11 +1,13 @@
-/* counters.h - performance counters of a process and of all that it starts, from its exec on.
+/* counters.h - performance counters of a process and its descendants, counted from its exec on.
  *
- * Always:
+ * launch.c calls counters_open() before exec and counters_read() at the end. After counters_read(),
+ * always:
  *
  *     a counter that the machine or its settings do not offer is absent, never 0
- *     counters that had to share the hardware are scaled to the whole time, and `scaled` is true
- *     where only user mode may be observed, `user_mode_only` is true, and events that happen in the kernel
- * alone (context switches, migrations) are absent, because they would read 0
+ *     `scaled` is true if counters shared the hardware; their values are then scaled to
+ *     the whole time
+ *     `user_mode_only` is true if the kernel may not be observed; events that happen only in the
+ *     kernel (context switches, migrations) are absent then, because they would read 0
  */
 #ifndef CAIRN_LAUNCH_COUNTERS_H
 #define CAIRN_LAUNCH_COUNTERS_H
@@ -17,20 +19,22 @@
 enum { COUNTERS_COUNT = 11 };
 
 struct counters {
-    int fds[COUNTERS_COUNT];      /* -1: absent */
-    bool present[COUNTERS_COUNT]; /* after counters_read() */
+    int fds[COUNTERS_COUNT];      /* -1 if the counter is absent */
+    bool present[COUNTERS_COUNT]; /* valid after counters_read() */
     uint64_t values[COUNTERS_COUNT];
     bool user_mode_only;
     bool scaled;
 };
 
-/* The names that perf uses; task-clock counts nanoseconds. */
+/* The names that perf uses. task-clock counts nanoseconds. */
 extern const char *const counters_names[COUNTERS_COUNT];
 
-/* `pid` is a child that has not yet called exec. */
+/* Opens the counters. `pid` is a child that has not yet called exec. A counter that cannot be
+ * opened is absent. */
 void counters_open(struct counters *counters, pid_t pid);
 
-/* Once all processes have ended: a child adds its counts to its parent's when it ends. */
+/* Reads and closes the counters. Call it once all processes have ended, because the kernel adds a
+ * child's counts to its parent's only when the child ends. */
 void counters_read(struct counters *counters);
 
 #endif

@@ -33,8 +33,8 @@ bool file_read(int fd, char *text, size_t capacity)
         if (got < 0)
             return false;
         length += (size_t)got;
-        /* Such a file comes in one piece when the buffer has room to spare; asking for an end would double
-         * the cost. */
+        /* The kernel returns such a file in one piece if the buffer has room to spare. Another
+         * read() to find the end would double the cost. */
         if (got == 0 || length + 1 < capacity)
             break;
     }
@@ -74,7 +74,7 @@ bool file_write_at(int folder, const char *path, const char *text)
     return done;
 }
 
-/* Digits from `s` on; false when there are none or the number does not fit. */
+/* Reads the digits at `s`. Returns false if there are none or if the number does not fit. */
 static bool number_at(const char *s, uint64_t *number)
 {
     uint64_t value = 0;
@@ -134,7 +134,7 @@ bool file_lines_open(struct file_lines *lines, int folder, const char *path)
     return lines->fd >= 0;
 }
 
-/* Reads more behind what is still there; false at the end of the file. */
+/* Appends bytes from the file to the buffer. Returns false at the end of the file. */
 static bool lines_fill(struct file_lines *lines)
 {
     memmove(lines->buffer, lines->buffer + lines->start, lines->end - lines->start);
@@ -173,7 +173,8 @@ char *file_lines_next(struct file_lines *lines)
     if (!cut)
         return line;
 
-    /* The line fills the buffer: drop bytes up to its end, which may be far away. */
+    /* The line fills the buffer. Its remaining bytes are skipped one by one; its end may be far
+     * away. */
     char byte = 0;
     while (byte != '\n' && read(lines->fd, &byte, 1) == 1) {
     }

@@ -1,16 +1,18 @@
 /* cairn-launch: starts, confines, measures and reaps one command.
  *
- *     options -> descriptors and signals -> child waits | cgroup, counters, terminal | child goes on
+ *     options -> descriptors and signals -> child waits | cgroup, counters, terminal | child runs
  *             -> watch: signals, readings of memory, time limits -> end of the tree -> report
  *
  * Always:
  *
- *     one thread, which sleeps in ppoll() until a signal, a deadline, or the report's reader is gone
- *     once PROG has ended, all that it started is ended, reaped and counted before the report is written
- *     whoever asked for a report gets either its line and status 0, or a sentence on stderr and status 125
+ *     there is one thread; it sleeps in ppoll() until a signal arrives, a deadline passes, or the
+ *     reader of the report is gone
+ *     when PROG has ended, all its descendants are ended, reaped and counted before the report is
+ *     written
+ *     the result is either the report's line and status 0, or a sentence on stderr and status 125
  *
- * It is small so that it does not show in what it measures: the kernel hands the size of a process on to its
- * children.
+ * The launcher is small so that it does not show in its own measurements: a child inherits the peak
+ * memory size of its parent.
  */
 #define _GNU_SOURCE 1
 
@@ -41,10 +43,11 @@
 #define CAIRN_VERSION "unreleased"
 #endif
 
-/* How long a killed process may take to end: one that waits for a dead network disk never does. */
+/* How long a killed process may take to end. A process that waits for a dead network disk never
+ * ends. */
 #define END_PATIENCE_NS (10 * NS_PER_S)
 
-/* How long the kernel may take to let go of a cgroup whose last process was reaped. */
+/* How long the kernel may hold a cgroup whose last process was reaped. */
 #define REMOVE_PATIENCE_NS NS_PER_S
 
 #define NEVER_NS UINT64_MAX
@@ -59,12 +62,12 @@ struct launch {
     struct whereabouts whereabouts;
     struct terminal terminal;
     struct report report;
-    uint64_t terminate_ns;  /* deadlines: SIGTERM … */
-    uint64_t kill_ns;       /* … SIGKILL … */
-    uint64_t despair_ns;    /* … and what does not end even so */
-    unsigned interruptions; /* SIGINT and SIGTERM that we were sent */
-    bool main_ended;        /* PROG itself: a zombie, not yet reaped */
-    bool reader_gone;       /* nobody can read the report any more */
+    uint64_t terminate_ns;  /* when PROG gets SIGTERM (NEVER_NS: never) */
+    uint64_t kill_ns;       /* when PROG gets SIGKILL */
+    uint64_t despair_ns;    /* when the launcher stops waiting for its end */
+    unsigned interruptions; /* number of SIGINT and SIGTERM we received */
+    bool main_ended;        /* PROG itself has ended; it is not yet reaped */
+    bool reader_gone;       /* the reader has closed the report's pipe */
 };
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -72,7 +75,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Three descriptors that are open, for what PROG opens first must not become its output; and the report's. */
+/* Makes sure that descriptors 0 to 2 are open, because otherwise the first file that PROG opens
+ * would become its output. Moves the report's descriptor above them and makes it close-on-exec. */
 static bool prepare_descriptors(struct options *options)
 {
     int flags = fcntl(options->report_fd, F_GETFL);
@@ -101,14 +105,15 @@ static bool prepare_descriptors(struct options *options)
     return true;
 }
 
-/* PROG's process group; it exists until PROG was reaped, but not quite from the beginning. */
+/* Sends a signal to PROG's process group. The group exists until PROG is reaped, but the child
+ * creates it only some time after the fork. Before that, PROG itself gets the signal. */
 static void signal_group(const struct launch *launch, int signal)
 {
     if (kill(-launch->child.pid, signal) != 0)
         kill(launch->child.pid, signal);
 }
 
-/* PROG itself; whatever remains of its tree is counted, and ended, when it is gone. */
+/* Kills PROG itself. Its descendants are counted and ended later, by end_tree(). */
 static void kill_main(struct launch *launch)
 {
     kill(launch->child.pid, SIGKILL);
@@ -116,13 +121,14 @@ static void kill_main(struct launch *launch)
         launch->despair_ns = clock_now_ns() + END_PATIENCE_NS;
 }
 
-/* Waits for a signal; false when `deadline_ns` passed. */
+/* Waits for a signal. Returns false if `deadline_ns` passed. If `report_events` is not NULL, also
+ * wakes up when the report's reader is gone. */
 static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short *report_events)
 {
     int report_fd = report_events == NULL ? -1 : launch->options.report_fd;
     struct pollfd fds[] = {
         {.fd = launch->signals.fd, .events = POLLIN},
-        {.fd = report_fd}, /* asked for nothing, it tells of errors */
+        {.fd = report_fd}, /* no events requested: poll() reports errors only */
     };
     uint64_t now_ns = clock_now_ns();
     uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
@@ -134,7 +140,8 @@ static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short 
     return ready > 0;
 }
 
-/* Reaps children that are not PROG: its orphans come to us. Notes when PROG was found to have ended. */
+/* Reaps the children that are not PROG: orphans of the tree, which the kernel gives to us. Sets
+ * `main_ended` if PROG has ended. `woke_ns` is then taken as the time of its end. */
 static void reap_orphans(struct launch *launch, uint64_t woke_ns)
 {
     while (!launch->main_ended) {
@@ -144,7 +151,7 @@ static void reap_orphans(struct launch *launch, uint64_t woke_ns)
         struct rusage usage;
         if (info.si_pid == launch->child.pid) {
             launch->main_ended = true;
-            launch->report.wall_ns = woke_ns; /* its end; see finish() */
+            launch->report.wall_ns = woke_ns; /* end of PROG; finish() subtracts the start */
         } else if (wait4(info.si_pid, NULL, 0, &usage) == info.si_pid)
             report_add_usage(&launch->report, &usage);
     }
@@ -156,7 +163,8 @@ static void resume(struct launch *launch)
     signal_group(launch, SIGCONT);
 }
 
-/* Job control: when the terminal stopped PROG our whole job stops, as if there were no launcher. */
+/* Job control: if the terminal stopped PROG, stops our whole process group as well, as if there
+ * were no launcher. */
 static void follow_stop(struct launch *launch)
 {
     siginfo_t info = {0};
@@ -164,19 +172,22 @@ static void follow_stop(struct launch *launch)
         return;
     int signal = info.si_status;
     if (signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU)
-        return; /* SIGSTOP and debuggers mean this one process */
+        return; /* SIGSTOP and debuggers stop only this process */
     terminal_take_back(&launch->terminal);
+    /* If our group is orphaned, the kernel does not stop it, because no shell could continue it.
+     * PROG waits for a terminal that it can never get. It receives SIGHUP, which the kernel sends
+     * in the same situation. */
     if (!signals_stop_us(signal, true) && signal != SIGTSTP)
-        signal_group(
-            launch,
-            SIGHUP); /* it wants a terminal that nobody can give it; the kernel does the same */
+        signal_group(launch, SIGHUP);
     resume(launch);
 }
 
 static void handle_signal(struct launch *launch, int signal)
 {
     switch (signal) {
-    case SIGCHLD: /* it may have come after we last asked, and does not come again */
+    case SIGCHLD:
+        /* PROG may have ended after the last call of reap_orphans(). The signal does not come
+         * again. */
         reap_orphans(launch, clock_now_ns());
         return;
     case SIGCONT:
@@ -185,7 +196,9 @@ static void handle_signal(struct launch *launch, int signal)
     case SIGTSTP:
         if (launch->options.terminal)
             break;
-        signal_group(launch, SIGSTOP); /* in a session of its own SIGTSTP would do nothing */
+        /* PROG's group is in a session of its own and orphaned, so that SIGTSTP would have no
+         * effect. */
+        signal_group(launch, SIGSTOP);
         signals_stop_us(SIGTSTP, false);
         resume(launch);
         return;
@@ -215,7 +228,7 @@ static void handle_deadlines(struct launch *launch)
         if (launch->child.state->started_ns != 0)
             sampler_take(&launch->sampler);
         else
-            sampler_begin(&launch->sampler); /* still our own copy, whose memory is not PROG's */
+            sampler_begin(&launch->sampler); /* the child is not PROG yet */
     }
     if (now_ns >= whereabouts_due_ns(&launch->whereabouts))
         whereabouts_drain(&launch->whereabouts);
@@ -224,7 +237,8 @@ static void handle_deadlines(struct launch *launch)
         launch->kill_ns = now_ns + launch->options.grace_ns;
         launch->report.timed_out = true;
         signal_group(launch, SIGTERM);
-        signal_group(launch, SIGCONT); /* a stopped process would not hear of it */
+        /* A stopped process would not receive SIGTERM. */
+        signal_group(launch, SIGCONT);
     }
     if (now_ns >= launch->kill_ns) {
         launch->kill_ns = NEVER_NS;
@@ -232,7 +246,7 @@ static void handle_deadlines(struct launch *launch)
     }
 }
 
-/* Until PROG itself has ended; false when that cannot be brought about. */
+/* Runs until PROG itself has ended. Returns false if PROG could not be ended. */
 static bool watch(struct launch *launch)
 {
     while (!launch->main_ended) {
@@ -261,8 +275,10 @@ static bool watch(struct launch *launch)
     return true;
 }
 
-/* Ends and reaps what PROG left behind. Only our own children are ever signalled, for nobody else can free
- * their numbers; theirs come to us when they are gone, and so level by level, wherever they hide. */
+/* Ends and reaps the descendants that PROG left behind. Only our own children get a signal, because
+ * their process numbers cannot be reused before we reap them. When a child ends, its children
+ * become ours, so that the loop reaches the whole tree level by level. Returns false if a process
+ * does not end within END_PATIENCE_NS. */
 static bool end_tree(struct launch *launch)
 {
     pid_t pids[PROCESSES_MAX];
@@ -294,6 +310,9 @@ static bool end_tree(struct launch *launch)
     }
 }
 
+/* Opens the method of measuring memory: a new cgroup, or readings process by process if there is
+ * none. Returns false after an error message if --memory cgroup was requested and no cgroup can be
+ * made. */
 static bool confine(struct launch *launch)
 {
     struct memory *memory = &launch->sampler.memory;
@@ -320,7 +339,8 @@ static bool confine(struct launch *launch)
     return memory_open_sampled(memory, getpid());
 }
 
-/* Everything back as it was, whatever happened before. */
+/* Restores the terminal, ends the tree and removes the cgroup. Works in every state of the launch.
+ * Returns false if a process could not be ended. */
 static bool clean_up(struct launch *launch)
 {
     terminal_take_back(&launch->terminal);
@@ -332,6 +352,7 @@ static bool clean_up(struct launch *launch)
     return ended;
 }
 
+/* Ends PROG and its tree without a report. Returns the exit status. */
 static int fail(struct launch *launch)
 {
     kill_main(launch);
@@ -339,11 +360,14 @@ static int fail(struct launch *launch)
     return COMPLAINT_EXIT;
 }
 
+/* Called once PROG has ended: measures and ends the rest of the tree, and writes the report.
+ * Returns the exit status. */
 static int finish(struct launch *launch)
 {
     struct report *report = &launch->report;
     const struct child_state *state = launch->child.state;
-    sampler_take(&launch->sampler); /* while those that it left behind still hold their memory */
+    /* This reading comes before the descendants are ended, while they still hold their memory. */
+    sampler_take(&launch->sampler);
 
     struct rusage usage;
     wait4(launch->child.pid, &report->status, 0, &usage);
