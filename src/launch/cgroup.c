@@ -238,9 +238,9 @@ static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *
     }
     moved = cgroup->version == 2;
     /* The memory controller is enabled last, so that an earlier failure has less to undo. The
-     * kernel forbids processes in a v2 cgroup that has controllers enabled for its children. Our
-     * process has left the parent by now, so this fails only if the parent holds other processes.
-     */
+     * kernel forbids processes in a v2 cgroup that has controllers enabled for its children.
+     * Our process has left the parent by now, so this fails only if the parent holds other
+     * processes. */
     if (cgroup->version == 2 && !enable_memory(cgroup, &enabled)) {
         because(cgroup, "cannot enable the memory controller in ", parent_path, errno);
         goto failed;

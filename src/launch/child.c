@@ -147,8 +147,8 @@ bool child_start(struct child *child, const struct options *options, const struc
     }
     close(ends[0]);
     child->go = ends[1];
-    /* Parent and child both set the process group, so that it is set whichever of them runs first.
-     */
+    /* Parent and child both set the process group, so that it is set whichever of them runs
+     * first. */
     if (options->terminal)
         setpgid(child->pid, child->pid);
     return true;

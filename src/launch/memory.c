@@ -13,8 +13,9 @@
 
 #define BATCH_PAGES UINT64_C(64) /* MEMCG_CHARGE_BATCH of the kernel */
 
-/* Page tables are read for a tree of at most so many processes and so many times the slack. At that size the
- * error of the statistics, half the slack, is below 4 % of the result. */
+/* Limits for reading page tables: the tree has at most EXACT_PROCESSES_MAX processes and holds at
+ * most EXACT_SLACKS times the slack. Above that size the error of the statistics, half the slack,
+ * is below 4 % of the result. */
 #define EXACT_PROCESSES_MAX 4
 #define EXACT_SLACKS        16
 
@@ -41,7 +42,8 @@ const char *memory_method_name(enum memory_method method)
     return "not measured";
 }
 
-/* Looks are no part of a reading's cost, and may be as rare as their budget says. */
+/* The CPU time of reading page tables has its own budget, apart from other readings. There is no
+ * upper limit for the time between two of them. */
 static const struct pace look_pace = {
     .min_ns = NS_PER_MS, .max_ns = UINT64_MAX / 2, .divisor = 500};
 
@@ -56,13 +58,14 @@ void memory_begin(struct memory *memory, uint64_t now_ns)
     pace_begin(&memory->look, now_ns);
 }
 
-/* Cgroups. */
+/* Readings from a cgroup. */
 
-/* The same facts in both versions. v1's "total_" includes the cgroups below, as all of v2's numbers do. */
+/* Names of the same statistics in both versions. v1's "total_" numbers include the cgroups below,
+ * as all numbers of v2 do. */
 struct stat_names {
     const char *anon;
     const char *shmem;
-    const char *file; /* page cache, with shmem in it */
+    const char *file; /* page cache, which includes shmem */
     const char *active_file;
     const char *inactive_file;
 };
@@ -72,14 +75,15 @@ static const struct stat_names names_v2 = {"anon ", "shmem ", "file ", "active_f
 static const struct stat_names names_v1 = {"total_rss ", "total_shmem ", "total_cache ",
                                            "total_active_file ", "total_inactive_file "};
 
-/* 0 where the statistics have no such line. */
+/* Returns the number in the statistics, or 0 if they do not have it. */
 static uint64_t stat_or_zero(const char *text, const char *name)
 {
     uint64_t bytes;
     return file_field(text, name, &bytes) ? bytes : 0;
 }
 
-/* Kernel memory: v2 has it among the statistics, in one sum since Linux 5.18; v1 counts it apart. */
+/* Returns the kernel memory of the cgroup. v2 has it among the statistics, since Linux 5.18 as one
+ * sum. v1 has a file of its own for it. */
 static uint64_t kernel_bytes(const struct memory *memory, const char *stat)
 {
     uint64_t bytes;
@@ -103,13 +107,15 @@ static bool read_stat(const struct memory *memory, struct peak_reading *reading)
         return false;
     uint64_t cache = file > reading->shmem_bytes ? file - reading->shmem_bytes : 0;
     reading->other_bytes = cache + kernel_bytes(memory, text);
-    /* MADV_FREE moves anonymous pages to the lists of files: what they hold beyond files is lazily freed. */
+    /* MADV_FREE moves anonymous pages to the file lists. If these lists hold more than the page
+     * cache, the difference is lazily freed memory. */
     uint64_t listed = active + inactive;
     reading->lazy_bytes = listed > cache ? listed - cache : 0;
     return true;
 }
 
-/* Adds up the page tables of all members, when they are few; a member that ends meanwhile counts nothing. */
+/* Adds up the page tables of all members of the cgroup. Returns false if there are more than
+ * EXACT_PROCESSES_MAX members, or none. A member that ends meanwhile counts as 0. */
 static bool look_at_members(int members, struct process_share *sum)
 {
     char text[256];
@@ -132,6 +138,7 @@ static bool look_at_members(int members, struct process_share *sum)
     return count > 0;
 }
 
+/* Corrects the reading of a small tree by its page tables, if it is time to read them. */
 static void correct_small(struct memory *memory, struct peak_reading *reading)
 {
     bool small = reading->anon_bytes + reading->shmem_bytes <= EXACT_SLACKS * memory->slack_bytes;
@@ -140,7 +147,8 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
     uint64_t begin_ns = clock_thread_cpu_ns();
     struct process_share exact;
     if (look_at_members(memory->members, &exact)) {
-        /* The greater: the statistics are of a moment ago, but know shared memory that nobody has mapped. */
+        /* Takes the larger number. The statistics are older, but they include shared memory that is
+         * not mapped. */
         if (exact.anon_bytes > reading->anon_bytes)
             reading->anon_bytes = exact.anon_bytes;
         if (exact.shmem_bytes > reading->shmem_bytes)
@@ -150,7 +158,9 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
     pace_spend(&memory->look, clock_now_ns(), clock_thread_cpu_ns() - begin_ns);
 }
 
-/* Pages of files that the kernel took, and how often all were dropped. Read only where so much is there to be taken. */
+/* Updates `cache_taken`: the number of file pages that the kernel has reclaimed plus the number of
+ * times that the whole page cache was dropped. Skipped while `other` is within the slack, because
+ * no more than that could have been reclaimed. */
 static void read_cache_taken(struct memory *memory, uint64_t other_bytes)
 {
     uint64_t most = other_bytes > memory->other_bytes ? other_bytes : memory->other_bytes;
@@ -172,7 +182,8 @@ static void begin_interval(const struct memory *memory)
 static bool read_cgroup(struct memory *memory, struct peak_reading *reading)
 {
     *reading = (struct peak_reading){.charged = PEAK_CHARGED_UNKNOWN};
-    /* The highest charge first: what is charged between it and the rest counts again in the next interval. */
+    /* The highest charge is read first. Memory that is charged afterwards counts again in the next
+     * interval. */
     bool has_max = memory->charged_max >= 0 &&
                    file_read_number(memory->charged_max, &reading->charged_max_bytes);
     if (has_max)
@@ -192,18 +203,18 @@ static bool open_cgroup(struct memory *memory, int folder, enum memory_method me
 {
     *memory = (struct memory){
         .method = method,
-        .look = {.due_ns = UINT64_MAX}, /* until memory_begin() */
+        .look = {.due_ns = UINT64_MAX}, /* set by memory_begin() */
         .stat = openat(folder, "memory.stat", O_RDONLY | O_CLOEXEC),
         .kernel = openat(folder, "memory.kmem.usage_in_bytes", O_RDONLY | O_CLOEXEC),
         .charged_max = openat(folder, charged_max, O_RDWR | O_CLOEXEC),
         .members = openat(folder, "cgroup.procs", O_RDONLY | O_CLOEXEC),
         .vmstat = open("/proc/vmstat", O_RDONLY | O_CLOEXEC),
-        .other_bytes = UINT64_MAX, /* so that the first reading knows the counter */
+        .other_bytes = UINT64_MAX, /* makes the first reading read /proc/vmstat */
         .slack_bytes = memory_slack_bytes(),
     };
     memory->resettable = memory->charged_max >= 0 && file_write(memory->charged_max, "0");
-    if (memory->charged_max <
-        0) /* v2 before Linux 6.12: memory.peak cannot be written, nor begin anew */
+    /* Before Linux 6.12, memory.peak of v2 cannot be written and so cannot be reset. */
+    if (memory->charged_max < 0)
         memory->charged_max = openat(folder, charged_max, O_RDONLY | O_CLOEXEC);
     struct peak_reading reading;
     if (memory->stat >= 0 && read_cgroup(memory, &reading))
@@ -216,8 +227,8 @@ static bool open_cgroup(struct memory *memory, int folder, enum memory_method me
 
 bool memory_open_v2(struct memory *memory, int folder)
 {
-    /* Writing to memory.peak makes a new beginning for this descriptor alone, so that it must stay the same
-     * one. */
+    /* Writing to memory.peak resets the maximum for this descriptor alone, so the same descriptor
+     * must be used for reading it. */
     return open_cgroup(memory, folder, MEMORY_CGROUP_V2, "memory.peak");
 }
 
@@ -226,10 +237,10 @@ bool memory_open_v1(struct memory *memory, int folder)
     return open_cgroup(memory, folder, MEMORY_CGROUP_V1, "memory.max_usage_in_bytes");
 }
 
-/* Process by process. */
+/* Readings process by process. */
 
-/* What a process must once have held since the reading before: only when the highest size it ever had grew.
- */
+/* Returns a lower bound for the memory that a process held at some moment since the last reading.
+ * Returns 0 if its highest size (VmHWM) did not grow since then, or if no entry is free for it. */
 static uint64_t follow(struct memory *memory, pid_t pid, const struct process_memory *now)
 {
     struct memory_followed *place = NULL;
@@ -244,8 +255,8 @@ static uint64_t follow(struct memory *memory, pid_t pid, const struct process_me
     if (place == NULL)
         return 0;
     struct memory_followed before = place->pid == pid ? *place : (struct memory_followed){0};
-    if (now->highest_bytes <
-        before.highest_bytes) /* it has exec'ed, or the number has a new owner */
+    /* The process called exec, or its number belongs to a new process. */
+    if (now->highest_bytes < before.highest_bytes)
         before = (struct memory_followed){0};
     *place = (struct memory_followed){pid, true, now->file_bytes, now->highest_bytes};
     uint64_t file = now->file_bytes > before.file_bytes ? now->file_bytes : before.file_bytes;
@@ -263,8 +274,8 @@ static void forget_unseen(struct memory *memory)
     }
 }
 
-/* The list of processes is as before as long as nobody new was started on this machine; who has ended cannot
- * be read. */
+/* Updates the list of processes. While no process was started on this machine, the old list still
+ * includes all of the tree. Processes on it that have ended cannot be read and count as 0. */
 static void find_processes(struct memory *memory)
 {
     pid_t newest = processes_newest();
@@ -274,7 +285,8 @@ static void find_processes(struct memory *memory)
     memory->pid_count = processes_descendants(memory->ancestor, memory->pids, PROCESSES_MAX);
 }
 
-/* How many pages the whole machine has ever freed lazily; when that stands still nobody here did. */
+/* Reads the number of pages that the whole machine has ever freed lazily. If it did not change, no
+ * process of the tree freed pages lazily. */
 static bool read_freed_lazily(uint64_t *pages)
 {
     char text[16384];
@@ -282,6 +294,8 @@ static bool read_freed_lazily(uint64_t *pages)
            file_field(text, "pglazyfree ", pages);
 }
 
+/* Updates `lazy_bytes` from the page tables, if it is time to read them and the number may have
+ * changed. */
 static void look_at_lazy(struct memory *memory)
 {
     if (!look_is_due(memory))
@@ -325,7 +339,7 @@ bool memory_open_sampled(struct memory *memory, pid_t ancestor)
 {
     *memory = (struct memory){
         .method = MEMORY_SAMPLED,
-        .look = {.due_ns = UINT64_MAX}, /* until memory_begin() */
+        .look = {.due_ns = UINT64_MAX}, /* set by memory_begin() */
         .stat = -1,
         .kernel = -1,
         .charged_max = -1,

@@ -1,23 +1,26 @@
-/* memory.h - reads how much memory a tree of processes holds now: from a cgroup, v2 or v1, or process by
- * process.
+/* memory.h - reads how much memory a tree of processes holds now: from a cgroup (v2 or v1), or
+ * process by process.
  *
- * Between memory_open_…() and memory_close(), always:
+ * The sampler calls these functions from the launcher's only thread. Between memory_open_…() and
+ * memory_close(), always:
  *
- *     descriptors are open and close-on-exec, so that a reading costs no path lookup
- *     one reading has succeeded, which also warmed the code and the caches for those that count
- *     a reading that fails leaves the reader as it was: the next may succeed
+ *     the descriptors are open and close-on-exec, so that a reading needs no path lookup
+ *     one reading was already made; it warmed the code and the caches for the readings that count
+ *     a reading that fails changes nothing; the next may succeed
  *
- * From a cgroup. The kernel adds up its statistics only when about 64 pages per CPU have changed; until then
- * it tells the numbers of a moment ago. A tree as small as some of these batches would read badly wrong, so
- * that its page tables are looked at as well, which are exact.
+ * Cgroup: the kernel updates the statistics of a cgroup only after about 64 pages per CPU have
+ * changed. Until then it returns older numbers. The error would be large for a tree whose memory is
+ * only a few such batches. For small trees the page tables are read as well, which are exact.
  *
- * Process by process. Works everywhere, and is worse: a page shared since a fork, or shared memory, counts in
- * every process that has it, and what happened between two readings is known only from the highest size that
- * a process ever had. That size includes mapped files: one that was mapped and unmapped between two readings
- * is taken for memory. A process that begins and ends between two readings is not seen at all.
+ * Process by process: works everywhere, but is less accurate in three ways.
  *
- * Page tables are looked at by a pace of their own, for the time this takes grows with the size of the
- * processes.
+ *     Pages shared since a fork, and shared memory, count in every process that maps them.
+ *     A peak between two readings is known only from the highest size that a process ever had. That
+ *     size includes mapped files, so that a file which was mapped and unmapped between two readings
+ *     counts as memory.
+ *     A process that begins and ends between two readings is not seen at all.
+ *
+ * Reading page tables takes longer the larger the processes are, so it has a pace of its own.
  */
 #ifndef CAIRN_LAUNCH_MEMORY_H
 #define CAIRN_LAUNCH_MEMORY_H
@@ -36,56 +39,63 @@ enum memory_method {
     MEMORY_SAMPLED,
 };
 
-/* "cgroup v2" and so on, as in the report. */
+/* Returns the name of the method as it appears in the report, for example "cgroup v2". */
 const char *memory_method_name(enum memory_method method);
 
-/* The highest size of more processes than this is not followed. */
+/* The highest sizes of at most this many processes are tracked. */
 #define MEMORY_FOLLOWED_MAX 64
 
-/* A process between two readings. */
+/* The state of one process at the last reading. Used only process by process. */
 struct memory_followed {
-    pid_t pid; /* 0: a free place */
-    bool seen; /* in the reading that is going on */
+    pid_t pid; /* 0 if the entry is free */
+    bool seen; /* found by the reading in progress */
     uint64_t file_bytes;
     uint64_t highest_bytes;
 };
 
 struct memory {
     enum memory_method method;
-    struct pace look; /* at page tables */
+    struct pace look; /* when page tables are read */
 
-    /* cgroup */
-    int stat;             /* memory.stat */
-    int kernel;           /* v1: kernel memory; -1 when it is not counted apart */
-    int charged_max;      /* the highest; -1 where the kernel has none */
-    int members;          /* cgroup.procs; -1 when it cannot be read */
-    int vmstat;           /* the machine's; -1 when it cannot be read */
-    bool resettable;      /* charged_max begins anew at every reading */
-    uint64_t slack_bytes; /* see memory_slack_bytes() */
+    /* Fields for the cgroup methods. */
+    int stat; /* memory.stat */
+    /* v1: the file of the kernel memory. -1 if the cgroup does not count it separately. */
+    int kernel;
+    int charged_max;      /* file of the highest charge; -1 if there is none */
+    int members;          /* cgroup.procs; -1 if it cannot be read */
+    int vmstat;           /* /proc/vmstat; -1 if it cannot be read */
+    bool resettable;      /* each reading resets charged_max */
+    uint64_t slack_bytes; /* memory_slack_bytes() */
     uint64_t other_bytes; /* at the last reading */
-    uint64_t cache_taken; /* see peak_reading */
+    uint64_t cache_taken; /* see struct peak_reading */
 
-    /* process by process */
+    /* Fields for the readings process by process. */
     pid_t ancestor;
-    pid_t newest; /* on this machine when `pids` was made; 0: not known */
+    /* The newest process number of the machine when `pids` was made. 0 if it is not known. */
+    pid_t newest;
     size_t pid_count;
-    uint64_t lazy_bytes;   /* at the last look */
-    uint64_t freed_lazily; /* by the whole machine, at the last look; in pages since its start */
+    uint64_t lazy_bytes; /* when page tables were last read */
+    /* The number of pages that the whole machine ever freed lazily, when page tables were last
+     * read. */
+    uint64_t freed_lazily;
     struct memory_followed followed[MEMORY_FOLLOWED_MAX];
     pid_t pids[PROCESSES_MAX];
 };
 
-/* How far the kernel's charge may be ahead of its statistics: two batches of 64 pages per CPU. */
+/* Returns how far the kernel's charge may be ahead of its statistics: two batches of 64 pages per
+ * CPU. */
 uint64_t memory_slack_bytes(void);
 
-/* `folder` is the cgroup's; false, with errno, when it cannot be read. The interval of charged_max begins. */
+/* Opens one method. `folder` is the descriptor of the cgroup's folder. Returns false with errno set
+ * if its statistics cannot be read. The first interval of charged_max begins now. */
 bool memory_open_v2(struct memory *memory, int folder);
 bool memory_open_v1(struct memory *memory, int folder);
 bool memory_open_sampled(struct memory *memory, pid_t ancestor);
 
-/* The program starts now. */
+/* Call this when the program starts. It starts the pace at which page tables are read. */
 void memory_begin(struct memory *memory, uint64_t now_ns);
 
+/* Makes one reading. Returns false if that is not possible. */
 bool memory_read(struct memory *memory, struct peak_reading *reading);
 void memory_close(struct memory *memory);
 

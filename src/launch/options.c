@@ -41,7 +41,8 @@ const char options_help[] =
     "itself "
     "failed.\n";
 
-/* Digits at *s, which moves past them. */
+/* Parses the digits at *s and moves *s past them. Returns false if there are none or if the number
+ * does not fit. */
 static bool parse_digits(const char **s, uint64_t *number)
 {
     uint64_t value = 0;
@@ -125,7 +126,8 @@ static enum options_task wrong(struct options *options, const char *complaint, c
     return OPTIONS_WRONG;
 }
 
-/* The complaint when `value` cannot be what option `name` needs; NULL when all is well. */
+/* Stores the value of an option. Returns NULL on success, or the error message if `value` does not
+ * suit option `name`. */
 static const char *take_value(struct options *options, const char *name, char *value)
 {
     uint64_t number;
@@ -190,8 +192,10 @@ enum options_task options_parse(struct options *options, char **argv)
         .report_fd = -1,
         .grace_ns = GRACE_DEFAULT_NS,
         .edits = argv[0] == NULL
+                     /* An edit uses two places in argv and is stored in one, so it never overwrites
+                      * an argument that is not parsed yet. */
                      ? argv
-                     : argv + 1, /* an edit takes two places in argv, and is kept in one */
+                     : argv + 1,
     };
     if (argv[0] == NULL)
         return wrong(options, "there are no arguments; 'cairn-launch --help' lists them", NULL);

@@ -1,12 +1,12 @@
-/* options.h - what the command line asks for.
+/* options.h - parses the command line of cairn-launch.
  *
- * After OPTIONS_RUN, always:
+ * main() calls options_parse() once. After it returned OPTIONS_RUN, always:
  *
- *     report_fd >= 0, and command[0] is not NULL
+ *     report_fd >= 0, and command[0] != NULL
  *     edits[0 .. edit_count) are in the order given: "KEY=VALUE" sets, "KEY" removes
- *     every text points into argv: nothing was copied or allocated
+ *     every string points into argv: nothing was copied or allocated
  *
- * Only parses: whether a folder, a file or a CPU exists is found out by those who use it.
+ * Parsing does not check whether a folder, file or CPU exists. The code that uses it finds out.
  */
 #ifndef CAIRN_LAUNCH_OPTIONS_H
 #define CAIRN_LAUNCH_OPTIONS_H
@@ -22,7 +22,7 @@ enum options_task {
     OPTIONS_TOUCH,
     OPTIONS_HELP,
     OPTIONS_VERSION,
-    OPTIONS_WRONG, /* `complaint` and `object` say what is wrong */
+    OPTIONS_WRONG, /* see `complaint` and `object` */
 };
 
 enum options_memory {
@@ -35,33 +35,34 @@ enum options_memory {
 struct options {
     int report_fd;
     enum options_memory memory;
-    uint64_t timeout_ns; /* 0: no limit */
+    uint64_t timeout_ns; /* 0 if there is no limit */
     uint64_t grace_ns;   /* from SIGTERM to SIGKILL */
     uint64_t touch_bytes;
     bool terminal;
     bool counters;
     bool has_cpus;
     cpu_set_t cpus;
-    const char *folder; /* NULL, here and below: as the caller has it */
+    const char *folder; /* NULL, here and below, if the option was not given */
     const char *stdin_path;
     const char *stdout_path;
     const char *stderr_path;
     const char *whereabouts_path;
-    char **edits; /* of PROG's environment */
+    char **edits; /* changes of PROG's environment */
     size_t edit_count;
     char **command; /* ends with NULL */
     const char *complaint;
-    const char *object; /* what the complaint is about, or NULL */
+    const char *object; /* the argument that is wrong, or NULL */
 };
 
-/* Reorders argv: the edits of the environment are gathered at its front, over arguments that have been read.
- */
+/* Parses argv. It also reorders argv: the edits of the environment are collected at its front, in
+ * the places of arguments that were already parsed. */
 enum options_task options_parse(struct options *options, char **argv);
 
-/* "1.5" -> 1500000000. Up to 10^9 seconds; more than nine decimals are refused. */
+/* Parses a decimal number of seconds: "1.5" gives 1500000000. Returns false if it is larger than
+ * 10^9 or has more than nine decimals. */
 bool options_parse_seconds(const char *text, uint64_t *ns);
 
-/* "0,2-3" */
+/* Parses a list such as "0,2-3". Returns false if it is not one. */
 bool options_parse_cpus(const char *text, cpu_set_t *cpus);
 
 #endif

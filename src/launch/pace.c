@@ -23,7 +23,8 @@ void pace_begin(struct pace *pace, uint64_t now_ns)
 void pace_spend(struct pace *pace, uint64_t now_ns, uint64_t cpu_ns)
 {
     pace->cpu_ns += cpu_ns;
-    /* The mean of this one and those before: one that an interrupt made slow does not blind us for long. */
+    /* The new cost and the old mean count equally, so that one repetition that an interrupt made
+     * slow does not delay the following ones for long. */
     pace->cost_ns = pace->cost_ns == 0 ? cpu_ns : (pace->cost_ns + cpu_ns) / 2;
     uint64_t spacing_ns = pace->cost_ns * pace->divisor;
     if (pace->cpu_ns < PACE_EARLY_CPU_NS)

@@ -1,13 +1,16 @@
-/* pace.h - how often something costly may be repeated.
+/* pace.h - decides how often a costly operation may be repeated.
  *
- * After each repetition, always:
+ * After each pace_spend(), always:
  *
  *     now + min_ns <= due_ns <= now + max_ns
- *     due_ns == now + divisor * cost, within these bounds: in the long run it takes one part in `divisor` of
- * a CPU
+ *     due_ns == now + divisor * cost_ns, within these bounds
  *
- * but until PACE_EARLY_CPU_NS were spent also due_ns <= now + (time since the beginning), or min_ns: at 1, 2,
- * 4, 8 … ms, so that a short program is seen several times.
+ * In the long run the operation thus uses one part in `divisor` of a CPU. Until PACE_EARLY_CPU_NS
+ * of CPU time were spent, another limit applies:
+ *
+ *     due_ns <= now + max(now - begin_ns, min_ns)
+ *
+ * The first repetitions are then at 1, 2, 4, 8 … ms, so that a short program is seen several times.
  */
 #ifndef CAIRN_LAUNCH_PACE_H
 #define CAIRN_LAUNCH_PACE_H
@@ -22,14 +25,14 @@ struct pace {
     uint64_t divisor;
     uint64_t begin_ns;
     uint64_t due_ns;
-    uint64_t cost_ns; /* of a recent repetition, in CPU time */
-    uint64_t cpu_ns;  /* of all */
+    uint64_t cost_ns; /* CPU time of one repetition, a running mean */
+    uint64_t cpu_ns;  /* CPU time of all repetitions */
 };
 
-/* The first is due after min_ns. */
+/* Starts the pace. The first repetition is due after min_ns. */
 void pace_begin(struct pace *pace, uint64_t now_ns);
 
-/* It was done, and took so much. */
+/* Records that the operation was done and used `cpu_ns` of CPU time. Sets `due_ns`. */
 void pace_spend(struct pace *pace, uint64_t now_ns, uint64_t cpu_ns);
 
 #endif

@@ -34,7 +34,8 @@ static bool exceeds(uint64_t bound, uint64_t known, uint64_t slack)
     return bound > known && bound - known > slack;
 }
 
-/* Whether the gap is still one is known now: up to this reading the kernel took no page cache. */
+/* Closes the pending gap if its bound holds: the kernel reclaimed no page cache between the
+ * beginning of the gap and the last reading. */
 static void settle(struct peak *peak)
 {
     const struct peak_gap *gap = &peak->gap;
@@ -47,7 +48,8 @@ static void settle(struct peak *peak)
     peak->gap = (struct peak_gap){0};
 }
 
-/* At one instant since `cache_taken` was read `charged_max` was charged, of which `other` and `lazy` were at most as given. */
+/* Returns the gap for a moment since `cache_taken` was read, at which `charged_max` bytes were
+ * charged, at most `other` of them for other memory and at most `lazy` of them lazily freed. */
 static struct peak_gap gap_since(uint64_t cache_taken, uint64_t charged_max, uint64_t other,
                                  uint64_t lazy, uint64_t slack)
 {
@@ -97,8 +99,8 @@ void peak_end(struct peak *peak)
 
 bool peak_is_known(const struct peak *peak)
 {
-    return peak->peak_bytes >
-           (peak->count > 1 ? 0 : peak->slack_bytes); /* no program has no memory */
+    /* Every program has some memory. */
+    return peak->peak_bytes > (peak->count > 1 ? 0 : peak->slack_bytes);
 }
 
 void peak_check(const struct peak *peak)

@@ -13,7 +13,7 @@
 
 #define KIB UINT64_C(1024)
 
-/* "/proc/PID" and then `rest`. */
+/* A path: "/proc/PID" followed by `rest`. */
 struct proc_path {
     char data[64];
 };
@@ -28,8 +28,8 @@ static struct proc_path proc_path(pid_t pid, const char *rest)
     return path;
 }
 
-/* State and parent of a process: the name before them may hold blanks and brackets, so they are found from
- * its end. */
+/* Reads the state and the parent of a process from /proc/PID/stat. The process name comes before
+ * them and may contain blanks and parentheses, so the last parenthesis is searched for. */
 static bool read_state(pid_t pid, char *state, pid_t *parent)
 {
     char text[1024];
@@ -50,7 +50,7 @@ bool processes_is_alive(pid_t pid)
     return read_state(pid, &state, &parent) && state != 'Z' && state != 'X';
 }
 
-/* "0.00 0.01 0.05 1/80 2345" */
+/* The last number of /proc/loadavg, as in "0.00 0.01 0.05 1/80 2345". */
 pid_t processes_newest(void)
 {
     char text[128];
@@ -81,7 +81,7 @@ static bool found_has(const struct found *found, pid_t pid)
     return false;
 }
 
-/* With lists of children: each thread has its own. */
+/* First way: with lists of children. Each thread has its own list. */
 
 struct thread_visit {
     pid_t process;
@@ -128,18 +128,18 @@ static void add_children(pid_t parent, struct found *found)
 
 static bool kernel_lists_children(void)
 {
-    static int known; /* 0: not asked, 1: yes, -1: no */
+    static int known; /* 0: not checked yet, 1: yes, -1: no */
     if (known == 0)
         known = access("/proc/thread-self/children", F_OK) == 0 ? 1 : -1;
     return known == 1;
 }
 
-/* Without: a walk over /proc, asking everyone for their parent. */
+/* Second way: read all of /proc and the parent of each process. */
 
 struct process_visit {
     pid_t ancestor;
-    bool deep;      /* grandchildren as well */
-    bool backwards; /* someone's number is lower than that of the parent */
+    bool deep;      /* finds grandchildren as well */
+    bool backwards; /* a child was found whose number is below its parent's */
     struct found *found;
 };
 
@@ -165,7 +165,9 @@ static void walk(pid_t ancestor, bool deep, struct found *found)
         return;
     struct process_visit visit = {.ancestor = ancestor, .deep = deep, .found = found};
     size_t before;
-    do { /* /proc is in order of numbers; these wrap around, and then a child may come before its parent */
+    do {
+        /* /proc is sorted by number. Process numbers wrap around, so a child may come before its
+         * parent. The walk is then repeated until it finds nothing new. */
         before = found->count;
         file_each_number(proc, visit_process, &visit);
     } while (deep && visit.backwards && found->count > before);
@@ -195,7 +197,8 @@ size_t processes_descendants(pid_t ancestor, pid_t *pids, size_t capacity)
         return processes_descendants_by_walk(ancestor, pids, capacity);
     struct found found = {.pids = pids, .capacity = capacity};
     add_children(ancestor, &found);
-    for (size_t i = 0; i < found.count; i++) /* `count` grows meanwhile: breadth first */
+    /* Breadth first: `count` grows during the loop. */
+    for (size_t i = 0; i < found.count; i++)
         add_children(pids[i], &found);
     return found.count;
 }
@@ -212,7 +215,8 @@ bool processes_parse_memory(const char *text, struct process_memory *memory)
 
 bool processes_read_memory(pid_t pid, struct process_memory *memory)
 {
-    char text[16384]; /* groups come before memory, and there may be hundreds */
+    /* The supplementary groups come before the memory, and there may be hundreds of them. */
+    char text[16384];
     return file_read_at(AT_FDCWD, proc_path(pid, "/status").data, text, sizeof text) &&
            processes_parse_memory(text, memory);
 }

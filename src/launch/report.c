@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long a full pipe may stay full. */
+/* how long to wait for a full pipe */
 #define PATIENCE_MS 10000
 
 static uint64_t nanoseconds(struct timeval time)
@@ -65,7 +65,8 @@ static void add_text_or_null(struct text *text, const char *key, const char *val
 static void add_memory(struct text *text, const struct report *report)
 {
     const struct peak *peak = &report->peak;
-    /* Before it would have become the program, the child is a copy of the launcher. */
+    /* If exec failed, the child never became PROG. It was a copy of the launcher, whose memory does
+     * not count. */
     bool known = peak_is_known(peak) && report->exec_errno == 0;
     text_add_json_key(text, "memory");
     text_add(text, "{");
@@ -141,7 +142,7 @@ bool report_write(const struct report *report, int fd)
         ssize_t written = write(fd, data, text.length);
         if (written == (ssize_t)text.length)
             return true;
-        if (written >= 0) { /* a disk that is full */
+        if (written >= 0) { /* the disk is full */
             errno = ENOSPC;
             return false;
         }

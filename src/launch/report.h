@@ -1,9 +1,10 @@
-/* report.h - what became of the command, as one line of JSON.
+/* report.h - the result of the command as one line of JSON.
  *
- * Always:
+ * launch.c fills a struct report while the command runs and writes it at the end. Always:
  *
- *     the line is written by one write(), ends with '\n', and is shorter than a pipe takes at once (PIPE_BUF)
- *     what was not measured is null, never 0
+ *     the line is written by one write(), ends with '\n', and fits into PIPE_BUF, so that a pipe takes
+ *     it in one piece
+ *     a value that was not measured is null, never 0
  */
 #ifndef CAIRN_LAUNCH_REPORT_H
 #define CAIRN_LAUNCH_REPORT_H
@@ -21,13 +22,14 @@
 
 struct report {
     pid_t pid;
-    int status; /* as from wait4() */
+    int status; /* as returned by wait4() */
     bool timed_out;
-    int interrupted_by; /* the first of SIGINT, SIGTERM, SIGHUP, SIGQUIT sent to us; 0: none */
-    int exec_errno;     /* 0: exec succeeded */
+    /* The first of SIGINT, SIGTERM, SIGHUP and SIGQUIT that was sent to us. 0 if there was none. */
+    int interrupted_by;
+    int exec_errno; /* 0 if exec succeeded */
     bool has_wall;
     uint64_t wall_ns;
-    uint64_t user_ns; /* these, of the whole tree */
+    uint64_t user_ns; /* from here to `reaped`: of the whole tree */
     uint64_t system_ns;
     uint64_t minor_faults;
     uint64_t major_faults;
@@ -38,22 +40,24 @@ struct report {
     uint64_t left_behind;
 
     enum memory_method memory_method;
-    const char *memory_reason; /* why it is no cgroup; NULL: it is one, or none was wanted */
+    const char *memory_reason; /* why there is no cgroup; NULL: no reason to give */
     struct peak peak;
     uint64_t sampling_cpu_ns;
 
-    const struct counters *counters; /* NULL: not wanted */
+    const struct counters *counters; /* NULL if not requested */
 };
 
-/* Adds the resources of a process that was reaped, and of those it had reaped itself. */
+/* Adds the resources used by a process that was reaped, including those of its own reaped
+ * children. */
 void report_add_usage(struct report *report, const struct rusage *usage);
 
-/* Takes away what the child had used before it became PROG. */
+/* Subtracts the resources that the child had used before it became PROG. */
 void report_subtract_usage(struct report *report, const struct rusage *before);
 
+/* Appends the line to `text`. */
 void report_format(const struct report *report, struct text *text);
 
-/* False with errno set. */
+/* Writes the line to `fd`. Returns false with errno set if that fails. */
 bool report_write(const struct report *report, int fd);
 
 #endif

@@ -1,10 +1,10 @@
-/* sampler.h - reads memory again and again, as often as it may: it decides when, its caller waits until then.
+/* sampler.h - reads the memory of the tree repeatedly, and decides when the next reading is due.
  *
- * Always:
+ * The launcher's main loop waits until sampler_due_ns() and then calls sampler_take(). Always:
  *
  *     1 ms <= time between two readings <= 100 ms
- *     beyond the first few readings their CPU time stays below 0.4 % of the time that passes: half of it for
- * reading, half for looking at page tables (memory.h); only the bound of 100 ms wins over this
+ *     after the first few readings, their CPU time is below 0.4 % of the elapsed time: half of it for
+ *     readings, half for page tables (memory.h). Only the limit of 100 ms may exceed this.
  */
 #ifndef CAIRN_LAUNCH_SAMPLER_H
 #define CAIRN_LAUNCH_SAMPLER_H
@@ -20,17 +20,20 @@ struct sampler {
     struct peak peak;
 };
 
-/* Over a memory that was opened; the program is about to start. */
+/* Starts sampling. `memory` must be open. The program is about to start. */
 void sampler_begin(struct sampler *sampler);
 
-/* When to read next, on clock_now_ns(); never without a method. */
+/* Returns when the next reading is due, on the clock of clock_now_ns(). Returns UINT64_MAX if
+ * memory is not measured. */
 uint64_t sampler_due_ns(const struct sampler *sampler);
 
-/* Reads now; for the last time right after the program's end, which tells what happened until then. */
+/* sampler_take() makes a reading now. The last one must follow right after the program's end,
+ * because it shows the highest charge until then. sampler_end() completes `peak` and closes
+ * `memory`. */
 void sampler_take(struct sampler *sampler);
 void sampler_end(struct sampler *sampler);
 
-/* CPU time of all readings. */
+/* Returns the CPU time of all readings. */
 uint64_t sampler_cpu_ns(const struct sampler *sampler);
 
 #endif

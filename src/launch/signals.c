@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 static const int waited_for[] = {
-    SIGCHLD, SIGCONT,  SIGTSTP, /* what becomes of PROG and of our own job */
-    SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, /* passed on to PROG */
+    SIGCHLD, SIGCONT,  SIGTSTP,                            /* they control PROG and our own job */
+    SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, /* they are passed on to PROG */
     SIGALRM, SIGWINCH,
 };
 
-/* Blocked so that they do no harm: a report or a terminal that went away, or a file that may not grow, is seen
- * as an error of the call. */
+/* These signals are blocked so that they do no harm. A closed report, a terminal that is gone and a
+ * file at its size limit are seen as errors of the system call instead. */
 static const int unwanted[] = {SIGPIPE, SIGTTOU, SIGTTIN, SIGXFSZ};
 
 static bool is_ignored(int signal)
@@ -63,7 +63,7 @@ bool signals_stop_us(int signal, bool whole_group)
     sigemptyset(&resume);
     sigaddset(&resume, SIGCONT);
     kill(whole_group ? 0 : getpid(), signal);
-    sigprocmask(SIG_UNBLOCK, &stop, &before); /* it arrives, and stops us, before this returns */
+    sigprocmask(SIG_UNBLOCK, &stop, &before); /* the signal arrives and stops us inside this call */
     sigprocmask(SIG_SETMASK, &before, NULL);
     return sigtimedwait(&resume, NULL, &(struct timespec){0}) == SIGCONT;
 }

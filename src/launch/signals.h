@@ -1,12 +1,13 @@
-/* signals.h - the signals that cairn-launch waits for instead of being interrupted by them.
+/* signals.h - makes the signals of cairn-launch readable from a descriptor, so that they do not
+ * interrupt it.
  *
- * Between signals_take() and the end of the process, always:
+ * From signals_take() to the end of the process, always:
  *
- *     those that were not ignored by the caller are blocked and come out of `fd`, one at a time
- *     those that the caller ignores (nohup) stay ignored
- *     SIGCHLD has its default action, for ignoring it would lose the statuses of our children
+ *     signals that the caller ignores (as under nohup) stay ignored
+ *     the other ones are blocked and can be read from `fd`, one at a time
+ *     SIGCHLD has its default action, because ignoring it would lose the exit statuses of our children
  *
- * PROG starts with what the caller had: signals_restore().
+ * PROG starts with the signal state of the caller: see signals_restore().
  */
 #ifndef CAIRN_LAUNCH_SIGNALS_H
 #define CAIRN_LAUNCH_SIGNALS_H
@@ -16,21 +17,23 @@
 #include <signal.h>
 
 struct signals {
-    int fd; /* becomes readable; close-on-exec */
+    int fd; /* readable when a signal arrived; close-on-exec */
     sigset_t inherited_mask;
-    struct sigaction inherited_child; /* what the caller had for SIGCHLD */
+    struct sigaction inherited_child; /* the caller's action for SIGCHLD */
 };
 
+/* Blocks the signals and opens the descriptor. Returns false with errno set if that fails. */
 bool signals_take(struct signals *signals);
 
-/* In a child, before exec. */
+/* Restores the caller's signal state. The child calls it before exec. */
 void signals_restore(const struct signals *signals);
 
-/* The next one that arrived, or 0 when there is none now. */
+/* Returns the next signal that arrived, or 0 if there is none. */
 int signals_next(const struct signals *signals);
 
-/* Stops us with `signal`, as the terminal would, or our whole process group; returns once continued. A
- * group that nobody could continue (an orphaned one) the kernel does not stop: false, at once. */
+/* Stops this process with `signal`, as the terminal would, or our whole process group. Returns true
+ * once it is continued. The kernel does not stop an orphaned process group, because no shell could
+ * continue it: the function then returns false immediately. */
 bool signals_stop_us(int signal, bool whole_group);
 
 #endif

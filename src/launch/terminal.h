@@ -1,12 +1,15 @@
-/* terminal.h - lends the foreground of the controlling terminal to PROG's process group, and takes it back.
+/* terminal.h - lends the foreground of the controlling terminal to PROG's process group, and takes
+ * it back.
  *
  * Always:
  *
- *     the terminal is lent only while we are in its foreground: a background job never steals it
- *     after terminal_take_back() our own group has the foreground again if the borrower still had it
- *     without a controlling terminal every call does nothing
+ *     the terminal is lent only while our own group is in its foreground: a background job never
+ *     takes it
+ *     after terminal_take_back() our own group has the foreground again, if the borrower still had it
+ *     without a controlling terminal, every function does nothing
  *
- * The caller must block SIGTTOU: who is not in the foreground and changes it would otherwise be stopped.
+ * The caller must block SIGTTOU. Otherwise the kernel would stop a process that changes the
+ * foreground group from the background.
  */
 #ifndef CAIRN_LAUNCH_TERMINAL_H
 #define CAIRN_LAUNCH_TERMINAL_H
@@ -16,8 +19,8 @@
 #include <sys/types.h>
 
 struct terminal {
-    int fd;         /* -1: none */
-    pid_t borrower; /* process group; 0: not lent */
+    int fd;         /* -1 if there is no terminal */
+    pid_t borrower; /* process group; 0 if not lent */
 };
 
 void terminal_open(struct terminal *terminal);

@@ -24,9 +24,9 @@ bool touch_memory(uint64_t bytes)
         complaint("cannot map the memory for --touch", NULL, errno);
         return false;
     }
-    madvise(
-        area, bytes,
-        MADV_NOHUGEPAGE); /* small pages are found on every machine, and back huge ones later as well */
+    /* Small pages exist on every machine, and the host's memory behind them serves huge pages later
+     * as well. */
+    madvise(area, bytes, MADV_NOHUGEPAGE);
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     for (uint64_t at = 0; at < bytes; at += page_bytes)
         *(volatile char *)(area + at) = 1;

@@ -11,11 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Beneath the return addresses of functions of libc that allocators call: those that sleep have the largest frames. */
+/* Bytes of the stack in each sample. They must reach the return addresses of the functions of libc
+ * that allocators call; functions that sleep have the largest frames. */
 #define STACK_BYTES 256
 
-/* Of a ring: half a second of notes, or the libraries that a thousand processes load. Without privileges the kernel
- * lends 512 KiB for each processor. */
+/* Size of a ring: half a second of samples, or the libraries that a thousand processes load.
+ * Without privileges the kernel permits 512 KiB per processor. */
 #define RING_BYTES_MOST  ((size_t)256 << 10)
 #define RING_BYTES_LEAST ((size_t)16 << 10)
 
@@ -23,10 +24,11 @@
 #include <asm/perf_regs.h>
 #define REGISTERS (UINT64_C(1) << PERF_REG_X86_SP | UINT64_C(1) << PERF_REG_X86_IP)
 #else
-#define REGISTERS UINT64_C(0) /* cairn/profile/cpu_samples.py does not know what they would mean */
+#define REGISTERS UINT64_C(0) /* cpu_samples.py does not know other registers */
 #endif
 
-/* In all: half an hour of two processors. Who writes more than that may take room that the program needs. */
+/* Limit for the file: half an hour on two processors. A larger file may take disk space that the
+ * program needs. */
 #define FILE_BYTES_MOST (UINT64_C(1) << 30)
 
 static int open_event(int cpu)
@@ -51,7 +53,8 @@ static int open_event(int cpu)
     return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* As large as the kernel lends one; false with errno set. */
+/* Maps a ring as large as the kernel permits. Returns false with errno set if even the smallest is
+ * refused. */
 static bool map_ring(struct whereabouts_ring *ring)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -68,8 +71,8 @@ static bool map_ring(struct whereabouts_ring *ring)
     return false;
 }
 
-/* Of every processor that there is and is on, also those that the program may not use: it may leave for them. 0 or
- * errno. */
+/* Opens a ring for every processor that is online. This includes processors that the program may
+ * not use now, because it may move to them. Returns 0 or an errno. */
 static int open_rings(struct whereabouts *whereabouts)
 {
     if (REGISTERS == 0)
@@ -119,7 +122,8 @@ static bool write_all(int fd, const char *data, size_t bytes)
     return true;
 }
 
-/* Notes of which some are missing are none, and what they took may be what the program needs. */
+/* Stops sampling and drops all samples: an incomplete set is useless, and the program may need the
+ * disk space. Only the head stays, with the error. */
 static void give_up(struct whereabouts *whereabouts, int error)
 {
     close_rings(whereabouts);
@@ -127,7 +131,7 @@ static void give_up(struct whereabouts *whereabouts, int error)
     const struct whereabouts_head head = whereabouts->head;
     if (ftruncate(whereabouts->file, 0) == 0 && lseek(whereabouts->file, 0, SEEK_SET) == 0)
         write_all(whereabouts->file, (const char *)&head,
-                  sizeof head); /* without one nothing is believed */
+                  sizeof head); /* without a head, readers reject the file */
 }
 
 bool whereabouts_open(struct whereabouts *whereabouts, const char *path, pid_t pid)
@@ -155,12 +159,13 @@ uint64_t whereabouts_due_ns(const struct whereabouts *whereabouts)
     return whereabouts->count == 0 ? UINT64_MAX : whereabouts->due_ns;
 }
 
-/* One whole stretch, in two parts where it goes over the ring's end. */
+/* Writes all new records of a ring to the file, in two parts if they wrap around the ring's end. */
 static bool drain_ring(struct whereabouts *whereabouts, struct whereabouts_ring *ring)
 {
     int file = whereabouts->file;
     const char *data = (const char *)ring->page + ring->page->data_offset;
-    /* acquire: the kernel's records before their announcement; release: read before they may be overwritten */
+    /* acquire: the kernel writes its records before it moves data_head. release: the records are
+     * read before the kernel may overwrite them. */
     uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
     uint64_t tail = ring->page->data_tail;
     size_t at = (size_t)tail & (ring->bytes - 1), bytes = (size_t)(head - tail);

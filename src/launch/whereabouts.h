@@ -1,23 +1,29 @@
-/* whereabouts.h - where the processors are in a program and all that it starts, looked at by a clock of the kernel's.
+/* whereabouts.h - takes clock samples of a program and its descendants on every processor.
  *
- * Every WHEREABOUTS_PERIOD_NS each processor that is not idle notes whose thread it runs, where that is and what lies on
- * top of its stack; and the kernel notes which files lie where, and who starts whom. Nothing is put into the program,
- * which takes no detour, so its locks meet as often as without. The notes go into a file as the kernel writes them
- * (perf_event_open(2)), behind one struct whereabouts_head; cairn/profile/cpu_samples.py reads them.
+ * Every WHEREABOUTS_PERIOD_NS the kernel takes a clock sample on each processor that is not idle:
+ * the thread that runs, its instruction address, and the top of its stack. The kernel also records
+ * which files are mapped where and which process starts which. Nothing is injected into the program
+ * and its calls are not redirected, so its threads contend for locks as often as without it. The
+ * file contains the kernel's records as perf_event_open(2) describes them, after one struct
+ * whereabouts_head. cairn/profile/cpu_samples.py reads it.
  *
- * The clock is the processors' and not the threads': one of each thread's own begins anew with it, so that threads
- * shorter than a period have no note, and longer ones have theirs at the same moments of each run; and it is stopped
- * and started whenever a thread sleeps, for which those would pay that sleep more. It needs the right to look at all
- * that runs: root's, or kernel.perf_event_paranoid of 0 or less.
+ * The clock belongs to the processor, not to the thread. A thread's own clock starts with the
+ * thread, so threads shorter than a period would have no sample, and longer ones would have theirs
+ * at the same moments of each run. The kernel also stops and restarts such a clock whenever the
+ * thread sleeps, which would slow down threads that sleep often.
  *
- * Always:
+ * Sampling all processes needs root's rights, or kernel.perf_event_paranoid of 0 or less.
  *
- *     the file begins with a whole head, or could not be written; `error` is why nothing was noted, else 0
- *     behind it whole records only: by turns those of each processor in the order of their times, and a mark,
- *     before which all stand that are older than the youngest before the mark before it
- *     a ring is emptied every WHEREABOUTS_DRAIN_NS while the program runs, or as soon as the launcher gets to it;
- *     what it could not hold the kernel counts in a record of its own
- *     beyond a GiB the notes are given up
+ * launch.c calls these functions from its only thread. Always:
+ *
+ *     the file begins with a whole head, unless it could not be written
+ *     head.error is 0, or the errno of why there are no samples
+ *     after the head there are only whole records: those of each processor in turn, each in the order
+ *     of their times, and then a mark
+ *     before a mark come all records that are older than the youngest record before the previous mark
+ *     the rings are drained every WHEREABOUTS_DRAIN_NS while the program runs, or as soon after as the
+ *     launcher wakes up; the kernel counts the records that a ring could not hold in a record of its own
+ *     if the samples exceed a GiB, all of them are dropped
  */
 #ifndef CAIRN_LAUNCH_WHEREABOUTS_H
 #define CAIRN_LAUNCH_WHEREABOUTS_H
@@ -27,23 +33,24 @@
 #include <sched.h>
 #include <sys/types.h>
 
-/* Nearly a thousand times a second, and in no simple ratio to the milliseconds that kernels and programs repeat by. Each
- * note costs an interrupt, which in a virtual machine takes 10 to 25 us. */
+/* Nearly a thousand samples per second. The period is in no simple ratio to the milliseconds of
+ * periodic work in kernels and programs. Each sample costs an interrupt, which takes 10 to 25 us in
+ * a virtual machine. */
 #define WHEREABOUTS_PERIOD_NS UINT64_C(1061803)
 
 #define WHEREABOUTS_DRAIN_NS (50 * NS_PER_MS)
 
-/* "wherabt" and the version of what follows. */
+/* "wherabt" followed by the version of the format. */
 #define WHEREABOUTS_MAGIC UINT64_C(0x0274626172656877)
 
 struct whereabouts_head {
     uint64_t magic;
     uint64_t period_ns;
-    uint32_t pid;   /* PROG's */
-    uint32_t error; /* errno; with it nothing that was noted may be believed */
+    uint32_t pid;   /* process number of PROG */
+    uint32_t error; /* errno; unless 0, no sample is valid */
 };
 
-/* The kind of a mark, which is a record without content: no kernel writes such a kind. */
+/* The type of a mark, which is a record without content. The kernel never writes this type. */
 enum { WHEREABOUTS_MARK = 1 << 16 };
 
 struct perf_event_mmap_page;
@@ -51,28 +58,32 @@ struct perf_event_mmap_page;
 struct whereabouts_ring {
     int fd;
     struct perf_event_mmap_page *page;
-    size_t bytes; /* of its data: a power of two */
+    size_t bytes; /* size of its data, a power of two */
 };
 
 struct whereabouts {
-    int file; /* -1: nobody asked */
+    int file; /* -1 if samples were not requested */
     struct whereabouts_head head;
     size_t count;
     uint64_t due_ns;
-    uint64_t bytes; /* that were noted */
+    uint64_t bytes; /* written to the file so far */
     struct whereabouts_ring rings[CPU_SETSIZE];
 };
 
-/* `pid` is a child that has not yet called exec. False, with errno set, when there can be no such file. */
+/* Starts sampling into the file `path`. `pid` is a child that has not yet called exec. Returns
+ * false with errno set if the file cannot be created. If sampling is not possible, it returns true,
+ * and head.error has the reason. */
 bool whereabouts_open(struct whereabouts *whereabouts, const char *path, pid_t pid);
 
-/* When to look next, on clock_now_ns(). */
+/* Returns when the rings must be drained, on the clock of clock_now_ns(). Returns UINT64_MAX if
+ * there are no rings. */
 uint64_t whereabouts_due_ns(const struct whereabouts *whereabouts);
 
-/* Moves into the file what there is. */
+/* Moves the records from the rings to the file. */
 void whereabouts_drain(struct whereabouts *whereabouts);
 
-/* Once all processes have ended. */
+/* Drains the rings for the last time and closes everything. Call it once all processes have
+ * ended. */
 void whereabouts_close(struct whereabouts *whereabouts);
 
 #endif
