@@ -12,33 +12,34 @@ const char options_help[] =
     "Usage: cairn-launch [option]... -- PROG [ARG]...\n"
     "       cairn-launch --touch BYTES\n"
     "\n"
-    "Starts PROG, waits for it, ends whatever it left behind, and writes one line of JSON about "
-    "the whole "
-    "tree of\n"
-    "processes: time, peak memory, faults, how it ended.\n"
+    "Starts PROG, waits until it has ended, and ends all processes that it left behind. Writes "
+    "one\n"
+    "line of JSON about the whole tree of processes: time, peak memory, page faults, exit status.\n"
     "\n"
-    "  --report-fd N        descriptor for the line of JSON; PROG does not inherit it (required)\n"
-    "  --timeout SECONDS    end PROG with SIGTERM after that time\n"
-    "  --grace SECONDS      from there to SIGKILL for all its processes; default 2\n"
-    "  --memory METHOD      auto (default), cgroup, sampled or none: how the peak is found\n"
-    "  --terminal           PROG gets the terminal, with job control; without: a session of its "
-    "own, no "
-    "terminal\n"
-    "  --setenv KEY=VALUE   for PROG only; repeatable\n"
-    "  --unsetenv KEY       for PROG only; repeatable\n"
-    "  --chdir FOLDER       where PROG starts; the files below are still found from here\n"
+    "  --report-fd N        write the line of JSON to this descriptor (required); PROG does not\n"
+    "                       inherit it\n"
+    "  --timeout SECONDS    send SIGTERM to PROG after this time\n"
+    "  --grace SECONDS      time from SIGTERM to SIGKILL; default 2\n"
+    "  --memory METHOD      how to find the peak: auto (default), cgroup, sampled or none\n"
+    "  --terminal           give PROG the terminal, with job control; otherwise PROG has a "
+    "session\n"
+    "                       of its own and no terminal\n"
+    "  --setenv KEY=VALUE   set a variable for PROG only; repeatable\n"
+    "  --unsetenv KEY       remove a variable for PROG only; repeatable\n"
+    "  --chdir FOLDER       start PROG in this folder; the FILEs below are relative to the "
+    "caller's\n"
     "  --cpus LIST          CPUs that PROG may use, for example 0,2-3\n"
     "  --stdin FILE         PROG's standard input\n"
-    "  --stdout FILE        PROG's standard output; emptied first, created for the owner alone\n"
+    "  --stdout FILE        PROG's standard output; emptied first, created for its owner only\n"
     "  --stderr FILE        PROG's standard error, likewise; may be the same file\n"
-    "  --counters           performance counters of the whole tree\n"
-    "  --whereabouts FILE   where its processors are, by a clock; emptied first, for the owner "
-    "alone\n"
-    "  --touch BYTES        no PROG: write to so much memory once, and give it back\n"
+    "  --counters           read performance counters of the whole tree\n"
+    "  --whereabouts FILE   write clock samples of all processors; emptied first, created for its\n"
+    "                       owner only\n"
+    "  --touch BYTES        start no PROG: write to this much memory once, and give it back\n"
     "  --help, --version\n"
     "\n"
-    "Exit status: 0 when the line was written, whatever became of PROG; 125 when cairn-launch "
-    "itself "
+    "Exit status: 0 if the line was written, whatever happened to PROG; 125 if cairn-launch "
+    "itself\n"
     "failed.\n";
 
 /* Parses the digits at *s and moves *s past them. Returns false if there are none or if the number
@@ -191,11 +192,9 @@ enum options_task options_parse(struct options *options, char **argv)
     *options = (struct options){
         .report_fd = -1,
         .grace_ns = GRACE_DEFAULT_NS,
-        .edits = argv[0] == NULL
-                     /* An edit uses two places in argv and is stored in one, so it never overwrites
-                      * an argument that is not parsed yet. */
-                     ? argv
-                     : argv + 1,
+        /* An edit uses two places in argv and is stored in one, so it never overwrites an argument
+         * that is not parsed yet. */
+        .edits = argv[0] == NULL ? argv : argv + 1,
     };
     if (argv[0] == NULL)
         return wrong(options, "there are no arguments; 'cairn-launch --help' lists them", NULL);

@@ -2,8 +2,8 @@
  *
  * launch.c fills a struct report while the command runs and writes it at the end. Always:
  *
- *     the line is written by one write(), ends with '\n', and fits into PIPE_BUF, so that a pipe takes
- *     it in one piece
+ *     the line is written by one write(), ends with '\n', and fits into PIPE_BUF, so that a pipe
+ *     takes it in one piece
  *     a value that was not measured is null, never 0
  */
 #ifndef CAIRN_LAUNCH_REPORT_H

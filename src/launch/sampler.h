@@ -3,8 +3,8 @@
  * The launcher's main loop waits until sampler_due_ns() and then calls sampler_take(). Always:
  *
  *     1 ms <= time between two readings <= 100 ms
- *     after the first few readings, their CPU time is below 0.4 % of the elapsed time: half of it for
- *     readings, half for page tables (memory.h). Only the limit of 100 ms may exceed this.
+ *     after the first few readings, their CPU time is below 0.4 % of the elapsed time: half of it
+ *     for readings, half for page tables (memory.h); only the limit of 100 ms takes precedence
  */
 #ifndef CAIRN_LAUNCH_SAMPLER_H
 #define CAIRN_LAUNCH_SAMPLER_H

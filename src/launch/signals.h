@@ -5,7 +5,8 @@
  *
  *     signals that the caller ignores (as under nohup) stay ignored
  *     the other ones are blocked and can be read from `fd`, one at a time
- *     SIGCHLD has its default action, because ignoring it would lose the exit statuses of our children
+ *     SIGCHLD has its default action, because ignoring it would lose the exit statuses of our
+ *     children
  *
  * PROG starts with the signal state of the caller: see signals_restore().
  */

@@ -5,7 +5,8 @@
  *
  *     the terminal is lent only while our own group is in its foreground: a background job never
  *     takes it
- *     after terminal_take_back() our own group has the foreground again, if the borrower still had it
+ *     after terminal_take_back() our own group has the foreground again, if the borrower still had
+ *     it
  *     without a controlling terminal, every function does nothing
  *
  * The caller must block SIGTTOU. Otherwise the kernel would stop a process that changes the

@@ -18,11 +18,12 @@
  *
  *     the file begins with a whole head, unless it could not be written
  *     head.error is 0, or the errno of why there are no samples
- *     after the head there are only whole records: those of each processor in turn, each in the order
- *     of their times, and then a mark
- *     before a mark come all records that are older than the youngest record before the previous mark
- *     the rings are drained every WHEREABOUTS_DRAIN_NS while the program runs, or as soon after as the
- *     launcher wakes up; the kernel counts the records that a ring could not hold in a record of its own
+ *     after the head there are only whole records: those of each processor in turn, sorted by time,
+ *     and then a mark
+ *     a record after a mark is not older than the youngest record before the previous mark
+ *     the rings are drained every WHEREABOUTS_DRAIN_NS while the program runs, or as soon after as
+ *     the launcher wakes up; if a ring is full, the kernel counts the lost records in a record of
+ *     its own
  *     if the samples exceed a GiB, all of them are dropped
  */
 #ifndef CAIRN_LAUNCH_WHEREABOUTS_H
