@@ -1,6 +1,5 @@
-/* environment.h - reads an environment without the locks and the assumptions of getenv: it may be another
- * program's.
- */
+/* environment.h - reads environment variables without getenv, which takes locks and reads only the
+ * process's own environment. The environment may be that of another program. */
 #ifndef CAIRN_WITNESS_ENVIRONMENT_H
 #define CAIRN_WITNESS_ENVIRONMENT_H
 
@@ -8,7 +7,7 @@
 
 #include "base/base.h"
 
-/* The value of the first variable of that name; NULL when there is none. */
+/* Returns the value of the first variable of that name, or NULL if there is none. */
 static inline const char *environment_value(char *const environment[], const char *name)
 {
     size_t length = strlen(name);
@@ -18,7 +17,8 @@ static inline const char *environment_value(char *const environment[], const cha
     return NULL;
 }
 
-/* Is `word` one of the parts of `list` between the characters of `separators`? */
+/* Returns whether `word`, of `length` bytes, is an element of `list`. Any character of `separators`
+ * separates two elements. */
 static inline bool environment_list_has(const char *list, const char *separators, const char *word,
                                         size_t length)
 {

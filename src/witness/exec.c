@@ -15,8 +15,8 @@
 #include "witness/target.h"
 
 #define INTERPOSED __attribute__((visibility("default")))
-#define OWN_FRAME                                                                                  \
-    __attribute__((noinline)) /* its buffers are gone from the stack before the real call */
+/* A function of its own, so that its buffers are off the stack before the real call. */
+#define OWN_FRAME __attribute__((noinline))
 
 static struct {
     __typeof__(execve) *execve;
@@ -43,15 +43,15 @@ void exec_prepare(void)
     real.execve = dlsym(RTLD_NEXT, "execve");
 }
 
-/* A constructor that ran before ours may execute a program. */
+/* A constructor that runs before ours may already execute a program. */
 static void prepare_if_early(void)
 {
     if (UNLIKELY(real.execve == NULL))
         exec_prepare();
 }
 
-/* Will the loader of the next program preload us, and shall we write to the same file there? By name,
- * because the path may be spelt in several ways. */
+/* Returns whether the next program will preload this library and write to the same file. Compares
+ * only the library's name, because its path may be written in several ways. */
 static bool environment_has_us(char *const environment[])
 {
     const char *file = environment_value(environment, "CAIRN_WITNESS");
@@ -60,7 +60,8 @@ static bool environment_has_us(char *const environment[])
            environment_list_has(list, "/: ", real.own_name, real.own_name_bytes);
 }
 
-/* The loader can be told to show what it would do and stop: ldd does this. No program runs then. */
+/* Returns whether the loader will only print what it would load and then stop, so that no program
+ * runs. ldd works this way. */
 static bool only_lists(const char *path, char *const argv[], char *const environment[])
 {
     static const char *const options[] = {"--list", "--verify", "--help", "--version"};
@@ -75,7 +76,8 @@ static bool only_lists(const char *path, char *const argv[], char *const environ
     return false;
 }
 
-/* What is foreseen of the file, and then of what it is given. */
+/* Corrects the kind that was found from the file: the arguments may stop the loader, and the
+ * environment may lack this library. */
 static enum target_kind with_surroundings(enum target_kind kind, const char *path,
                                           char *const argv[], char *const environment[])
 {
@@ -85,6 +87,7 @@ static enum target_kind with_surroundings(enum target_kind kind, const char *pat
     return kind == TARGET_DYNAMIC && !environment_has_us(environment) ? TARGET_ENVIRONMENT : kind;
 }
 
+/* Appends a record about the program `path`. Writes nothing if no program runs. */
 static void OWN_FRAME write_record(const char *event, pid_t pid, const char *path,
                                    enum target_kind kind)
 {
@@ -99,7 +102,7 @@ static void OWN_FRAME write_record(const char *event, pid_t pid, const char *pat
     record_end(&line);
 }
 
-/* Before an exec of `path`. Returns what was written, for take_back(). */
+/* Writes a record before an exec of `path`. Returns the kind that it wrote, for take_back(). */
 static enum target_kind OWN_FRAME announce_path(int folder_fd, const char *path, char *const argv[],
                                                 char *const environment[], int flags)
 {
@@ -111,8 +114,8 @@ static enum target_kind OWN_FRAME announce_path(int folder_fd, const char *path,
     return kind;
 }
 
-/* Before an exec of an open file: the file to look at is the link in /proc, the name to tell is what it
- * points to. */
+/* Writes a record before an exec of an open file. The link in /proc leads to the file; the path in
+ * the record is the link's target. */
 static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
                                                      char *const environment[])
 {
@@ -122,7 +125,9 @@ static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
     struct text text = text_over(link, sizeof link);
     text_add(&text, "/proc/self/fd/");
     text_add_unsigned(&text, (uint64_t)fd);
-    char path[RECORD_PATH_BYTES + 2]; /* one more than is told, so that a cut shows */
+    /* Room for one byte more than a record takes, so that record_add() sees a path that is too
+     * long. */
+    char path[RECORD_PATH_BYTES + 2];
     kernel_read_link(link, path, sizeof path);
     enum target_kind kind =
         with_surroundings(target_at(AT_FDCWD, link, 0), path, argv, environment);
@@ -130,7 +135,8 @@ static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
     return kind;
 }
 
-/* Room for whatever a search can find: stacks are small here, and a whole PATH is shorter than PATH_MAX. */
+/* Returns the size of the longest path that a search can find. It is the buffer's size, because stacks
+ * may be small here and a whole PATH is shorter than PATH_MAX. */
 static size_t found_bytes(const char *file)
 {
     const char *search_path = environment_value(environ, "PATH");
@@ -140,7 +146,8 @@ static size_t found_bytes(const char *file)
     return bytes < PATH_MAX ? bytes : PATH_MAX;
 }
 
-/* A file that Linux refuses for what is in it is run by the shell, if it was searched for. */
+/* Searches for `file` as execvp does. If Linux cannot execute its content (ENOEXEC), execvp runs it
+ * with /bin/sh; posix_spawnp does not. */
 static enum target_kind search(const char *file, char *found, size_t capacity, bool else_shell)
 {
     enum target_kind kind =
@@ -148,6 +155,8 @@ static enum target_kind search(const char *file, char *found, size_t capacity, b
     return kind == TARGET_UNKNOWN && else_shell ? target_at(AT_FDCWD, "/bin/sh", 0) : kind;
 }
 
+/* Writes a record before an exec of a file that is searched for in PATH. Returns the kind that it
+ * wrote. */
 static enum target_kind OWN_FRAME announce_file(const char *file, char *const argv[],
                                                 char *const environment[])
 {
@@ -161,7 +170,7 @@ static enum target_kind OWN_FRAME announce_file(const char *file, char *const ar
     return kind;
 }
 
-/* After an exec that came back, which it does only with an error. */
+/* Writes a record after an exec that returned, which means that it failed. Returns -1. */
 static int take_back(enum target_kind kind)
 {
     int error = errno;
@@ -233,7 +242,7 @@ INTERPOSED int fexecve(int fd, char *const argv[], char *const environment[])
     return take_back(kind);
 }
 
-/* The number of arguments of an execl, with the NULL at the end. */
+/* Returns the number of arguments of an execl, including the NULL at the end. */
 static size_t count_arguments(const char *first, va_list *rest)
 {
     size_t count = 1;
@@ -249,8 +258,8 @@ static void copy_arguments(char **argv, size_t count, const char *first, va_list
         argv[i] = va_arg(*rest, char *);
 }
 
-/* Like glibc, execl builds its argument list on the stack: a vfork child has no other memory. Leaves `rest`
- * behind the NULL, where execle has the environment. */
+/* Like glibc, execl builds its argument list on the stack, because a vfork child has no memory of
+ * its own. Afterwards `rest` is behind the NULL, where execle has the environment. */
 #define ARGUMENTS(argv, first, rest)                                                               \
     va_list rest;                                                                                  \
     va_start(rest, first);                                                                         \
@@ -282,7 +291,8 @@ INTERPOSED int execlp(const char *file, const char *first, ...)
     return run_file(file, argv, environ);
 }
 
-/* Success of posix_spawn means that the program runs, so the record can wait until the child has a number. */
+/* posix_spawn returns success only if the program runs. The record is therefore written afterwards,
+ * when the child's number is known. */
 static int run_child(bool is_searched, pid_t *child, const char *name,
                      const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
                      char *const argv[], char *const environment[])

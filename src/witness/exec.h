@@ -1,16 +1,20 @@
-/* exec.h - notes every program that this one executes, so that the reader knows which of them gave no
- * proof.
+/* exec.h - records every program that this process executes, so that the reader of the file knows
+ * which processes gave no proof.
  *
- * Stands in front of exec* and posix_spawn*. A hook changes nothing in what the call does, and leaves errno
- * as the real call left it. It may run in a vfork child, in a signal handler, on a small stack: system
- * calls and its own frame (below 3 KiB, and the length of PATH where it is searched), no lock, no memory of
- * anybody else.
+ * The library interposes exec* and posix_spawn*. Always:
+ *
+ *     an interposed function does exactly what the real one does, and leaves errno as the real one
+ *     left it
+ *     it may run in a vfork child, in a signal handler and on a small stack
+ *     it uses only system calls and its own stack frame: less than 3 KiB, plus the length of PATH
+ *     if it searches for the file
+ *     it takes no lock, and writes to no memory outside its frame
  */
 #ifndef CAIRN_WITNESS_EXEC_H
 #define CAIRN_WITNESS_EXEC_H
 
-/* Finds the real functions. For the constructor, so that no hook has to take the loader's lock in a
- * forked child. */
+/* Finds the real functions. The constructor calls it, so that no interposed function must take the
+ * loader's lock in a forked child. */
 void exec_prepare(void);
 
 #endif

@@ -1,9 +1,9 @@
-/* kernel.h - the system calls of the witness, made directly.
+/* kernel.h - makes the system calls of the witness directly, without libc's wrappers.
  *
- * libc's own wrappers would be wrong inside another program: open, read, write and close are places where a
- * thread can be cancelled, and a program or another preloaded library may have put its own function under
- * their name. What is here is async-signal-safe, works in a vfork child, and may change errno, which
- * whoever was called by the program keeps and puts back.
+ * The wrappers have two problems inside another program. open, read, write and close are
+ * cancellation points of threads, and the program or another preloaded library may have replaced
+ * them. The functions here are async-signal-safe and work in a vfork child. They may change errno;
+ * the interposed function that uses them saves and restores it.
  */
 #ifndef CAIRN_WITNESS_KERNEL_H
 #define CAIRN_WITNESS_KERNEL_H
@@ -23,8 +23,8 @@
 
 static_assert(sizeof(void *) == 8, "struct stat and off_t are passed to the kernel as they are");
 
-/* O_NONBLOCK: what was a file when it was looked at may be a pipe by now, and must not make the program
- * wait. */
+/* Opens a file. O_NONBLOCK is set because a path that was a regular file when it was checked may be
+ * a pipe by now. Opening it must not block the program. */
 static inline int kernel_open(int folder_fd, const char *path, int flags)
 {
     return (int)syscall(SYS_openat, folder_fd, path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
@@ -60,7 +60,8 @@ static inline bool kernel_may_execute(int folder_fd, const char *path)
     return syscall(SYS_faccessat, folder_fd, path, X_OK) == 0;
 }
 
-/* The target of a symbolic link, cut to what fits; "" when there is none to be read. */
+/* Reads the target of a symbolic link, cut to the capacity. The target is "" if the link cannot be
+ * read. */
 static inline void kernel_read_link(const char *path, char *target, size_t capacity)
 {
     ssize_t bytes = syscall(SYS_readlinkat, AT_FDCWD, path, target, capacity - 1);
@@ -79,12 +80,12 @@ static inline bool kernel_forbids_new_privileges(void)
 
 static inline bool kernel_mounted_nosuid(int fd)
 {
-    enum { MOUNTED_NOSUID = 2 }; /* ST_NOSUID, as the kernel writes it into f_flags */
+    enum { MOUNTED_NOSUID = 2 }; /* the kernel's ST_NOSUID in f_flags */
     struct statfs status;
     return syscall(SYS_fstatfs, fd, &status) == 0 && (status.f_flags & MOUNTED_NOSUID) != 0;
 }
 
-/* The largest size that this process may give a file. */
+/* Returns the largest size that this process may give to a file. */
 static inline uint64_t kernel_file_size_limit_bytes(void)
 {
     struct rlimit limit;

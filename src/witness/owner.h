@@ -1,7 +1,8 @@
-/* owner.h - which loaded object owns a function, and which build of it that is.
+/* owner.h - finds the loaded object that owns a function, and its build id.
  *
- * Everything pointed to belongs to the loader and lives as long as the object is loaded. Takes the loader's
- * lock: for the constructor, not for a fork's or a signal handler's context.
+ * The pointers in struct owner point to memory of the loader. They are valid as long as the object
+ * is loaded. The functions take the loader's lock, so they may be called from the constructor, but
+ * not in a forked child or a signal handler.
  */
 #ifndef CAIRN_WITNESS_OWNER_H
 #define CAIRN_WITNESS_OWNER_H
@@ -9,15 +10,17 @@
 #include "base/base.h"
 
 struct owner {
-    const char *path;              /* as the loader found it; "": the program; NULL: nobody */
-    const unsigned char *build_id; /* NULL when the object has none */
+    /* Path as the loader found it. "" is the program itself. NULL if no object owns the
+     * function. */
+    const char *path;
+    const unsigned char *build_id; /* NULL if the object has none */
     size_t build_id_bytes;
 };
 
-/* The object that has `address` in its memory image. */
+/* Returns the object whose memory image contains `address`. */
 struct owner owner_of_address(const void *address);
 
-/* The object whose definition of `name` the program uses. */
+/* Returns the object whose definition of `name` the program uses. */
 struct owner owner_of_function(const char *name);
 
 #endif

@@ -8,7 +8,8 @@
 #include "witness/environment.h"
 #include "witness/kernel.h"
 
-/* A copy, because programs overwrite their first environment to show a title (nginx, postgres). */
+/* A copy, because programs overwrite their initial environment to show a title (nginx,
+ * postgres). */
 static char file[PATH_MAX];
 static bool file_known;
 
@@ -32,7 +33,7 @@ void record_begin(struct text *line, const char *event, pid_t pid)
     text_add_json_unsigned(line, "pid", (uint64_t)pid);
 }
 
-/* What text_add_json_string() makes of one byte. */
+/* Returns the number of bytes that text_add_json_string() writes for one byte. */
 static size_t json_bytes(char c)
 {
     if (c == '"' || c == '\\')
@@ -59,8 +60,8 @@ void record_add(struct text *line, const char *key, const char *value, size_t li
     text_add_json_text(line, key, kept);
 }
 
-/* Writing beyond the limit on file sizes would kill the program with SIGXFSZ. Others append meanwhile:
- * keep away. */
+/* Returns whether the file is well below the limit on file sizes. A write beyond the limit would
+ * kill the program with SIGXFSZ. The margin is for other processes that append at the same time. */
 static bool has_room(const struct stat *status)
 {
     enum { MARGIN_BYTES = 64 << 10 };

@@ -7,7 +7,7 @@
 
 #include "witness/kernel.h"
 
-/* The header of the object that this code is linked into. */
+/* The ELF header of this library. */
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 
 const char *target_kind_name(enum target_kind kind)
@@ -31,7 +31,7 @@ const char *target_kind_name(enum target_kind kind)
     return "unknown";
 }
 
-/* ld-linux-x86-64.so.2, ld-2.31.so, ld-musl-x86_64.so.1, ld.so */
+/* Examples: ld-linux-x86-64.so.2, ld-2.31.so, ld-musl-x86_64.so.1, ld.so. */
 bool target_is_loader(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -40,6 +40,7 @@ bool target_is_loader(const char *path)
            (strncmp(name, "ld-", 3) == 0 && strstr(name, ".so") != NULL);
 }
 
+/* Returns whether the file names a dynamic loader (PT_INTERP). */
 static bool has_interpreter(int fd, const ElfW(Ehdr) * header)
 {
     ElfW(Phdr) segments[8];
@@ -59,6 +60,7 @@ static bool has_interpreter(int fd, const ElfW(Ehdr) * header)
     return false;
 }
 
+/* Returns the kind of an ELF file whose first `bytes` bytes are `head`. */
 static enum target_kind elf_kind(int fd, const char *path, const unsigned char *head, size_t bytes)
 {
     if (bytes > EI_DATA && (head[EI_CLASS] != __ehdr_start.e_ident[EI_CLASS] ||
@@ -82,8 +84,9 @@ static bool is_blank(unsigned char c)
     return c == ' ' || c == '\t';
 }
 
-/* "#! /bin/sh -e": blanks, the interpreter, and perhaps an argument. An interpreter that does not end
- * within what Linux reads may have been cut, and is refused. */
+/* Parses the first line of a script, such as "#! /bin/sh -e": blanks, the interpreter, and perhaps
+ * an argument. Linux reads TARGET_INTERPRETER_BYTES of it. It refuses an interpreter that does not
+ * end within them, because its path may be cut. */
 static enum target_kind script_kind(const unsigned char head[TARGET_INTERPRETER_BYTES],
                                     char *interpreter)
 {
@@ -101,8 +104,9 @@ static enum target_kind script_kind(const unsigned char head[TARGET_INTERPRETER_
     return TARGET_SCRIPT;
 }
 
-/* The rule of Linux for AT_SECURE: an effective id that will not be the real one, or capabilities for
- * one who is not root. The bits do not count where the mount or the process forbids them. */
+/* Follows the rule of Linux for AT_SECURE. Returns true if an effective id will differ from the
+ * real one, or if the file has capabilities and the user is not root. The set-id bits have no
+ * effect if the mount or the process forbids them. */
 static bool gains_privileges(int fd, const struct stat *status)
 {
     uid_t user = (uid_t)syscall(SYS_geteuid);
@@ -134,8 +138,8 @@ enum target_kind target_of(int fd, const char *path, char interpreter[TARGET_INT
     return kind == TARGET_DYNAMIC && gains_privileges(fd, &status) ? TARGET_SETUID : kind;
 }
 
-/* One file, without going on to the interpreter of a script. Stat comes first: to open a device or a
- * pipe can have effects of its own. */
+/* Determines the kind of one file, without following the interpreter of a script. The file is
+ * checked by stat before it is opened, because opening a device or a pipe can have side effects. */
 static enum target_kind look_at(int folder_fd, const char *path, int flags,
                                 char interpreter[TARGET_INTERPRETER_BYTES])
 {
@@ -153,7 +157,7 @@ static enum target_kind look_at(int folder_fd, const char *path, int flags,
 
 enum target_kind target_at(int folder_fd, const char *path, int flags)
 {
-    enum { SCRIPTS_MAX = 5 }; /* one more is ELOOP, though a comment in fs/exec.c says 4 */
+    enum { SCRIPTS_MAX = 5 }; /* 6 give ELOOP; fs/exec.c's comment says 4 */
     char interpreter[TARGET_INTERPRETER_BYTES];
     enum target_kind kind = look_at(folder_fd, path, flags, interpreter);
     for (int scripts = 0; kind == TARGET_SCRIPT; scripts++) {
@@ -181,8 +185,8 @@ enum target_kind target_search(const char *file, const char *search_path, char *
         if (folder_bytes + file_bytes + 2 <= capacity) {
             memcpy(found, search_path, folder_bytes);
             found[folder_bytes] = '/';
-            memcpy(found + folder_bytes + (folder_bytes > 0), file,
-                   file_bytes + 1); /* empty: here */
+            /* An empty element of PATH is the current folder. */
+            memcpy(found + folder_bytes + (folder_bytes > 0), file, file_bytes + 1);
             enum target_kind kind = target_at(AT_FDCWD, found, 0);
             if (kind != TARGET_NONE)
                 return kind;

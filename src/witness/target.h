@@ -1,9 +1,10 @@
-/* target.h - what an executable file is, and so whether a library can be preloaded into it.
+/* target.h - determines the kind of an executable file, and so whether a library can be preloaded
+ * into it.
  *
- * Only system calls and a little stack (below 2 KiB; target_search takes its buffer from the caller):
- * called between vfork and exec and from signal handlers. Looks at files, never at the environment that
- * they will get. What is foreseen follows Linux: script interpreters, at most 5 of them in a row, and who
- * gains privileges.
+ * The functions make only system calls and use less than 2 KiB of stack; target_search gets its
+ * buffer from the caller. They may be called between vfork and exec and from signal handlers. They
+ * examine files, never the environment that a program will get. The prediction follows Linux:
+ * script interpreters, at most 5 of them in a row, and the rules for gaining privileges.
  */
 #ifndef CAIRN_WITNESS_TARGET_H
 #define CAIRN_WITNESS_TARGET_H
@@ -11,37 +12,41 @@
 #include "base/base.h"
 
 enum target_kind {
-    TARGET_NONE, /* nothing would run: missing, not a file, not executable, scripts in a circle */
+    /* No program would run: the file is missing, not a regular file or not executable, or scripts
+     * form a circle. */
+    TARGET_NONE,
     TARGET_DYNAMIC,
     TARGET_STATIC,
     TARGET_SETUID,
     TARGET_OTHER_CLASS,
-    TARGET_ENVIRONMENT, /* never found here: for callers that know the environment */
+    TARGET_ENVIRONMENT, /* only for callers that know the environment */
     TARGET_UNKNOWN,
-    TARGET_SCRIPT, /* by target_of() alone: the answer is that of the interpreter */
+    TARGET_SCRIPT, /* only target_of() returns this */
 };
 
-enum { TARGET_INTERPRETER_BYTES = 256 }; /* Linux reads as much of a script's first line */
+enum { TARGET_INTERPRETER_BYTES = 256 }; /* Linux reads this much of a script */
 
-/* The word of record.h for it; not for TARGET_NONE and TARGET_SCRIPT. */
+/* Returns the word of record.h for a kind. Not for TARGET_NONE and TARGET_SCRIPT. */
 const char *target_kind_name(enum target_kind kind);
 
-/* Does `path` have the name of a dynamic loader? Run as a command, it loads the program that its
- * arguments name. */
+/* Returns whether `path` has the name of a dynamic loader. As a command, a loader runs the program
+ * that its arguments name. */
 bool target_is_loader(const char *path);
 
-/* What the open file is. For a script, writes the interpreter. `path` tells a loader from a static
- * program. */
+/* Returns the kind of an open file. For a script it returns TARGET_SCRIPT and writes the path of
+ * the interpreter. `path` serves to distinguish a loader from a static program. */
 enum target_kind target_of(int fd, const char *path, char interpreter[TARGET_INTERPRETER_BYTES]);
 
-/* What runs when `path` is executed, as execveat(2) takes it; `flags` may have AT_SYMLINK_NOFOLLOW. */
+/* Returns the kind of the program that runs if `path` is executed. The parameters are those of
+ * execveat(2); `flags` may contain AT_SYMLINK_NOFOLLOW. */
 enum target_kind target_at(int folder_fd, const char *path, int flags);
 
-/* Where execvp(3) looks when PATH is unset. */
+/* The folders that execvp(3) searches if PATH is not set. */
 #define TARGET_SEARCH_DEFAULT "/bin:/usr/bin"
 
-/* What runs when `file` is searched for as execvp(3) does, and in `found` its path. `search_path` NULL:
- * PATH is unset. */
+/* Searches for `file` as execvp(3) does. Returns the kind of the program that runs, and its path in
+ * `found`. `search_path` is the value of PATH, or NULL if it is not set. Returns TARGET_NONE if
+ * there is no such program. */
 enum target_kind target_search(const char *file, const char *search_path, char *found,
                                size_t capacity);
 

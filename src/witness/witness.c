@@ -1,8 +1,8 @@
-/* witness.c - at the start of a program, says who owns malloc in it and which knobs it was given.
+/* witness.c - records at the start of a program which object owns malloc and which knobs are set.
  *
- * Preloaded before the allocator under test, in every process of a measured tree and under every contender,
- * the baseline included, so that its cost is in all of them. It defines no allocator function and calls
- * none.
+ * The library is preloaded before the allocator under test, in every process of a measured tree and
+ * under every contender. The baseline has it too, so that its cost is the same for all. It neither
+ * defines nor calls an allocator function.
  */
 #define _GNU_SOURCE 1
 #include <assert.h>
@@ -16,16 +16,16 @@
 #include "witness/record.h"
 
 enum {
-    START_BYTES = 8192,  /* also fits the stack of a thread that was given little */
+    START_BYTES = 8192,  /* also fits into a thread's small stack */
     BUILD_ID_BYTES = 32, /* GNU ld writes 20, lld 8 or 20, sha256 would be 32 */
     KNOB_NAME_MAX = 60,
     KNOB_VALUE_BYTES = 400, /* two long paths in LD_PRELOAD */
-    KNOB_BYTES = 6 * KNOB_NAME_MAX + KNOB_VALUE_BYTES +
-        20,          /* escaped, with quotes, comma and "[cut]" */
+    /* One knob: escaped name and value, quotes, comma and "[cut]". */
+    KNOB_BYTES = 6 * KNOB_NAME_MAX + KNOB_VALUE_BYTES + 20,
     TAIL_BYTES = 30, /* },"knobs_cut":true}\n */
 };
 
-/* The path of the program and four owners leave room for some knobs, whatever the paths are. */
+/* The paths of the program and of four owners always leave room for some knobs. */
 static_assert(START_BYTES > 2 * RECORD_HEAD_BYTES +
                                 5 * (RECORD_PATH_BYTES + RECORD_CUT_BYTES + 20) +
                                 2 * BUILD_ID_BYTES + 3 * KNOB_BYTES + TAIL_BYTES,
@@ -42,7 +42,7 @@ static void add_hex(struct text *line, const unsigned char *bytes, size_t count)
     text_add_char(line, '"');
 }
 
-/* The loader calls the program itself "". */
+/* The loader's name of the program itself is "". */
 static const char *path_of(const struct owner *owner, const char *exe)
 {
     if (owner->path == NULL)
@@ -68,7 +68,7 @@ static void add_owners(struct text *line, const char *exe)
     bool is_split = false;
     for (size_t i = 0; i < COUNT_OF(others); i++) {
         struct owner other = owner_of_function(others[i]);
-        if (other.path == owner.path) /* the loader keeps one string per object */
+        if (other.path == owner.path) /* the loader has one string per object */
             continue;
         if (!is_split) {
             text_add_json_key(line, "split");
@@ -81,8 +81,9 @@ static void add_owners(struct text *line, const char *exe)
         text_add_char(line, '}');
 }
 
-/* MALLOC is also in JEMALLOC, MIMALLOC, TCMALLOC and the names of most others. `named` are those asked for.
- */
+/* Returns whether a variable configures an allocator. "MALLOC" is part of the names of most
+ * allocators: JEMALLOC, MIMALLOC, TCMALLOC. `named` lists the additional names that the user
+ * requested. */
 static bool is_knob(const char *name, size_t length, const char *named)
 {
     static const char *const parts[] = {"MALLOC", "TUNABLES", "SCUDO", "HOARD"};
@@ -126,7 +127,9 @@ static void add_knobs(struct text *line)
 static void write_start(void)
 {
     char buffer[START_BYTES];
-    char exe[RECORD_PATH_BYTES + 2]; /* one more than is told, so that a cut shows */
+    /* Room for one byte more than a record takes, so that record_add() sees a path that is too
+     * long. */
+    char exe[RECORD_PATH_BYTES + 2];
     struct text line = text_over(buffer, sizeof buffer);
     kernel_read_link("/proc/self/exe", exe, sizeof exe);
     record_begin(&line, "start", kernel_process());
