@@ -135,8 +135,8 @@ static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
     return kind;
 }
 
-/* Returns the size of the longest path that a search can find. It is the buffer's size, because stacks
- * may be small here and a whole PATH is shorter than PATH_MAX. */
+/* Returns the size of the longest path that a search can find. It is the buffer's size, because
+ * stacks may be small here and a whole PATH is shorter than PATH_MAX. */
 static size_t found_bytes(const char *file)
 {
     const char *search_path = environment_value(environ, "PATH");

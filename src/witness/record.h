@@ -10,12 +10,13 @@
  *      "malloc":{"path":"/usr/lib/libjemalloc.so.2","build_id":"9a01…"},
  *      "split":{"free":"/lib/libc.so.6"},"knobs":{"LD_PRELOAD":"…"},"knobs_cut":true}
  *         A program image started. `malloc` is the object whose malloc it uses: the exe itself if
- *         the program has its own. `build_id` is null if the object has none. `split` contains those
- *         of free, calloc and realloc that belong to another object. It is absent if there are none;
- *         a program that has it is broken. `knobs_cut` is present if some knobs did not fit.
+ *         the program has its own. `build_id` is null if the object has none. `split` contains
+ *         those of free, calloc and realloc that belong to another object. It is absent if there
+ *         are none; a program that has it is broken. `knobs_cut` is present if some knobs did not
+ *         fit.
  *     {"v":1,"event":"exec","pid":7,"path":"/bin/ls","kind":"dynamic"}
- *         The process is about to execute that program. The line is written before the exec, because
- *         afterwards the old program no longer exists.
+ *         The process is about to execute that program. The line is written before the exec,
+ *         because afterwards the old program no longer exists.
  *     {"v":1,"event":"exec-failed","pid":7,"kind":"dynamic"}
  *         The exec failed. This cancels the latest `exec` of the process, whose kind it repeats.
  *     {"v":1,"event":"spawn","pid":8,"path":"/bin/ls","kind":"dynamic"}

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 enum { THREADS_MOST = 1024 };
-static const uint64_t operations_most = UINT64_C(1) << 40; /* so that a table of them has a size */
+/* The limit keeps the size of a table with one entry per operation below 2^64. */
+static const uint64_t operations_most = UINT64_C(1) << 40;
 
 const char touch_choices[] = "none|header|all";
 
@@ -46,7 +47,7 @@ static uint64_t read_choice(const char *name, const char *text, const char *choi
     }
 }
 
-/* A whole number, with K, M, G, KiB, MiB or GiB behind it: powers of 1024. */
+/* Parses a whole number. K, M, G, KiB, MiB or GiB may follow; they are powers of 1024. */
 static uint64_t read_number(const char *name, const char *text, uint64_t least, uint64_t most)
 {
     if (most == 0)
@@ -154,7 +155,7 @@ static void help(void)
     exit(0);
 }
 
-/* The name of the `place`th plain argument; NULL when there are not so many. */
+/* Returns the name of the plain argument number `place`, or NULL if there are fewer. */
 static const char *positional_name(unsigned place, char *name, size_t capacity)
 {
     const char *word = workload.positional;
@@ -220,9 +221,12 @@ void workload_fail(const char *format, ...)
     va_end(arguments);
     strcat(text, "\n");
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    while (atomic_flag_test_and_set(
-        &said)) /* one sentence, however many threads find something; the first ends all */
+    /* Many threads may find an error at once. The first one prints its sentence and ends the
+     * process; the others wait here. */
+    while (atomic_flag_test_and_set(&said))
         pause();
     (void)!write(STDERR_FILENO, text, strlen(text));
-    _exit(1); /* other threads are at work, and a broken malloc may not survive exit handlers */
+    /* _exit() and not exit(), because other threads are running and a broken malloc may not survive
+     * the exit handlers. */
+    _exit(1);
 }

@@ -2,12 +2,13 @@
 
 #include <stdbool.h>
 
-/* A block holds anything before it holds these. */
+/* A block may have held objects of any type before it holds these words. */
 typedef uint64_t __attribute__((may_alias)) word;
 typedef uint32_t __attribute__((may_alias)) half;
 typedef uint16_t __attribute__((may_alias)) quarter;
 
-/* The first `count` (0 to 7) bytes of `value` to `at`, a multiple of 8: three branches instead of a call. */
+/* Writes the first `count` (0 to 7) bytes of `value` to `at`, which is a multiple of 8. Three
+ * branches replace a call of memcpy. */
 static void write_tail(unsigned char *at, uint64_t value, size_t count)
 {
     if (count & 4) {
@@ -24,7 +25,7 @@ static void write_tail(unsigned char *at, uint64_t value, size_t count)
         *at = (unsigned char)value;
 }
 
-/* What write_tail() wrote there. */
+/* Reads the bytes that write_tail() wrote. */
 static uint64_t read_tail(const unsigned char *at, size_t count)
 {
     uint64_t value = 0;
@@ -66,8 +67,8 @@ uint64_t contents_sum(const void *start, size_t size)
 uint64_t contents_expected(size_t size, uint64_t key)
 {
     uint64_t whole = size / 8;
-    uint64_t pairs = whole % 2 == 0 ? whole / 2 * (whole - 1)
-                                    : (whole - 1) / 2 * whole; /* 0 + 1 + … + whole - 1 */
+    /* 0 + 1 + … + (whole - 1) */
+    uint64_t pairs = whole % 2 == 0 ? whole / 2 * (whole - 1) : (whole - 1) / 2 * whole;
     uint64_t tail = size % 8 == 0 ? 0 : key & (UINT64_MAX >> (64 - 8 * (size % 8)));
     return whole * key + pairs * CONTENTS_STEP + tail;
 }

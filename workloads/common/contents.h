@@ -1,8 +1,9 @@
-/* contents.h - what is written into a block, and what must be found there later.
+/* contents.h - fills blocks with contents that can be checked later.
  *
- * The contents of `size` bytes follow from a key: word i is key + i × CONTENTS_STEP, and the bytes behind the last whole
- * word are those of the key. The sum over them has a closed form, so a block can be checked without a second copy: two
- * blocks that overlap, or one that was moved wrongly, give another sum but for a chance of 2^-60.
+ * The contents of `size` bytes follow from a key. Word i is key + i × CONTENTS_STEP. The bytes
+ * after the last whole word are the first bytes of the key. The sum over them has a closed form, so
+ * a block can be checked without a second copy. If two blocks overlap, or if one was moved wrongly,
+ * the sum differs with a probability of 1 - 2^-60.
  */
 #ifndef WORKLOAD_CONTENTS_H
 #define WORKLOAD_CONTENTS_H
@@ -12,27 +13,27 @@
 
 #define CONTENTS_STEP UINT64_C(0x9e3779b97f4a7c15)
 
-/* How much of a block a workload writes and reads back: nothing, its first 8 bytes (as much of them as there is), or
- * all of it. */
+/* The part of a block that a workload writes and reads back: nothing, the first 8 bytes (or all
+ * bytes of a smaller block), or the whole block. */
 enum touch { TOUCH_NONE, TOUCH_HEADER, TOUCH_ALL };
 
-/* Bytes of a block of `size` that this touches. */
+/* Returns the number of bytes of a block of `size` that are written and read back. */
 static inline size_t touch_bytes(enum touch touch, size_t size)
 {
     return touch == TOUCH_ALL ? size : touch == TOUCH_NONE ? 0 : size < 8 ? size : 8;
 }
 
-/* Writes bytes `from` to `size`; with `from` above 0 the contents of `from` bytes grow into those of `size`. `start` is
- * a multiple of 8. */
+/* Writes bytes `from` to `size`. If `from` is above 0, the contents of `from` bytes become those of
+ * `size` bytes. `start` is a multiple of 8. */
 void contents_write(void *start, size_t from, size_t size, uint64_t key);
 
-/* The sum over the `size` bytes that are there. */
+/* Returns the sum over the `size` bytes at `start`. */
 uint64_t contents_sum(const void *start, size_t size);
 
-/* The sum that contents_sum() gives when nothing was lost. */
+/* Returns the sum that contents_sum() returns if nothing was lost. */
 uint64_t contents_expected(size_t size, uint64_t key);
 
-/* Tells whether `size` bytes are all zero. */
+/* Returns whether all `size` bytes are zero. */
 _Bool contents_are_zero(const void *start, size_t size);
 
 #endif

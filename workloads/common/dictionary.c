@@ -14,7 +14,7 @@ static struct slot *slots_new(struct worker *worker, uint64_t capacity)
     return slots;
 }
 
-/* The slot of this hash, or the empty one where it belongs. */
+/* Returns the slot that has this hash, or else the empty slot where it belongs. */
 static struct slot *slot_of(const struct dictionary *dictionary, uint64_t hash)
 {
     uint64_t mask = dictionary->capacity - 1;
@@ -26,6 +26,8 @@ static struct slot *slot_of(const struct dictionary *dictionary, uint64_t hash)
     workload_fail("a hash table is full of what was never put in");
 }
 
+/* Moves all items to a new array of `capacity` slots. Exits with an error if their number is
+ * wrong. */
 static void resize(struct worker *worker, struct dictionary *dictionary, uint64_t capacity)
 {
     struct dictionary before = *dictionary;
@@ -38,7 +40,8 @@ static void resize(struct worker *worker, struct dictionary *dictionary, uint64_
         *slot_of(dictionary, before.slots[i].hash) = before.slots[i];
         moved++;
     }
-    if (moved != before.count) /* the block was handed out twice, or calloc's was not clear */
+    /* The counts differ if the array was handed out twice, or if calloc's memory was not zero. */
+    if (moved != before.count)
         workload_fail("a hash table holds %zu items where %zu were put in", (size_t)moved,
                       (size_t)before.count);
     worker_free(worker, before.slots, before.capacity * sizeof *before.slots);
@@ -58,13 +61,15 @@ void dictionary_put(struct worker *worker, struct dictionary *dictionary, uint64
     dictionary->count++;
 }
 
-/* Moves back what lies behind the slot `hole`, up to the next empty one, where that brings it nearer to its hash's. */
+/* Fills the empty slot `hole`. Moves items after it, up to the next empty slot, if that brings them
+ * nearer to the slot of their hash. */
 static void close_hole(struct dictionary *dictionary, uint64_t hole)
 {
     uint64_t mask = dictionary->capacity - 1;
     struct slot *slots = dictionary->slots;
     for (uint64_t i = (hole + 1) & mask; slots[i].item != NULL; i = (i + 1) & mask) {
-        uint64_t distance = (i - slots[i].hash) & mask; /* from the slot of its hash */
+        /* distance from the slot of its hash */
+        uint64_t distance = (i - slots[i].hash) & mask;
         if (distance >= ((i - hole) & mask)) {
             slots[hole] = slots[i];
             hole = i;

@@ -1,13 +1,17 @@
-/* dictionary.h - a hash table in malloc's memory, as programs have it: open addressing with linear probing.
+/* dictionary.h - a hash table in malloc's memory, like those of real programs: open addressing with
+ * linear probing.
  *
- * One array of slots from calloc, each the hash and the item, whose block is the caller's. Always:
+ * The table is one array of slots from calloc. A slot holds the hash and the item; the item's block
+ * belongs to the caller. A dictionary belongs to one worker. Always:
  *
- *     capacity is 0 (no array yet) or a power of two, at least DICTIONARY_LEAST
- *     count <= 2/3 capacity; after an item was taken out also count >= capacity / 8, but for the least capacity
- *     an item lies in the first slot from that of its hash on that was free: no slot between is empty
+ *     capacity == 0 (no array yet), or capacity is a power of two >= DICTIONARY_LEAST
+ *     count <= 2/3 × capacity
+ *     after an item was taken out: count >= capacity / 8, or capacity == DICTIONARY_LEAST
+ *     no slot is empty between the slot of an item's hash and the slot that holds the item
  *
- * so the array doubles and halves with what is in it, the new one beside the old. The caller's hashes are one to one: no
- * two items share one. The array is structure and always written, whatever --touch says.
+ * The array doubles and halves with the number of items; the new array exists beside the old one
+ * while items are moved. No two items may share a hash. The array is structure: it is always
+ * written, whatever --touch says.
  */
 #ifndef WORKLOAD_DICTIONARY_H
 #define WORKLOAD_DICTIONARY_H
@@ -18,28 +22,28 @@ enum { DICTIONARY_LEAST = 8 };
 
 struct slot {
     uint64_t hash;
-    void *item; /* NULL when the slot is empty */
+    void *item; /* NULL if the slot is empty */
 };
 
-/* All zero: an empty one. */
+/* All zero is an empty dictionary. */
 struct dictionary {
     struct slot *slots;
     uint64_t capacity;
     uint64_t count;
 };
 
-/* The item with this hash; NULL when there is none. */
+/* Returns the item with this hash, or NULL if there is none. */
 void *dictionary_find(const struct dictionary *dictionary, uint64_t hash);
 
-/* Puts in an item whose hash is not there yet. */
+/* Adds an item. Its hash must not be in the dictionary yet. */
 void dictionary_put(struct worker *worker, struct dictionary *dictionary, uint64_t hash,
                     void *item);
 
-/* Takes out the item with this hash, and returns it; NULL when there is none. */
+/* Removes the item with this hash and returns it. Returns NULL if there is none. */
 void *dictionary_take(struct worker *worker, struct dictionary *dictionary, uint64_t hash);
 
-/* Calls drop() for every item, in an order that hashes and history decide, never addresses, and frees the array. With
- * `drop` NULL the items are left alone. */
+/* Calls drop() for every item and frees the array. The order depends on the hashes and the history,
+ * never on addresses. If `drop` is NULL, the items are left alone. */
 void dictionary_drop(struct worker *worker, struct dictionary *dictionary,
                      void (*drop)(struct worker *worker, uint64_t hash, void *item));
 

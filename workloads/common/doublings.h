@@ -1,7 +1,8 @@
-/* doublings.h - sizes of which every doubling comes alike, drawn in 3 ns.
+/* doublings.h - draws sizes so that every doubling is equally likely, in 3 ns.
  *
- * As size_log_uniform(), which takes 17 ns for its logarithms: too much where a block takes 100. Within a doubling all
- * sizes come alike; a last doubling that `most` cuts short or leaves over belongs to the one before it.
+ * The distribution is that of size_log_uniform() without logarithms, which would take 17 ns. That
+ * is too much where a block takes 100. Within a doubling all sizes are equally likely. A last
+ * doubling that `most` cuts short belongs to the one before it.
  */
 #ifndef WORKLOAD_DOUBLINGS_H
 #define WORKLOAD_DOUBLINGS_H
@@ -13,10 +14,10 @@
 struct doublings {
     size_t least;
     size_t most;
-    uint64_t count; /* 1 or more */
+    uint64_t count; /* number of doublings, at least 1 */
 };
 
-/* 1 ≤ least ≤ most < 2^32. */
+/* Prepares the drawing. 1 ≤ least ≤ most < 2^32. */
 static inline struct doublings doublings_of(size_t least, size_t most)
 {
     struct doublings doublings = {least, most, 1};

@@ -39,7 +39,7 @@ static void print_parameters(void)
     printf("}");
 }
 
-/* docs/workloads.md explains every field. */
+/* Prints the line of JSON. docs/workloads.md explains every field. */
 static void print_result(const struct outcome *outcome)
 {
     const struct recorder *recorder = &outcome->recorder;
@@ -67,8 +67,9 @@ static void print_result(const struct outcome *outcome)
 
 int main(int argc, char **argv)
 {
-    static char line
-        [4096]; /* stdio's own would be allocated when all is over, and make some allocators tidy up then */
+    /* stdio would allocate its own buffer after all the work is done, and some allocators would
+     * then tidy up. */
+    static char line[4096];
     setvbuf(stdout, line, _IOFBF, sizeof line);
     arguments_read(argc, argv);
     if (workload.prepare != NULL)

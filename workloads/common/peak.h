@@ -1,11 +1,11 @@
-/* peak.h - the most memory that was ever resident at once in this program. */
+/* peak.h - reads the highest resident memory that this program ever had. */
 #ifndef WORKLOAD_PEAK_H
 #define WORKLOAD_PEAK_H
 
 #include <stdint.h>
 
-/* Of this program alone: that of getrusage() begins with the peak of whoever started it. 0 where it cannot be read.
- * Does not allocate. */
+/* Returns the peak of this program alone, or 0 if it cannot be read. getrusage() would begin with
+ * the peak of the process that started it. Does not allocate. */
 uint64_t peak_resident_bytes(void);
 
 #endif

@@ -1,8 +1,8 @@
-/* random.h - a seeded generator: the same seed gives the same numbers on every machine.
+/* random.h - a seeded random generator: the same seed gives the same numbers on every machine.
  *
- * SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): one addition and
- * one mix a number, so that it costs a workload less than what it measures. Not for secrets. One generator belongs to
- * one thread.
+ * SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+ * 2014). A number takes one addition and one mix, so that drawing costs less than the calls that
+ * are measured. It is not for secrets. A generator belongs to one thread.
  */
 #ifndef WORKLOAD_RANDOM_H
 #define WORKLOAD_RANDOM_H
@@ -13,7 +13,7 @@ struct random {
     uint64_t state;
 };
 
-/* Spreads every bit of `x` over all bits of the result; one to one. */
+/* Spreads every bit of `x` over all bits of the result. The function is one to one. */
 static inline uint64_t random_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -21,7 +21,7 @@ static inline uint64_t random_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* The generator number `stream` of a seed; streams do not repeat each other within any use made here. */
+/* Returns generator number `stream` of a seed. Streams do not overlap in any use made here. */
 static inline struct random random_of(uint64_t seed, uint64_t stream)
 {
     return (struct random){random_mix(seed ^ random_mix(stream + 1))};
@@ -33,13 +33,14 @@ static inline uint64_t random_next(struct random *random)
     return random_mix(random->state);
 }
 
-/* 0 … bound - 1; `bound` is 1 to 2^32. The bias of multiply-and-shift is below 2^-32 a value. */
+/* Returns a number from 0 to bound - 1. `bound` is 1 to 2^32. The bias of multiply-and-shift is
+ * below 2^-32 per value. */
 static inline uint64_t random_below(struct random *random, uint64_t bound)
 {
     return ((random_next(random) >> 32) * bound) >> 32;
 }
 
-/* 0 ≤ x < 1, in steps of 2^-53. */
+/* Returns x with 0 ≤ x < 1, in steps of 2^-53. */
 static inline double random_unit(struct random *random)
 {
     return (double)(random_next(random) >> 11) * 0x1p-53;

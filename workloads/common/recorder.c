@@ -13,7 +13,7 @@ static unsigned index_of(uint64_t units)
     return index < last ? index : last;
 }
 
-/* The middle of what falls into this place, in units. */
+/* Returns the middle of the values that are counted at this index, in units. */
 static double middle_of(unsigned index)
 {
     if (index < RECORDER_STEPS)
@@ -37,7 +37,7 @@ void recorder_merge(struct recorder *recorder, const struct recorder *other)
     recorder->operations += other->operations;
     recorder->total_ns += other->total_ns;
     for (unsigned i = 0; i < RECORDER_DOUBLINGS * RECORDER_STEPS; i++)
-        if (other->count[i] != 0) /* reads what was never touched, and leaves it so here */
+        if (other->count[i] != 0) /* a page that is only read stays untouched here */
             recorder->count[i] += other->count[i];
 }
 

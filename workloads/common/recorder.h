@@ -1,8 +1,9 @@
-/* recorder.h - nanoseconds per operation, batch by batch, as a log-linear histogram.
+/* recorder.h - counts the time per operation of each batch in a log-linear histogram.
  *
- * Values are kept to 1/64 ns below 2 ns and to 1 in 128 above (the layout of HdrHistogram by Gil Tene), so a percentile
- * is within 0.8 % of the true one. Fixed memory, of which only what is used is touched; no allocation: a workload must
- * not allocate beside what it is about. One recorder belongs to one thread.
+ * The unit is 1/64 ns. Values below 2 ns are kept exactly in this unit, larger ones to 1 in 128
+ * (the layout of HdrHistogram by Gil Tene). A percentile is therefore within 0.8 % of the true one.
+ * The memory is fixed, and only the used part of it is touched. A recorder never allocates, because
+ * a workload must not make calls of malloc that it is not about. It belongs to one thread.
  */
 #ifndef WORKLOAD_RECORDER_H
 #define WORKLOAD_RECORDER_H
@@ -18,13 +19,14 @@ struct recorder {
     uint64_t count[RECORDER_DOUBLINGS * RECORDER_STEPS];
 };
 
-/* A batch of `operations` (at least 1) took `ns`. */
+/* Records a batch of `operations` (at least 1) that took `ns`. */
 void recorder_add(struct recorder *recorder, uint64_t ns, uint64_t operations);
 
 /* Adds all batches of `other`. */
 void recorder_merge(struct recorder *recorder, const struct recorder *other);
 
-/* ns per operation that `part` of the batches (0 to 1) do not exceed; 0 without any batch. */
+/* Returns the ns per operation that a fraction `part` (0 to 1) of the batches does not exceed.
+ * Returns 0 if there are no batches. */
 double recorder_quantile(const struct recorder *recorder, double part);
 
 #endif

@@ -14,7 +14,7 @@ static struct worker *workers;
 static pthread_barrier_t meeting;
 static uint64_t deadline_at;
 static atomic_uint_fast64_t idle_ns;
-static atomic_int_fast64_t live_bytes; /* all workers' flushed accounts */
+static atomic_int_fast64_t live_bytes; /* sum of the workers' flushed live bytes */
 static atomic_int_fast64_t live_peak_bytes;
 
 uint64_t clock_ns(void)
@@ -37,7 +37,7 @@ void table_free(void *table, size_t bytes)
     munmap(table, bytes);
 }
 
-/* Adds this worker's account of live bytes to that of all. */
+/* Adds this worker's live bytes to the sum over all workers and updates the peak. */
 static void flush_live(struct worker *worker)
 {
     int64_t before = atomic_fetch_add_explicit(&live_bytes, worker->live, memory_order_relaxed);
@@ -88,7 +88,7 @@ uint64_t worker_next(struct worker *worker)
     return worker->lap_operations;
 }
 
-/* Time that is not the subject, whether slept or spent on looking. */
+/* Counts the time since `began` as idle: it was slept or spent on measuring memory. */
 static void set_apart(uint64_t began)
 {
     atomic_fetch_add_explicit(&idle_ns, clock_ns() - began, memory_order_relaxed);
@@ -174,7 +174,7 @@ void workers_run(struct outcome *outcome)
     }
     if (threads > 1)
         pthread_barrier_init(&meeting, NULL, threads);
-    struct thread *started[threads]; /* [0] stays unused */
+    struct thread *started[threads]; /* started[0] is unused */
     for (unsigned i = 1; i < threads; i++)
         started[i] = thread_start(work, &workers[i], 0);
     uint64_t faults = minor_faults();
@@ -198,7 +198,7 @@ void workers_run(struct outcome *outcome)
     table_free(workers, threads * sizeof *workers);
 }
 
-/* The number of KiB behind `name` in the text of smaps_rollup, in bytes. */
+/* Returns the number after `name` in the text of smaps_rollup, converted from KiB to bytes. */
 static uint64_t figure_of(const char *text, const char *name)
 {
     const char *line = strstr(text, name);
@@ -207,8 +207,10 @@ static uint64_t figure_of(const char *text, const char *name)
 
 uint64_t resident_bytes(uint64_t *lazy_bytes)
 {
-    uint64_t began = clock_ns(); /* the kernel walks all page tables for it */
-    char text[4096]; /* no stdio: it would allocate, and wake an allocator that is idle */
+    /* The kernel walks all page tables for this file, so the time is counted as idle. */
+    uint64_t began = clock_ns();
+    /* Read without stdio, which would allocate and so wake an allocator that is idle. */
+    char text[4096];
     *lazy_bytes = 0;
     int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
     if (file < 0)

@@ -1,23 +1,25 @@
-/* worker.h - what main() needs of the workers; workloads themselves need workload.h alone. */
+/* worker.h - what main() needs of the workers. Workloads include only workload.h. */
 #ifndef WORKLOAD_WORKER_H
 #define WORKLOAD_WORKER_H
 
 #include "common/workload.h"
 
-/* The sum over all workers, and what happened while they ran. */
+/* The sums over all workers and the resources used while they ran. */
 struct outcome {
     struct recorder recorder;
     uint64_t checksum;
     uint64_t damaged;
-    uint64_t
-        live_peak_bytes; /* exact with one worker; else to within what each worker allocates in a batch */
+    /* Exact with one worker. With more, the error is at most the bytes that each worker allocates
+     * in a batch. */
+    uint64_t live_peak_bytes;
     uint64_t busy_ns;
     uint64_t idle_ns;
     uint64_t minor_faults;
 };
 
-/* Runs workload.work() in settings.threads threads, begun together; `outcome` is zero at first. Worker 0 is the calling
- * thread, so that a workload of one thread is a program of one thread. */
+/* Runs workload.work() in settings.threads threads, which begin together. `outcome` must be
+ * zero. Worker 0 is the calling thread, so that a workload with one thread is a program with
+ * one thread. */
 void workers_run(struct outcome *outcome);
 
 #endif

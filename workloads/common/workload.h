@@ -1,22 +1,26 @@
-/* workload.h - what every workload is made of: a description, parameters, and workers that do batches of operations.
+/* workload.h - the parts of a workload: a description, parameters, and workers that do batches of
+ * operations.
  *
- * A workload is one file that defines `const struct workload workload`. main() is common: it reads the arguments,
- * calls prepare(), starts `--threads` workers that call work() at the same moment, waits, calls conclude(), and prints
- * one line of JSON. A worker does its operations in batches, each timed as one:
+ * A workload is one file that defines `const struct workload workload`. main() is common to all. It
+ * parses the arguments, calls prepare(), starts `--threads` workers that call work() at the same
+ * moment, waits for them, calls conclude(), and prints one line of JSON. A worker does its
+ * operations in batches, each timed as one:
  *
  *     for (uint64_t n; (n = worker_next(worker)) > 0;)
  *         for (; n > 0; n--)
  *             one_operation(worker);
  *
- * Always true:
+ * Always:
  *
- * - Only malloc's family is measured: what a workload needs for itself comes from table_new(), never from malloc,
- *   unless the workload's subject is a structure that lives in malloc's memory.
- * - The checksum is a sum over all blocks that were freed, so the order in which threads ran does not show in it; with
- *   the same parameters, `--operations` and seed it is the same under every correct allocator. It does not exist under
- *   `--seconds`, where the clock decides how much is done.
- * - Whoever cannot go on (out of memory, a misaligned or non-zero block) says so in one sentence and exits with 1; a
- *   block that lost its contents is counted, the work goes on, and the exit code is 1. Bad arguments exit with 2.
+ * - Only malloc's family is measured. Memory that a workload needs for itself comes from
+ *   table_new(), never from malloc, unless the workload is about a structure in malloc's memory.
+ * - The checksum is a sum over all blocks that were freed or read, so that the order of the threads
+ *   does not matter. With the same parameters, `--operations` and seed it is the same under every
+ *   correct allocator. Under `--seconds` there is no checksum, because the clock decides how much
+ *   is done.
+ * - If a workload cannot continue (out of memory, a misaligned or non-zero block), it prints one
+ *   sentence and exits with 1. If a block lost its contents, that is counted, the work continues,
+ *   and the exit code is 1. Wrong arguments exit with 2.
  */
 #ifndef WORKLOAD_WORKLOAD_H
 #define WORKLOAD_WORKLOAD_H
@@ -37,13 +41,15 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A number, or one of a list of words, that "--NAME VALUE" sets. The last of an array has no name. */
+/* The option "--NAME VALUE". VALUE is a number or one of a list of words. An array of them ends
+ * with one without a name. */
 struct parameter {
     const char *name;
     const char *help;
-    uint64_t value;      /* the default, then what was given; of words the place in the list */
-    uint64_t least;      /* of a number */
-    uint64_t most;       /* of a number; 0: 2^62 */
+    /* First the default, then the given value. For a word, its place in the list. */
+    uint64_t value;
+    uint64_t least;      /* smallest number allowed */
+    uint64_t most;       /* largest number allowed; 0 stands for 2^62 */
     const char *choices; /* "json|mir|vm", or NULL for a number */
 };
 
@@ -51,145 +57,159 @@ struct worker;
 
 struct workload {
     const char *name;
-    const char *title;     /* one line: what happens */
-    const char *operation; /* what one operation is */
-    struct parameter *own; /* its own parameters, or NULL */
-    const char *
-        positional; /* names that may be given as plain arguments, in this order: "threads repeats", or NULL */
-    uint64_t
-        operations; /* default of --operations, over all workers; 0: prepare() sets it from the parameters */
+    const char *title;     /* one line that says what the workload does */
+    const char *operation; /* one line that says what one operation is */
+    struct parameter *own; /* the workload's own parameters, or NULL */
+    /* Names of parameters that may be given as plain arguments, in this order: "threads repeats".
+     * NULL if there are none. */
+    const char *positional;
+    /* Default of --operations, over all workers. 0 if prepare() computes it from the parameters. */
+    uint64_t operations;
     uint64_t batch;   /* operations that are timed as one */
     unsigned threads; /* default of --threads */
     unsigned threads_least;
-    void (*prepare)(void); /* once before the workers start, or NULL */
+    void (*prepare)(void); /* called before the workers start, or NULL */
     void (*work)(struct worker *worker);
-    void (*conclude)(void); /* once after they ended, or NULL; may add figures */
+    /* Called after the workers ended, or NULL. It may add figures. */
+    void (*conclude)(void);
 };
 
 extern const struct workload workload;
 
-/* What was asked; constant once the workers run. */
+/* The values of the common options. They do not change while the workers run. */
 struct settings {
     unsigned threads;
-    uint64_t operations; /* over all workers; 0 when a time ends them */
-    uint64_t seconds_ns; /* 0 when operations end them */
+    uint64_t operations; /* over all workers; 0 under --seconds */
+    uint64_t seconds_ns; /* 0 under --operations */
     uint64_t seed;
     enum touch touch;
 };
 extern struct settings settings;
 
-/* One thread of the workload. Its fields belong to that thread until it ends. */
+/* One thread of the workload. The fields belong to that thread until it ends. */
 struct worker {
     unsigned index;       /* 0 … threads - 1 */
-    struct random random; /* a stream of its own */
-    uint64_t share;       /* operations it has to do; UINT64_MAX under --seconds */
+    struct random random; /* this worker's own stream */
+    uint64_t share;       /* its operations; UINT64_MAX under --seconds */
     uint64_t done;
     uint64_t lap_at; /* when the current batch began */
     uint64_t lap_operations;
     uint64_t checksum;
-    uint64_t damaged; /* blocks that were freed with other contents than were written */
-    uint32_t serial;  /* of the next block */
-    int64_t
-        live; /* bytes allocated less bytes freed since the last flush; other threads' blocks count too */
-    int64_t live_most; /* most it was since the last flush */
-    void *own;         /* for the workload */
+    uint64_t damaged; /* blocks that were found with wrong contents */
+    uint32_t serial;  /* number of the next block */
+    /* Bytes allocated minus bytes freed since the last flush. Blocks of other threads count too. */
+    int64_t live;
+    int64_t live_most; /* highest value of `live` since the last flush */
+    void *own;         /* free for use by the workload */
     struct recorder recorder;
 };
 
-/* --- batches --------------------------------------------------------------------------------------------------- */
+/* Batches. */
 
-/* Ends the batch before and begins the next: its number of operations, 0 when this worker's work is done. */
+/* Ends the last batch and begins the next. Returns its number of operations, or 0 if this worker's
+ * work is done. */
 uint64_t worker_next(struct worker *worker);
 
-/* The same by hand, for work that comes in pieces of its own size: begins a batch; ends it after `operations` (0: it
- * leaves no trace, as for time that is not the subject). */
+/* The same in two calls, for work in pieces of a size of its own: begin a batch, and end it after
+ * `operations`. With 0 operations the batch is not recorded, as for time that is not to be
+ * measured. */
 void worker_begin(struct worker *worker);
 void worker_end(struct worker *worker, uint64_t operations);
 
-/* Whether time or operations are left; at least one batch is always done. */
+/* Returns whether time or operations are left. At least one batch is always done. */
 bool worker_goes_on(const struct worker *worker);
 
-/* Sleeps, and counts it as idle. Only where nothing else runs: it is wall time that every contender gets back. */
+/* Sleeps and counts the time as idle. Use it only while no other worker runs, because idle time is
+ * subtracted from the wall time of every contender. */
 void workload_sleep(uint64_t ns);
 
-/* --- threads --------------------------------------------------------------------------------------------------- */
+/* Threads. */
 
-/* Waits until all workers have come here. Reusable. */
+/* Waits until all workers have called it. It may be called again. */
 void workers_meet(void);
 
-/* Threads beyond the workers, for workloads about the birth and death of threads: runs `body(argument)` in a new
- * thread. `stack_bytes` 0 is the system's default. Exits with a sentence when there can be none. */
+/* Starts a thread that is not a worker, for workloads about the birth and death of threads. It runs
+ * `body(argument)`. If `stack_bytes` is 0, the stack has the system's default size. Exits with an
+ * error if the thread cannot be started. */
 struct thread;
 struct thread *thread_start(void *(*body)(void *argument), void *argument, size_t stack_bytes);
 void thread_join(struct thread *thread);
 
-/* --- blocks ---------------------------------------------------------------------------------------------------- */
+/* Blocks. */
 
-/* A block of malloc's. `start` is NULL where there is none. */
+/* A block from malloc. `start` is NULL if there is none. */
 struct block {
     void *start;
     uint32_t size;
-    uint32_t serial; /* decides its contents */
+    uint32_t serial; /* determines its contents */
 };
 
-/* The key of the block's contents. */
+/* Returns the key of the block's contents. */
 uint64_t block_key(const struct block *block);
 
-/* malloc(size), checked, and touched as --touch says. size is 1 to 2^32 - 1. */
+/* Allocates a block by malloc(size), checks it, and writes it as --touch says. `size` is 1 to
+ * UINT32_MAX. */
 struct block block_new(struct worker *worker, size_t size);
 
-/* calloc(1, size), found zero as far as it is touched. */
+/* Allocates a block by calloc(1, size), and checks that the part that --touch selects is zero. */
 struct block block_new_zeroed(struct worker *worker, size_t size);
 
-/* aligned_alloc(alignment, size), whose alignment is checked. */
+/* Allocates a block by aligned_alloc(alignment, size), and checks its alignment. */
 struct block block_new_aligned(struct worker *worker, size_t alignment, size_t size);
 
-/* realloc; what is new is written, and what was there must still be there when the block is read or dropped. */
+/* Resizes a block by realloc and writes the new part. The old contents are checked when the block
+ * is read or dropped. */
 void block_resize(struct worker *worker, struct block *block, size_t size);
 
-/* Reads what was touched, counts damage, frees; `start` is NULL afterwards. Does nothing without a block. By any
- * thread, whoever allocated it. */
+/* Reads the touched part, counts damage and frees the block. Sets `start` to NULL. Does nothing if
+ * there is no block. Any thread may drop a block, not only the one that allocated it. */
 void block_drop(struct worker *worker, struct block *block);
 
-/* Reads what was touched, as block_drop does, and keeps the block: a use between birth and death. It adds to the
- * checksum, so call it a number of times that the seed alone decides. */
+/* Reads the touched part and counts damage, as block_drop does, but keeps the block. The result is
+ * added to the checksum, so the number of calls must depend on the seed alone. */
 void block_read(struct worker *worker, const struct block *block);
 
-/* For structures of malloc's memory that are no `struct block`: a checked malloc (a sentence and exit when there is
- * none, or misaligned), the account of live bytes, and free. What they hold goes into the checksum by worker_sum(). */
+/* For structures in malloc's memory that are no `struct block`: malloc, realloc and free that check
+ * their result and count live bytes. They exit with an error if there is no memory or if it is
+ * misaligned. worker_sum() adds the contents of such a structure to the checksum. */
 void *worker_malloc(struct worker *worker, size_t size);
 void *worker_realloc(struct worker *worker, void *start, size_t old_size, size_t size);
 void worker_free(struct worker *worker, void *start, size_t size);
 void worker_sum(struct worker *worker, uint64_t value);
 
-/* Gives `start` back, or exits with a sentence where it is NULL or less aligned than malloc owes to `size` bytes. */
+/* Returns `start`. Exits with an error if it is NULL or less aligned than malloc must align `size`
+ * bytes. */
 void *block_checked(void *start, const char *call, size_t size);
 
-/* For what is allocated by other means: so many bytes more are live, or fewer. */
+/* Adds `bytes` to the live bytes, for memory that is allocated by other means. Negative for a
+ * free. */
 void worker_account(struct worker *worker, int64_t bytes);
 
-/* --- everything else ------------------------------------------------------------------------------------------- */
+/* Everything else. */
 
-/* Zeroed memory of the workload's own, from mmap. table_free() with the same size. */
+/* Returns zeroed memory from mmap for the workload itself. table_free() must get the same size. */
 void *table_new(size_t bytes);
 void table_free(void *table, size_t bytes);
 
-/* What only this workload can tell; at most 16. `name` ends in its unit: "resident_after_1_s_bytes". */
+/* Adds a figure of this workload to the result; there may be at most 16. `name` ends in its unit:
+ * "resident_after_1_s_bytes". */
 void workload_figure(const char *name, double value);
 
-/* The value of an own parameter; of words its place in the list. */
+/* Returns the value of an own parameter. For a word, it is the place in the list. */
 uint64_t parameter(const char *name);
 
-/* Resident bytes of this process now, of which lazily freed ones (MADV_FREE) apart. 0 where it cannot be read. The time
- * that this takes, in proportion to what is resident, counts as idle: call it where nothing else runs. */
+/* Returns the resident bytes of this process, and separately those of them that were lazily freed
+ * (MADV_FREE). Returns 0 if they cannot be read. The call takes time in proportion to the resident
+ * memory, and that time counts as idle. Call it only while no other worker runs. */
 uint64_t resident_bytes(uint64_t *lazy_bytes);
 
 uint64_t clock_ns(void);
 
-/* One sentence on stderr about arguments that do not go together, and exit(2); for prepare(). */
+/* Prints one sentence on stderr about arguments that do not fit together, and exits with 2. For
+ * prepare(). */
 _Noreturn void workload_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* One sentence "NAME: …" on stderr, and exit(1). By any thread. */
+/* Prints one sentence "NAME: …" on stderr and exits with 1. Any thread may call it. */
 _Noreturn void workload_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif
