@@ -1,10 +1,14 @@
-/* Aligned blocks among plain ones: half of the blocks come from malloc, a quarter from aligned_alloc, whose size is a
- * multiple of the alignment as C11 asked, and a quarter from posix_memalign with any size. Alignments are 16 bytes to
- * 64 KiB, small ones more often; one in 4096 is 128 KiB to 2 MiB. They stand for vectors of SIMD code, cache lines of
- * their own, buffers of direct I/O, and arenas that other allocators carve from malloc. Each operation replaces a
- * random one of --blocks blocks. It stresses the search for an aligned place, the bytes that are lost before and behind
- * it, and free() of a block that is not where its memory begins. It says nothing about threads that free each
- * other's. */
+/* Aligned blocks among plain ones. Half of the blocks come from malloc. A quarter comes from
+ * aligned_alloc, with a size that is a multiple of the alignment, as C11 requires. A quarter comes
+ * from posix_memalign with any size. Alignments are 16 bytes to 64 KiB, small ones more often; one
+ * in 4096 is 128 KiB to 2 MiB. They stand for vectors of SIMD code, cache lines of their own,
+ * buffers of direct I/O, and arenas that other allocators take from malloc. Each operation replaces
+ * a random one of --blocks blocks.
+ *
+ * It tests the search for an aligned place, the bytes that are lost before and after it, and free()
+ * of a block that does not start where its memory starts. It says nothing about threads that free
+ * each other's blocks.
+ */
 #include "common/peak.h"
 #include "common/workload.h"
 
@@ -60,7 +64,7 @@ static size_t draw_alignment(struct random *random)
     return alignment < alignment_most ? alignment : alignment_most;
 }
 
-/* As block_new_aligned(), by the other function. */
+/* Like block_new_aligned(), but by posix_memalign. */
 static struct block block_new_posix(struct worker *worker, size_t alignment, size_t size)
 {
     void *start = NULL;

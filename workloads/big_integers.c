@@ -1,9 +1,13 @@
-/* Arithmetic on integers of any length, as in interpreters and computer algebra: every result is a fresh block of its
- * own length, and what it was computed from is freed a step later. Factorials, Fibonacci sequences, powers, products of
- * ranges, the digits of e and conversions to decimal; multiplication is the schoolbook's, from 24 limbs on Karatsuba's
- * (1962), whose intermediates are blocks as well. It stresses allocation and free in quick turn, of sizes that grow by a
- * few bytes from one to the next. It says nothing about large heaps: few numbers live at a time, beside the last
- * results. A number is structure and always written in full, so --touch changes nothing. */
+/* Arithmetic on integers of any length, as in interpreters and computer algebra. Every result is a
+ * fresh block of its own length, and the operands are freed a step later. The program computes
+ * factorials, Fibonacci sequences, powers, products of ranges, the digits of e and conversions to
+ * decimal. Multiplication is the schoolbook method; from 24 limbs on it is Karatsuba's (1962),
+ * whose intermediate results are blocks as well.
+ *
+ * It tests allocation and free in quick succession, of sizes that grow by a few bytes from one to
+ * the next. It says nothing about large heaps: apart from the last results, few numbers are alive
+ * at a time. A number is structure and is always written in full, so --touch changes nothing.
+ */
 #include "common/workload.h"
 
 #include <string.h>
@@ -24,13 +28,14 @@ static struct parameter own[] = {
 
 enum { KARATSUBA_FROM = 24, GROUP = 1000000000, STEPS_OF_SEQUENCE = 100, DIGITS_LIMBS_MOST = 6 };
 
-/* A number without leading zero limbs. */
+/* A number. Its highest limb is not zero once finish() has run. */
 struct number {
-    uint32_t length; /* limbs in use; 0 for zero */
+    uint32_t length; /* limbs in use; 0 for the number zero */
     uint32_t room;   /* limbs allocated */
-    uint64_t
-        residue; /* modulo 2^64 - 1, computed from those of the operands: casting out nines, in large */
-    uint64_t limbs[]; /* the lowest first */
+    /* The number modulo 2^64 - 1, computed from the operands' residues. It checks the result, like
+     * casting out nines. */
+    uint64_t residue;
+    uint64_t limbs[]; /* the lowest limb first */
 };
 
 struct calculation {
@@ -49,7 +54,7 @@ static void prepare(void)
     results_count = parameter("results");
 }
 
-/* --- limbs ------------------------------------------------------------------------------------------------------ */
+/* Limbs. */
 
 static uint64_t residue_of(unsigned __int128 value)
 {
@@ -67,7 +72,7 @@ static uint64_t residue_of_limbs(const uint64_t *limbs, size_t length)
     return residue_of(sum);
 }
 
-/* to += limbs, as far as `room` limbs go; what lies beyond is known to be zero. */
+/* Computes to += limbs, limited to `room` limbs. The sum is known to fit. */
 static void add_to(uint64_t *to, size_t room, const uint64_t *limbs, size_t length)
 {
     unsigned __int128 sum = 0;
@@ -78,7 +83,7 @@ static void add_to(uint64_t *to, size_t room, const uint64_t *limbs, size_t leng
     }
 }
 
-/* from -= limbs, which is not larger. */
+/* Computes from -= limbs. `limbs` is not larger than `from`. */
 static void take_from(uint64_t *from, const uint64_t *limbs, size_t length)
 {
     uint64_t borrow = 0;
@@ -112,8 +117,10 @@ static uint64_t *temporary(struct worker *worker, size_t length)
 static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *a, size_t a_length,
                            const uint64_t *b, size_t b_length);
 
-/* a and b have more than `half` limbs, at most twice as many:
- * (a1 x + a0)(b1 x + b0) = a1 b1 x² + ((a1 + a0)(b1 + b0) - a1 b1 - a0 b0) x + a0 b0. */
+/* Multiplies by Karatsuba's method. a and b have more than `half` limbs and at most twice as many:
+ *
+ *     (a1 x + a0)(b1 x + b0) = a1 b1 x² + ((a1 + a0)(b1 + b0) - a1 b1 - a0 b0) x + a0 b0
+ */
 static void multiply_karatsuba(struct worker *worker, uint64_t *to, const uint64_t *a,
                                size_t a_length, const uint64_t *b, size_t b_length, size_t half)
 {
@@ -137,7 +144,7 @@ static void multiply_karatsuba(struct worker *worker, uint64_t *to, const uint64
     worker_free(worker, a_sum, sum_length * sizeof *a_sum);
 }
 
-/* to = a b, of a_length + b_length limbs. */
+/* Computes to = a b, with a_length + b_length limbs. */
 static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *a, size_t a_length,
                            const uint64_t *b, size_t b_length)
 {
@@ -150,7 +157,8 @@ static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *
         multiply_plain(to, a, a_length, b, b_length);
     } else if (b_length > half) {
         multiply_karatsuba(worker, to, a, a_length, b, b_length, half);
-    } else { /* piece by piece of a */
+    } else {
+        /* Multiplies one piece of a after the other. */
         uint64_t *product = temporary(worker, half + b_length);
         memset(to, 0, (a_length + b_length) * sizeof *to);
         for (size_t from = 0; from < a_length; from += half) {
@@ -162,7 +170,7 @@ static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *
     }
 }
 
-/* --- numbers ---------------------------------------------------------------------------------------------------- */
+/* Numbers. */
 
 static size_t number_bytes(uint32_t room)
 {
@@ -266,7 +274,8 @@ static void replace(struct calculation *calculation, struct number **number, str
     *number = by;
 }
 
-/* --- what is computed: each returns a number of about `length` limbs, or of fewer when no operations are left ------ */
+/* Calculations. Each returns a number of about `length` limbs, or a shorter one if no operations
+ * are left. */
 
 static struct number *factorial(struct calculation *calculation, size_t length)
 {
@@ -317,7 +326,7 @@ static struct number *product(struct calculation *calculation, uint64_t first, u
     return result;
 }
 
-/* e in fixed point: 1 + 1/1! + 1/2! + … To few digits, as dividing takes long. */
+/* Computes e in fixed point: 1 + 1/1! + 1/2! + … It has few digits, because division takes long. */
 static struct number *digits_of_e(struct calculation *calculation, size_t length)
 {
     length = length < DIGITS_LIMBS_MOST ? length : DIGITS_LIMBS_MOST;
@@ -336,7 +345,8 @@ static struct number *digits_of_e(struct calculation *calculation, size_t length
     return result;
 }
 
-/* Nine digits at a time, into a text that grows; what was divided off is put together again to check it. */
+/* Converts a number to decimal, nine digits at a time, into an array that grows. To check the
+ * digits, the residue is computed from them again. */
 static void to_decimal(struct calculation *calculation, const struct number *number)
 {
     struct number *quotient = NULL;
@@ -362,7 +372,7 @@ static void to_decimal(struct calculation *calculation, const struct number *num
     worker_free(calculation->worker, groups, room * sizeof *groups);
 }
 
-/* One after the other, the results are kept until `results_count` newer ones came. */
+/* Does one random calculation. Its result is kept until `results_count` newer ones exist. */
 static void calculate(struct calculation *calculation)
 {
     struct random *random = &calculation->worker->random;

@@ -1,8 +1,12 @@
-/* Bursts: in phases all threads wake, allocate a burst, meet when all of it is there, free it, and go idle, as a server
- * does when a crowd comes and leaves. Every phase is alike, so nothing justifies memory that grows from burst to burst,
- * and little what stays resident while all are idle. It stresses many more threads than processors at once, what a
- * thread costs in memory, and giving memory back. The idle time is slept and no part of any time reported. It says
- * nothing about frees by other threads. */
+/* Bursts: in each phase all threads wake, allocate a burst of blocks, wait for each other, free the
+ * blocks, and go idle, like a server under a crowd that comes and leaves. All phases are equal, so
+ * there is no reason for memory to grow from burst to burst, and little reason for memory to stay
+ * resident while all threads are idle.
+ *
+ * It tests many more threads than processors, the memory that each thread costs, and returning
+ * memory. The idle time is slept and is not part of any reported time. It says nothing about frees
+ * by other threads.
+ */
 #include "common/doublings.h"
 #include "common/workload.h"
 
@@ -20,8 +24,9 @@ static struct parameter own[] = {
 
 static uint64_t burst;
 static struct doublings sizes;
-static atomic_uint_fast64_t phase_blocks; /* what all threads allocated in this phase */
-static bool again; /* like the rest: worker 0 writes it while all others wait */
+static atomic_uint_fast64_t phase_blocks; /* blocks of all threads in this phase */
+/* Worker 0 writes this and the following variables while all other workers wait. */
+static bool again;
 static uint64_t phases;
 static uint64_t first_full_bytes;
 static uint64_t first_idle_bytes;
@@ -37,16 +42,16 @@ static void prepare(void)
     sizes = doublings_of(least, most);
 }
 
-/* Everything is allocated, nothing freed yet. Worker 0 alone. */
+/* Measures memory when everything is allocated and nothing is freed yet. Only worker 0 calls it. */
 static void measure_full(struct worker *worker)
 {
     uint64_t lazy;
     uint64_t began = clock_ns();
     first_full_bytes = resident_bytes(&lazy);
-    worker->lap_at += clock_ns() - began; /* that was no part of the batch */
+    worker->lap_at += clock_ns() - began; /* measuring is not part of the batch */
 }
 
-/* All is freed. Worker 0 alone. */
+/* Ends a phase when all blocks are freed. Only worker 0 calls it. */
 static void end_phase(struct worker *worker)
 {
     worker_end(worker, atomic_exchange(&phase_blocks, 0));
@@ -64,22 +69,24 @@ static void end_phase(struct worker *worker)
 static void work(struct worker *worker)
 {
     uint64_t left = worker->share;
-    if (worker->index ==
-        0) { /* its batches count what all threads do, so its share is everything */
+    /* Worker 0's batches count the operations of all threads, so its share is all operations. */
+    if (worker->index == 0) {
         worker->share = settings.seconds_ns > 0 ? UINT64_MAX : settings.operations;
         worker_begin(worker);
     }
     struct block *blocks = table_new(burst * sizeof *blocks);
     do {
-        uint64_t count = left < burst ? left : burst; /* 0 where others have one more to do */
+        /* 0 if only other threads have one more burst */
+        uint64_t count = left < burst ? left : burst;
         left -= count;
         atomic_fetch_add(&phase_blocks, count);
         workers_meet();
         for (uint64_t i = 0; i < count; i++)
             blocks[i] = block_new(worker, size_of_doublings(&worker->random, &sizes));
         uint64_t began = worker->lap_at;
-        worker_end(worker, 0);  /* for the account of live bytes, before anybody frees; */
-        worker->lap_at = began; /* the batch goes on */
+        /* Updates the live bytes before any thread frees. The batch goes on afterwards. */
+        worker_end(worker, 0);
+        worker->lap_at = began;
         workers_meet();
         if (phases == 0) {
             if (worker->index == 0)

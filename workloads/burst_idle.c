@@ -1,10 +1,14 @@
-/* Bursts, then idleness: a server takes in --bytes of blocks, sized as in the programs of a large fleet, and frees all
- * but one in twenty; after --bursts of them it waits. The survivors of a burst die after the next one, so that they are
- * scattered over all memory. The figures tell how much memory stays resident right after the last free, after one
- * second, and after --idle seconds, while the program does nothing: memory that does not fall is what users complain of
- * most. What was returned lazily (MADV_FREE) is still resident, and counted apart. No thread ends before the last
- * figure was read, and the workload's own tables are gone by then but for the survivors'. It says nothing about
- * programs that go on working at a low rate: many allocators return memory only when they are called. */
+/* Bursts, then idleness. A server allocates --bytes of blocks, with sizes as in a large fleet, and
+ * frees all but one in twenty. After --bursts of these it is idle. The survivors of a burst are
+ * freed after the next one, so they are scattered over all memory. The figures show how much memory
+ * is resident right after the last free, after one second, and after --idle seconds, while the
+ * program does nothing. Memory that does not fall is what users complain about most.
+ *
+ * Memory that was returned lazily (MADV_FREE) is still resident and is counted separately. No
+ * thread ends before the last figure was read. The workload's own tables are unmapped before,
+ * except the table of the survivors. It says nothing about programs that continue to work at a low
+ * rate: many allocators return memory only when they are called.
+ */
 #include "common/workload.h"
 
 static struct parameter own[] = {
@@ -31,11 +35,11 @@ static struct parameter own[] = {
     {0},
 };
 
-enum { MEAN_BYTES = 370 }; /* of size_of_fleet() */
+enum { MEAN_BYTES = 370 }; /* mean of size_of_fleet() */
 
-static uint64_t places; /* blocks of one burst in one worker */
+static uint64_t places; /* blocks per burst and worker */
 static uint64_t survivors;
-static atomic_uint_fast64_t live_bytes; /* of all survivors */
+static atomic_uint_fast64_t live_bytes; /* bytes of all survivors */
 static atomic_uint_fast64_t free_ns;
 static atomic_uint_fast64_t freed_blocks;
 
@@ -55,7 +59,7 @@ static void observe(const char *resident, const char *lazy)
     workload_figure(lazy, (double)lazy_bytes);
 }
 
-/* By one worker, while the others wait. */
+/* Measures the idle program. One worker calls it while the others wait. */
 static void idle(void)
 {
     uint64_t seconds = parameter("idle");
@@ -87,7 +91,8 @@ static uint64_t allocate_burst(struct worker *worker, struct block *burst)
     return made;
 }
 
-/* The survivors of the burst before die, then all but a few of this one, which move to `kept`; their number. */
+/* Frees the survivors of the previous burst, and then this burst except its survivors, which it
+ * moves to `kept`. Returns their number. */
 static uint64_t free_burst(struct worker *worker, struct block *burst, uint64_t made,
                            struct block *kept, uint64_t kept_count)
 {
@@ -115,7 +120,7 @@ static void work(struct worker *worker)
     do
         kept_count = free_burst(worker, burst, allocate_burst(worker, burst), kept, kept_count);
     while (worker_goes_on(worker));
-    table_free(burst, places * sizeof *burst); /* so that it is in none of the figures */
+    table_free(burst, places * sizeof *burst); /* not part of the figures */
     for (uint64_t i = 0; i < kept_count; i++)
         atomic_fetch_add(&live_bytes, kept[i].size);
     workers_meet();

@@ -1,9 +1,14 @@
-/* calloc of every size from 16 bytes to 16 MiB, four sizes a doubling, upwards and then downwards. For each size blocks
- * come one after the other, a quarter of them live at once and dying in the order of birth: the first ones come from
- * fresh memory or from what other sizes left, the later ones from blocks that were full of other contents. Every block
- * must be zero as far as --touch says (all: every byte is read before it is written). It stresses who clears memory
- * that is zero already, where one goes over from clearing to new memory from the kernel, and what that costs. It says
- * nothing about the order of death or about threads. */
+/* calloc of every size from 16 bytes to 16 MiB, four sizes per doubling, upwards and then
+ * downwards. The blocks of a size are allocated one after the other; a quarter of them is alive at
+ * once, and they are freed in the order of birth. The first blocks come from fresh memory or from
+ * memory that other sizes left. The later ones come from blocks that held other contents. Every
+ * block must be zero in the part that --touch selects (all: every byte is read before it is
+ * written).
+ *
+ * It tests whether memory that is already zero is cleared again, from which size on new memory
+ * comes from the kernel instead, and the costs of both. It says nothing about other orders of death
+ * or about threads.
+ */
 #include "common/workload.h"
 
 #include <math.h>
@@ -29,7 +34,7 @@ static struct parameter own[] = {
     {0},
 };
 
-/* The blocks of step i have low[i] to low[i + 1] - 1 bytes; the last step's reach to --most. */
+/* The blocks of step i have low[i] to low[i + 1] - 1 bytes. Those of the last step reach --most. */
 static size_t low[STEPS_MOST + 1];
 static unsigned step_count;
 
@@ -56,13 +61,13 @@ static void prepare(void)
         settings.operations = 2 * sum * settings.threads;
 }
 
-/* Where a worker is. */
+/* The position of a worker in the sweep. */
 struct sweep {
     unsigned stage; /* 0 … step_count - 1 upwards, then as many downwards */
     unsigned step;
-    uint64_t done; /* blocks of this step */
-    uint64_t held; /* of them live at once */
-    uint64_t most; /* of this step */
+    uint64_t done; /* blocks allocated in this step */
+    uint64_t held; /* how many of them are alive at once */
+    uint64_t most; /* blocks to allocate in this step */
     struct block *ring;
 };
 

@@ -1,9 +1,13 @@
-/* Documents as a JSON library holds them, one block a node: a document is built as a parser builds it, walked once, kept
- * among some dozens of others, and dropped node by node when another takes its place. Objects and arrays grow by
- * realloc as members come in, strings and member names are blocks of their own length. It stresses very small blocks in
- * large numbers, arrays that outgrow their place, and whether what was allocated together lies together. It says nothing
- * about parsing, nor about libraries that give a document an arena. Nodes and arrays are structure and always written;
- * --touch is about strings and names. */
+/* Documents as a JSON library holds them, with one block per node. A document is built as a parser
+ * builds it, walked once, kept among some dozens of others, and freed node by node when another one
+ * takes its place. Objects and arrays grow by realloc as members are added. Strings and member
+ * names are blocks of their own length.
+ *
+ * It tests very small blocks in large numbers, arrays that outgrow their place, and whether blocks
+ * that were allocated together are close together. It says nothing about parsing, nor about
+ * libraries that use an arena per document. Nodes and arrays are structure and always written;
+ * --touch affects strings and names.
+ */
 #include "common/workload.h"
 
 static struct parameter own[] = {
@@ -44,21 +48,21 @@ struct node {
     };
 };
 
-/* What a document was built from, to know it again: kept beside it, in the workload's own memory. */
+/* A document with the values that identify it. They are in the workload's own memory. */
 struct document {
     struct node *root;
     uint64_t nodes;
-    uint64_t sum; /* of all numbers and counts */
+    uint64_t sum; /* sum of all numbers and counts */
 };
 
 struct builder {
     struct worker *worker;
-    uint64_t left; /* nodes the document may still get */
+    uint64_t left; /* nodes that the document may still get */
     uint64_t sum;
 };
 
-static uint16_t
-    lengths[LENGTHS]; /* of strings: drawn once, as a logarithm costs more than malloc */
+/* Lengths of strings. They are drawn once, because a logarithm costs more than malloc. */
+static uint16_t lengths[LENGTHS];
 static unsigned depth_most;
 
 static void prepare(void)
@@ -78,7 +82,8 @@ static size_t place_bytes(const struct node *node)
     return node->kind == OBJECT ? sizeof(struct member) : sizeof(struct node *);
 }
 
-/* Numbers and strings, some containers among them; the root and what it consists of are containers, the deepest not. */
+/* Draws the kind of a node. The root and its children are containers and the deepest nodes are not.
+ * Between them, most nodes are numbers and strings. */
 static enum kind kind_at(struct random *random, unsigned depth)
 {
     uint64_t of_32 = random_below(random, 32);
@@ -135,8 +140,8 @@ static void block_use(struct worker *worker, struct block *block)
     block_read(worker, block);
 }
 
-/* Reads a node and all below it, and frees it when it `drops`; takes what it finds from `left` and `sum`, which end at 0
- * when nothing was lost. */
+/* Reads a node and everything below it, and frees it if `drops`. Subtracts what it finds from
+ * `left` and `sum`, which reach 0 if nothing was lost. */
 static void walk(struct builder *found, struct node *node, bool drops)
 {
     void (*visit)(struct worker *, struct block *) = drops ? block_drop : block_use;
@@ -187,7 +192,7 @@ static struct document document_new(struct worker *worker, uint64_t nodes)
     return document;
 }
 
-/* Another document in place of one of those kept, whichever: as many nodes as it has. */
+/* Replaces a random document by a new one. Returns the number of nodes of the new one. */
 static uint64_t replace(struct worker *worker, struct document *documents, uint64_t count,
                         uint64_t left)
 {

@@ -1,11 +1,17 @@
-/* False sharing: threads write small objects of their own again and again. Where the allocator put objects of two
- * threads into one cache line, every write takes that line from the other processor. Active: each thread allocates its
- * objects itself, so sharing is the allocator's choice. Passive: the first thread allocates adjacent objects and hands
- * them round; each thread frees what it got, and an allocator that gives these places back to the thread that freed
- * them has passed the sharing on. The terms are those of Berger et al., "Hoard: a scalable memory allocator for
- * multithreaded applications" (ASPLOS 2000). The writes are the subject: --touch header writes the first 8 bytes of an
- * object, none nothing. The time shows sharing only where threads run on several processors at once; the figures count
- * it by address, wherever they run. It says nothing about the speed of malloc. */
+/* False sharing: threads write small objects of their own again and again. If the allocator put
+ * objects of two threads into one cache line, every write takes that line from the other processor.
+ * There are two kinds.
+ *
+ * Active: each thread allocates its objects itself, so that sharing is the allocator's choice.
+ * Passive: the first thread allocates adjacent objects and gives them to all threads; each thread
+ * frees the objects it got. An allocator that hands these places to the thread that freed them has
+ * passed the sharing on. The terms are from Berger et al., "Hoard: a scalable memory allocator for
+ * multithreaded applications" (ASPLOS 2000).
+ *
+ * The writes are the subject: --touch header writes the first 8 bytes of an object, none writes
+ * nothing. The time shows sharing only if the threads run on several processors at once. The
+ * figures count it by address, wherever the threads run. It says nothing about the speed of malloc.
+ */
 #include "common/workload.h"
 
 #include <stdlib.h>
@@ -36,10 +42,11 @@ static enum kind kind;
 static unsigned objects;
 static size_t size;
 static uint64_t writes;
-static uint64_t words; /* of an object that are written */
+static uint64_t words; /* words of an object that are written */
 
-/* An object and whose it is, in the first round: thread i has `objects` places from i × objects on. In the passive
- * kind these first hold what is handed round: place j is for thread j % threads, so neighbours go to different ones. */
+/* An object and the thread that owns it, in the first round. Thread i has `objects` places from i ×
+ * objects on. In the passive kind the places first hold the objects that are given away: place j is
+ * for thread j % threads, so that neighbours go to different threads. */
 struct place {
     uint64_t *object;
     unsigned thread;
@@ -61,7 +68,7 @@ static void prepare(void)
     places = table_new(places_bytes());
 }
 
-/* Every thread frees its part of what worker 0 allocated. */
+/* Gives the objects of worker 0 to all threads, which free them. */
 static void hand_round(struct worker *worker)
 {
     if (worker->index == 0)
@@ -70,7 +77,7 @@ static void hand_round(struct worker *worker)
     workers_meet();
     for (unsigned i = 0; i < objects; i++)
         worker_free(worker, places[i * settings.threads + worker->index].object, size);
-    workers_meet(); /* before the places are used for others */
+    workers_meet(); /* the places are reused afterwards */
 }
 
 static void allocate(struct worker *worker, uint64_t **held)
@@ -87,8 +94,8 @@ static void write_all(uint64_t **held)
     for (uint64_t n = 0; n < writes; n++)
         for (unsigned i = 0; i < objects; i++)
             for (uint64_t word = 0; word < words; word++)
-                ++*(volatile uint64_t *)&held[i]
-                                             [word]; /* volatile: each of them reaches the cache */
+                /* volatile, so that every write reaches the cache */
+                ++*(volatile uint64_t *)&held[i][word];
 }
 
 static void release(struct worker *worker, uint64_t **held)
@@ -117,7 +124,8 @@ static void work(struct worker *worker)
             if (first) {
                 for (unsigned i = 0; i < objects; i++)
                     places[worker->index * objects + i] = (struct place){held[i], worker->index};
-                workers_meet(); /* all objects are held at once, so their lines can be compared */
+                /* All objects exist now, so that their cache lines can be compared. */
+                workers_meet();
                 first = false;
             }
             write_all(held);
@@ -140,7 +148,8 @@ static bool share_line(const struct place *low, const struct place *high)
            low_last / LINE_BYTES == (uintptr_t)high->object / LINE_BYTES;
 }
 
-/* Objects of the first round with another thread's object just before or behind them in the same line. */
+/* Counts the objects of the first round that share a line with an adjacent object of another
+ * thread. */
 static void conclude(void)
 {
     unsigned count = settings.threads * objects;

@@ -1,7 +1,7 @@
-/* Sequential fill: blocks are allocated one after the other until there are --bytes of them, then all are freed in the
- * order of birth. The founding experiment fills 3 GB. It shows what a fresh page costs, and what a block costs beyond
- * its bytes; nothing is ever reused. A list through the blocks themselves would
- * touch them, so their addresses lie in a table beside. */
+/* Sequential fill: blocks are allocated one after the other until there are --bytes of them. Then
+ * all are freed in the order of birth. The founding experiment fills 3 GB. It shows the cost of a
+ * fresh page, and the bytes that a block costs beyond its size. No memory is ever reused. A list
+ * through the blocks would touch them, so their addresses are in a separate table. */
 #include "common/workload.h"
 
 #include <stdlib.h>
@@ -33,8 +33,8 @@ static void prepare(void)
     }
 }
 
-/* Fills once; under --seconds, again and again. The sizes follow from the generator, so only addresses are kept: 8 bytes
- * a block, which every contender pays alike. */
+/* Fills once, or repeatedly under --seconds. The sizes follow from the generator, so only the
+ * addresses are stored: 8 bytes per block, which are equal for every contender. */
 static void work(struct worker *worker)
 {
     uint64_t places =

@@ -1,12 +1,22 @@
-/* What a program that allocates unluckily has resident beyond what it holds. --kind robson is an adversary after
- * J. M. Robson, "An estimate of the store size necessary for dynamic storage allocation" (JACM 1971): memory is filled
- * with the smallest blocks, then phase by phase of doubling sizes all are freed but one in each region of the size, so
- * that no hole in it holds a block of that size, and as many of them are allocated as the bound on live bytes allows.
- * Regions are those of a memory that is never used twice, counted in bytes born before, so addresses decide nothing.
- * --kind server is a realistic one: requests allocate and free in quick turn, among them sessions grow that live a
- * thousand times as long, while sizes drift and load rises and falls, from one phase to the next. Both say how much
- * is lost, not what real programs of another kind lose. The first 16 bytes of a block are structure, they link it to the
- * next one, and always written; --touch is about what lies behind. */
+/* Fragmentation: how much more memory is resident than a program holds if it allocates in an
+ * unlucky order. There are two kinds.
+ *
+ * --kind robson is an adversary after J. M. Robson, "An estimate of the store size necessary for
+ * dynamic storage allocation" (JACM 1971). It fills memory with the smallest blocks. Then there is
+ * a phase for each doubling of the size: it frees all blocks except one in each region of that
+ * size, so that no hole in the region holds a block of the size, and allocates as many blocks of
+ * the size as the limit on live bytes allows. Regions are those of an imaginary memory that is
+ * never reused: a block's place in it is the sum of the bytes born before it. Addresses therefore
+ * decide nothing.
+ *
+ * --kind server is a realistic program. Requests allocate and free in quick succession. Among their
+ * blocks, sessions grow that live a thousand times as long. Sizes drift, and the load rises and
+ * falls from one phase to the next.
+ *
+ * Both measure the loss of their own pattern, not that of other programs. The first 16 bytes of a
+ * block are structure: they link it to the next one and are always written. --touch affects the
+ * rest.
+ */
 #include "common/peak.h"
 #include "common/workload.h"
 
@@ -47,7 +57,7 @@ enum {
     DRIFT = 512
 };
 
-/* The head of every block; the rest is what its serial number decides. */
+/* The beginning of every block. The other contents follow from the serial number. */
 struct link {
     struct link *next;
     uint32_t size;
@@ -56,9 +66,9 @@ struct link {
 
 static enum kind kind;
 
-/* --- blocks ----------------------------------------------------------------------------------------------------- */
+/* Blocks. */
 
-/* The same serial number means other contents to each worker. */
+/* Returns the key of the contents, which differ between workers for the same serial number. */
 static uint64_t key_of(const struct worker *worker, uint32_t serial)
 {
     return random_mix((settings.seed + worker->index) << 32 ^ serial);
@@ -83,21 +93,22 @@ static void link_drop(struct worker *worker, struct link *link)
     worker_free(worker, link, link->size);
 }
 
-/* --- robson ----------------------------------------------------------------------------------------------------- */
+/* Kind robson. */
 
-/* All blocks of a worker in the order of birth. Their sizes are powers of 2 less the 8 bytes that many allocators add,
- * so that neither those nor the ones with classes give a hole any slack. A serial number is the sum of what was born
- * before in the round, in units of the smallest block, so that it divides into regions. */
+/* The blocks of one worker in the order of birth. Their sizes are powers of 2 minus the 8 bytes
+ * that many allocators add, so that neither these allocators nor those with size classes have slack
+ * in a hole. A serial number is the sum of the units born before in the round, where a unit is the
+ * smallest block. Dividing it gives the region. */
 struct robson {
     struct worker *worker;
     struct link *oldest;
     struct link **end;
-    uint64_t live;       /* bytes, each block with HEADER */
-    uint64_t live_count; /* blocks */
-    uint64_t born;       /* units */
+    uint64_t live;       /* bytes, HEADER included for each block */
+    uint64_t live_count; /* number of blocks */
+    uint64_t born;       /* units allocated in this round */
 };
 
-static uint64_t bound; /* of each worker */
+static uint64_t bound; /* limit on live bytes of each worker */
 static uint64_t unit;
 static unsigned doublings;
 static atomic_uint_fast64_t robson_live_most; /* sum over the workers */
@@ -107,7 +118,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Allocates blocks of `bytes`, HEADER among them, up to the bound. */
+/* Allocates blocks of `bytes`, HEADER included, up to the limit. */
 static void fill(struct robson *robson, uint64_t bytes)
 {
     struct worker *worker = robson->worker;
@@ -126,7 +137,8 @@ static void fill(struct robson *robson, uint64_t bytes)
     }
 }
 
-/* Frees all but the oldest of each region of 2^`shift` units, or, with nothing that it keeps, all. */
+/* Frees the blocks except the oldest one of each region of 2^`shift` units. If `keeps` is false,
+ * frees all. */
 static void thin(struct robson *robson, unsigned shift, bool keeps)
 {
     struct worker *worker = robson->worker;
@@ -172,20 +184,24 @@ static void work_as_robson(struct worker *worker)
             live_most = live > live_most ? live : live_most;
         }
         thin(&robson, 0, false);
-        while (robson.oldest != NULL) { /* what is left when operations or time are over */
+        while (robson.oldest != NULL) {
+            /* Blocks that are left because operations or time are over. */
             struct link *link = robson.oldest;
             robson.oldest = link->next;
             robson.live_count--;
             link_drop(worker, link);
         }
-        if (robson.live_count != 0) /* two were one, and the list left out what was between */
+        /* The count is wrong if two blocks were the same memory: the list then skipped the blocks
+         * between. */
+        if (robson.live_count != 0)
             worker->damaged++;
     }
     atomic_fetch_add(&robson_live_most, live_most);
 }
 
-/* The first phase allocates bound / unit blocks, and phase i half the bound in blocks of 2^i units: each region of 2^i
- * units has one survivor, and those of all ages together are half the bound. */
+/* Returns the number of blocks that a round allocates. The first phase allocates bound / unit
+ * blocks. Phase i allocates half the bound in blocks of 2^i units: each region of 2^i units has one
+ * survivor, and the survivors of all ages together are half the bound. */
 static uint64_t blocks_of_a_round(void)
 {
     uint64_t blocks = bound / unit;
@@ -214,7 +230,7 @@ static void prepare_robson(void)
         settings.operations = ROUNDS * settings.threads * 2 * blocks_of_a_round();
 }
 
-/* --- server ----------------------------------------------------------------------------------------------------- */
+/* Kind server. */
 
 /* The blocks of a session, the youngest first. */
 struct session {
@@ -226,16 +242,19 @@ struct server {
     struct worker *worker;
     struct session *sessions;
     uint64_t sessions_count;
-    uint64_t busy;  /* of them, those that requests go to; others time out */
-    uint64_t sweep; /* the next one to look at for that */
-    uint64_t scale; /* of sizes now, in 1/256: drifts from 256 to 256 + DRIFT */
-    int64_t held;   /* bytes of all sessions */
+    /* The number of sessions that get requests. The others time out. */
+    uint64_t busy;
+    uint64_t sweep; /* the next session to check for a timeout */
+    /* The scale of sizes now, in 1/256. It drifts from 256 to 256 + DRIFT. */
+    uint64_t scale;
+    int64_t held; /* bytes of all sessions */
 };
 
 static const unsigned char busy_percent[PHASES] = {60, 100, 50, 90, 25, 80, 100, 30};
 
-static uint16_t lengths[LENGTHS]; /* drawn once, as a logarithm costs more than malloc */
-static atomic_int_fast64_t held;  /* by all servers */
+/* Drawn once, because a logarithm costs more than malloc. */
+static uint16_t lengths[LENGTHS];
+static atomic_int_fast64_t held; /* by all servers */
 static double resident_per_held[PHASES];
 
 static size_t size_now(const struct server *server)
@@ -267,7 +286,8 @@ static void session_end(struct server *server, struct session *session)
     session->count = 0;
 }
 
-/* Some blocks for the request, one or two for its session between them; now and then the session ends. */
+/* Serves one request: allocates some blocks, one or two blocks for the session, and some more, and
+ * frees the request's own. Sometimes the session ends. */
 static void request(struct server *server)
 {
     struct random *random = &server->worker->random;
@@ -345,7 +365,7 @@ static void prepare_server(void)
         settings.operations = REQUESTS;
 }
 
-/* --- either ----------------------------------------------------------------------------------------------------- */
+/* Both kinds. */
 
 static void prepare(void)
 {

@@ -1,15 +1,19 @@
-/* A thread that only frees: workers allocate one generation of blocks after the other and leave them, in lots of
- * thousands, to one thread that never allocates, as programs with deferred reclamation do (epochs, read-copy-update, a
- * collector's sweeper, a lazy delete in the background). Each generation is of other sizes than the one before, so what
- * the freeing thread keeps in its cache helps nobody: it must give blocks back although it never asks for one. It says
- * nothing about single blocks handed over at once: that is producer_consumer. */
+/* A thread that only frees. Workers allocate one generation of blocks after the other. They leave
+ * each generation, as a lot of thousands of blocks, to one thread that never allocates. Programs
+ * with deferred reclamation do this: epochs, read-copy-update, a collector's sweeper, a lazy delete
+ * in the background. Each generation has other sizes than the one before, so the blocks in the
+ * freeing thread's cache serve no later request. It must give them back, although it never
+ * allocates. It says nothing about single blocks that are handed over immediately;
+ * producer_consumer does that. */
 #include "common/workload.h"
 
 #include <pthread.h>
 
 enum {
-    BAGS = 2,        /* of each worker: one is filled while the other is emptied */
-    BAND_LEAST = 64, /* generation g has blocks of BAND_LEAST × 2^(g mod bands), up to twice that */
+    /* Bags of each worker. One is filled while the other is emptied. */
+    BAGS = 2,
+    /* Generation g has blocks of BAND_LEAST × 2^(g mod bands) bytes, up to twice that. */
+    BAND_LEAST = 64,
     BANDS_MOST = 15,
 };
 
@@ -30,26 +34,29 @@ static struct parameter own[] = {
 static uint64_t generation_bytes;
 static uint64_t bands;
 
-/* A lot of blocks. The sizes follow from the generator and the keys from the first serial number, so only the addresses
- * are kept. It belongs to its worker while it is not `handed`, else to the freeing thread. */
+/* A lot of blocks. The sizes follow from the generator and the keys from the first serial number,
+ * so only the addresses are stored. A bag belongs to the freeing thread while it is `handed`, and
+ * otherwise to its worker. */
 struct bag {
-    size_t least; /* bytes of the smallest block; the largest has twice as many less 1 */
+    /* Bytes of the smallest block. The largest has 2 × least - 1. */
+    size_t least;
     uint64_t capacity;
     uint64_t count;
     struct random sizes;
     uint32_t first_serial;
     bool handed;
-    struct bag *next; /* while in `handed_bags` */
+    struct bag *next; /* next bag in the list of handed bags */
     void **addresses;
 };
 
 static struct {
-    pthread_mutex_t lock; /* of all that follows, and of every bag's `handed` and `next` */
+    /* Protects the fields below, and the fields `handed` and `next` of every bag. */
+    pthread_mutex_t lock;
     pthread_cond_t handed;
     pthread_cond_t emptied;
     struct bag *first;
     struct bag **last_link;
-    unsigned open; /* workers that may still hand bags */
+    unsigned open; /* workers that may still hand over bags */
 } bags = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .handed = PTHREAD_COND_INITIALIZER,
           .emptied = PTHREAD_COND_INITIALIZER,
@@ -81,7 +88,8 @@ static void bag_await(const struct bag *bag)
     pthread_mutex_unlock(&bags.lock);
 }
 
-/* The oldest bag that was handed; NULL when there will be none any more. */
+/* Returns the oldest bag that was handed over. Waits for one. Returns NULL if no worker will hand
+ * over another. */
 static struct bag *bag_take(void)
 {
     pthread_mutex_lock(&bags.lock);
@@ -105,7 +113,7 @@ static void bag_return(struct bag *bag)
     pthread_mutex_unlock(&bags.lock);
 }
 
-/* How many blocks of this band make a generation. */
+/* Returns how many blocks of this band make a generation. */
 static uint64_t generation_count(size_t band_least)
 {
     uint64_t count = generation_bytes / (band_least + band_least / 2);
@@ -120,8 +128,8 @@ static void allocate(struct worker *worker)
             settings.operations / allocating + (worker->index < settings.operations % allocating);
     }
     struct bag mine[BAGS] = {0};
-    size_t table_bytes =
-        generation_count(BAND_LEAST) * sizeof(void *); /* no band has more blocks */
+    /* No band has more blocks. */
+    size_t table_bytes = generation_count(BAND_LEAST) * sizeof(void *);
     for (unsigned i = 0; i < BAGS; i++)
         mine[i].addresses = table_new(table_bytes);
     struct bag *bag = NULL;
@@ -163,12 +171,12 @@ static void free_all(struct worker *worker)
                                   bag->first_serial + (uint32_t)i};
             block_drop(worker, &block);
         }
-        worker_end(worker, 0); /* for the account of live bytes */
+        worker_end(worker, 0); /* updates the live bytes */
         bag_return(bag);
     }
 }
 
-/* The last thread frees; the main thread allocates. */
+/* The last worker frees, the others allocate. Worker 0 is the main thread. */
 static void work(struct worker *worker)
 {
     if (worker->index + 1 < settings.threads)

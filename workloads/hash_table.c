@@ -1,9 +1,13 @@
-/* String-keyed hash tables that fill, drain and die, as interpreters, indexes and servers have them: each entry is three
- * blocks (the entry, its key duplicated as a string, its value), and the array of slots is one large zeroed block,
- * doubled and halved by a new one beside the old. It stresses small blocks of unlike lifetimes, lookups over wherever
- * they were placed, and large calloc and free between them; a key that is set again replaces its value or resizes it.
- * It says nothing about threads that share a table, nor about tables that chain their entries. Entries and arrays are
- * structure and always written; --touch is about keys and values. */
+/* Hash tables with strings as keys that fill, drain and die, as in interpreters, indexes and
+ * servers. Each entry is three blocks: the entry, its key as a copied string, and its value. The
+ * array of slots is one large zeroed block. It doubles and halves by a new array beside the old
+ * one. Setting an existing key replaces or resizes its value.
+ *
+ * It tests small blocks of different lifetimes, lookups across all the places where they are, and
+ * large calloc and free between them. It says nothing about threads that share a table, nor about
+ * tables with chained entries. Entries and arrays are structure and always written; --touch affects
+ * keys and values.
+ */
 #include "common/dictionary.h"
 
 #include <string.h>
@@ -37,7 +41,8 @@ struct entry {
 
 struct string_table {
     struct dictionary entries;
-    uint64_t full; /* where filling turns into draining; 0 before its first use */
+    /* The number of entries at which filling turns into draining. 0 before the first use. */
+    uint64_t full;
     bool drains;
 };
 
@@ -51,7 +56,7 @@ static void prepare(void)
                         (size_t)parameter("least"));
 }
 
-/* A key is known by its hash: length and text follow from it. */
+/* A key's length and text follow from its hash. */
 static size_t key_size(uint64_t hash)
 {
     return KEY_LEAST + hash % (KEY_MOST - KEY_LEAST + 1);
@@ -96,7 +101,8 @@ static void entry_set(struct worker *worker, struct entry *entry, bool in_place)
     entry->value = block_new(worker, size);
 }
 
-/* One in eight is a lookup; the others set a key while the table fills, and remove it while it drains. */
+/* Does one operation. One in eight is a lookup. The others set a key while the table fills and
+ * remove it while it drains. */
 static void operate(struct worker *worker, struct string_table *table)
 {
     uint64_t bits = random_next(&worker->random);
@@ -118,7 +124,8 @@ static void operate(struct worker *worker, struct string_table *table)
         entry_drop(worker, hash, dictionary_take(worker, &table->entries, hash));
 }
 
-/* Full tables begin to drain; those with a quarter left die, and another begins in their place. */
+/* Makes a full table drain. Frees a table that has drained to a quarter and starts another one in
+ * its place. */
 static void turn(struct worker *worker, struct string_table *table)
 {
     if (table->drains && table->entries.count <= table->full / 4) {

@@ -1,9 +1,14 @@
-/* Large blocks come and go: each operation frees the eldest of --ring blocks of 512 KiB to 10 MiB and allocates another
- * in its place, as image decoders, matrix temporaries and I/O buffers do. Whoever returns such a block to the kernel
- * pays two system calls and a fault for every page again; whoever keeps it needs rules for which one fits the next
- * request. Under --touch all the faults and the writing count, under --touch none only the allocator's own way. It says
- * nothing about small blocks, nor about how long memory is kept once nothing is asked for. The bounds are those at
- * which the first measurements of eight allocators differed by a factor of 300. */
+/* Large blocks that come and go: each operation frees the oldest of --ring blocks of 512 KiB to 10
+ * MiB and allocates another in its place, like image decoders, matrix temporaries and I/O buffers.
+ * An allocator that returns such a block to the kernel pays two system calls and a page fault for
+ * every page again. An allocator that keeps it needs rules for which kept block fits the next
+ * request.
+ *
+ * Under --touch all, the time includes page faults and writing; under --touch none, only the
+ * allocator's own work. It says nothing about small blocks, nor about how long memory is kept after
+ * the last request. The limits are those at which the first measurements of eight allocators
+ * differed by a factor of 300.
+ */
 #include "common/workload.h"
 
 static struct parameter own[] = {

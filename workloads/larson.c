@@ -1,9 +1,13 @@
-/* Sessions that move between threads: every worker stands for a server's place with an array of blocks, of which random
- * ones are freed and replaced. After a round the thread that did so ends, and a new one goes on with the same array: it
- * frees what a dead thread made. After Larson and Krishnan, "Memory allocation for long-running server applications"
- * (ISMM 1998), which measured how servers' memory grows with time and speed falls. It stresses frees of blocks whose
- * thread has gone, and what becomes of that thread's heap. Sizes are uniform, unlike any program's, and a thread's own
- * birth and end are in the busy time, not in the time per operation: thread_birth is about these. */
+/* Sessions that move between threads. Every worker stands for a place in a server, with an array of
+ * blocks, of which random ones are freed and replaced. After a round the thread ends, and a new
+ * thread continues with the same array, so it frees blocks of a dead thread. The workload follows
+ * Larson and Krishnan, "Memory allocation for long-running server applications" (ISMM 1998), which
+ * measured how a server's memory grows with time and its speed falls.
+ *
+ * It tests frees of blocks whose thread has ended, and the fate of that thread's heap. Sizes are
+ * uniform, unlike those of real programs. The start and end of a thread count in the busy time, but
+ * not in the time per operation; thread_birth measures them.
+ */
 #include "common/workload.h"
 
 static struct parameter own[] = {
@@ -36,10 +40,10 @@ static void prepare(void)
         workload_refuse("--most %zu is less than --least %zu", most, least);
 }
 
-/* What a thread leaves to its successor. */
+/* The state that a thread leaves to its successor. */
 struct session {
     struct worker *worker;
-    struct block *blocks; /* `slots` of them; at first there are none */
+    struct block *blocks; /* `slots` of them, initially all empty */
 };
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -47,7 +51,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* One thread's life: a round of replacements. */
+/* Runs one thread: a round of replacements. */
 static void *serve(void *argument)
 {
     struct session *session = argument;

@@ -1,10 +1,14 @@
-/* A cache with a byte budget that evicts what was used longest ago, as web proxies, memcached and database page caches
- * do: a doubly linked list and a hash table, an entry and its value two blocks. Objects have the sizes of a
- * fleet's (see distribution.h) and change their size when they are fetched again, so every miss frees blocks of other
- * sizes than it needs: full memory, steady turnover, hardly any correlation between age and size. Popularity falls with
- * rank as r^-0.75; Breslau et al., "Web caching and Zipf-like distributions" (INFOCOM 1999), found exponents from 0.64
- * to 0.83. It says nothing about growth or idleness, nor about threads that share a cache: each has its own. Entries
- * and table are structure and always written; --touch is about values. */
+/* A cache with a byte budget that evicts the least recently used entry, like web proxies, memcached
+ * and the page caches of databases. It is a doubly linked list and a hash table; an entry and its
+ * value are two blocks. Objects have the sizes of a fleet (see distribution.h) and change their
+ * size when they are fetched again, so that a miss frees blocks of other sizes than it needs:
+ * memory is full, turnover is steady, and age hardly correlates with size. Popularity falls with
+ * the rank r as r^-0.75. Breslau et al., "Web caching and Zipf-like distributions" (INFOCOM 1999),
+ * found exponents from 0.64 to 0.83.
+ *
+ * It says nothing about growth or idleness, nor about threads that share a cache: each has its own.
+ * Entries and table are structure and always written; --touch affects values.
+ */
 #include "common/dictionary.h"
 
 static struct parameter own[] = {
@@ -91,7 +95,8 @@ static void fetch(struct cache *cache, uint64_t hash)
     cache->bytes += bytes;
 }
 
-/* Rank K × u^4 has a density that falls as r^-0.75. A new version of an object takes the place of the old. */
+/* Looks up a random object. Its rank is K × u^4, whose density falls as r^-0.75. Sometimes a new
+ * version of the object replaces the old one. */
 static void look_up(struct cache *cache, double keys)
 {
     struct random *random = &cache->worker->random;

@@ -1,10 +1,11 @@
-/* Bulk release: OBJECTS blocks of MIN to MAX bytes are allocated, then all are released, REPEATS times. Where every
- * block of a phase dies together, an arena needs neither headers nor frees; MALLOCTEST_WITH in the environment says what
- * allocates, so that arena and malloc are contenders of one comparison:
+/* Bulk release: OBJECTS blocks of MIN to MAX bytes are allocated and then all released, REPEATS
+ * times. If all blocks of a phase die together, an arena needs neither headers nor frees. The
+ * environment variable MALLOCTEST_WITH selects the allocator, so that an arena and malloc are
+ * contenders of one comparison:
  *
  *     malloc (or unset)   the process's malloc
- *     arena, arena-huge   an arena that is reset each time, keeping its pages; with huge pages
- *     bump, bump-huge     a pointer into one mapping, written by hand: the least that can be done
+ *     arena, arena-huge   an arena that is reset each time and keeps its pages; with huge pages
+ *     bump, bump-huge     a pointer into one mapping, written by hand: the lower limit
  */
 #include "common/workload.h"
 
@@ -60,10 +61,10 @@ static void prepare(void)
         settings.operations = parameter("repeats") * parameter("objects") * settings.threads;
 }
 
-/* What one thread allocates from; its size follows from the most that can be asked for. */
+/* The allocator of one thread. Its memory is enough for the largest possible blocks. */
 struct means {
-    struct cairn_arena *arena; /* or NULL */
-    char *mapping;             /* or NULL */
+    struct cairn_arena *arena; /* NULL if not used */
+    char *mapping;             /* NULL if not used */
     size_t mapping_bytes;
     char *next;
 };
@@ -118,8 +119,9 @@ static void release(struct means *means, void **addresses, uint64_t count)
             free(addresses[i]);
 }
 
-/* One repetition is one batch. Blocks are read back the last time only: reading would cost every contender as much, and
- * hide what allocating costs. Under --seconds they are not. */
+/* Each repetition is one batch. Blocks are read back only in the last repetition, because reading
+ * takes the same time for every contender and would hide the time of allocation. Under --seconds
+ * they are never read back. */
 static void work(struct worker *worker)
 {
     uint64_t objects = parameter("objects");

@@ -1,9 +1,10 @@
-/* Mixed churn: memory is filled up to --live bytes, then every operation frees one live block and allocates another,
- * until --bytes were allocated in all. The founding experiment: 3 GB of allocations over about 760 MB. It stands for a
- * long-lived process, such as a cache or a compiler server, whose heap has reached its size: blocks of any size die in
- * an order unrelated to that of their birth, so free lists are scattered and what is freed is cold. Sizes are
- * log-uniform, as many blocks of 16 to 32 bytes as of 1 to 2 KiB. It says nothing about blocks above --most, about
- * memory freed by another thread, nor about heaps that shrink. */
+/* Mixed churn: memory is filled up to --live bytes. Then every operation frees one live block and
+ * allocates another, until --bytes were allocated in total. The founding experiment allocates 3 GB
+ * with about 760 MB alive. It stands for a long-lived process whose heap has reached its size, such
+ * as a cache or a compiler server. Blocks of any size die in an order unrelated to that of their
+ * birth, so free lists are scattered and freed blocks are not in the processor's caches. Sizes are
+ * log-uniform: there are as many blocks of 16 to 32 bytes as of 1 to 2 KiB. It says nothing about
+ * blocks above --most, about memory freed by another thread, or about heaps that shrink. */
 #include "common/workload.h"
 
 #include <math.h>
@@ -27,9 +28,9 @@ static struct parameter own[] = {
     {0},
 };
 
-/* The quantiles of the distribution of sizes: drawing from them costs less than the logarithms would. */
+/* Quantiles of the size distribution. Drawing from them costs less than computing logarithms. */
 static uint32_t sizes[1024];
-static uint64_t place_count; /* blocks that live at once, over all workers */
+static uint64_t place_count; /* blocks alive at once, over all workers */
 static bool generational;
 
 static void prepare(void)
@@ -57,7 +58,7 @@ static void prepare(void)
     }
 }
 
-/* The place whose block dies next. */
+/* Draws the place whose block dies next. */
 static uint64_t victim(struct random *random, uint64_t places)
 {
     if (!generational)
@@ -84,10 +85,10 @@ static void work(struct worker *worker)
                 block = &blocks[next];
                 next = after_next;
                 after_next = victim(&worker->random, places);
-                __builtin_prefetch(
-                    &blocks[after_next]); /* waiting for the table is not the subject */
-                __builtin_prefetch(
-                    blocks[next].start); /* nor for a block that any program looks at last */
+                /* The time should not include cache misses on the table, nor on a block that a real
+                 * program would just have used. */
+                __builtin_prefetch(&blocks[after_next]);
+                __builtin_prefetch(blocks[next].start);
                 block_drop(worker, block);
             }
             *block = block_new(worker, sizes[random_below(&worker->random, COUNT_OF(sizes))]);

@@ -1,9 +1,13 @@
-/* A program of phases: it fills --live bytes with small blocks, frees them all, fills the same with large blocks, frees
- * them, then with middle ones, and begins again: a compiler that parses, optimises and writes, or a build of an index.
- * No more than about that is ever live: what peak_resident_bytes shows above live_peak_bytes is memory that one phase
- * left behind and the next could not use (blowup: Berger et al., "Hoard", ASPLOS 2000). It says nothing about blocks
- * that outlive their phase and pin what lies around them; that is burst_idle. Addresses lie in a table beside, up to
- * 6 % of the live bytes while blocks are small; sizes are drawn again when blocks are freed. */
+/* A program of phases. It fills --live bytes with small blocks and frees them all, then does the
+ * same with large blocks and with medium blocks, and begins again, like a compiler that parses,
+ * optimises and writes, or the build of an index. At most about that many bytes are ever alive. The
+ * difference between peak_resident_bytes and live_peak_bytes is memory that one phase left behind
+ * and the next could not use (blowup: Berger et al., "Hoard", ASPLOS 2000).
+ *
+ * It says nothing about blocks that outlive their phase and pin the memory around them; burst_idle
+ * does that. Addresses are in a separate table, up to 6 % of the live bytes while blocks are small.
+ * Sizes are drawn again when blocks are freed.
+ */
 #include "common/peak.h"
 #include "common/workload.h"
 
@@ -28,7 +32,7 @@ static const struct {
     size_t most;
 } phases[PHASES] = {{16, 256}, {256 * KIB, 2 * MIB}, {1 * KIB, 32 * KIB}};
 
-static uint64_t phase_blocks[PHASES]; /* of one worker */
+static uint64_t phase_blocks[PHASES]; /* blocks of one worker */
 
 static void prepare(void)
 {
@@ -44,15 +48,15 @@ static void prepare(void)
         settings.operations = 2 * sum * parameter("rounds") * settings.threads;
 }
 
-/* Where a worker is. Its blocks are numbered in the order of birth, in which they die. */
+/* The state of a worker. Its blocks die in the order of birth. */
 struct state {
     unsigned phase;
     bool freeing;
     uint64_t born;
     uint64_t dead;
-    struct random
-        sizes; /* stands where `random` of the worker stood when the first block of the phase was born */
-    uint32_t serial; /* of that block */
+    /* The worker's generator as it was when the first block of the phase was born. */
+    struct random sizes;
+    uint32_t serial; /* serial number of that block */
     void **addresses;
 };
 

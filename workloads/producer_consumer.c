@@ -1,15 +1,20 @@
-/* Producer and consumer: some threads allocate and fill messages of mixed sizes and hand them through bounded queues to
- * others, which read and free them, as in a server whose stages each have threads of their own. Every free is remote,
- * and no consumer ever allocates: memory must flow back to the producers, or it grows with the work done instead of
- * with what is under way. It stresses the path of remote frees and says nothing about frees by the owner. The queues
- * are ours, in tables: messages go in parcels, and who sleeps is woken when half a queue is there for it, so that locks
- * are a few ns a message and the allocator is what is compared. */
+/* Producers and consumers: some threads allocate and fill messages of mixed sizes and pass them
+ * through bounded queues to others, which read and free them, as in a server whose stages have
+ * threads of their own. Every free is remote, and no consumer ever allocates. Memory must flow back
+ * to the producers; otherwise it grows with the work done and not with the messages under way.
+ *
+ * It tests the path of remote frees and says nothing about frees by the owner. The queues are in
+ * the workload's own tables. Messages move in parcels, and a sleeping thread is woken only when
+ * half a queue is ready for it, so that locks cost a few ns per message and the allocator is what
+ * is compared.
+ */
 #include "common/doublings.h"
 #include "common/workload.h"
 
 #include <pthread.h>
 
-enum { PARCEL = 32 }; /* messages put or taken at once; a queue holds two parcels or more */
+/* Messages that are put or taken at once. A queue holds at least two parcels. */
+enum { PARCEL = 32 };
 
 static struct parameter own[] = {
     {.name = "consumers",
@@ -39,12 +44,12 @@ static unsigned queue_count;
 static uint64_t depth;
 static struct doublings sizes;
 
-/* All fields but `messages` change under the lock only, and so do the messages within `count` from `first` on. */
+/* All fields change only under the lock. So do the `count` messages from `first` on. */
 struct queue {
     pthread_mutex_t lock;
-    pthread_cond_t filled;  /* half full, or closed */
-    pthread_cond_t emptied; /* half empty */
-    unsigned open;          /* producers that may still put */
+    pthread_cond_t filled;  /* signalled when half full, or closed */
+    pthread_cond_t emptied; /* signalled when half empty */
+    unsigned open;          /* producers that may still put messages */
     uint64_t first;
     uint64_t count;
     struct block messages[];
@@ -98,12 +103,13 @@ static void queue_put(struct queue *queue, const struct block *parcel, unsigned 
         place = place + 1 < depth ? place + 1 : 0;
     }
     queue->count += count;
-    if (queue->count >= depth / 2) /* always so when a producer waits: depth ≥ 2 parcels */
+    /* The condition is always true if a producer waits, because depth ≥ 2 parcels. */
+    if (queue->count >= depth / 2)
         pthread_cond_signal(&queue->filled);
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* A producer puts nothing more. */
+/* Called by a producer that puts no more messages. */
 static void queue_close(struct queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
@@ -112,7 +118,7 @@ static void queue_close(struct queue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* Up to PARCEL messages; 0 when there will be none any more. */
+/* Takes up to PARCEL messages and returns their number. Returns 0 if there will be no more. */
 static unsigned queue_take(struct queue *queue, struct block *parcel)
 {
     pthread_mutex_lock(&queue->lock);
@@ -156,7 +162,7 @@ static void consume(struct worker *worker, struct queue *queue)
     for (unsigned count; (count = queue_take(queue, parcel)) > 0;) {
         for (unsigned i = 0; i < count; i++)
             block_drop(worker, &parcel[i]);
-        worker_end(worker, 0); /* for the account of live bytes */
+        worker_end(worker, 0); /* updates the live bytes */
     }
 }
 

@@ -1,10 +1,17 @@
-/* Vectors and strings that grow by realloc, several at once. --kind step: vectors of 64 bytes that grow by 256 KiB up
- * to 32 MiB, as a log or a file that is read in pieces; doubling: by factors of 1.5 to 2, as C++ and Rust vectors do;
- * small: strings that grow by 16 bytes, as when text is appended; mixed: all of them, so that small blocks come to lie
- * behind large ones and bar their growth. What is new is written after each step; whether realloc kept what was there
- * shows when the block is freed. It stresses growth in place, moving pages instead of bytes (mremap), and the two
- * copies that live while bytes are moved: peak_resident_bytes against live_peak_bytes. It says nothing about blocks
- * that shrink. */
+/* Vectors and strings that grow by realloc, several at once. --kind selects how they grow:
+ *
+ *     step      vectors of 64 bytes grow by 256 KiB up to 32 MiB, like a log or a file that is read
+ *               in pieces
+ *     doubling  vectors grow by factors of 1.5 to 2, like those of C++ and Rust
+ *     small     strings grow by 16 bytes, like a text that is appended to
+ *     mixed     all of them, so that small blocks are placed behind large ones and prevent their
+ *               growth
+ *
+ * The new part is written after each step. Whether realloc kept the old part is checked when the
+ * block is freed. It tests growth in place, moving pages instead of bytes (mremap), and the two
+ * copies that exist while bytes are moved: compare peak_resident_bytes with live_peak_bytes. It
+ * says nothing about blocks that shrink.
+ */
 #include "common/peak.h"
 #include "common/workload.h"
 
@@ -35,16 +42,16 @@ enum { FIRST_BYTES = 64, STRING_STEP = 16, STRING_LEAST = 32, STRING_MOST = 2048
 
 static const struct {
     uint64_t batch;      /* operations that are timed as one */
-    uint64_t operations; /* default */
+    uint64_t operations; /* default of --operations */
 } plans[KINDS] = {{64, 3000000}, {1, 6000}, {1, 5000}, {64, 25000000}};
 
 struct growing {
     struct block block;
-    uint32_t end;        /* no larger than this */
-    uint32_t sixteenths; /* by which a vector of doubling kind is multiplied */
+    uint32_t end;        /* largest size before it is freed */
+    uint32_t sixteenths; /* growth factor of kind doubling, in sixteenths */
 };
 
-/* Of one worker. */
+/* All vectors and strings of one worker. */
 struct population {
     struct growing *of[KINDS];
     uint64_t count[KINDS];
@@ -65,7 +72,8 @@ static void prepare(void)
         settings.operations = settings.threads;
 }
 
-/* In a mixture one block in 4096 grows geometrically and four by steps: each kind then takes about as much time. */
+/* Draws the kind of the next operation. In a mixture, one operation in 4096 is of kind doubling and
+ * four are of kind step. Each kind then takes about the same time. */
 static enum kind kind_of_next(struct random *random)
 {
     if (kind != MIXED)

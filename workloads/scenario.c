@@ -1,10 +1,14 @@
-/* The four founding scenarios, from the study of an experimental allocator: a JSON parser's buffers of about 64 KiB,
- * the intermediate code (MIR) of a compiler in pieces of 256 KiB, a virtual machine's regions of 2 MiB, and all of them
- * mixed. Sizes vary by --spread percent around the nominal one; a few blocks live at once and die in the order of
- * birth. The question is what an allocator does with large blocks that come again at once: keep them or return them to
- * the kernel. So --touch header is the founding measurement, and --touch all drowns it in memory traffic. Batches are
- * small, because the 95th and 99th percentile of an operation are wanted: the clock adds about 30 ns to each batch. It
- * says nothing about small blocks, nor about how much is kept for how long. */
+/* The four founding scenarios, from the study of an experimental allocator: a JSON parser's buffers
+ * of about 64 KiB, the intermediate code (MIR) of a compiler in pieces of 256 KiB, a virtual
+ * machine's regions of 2 MiB, and all of them mixed. Sizes vary by --spread percent around the
+ * nominal one. A few blocks are alive at once and die in the order of birth.
+ *
+ * It tests whether an allocator keeps large blocks that are soon requested again, or returns them
+ * to the kernel. The founding measurement is therefore --touch header; under --touch all, memory
+ * traffic hides the difference. Batches are small, because the 95th and 99th percentile of an
+ * operation are reported; the clock adds about 30 ns to each batch. It says nothing about small
+ * blocks, nor about how much memory is kept for how long.
+ */
 #include "common/workload.h"
 
 enum { KINDS = 3, MIXED = KINDS, RING_MOST = 16 };
@@ -20,15 +24,15 @@ static struct parameter own[] = {
 
 static const struct {
     size_t size;
-    unsigned ring;     /* blocks that live at once */
+    unsigned ring;     /* blocks alive at once */
     unsigned batch;    /* operations that are timed as one */
     uint64_t touching; /* default operations under --touch all */
-    uint64_t passing;  /* and under the others */
+    uint64_t passing;  /* default operations otherwise */
 } scenarios[] = {
     {64 * KIB, 16, 16, 200000, 4000000},
     {256 * KIB, 8, 4, 40000, 2000000},
     {2 * MIB, 4, 1, 6000, 1000000},
-    {0, 0, 1, 15000, 1500000}, /* each of the above alike */
+    {0, 0, 1, 15000, 1500000}, /* each of the above, equally often */
 };
 
 static uint64_t which;
@@ -48,7 +52,7 @@ static void prepare(void)
 
 struct ring {
     struct block blocks[RING_MOST];
-    unsigned next; /* the eldest */
+    unsigned next; /* the oldest block */
 };
 
 static void one_operation(struct worker *worker, struct ring *rings)

@@ -1,9 +1,14 @@
-/* The owner sleeps: one thread allocates --bytes in blocks of one size and then waits for good; another thread frees
- * them all, and then needs as much memory in blocks of another size. Where freed blocks belong to the thread that made
- * them, nobody takes them back while it sleeps, and both lots are resident: the idle worker of a thread pool, the
- * loader that reads a file and hands the data on. The peak of resident memory is the result, time the lesser part. The
- * owner may free some blocks itself before it sleeps, or end instead of sleeping, for comparison. It says nothing about
- * owners that go on allocating: that is producer_consumer. The owner waits on a condition, so no time is slept away. */
+/* A sleeping owner: one thread allocates --bytes in blocks of one size and then waits until the
+ * end. Another thread frees all of them and then allocates as much memory in blocks of another
+ * size. If freed blocks belong to the thread that allocated them, no thread takes them back while
+ * it sleeps, and both lots are resident. Examples are the idle worker of a thread pool, or a loader
+ * that reads a file and passes the data on.
+ *
+ * The peak of resident memory is the result; time is less important. For comparison, the owner may
+ * free some blocks itself before it sleeps, or end instead of sleeping. It says nothing about
+ * owners that continue to allocate; producer_consumer does that. The owner waits on a condition
+ * variable, so no time is slept.
+ */
 #include "common/workload.h"
 
 #include <inttypes.h>
@@ -33,11 +38,13 @@ static struct parameter own[] = {
 enum { OPERATIONS_MOST_LOG2 = 40 };
 enum owner { OWNER_SLEEPS, OWNER_ENDS };
 
-static size_t sizes[2]; /* of the owner's blocks, of the heir's */
+static size_t sizes[2]; /* of the owner's blocks, of the heir's blocks */
 static uint64_t own_frees_one_in;
 static enum owner owner_kind;
-static bool again; /* worker 0 writes it and the figures while all others wait to be met */
-static uint64_t resident_most[3]; /* with the owner's blocks, when all are freed, with the heir's */
+/* Worker 0 writes this and resident_most while all other workers wait. */
+static bool again;
+/* With the owner's blocks, after the frees, and with the heir's blocks. */
+static uint64_t resident_most[3];
 
 static void prepare(void)
 {
@@ -50,7 +57,8 @@ static void prepare(void)
                         OPERATIONS_MOST_LOG2);
 }
 
-/* Blocks of one size, all from one stretch of serial numbers, so that only their addresses need be kept. */
+/* Blocks of one size with consecutive serial numbers, so that only their addresses must be
+ * stored. */
 struct lot {
     size_t size;
     uint64_t count;
@@ -58,7 +66,8 @@ struct lot {
     void **addresses;
 };
 
-/* How many blocks a worker takes of sizes[number]. Each is two operations; both lots have as many bytes. */
+/* Returns how many blocks of sizes[number] a worker allocates. Each block is two operations. Both
+ * lots have the same number of bytes. */
 static uint64_t lot_count(const struct worker *worker, unsigned number)
 {
     uint64_t count = parameter("bytes") / settings.threads / sizes[number];
@@ -83,7 +92,7 @@ static void lot_make(struct worker *worker, struct lot *lot)
     }
 }
 
-/* Frees every `step`th block, of those that are still there. */
+/* Frees every `step`th block, except those that are already freed. */
 static void lot_drop(struct worker *worker, struct lot *lot, uint64_t step)
 {
     for (uint64_t i = 0; i < lot->count;) {
@@ -102,7 +111,8 @@ static void lot_drop(struct worker *worker, struct lot *lot, uint64_t step)
     }
 }
 
-/* The worker, and the owner it starts. `worker` and `lot` belong to the owner until `filled`, then to the worker. */
+/* The worker and the owner that it starts. `worker` and `lot` belong to the owner until `filled` is
+ * set, and then to the worker. */
 struct scene {
     struct worker *worker;
     struct lot lot;
@@ -143,7 +153,7 @@ static void dismiss_owner(struct scene *scene)
     pthread_mutex_unlock(&scene->lock);
 }
 
-/* All workers are at the same place of the story, and stay there while memory is measured. */
+/* Measures memory. All workers have reached the same point and wait there meanwhile. */
 static void measure(struct worker *worker, unsigned place)
 {
     workers_meet();

@@ -1,10 +1,14 @@
-/* A toy compiler: unit after unit, tokens are parsed into a tree of small nodes, names are looked up in nested scopes,
- * constants are folded and nodes rewritten, which frees some and allocates others of another size, and code is written
- * into buffers that grow by realloc and are cut to size at the end. A unit is kept among the last ones and then dropped
- * node by node; interned names outlive all. It stresses blocks of 24 to 100 bytes in large numbers, temporary arrays and
- * hash tables between them, and rare blocks that live on where all around them dies. It says nothing about compilers
- * that give a unit an arena. Nodes, symbols and tables are structure and always written; --touch is about code and the
- * text of names. */
+/* A toy compiler that compiles unit after unit. Tokens are parsed into a tree of small nodes. Names
+ * are looked up in nested scopes. Constants are folded and nodes rewritten, which frees some nodes
+ * and allocates others of different sizes. Code is written into buffers that grow by realloc and
+ * are cut to size at the end. A unit is kept among the last ones and then freed node by node;
+ * interned names live until the end.
+ *
+ * It tests blocks of 24 to 100 bytes in large numbers, temporary arrays and hash tables between
+ * them, and rare blocks that stay alive while all blocks around them die. It says nothing about
+ * compilers that use an arena per unit. Nodes, symbols and tables are structure and always written;
+ * --touch affects code and the text of names.
+ */
 #include "common/dictionary.h"
 
 static struct parameter own[] = {
@@ -21,7 +25,8 @@ static struct parameter own[] = {
 
 enum { DEPTH_MOST = 24, ITEMS_MEAN = 5, ROOM_AT_FIRST = 4 };
 
-/* A node for each kind of token but CLOSE, which ends the items of a CALL or BLOCK. */
+/* The kinds of nodes. There is one for each kind of token except CLOSE, which ends the items of a
+ * CALL or BLOCK. */
 enum kind { NUMBER, NAME, UNARY, BINARY, IF, LET, CALL, BLOCK };
 
 static const unsigned char operands[] = {0, 0, 1, 2, 3, 1, 0, 0};
@@ -34,21 +39,22 @@ struct name {
 };
 
 struct symbol {
-    struct symbol *next; /* of the unit, the youngest first */
+    struct symbol *next; /* next symbol of the unit, the youngest first */
     const struct name *name;
     uint64_t constant;
-    uint32_t assigned; /* how often; once means that a constant may take its place */
+    /* How often it was assigned. A constant may replace it only if this is 1. */
+    uint32_t assigned;
     bool is_constant;
 };
 
 struct node {
     unsigned char kind;
-    unsigned char variant; /* which of the unary or binary ones */
-    uint32_t count;        /* children */
-    uint64_t line;         /* where in the unit */
+    unsigned char variant; /* which of the unary or binary operators */
+    uint32_t count;        /* number of children */
+    uint64_t line;         /* line in the unit */
     union {
         uint64_t number;
-        struct symbol *symbol; /* of NAME, LET, CALL */
+        struct symbol *symbol; /* of NAME, LET and CALL */
     };
     struct node *children[];
 };
@@ -58,27 +64,28 @@ struct scope {
     struct dictionary symbols;
 };
 
-/* Children that are not counted yet, or statements. */
+/* A growing list of nodes: children that are not counted yet, or statements. */
 struct list {
     struct node **nodes;
     uint64_t count;
     uint64_t room;
 };
 
-/* Code. As many words are written as --touch wants. */
+/* Code. --touch decides how many words are written. */
 struct buffer {
     uint64_t *words;
     uint64_t count;
     uint64_t room;
-    uint64_t sum; /* of what was written */
+    uint64_t sum; /* sum of the words written */
 };
 
 struct unit {
     struct list statements;
     struct symbol *symbols;
     struct buffer code;
-    struct buffer calls; /* places a linker would fill in */
-    uint64_t nodes_sum;  /* of all nodes alive: 0 again when the last is freed */
+    struct buffer calls; /* places that a linker would fill in */
+    /* The sum over all nodes alive. It is 0 again when the last one is freed. */
+    uint64_t nodes_sum;
 };
 
 struct compiler {
@@ -86,12 +93,13 @@ struct compiler {
     struct dictionary names;
     struct unit *unit;
     struct scope *scope;
-    uint64_t left; /* tokens of this unit */
-    uint64_t owed; /* tokens that must still come for what is open */
+    uint64_t left; /* tokens left in this unit */
+    /* Tokens that are still needed to complete what was begun. */
+    uint64_t owed;
     uint64_t line;
 };
 
-static unsigned char kinds[64]; /* share_of_64, laid out */
+static unsigned char kinds[64]; /* each kind as often as share_of_64 says */
 static uint64_t names;
 
 static void prepare(void)
@@ -106,14 +114,14 @@ static void prepare(void)
             kinds[place++] = (unsigned char)kind;
 }
 
-/* --- nodes ------------------------------------------------------------------------------------------------------ */
+/* Nodes. */
 
 static size_t node_bytes(uint32_t count)
 {
     return sizeof(struct node) + count * sizeof(struct node *);
 }
 
-/* Changes with everything in a node that is no address. */
+/* Returns a sum that depends on everything in a node except addresses. */
 static uint64_t node_sum(const struct node *node)
 {
     uint64_t head = (uint64_t)node->count << 16 | (uint64_t)node->variant << 8 | node->kind;
@@ -159,7 +167,7 @@ static void list_free(struct worker *worker, struct list *list)
     worker_free(worker, list->nodes, list->room * sizeof *list->nodes);
 }
 
-/* --- names and symbols ------------------------------------------------------------------------------------------ */
+/* Names and symbols. */
 
 static void name_drop(struct worker *worker, uint64_t hash, void *item)
 {
@@ -170,7 +178,8 @@ static void name_drop(struct worker *worker, uint64_t hash, void *item)
     worker_free(worker, name, sizeof *name + name->length);
 }
 
-/* Few names are in most places: number n of `names` comes up as often as log(names / n). */
+/* Returns a random name. A few names are used in most places: name number n occurs as often as
+ * log(names / n). */
 static const struct name *intern(struct compiler *compiler)
 {
     struct random *random = &compiler->worker->random;
@@ -196,7 +205,8 @@ static struct symbol *declare(struct compiler *compiler, struct scope *scope,
     return symbol;
 }
 
-/* What the name means here; what was never declared belongs to the outermost scope. */
+/* Returns the symbol of the name in the current scope. A name that was never declared belongs to
+ * the outermost scope. */
 static struct symbol *resolve(struct compiler *compiler, const struct name *name)
 {
     for (struct scope *scope = compiler->scope;; scope = scope->outer) {
@@ -208,23 +218,24 @@ static struct symbol *resolve(struct compiler *compiler, const struct name *name
     }
 }
 
-/* --- tokens ----------------------------------------------------------------------------------------------------- */
+/* Tokens. */
 
-/* The next token, where an operand must come: of those that leave room for all that is owed. */
+/* Returns the next token, where an operand must come. It chooses only tokens that leave enough
+ * tokens for all that is owed. */
 static enum kind next_operand(struct compiler *compiler, unsigned depth)
 {
     enum kind kind = kinds[random_below(&compiler->worker->random, 64)];
     compiler->left--;
     compiler->owed--;
     compiler->line++;
-    uint64_t wants = kind >= CALL ? 1 : operands[kind]; /* CLOSE */
+    uint64_t wants = kind >= CALL ? 1 : operands[kind]; /* for CLOSE */
     if (wants > 0 && (depth >= DEPTH_MOST || wants > compiler->left - compiler->owed))
         return NUMBER;
     compiler->owed += wants;
     return kind;
 }
 
-/* Whether another item comes; if not, CLOSE was the next token. */
+/* Returns whether another item comes. If not, the next token was CLOSE and is consumed. */
 static bool next_is_item(struct compiler *compiler)
 {
     if (compiler->left > compiler->owed &&
@@ -237,7 +248,7 @@ static bool next_is_item(struct compiler *compiler)
     return false;
 }
 
-/* --- passes ----------------------------------------------------------------------------------------------------- */
+/* Passes. */
 
 static struct node *parse(struct compiler *compiler, unsigned depth)
 {
@@ -277,7 +288,7 @@ static struct node *parse(struct compiler *compiler, unsigned depth)
     return list;
 }
 
-/* A number takes the place of a tree. */
+/* Replaces a tree by a number. */
 static struct node *constant(struct compiler *compiler, struct node *node, uint64_t value)
 {
     struct node like = {.kind = NUMBER, .line = node->line, .number = value};
@@ -294,7 +305,7 @@ static uint64_t compute(unsigned variant, uint64_t left, uint64_t right)
                           : left ^ right;
 }
 
-/* A unary node becomes a binary one whose other operand is 0. */
+/* Replaces a unary node by a binary one whose other operand is 0. */
 static struct node *lower(struct compiler *compiler, struct node *node)
 {
     struct node zero = {.kind = NUMBER, .line = node->line};
@@ -315,7 +326,7 @@ static struct node *choose(struct compiler *compiler, struct node *node)
     return branch;
 }
 
-/* Statements without effect leave their block, which is cut to size. */
+/* Removes statements without effect from a block and cuts it to size. */
 static struct node *prune(struct compiler *compiler, struct node *node)
 {
     uint32_t kept = 0;
@@ -410,7 +421,7 @@ static void emit(struct compiler *compiler, const struct node *node)
         buffer_add(compiler->worker, &unit->calls, node->symbol->name->hash);
 }
 
-/* --- units ------------------------------------------------------------------------------------------------------ */
+/* Units. */
 
 static void compile(struct compiler *compiler, struct unit *unit, uint64_t tokens)
 {
@@ -453,7 +464,7 @@ static void unit_drop(struct worker *worker, struct unit *unit)
 static void work(struct worker *worker)
 {
     uint64_t count = parameter("units");
-    uint64_t next = 0; /* the oldest unit, whose place the next one takes */
+    uint64_t next = 0; /* the oldest unit, which the next one replaces */
     struct unit *units = table_new(count * sizeof *units);
     struct compiler compiler = {.worker = worker};
     while (worker_goes_on(worker)) {

@@ -1,8 +1,12 @@
-/* Birth and death of threads: short threads are born one after the other, allocate, free most of it in the order of
- * birth, and die; what survives is freed much later by somebody else, as where a thread per request fills a cache. It
- * stresses what an allocator does when a thread begins and ends, and whether the memory of dead threads, sparsely held
- * by survivors, is found and filled again. The kernel's part of a thread's birth is in the time and the same for
- * all. It says nothing about threads that live long. */
+/* Birth and death of threads. Short threads are started one after the other. Each allocates, frees
+ * most blocks in the order of birth, and ends. The surviving blocks are freed much later by another
+ * thread, as where a thread per request fills a cache.
+ *
+ * It tests the work of an allocator when a thread begins and ends, and whether the memory of dead
+ * threads, sparsely filled by survivors, is found and used again. The kernel's part of starting a
+ * thread is included in the time and is the same for all contenders. It says nothing about threads
+ * that live long.
+ */
 #include "common/doublings.h"
 #include "common/workload.h"
 
@@ -28,13 +32,13 @@ static struct parameter own[] = {
     {0},
 };
 
-enum { SURVIVORS_MOST = 1 << 26 }; /* 1 GiB of pointers */
+enum { SURVIVORS_MOST = 1 << 26 }; /* 1 GiB of struct block */
 
 enum heir { HEIR_STARTER, HEIR_SUCCESSOR };
 
 static uint64_t blocks;
 static uint64_t survivor_one_in;
-static uint64_t survivors; /* of one thread */
+static uint64_t survivors; /* survivors of one thread */
 static uint64_t keep;
 static enum heir heir;
 static struct doublings sizes;
@@ -57,11 +61,12 @@ static void prepare(void)
     sizes = doublings_of(least, most);
 }
 
-/* Belongs to the short thread while it lives and to its worker before and after. */
+/* Belongs to the short thread while it lives, and to its worker before and after. */
 struct line {
     struct worker *worker;
-    struct block *fresh;    /* what the living thread allocated */
-    struct block *left;     /* survivors, `survivors` of each of the last `keep` threads */
+    struct block *fresh; /* blocks of the living thread */
+    /* Survivors: `survivors` for each of the last `keep` threads. */
+    struct block *left;
     struct block *inherits; /* where the living thread puts its survivors */
 };
 

@@ -3,12 +3,12 @@
  *
  * The library interposes exec* and posix_spawn*. Always:
  *
- *     an interposed function does exactly what the real one does, and leaves errno as the real one
- *     left it
- *     it may run in a vfork child, in a signal handler and on a small stack
- *     it uses only system calls and its own stack frame: less than 3 KiB, plus the length of PATH
- *     if it searches for the file
- *     it takes no lock, and writes to no memory outside its frame
+ * - An interposed function does exactly what the real one does, and leaves errno as the real one
+ *   left it.
+ * - It may run in a vfork child, in a signal handler and on a small stack.
+ * - It uses only system calls and its own stack frame: less than 3 KiB, plus the length of PATH if
+ *   it searches for the file.
+ * - It takes no lock, and uses no memory of the program.
  */
 #ifndef CAIRN_WITNESS_EXEC_H
 #define CAIRN_WITNESS_EXEC_H
