@@ -1,8 +1,9 @@
-/* carries.c - a program for tests that carries an allocator under a name of its own.
+/* carries.c - a program with its own allocator under another name.
  *
- *     carries own|libc [MIB]      fills MIB mebibytes of blocks (default 64) from its own allocator, or from malloc
+ *     carries own|libc [MIB]      allocates and fills MIB mebibytes of blocks (default 64), from
+ *                                 its own allocator or from malloc
  *
- * With -DNO_LIBC it never asks the C library, as its imports then show.
+ * Compiled with -DNO_LIBC it never calls malloc, as its imports then show.
  */
 #include <stdio.h>
 #include <stdlib.h>

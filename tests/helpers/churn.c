@@ -1,4 +1,4 @@
-/* churn.c - a program for tests: N rounds of allocating, touching and freeing; prints a checksum.
+/* churn.c - a program that allocates, touches and frees in N rounds, and prints a checksum.
  *
  *     churn ROUNDS [BYTES]      default 4,000 bytes a block
  */

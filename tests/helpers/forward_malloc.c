@@ -1,7 +1,9 @@
-/* forward_malloc.c - a contender for tests: glibc's own allocator under another library's name.
+/* forward_malloc.c - a contender for tests: glibc's own allocator under the name of another
+ * library.
  *
- * With TEST_CRASH set every process that loads it dies of SIGSEGV on its first large allocation; with TEST_SLOW=N each
- * allocation costs about N turns of an empty loop; with TEST_NOISE set it prints on stdout, so that outputs differ.
+ * - TEST_CRASH: every process that loads it dies of SIGSEGV at its first large allocation.
+ * - TEST_SLOW=N: each allocation costs about N turns of an empty loop.
+ * - TEST_NOISE: it prints on stdout, so that outputs differ.
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,15 +1,18 @@
-/* ill_malloc.c - an allocator with one flaw, named by ILL; what a workload must notice.
+/* ill_malloc.c - an allocator with one flaw, which ILL names. A workload must notice each of them.
  *
- * Wrong results, over an allocator that never reuses memory (and is sound, if wasteful, when ILL is "none"):
+ * Wrong results, on top of an allocator that never reuses memory (it is correct if ILL is "none"):
+ *
  *     overlap      one block in 64 begins inside the block before it
- *     lost         one free in 64 wipes the first bytes of the block behind the one freed
- *     cut          realloc moves only half of the contents
- *     misaligned   one block in 64 lies 8 bytes off
+ *     lost         one free in 64 wipes the first bytes of the block behind the freed one
+ *     cut          realloc copies only half of the contents
+ *     misaligned   one block in 64 is 8 bytes off its alignment
  *     dirty        calloc does not clear
- * Wrong figures, over glibc's:
- *     leaking      one free in four is forgotten
- *     slow         every allocation costs some 5,000 turns of an empty loop more
- *     fat          every block is twice as large as asked, and 64 bytes more
+ *
+ * Wrong figures, on top of glibc's allocator:
+ *
+ *     leaking      one free in four does nothing
+ *     slow         every allocation costs 5,000 turns of an empty loop more
+ *     fat          every block is twice as large as requested, plus 64 bytes
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -41,7 +44,7 @@ static enum illness what(void)
     int known = atomic_load(&illness);
     if (known != UNKNOWN)
         return (enum illness)known;
-    const char *text = getenv("ILL"); /* getenv allocates nothing */
+    const char *text = getenv("ILL"); /* getenv does not allocate */
     int found = NONE;
     for (int i = 0; text != NULL && i < UNKNOWN; i++)
         if (strcmp(text, names[i]) == 0)
@@ -64,7 +67,7 @@ static bool unlucky(void)
     return atomic_fetch_add(&turn, 1) % EVERY == EVERY - 1;
 }
 
-/* 16 bytes before each block hold its size. */
+/* The 16 bytes before each block hold its size. */
 static size_t size_of(void *start)
 {
     return ((size_t *)start)[-2];
@@ -82,7 +85,8 @@ static void *carve(size_t alignment, size_t size)
     uintptr_t start = (room + 16 + alignment - 1) & ~(uintptr_t)(alignment - 1);
     bool ill = (what() == OVERLAP || what() == MISALIGNED) && unlucky();
     if (ill && what() == OVERLAP)
-        start -= 32; /* its size, and its first bytes, lie in the block before */
+        /* The block's size and its first bytes are then inside the previous block. */
+        start -= 32;
     if (ill && what() == MISALIGNED)
         start += 8;
     ((size_t *)start)[-2] = size;
@@ -103,7 +107,7 @@ void *malloc(size_t size)
         return carve(16, size);
     char *start = __libc_malloc(weighed(size));
     if (start != NULL && what() == FAT)
-        memset(start + size, 1, size + 64); /* what is not touched is not resident */
+        memset(start + size, 1, size + 64); /* only touched memory is resident */
     return start;
 }
 
@@ -118,7 +122,7 @@ void free(void *start)
     }
     if (what() == LOST && unlucky()) {
         uintptr_t behind = ((uintptr_t)start + size_of(start) + 15 + 16) & ~(uintptr_t)15;
-        memset((void *)behind, 0, 32); /* its size, and its first bytes */
+        memset((void *)behind, 0, 32); /* its size and its first bytes */
     }
 }
 

@@ -1,6 +1,15 @@
-/* launch_hold.c - memory in known shapes, in plain small pages, so that every figure is known.
+/* launch_hold.c - holds memory in a known shape, in small pages, so that every figure is known.
  *
  *     hold SHAPE MIB MILLISECONDS [FILE]
+ *
+ *     plain      fills MIB and sleeps for MILLISECONDS
+ *     children   four children each do this at once
+ *     file       fills 10 MiB, reads FILE, and sleeps
+ *     lazy       fills MIB, gives it back by MADV_FREE, and sleeps
+ *     burst      sleeps, fills and unmaps MIB, and sleeps again
+ *     shared     fills shared memory that three children read while they sleep
+ *     spin       computes for MILLISECONDS of CPU time
+ *     spinners   three descendants compute, one of them an orphan
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -44,7 +53,7 @@ int main(int argc, char **argv)
         fill(bytes);
         nap(ms);
     } else if (strcmp(shape, "children") == 0) {
-        int all[2]; /* each waits until the last has filled its memory */
+        int all[2]; /* each child waits until all memory is filled */
         char byte;
         if (pipe(all) != 0)
             return 9;
@@ -76,7 +85,7 @@ int main(int argc, char **argv)
     } else if (strcmp(shape, "burst") == 0) {
         nap(ms);
         char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        madvise(area, bytes, MADV_HUGEPAGE); /* quick, where the machine can */
+        madvise(area, bytes, MADV_HUGEPAGE); /* fast, if the machine has huge pages */
         for (size_t at = 0; at < bytes; at += 4096)
             area[at] = 1;
         munmap(area, bytes);
@@ -100,8 +109,8 @@ int main(int argc, char **argv)
         }
     } else if (strcmp(shape, "spin") == 0) {
         spin(ms);
-    } else if (strcmp(shape, "spinners") ==
-               0) { /* two waited for, and one that is nobody's child */
+    } else if (strcmp(shape, "spinners") == 0) {
+        /* Two children that are waited for, and one orphan. */
         for (int i = 0; i < 2; i++) {
             if (fork() == 0) {
                 spin(ms);

@@ -1,5 +1,5 @@
-/* launch_stubborn.c - ends only by SIGKILL, as do its two children, one of which is in a session of its own. Tells
- * their numbers. */
+/* launch_stubborn.c - ends only by SIGKILL. So do its two descendants, one of which is in a session
+ * of its own. It prints their process numbers and its own. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@ int main(void)
         if (fork() == 0) {
             if (i == 0)
                 setsid();
-            else if (fork() != 0) /* this one is nobody's child */
-                _exit(0);
+            else if (fork() != 0)
+                _exit(0); /* its child becomes an orphan */
             dprintf(told[1], "%d\n", (int)getpid());
             for (;;)
                 pause();

@@ -1,5 +1,7 @@
-/* no_headers.c - an allocator that has nothing before its blocks and no malloc_usable_size(): one after the other, from a page
- * on before which nobody may read, and never used again. */
+/* no_headers.c - an allocator without headers and without malloc_usable_size().
+ *
+ * Blocks follow each other and are never reused. The page before the first one cannot be read.
+ */
 #define _GNU_SOURCE 1
 #include <stdatomic.h>
 #include <stddef.h>
@@ -11,7 +13,7 @@ enum { UNIT = 16, PAGE = 4096 };
 static const size_t most = (size_t)1 << 30;
 
 static char *start;
-static uint32_t *sizes; /* by unit */
+static uint32_t *sizes; /* size of the block at each unit */
 static _Atomic size_t used;
 
 static void *map(int protection, size_t bytes)
@@ -28,7 +30,7 @@ static void begin(void)
 
 void *malloc(size_t bytes)
 {
-    if (start == NULL) /* no thread is there yet */
+    if (start == NULL) /* there are no other threads yet */
         begin();
     size_t at = atomic_fetch_add(&used, (bytes + UNIT - 1) / UNIT * UNIT);
     sizes[at / UNIT] = (uint32_t)bytes;

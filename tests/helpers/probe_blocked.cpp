@@ -1,4 +1,5 @@
-// Threads that block every signal by a system call of their own, end, and free a large block when they do.
+// probe_blocked.cpp - threads block every signal by a direct system call and then end. Each frees a
+// large block when it ends.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,14 +1,19 @@
-/* probe_known.c - a program that knows what it asks of its allocator. The first argument says which:
+/* probe_known.c - a program whose calls of its allocator are known. The first argument selects
+ * them:
  *
- *     counts N  every function N times, from one thread and then from each of four; prints how often, as JSON
- *     kernel    makes the allocator ask the kernel, between two calls of close(-77) that a trace can find
- *     jump      leaves an operation by siglongjmp, from a signal that interrupts it, then goes on; prints "went on"
+ *     counts N  calls every function N times, from one thread and then from each of four; prints
+ *               how often, as JSON
+ *     kernel    makes the allocator call the kernel, between two calls of close(-77) that a trace
+ *               can find
+ *     jump      leaves an operation by siglongjmp, from a signal that interrupts it, and continues;
+ *               prints "went on"
  *     mask      blocks every signal in every way, then allocates
- *     forks N   N children that allocate and end; a last one by _exit(7)
- *     hand N K  N blocks, of which another thread frees the last K
- *     refused N N mallocs, two N callocs and three N reallocs of more than there is, and N reallocs that free their block
- *     trim      frees what it has and gives it back by malloc_trim
- *     wait      allocates, says so, and waits to be killed
+ *     forks N   forks N children that allocate and end; the last one ends by _exit(7)
+ *     hand N K  allocates N blocks, of which another thread frees the last K
+ *     refused N makes N mallocs, 2 N callocs and 3 N reallocs of more memory than there is, and N
+ *               reallocs that free their block
+ *     trim      frees what it has and returns it by malloc_trim
+ *     wait      allocates, prints a line, and waits to be killed
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -28,7 +33,7 @@ enum { THREADS = 4 };
 
 static size_t rounds = 1000;
 
-/* Called through pointers: no compiler takes a pair of them away. */
+/* Called through volatile pointers, so that no compiler removes a pair of calls. */
 static void *(*volatile do_malloc)(size_t) = malloc;
 static void (*volatile do_free)(void *) = free;
 
@@ -48,7 +53,7 @@ static void work(void)
     }
 }
 
-/* All live at once, so that libc makes and frees the same for each. */
+/* All threads are alive at once, so that libc allocates and frees the same for each. */
 static pthread_barrier_t all_here;
 
 static void *thread(void *unused)
@@ -106,7 +111,8 @@ static void on_alarm(int number)
     siglongjmp(back, 1);
 }
 
-/* The allocator under it is tests/helpers/probe_paths.c, whose blocks of 77 bytes take a tenth of a second. */
+/* Runs over the allocator tests/helpers/probe_paths.c, whose blocks of 77 bytes take a tenth of a
+ * second. */
 static void jump(void)
 {
     struct sigaction action = {.sa_handler = on_alarm};

@@ -1,5 +1,6 @@
-/* probe_many.c THREADS BLOCKS - so many threads live at once, each of which allocates and frees so many blocks; prints
- * the most that was resident, as JSON. Exit code 75: so many threads are not to be had. */
+/* probe_many.c THREADS BLOCKS - starts THREADS threads that live at once. Each allocates and frees
+ * BLOCKS blocks. Prints the highest resident memory as JSON. Exits with 75 if so many threads
+ * cannot be started. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

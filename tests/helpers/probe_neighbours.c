@@ -1,5 +1,5 @@
-/* probe_neighbours: 64 blocks that grow in place where they can, to 2 MiB each, and between them as many mappings of the program's own. All of
- * it is written to, and stays for a tenth of a second. */
+/* probe_neighbours.c - grows 64 blocks to 2 MiB each, in place if possible, and makes mappings of
+ * its own between them. All memory is written and stays for a tenth of a second. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,8 +27,8 @@ int main(void)
         memset(block, 1, 150000);
     }
     clock_t end = clock() + CLOCKS_PER_SEC / 10;
-    for (size_t i = 0; clock() < end;
-         i = (i + 1) % BLOCKS) { /* the probe looks when something is allocated */
+    for (size_t i = 0; clock() < end; i = (i + 1) % BLOCKS) {
+        /* The probe measures memory only when something is allocated. */
         char *block = malloc(40000);
         if (block == NULL)
             return 1;

@@ -1,16 +1,17 @@
-/* probe_paths.c - an allocator whose paths are known: what it asks of the kernel and how long it takes.
+/* probe_paths.c - an allocator whose paths are known: its system calls and the time that they take.
  *
- * Blocks come from an arena of its own, and are never used again but for those of one size:
+ * Blocks come from an arena of its own. They are never reused, except those of 48 bytes:
  *
- *     48 bytes      one block, again and again: new once, then reused
+ *     48 bytes      always the same block: new once, then reused
  *     64 bytes      a nanosleep of no time
  *     80 bytes      sched_yield
  *     96 bytes      an mmap of 8192 bytes and its munmap
- *     112 bytes     takes and drops a mutex, a spin lock, a lock for reading and one for writing; tries a mutex in vain
+ *     112 bytes     takes and releases a mutex, a spin lock, a lock for reading and one for
+ *                   writing; tries in vain to lock a mutex
  *     128 bytes     holds a mutex for a millisecond of computing
  *     144 bytes     maps three pages, writes to each and unmaps them: three page faults
  *     160 bytes     one getppid and two getuid, by their numbers
- *     77 bytes      a tenth of a second
+ *     77 bytes      takes a tenth of a second
  *     1000 bytes    PATHS_NS nanoseconds of computing (2000 by default)
  */
 #define _GNU_SOURCE 1
@@ -131,7 +132,7 @@ static void act(size_t bytes)
     }
 }
 
-/* The size stands before the block. */
+/* Takes a block from the arena. Its size is stored before it. */
 static void *take(size_t alignment, size_t bytes)
 {
     uintptr_t start = 0;

@@ -1,17 +1,21 @@
-/* probe_signals.c - what programs do with signals and forks beside an allocator. Prints "went on". The argument says what:
+/* probe_signals.c - uses signals and forks together with an allocator, as programs do. Prints "went
+ * on". The argument selects the case:
  *
- *     handlers   sets a handler for every signal by every function there is, and blocks all, before and after the first allocation
+ *     handlers   sets a handler for every signal by every function, and blocks all signals, before
+ *                and after the first allocation
  *     early      sets a handler with a full mask before it allocates; it runs within an operation
- *     jump       saves a full mask before it allocates, and goes back to it
- *     waits      allocates in handlers that run under the masks of sigsuspend, ppoll, pselect and epoll_pwait
- *     young      sends a signal to each of many threads as it begins
+ *     jump       saves a full mask before it allocates, and restores it by siglongjmp
+ *     waits      allocates in handlers that run under the masks of sigsuspend, ppoll, pselect and
+ *                epoll_pwait
+ *     young      sends a signal to each of many threads when it begins
  *     ends       ends a thread in a handler that interrupts an operation
- *     fork       forks in a handler that interrupts an operation; it goes on in the child
- *     lost       the same, where the child can make no file
- *     worker     forks in a thread; the child can make no file, and its thread ends
- *     exit N     exits by that code
+ *     fork       forks in a handler that interrupts an operation, which continues in the child
+ *     lost       the same, in a child that cannot create a file
+ *     worker     forks in a thread; the child cannot create a file, and its thread ends
+ *     exit N     exits with that code
  *
- * The allocator is probe_paths.c, whose blocks of 77 bytes take a tenth of a second, and which asks the kernel for those of 96.
+ * The allocator is probe_paths.c. Its blocks of 77 bytes take a tenth of a second, and those of 96
+ * bytes make system calls.
  */
 #define _GNU_SOURCE 1
 #include <poll.h>
@@ -42,7 +46,7 @@ static void soon(void)
     setitimer(ITIMER_REAL, &in_20_ms, NULL);
 }
 
-/* Again and again: one that comes before it is waited for is not the last. */
+/* The signal repeats, so that one that arrives before the wait begins is not the last. */
 static void repeatedly(void)
 {
     const struct itimerval each_20_ms = {.it_value = {.tv_usec = 20000},

@@ -1,5 +1,5 @@
-/* probe_sizes.c THREADS [SIZE COUNT]... - each thread allocates SIZE bytes and frees them, COUNT times, for each pair;
- * with a SIZE of 0 it computes COUNT milliseconds of its own. */
+/* probe_sizes.c THREADS [SIZE COUNT]... - for each pair, each thread allocates and frees SIZE bytes
+ * COUNT times. If SIZE is 0, it computes for COUNT milliseconds instead. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* spin.c - a program for measurements: a fixed amount of work in the processor, and a little allocation.
+/* spin.c - a program for measurements: a fixed amount of computing and a little allocation.
  *
- *     spin MILLIONS      turns of a loop that the compiler cannot shorten; 25 is about 50 ms
+ *     spin MILLIONS      turns of a loop that the compiler cannot shorten; 25 take about 50 ms
  *
- * With SPIN_EXTRA=PER_MILLE in the environment it turns so much more: a slow-down of known size.
+ * SPIN_EXTRA=PER_MILLE in the environment adds this share of turns: a slow-down of known size.
  */
 #include <stdint.h>
 #include <stdio.h>

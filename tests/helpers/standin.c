@@ -1,10 +1,16 @@
-/* standin.c - a workload for tests: allocates, and prints the line that built-in workloads print last.
+/* standin.c - a workload for tests: allocates, and prints the last line of a built-in workload.
  *
  *     standin [OPERATIONS [IDLE_MS]]      default 1000, 0
  *
- * STANDIN in the environment, which a contender's knob can set, makes it misbehave: "checksum" computes another one,
- * "silent" prints nothing, "torn" half a line, "crash" ends by a signal, "damaged" as a workload whose blocks lost their
- * contents, "timed" as one that a time ended. STANDIN_ONLY limits that to one number of operations.
+ * STANDIN in the environment, which a knob of a contender can set, makes it misbehave. STANDIN_ONLY
+ * limits this to one number of operations.
+ *
+ *     checksum   prints a different checksum
+ *     silent     prints nothing
+ *     torn       prints half a line
+ *     crash      ends by a signal
+ *     damaged    fails like a workload whose blocks lost their contents
+ *     timed      prints the line of a workload that a time limit ended
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,13 +1,18 @@
-/* whereabouts.c - works so long in each place that a processor can be in, and prints how long that was.
+/* whereabouts.c - works for a given time in each place where a processor can be, and prints how
+ * long.
  *
- *     whereabouts MS                  CPU time in each place; prints "own calls faults others program" in nanoseconds
- *     whereabouts MS short            so much in the library, in children and threads of 0.2 to 0.6 ms each that then work half as
- *                                     long in the program; prints "own program"
- *     whereabouts COUNT sleeps        so many short sleeps; library-sleeps: in the library
- *     with -shared                    the library that plays the allocator, LIBRARY_ONLY defined
+ *     whereabouts MS                  uses MS of CPU time in each place; prints "own calls faults
+ *                                     others program" in nanoseconds
+ *     whereabouts MS short            uses MS in the library, in children and threads of 0.2 to
+ *                                     0.6 ms each, which then work half as long in the program;
+ *                                     prints "own program"
+ *     whereabouts COUNT sleeps        does COUNT short sleeps; library-sleeps: in the library
+ *     with -shared                    the library that stands for the allocator; LIBRARY_ONLY is
+ *                                     defined
  *
- * In the library: work of its own and libc's memset for it (own), read(2) of /dev/zero for it (calls). In the program: work,
- * libc's memset, and a child that does the same (program), page faults (faults) and read(2) (others).
+ * The library works itself and calls libc's memset (own), and calls read(2) of /dev/zero (calls).
+ * The program works, calls libc's memset, and has a child that works (program); it causes page
+ * faults (faults) and calls read(2) (others).
  */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
@@ -26,7 +31,7 @@
 
 enum { WORK, FILL, READ, TOUCH, SLEEP };
 
-/* One turn of a few hundred microseconds. */
+/* Does one turn, which takes a few hundred microseconds. */
 #ifdef LIBRARY_ONLY
 void library_turn(int what, char *buffer, int zeros)
 #else
@@ -43,7 +48,8 @@ static void program_turn(int what, char *buffer, int zeros)
             if (read(zeros, buffer, BUFFER_BYTES) != (ssize_t)BUFFER_BYTES)
                 abort();
         }
-    } else if (what == TOUCH) { /* its munmap is a call, and a small part */
+    } else if (what == TOUCH) {
+        /* The munmap counts as a system call, but is a small part. */
         char *fresh =
             mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (size_t at = 0; at < FRESH_BYTES; at += 4096)
@@ -81,7 +87,7 @@ static uint64_t spend(void (*turn)(int, char *, int), int what, uint64_t ns)
     return cpu_ns() - began;
 }
 
-/* Twice as long in the library as in the program. */
+/* Works twice as long in the library as in the program. */
 static void *live_shortly(void *of)
 {
     uint64_t *ns = of;
@@ -106,7 +112,7 @@ static int live_shortly_all(uint64_t wanted_ns)
     uint64_t own = 0, program = 0;
     for (int turn = 0; own < wanted_ns; turn++) {
         pthread_t thread;
-        ns[2] = 200000 + (uint64_t)(turn * 79 % 401) * 1000; /* no beat of its own */
+        ns[2] = 200000 + (uint64_t)(turn * 79 % 401) * 1000; /* no regular period */
         if (turn % 2 == 0) {
             pid_t child = fork();
             if (child == 0) {

@@ -1,4 +1,4 @@
-/* Runs for as many microseconds as it is told. */
+/* Runs for the given number of microseconds. */
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,4 +1,5 @@
-/* A thread that is to be cancelled at the next place where that can happen executes a program in vain. */
+/* Tries in vain to execute a program, in a thread that will be cancelled at its next cancellation
+ * point. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A library whose constructor starts the program that $EARLY names, in the way that $EARLY_WAY names. */
+/* A library whose constructor starts the program $EARLY, in the way that $EARLY_WAY names. */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <spawn.h>

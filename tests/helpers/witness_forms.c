@@ -1,4 +1,5 @@
-/* Runs `form target` in a child of its own and prints what came of it, with the child's number if asked. */
+/* Runs `form target` in a child and prints the result, and the child's number if TELL_CHILD is
+ * set. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Executes a program with no descriptor left. */
+/* Executes a program when no descriptor is free. */
 #include <fcntl.h>
 #include <unistd.h>
 

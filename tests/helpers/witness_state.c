@@ -1,4 +1,5 @@
-/* Prints descriptors and signal state before and after many programs were executed, some in vain. */
+/* Prints descriptors and signal state before and after executing many programs, some of them in
+ * vain. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,10 @@
-/* area.h - for an illness that serves blocks of up to 1 KiB itself: from extents, $ILL of 100 bytes of which nobody is ever given.
+/* area.h - for an illness that serves blocks of up to 1 KiB itself. They come from extents, of
+ * which $ILL percent are never used for blocks.
  *
- * Who includes it says how long an extent is, a power of two, and what is done with each before its first block: area_extent_bytes and
- * area_begin_extent(), which gets its start, and from where on it is not given. */
+ * The file that includes it defines two things. area_extent_bytes is the size of an extent, a power
+ * of two. area_begin_extent() is called for each extent before its first block, with the extent's
+ * start and the number of bytes that are used for blocks.
+ */
 #ifndef ILL_AREA_H
 #define ILL_AREA_H
 
@@ -25,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct header *free_lists[SERVED_MAX / 16 + 1];
 static char *pieces[PIECES_MAX];
 static _Atomic size_t piece_count;
-static size_t used = PIECE; /* of the last piece */
+static size_t used = PIECE; /* bytes used of the last piece */
 
 static int is_own(const char *at)
 {

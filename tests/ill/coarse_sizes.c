@@ -1,6 +1,7 @@
-/* coarse_sizes: every block is $ILL percent larger than what was asked for.
+/* coarse_sizes: every block is $ILL percent larger than requested.
  *
- * Found: sizes-too-coarse. */
+ * Expected finding: sizes-too-coarse.
+ */
 #include "ill.h"
 
 static void ill_allocates(size_t *bytes)

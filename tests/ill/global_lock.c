@@ -1,6 +1,7 @@
-/* global_lock: every malloc and free is within one lock, for $ILL rounds.
+/* global_lock: every malloc and free holds one lock for $ILL turns of a loop.
  *
- * Found, where there are threads: queues. */
+ * Expected finding, if there are threads: queues.
+ */
 #include "ill.h"
 
 #include <pthread.h>

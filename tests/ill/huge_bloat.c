@@ -1,6 +1,8 @@
-/* huge_bloat: blocks of up to 1 KiB lie in huge pages, $ILL of 100 bytes of which nobody is ever given.
+/* huge_bloat: blocks of up to 1 KiB are in huge pages, of which $ILL percent are never used for
+ * blocks.
  *
- * Found: huge-page-bloat, where the kernel has huge pages for who asks. */
+ * Expected finding, if the kernel gives huge pages on request: huge-page-bloat.
+ */
 #include "area.h"
 
 static const size_t area_extent_bytes = 2 << 20;

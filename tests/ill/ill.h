@@ -1,9 +1,15 @@
-/* ill.h - a malloc that is healthy but for one illness: the allocator behind it, which is the next in the search, and a hook.
+/* ill.h - a malloc with exactly one illness: it calls hooks and then the next allocator in the
+ * search order.
  *
- * Each illness is a library, to be preloaded before a healthy allocator and behind the probe. Its file says what it does, by how
- * much ($ILL, its strength) and which findings must name it; nothing else may be found. ill_allocates() and ill_frees() are
- * called within every malloc and free, and may take time, kernel calls and memory. ill_gave, where an illness sets it, is
- * called with every block that malloc and realloc give; ill_own, where it sets it, serves blocks itself. */
+ * Each illness is a library, to be preloaded before a healthy allocator and after the probe. Its
+ * file says what it does, how much of it ($ILL, its strength) and which findings must name it. No
+ * other finding may appear.
+ *
+ * - ill_allocates() and ill_frees() are called in every malloc and free. They may use time, system
+ *   calls and memory.
+ * - ill_gave, if an illness sets it, is called with every block that malloc and realloc return.
+ * - ill_own, if an illness sets it, serves blocks itself.
+ */
 #ifndef ILL_H
 #define ILL_H
 
@@ -12,14 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void ill_allocates(size_t *bytes); /* may ask for more */
-static int ill_frees(void *block);        /* 0: the block is kept for ever */
+static void ill_allocates(size_t *bytes); /* may increase *bytes */
+static int ill_frees(void *block);        /* returns 0 if the block is never freed */
 
 static void (*ill_gave)(void *block);
 
 struct ill_own {
-    void *(*serve)(size_t bytes); /* NULL: by the next allocator */
-    size_t (*room)(void *block);  /* usable bytes; 0: not its own */
+    void *(*serve)(size_t bytes); /* NULL: use the next allocator */
+    size_t (*room)(void *block);  /* usable bytes; 0: not its own block */
     void (*take)(void *block);
 };
 static const struct ill_own *ill_own;
@@ -30,7 +36,7 @@ static void *(*next_realloc)(void *, size_t);
 static size_t (*next_usable)(void *);
 static unsigned long ill_strength;
 
-static _Alignas(16) char early[4096]; /* for the search itself */
+static _Alignas(16) char early[4096]; /* blocks for dlsym() during the search */
 static _Atomic size_t early_used;
 
 __attribute__((constructor)) static void ill_begin(void)
@@ -120,7 +126,7 @@ static inline void ill_rounds(unsigned long rounds)
         ;
 }
 
-/* Every so-manieth time. */
+/* Returns true every `times`th call in a thread. */
 static inline int ill_every(unsigned long times)
 {
     static _Thread_local unsigned long count __attribute__((tls_model("initial-exec")));

@@ -1,6 +1,7 @@
-/* madvise_storm: every hundredth free gives $ILL pages back, and touches them again.
+/* madvise_storm: every hundredth free returns $ILL pages to the kernel and touches them again.
  *
- * Found: returns-what-it-needs. */
+ * Expected finding: returns-what-it-needs.
+ */
 #include "ill.h"
 
 #include <sys/mman.h>

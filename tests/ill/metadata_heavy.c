@@ -1,6 +1,8 @@
-/* metadata_heavy: of 64 KiB, $ILL of 100 bytes are records of the blocks that lie in the rest, of up to 1 KiB.
+/* metadata_heavy: $ILL percent of every 64 KiB are metadata. The blocks in the rest have up to 1
+ * KiB.
  *
- * Found: touches-more-than-it-gives. */
+ * Expected finding: touches-more-than-it-gives.
+ */
 #include "area.h"
 
 static const size_t area_extent_bytes = 64 << 10;

@@ -1,6 +1,7 @@
-/* mmap_storm: every hundredth malloc asks the kernel $ILL times for a page, which stays.
+/* mmap_storm: every hundredth malloc maps $ILL pages, which are never unmapped.
  *
- * Found: asks-too-often. */
+ * Expected finding: asks-too-often.
+ */
 #include "ill.h"
 
 #include <sys/mman.h>

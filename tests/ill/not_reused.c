@@ -1,6 +1,8 @@
-/* not_reused: of 100 blocks that are freed $ILL never serve again.
+/* not_reused: $ILL percent of the freed blocks are never used again.
  *
- * Found: not-reused; and of a healthy one that asks the kernel for little at a time, asks-too-often. */
+ * Expected findings: not-reused. If the healthy allocator requests little memory at a time from the
+ * kernel, also asks-too-often.
+ */
 #include "ill.h"
 
 static void ill_allocates(size_t *bytes)

@@ -1,13 +1,16 @@
-/* remote_kept: of 100 blocks that another thread frees $ILL never come back.
+/* remote_kept: $ILL percent of the blocks that another thread frees are never used again.
  *
- * Found, where threads free what others allocated: not-reused. */
+ * Expected finding, if threads free blocks of other threads: not-reused.
+ */
 #include "ill.h"
 
 #include <stdint.h>
 
 enum {
+    /* One place for each 16 bytes of 256 MiB of addresses. Two blocks at the same place are taken
+     * for one. */
     PLACES = 1 << 24
-}; /* the addresses of 256 MiB, apart; two blocks at one place are taken for one */
+};
 
 static _Atomic unsigned char owners[PLACES];
 

@@ -1,6 +1,8 @@
-/* slot_search: every malloc and free looks through $ILL slots first, as one that searches for a free one.
+/* slot_search: every malloc and free first looks through $ILL slots, like an allocator that
+ * searches for a free one.
  *
- * Found beside the allocator behind it: slow-path. */
+ * Expected finding, in comparison with the allocator behind it: slow-path.
+ */
 #include "ill.h"
 
 enum { SLOTS_MOST = 4096 };

@@ -1,6 +1,8 @@
-/* slow_free: every free goes round $ILL times before it frees.
+/* slow_free: every free first does $ILL turns of a loop.
  *
- * Found beside the allocator behind it: slow-free, or slow-path where freeing is most of what is done. */
+ * Expected finding, in comparison with the allocator behind it: slow-free, or slow-path if most of
+ * the work is freeing.
+ */
 #include "ill.h"
 
 static void ill_allocates(size_t *bytes)

@@ -1,6 +1,8 @@
-/* slow_new: an allocation beyond the most blocks that its thread had before goes round $ILL times: it gets new memory.
+/* slow_new: an allocation does $ILL turns of a loop if its thread then has more live blocks than
+ * ever before. Such an allocation needs new memory.
  *
- * Found beside the allocator behind it: slow-new. */
+ * Expected finding, in comparison with the allocator behind it: slow-new.
+ */
 #include "ill.h"
 
 static _Thread_local long live __attribute__((tls_model("initial-exec")));

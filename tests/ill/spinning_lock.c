@@ -1,6 +1,7 @@
-/* spinning_lock: every malloc and free is within one spin lock, for $ILL rounds.
+/* spinning_lock: every malloc and free holds one spin lock for $ILL turns of a loop.
  *
- * Found, where there are threads: queues. */
+ * Expected finding, if there are threads: queues.
+ */
 #include "ill.h"
 
 #include <pthread.h>
