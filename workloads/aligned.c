@@ -17,7 +17,7 @@
 
 static struct parameter own[] = {
     {.name = "blocks",
-     .help = "that live at once in each thread",
+     .help = "blocks that are alive at once in each thread",
      .value = 4000,
      .least = 1,
      .most = 16 * MIB},
@@ -27,12 +27,12 @@ static struct parameter own[] = {
      .least = 1,
      .most = 16 * MIB},
     {.name = "most",
-     .help = "bytes of the largest, but aligned_alloc rounds up",
+     .help = "bytes of the largest block; aligned_alloc rounds up",
      .value = 16 * KIB,
      .least = 1,
      .most = 16 * MIB},
     {.name = "alignment",
-     .help = "largest one, a power of two",
+     .help = "largest alignment, a power of two",
      .value = 2 * MIB,
      .least = 16,
      .most = 2 * MIB},
@@ -51,7 +51,7 @@ static void prepare(void)
     if (most < least)
         workload_refuse("--most %zu is less than --least %zu", most, least);
     if ((alignment_most & (alignment_most - 1)) != 0)
-        workload_refuse("--alignment %zu is no power of two", alignment_most);
+        workload_refuse("--alignment %zu is not a power of two", alignment_most);
 }
 
 static size_t draw_alignment(struct random *random)
@@ -70,9 +70,9 @@ static struct block block_new_posix(struct worker *worker, size_t alignment, siz
     void *start = NULL;
     int problem = posix_memalign(&start, alignment, size);
     if (problem != 0)
-        workload_fail("posix_memalign of %zu bytes gave nothing: %s", size, strerror(problem));
+        workload_fail("posix_memalign of %zu bytes failed: %s", size, strerror(problem));
     if ((uintptr_t)start % alignment != 0)
-        workload_fail("posix_memalign of %zu bytes gave %p, which is not aligned to %zu", size,
+        workload_fail("posix_memalign of %zu bytes returned %p, which is not aligned to %zu", size,
                       start, alignment);
     struct block block = {start, (uint32_t)size, worker->serial++};
     worker_account(worker, (int64_t)size);
@@ -115,7 +115,7 @@ static void conclude(void)
 const struct workload workload = {
     .name = "aligned",
     .title = "aligned_alloc and posix_memalign of 16 bytes to 2 MiB among plain malloc",
-    .operation = "one block allocated, and the one freed whose place it takes",
+    .operation = "one block freed and another allocated in its place",
     .own = own,
     .operations = 2000000,
     .batch = 32,

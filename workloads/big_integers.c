@@ -14,12 +14,12 @@
 
 static struct parameter own[] = {
     {.name = "most",
-     .help = "limbs of 8 bytes of the largest results, but for a few more",
+     .help = "approximate length of the largest results, in limbs of 8 bytes",
      .value = 40,
      .least = 2,
      .most = 1 << 16},
     {.name = "results",
-     .help = "that each thread keeps",
+     .help = "results that each thread keeps",
      .value = 50000,
      .least = 1,
      .most = 1 << 24},
@@ -424,7 +424,7 @@ static void work(struct worker *worker)
 const struct workload workload = {
     .name = "big_integers",
     .title = "arithmetic on integers of any length: every result is a fresh block",
-    .operation = "one sum, product or quotient; what was computed from is freed",
+    .operation = "one sum, product or quotient; its operands are freed",
     .own = own,
     .operations = 40000000,
     .batch = 500,

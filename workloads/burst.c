@@ -18,7 +18,7 @@ static struct parameter own[] = {
      .most = 16 * MIB},
     {.name = "idle", .help = "milliseconds between bursts", .value = 10, .least = 0, .most = 60000},
     {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = MIB},
-    {.name = "most", .help = "bytes of the largest", .value = 4096, .least = 1, .most = MIB},
+    {.name = "most", .help = "bytes of the largest block", .value = 4096, .least = 1, .most = MIB},
     {0},
 };
 
@@ -116,8 +116,8 @@ static void conclude(void)
 const struct workload workload = {
     .name = "burst",
     .title = "many threads allocate at once, free at once and go idle, again and again",
-    .operation = "one block allocated and freed; the time is that of a whole burst over the blocks "
-                 "of all threads",
+    .operation = "one block allocated and freed; its time is that of a whole burst divided by the "
+                 "blocks of all threads",
     .own = own,
     .operations = 4000000,
     .batch = 1,

@@ -13,17 +13,13 @@
 
 static struct parameter own[] = {
     {.name = "bytes",
-     .help = "of a burst, over all threads",
+     .help = "bytes of a burst, over all threads",
      .value = 256 * MIB,
      .least = 1,
      .most = 64 * GIB},
-    {.name = "bursts",
-     .help = "that come one after the other",
-     .value = 6,
-     .least = 1,
-     .most = 1000000},
+    {.name = "bursts", .help = "number of bursts", .value = 6, .least = 1, .most = 1000000},
     {.name = "survivors",
-     .help = "blocks of 1000 that outlive their burst",
+     .help = "blocks of every 1000 that outlive their burst",
      .value = 50,
      .least = 0,
      .most = 1000},
@@ -134,8 +130,8 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "burst_idle",
-    .title = "bursts of allocation, of which little survives, then idleness",
-    .operation = "one block allocated; the figure free_ns tells what freeing one took",
+    .title = "bursts of allocation, of which few blocks survive, then idleness",
+    .operation = "one block allocated; the figure free_ns is the time to free one",
     .own = own,
     .batch = 100,
     .threads = 1,

@@ -27,7 +27,7 @@ static struct parameter own[] = {
      .least = 8,
      .most = 128 * MIB},
     {.name = "bytes",
-     .help = "of all blocks of a size in each thread, but there are 8 to 40000",
+     .help = "bytes of all blocks of one size in each thread; there are 8 to 40000 blocks",
      .value = 16 * MIB,
      .least = 1,
      .most = GIB},
@@ -111,9 +111,9 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "calloc_sweep",
-    .title = "calloc of 16 bytes to 16 MiB, fresh and used before",
-    .operation =
-        "one block allocated by calloc, found zero and written, and the eldest of its size freed",
+    .title = "calloc of 16 bytes to 16 MiB, from fresh memory and from used memory",
+    .operation = "one block allocated by calloc, checked to be zero and written, and the oldest of "
+                 "its size freed",
     .own = own,
     .batch = 32,
     .threads = 1,

@@ -12,7 +12,7 @@
 
 static struct parameter own[] = {
     {.name = "documents",
-     .help = "that each thread keeps",
+     .help = "documents that each thread keeps",
      .value = 64,
      .least = 1,
      .most = 1 << 20},
@@ -21,8 +21,16 @@ static struct parameter own[] = {
      .value = 20,
      .least = 1,
      .most = 1 << 28},
-    {.name = "most", .help = "nodes of the largest", .value = 20000, .least = 1, .most = 1 << 28},
-    {.name = "depth", .help = "of nodes below the root", .value = 7, .least = 1, .most = 1000},
+    {.name = "most",
+     .help = "nodes of the largest document",
+     .value = 20000,
+     .least = 1,
+     .most = 1 << 28},
+    {.name = "depth",
+     .help = "largest depth of a node below the root",
+     .value = 7,
+     .least = 1,
+     .most = 1000},
     {0},
 };
 
@@ -146,7 +154,7 @@ static void walk(struct builder *found, struct node *node, bool drops)
 {
     void (*visit)(struct worker *, struct block *) = drops ? block_drop : block_use;
     if (found->left-- == 0)
-        workload_fail("a document holds more nodes than were built");
+        workload_fail("a document has more nodes than were built");
     found->sum -= node->kind == NUMBER ? node->number : node->kind == STRING ? 0 : node->count;
     if (node->kind == STRING)
         visit(found->worker, &node->text);
@@ -221,8 +229,8 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "document",
-    .title = "JSON-like documents are built node by node, walked, kept for a while and dropped",
-    .operation = "one node built, walked once, and dropped with its document",
+    .title = "JSON-like documents are built node by node, walked, kept for a while and freed",
+    .operation = "one node built, walked once, and freed with its document",
     .own = own,
     .operations = 8000000,
     .batch = 1000,

@@ -8,7 +8,7 @@
 
 static struct parameter own[] = {
     {.name = "bytes",
-     .help = "to allocate in all",
+     .help = "bytes to allocate in total",
      .value = 3 * GIB,
      .least = 1,
      .most = UINT64_C(1) << 40},

@@ -23,24 +23,24 @@
 enum kind { ROBSON, SERVER };
 
 static struct parameter own[] = {
-    {.name = "kind", .help = "of unlucky program", .choices = "robson|server"},
+    {.name = "kind", .help = "kind of program", .choices = "robson|server"},
     {.name = "bytes",
-     .help = "robson's bound on live bytes, over all threads",
+     .help = "limit on live bytes of kind robson, over all threads",
      .value = 32 * MIB,
      .least = 1,
      .most = GIB << 10},
     {.name = "least",
-     .help = "8 more than the bytes of robson's smallest blocks, a power of 2",
+     .help = "bytes of robson's smallest blocks plus 8, a power of 2",
      .value = 32,
      .least = 32,
      .most = MIB},
     {.name = "most",
-     .help = "8 more than the bytes of its largest, a power of 2",
+     .help = "bytes of robson's largest blocks plus 8, a power of 2",
      .value = 16 * KIB,
      .least = 32,
      .most = MIB},
     {.name = "sessions",
-     .help = "of the server when it is busiest, over all threads",
+     .help = "sessions of the server when it is busiest, over all threads",
      .value = 2000,
      .least = 1,
      .most = 1 << 24},
@@ -153,7 +153,7 @@ static void thin(struct robson *robson, unsigned shift, bool keeps)
             struct link *link = *place;
             uint64_t region = (uint64_t)link->serial >> shift;
             if (link->serial < next_serial)
-                workload_fail("a block leads to one that is older than itself");
+                workload_fail("a block is linked to one that is older than itself");
             next_serial = (uint64_t)link->serial + 1;
             if (keeps && region >= next_region) {
                 next_region = region + 1;
@@ -215,13 +215,14 @@ static void prepare_robson(void)
     uint64_t most = parameter("most");
     unit = parameter("least");
     if ((unit & (unit - 1)) != 0 || (most & (most - 1)) != 0 || most < unit)
-        workload_refuse("--least %zu and --most %zu are not a power of 2 and one that is not less",
-                        (size_t)unit, (size_t)most);
+        workload_refuse(
+            "--least %zu and --most %zu must be powers of 2, and --most must not be less",
+            (size_t)unit, (size_t)most);
     while (unit << doublings < most)
         doublings++;
     bound = parameter("bytes") / settings.threads / (2 * most) * (2 * most);
     if (bound == 0)
-        workload_refuse("--bytes %zu holds not even two blocks of --most %zu for each thread",
+        workload_refuse("--bytes %zu is too little for two blocks of --most %zu in each thread",
                         (size_t)parameter("bytes"), (size_t)most);
     if (bound / unit > UINT32_MAX / (2 + doublings / 2))
         workload_refuse("--bytes %zu is too much for --least %zu", (size_t)parameter("bytes"),
@@ -406,7 +407,7 @@ static void conclude(void)
 const struct workload workload = {
     .name = "fragmentation",
     .title = "an adversary after Robson, or a server whose sessions grow among short-lived blocks",
-    .operation = "robson: one block allocated or freed; server: one request, of some 13 blocks",
+    .operation = "robson: one block allocated or freed; server: one request of about 13 blocks",
     .own = own,
     .batch = 1000,
     .threads = 1,

@@ -19,12 +19,12 @@ enum {
 
 static struct parameter own[] = {
     {.name = "generation",
-     .help = "bytes of one lot",
+     .help = "bytes of one generation",
      .value = 8 * MIB,
      .least = 1,
      .most = 64 * GIB},
     {.name = "bands",
-     .help = "doublings of size, from 64 bytes on, that lots take in turn",
+     .help = "number of doublings of size, from 64 bytes on, that the generations go through",
      .value = 7,
      .least = 1,
      .most = BANDS_MOST},
@@ -194,9 +194,9 @@ static void conclude(void)
 const struct workload workload = {
     .name = "free_only",
     .title = "threads allocate, and one thread that never allocates frees it all",
-    .operation = "one block allocated, filled, read and freed by the other thread; the time is the "
-                 "allocating threads', "
-                 "who wait when the freeing one is behind",
+    .operation =
+        "one block allocated, filled, and then read and freed by the other thread; the time is "
+        "that of the allocating threads, which wait when the freeing thread is behind",
     .own = own,
     .operations = 5000000,
     .batch = 500,

@@ -20,7 +20,7 @@ static struct parameter own[] = {
      .least = 8,
      .most = 16 * MIB},
     {.name = "most",
-     .help = "entries of the largest",
+     .help = "entries of the largest table when it is full",
      .value = 20000,
      .least = 8,
      .most = 16 * MIB},
@@ -159,8 +159,8 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "hash_table",
-    .title =
-        "string-keyed hash tables fill, drain and die: three blocks an entry beside large arrays",
+    .title = "hash tables with strings as keys fill, drain and die: three blocks per entry, and "
+             "large arrays",
     .operation = "one key looked up (one in eight), set or removed",
     .own = own,
     .operations = 6000000,

@@ -67,7 +67,7 @@ static void work(struct worker *worker)
 const struct workload workload = {
     .name = "large_churn",
     .title = "blocks of 512 KiB to 10 MiB, a few live at once",
-    .operation = "one block freed, and one allocated and touched in its place",
+    .operation = "one block freed and another allocated and touched in its place",
     .own = own,
     .batch = 4,
     .threads = 1,

@@ -21,7 +21,7 @@ static struct parameter own[] = {
      .value = 8000,
      .least = 1},
     {.name = "least", .help = "bytes of the smallest block", .value = 8, .least = 1, .most = MIB},
-    {.name = "most", .help = "bytes of the largest", .value = 500, .least = 1, .most = MIB},
+    {.name = "most", .help = "bytes of the largest block", .value = 500, .least = 1, .most = MIB},
     {0},
 };
 
@@ -82,8 +82,8 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "larson",
-    .title = "blocks are replaced at random while thread succeeds thread",
-    .operation = "one block freed and another allocated in its place (at first only allocated)",
+    .title = "random blocks are replaced while one thread follows another",
+    .operation = "one block freed and another allocated in its place (initially only allocated)",
     .own = own,
     .operations = 12000000,
     .batch = 500,

@@ -18,7 +18,7 @@ static struct parameter own[] = {
      .least = 1,
      .most = GIB << 10},
     {.name = "keys",
-     .help = "objects there are for each thread",
+     .help = "number of different objects for each thread",
      .value = 1000000,
      .least = 1,
      .most = GIB},
@@ -74,7 +74,7 @@ static void evict(struct cache *cache, struct entry *entry)
 {
     list_remove(cache, entry);
     if (dictionary_take(cache->worker, &cache->entries, entry->hash) != entry)
-        workload_fail("an entry of its list is not in its table");
+        workload_fail("an entry of the list is not in the table");
     cache->bytes -= sizeof *entry + entry->value.size;
     block_drop(cache->worker, &entry->value);
     worker_free(cache->worker, entry, sizeof *entry);

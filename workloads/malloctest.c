@@ -17,12 +17,12 @@
 
 static struct parameter own[] = {
     {.name = "repeats",
-     .help = "times that all is allocated and released",
+     .help = "how often all blocks are allocated and released",
      .value = 10,
      .least = 1,
      .most = 1000000},
     {.name = "objects",
-     .help = "blocks a time, per thread",
+     .help = "blocks per repetition and thread",
      .value = 1000000,
      .least = 1,
      .most = UINT32_MAX},
@@ -163,7 +163,7 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "malloctest",
-    .title = "many blocks are allocated, then all are released; again and again",
+    .title = "many blocks are allocated and then all released, repeatedly",
     .operation = "one block allocated and released",
     .own = own,
     .positional = "threads repeats objects min max",

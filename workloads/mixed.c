@@ -11,19 +11,19 @@
 
 static struct parameter own[] = {
     {.name = "bytes",
-     .help = "to allocate in all",
+     .help = "bytes to allocate in total",
      .value = 3 * GIB,
      .least = 1,
      .most = UINT64_C(1) << 50},
     {.name = "live",
-     .help = "bytes that live at once",
+     .help = "bytes that are alive at once",
      .value = 760 * MIB,
      .least = 1,
      .most = 32 * GIB},
     {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 8, .most = MIB},
     {.name = "most", .help = "bytes of the largest block", .value = 2048, .least = 8, .most = MIB},
     {.name = "lifetimes",
-     .help = "whether any block may die next, or seven times of eight one of a young sixteenth",
+     .help = "which block dies next: any one, or in 7 of 8 cases one of a young sixteenth",
      .choices = "alike|generational"},
     {0},
 };
@@ -101,7 +101,7 @@ static void work(struct worker *worker)
 const struct workload workload = {
     .name = "mixed",
     .title = "a heap of 760 MiB whose blocks die and are replaced, one by one",
-    .operation = "one block allocated, and the one freed that makes room for it",
+    .operation = "one block freed and another allocated in its place (initially only allocated)",
     .own = own,
     .batch = 100,
     .threads = 1,

@@ -119,7 +119,7 @@ static void conclude(void)
 
 const struct workload workload = {
     .name = "phase_change",
-    .title = "memory filled with small blocks, then with large ones, then with middle ones",
+    .title = "memory is filled with small blocks, then with large ones, then with medium ones",
     .operation =
         "one block allocated or one block freed; a phase is all allocations, then all frees",
     .own = own,

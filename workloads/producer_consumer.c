@@ -18,11 +18,11 @@ enum { PARCEL = 32 };
 
 static struct parameter own[] = {
     {.name = "consumers",
-     .help = "of the threads, the others produce; 0: half",
+     .help = "threads that consume, the others produce; 0: half of the threads",
      .value = 0,
      .most = 1023},
     {.name = "queues",
-     .help = "where they meet; 0: as many as there are pairs",
+     .help = "number of queues; 0: one for each pair of threads",
      .value = 0,
      .most = 512},
     {.name = "depth",
@@ -35,7 +35,11 @@ static struct parameter own[] = {
      .value = 16,
      .least = 1,
      .most = MIB},
-    {.name = "most", .help = "bytes of the largest", .value = 2048, .least = 1, .most = MIB},
+    {.name = "most",
+     .help = "bytes of the largest message",
+     .value = 2048,
+     .least = 1,
+     .most = MIB},
     {0},
 };
 
@@ -81,8 +85,8 @@ static void prepare(void)
     if (queue_count == 0)
         queue_count = pairs;
     if (queue_count > pairs)
-        workload_refuse("--queues %u are more than %u producers or %u consumers can serve",
-                        queue_count, producers, consumers);
+        workload_refuse("--queues %u is too many for %u producers and %u consumers", queue_count,
+                        producers, consumers);
     for (unsigned i = 0; i < queue_count; i++) {
         queues[i] = table_new(queue_bytes());
         pthread_mutex_init(&queues[i]->lock, NULL);
@@ -187,9 +191,8 @@ static void conclude(void)
 const struct workload workload = {
     .name = "producer_consumer",
     .title = "threads allocate messages, other threads read and free them",
-    .operation = "one message, allocated, filled, handed over, read and freed; the time is the "
-                 "producers', who wait "
-                 "when a queue is full",
+    .operation = "one message allocated, filled, passed on, read and freed; the time is that of "
+                 "the producers, which wait when a queue is full",
     .own = own,
     .operations = 6000000,
     .batch = 8 * PARCEL,

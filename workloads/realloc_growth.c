@@ -18,18 +18,18 @@
 static struct parameter own[] = {
     {.name = "kind", .help = "how blocks grow", .choices = "mixed|step|doubling|small"},
     {.name = "largest",
-     .help = "bytes that end a vector",
+     .help = "bytes at which a vector is freed",
      .value = 32 * MIB,
      .least = 4 * KIB,
      .most = GIB},
     {.name = "step", .help = "bytes of a step", .value = 256 * KIB, .least = 1, .most = GIB},
     {.name = "vectors",
-     .help = "of each kind at once in each thread",
+     .help = "vectors of each kind that are alive at once in each thread",
      .value = 4,
      .least = 1,
      .most = 65536},
     {.name = "strings",
-     .help = "at once in each thread",
+     .help = "strings that are alive at once in each thread",
      .value = 1000,
      .least = 1,
      .most = UINT64_C(1) << 24},
@@ -142,9 +142,8 @@ static void conclude(void)
 const struct workload workload = {
     .name = "realloc_growth",
     .title = "vectors and strings that grow by realloc, several at once",
-    .operation =
-        "one realloc and the writing of what is new; of a block at its end, its free and the next "
-        "one's malloc",
+    .operation = "one realloc and the writing of the new part; at the end of a block, its free and "
+                 "a malloc of the next one",
     .own = own,
     .batch = 1,
     .threads = 1,

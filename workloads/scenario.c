@@ -86,7 +86,7 @@ static void work(struct worker *worker)
 const struct workload workload = {
     .name = "scenario",
     .title = "large buffers that come and go: 64 KiB, 256 KiB, 2 MiB, or all of them",
-    .operation = "one buffer freed, and one allocated and used in its place",
+    .operation = "one buffer freed and another allocated and used in its place",
     .own = own,
     .batch = 1,
     .threads = 1,

@@ -16,21 +16,25 @@
 
 static struct parameter own[] = {
     {.name = "bytes",
-     .help = "that the owners allocate, and then their heirs",
+     .help = "bytes that the owners allocate, and then the other threads",
      .value = 400 * MIB,
      .least = 1,
      .most = 1024 * GIB},
-    {.name = "size", .help = "of the owner's blocks", .value = 96, .least = 1, .most = 16 * MIB},
+    {.name = "size",
+     .help = "size of the owner's blocks",
+     .value = 96,
+     .least = 1,
+     .most = 16 * MIB},
     {.name = "then",
      .help = "size of the other thread's blocks",
      .value = 160,
      .least = 1,
      .most = 16 * MIB},
     {.name = "own-frees",
-     .help = "the owner frees one block in so many itself; 0: none",
+     .help = "the owner itself frees one block in this many; 0: none",
      .value = 0},
     {.name = "owner",
-     .help = "what the owner does when its blocks are there",
+     .help = "what the owner does after it has allocated",
      .choices = "sleeps|ends"},
     {0},
 };
@@ -217,9 +221,9 @@ static void conclude(void)
 
 const struct workload workload = {
     .name = "sleeping_owner",
-    .title =
-        "a thread allocates and sleeps, another frees all that and needs as much of another size",
-    .operation = "one block allocated or freed, by whichever thread",
+    .title = "a thread allocates and sleeps; another frees all of it and allocates as much in "
+             "another size",
+    .operation = "one block allocated or freed, by either thread",
     .own = own,
     .batch = 1000,
     .threads = 1,

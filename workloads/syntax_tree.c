@@ -12,9 +12,13 @@
 #include "common/dictionary.h"
 
 static struct parameter own[] = {
-    {.name = "units", .help = "that each thread keeps", .value = 64, .least = 1, .most = 1 << 20},
+    {.name = "units",
+     .help = "units that each thread keeps",
+     .value = 64,
+     .least = 1,
+     .most = 1 << 20},
     {.name = "least", .help = "tokens of the smallest unit", .value = 100, .least = 1, .most = GIB},
-    {.name = "most", .help = "tokens of the largest", .value = 30000, .least = 1, .most = GIB},
+    {.name = "most", .help = "tokens of the largest unit", .value = 30000, .least = 1, .most = GIB},
     {.name = "names",
      .help = "different names in all units",
      .value = 5000,
@@ -489,9 +493,9 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "syntax_tree",
-    .title = "a toy compiler: units are parsed into trees, folded, turned into code, kept a while "
-             "and dropped",
-    .operation = "one token parsed, folded, turned into code, and dropped with its unit",
+    .title = "a toy compiler: units are parsed into trees, folded, turned into code, kept for a "
+             "while and freed",
+    .operation = "one token parsed, folded, turned into code, and freed with its unit",
     .own = own,
     .operations = 8000000,
     .batch = 1000,

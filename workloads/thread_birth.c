@@ -13,22 +13,26 @@
 #include <inttypes.h>
 
 static struct parameter own[] = {
-    {.name = "blocks", .help = "that each thread allocates", .value = 500, .least = 1, .most = MIB},
+    {.name = "blocks",
+     .help = "blocks that each thread allocates",
+     .value = 500,
+     .least = 1,
+     .most = MIB},
     {.name = "survivor",
-     .help = "one block in so many outlives its thread",
+     .help = "one block in this many outlives its thread",
      .value = 20,
      .least = 1,
      .most = MIB},
     {.name = "keep",
-     .help = "later threads that survivors outlive",
+     .help = "number of later threads that a survivor outlives",
      .value = 1000,
      .least = 1,
      .most = MIB},
     {.name = "heir",
-     .help = "who frees survivors: the thread that starts all others, or a later short one",
+     .help = "what frees survivors: the thread that starts all others, or a later short thread",
      .choices = "starter|successor"},
     {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = MIB},
-    {.name = "most", .help = "bytes of the largest", .value = 1024, .least = 1, .most = MIB},
+    {.name = "most", .help = "bytes of the largest block", .value = 1024, .least = 1, .most = MIB},
     {0},
 };
 
@@ -116,9 +120,8 @@ static void work(struct worker *worker)
 const struct workload workload = {
     .name = "thread_birth",
     .title = "short threads allocate, free most of it and die; others free the rest later",
-    .operation = "one thread's life: its birth, its blocks allocated, most of them freed, its end, "
-                 "and the freeing of "
-                 "an earlier thread's survivors",
+    .operation = "one thread: its start, its blocks allocated, most of them freed, its end, and "
+                 "the frees of an earlier thread's survivors",
     .own = own,
     .operations = 12000,
     .batch = 1,

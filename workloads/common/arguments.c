@@ -126,19 +126,18 @@ static void help(void)
            workload.title, workload.operation, workload.name);
     if (workload.positional != NULL)
         printf(" [%s]", workload.positional);
-    printf("\n\n  --%-14s default %u: threads that work\n", "threads", workload.threads);
+    printf("\n\n  --%-14s default %u: number of threads\n", "threads", workload.threads);
     if (workload.operations > 0)
-        printf("  --%-14s default %llu: over all threads\n", "operations",
+        printf("  --%-14s default %llu: operations over all threads\n", "operations",
                (unsigned long long)workload.operations);
     else
-        printf("  --%-14s over all threads; by default they follow from the options below\n",
-               "operations");
-    printf(
-        "  --%-14s instead of --operations: until this time is over; there is no checksum then\n",
-        "seconds");
-    printf("  --%-14s default 1: decides every size, lifetime and content\n", "seed");
-    printf("  --%-14s default all: what is written into a block and read back: none, header (8 "
-           "bytes), all\n",
+        printf(
+            "  --%-14s operations over all threads; the default follows from the options below\n",
+            "operations");
+    printf("  --%-14s time to run instead of --operations; there is then no checksum\n", "seconds");
+    printf("  --%-14s default 1: determines every size, lifetime and content\n", "seed");
+    printf("  --%-14s default all: part of a block that is written and read back: none, "
+           "header (8 bytes), all\n",
            "touch");
     for (const struct parameter *own = workload.own; own != NULL && own->name != NULL; own++) {
         size_t length = 0;
@@ -199,7 +198,7 @@ void arguments_read(int argc, char **argv)
         set(name, value);
     }
     if (settings.operations > 0 && settings.operations < settings.threads)
-        workload_refuse("--operations %llu leaves nothing to do for some of %u threads",
+        workload_refuse("--operations %llu is less than the number of threads, %u",
                         (unsigned long long)settings.operations, settings.threads);
 }
 

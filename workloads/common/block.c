@@ -25,9 +25,9 @@ static size_t owed_alignment(size_t size)
 static void *checked(void *start, const char *call, size_t size, size_t alignment)
 {
     if (start == NULL)
-        workload_fail("%s of %zu bytes gave nothing: out of memory", call, size);
+        workload_fail("%s of %zu bytes failed: out of memory", call, size);
     if ((uintptr_t)start % alignment != 0)
-        workload_fail("%s of %zu bytes gave %p, which is not aligned to %zu", call, size, start,
+        workload_fail("%s of %zu bytes returned %p, which is not aligned to %zu", call, size, start,
                       alignment);
     return start;
 }
@@ -56,7 +56,7 @@ struct block block_new_zeroed(struct worker *worker, size_t size)
 {
     void *start = block_checked(calloc(1, size), "calloc", size);
     if (!contents_are_zero(start, touch_bytes(settings.touch, size)))
-        workload_fail("calloc of %zu bytes gave memory that is not zero", size);
+        workload_fail("calloc of %zu bytes returned memory that is not zero", size);
     return born(worker, start, size);
 }
 

@@ -6,9 +6,9 @@ static struct slot *slots_new(struct worker *worker, uint64_t capacity)
 {
     struct slot *slots = calloc(capacity, sizeof *slots);
     if (slots == NULL)
-        workload_fail("calloc of %zu bytes gave nothing: out of memory", capacity * sizeof *slots);
+        workload_fail("calloc of %zu bytes failed: out of memory", capacity * sizeof *slots);
     if ((uintptr_t)slots % 16 != 0)
-        workload_fail("calloc of %zu bytes gave %p, which is not aligned to 16",
+        workload_fail("calloc of %zu bytes returned %p, which is not aligned to 16",
                       capacity * sizeof *slots, (void *)slots);
     worker_account(worker, (int64_t)(capacity * sizeof *slots));
     return slots;
@@ -23,7 +23,7 @@ static struct slot *slot_of(const struct dictionary *dictionary, uint64_t hash)
         if (slot->item == NULL || slot->hash == hash)
             return slot;
     }
-    workload_fail("a hash table is full of what was never put in");
+    workload_fail("a hash table is full of items that were never added");
 }
 
 /* Moves all items to a new array of `capacity` slots. Exits with an error if their number is
@@ -42,7 +42,7 @@ static void resize(struct worker *worker, struct dictionary *dictionary, uint64_
     }
     /* The counts differ if the array was handed out twice, or if calloc's memory was not zero. */
     if (moved != before.count)
-        workload_fail("a hash table holds %zu items where %zu were put in", (size_t)moved,
+        workload_fail("a hash table has %zu items, but %zu were added", (size_t)moved,
                       (size_t)before.count);
     worker_free(worker, before.slots, before.capacity * sizeof *before.slots);
 }
@@ -108,7 +108,7 @@ void dictionary_drop(struct worker *worker, struct dictionary *dictionary,
             drop(worker, slot->hash, slot->item);
     }
     if (seen != dictionary->count)
-        workload_fail("a hash table holds other items than were put in");
+        workload_fail("a hash table has other items than were added");
     worker_free(worker, dictionary->slots, dictionary->capacity * sizeof *dictionary->slots);
     *dictionary = (struct dictionary){0};
 }

@@ -28,7 +28,8 @@ void *table_new(size_t bytes)
 {
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (table == MAP_FAILED)
-        workload_fail("cannot map %zu bytes for its own table: %s", bytes, strerror(errno));
+        workload_fail("cannot map %zu bytes for the workload's own table: %s", bytes,
+                      strerror(errno));
     return table;
 }
 
