@@ -8,16 +8,17 @@
  *     one reading was already made; it warmed the code and the caches for the readings that count
  *     a reading that fails changes nothing; the next may succeed
  *
- * Cgroup: the kernel updates the statistics of a cgroup only after about 64 pages per CPU have
- * changed. Until then it returns older numbers. The error would be large for a tree whose memory is
- * only a few such batches. For small trees the page tables are read as well, which are exact.
+ * With a cgroup, the kernel updates the statistics of a cgroup only after about 64 pages per CPU
+ * have changed. Until then it returns older numbers. The error would be large for a tree whose
+ * memory is only a few such batches. For small trees the page tables are read as well, which are
+ * exact.
  *
- * Process by process: works everywhere, but is less accurate in three ways.
+ * The method process by process works everywhere, but is less accurate in three ways:
  *
  * - Pages shared since a fork, and shared memory, count in every process that maps them.
  * - A peak between two readings is known only from the highest size that a process ever had. That
- *   size includes mapped files, so that a file which was mapped and unmapped between two readings
- *   counts as memory.
+ * size includes mapped files, so that a file which was mapped and unmapped between two readings
+ * counts as memory.
  * - A process that begins and ends between two readings is not seen at all.
  *
  * Reading page tables takes longer the larger the processes are, so it has a pace of its own.
@@ -45,7 +46,7 @@ const char *memory_method_name(enum memory_method method);
 /* The highest sizes of at most this many processes are tracked. */
 #define MEMORY_FOLLOWED_MAX 64
 
-/* The state of one process at the last reading. Used only process by process. */
+/* The state of one process at the last reading. Only the method process by process uses it. */
 struct memory_followed {
     pid_t pid; /* 0 if the entry is free */
     bool seen; /* found by the reading in progress */

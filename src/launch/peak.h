@@ -1,5 +1,5 @@
-/* peak.h - computes the highest memory of a tree of processes from a series of readings. Pure
- * arithmetic.
+/* peak.h - computes the highest memory of a tree of processes from a series of readings. It
+ * only computes and makes no system calls.
  *
  *     resident = anonymous + shared pages: the memory that counts
  *     lazy     = the part of it that was given back with MADV_FREE and not yet reclaimed
