@@ -38,6 +38,7 @@ const char *child_step_complaint(enum child_step step)
 
 /* The functions from here to become_program() run in the child. */
 
+/* Stores the failed step for the launcher and ends the child. */
 _Noreturn static void give_up(struct child_state *state, enum child_step step, const char *object,
                               int error)
 {
@@ -47,6 +48,7 @@ _Noreturn static void give_up(struct child_state *state, enum child_step step, c
     _exit(EXIT_NOT_RUN);
 }
 
+/* Opens `path` as descriptor `to`, or ends the child with CHILD_FILES. */
 static void redirect(struct child_state *state, const char *path, int flags, int to)
 {
     if (path == NULL)
@@ -93,6 +95,7 @@ static void edit_environment(struct child_state *state, const struct options *op
     }
 }
 
+/* Runs in the child: waits for child_release(), does all steps before exec, and calls exec. */
 _Noreturn static void become_program(struct child_state *state, const struct options *options,
                                      const struct signals *signals, int go, pid_t launcher)
 {

@@ -52,6 +52,7 @@ struct child {
 
 /* Forks the child. Returns false with errno set if that fails. */
 bool child_start(struct child *child, const struct options *options, const struct signals *signals);
+/* Lets the child continue to exec. */
 void child_release(struct child *child);
 
 /* Returns the beginning of the error message for a step that failed before exec. */

@@ -17,6 +17,7 @@
 
 #include "base/base.h"
 
+/* Reads a whole file into `text`, or writes `text` to the beginning of a file by one write. */
 bool file_read_at(int folder, const char *path, char *text, size_t capacity);
 bool file_write_at(int folder, const char *path, const char *text);
 
@@ -45,6 +46,7 @@ struct file_lines {
     char buffer[4096];
 };
 
+/* Opens the file. Returns false with errno set if that fails. */
 bool file_lines_open(struct file_lines *lines, int folder, const char *path);
 /* Returns the next line without its end, or NULL at the end of the file. The line is valid until
  * the next call. */

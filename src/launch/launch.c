@@ -157,6 +157,7 @@ static void reap_orphans(struct launch *launch, uint64_t woke_ns)
     }
 }
 
+/* Gives PROG the terminal, if there is one, and continues its process group. */
 static void resume(struct launch *launch)
 {
     terminal_lend(&launch->terminal, launch->child.pid);
@@ -182,6 +183,8 @@ static void follow_stop(struct launch *launch)
     resume(launch);
 }
 
+/* Handles one signal that we received: reaps, stops, continues, or passes the signal on to PROG. A
+ * second SIGINT or SIGTERM kills PROG. */
 static void handle_signal(struct launch *launch, int signal)
 {
     switch (signal) {
@@ -221,6 +224,8 @@ static void handle_signal(struct launch *launch, int signal)
     signal_group(launch, signal);
 }
 
+/* Does everything that is due: readings of memory, draining of clock samples, and SIGTERM or
+ * SIGKILL at the time limit. */
 static void handle_deadlines(struct launch *launch)
 {
     uint64_t now_ns = clock_now_ns();
@@ -406,6 +411,7 @@ static int finish(struct launch *launch)
     return 0;
 }
 
+/* Runs PROG from the parsed options to the report. Returns the exit status. */
 static int run(struct launch *launch)
 {
     if (!prepare_descriptors(&launch->options))

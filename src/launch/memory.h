@@ -98,6 +98,7 @@ void memory_begin(struct memory *memory, uint64_t now_ns);
 
 /* Makes one reading. Returns false if that is not possible. */
 bool memory_read(struct memory *memory, struct peak_reading *reading);
+/* Closes the descriptors. Memory is not measured any more. */
 void memory_close(struct memory *memory);
 
 #endif

@@ -83,7 +83,9 @@ struct peak {
     struct peak_gap gap; /* the gap before the last reading */
 };
 
+/* Returns a peak without readings. `slack_bytes` is the margin explained above. */
 struct peak peak_begin(uint64_t slack_bytes);
+/* Adds a reading. Readings must be added in the order of their times. */
 void peak_add(struct peak *peak, const struct peak_reading *reading);
 
 /* Call this after the last reading. It closes the last gap, or, if charged_max covers the whole
@@ -95,6 +97,7 @@ void peak_end(struct peak *peak);
  * slack, a program that ended before a second reading was not measured. */
 bool peak_is_known(const struct peak *peak);
 
+/* Asserts the equations at the top of this file. */
 void peak_check(const struct peak *peak);
 
 #endif

@@ -24,8 +24,11 @@ struct terminal {
     pid_t borrower; /* process group; 0 if not lent */
 };
 
+/* Opens the controlling terminal, if there is one. */
 void terminal_open(struct terminal *terminal);
+/* Puts process group `group` into the foreground, if our own group is there. */
 void terminal_lend(struct terminal *terminal, pid_t group);
+/* Puts our own group into the foreground again, if the borrower still has it. */
 void terminal_take_back(struct terminal *terminal);
 
 #endif
