@@ -1,4 +1,5 @@
-// arena.hpp under containers, with limits, throwing constructors and threads. Says what is not true and exits 1.
+// containers.cpp - tests arena.hpp with containers, limits, throwing constructors and threads.
+// Prints every failed check, and then exits with 1.
 #include <cairn/arena.hpp>
 
 #include <array>
@@ -49,7 +50,7 @@ static void an_arena_owns_and_can_be_moved()
     static_assert(std::is_nothrow_move_constructible_v<cairn::arena>);
 }
 
-static void no_memory_is_an_exception()
+static void running_out_of_memory_throws()
 {
     cairn_arena_options options{};
     options.limit_bytes = 1 << 20;
@@ -72,7 +73,7 @@ static void no_memory_is_an_exception()
     CHECK(arena.allocate(100) != nullptr);
 }
 
-static void a_scope_takes_back_what_was_made_in_it()
+static void a_scope_frees_the_blocks_made_in_it()
 {
     cairn::arena arena;
     arena.allocate(100);
@@ -83,8 +84,8 @@ static void a_scope_takes_back_what_was_made_in_it()
         cairn::arena_scope inner(arena);
         arena.allocate(50000);
     }
-    CHECK(arena.statistics().allocated_bytes <=
-          before + 32); // a checked arena keeps the mark, once
+    // A checked arena keeps the mark, once.
+    CHECK(arena.statistics().allocated_bytes <= before + 32);
     CHECK(arena.statistics().reserved_bytes < (1 << 20));
 }
 
@@ -166,7 +167,7 @@ static void a_container_stays_in_its_arena()
         numbers four(std::move(three));
         CHECK(four.data() == data && four.get_allocator().get() == passing.get());
         numbers five(50, 5, kept);
-        swap(four, five); // allocators go along
+        swap(four, five); // allocators are swapped too
         CHECK(four.size() == 50 && four.get_allocator().get() == kept.get());
         CHECK(five.size() == 300 && five.get_allocator().get() == passing.get());
     }
@@ -249,8 +250,8 @@ static void a_shared_pool_works_from_many_threads()
 int main()
 {
     an_arena_owns_and_can_be_moved();
-    no_memory_is_an_exception();
-    a_scope_takes_back_what_was_made_in_it();
+    running_out_of_memory_throws();
+    a_scope_frees_the_blocks_made_in_it();
     containers_of_std_pmr_live_in_an_arena();
     containers_with_an_allocator_live_in_an_arena();
     a_container_stays_in_its_arena();

@@ -1,4 +1,5 @@
-/* Blocks of malloc that are known from an arena alone. With an argument the arena is destroyed, and they are lost. */
+/* leaks.c - makes blocks of malloc that are only referenced from an arena. With an argument it
+ * destroys the arena, which leaks them. */
 #include <cairn/arena.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Makes the mistake that its argument names. */
+/* mistakes.c - makes the mistake that its argument names. */
 #include <cairn/arena.h>
 #include <string.h>
 

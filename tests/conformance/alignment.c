@@ -1,4 +1,5 @@
-/* Every alignment from 8 bytes to 16 MiB with more than 200 sizes: aligned, apart from each other, and contents kept. */
+/* alignment.c - allocates with every alignment from 8 bytes to 16 MiB and more than 200 sizes.
+ * Blocks must be aligned, disjoint, and keep their contents. */
 #include "conformance.h"
 #include "test.h"
 
@@ -39,7 +40,7 @@ static void *allocate(size_t alignment, size_t size, size_t turn)
     }
 }
 
-/* The ends of a block, all of a small one. */
+/* Fills a small block, or 64 bytes at both ends of a larger one. */
 static void mark(unsigned char *p, size_t size, unsigned char with)
 {
     if (size <= 4096) {
@@ -59,7 +60,7 @@ static bool marked(const unsigned char *p, size_t size, unsigned char with)
     return true;
 }
 
-TEST(no_block_is_misaligned_and_none_lies_in_another)
+TEST(blocks_are_aligned_and_do_not_overlap)
 {
     unsigned long blocks = 0;
     for (size_t alignment = 8; alignment <= (size_t)16 << 20; alignment *= 2) {

@@ -1,4 +1,5 @@
-/* cairn.h: what it counts is so, what it gives back is gone. */
+/* api.c - tests the functions of cairn.h: the statistics are exact, and purged memory is not
+ * resident. */
 #include "conformance.h"
 #include "test.h"
 
@@ -12,7 +13,7 @@ static struct cairn_stats now(void)
     return stats;
 }
 
-TEST(live_blocks_are_counted_to_the_last)
+TEST(live_blocks_are_counted_exactly)
 {
     static const size_t sizes[] = {1, 16, 17, 100, 1000, 5000, 20000, 32768, 40000, 1000000};
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -87,11 +88,11 @@ TEST(blocks_of_threads_that_ended_are_live_until_they_are_freed)
     CHECK(now().live_count == full.live_count - COUNT(blocks_of_thread));
 }
 
-static void *free_what_is_not_its_own(void *argument)
+static void *free_blocks_of_another_thread(void *argument)
 {
     size_t half = COUNT(blocks_of_thread) / 2;
     uint64_t before = now().remote_frees;
-    for (size_t i = 0; i < half; i++) /* so far it has no heap of its own */
+    for (size_t i = 0; i < half; i++) /* so far this thread has no heap of its own */
         cairn_free(blocks_of_thread[i]);
     CHECK(now().remote_frees == before + half);
     void *own = cairn_malloc(700);
@@ -112,19 +113,19 @@ TEST(frees_by_other_threads_are_counted)
     uint64_t before = now().remote_frees;
     cairn_free(cairn_malloc(700));
     CHECK(now().remote_frees == before);
-    REQUIRE(pthread_create(&id, NULL, free_what_is_not_its_own, NULL) == 0);
+    REQUIRE(pthread_create(&id, NULL, free_blocks_of_another_thread, NULL) == 0);
     REQUIRE(pthread_join(id, NULL) == 0);
-    uint64_t all = now().remote_frees; /* also when the thread has ended */
+    uint64_t all = now().remote_frees; /* still counted after the thread has ended */
     CHECK(all >= before + COUNT(blocks_of_thread));
     REQUIRE(pthread_create(&id, NULL, allocate_and_end, NULL) == 0);
     REQUIRE(pthread_join(id, NULL) == 0);
     all = now().remote_frees;
-    for (size_t i = 0; i < COUNT(blocks_of_thread); i++) /* nobody's by now */
+    for (size_t i = 0; i < COUNT(blocks_of_thread); i++) /* their thread has ended */
         cairn_free(blocks_of_thread[i]);
     CHECK(now().remote_frees == all + COUNT(blocks_of_thread));
 }
 
-TEST(purged_memory_is_not_resident_any_more)
+TEST(purged_memory_is_not_resident)
 {
     size_t size = (size_t)20 << 20;
     size_t kept = (size_t)4 << 20;
@@ -135,8 +136,8 @@ TEST(purged_memory_is_not_resident_any_more)
     memset(p, 1, size);
     long full = status_kb("VmRSS");
     cairn_free(p);
-    CHECK(now().idle_bytes + now().purged_bytes >=
-          before.purged_bytes + size); /* some may go by itself */
+    /* Some of it may have gone back already without the call. */
+    CHECK(now().idle_bytes + now().purged_bytes >= before.purged_bytes + size);
     cairn_purge(kept);
     CHECK(now().idle_bytes <= kept && now().purged_bytes >= before.purged_bytes + size - kept);
     cairn_purge(0);
@@ -144,11 +145,11 @@ TEST(purged_memory_is_not_resident_any_more)
     CHECK(now().purge_calls > before.purge_calls);
     CHECK(status_kb("VmRSS") < full - 19000);
     CHECK(cairn_purge(0) == 0);
-    malloc_trim(0); /* it also looks for what slabs hold */
+    malloc_trim(0); /* this also frees slabs without a live block */
     CHECK(malloc_trim(0) == 0 && cairn_purge(0) == 0);
 }
 
-TEST(malloc_trim_says_whether_something_went_back)
+TEST(malloc_trim_returns_whether_it_gave_memory_back)
 {
     size_t size = (size_t)8 << 20;
     malloc_trim(0);
@@ -160,7 +161,7 @@ TEST(malloc_trim_says_whether_something_went_back)
     CHECK(malloc_trim(0) == 0);
 }
 
-TEST(the_json_says_what_the_structure_says)
+TEST(the_json_agrees_with_the_structure)
 {
     static char text[CAIRN_JSON_BYTES];
     size_t length = cairn_statistics_json(text, sizeof text);
@@ -176,7 +177,7 @@ TEST(the_json_says_what_the_structure_says)
     CHECK(cairn_statistics_json(text, length + 1) == length);
 }
 
-TEST(what_is_used_is_accounted_for_to_the_byte)
+TEST(used_bytes_are_accounted_for_exactly)
 {
     static void *blocks[3000];
     for (size_t i = 0; i < COUNT(blocks); i++)
@@ -194,10 +195,10 @@ TEST(what_is_used_is_accounted_for_to_the_byte)
     for (size_t i = 1; i < COUNT(blocks); i += 2)
         free(blocks[i]);
     cairn_collect();
-    CHECK(now().cached_bytes == 0); /* what a thread has at hand */
+    CHECK(now().cached_bytes == 0); /* blocks that a thread keeps ready */
 }
 
-TEST(prometheus_is_told_what_the_structure_says)
+TEST(the_prometheus_text_agrees_with_the_structure)
 {
     static char text[CAIRN_PROMETHEUS_BYTES];
     size_t length = cairn_statistics_prometheus(text, sizeof text);
@@ -211,7 +212,8 @@ TEST(prometheus_is_told_what_the_structure_says)
     CHECK(cairn_statistics_prometheus(text, 0) == 0);
 }
 
-/* Every class, with numbers as long as they get: the documents have room. */
+/* Every class is in use, and numbers are as long as they can be. The documents must still fit into
+ * the buffers. */
 TEST(the_largest_documents_fit)
 {
     static char text[CAIRN_PROMETHEUS_BYTES];
@@ -228,7 +230,7 @@ TEST(the_largest_documents_fit)
     CHECK(length > 0 && length + 30 * 18 + CAIRN_CLASS_COUNT * 6 * 7 < CAIRN_JSON_BYTES);
 }
 
-TEST(mallinfo_speaks_of_the_same_heap)
+TEST(mallinfo_agrees_with_the_statistics)
 {
     void *small = malloc(1000);
     void *large = malloc(1000000);

@@ -1,5 +1,6 @@
-/* background [ALONE]: 64 MiB of blocks are freed by the time that it sleeps for two seconds; then its child does the same. Prints for each
- * how many threads there were, and how many KB were resident before and after the sleep. With an argument no thread can be had. */
+/* background.c - background [alone]: frees 64 MiB of blocks and sleeps for two seconds. A forked
+ * child then does the same. For each it prints the number of threads, and the resident KB before
+ * and after the sleep. With "alone" the kernel refuses to make threads. */
 #include "conformance.h"
 
 #include <linux/filter.h>
@@ -10,7 +11,7 @@
 
 enum { BLOCK = 1000, BLOCKS = 64 * 1024 };
 
-/* From now on the kernel makes no thread; a fork is a clone without CLONE_THREAD, and glibc takes clone3 for threads alone. */
+/* Makes the kernel refuse new threads. glibc uses clone3 for threads alone, and clone for fork. */
 static void refuse(const char *what)
 {
     struct sock_filter code[] = {

@@ -1,4 +1,5 @@
-/* calls_opener NAME: is linked with a library that opens NAME. */
+/* calls_opener.c - calls_opener NAME: a program linked with a library (opener.c) that opens
+ * NAME. */
 extern int open_by_name(const char *name);
 
 int main(int argc, char **argv)

@@ -1,5 +1,9 @@
-/* conformance.h - what the programs here share. They know malloc by its names alone, so that the same source runs with
- * the allocator preloaded and with it linked in; what libc's headers lack is looked up by name. */
+/* conformance.h - functions shared by the programs of this folder.
+ *
+ * The programs use the allocator by the names of libc alone, so that the same source runs with the
+ * allocator preloaded and with it linked in. Functions that libc's headers do not declare are
+ * looked up by name.
+ */
 #ifndef CAIRN_CONFORMANCE_H
 #define CAIRN_CONFORMANCE_H
 
@@ -15,18 +19,20 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A function of the process by its name, as any type; the program ends without it. */
+/* Returns the function of that name in this process, as a pointer of any type. Ends the program if
+ * there is none. */
 static inline void *named(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name);
     if (found == NULL) {
-        fprintf(stderr, "there is no %s\n", name);
+        fprintf(stderr, "this process has no function %s\n", name);
         _exit(1);
     }
     return found;
 }
 
-/* Cairn's classes are multiples of 16 bytes, glibc's are 8 more: whose malloc is it? */
+/* Ends the program if malloc is not Cairn's. Usable sizes of Cairn are multiples of 16; those of
+ * glibc are 8 bytes more. */
 static inline void require_cairn(void)
 {
     void *p = malloc(33);
@@ -37,7 +43,7 @@ static inline void require_cairn(void)
     free(p);
 }
 
-/* xorshift64*: the same everywhere. */
+/* Returns the next random number (xorshift64*), the same on every machine. */
 static inline uint64_t draw(uint64_t *state)
 {
     *state ^= *state >> 12;
@@ -51,7 +57,7 @@ static inline size_t draw_below(uint64_t *state, size_t end)
     return (size_t)(draw(state) >> 11) % end;
 }
 
-/* Kilobytes after `name` in /proc/self/status. */
+/* Returns the kilobytes after `name` in /proc/self/status. */
 static inline long status_kb(const char *name)
 {
     char line[256];

@@ -1,4 +1,5 @@
-/* The corner cases of every function that C, POSIX and glibc have: what they return, what they leave alone. */
+/* corners.c - tests the corner cases of every allocation function of C, POSIX and glibc: what it
+ * returns, and what it leaves unchanged. */
 #include "conformance.h"
 #include "test.h"
 
@@ -17,9 +18,9 @@ static bool refused(const void *p)
     return right;
 }
 
-/* --- sizes -------------------------------------------------------------------------------------------------------- */
+/* --- sizes ------------------------------------------------------------------------------------ */
 
-TEST(a_size_that_no_machine_has_is_refused_by_every_function)
+TEST(every_function_refuses_an_impossible_size)
 {
     void *(*libc_malloc)(size_t) = (void *(*)(size_t))named("__libc_malloc");
     void *(*libc_calloc)(size_t, size_t) = (void *(*)(size_t, size_t))named("__libc_calloc");
@@ -99,7 +100,7 @@ TEST(a_realloc_that_fails_leaves_the_block)
     }
 }
 
-TEST(nothing_is_allocated_at_addresses_of_their_own)
+TEST(blocks_of_size_0_have_distinct_addresses)
 {
     enum { MANY = 2000 };
     static void *blocks[MANY];
@@ -124,9 +125,9 @@ TEST(nothing_is_allocated_at_addresses_of_their_own)
         free(blocks[i]);
 }
 
-/* --- what a block is ---------------------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
-TEST(every_block_is_aligned_to_16_bytes_and_holds_what_was_asked_for)
+TEST(every_block_is_aligned_to_16_bytes_and_large_enough)
 {
     for (size_t size = 0; size < 70000; size += size < 2100 ? 1 : 61) {
         char *p = malloc(size);
@@ -142,7 +143,7 @@ TEST(every_block_is_aligned_to_16_bytes_and_holds_what_was_asked_for)
     }
 }
 
-TEST(the_usable_size_is_stable_and_may_be_used_up)
+TEST(the_usable_size_is_stable_and_all_of_it_can_be_written)
 {
     enum { MANY = 300 };
     static unsigned char *blocks[MANY];
@@ -163,7 +164,7 @@ TEST(the_usable_size_is_stable_and_may_be_used_up)
     CHECK(malloc_usable_size(NULL) == 0);
 }
 
-TEST(calloc_is_zero_where_others_have_written)
+TEST(calloc_clears_memory_that_was_used_before)
 {
     for (size_t size = 1; size < 4000000; size = size * 5 / 3 + 1) {
         for (int round = 0; round < 3; round++) {
@@ -179,7 +180,7 @@ TEST(calloc_is_zero_where_others_have_written)
     }
 }
 
-/* More than the mappings that the kernel allows a process. */
+/* This is more than the number of mappings that the kernel allows a process. */
 TEST(forty_thousand_large_blocks_live_at_once)
 {
     enum { MANY = 40000 };
@@ -189,15 +190,15 @@ TEST(forty_thousand_large_blocks_live_at_once)
         REQUIRE(blocks[i] != NULL);
         *blocks[i] = (char)i;
     }
-    for (size_t i = 0; i < MANY;
-         i++) /* every other one first: what is free lies between what is not */
+    /* Frees every other block first, so that free memory lies between blocks in use. */
+    for (size_t i = 0; i < MANY; i++)
         free(blocks[i * 2 % MANY + i * 2 / MANY]);
     malloc_trim(0);
 }
 
-/* --- realloc ------------------------------------------------------------------------------------------------------ */
+/* --- realloc ---------------------------------------------------------------------------------- */
 
-TEST(realloc_to_nothing_frees_and_keeps_errno)
+TEST(realloc_to_size_0_frees_the_block_and_keeps_errno)
 {
     static const size_t sizes[] = {1, 100, 5000, 40000, 3000000};
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -209,7 +210,7 @@ TEST(realloc_to_nothing_frees_and_keeps_errno)
     }
 }
 
-TEST(realloc_keeps_the_contents_whichever_way_it_goes)
+TEST(realloc_keeps_the_contents_between_all_pairs_of_sizes)
 {
     static const size_t sizes[] = {1,     8,     15,     16,      17,      24,     100,   1000,
                                    1024,  1025,  4096,   8192,    8193,    16384,  32767, 32768,
@@ -231,9 +232,9 @@ TEST(realloc_keeps_the_contents_whichever_way_it_goes)
         }
 }
 
-/* --- alignment ---------------------------------------------------------------------------------------------------- */
+/* --- alignment -------------------------------------------------------------------------------- */
 
-TEST(posix_memalign_refuses_other_alignments_and_touches_nothing)
+TEST(posix_memalign_refuses_invalid_alignments_and_changes_nothing)
 {
     static const size_t wrong[] = {0,  1,  2,   3,    4,    7,        12,
                                    24, 48, 100, 4095, 4097, SIZE_MAX, SIZE_MAX - 7};
@@ -246,7 +247,7 @@ TEST(posix_memalign_refuses_other_alignments_and_touches_nothing)
     }
 }
 
-TEST(aligned_alloc_refuses_what_is_no_power_of_two)
+TEST(aligned_alloc_refuses_an_alignment_that_is_no_power_of_two)
 {
     static const size_t wrong[] = {0, 3, 5, 6, 7, 24, 100, 4095, 4097, SIZE_MAX, SIZE_MAX / 2};
     for (size_t i = 0; i < COUNT(wrong); i++) {
@@ -254,7 +255,7 @@ TEST(aligned_alloc_refuses_what_is_no_power_of_two)
         CHECK(aligned_alloc(wrong[i], 96) == NULL && errno == EINVAL);
     }
     for (size_t alignment = 1; alignment <= 8; alignment *= 2)
-        free(aligned_alloc(alignment, 3)); /* smaller ones are as good as any */
+        free(aligned_alloc(alignment, 3)); /* smaller alignments are valid too */
 }
 
 TEST(memalign_takes_the_next_power_of_two_as_the_c_library_does)
@@ -302,9 +303,9 @@ TEST(valloc_and_pvalloc_give_whole_pages)
     }
 }
 
-/* --- errno -------------------------------------------------------------------------------------------------------- */
+/* --- errno ------------------------------------------------------------------------------------ */
 
-TEST(free_keeps_errno_whatever_it_frees)
+TEST(free_keeps_errno)
 {
     for (size_t size = 0; size < 30000000; size = size * 2 + 7) {
         void *p = malloc(size);
@@ -317,7 +318,7 @@ TEST(free_keeps_errno_whatever_it_frees)
     }
 }
 
-TEST(what_works_keeps_errno_too)
+TEST(successful_calls_keep_errno)
 {
     for (size_t size = 0; size < 30000000; size = size * 2 + 7) {
         errno = 99;
@@ -329,9 +330,9 @@ TEST(what_works_keeps_errno_too)
     }
 }
 
-/* --- other names -------------------------------------------------------------------------------------------------- */
+/* --- other names ------------------------------------------------------------------------------ */
 
-TEST(blocks_may_be_freed_by_any_name)
+TEST(blocks_can_be_freed_by_any_name)
 {
     void (*frees[])(void *) = {free, (void (*)(void *))named("cfree"),
                                (void (*)(void *))named("__libc_free"),

@@ -1,4 +1,5 @@
-/* cxx_host PLUGIN: a program in C opens a plugin in C++. */
+/* cxx_host.c - cxx_host PLUGIN: a C program that opens a C++ plugin. It succeeds if the plugin's
+ * out-of-memory handling works. */
 #include <dlfcn.h>
 #include <stdio.h>
 

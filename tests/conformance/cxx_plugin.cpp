@@ -1,4 +1,5 @@
-// A plugin in C++ for a program in C: brings the runtime with it, and keeps it to itself.
+// cxx_plugin.cpp - a C++ plugin for a C program. It brings the C++ runtime into the process, with
+// local symbols.
 #include <cstddef>
 #include <limits>
 #include <new>
@@ -14,7 +15,8 @@ void handler()
 }
 } // namespace
 
-// 1: bad_alloc was thrown, and caught here; the handler was called until it gave up.
+// Returns 1 if operator new called its handler until that gave up, threw bad_alloc, and the
+// exception was caught here.
 extern "C" int plugin_fails_well()
 {
     const volatile std::size_t huge =

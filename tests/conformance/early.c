@@ -1,5 +1,6 @@
-/* Before anything is initialised: free(NULL) is the first call of all, and others follow at every stage of a start; at
- * the end blocks are freed when all destructors have run. */
+/* early.c - allocates before anything is initialized, and after everything has ended. free(NULL) is
+ * the first call of the process. Further calls follow in every phase of its start, and the last
+ * destructor frees blocks. */
 #include "conformance.h"
 
 #include <unistd.h>

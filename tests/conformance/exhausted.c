@@ -1,10 +1,11 @@
-/* exhausted SIZE: allocates until there is no more, frees all, and does it again: NULL and ENOMEM at the end, service
- * resumes, and the second time there is as much. Prints bytes had the first and the second time. */
+/* exhausted.c - exhausted SIZE: allocates blocks until malloc fails, frees all, and does both
+ * again. At the end of memory the functions must return NULL with ENOMEM, and afterwards work
+ * again. Prints the bytes of the first and of the second time. */
 #include "conformance.h"
 
 #include <pthread.h>
 
-/* The blocks are the list of themselves: nothing else takes memory. */
+/* The blocks link themselves into a list, so that the test needs no other memory. */
 struct block {
     struct block *next;
 };
@@ -20,7 +21,7 @@ static struct block *fill(size_t size, size_t *count)
     }
     if (errno != ENOMEM || first == NULL)
         _exit(3);
-    for (int i = 0; i < 100; i++) /* stays so, and harms nothing */
+    for (int i = 0; i < 100; i++) /* further requests keep failing and do no harm */
         if (malloc(size * 64 + (8 << 20)) != NULL || calloc(64, size + (1 << 20)) != NULL ||
             aligned_alloc(1 << 21, size + (8 << 20)) != NULL ||
             realloc(first, size * 64 + (8 << 20)) != NULL)
@@ -52,7 +53,8 @@ int main(int argc, char **argv)
     for (int round = 0; round < 2; round++) {
         give_back(fill(size, &had[round]));
         pthread_t id;
-        if (pthread_create(&id, NULL, run, NULL) == 0) /* may be refused: its stack is not ours */
+        /* may fail, as the thread's stack is not from malloc */
+        if (pthread_create(&id, NULL, run, NULL) == 0)
             pthread_join(id, NULL);
     }
     printf("%zu %zu\n", had[0] * size, had[1] * size);

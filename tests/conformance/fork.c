@@ -1,5 +1,6 @@
-/* fork COUNT FORKERS: so many forks, from one thread or several, beside eight threads that allocate and free blocks of
- * their own and of each other. Every child frees what it inherited, allocates, and must end. */
+/* fork.c - fork COUNT FORKERS: FORKERS threads fork COUNT times in total, beside eight threads that
+ * free their own and each other's blocks. Every child frees the blocks it inherited, allocates, and
+ * must end. */
 #include "conformance.h"
 
 #include <pthread.h>
@@ -23,7 +24,7 @@ static void *allocate_and_free(void *argument)
     uint64_t state = (uintptr_t)argument + 1;
     for (unsigned turn = 1; !atomic_load(&over); turn++) {
         if (turn % 256 == 0)
-            usleep(200); /* the children need the processor as well */
+            usleep(200); /* leaves processor time to the children */
         char *p = malloc(any_size(&state));
         if (p != NULL && malloc_usable_size(p) > 0)
             *p = 1;
@@ -34,10 +35,10 @@ static void *allocate_and_free(void *argument)
 
 static _Noreturn void child(void **inherited, uint64_t state)
 {
-    alarm(30); /* a lock that nobody will ever drop */
+    alarm(30); /* ends a child that waits for a lost lock */
     for (size_t i = 0; i < INHERITED; i++)
         free(inherited[i]);
-    for (size_t i = 0; i < SHARED; i++) /* also blocks of threads that are not here any more */
+    for (size_t i = 0; i < SHARED; i++) /* also blocks of threads that the child does not have */
         free(atomic_exchange(&shared[i], NULL));
     for (int i = 0; i < 300; i++) {
         size_t size = any_size(&state);

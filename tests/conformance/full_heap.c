@@ -1,4 +1,5 @@
-/* full_heap: a thread allocates in a heap of its own until there is no memory, again and again, while another looks at all heaps. */
+/* full_heap.c - one thread fills a heap of its own until memory runs out, again and again.
+ * Meanwhile another thread reads the statistics, which visits all heaps. */
 #include "conformance.h"
 
 #include <cairn/cairn.h>

@@ -1,5 +1,6 @@
-/* going_on: 48 MiB of blocks come and go; then small ones of few slabs alone, none of which empties, for two seconds. Prints how many KB
- * are resident before and after that. */
+/* going_on.c - allocates and frees 48 MiB of blocks. Then, for two seconds, it allocates and frees
+ * only small blocks of a few slabs, none of which becomes empty. Prints the resident KB before and
+ * after those two seconds. */
 #include "conformance.h"
 
 #include <time.h>
@@ -25,7 +26,7 @@ int main(void)
             for (size_t i = 0; i < BATCH; i++) {
                 size_t place = (first + i * 7) % KEPT;
                 if (place % 16 == 0)
-                    continue; /* the first ones, which stay, are in all slabs */
+                    continue; /* blocks that stay, so that no slab becomes empty */
                 free(kept[place]);
                 kept[place] = NULL;
             }

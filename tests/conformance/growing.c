@@ -1,10 +1,11 @@
-/* growing MIB: touches that much in blocks of 1,000 bytes; says how much is resident in huge pages, and in all, in
- * kilobytes; then frees all but every sixteenth, trims, and says it again. */
+/* growing.c - growing MIB: fills MIB mebibytes with blocks of 1,000 bytes. Prints the kilobytes
+ * that are resident in huge pages, and those that are resident at all. Then it frees all but every
+ * sixteenth group of 64 blocks, trims, and prints both again. */
 #include "conformance.h"
 
 enum { SIZE = 1000 };
 
-static void say(void)
+static void print_resident(void)
 {
     char line[256];
     long huge = -1;
@@ -25,11 +26,11 @@ int main(int argc, char **argv)
     void **blocks = calloc(count, sizeof *blocks);
     for (size_t i = 0; i < count; i++)
         memset(blocks[i] = malloc(SIZE), 1, SIZE);
-    say();
+    print_resident();
     for (size_t i = 0; i < count; i++)
         if (i / 64 % 16 != 0)
             free(blocks[i]);
     malloc_trim(0);
-    say();
+    print_resident();
     return 0;
 }

@@ -1,5 +1,6 @@
-/* A library whose constructor comes before the first allocation, and registers handlers for fork that allocate: its
- * handlers are the innermost there are, and run while those of the allocator might hold locks. */
+/* handlers.c - a library whose constructor runs before the first allocation and registers fork
+ * handlers that allocate. They are the innermost handlers of all, so that they run while those of
+ * the allocator might hold locks. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* cairn.h: heaps, the walk over all blocks, collecting, and a limit. */
+/* heaps.c - tests the functions of cairn.h for heaps, the walk over all blocks, collecting, and the
+ * limit. */
 #include "conformance.h"
 #include "test.h"
 
@@ -15,7 +16,7 @@ static struct cairn_stats now(void)
     return stats;
 }
 
-TEST(what_is_in_a_heap_goes_with_it)
+TEST(blocks_of_a_heap_are_freed_with_it)
 {
     struct cairn_stats before = now();
     struct cairn_heap *heap = cairn_heap_create();
@@ -36,7 +37,7 @@ TEST(what_is_in_a_heap_goes_with_it)
     CHECK(after.used_bytes <= before.used_bytes + 32768 && after.heap_count == before.heap_count);
 }
 
-TEST(what_was_in_a_heap_may_outlive_it)
+TEST(blocks_of_a_heap_that_is_released_stay_valid)
 {
     struct cairn_stats before = now();
     struct cairn_heap *heap = cairn_heap_create();
@@ -59,7 +60,7 @@ TEST(what_was_in_a_heap_may_outlive_it)
     cairn_check();
 }
 
-TEST(a_heap_is_at_home_with_every_call)
+TEST(every_allocation_call_works_in_a_heap)
 {
     struct cairn_heap *heap = cairn_heap_create();
     REQUIRE(heap != NULL);
@@ -89,7 +90,7 @@ TEST(a_heap_is_at_home_with_every_call)
     cairn_check();
 }
 
-TEST(a_resized_block_stays_in_its_heap_if_it_is_asked_to)
+TEST(cairn_heap_realloc_keeps_a_block_in_its_heap)
 {
     struct cairn_stats before = now();
     struct cairn_heap *heap = cairn_heap_create();
@@ -118,14 +119,14 @@ TEST(a_resized_block_stays_in_its_heap_if_it_is_asked_to)
     cairn_check();
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 3000 };
 
 static struct cairn_heap *common;
 static void *exchanged[THREADS][64];
 
-/* Allocates in the heap that all share, and frees what any of them allocated. */
+/* Allocates in the heap that all threads share, and frees blocks that any of them allocated. */
 static void *use_common(void *argument)
 {
     uint64_t state = (uintptr_t)argument + 1;
@@ -141,7 +142,7 @@ static void *use_common(void *argument)
     return NULL;
 }
 
-TEST(any_thread_allocates_in_a_heap_and_frees_its_blocks)
+TEST(any_thread_can_allocate_in_a_heap_and_free_its_blocks)
 {
     struct cairn_stats before = now();
     common = cairn_heap_create();
@@ -149,7 +150,7 @@ TEST(any_thread_allocates_in_a_heap_and_frees_its_blocks)
     pthread_t ids[THREADS];
     for (size_t i = 0; i < THREADS; i++)
         REQUIRE(pthread_create(&ids[i], NULL, use_common, (void *)(i + 1)) == 0);
-    for (int i = 0; i < 50; i++) { /* and some fork meanwhile */
+    for (int i = 0; i < 50; i++) { /* the main thread forks meanwhile */
         pid_t pid = fork();
         REQUIRE(pid >= 0);
         if (pid == 0) {
@@ -169,7 +170,7 @@ TEST(any_thread_allocates_in_a_heap_and_frees_its_blocks)
     }
     cairn_check();
     cairn_heap_destroy(common);
-    CHECK(now().live_count <= before.live_count + 8); /* what libc keeps of threads */
+    CHECK(now().live_count <= before.live_count + 8); /* blocks that libc keeps for threads */
     cairn_check();
 }
 
@@ -185,7 +186,7 @@ static void *own_heap(void *argument)
     return NULL;
 }
 
-TEST(heaps_come_and_go_without_growing_the_process)
+TEST(heaps_can_be_made_and_destroyed_without_growing_the_process)
 {
     for (int warm = 0; warm < 2; warm++)
         own_heap(NULL);
@@ -204,7 +205,7 @@ TEST(heaps_come_and_go_without_growing_the_process)
     cairn_check();
 }
 
-/* --- the walk ----------------------------------------------------------------------------------------------------- */
+/* --- the walk --------------------------------------------------------------------------------- */
 
 struct looked_for {
     char *blocks[COUNT(sizes)];
@@ -218,7 +219,7 @@ struct looked_for {
 static bool look(void *block, size_t usable_bytes, void *context)
 {
     struct looked_for *looked = context;
-    free(malloc(usable_bytes)); /* a visitor may */
+    free(malloc(usable_bytes)); /* a visitor may allocate and free */
     looked->in_order = looked->in_order && (uintptr_t)block > looked->last;
     looked->last = (uintptr_t)block;
     for (size_t i = 0; i < COUNT(sizes); i++)
@@ -227,7 +228,7 @@ static bool look(void *block, size_t usable_bytes, void *context)
     return ++looked->all != looked->ends_after;
 }
 
-TEST(a_walk_comes_by_every_live_block_once)
+TEST(a_walk_visits_every_live_block_once)
 {
     struct looked_for looked = {.in_order = true};
     for (size_t i = 0; i < COUNT(sizes); i++)
@@ -243,13 +244,13 @@ TEST(a_walk_comes_by_every_live_block_once)
     again.last = 0;
     CHECK(cairn_walk(look, &again));
     for (size_t i = 0; i < COUNT(sizes); i++)
-        CHECK(again.found[i] == 1); /* not a second time */
+        CHECK(again.found[i] == 1); /* freed blocks are not visited */
     again.all = 0;
     again.ends_after = 1;
     CHECK(!cairn_walk(look, &again) && again.all == 1);
 }
 
-TEST(a_walk_of_a_heap_comes_by_its_blocks_alone)
+TEST(a_walk_of_a_heap_visits_its_blocks_alone)
 {
     struct cairn_heap *heap = cairn_heap_create();
     REQUIRE(heap != NULL);
@@ -268,7 +269,7 @@ TEST(a_walk_of_a_heap_comes_by_its_blocks_alone)
     cairn_heap_destroy(heap);
 }
 
-/* --- collecting --------------------------------------------------------------------------------------------------- */
+/* --- collecting ------------------------------------------------------------------------------- */
 
 static void *blocks_of_another[4000];
 static pthread_barrier_t barrier;
@@ -277,14 +278,14 @@ static void *allocate_and_wait(void *argument)
 {
     for (size_t i = 0; i < COUNT(blocks_of_another); i++)
         blocks_of_another[i] = malloc(1000);
-    free(blocks_of_another
-             [0]); /* from here on it is not the last to free in any slab but the first */
+    /* From here on this thread frees the last block of no slab but the first. */
+    free(blocks_of_another[0]);
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     return argument;
 }
 
-TEST(collecting_finds_what_a_sleeping_thread_left)
+TEST(collecting_frees_slabs_of_a_sleeping_thread)
 {
     pthread_t id;
     pthread_barrier_init(&barrier, NULL, 2);
@@ -302,7 +303,7 @@ TEST(collecting_finds_what_a_sleeping_thread_left)
     pthread_barrier_destroy(&barrier);
 }
 
-TEST(collecting_empties_what_a_thread_holds_ready)
+TEST(collecting_frees_blocks_that_the_thread_keeps_ready)
 {
     void *blocks[200];
     for (size_t size = 16; size < 30000; size *= 2) {
@@ -320,9 +321,9 @@ TEST(collecting_empties_what_a_thread_holds_ready)
     cairn_check();
 }
 
-/* --- the limit ---------------------------------------------------------------------------------------------------- */
+/* --- the limit -------------------------------------------------------------------------------- */
 
-TEST(no_more_is_handed_out_than_the_limit_says)
+TEST(allocations_stay_within_the_limit)
 {
     static char *blocks[4000];
     size_t mib = (size_t)1 << 20;
@@ -348,7 +349,7 @@ TEST(no_more_is_handed_out_than_the_limit_says)
         while (count > 0)
             free(blocks[--count]);
     }
-    void *other = malloc(18 * mib); /* of what the last size left behind */
+    void *other = malloc(18 * mib); /* reuses memory that blocks of the last size had */
     CHECK(other != NULL && now().resident_bytes <= limit);
     free(other);
     CHECK(cairn_limit(0) == limit / 16384 * 16384);
@@ -358,8 +359,8 @@ TEST(no_more_is_handed_out_than_the_limit_says)
     cairn_check();
 }
 
-/* All that there is was this thread's once, and is free. */
-TEST(at_the_limit_a_heap_gets_what_the_thread_holds_ready)
+/* All memory within the limit belonged to this thread and is free. */
+TEST(at_the_limit_a_heap_gets_memory_that_the_thread_keeps_ready)
 {
     static void *blocks[2000];
     size_t count = 0;

@@ -1,6 +1,7 @@
-/* host COUNT PLUGIN…: opens and closes each plugin so many times, with threads that call it and end while it is open or
- * after it was closed. What one allocates the other frees, if the plugin's malloc is the program's ("shared" as the
- * last word). With "deep" as the first word, opens with RTLD_DEEPBIND. */
+/* host.c - host [deep] COUNT PLUGIN… [shared]: opens and closes each plugin COUNT times. Threads
+ * call the plugin and end, some while it is open and some after it was closed. With "shared",
+ * plugin and program have the same malloc, and each frees blocks of the other. With "deep" the
+ * plugins are opened with RTLD_DEEPBIND. */
 #include "conformance.h"
 
 #include <pthread.h>
@@ -87,7 +88,7 @@ int main(int argc, char **argv)
         pthread_barrier_wait(&closed);
         for (size_t k = 0; k < plugins; k++)
             pthread_join(second[k], NULL);
-        pid_t pid = fork(); /* its handlers are gone with it */
+        pid_t pid = fork(); /* a closed plugin must have left no fork handler */
         int status = 1;
         if (pid == 0)
             _exit(0);

@@ -1,4 +1,5 @@
-/* inform STATS|INFO|NOTHING: has some blocks, and lets the C library's names tell about them. */
+/* inform.c - inform stats|info|nothing: allocates some blocks, and prints statistics with
+ * malloc_stats() or malloc_info(). */
 #include "conformance.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
-/* lasting KB: 48 MiB of small blocks that stay, while others come and go for two seconds, and then, up to twenty, until so many KB are
- * huge pages. Prints how many KB were resident when they were there, how many are at the end, and how many of those are huge pages;
- * or "unsupported", where the kernel makes no huge page of what is resident. */
+/* lasting.c - lasting KB: fills 48 MiB with small blocks that stay. For two seconds it allocates
+ * and frees other blocks, and then goes on for at most twenty seconds in all, until KB kilobytes
+ * are in huge pages. Prints the resident KB at first, those at the end, and the KB in huge pages at
+ * the end; or "unsupported", if the kernel cannot make a huge page of resident memory. */
 #include "conformance.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* lazy: 64 MiB are freed and given back. Prints how many KB the kernel may take when it needs them, and how many bytes of
- * a cleared block in their place are not zero. */
+/* lazy.c - frees 64 MiB and gives them back. Prints the KB that the kernel may take when it needs
+ * them (MADV_FREE), and how many bytes of a cleared block in the same place are not zero. */
 #include "conformance.h"
 
 enum { BYTES = 64 << 20 };

@@ -1,8 +1,9 @@
-/* learning: memory is filled and emptied; what was learnt of that, and what it spared.
+/* learning.c - fills and empties memory. Prints what the allocator learnt from that: the number of
+ * changes, the held bytes, the purged bytes and the idle bytes. The argument chooses how:
  *
- *   swings   in turns, several times faster than an epoch
- *   slowly   once: a part is freed block by block, so that it goes with the epochs, then all the rest at once
- *   once     in turns, and then four times as much, a single time
+ *     swings   in turns that are several times shorter than an epoch
+ *     slowly   once: a part is freed block by block over several epochs, then the rest at once
+ *     once     in turns, and then a single time with four times as much
  */
 #include "conformance.h"
 

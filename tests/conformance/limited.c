@@ -1,4 +1,5 @@
-/* limited COUNT: how many blocks of a mebibyte malloc gives, and whether it gives COUNT in one. */
+/* limited.c - limited COUNT: prints how many blocks of one mebibyte malloc returns, at most COUNT,
+ * and then COUNT if it also returns COUNT mebibytes in one block, or 0. */
 #include "conformance.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
-/* Under mlockall(MCL_FUTURE) every page that is mapped is resident, and none can be given back: memory stays near what
- * is used, and what must be zero is. Prints resident kilobytes with about 20,000 in use, and how often
- * the machine was asked to take memory while 320 MB of large blocks were freed. */
+/* locked.c - with mlockall(MCL_FUTURE) every mapped page is resident and none can be given back.
+ * Resident memory must stay near the memory in use, and memory that must be zero is zero. Prints
+ * the resident kilobytes with about 20,000 in use, and how many purges the allocator tried while
+ * 320 MB of large blocks were freed. */
 #include "conformance.h"
 
 #include <cairn/cairn.h>

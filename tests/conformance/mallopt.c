@@ -1,4 +1,5 @@
-/* Prints mallopt()'s answer to every parameter with many values, whoever gives it. */
+/* mallopt.c - prints what mallopt() returns for every parameter with many values, in whichever
+ * library it is. */
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>

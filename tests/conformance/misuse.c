@@ -1,11 +1,16 @@
-/* What a program can do wrong to a block, by the size of block it does it to.
+/* misuse.c - misuses blocks of different sizes in every way.
  *
  *     misuse                 every case in a process of its own: one line "KIND PLACE VERDICT" each
  *     misuse KIND PLACE      one case in this process
  *
- * Verdicts: `caught`, one line on stderr and abort(); `harmless`, afterwards all live blocks are apart from each other
- * and keep their contents; `overlap`, they are not; `crash`, a signal that nobody meant; `silent`, abort() without its
- * line; `none`, the case does not exist for this size.
+ * The verdicts are:
+ *
+ *     caught      one line on stderr, and abort()
+ *     harmless    afterwards all live blocks are disjoint and keep their contents
+ *     overlap     afterwards they overlap, or lost their contents
+ *     crash       another signal than that of abort()
+ *     silent      abort() without the line
+ *     none        the case does not exist for this size
  */
 #include "conformance.h"
 
@@ -54,7 +59,7 @@ static bool is_large(void)
     return place->size > 32768 || place->alignment > 4096;
 }
 
-/* --- afterwards --------------------------------------------------------------------------------------------------- */
+/* --- afterwards ------------------------------------------------------------------------------- */
 
 struct block {
     unsigned char *p;
@@ -80,7 +85,7 @@ static void verify(void)
                 _exit(ENDED_OVERLAP);
 }
 
-/* Many blocks of the size, and of others; all must hold what was written to them. */
+/* Allocates many blocks of the size, and of others. All must keep what was written to them. */
 static void go_on(void)
 {
     size_t many = place->size > 5000 ? 60 : MANY - 400;
@@ -91,7 +96,7 @@ static void go_on(void)
         for (size_t i = 0; i < 100; i++)
             keep(malloc(i * 37), i * 37);
         verify();
-        for (size_t i = before; i < block_count; i += 2) { /* and in another order */
+        for (size_t i = before; i < block_count; i += 2) { /* frees them in another order */
             struct block *block = &blocks[i];
             free(block->p);
             *block = blocks[--block_count];
@@ -102,7 +107,7 @@ static void go_on(void)
     }
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static unsigned char *handed;
 
@@ -132,7 +137,7 @@ static void in_thread(void *(*run)(void *))
         _exit(1);
 }
 
-/* --- kinds -------------------------------------------------------------------------------------------------------- */
+/* --- kinds ------------------------------------------------------------------------------------ */
 
 static void double_adjacent(void)
 {
@@ -152,7 +157,7 @@ static void double_after_others(void)
     free(p);
 }
 
-/* The freed blocks are on the way out again, and the last of them has not come yet. */
+/* The freed blocks are being handed out again, but not yet the last of them. */
 static void double_after_refill(void)
 {
     enum { SOME = 40 };
@@ -264,7 +269,8 @@ static void invalid_far_beyond(void)
     free(take() + (1 << 19));
 }
 
-/* A block in the first slice of its slab, where the fast path of free looks: of larger ones the next after a gap. */
+/* Returns a block in the first slice of its slab, where the fast path of free looks. Larger blocks
+ * come from a new slab, which shows as a gap. */
 static unsigned char *take_first(void)
 {
     unsigned char *before = take();
@@ -281,7 +287,8 @@ static unsigned char *take_first(void)
     _exit(ENDED_NONE);
 }
 
-/* The last block that begins in the slab's first slice, which nobody was given yet; of a large one, far behind it. */
+/* The last block that begins in the first slice of the slab, and was never handed out. In a large
+ * block, an address far behind its start. */
 static void invalid_never_out(void)
 {
     unsigned char *p = take_first();
@@ -406,7 +413,7 @@ static void written_behind_the_link(void)
     memset(p + 16, 0x77, place->size - 16);
 }
 
-/* What the thread keeps goes back without being handed out before. */
+/* The trim returns the blocks of the thread's list, without handing them out first. */
 static void written_before_a_trim(void)
 {
     unsigned char *p = take();
@@ -476,7 +483,7 @@ static const struct kind {
     {"resized-in-place-after-free", resized_in_place_after_free},
 };
 
-/* --- running ------------------------------------------------------------------------------------------------------ */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static _Noreturn void one(const struct kind *kind, const struct place *at)
 {
@@ -490,7 +497,7 @@ static _Noreturn void one(const struct kind *kind, const struct place *at)
     _exit(0);
 }
 
-/* One line that begins with our name, and nothing else. */
+/* Returns whether the text is one line that begins with "cairn: ". */
 static bool is_line(const char *text)
 {
     const char *end = strchr(text, '\n');

@@ -1,7 +1,11 @@
-/* Allocates one block and frees it; prints, without a further allocation, the kilobytes that were resident while the block
- * lived and are private to the process or pages of libcairn, as the kernel counts them by walking the page tables. Nothing is
- * given back before, so that this is the peak of them too. How many pages of the C library come along with those that are needed
- * is the page cache's matter: 64 KB or 192, the same file read from the disk or just written (Linux 6.18). */
+/* one_block.c - allocates one block and frees it. Then prints, without another allocation, the
+ * resident kilobytes while the block was live, as the kernel counts them by walking the page
+ * tables. Only private pages and pages of libcairn count. Nothing is given back before, so that
+ * this is also the peak.
+ *
+ * Pages of the C library do not count, because the page cache decides how many of them come along:
+ * 64 KB or 192, for the same file read from the disk or just written (Linux 6.18).
+ */
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdlib.h>

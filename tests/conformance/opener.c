@@ -1,4 +1,5 @@
-/* A library that opens another by its bare name: the loader finds it by this one's RUNPATH, or not at all. */
+/* opener.c - a library that opens another one by its bare name. The loader can find that only by
+ * the RUNPATH of this library. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>

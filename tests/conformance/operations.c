@@ -1,9 +1,10 @@
-/* operations WHAT OF COUNT: COUNT operations for who counts instructions. OF is "allocator", or "nothing" for the same with
- * functions that do nothing in malloc's and free's place.
+/* operations.c - operations WHAT OF COUNT: runs COUNT operations, to count their instructions. OF
+ * is "allocator", or "nothing" for functions that do nothing in place of malloc and free. WHAT is
  *
- *     32, 2000, …    pairs of malloc and free of so many bytes
- *     mixed          64 blocks of 16 to 1,024 bytes, of which one after the other is freed and another one allocated
- *     remote         blocks of 64 bytes of another thread, which waits meanwhile, are freed; by nothing: they are left
+ *     32, 2000, …    pairs of malloc and free of that many bytes
+ *     mixed          one of 64 blocks of 16 to 1,024 bytes is freed and another allocated, in turn
+ *     remote         blocks of 64 bytes are freed by another thread than the one that allocated
+ *                    them, which waits; with "nothing" they stay allocated
  */
 #include "conformance.h"
 
@@ -20,7 +21,7 @@ static void nothing_free(void *block)
     (void)block;
 }
 
-/* Called through pointers, so that the way there is the same for all. */
+/* Both are called through pointers, so that the cost of the call is the same for all. */
 static void *(*volatile take)(size_t) = nothing_malloc;
 static void (*volatile give)(void *) = nothing_free;
 

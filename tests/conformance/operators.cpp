@@ -1,4 +1,5 @@
-// C++'s operators: every form gives what it says, calls the new_handler until that gives up, and throws or does not.
+// operators.cpp - tests C++'s operators new and delete. Every form returns an aligned block, calls
+// the new_handler until that gives up, and then throws or returns null.
 #include "conformance.h"
 #include "test.h"
 
@@ -11,7 +12,8 @@
 namespace
 {
 
-const volatile std::size_t huge = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 100;
+const volatile std::size_t huge =
+    static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 100;
 const std::align_val_t at64{64};
 const std::align_val_t at4096{4096};
 
@@ -46,7 +48,8 @@ const form forms[] = {
      [](void *p, std::size_t n) { ::operator delete[](p, n, at4096); }, 4096, true},
     {"new, aligned, nothrow", [](std::size_t n) { return ::operator new(n, at64, std::nothrow); },
      [](void *p, std::size_t) { ::operator delete(p, at64, std::nothrow); }, 64, false},
-    {"new[], aligned, nothrow", [](std::size_t n) { return ::operator new[](n, at64, std::nothrow); },
+    {"new[], aligned, nothrow",
+     [](std::size_t n) { return ::operator new[](n, at64, std::nothrow); },
      [](void *p, std::size_t) { ::operator delete[](p, at64, std::nothrow); }, 64, false},
 };
 
@@ -89,7 +92,7 @@ came of(const form &form, std::size_t size)
     }
 }
 
-TEST(every_form_gives_blocks_that_are_its_own)
+TEST(every_form_returns_disjoint_and_aligned_blocks)
 {
     for (const form &form : forms)
         for (std::size_t size = 0; size < 300000; size = size * 2 + 1) {
@@ -134,7 +137,7 @@ TEST(the_handler_is_called_until_it_gives_up)
     }
 }
 
-TEST(bad_alloc_from_the_handler_is_null_where_nothing_is_thrown)
+TEST(bad_alloc_from_the_handler_becomes_null_in_forms_that_do_not_throw)
 {
     for (const form &form : forms) {
         handler_calls = 0;
@@ -145,7 +148,7 @@ TEST(bad_alloc_from_the_handler_is_null_where_nothing_is_thrown)
     std::set_new_handler(nullptr);
 }
 
-TEST(what_else_the_handler_throws_passes_through)
+TEST(other_exceptions_of_the_handler_pass_through)
 {
     for (const form &form : forms)
         if (form.throws) {
@@ -178,7 +181,7 @@ void gives_back_its_reserve()
     std::set_new_handler(nullptr);
 }
 
-// In a process of its own: the limit cannot be lifted again.
+// Runs in a process of its own, because the limit cannot be lifted again.
 int with_a_reserve()
 {
     const rlimit limit{std::size_t{512} << 20, std::size_t{512} << 20};
@@ -198,7 +201,7 @@ int with_a_reserve()
     return 3;
 }
 
-TEST(a_handler_that_frees_something_helps_once)
+TEST(a_handler_that_frees_memory_lets_new_succeed)
 {
     fflush(nullptr);
     const pid_t pid = fork();

@@ -1,8 +1,9 @@
-/* A library as a program opens it: allocates, frees what the program gives it, and leaves something in every thread. */
+/* plugin.c - a library that a program opens. It allocates, frees blocks of the program, and leaves
+ * a block in every thread. */
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef WITH_CAIRN_ITSELF /* has the allocator within, and calls it by its own names */
+#ifdef WITH_CAIRN_ITSELF /* contains the allocator, and calls it by its own names */
 #include <cairn/cairn.h>
 #define malloc cairn_malloc
 #define free   cairn_free

@@ -1,4 +1,5 @@
-// A program that replaces two operators alone: all forms without an alignment come to these.
+// replaced.cpp - a program that replaces only two operators. All forms without an alignment must
+// call these.
 #include "conformance.h"
 #include "test.h"
 
@@ -17,7 +18,7 @@ void *operator new(std::size_t size)
     void *p = std::malloc(size + 16);
     if (p == nullptr)
         throw std::bad_alloc();
-    return static_cast<char *>(p) + 16; // so that nobody else can free it
+    return static_cast<char *>(p) + 16; // only the matching delete can free this
 }
 
 void operator delete(void *p) noexcept
@@ -35,7 +36,7 @@ void operator delete(void *p, std::size_t) noexcept
 namespace
 {
 
-TEST(every_form_comes_to_the_two_that_the_program_has)
+TEST(every_form_calls_the_two_operators_of_the_program)
 {
     ::operator delete(::operator new(some));
     CHECK(made == 1 && gone == 1);
@@ -49,7 +50,7 @@ TEST(every_form_comes_to_the_two_that_the_program_has)
     CHECK(made == 5 && gone == 5);
 }
 
-TEST(nothrow_catches_what_the_program_s_own_throws)
+TEST(nothrow_forms_catch_exceptions_of_the_program_s_operator)
 {
     const volatile std::size_t huge = static_cast<std::size_t>(PTRDIFF_MAX) - 100;
     CHECK(::operator new(huge, std::nothrow) == nullptr);

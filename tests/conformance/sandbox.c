@@ -1,6 +1,6 @@
-/* After start only the calls of docs/allocator.md are allowed to the allocator; anything else ends the process. What the
- * arguments name, madvise or mremap, is refused besides. Allocates, frees, resizes and trims in the main thread and in threads that
- * began before. */
+/* sandbox.c - confines the process by seccomp to the system calls of docs/allocator.md. Any other
+ * call ends the process. The arguments name calls that are refused in addition: madvise or mremap.
+ * Then allocates, frees, resizes and trims in the main thread and in threads that began before. */
 #include "conformance.h"
 
 #include <linux/filter.h>
@@ -14,7 +14,7 @@ enum { THREADS = 4 };
 static pthread_barrier_t begun;
 static pthread_barrier_t confined;
 static pthread_barrier_t done;
-static pthread_barrier_t never; /* a thread's end is system calls of libc's */
+static pthread_barrier_t never; /* a thread's end makes other system calls */
 static void *handed[THREADS][100];
 
 static void work(uint64_t state)
@@ -49,8 +49,8 @@ static void *run(void *argument)
 int main(int argc, char **argv)
 {
     static const unsigned allowed[] = {
-        SYS_mmap,  SYS_munmap, SYS_madvise,    SYS_mremap, SYS_futex, /* the allocator's */
-        SYS_write, SYS_exit,   SYS_exit_group, /* the program's: to say something, and to end */
+        SYS_mmap,  SYS_munmap, SYS_madvise,    SYS_mremap, SYS_futex, /* calls of the allocator */
+        SYS_write, SYS_exit,   SYS_exit_group, /* calls of the program, to print and to end */
     };
     struct sock_filter code[2 * COUNT(allowed) + 8];
     size_t length = 0;

@@ -1,18 +1,20 @@
-/* Random calls held against a shadow: contents, overlap, alignment, usable size, errno.
+/* shadow.c - compares random calls with a model: contents, overlap, alignment, usable size, errno.
  *
  *     shadow SEED OPERATIONS THREADS [fork] [limit]
  *
- * Each thread has blocks of its own and now and then swaps some for those of others, so that blocks are freed and
- * resized where they were not allocated; threads end and others go on with what they left. The first difference is one
- * line with the seed, and abort(). With one thread a seed gives the same calls every time, unless it is limited.
+ * Each thread has blocks of its own. Now and then it swaps some with other threads, so that blocks
+ * are freed and resized by threads that did not allocate them. Threads end, and new ones go on with
+ * their blocks. The first difference is reported in one line with the seed, and ends in abort().
+ * With one thread and without `limit` a seed always gives the same calls.
  *
- *     fork     now and then a thread forks; the child looks at every block of every thread, goes on with them, with two
- *              threads, may fork itself, frees all and ends
- *     limit    now and then no more address space is to be had: a call may then fail, with NULL, ENOMEM and what was
- *              there untouched, but only then
+ *     fork     now and then a thread forks. The child inspects every block of every thread,
+ *              operates on them with two threads, may fork itself, frees all blocks and ends
+ *     limit    now and then the address space is limited. Only then may a call fail: with NULL and
+ *              ENOMEM, and without changing existing blocks
  *
- * Overlap is seen by a map of all 16 bytes that belong to a live block, contents by a pattern of the block's own.
- * Operations of children and those that use a limit up are not counted.
+ * Overlap is found with a map of all 16-byte units of live blocks, and changed contents by a
+ * pattern of each block. Operations of children, and those that use up a limit, are not part of
+ * OPERATIONS.
  */
 #include "conformance.h"
 
@@ -24,19 +26,19 @@
 #include <sys/wait.h>
 
 enum {
-    SLOTS = 512, /* of a thread */
+    SLOTS = 512, /* of each thread */
     SHARED = 256,
-    LIVES = 8,       /* threads that follow one another on the same blocks */
-    EDGE = 1024,     /* of larger blocks only the ends are filled */
-    CHUNK = 1 << 16, /* bytes that one entry of the map knows of */
+    LIVES = 8,       /* threads that use the same blocks in turn */
+    EDGE = 1024,     /* larger blocks are filled only at both ends */
+    CHUNK = 1 << 16, /* bytes that one entry of the map covers */
     CHUNKS = 1 << 16,
     WORDS = CHUNK / 16 / 64,
     CHECK_EVERY = 50000,
     FORK_EVERY = 20000,
     LIMIT_EVERY = 20000,
-    CHILD_CALLS = 1000, /* of each of its threads */
+    CHILD_CALLS = 1000, /* by each thread of a child */
     LIMITED_CALLS = 500,
-    GREEDY = 400, /* blocks of 1 to 4 MiB: more than lies idle, whatever it was */
+    GREEDY = 400, /* blocks of 1 to 4 MiB: more than can be idle */
     HANGS_AFTER_S = 100,
 };
 
@@ -55,8 +57,8 @@ struct shared {
 
 struct lane {
     uint64_t state;
-    uint64_t calls;            /* that one life makes */
-    struct slot *_Atomic busy; /* in an operation just now: what a child makes nothing of */
+    uint64_t calls;            /* calls of one life */
+    struct slot *_Atomic busy; /* the slot of the current operation; unusable in a child */
     struct slot slots[SLOTS];
 };
 
@@ -80,7 +82,7 @@ static void (*check)(void);
         }                                                                                          \
     } while (0)
 
-/* Reserved at once: no limit may stand in our own way. */
+/* Maps all memory of the test before there is any limit. */
 static void *reserve(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -89,10 +91,10 @@ static void *reserve(size_t bytes)
     return p;
 }
 
-/* --- the map: open addressing from a chunk's address to bits, of which entries are never taken out --------------- */
+/* --- the map: open addressing from a chunk's number to its bits ------------------------------- */
 
 static struct entry {
-    _Atomic uintptr_t chunk; /* its number plus 1 */
+    _Atomic uintptr_t chunk; /* number of the chunk plus 1; entries stay forever */
     _Atomic uint64_t bits[WORDS];
 } *map;
 
@@ -109,7 +111,7 @@ static _Atomic uint64_t *bits_of(uintptr_t chunk)
     }
 }
 
-/* Turns the bits of a block over; every one must have been the other way. */
+/* Sets or clears the bits of a block. Each must have had the other value. */
 static void turn(uintptr_t from, size_t bytes, bool to)
 {
     for (uintptr_t end = from + bytes; from < end;) {
@@ -120,9 +122,9 @@ static void turn(uintptr_t from, size_t bytes, bool to)
             uint64_t mask =
                 count + first >= 64 ? ~UINT64_C(0) << first : ((UINT64_C(1) << count) - 1) << first;
             _Atomic uint64_t *word = &bits[from % CHUNK / 16 / 64];
+            /* A bit that is set already belongs to a block that overlaps this one. */
             if (to)
-                EXPECT((atomic_fetch_or(word, mask) & mask) ==
-                       0); /* a block that overlaps another */
+                EXPECT((atomic_fetch_or(word, mask) & mask) == 0);
             else
                 EXPECT((atomic_fetch_and(word, ~mask) & mask) == mask);
             from = (from / 1024 + 1) * 1024;
@@ -130,11 +132,12 @@ static void turn(uintptr_t from, size_t bytes, bool to)
     }
 }
 
-/* --- blocks ------------------------------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 typedef uint64_t __attribute__((may_alias)) word;
 
-/* From a word's beginning up to byte `to`; the block's last word is written no further than its end. */
+/* Fills from the start of a word up to byte `to`. The last word of a block is not written beyond
+ * its end. */
 static void fill_range(unsigned char *p, size_t from, size_t to, uint64_t pattern)
 {
     word *words = (word *)p;
@@ -165,7 +168,7 @@ static void fill(const struct slot *slot)
     }
 }
 
-/* As far as `size`, which may be less than the block has. */
+/* Compares up to `size` bytes, which may be fewer than the block has. */
 static bool has(const unsigned char *p, size_t filled, size_t size, uint64_t pattern)
 {
     if (filled <= 2 * EDGE)
@@ -190,17 +193,17 @@ static void inspect(const struct slot *slot)
     EXPECT(has(slot->p, slot->size, slot->size, slot->pattern));
 }
 
-/* --- refusals ----------------------------------------------------------------------------------------------------- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
-static _Atomic unsigned long limited; /* odd while there is a limit */
+static _Atomic unsigned long limited; /* odd while a limit is set */
 
-/* Around a call that may fail: `before` is limited as it was then. */
+/* Returns whether a call may fail. `before` is the value of `limited` before the call. */
 static bool may_fail(unsigned long before)
 {
     return before % 2 == 1 || atomic_load(&limited) != before;
 }
 
-/* What a call returned, of which errno was 0 before. */
+/* Checks the result of a call before which errno was 0. Returns whether it returned a block. */
 static bool was_given(const void *p, unsigned long before)
 {
     if (p != NULL) {
@@ -213,9 +216,9 @@ static bool was_given(const void *p, unsigned long before)
     return false;
 }
 
-/* --- operations --------------------------------------------------------------------------------------------------- */
+/* --- operations ------------------------------------------------------------------------------- */
 
-/* Mostly small, now and then up to 4 MiB. */
+/* Mostly small sizes, and now and then up to 4 MiB. */
 static size_t any_size(uint64_t *state)
 {
     uint64_t kind = draw(state) >> 54;
@@ -320,7 +323,8 @@ static void operate(struct lane *lane, uint64_t calls)
     for (uint64_t call = 0; call < calls; call++) {
         struct slot *slot = &lane->slots[draw_below(&lane->state, SLOTS)];
         unsigned kind = (unsigned)(draw(&lane->state) >> 57);
-        /* Of one thread alone: seen in a child as they were when it forked. */
+        /* Only this thread's own writes order this: a child sees them as they were when it
+         * forked. */
         atomic_store_explicit(&lane->busy, slot, memory_order_release);
         if (slot->p == NULL)
             allocate(slot, &lane->state);
@@ -336,9 +340,9 @@ static void operate(struct lane *lane, uint64_t calls)
     }
 }
 
-/* --- limits ------------------------------------------------------------------------------------------------------- */
+/* --- limits ----------------------------------------------------------------------------------- */
 
-/* So much more address space may be had. */
+/* Limits the address space to its present size and `more` bytes. */
 static void limit_address_space(size_t more)
 {
     char text[64] = "";
@@ -361,7 +365,8 @@ static void lift_limit(void)
         atomic_fetch_add(&limited, 1);
 }
 
-/* Takes all that is left, goes on with less, and has as much as before when that is over. */
+/* Uses up all memory under a limit, goes on under it, and checks that large requests succeed
+ * afterwards. */
 static void exhaust(struct lane *lane)
 {
     static atomic_flag taken = ATOMIC_FLAG_INIT;
@@ -382,7 +387,7 @@ static void exhaust(struct lane *lane)
     }
     EXPECT(count < GREEDY);
     operate(lane, LIMITED_CALLS);
-    if (count > 0 && threads == 1) { /* what comes back can be had again */
+    if (count > 0 && threads == 1) { /* a freed block can be allocated again */
         release(&greedy[--count]);
         void *p = malloc(1 << 20);
         EXPECT(p != NULL && errno == 0);
@@ -397,7 +402,7 @@ static void exhaust(struct lane *lane)
     atomic_flag_clear(&taken);
 }
 
-/* --- children ----------------------------------------------------------------------------------------------------- */
+/* --- children --------------------------------------------------------------------------------- */
 
 static void fork_from(struct lane *lane);
 
@@ -407,10 +412,10 @@ static void *live_in_child(void *argument)
     return NULL;
 }
 
-/* The other threads are not here: what they did just then stays as it is, for ever. */
+/* The child lacks the other threads, so that their unfinished operations stay as they are. */
 static _Noreturn void go_on_in_child(struct lane *lane)
 {
-    alarm(HANGS_AFTER_S); /* a lock that nobody will ever drop */
+    alarm(HANGS_AFTER_S); /* ends a child that waits for a lost lock */
     lift_limit();
     generation++;
     for (size_t i = 0; i < threads; i++)
@@ -462,14 +467,14 @@ static void fork_from(struct lane *lane)
     atomic_fetch_add(&children, 1);
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static pthread_barrier_t all_here;
 
 static void *live(void *argument)
 {
     struct lane *lane = argument;
-    pthread_barrier_wait(&all_here); /* what refuses memory refuses pthread_create's, too */
+    pthread_barrier_wait(&all_here); /* a limit must not refuse pthread_create() memory */
     errno = 0;
     for (uint64_t left = lane->calls; left > 0;) {
         uint64_t calls = left < CHECK_EVERY ? left : draw_below(&lane->state, CHECK_EVERY);

@@ -1,4 +1,5 @@
-// A function for each form of C++'s operator new, which is the site of a large block.
+// site_operators.cpp - one function for each form of C++'s operator new. Each is the call site of
+// one large block.
 #include "conformance.h"
 
 #include <new>

@@ -1,5 +1,6 @@
-/* A function for each name that large blocks come from, which is the site of one; its block stays until the end. pairs()
- * has one after the other, and behind() is a wrapper with two callers. */
+/* sites.c - one function for each allocation function. Each is the call site of one large block,
+ * which stays allocated until the end. pairs() allocates and frees blocks in turn. behind() is a
+ * wrapper with two callers. */
 #include "conformance.h"
 
 enum { LARGE = 100000, PAIRS = 50, SMALL = 1000 };
@@ -50,7 +51,7 @@ void *behind(size_t bytes)
     return p;
 }
 
-/* Some 64 bytes more of the stack than the other. */
+/* Uses about 64 bytes more of the stack than shallow(). */
 __attribute__((noinline)) void deep(void);
 void deep(void)
 {

@@ -1,4 +1,4 @@
-/* Everything that allocates, in threads with the smallest stack there is. */
+/* small_stack.c - calls everything that allocates in threads with the smallest possible stack. */
 #include "conformance.h"
 
 #include <limits.h>

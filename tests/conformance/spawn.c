@@ -1,4 +1,5 @@
-/* spawn COUNT: posix_spawn(), vfork(), system() and popen() beside threads that allocate. */
+/* spawn.c - spawn COUNT: calls posix_spawn(), vfork(), system() and popen() COUNT times, beside
+ * threads that allocate. */
 #include "conformance.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
-/* threads COUNT: so many short threads, one after the other and some at once. Each leaves blocks that later ones free.
- * Threads end by returning, by pthread_exit(), and by being cancelled; destructors of thread-specific data allocate and
- * free in every round that there is. Prints resident kilobytes after a fifth of them and at the end. */
+/* threads.c - threads COUNT: starts COUNT short threads, four at a time. Each leaves blocks that
+ * later ones free. Threads end by returning, by pthread_exit(), and by cancellation. Destructors of
+ * thread-specific data allocate and free in every round of destructors. Prints the resident
+ * kilobytes after a fifth of the threads and at the end. */
 #include "conformance.h"
 
 #include <limits.h>
@@ -22,7 +23,7 @@ static void leave(uint64_t *state, void *p)
     free(before);
 }
 
-/* Sets itself again, so that it comes in every round. */
+/* Sets its value again, so that it is called in every round. */
 static void in_every_round(void *value)
 {
     uint64_t state = (uintptr_t)value;

@@ -1,9 +1,11 @@
-/* Input as calls to the allocator by all of its names, from several threads. The shadow knows every block with its
- * contents, and which heap it goes with; refusals by the kernel and limits are part of the input.
+/* alloc_fuzz.c - reads its input as calls to the allocator by all of its names, from several
+ * threads. A model (the shadow) knows every block, its contents, and the heap that it belongs to.
+ * Refused system calls and limits are part of the input.
  *
- * Threads are their heaps: the input says who calls next, whose first call it is, and who ends; nobody runs at the same
- * time. Now and then one is real, from its birth to its end. Each input ends with all of its blocks freed, but the
- * allocator goes on to the next: what failed is repeated with the inputs before it.
+ * A thread is represented by its heap. The input says which thread calls next, and when one starts
+ * or ends, so that only one runs at a time. Now and then a real thread starts and ends. Each input
+ * ends with all of its blocks freed, but the allocator keeps its state for the next input. A
+ * failure may therefore need the inputs before it.
  */
 #define _GNU_SOURCE 1
 
@@ -26,35 +28,35 @@ enum {
     BLOCKS = 64,
     THREADS = 4,
     HEAPS = 2,
-    EDGE = 64, /* of a block that is filled, at both ends */
+    EDGE = 64, /* bytes that are filled at each end of a block */
     ERRNO = 4711,
-    SIZE_BITS = 21, /* of large sizes */
+    SIZE_BITS = 21, /* of the largest sizes */
     REAL_CALLS = 30,
-    LEFT_SLICES_MOST = 400,       /* heaps, and slabs of the one for threads that are ending */
-    REGION_BYTES_MOST = 40 << 20, /* so that it can be full, and looked at in no time */
+    LEFT_SLICES_MOST = 400,       /* heaps, and slabs of the heap for ending threads */
+    REGION_BYTES_MOST = 40 << 20, /* small, so that it can be full, and checks are quick */
 };
 
 struct shadow_block {
-    unsigned char *start; /* NULL: none */
+    unsigned char *start; /* NULL: the entry is unused */
     size_t size;
     size_t usable;
     unsigned char fill;
-    unsigned char heap; /* 1 …: it goes when that heap goes; 0: with nobody */
+    unsigned char heap; /* 1 …: it is destroyed with that heap; 0: with none */
 };
 
 static struct {
     struct shadow_block blocks[BLOCKS];
     unsigned count;
-    struct heap *threads[THREADS]; /* of those that do not call just now */
+    struct heap *threads[THREADS]; /* the heaps of the threads that are not calling */
     unsigned caller;
     struct cairn_heap *heaps[HEAPS];
     unsigned char fill;
-    bool real; /* one was: it takes long, */
+    bool real; /* a real thread was started, which takes long */
     bool walked;
-    bool counted; /* as do these */
+    bool counted; /* likewise */
 } shadow;
 
-/* --- blocks ------------------------------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 static size_t edge_of(const struct shadow_block *block)
 {
@@ -102,9 +104,10 @@ static void forget(struct shadow_block *block)
     shadow.count--;
 }
 
-/* --- calls -------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
-/* Around a call: whether it may have failed, and whether errno says what it should. */
+/* Taken before a call, to check afterwards whether it was allowed to fail, and whether errno is
+ * right. */
 struct before {
     unsigned refused;
 };
@@ -238,7 +241,7 @@ static void resize(struct shadow_block *block, struct input *input)
     struct shadow_block was = *block;
     size_t size = any_size(input) + 1;
     unsigned kind = input_byte(input);
-    if (kind & 8) /* a little more */
+    if (kind & 8) /* grows by a little */
         size = was.size + size % 5000 + 1;
     unsigned heap = 0;
     struct before then = before();
@@ -261,10 +264,10 @@ static void resize(struct shadow_block *block, struct input *input)
     add(block, p, size, 1, p == was.start ? was.heap : heap);
 }
 
-/* What no machine has, by all names. */
+/* Checks that every function refuses impossible sizes. */
 static void refuse(const struct shadow_block *block, struct input *input)
 {
-    volatile size_t most = SIZE_MAX; /* the compiler warns of what it sees is wrong */
+    volatile size_t most = SIZE_MAX; /* volatile, because the compiler warns of constants */
     volatile size_t no_power = 48;
     size_t size = most - any_size(input);
     void *untouched = &shadow;
@@ -290,9 +293,9 @@ static void refuse(const struct shadow_block *block, struct input *input)
         verify(block);
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
-/* Another thread calls from here on. */
+/* Lets another thread make the following calls. */
 static void switch_to(unsigned next)
 {
     shadow.threads[shadow.caller] = thread_heap;
@@ -300,7 +303,8 @@ static void switch_to(unsigned next)
     thread_heap = shadow.threads[next];
 }
 
-/* As on_exit_of_thread() of thread.c; a destructor that comes later still allocates and frees. */
+/* Does the same as on_exit_of_thread() in thread.c. With `late`, a destructor that runs afterwards
+ * allocates and frees. */
 static void end_thread(bool late)
 {
     struct heap *heap = thread_heap;
@@ -313,7 +317,8 @@ static void end_thread(bool late)
     thread_heap = (struct heap *)&heap_none;
 }
 
-/* Frees half of what there is, and leaves blocks. */
+/* The body of a real thread: allocates into unused entries and frees used ones. It leaves
+ * blocks. */
 static void *live(void *argument)
 {
     struct input *input = argument;
@@ -336,7 +341,7 @@ static void live_really(struct input *input)
     EXPECT(pthread_create(&id, NULL, live, input) == 0 && pthread_join(id, NULL) == 0);
 }
 
-/* --- heaps -------------------------------------------------------------------------------------------------------- */
+/* --- heaps ------------------------------------------------------------------------------------ */
 
 static void end_heap(unsigned i, bool destroyed)
 {
@@ -365,7 +370,7 @@ static void turn_heap(unsigned kind)
     was_given(then, shadow.heaps[i]);
 }
 
-/* --- looking ------------------------------------------------------------------------------------------------------ */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 static void look(void)
 {
@@ -430,7 +435,7 @@ static void walk(void)
     EXPECT(cairn_walk(visit, &found) && found == shadow.count);
 }
 
-/* --- inputs ------------------------------------------------------------------------------------------------------- */
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 static void step(struct input *input)
 {

@@ -1,5 +1,6 @@
-/* Input as calls to an arena. The shadow knows every block with its contents, every mark that can be rewound to, and
- * what the machine gave; refusals by the kernel are part of the input. */
+/* arena_fuzz.c - reads its input as calls to an arena. A model (the shadow) knows every block and
+ * its contents, every valid mark, and the mapped memory. Refused system calls are part of the
+ * input. */
 #define _GNU_SOURCE 1
 
 #include "../unit/arena_os.h"
@@ -19,15 +20,16 @@ struct block {
 
 struct mark {
     struct cairn_arena_point point;
-    unsigned block_count; /* those that are older */
+    unsigned block_count; /* number of blocks older than the mark */
     size_t allocated_bytes;
 };
 
 struct shadow {
     struct cairn_arena *arena;
     struct cairn_arena_options options;
-    struct block blocks
-        [BLOCKS]; /* oldest first, but for moved ones: those of the newest mark on are in any order */
+    /* Oldest first. Blocks behind the newest mark may be in any order, because moved blocks are
+     * appended. */
+    struct block blocks[BLOCKS];
     unsigned block_count;
     struct mark marks[MARKS];
     unsigned mark_count;
@@ -37,7 +39,7 @@ struct shadow {
 
 static unsigned char memory[MEMORY_BYTES];
 
-/* Of a large block only the edges are written and compared. */
+/* Only the first and the last EDGE_BYTES of a large block are written and compared. */
 static void fill(const struct block *block)
 {
     size_t edge = block->size < EDGE_BYTES ? block->size : EDGE_BYTES;
@@ -79,7 +81,8 @@ static void check_numbers(struct shadow *shadow)
     EXPECT(stats.chunk_count > 0);
 }
 
-/* Where nothing was refused, there must have been a reason. */
+/* Checks that a request could fail, if no call was refused: it was too large, or there is a limit,
+ * or the arena is fixed and full. */
 static void check_null(struct shadow *shadow, size_t size, size_t alignment,
                        unsigned refused_before)
 {
@@ -255,8 +258,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         shadow.options.memory_bytes = CAIRN_ARENA_OWN_BYTES + input_size(&input, 15);
         shadow.options.fixed = kind / 128 == 0;
     }
-    fake_os.refuse_call =
-        fake_os.call_count + input_byte(&input) % 8; /* the call before the next: none */
+    /* A refused call of 0 is the one before the next call, so that none is refused. */
+    fake_os.refuse_call = fake_os.call_count + input_byte(&input) % 8;
     errno = ERRNO;
     unsigned refused = fake_os.refused_count;
     shadow.arena = cairn_arena_create_with(&shadow.options);
@@ -273,6 +276,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fake_os.refuse_call = 0;
     cairn_arena_destroy(shadow.arena);
     EXPECT(fake_os.mapped_bytes == 0);
-    memset(memory, (int)kind, sizeof memory); /* the caller's again */
+    memset(memory, (int)kind, sizeof memory); /* the memory is the caller's again */
     return 0;
 }

@@ -1,7 +1,9 @@
-/* fuzz.h - a fuzz target reads its input as calls to a library and holds what comes back against a shadow.
+/* fuzz.h - a fuzz target reads its input as calls to a library, and compares the results with a
+ * model.
  *
- * A target is one file with LLVMFuzzerTestOneInput(). Linked with clang's fuzzer it searches; linked with random.c it
- * runs on random input from a seed that is printed. A difference is one line and abort().
+ * A target is one file with LLVMFuzzerTestOneInput(). Linked with clang's fuzzer it searches for
+ * failing inputs. Linked with random.c it runs on random inputs from a seed that is printed. A
+ * difference is reported in one line and ends in abort().
  */
 #ifndef CAIRN_FUZZ_H
 #define CAIRN_FUZZ_H
@@ -18,13 +20,14 @@ struct input {
     const uint8_t *end;
 };
 
-/* Past the end: 0. */
+/* Returns the next byte of the input, or 0 behind its end. */
 static inline unsigned input_byte(struct input *input)
 {
     return input->next < input->end ? *input->next++ : 0;
 }
 
-/* Mostly small, now and then large: the first byte chooses how many bits. */
+/* Returns a size that is mostly small, and now and then large: the first byte chooses the number of
+ * bits. */
 static inline size_t input_size(struct input *input, unsigned most_bits)
 {
     unsigned bits = input_byte(input) % (most_bits + 1);

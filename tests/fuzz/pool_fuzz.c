@@ -1,5 +1,5 @@
-/* Input as calls to a pool, of its own or in an arena that can run out. The shadow knows every object that is in use
- * with its contents. */
+/* pool_fuzz.c - reads its input as calls to a pool, which has an arena of its own or uses one that
+ * can run out of memory. A model (the shadow) knows every object in use and its contents. */
 #define _GNU_SOURCE 1
 
 #include "../unit/arena_os.h"

@@ -1,5 +1,9 @@
-/* Runs a fuzz target on random input: `target [--seed N] [--runs N | --seconds N]`, or on given files. The seed is printed;
- * with it, the same inputs come again. `--seed N --runs 1` is the one that failed. */
+/* random.c - runs a fuzz target on random inputs: `target [--seed N] [--runs N | --seconds N]`, or
+ * on the given files.
+ *
+ * The seed of each input is printed before it runs, so that the last line shows which one failed.
+ * `--seed N --runs 1` repeats it.
+ */
 #define _GNU_SOURCE 1
 
 #include "fuzz.h"
@@ -62,8 +66,8 @@ int main(int argc, char **argv)
     }
     unsigned long ran = files;
     for (; files == 0 && (end > 0 ? time(NULL) < end : ran < runs); ran++) {
-        printf("\r--seed %llu",
-               (unsigned long long)(seed + ran)); /* the last one stands when it aborts */
+        /* When the target aborts, this line shows the seed of the input. */
+        printf("\r--seed %llu", (unsigned long long)(seed + ran));
         fflush(stdout);
         run_one(seed + ran);
     }

@@ -19,17 +19,19 @@ struct operation {
     struct memory_object *object;
 };
 
-/* A state: what every thread is about to do in it, and which of these were tried. Bits are threads. */
+/* A state of an execution: the next step of every thread, and which of them were tried from here.
+ * Bit i of a mask stands for thread i. */
 struct node {
     struct operation pending[MODEL_THREADS_MAX];
     uint8_t enabled;
-    uint8_t wanted; /* to be tried: the others make no difference */
-    uint8_t asleep; /* tried, or not worth it: whatever follows was seen in another order */
+    /* threads to try; the order of the others does not matter */
+    uint8_t wanted;
+    uint8_t asleep; /* tried, or known to lead to states seen already */
     uint8_t chosen;
-    uint8_t choice; /* of a load: how many messages older than the newest */
+    uint8_t choice; /* for a load: how many messages older than the newest */
     uint8_t choices;
-    uint16_t before
-        [MODEL_THREADS_MAX]; /* of the step that was taken: the last ones that happened before it */
+    /* For the step taken here: the last step of each thread that happened before it. */
+    uint16_t before[MODEL_THREADS_MAX];
 };
 
 static struct thread {
@@ -39,9 +41,9 @@ static struct thread {
     bool finished;
     struct operation pending;
     unsigned choice;
-    uint16_t before
-        [MODEL_THREADS_MAX]; /* the last steps, from 1, that happened before what comes next */
-    uint16_t steps;          /* the last of its own */
+    /* The last step of each thread, from 1, that happened before this thread's next step. */
+    uint16_t before[MODEL_THREADS_MAX];
+    uint16_t steps; /* number of its own last step */
 } threads[MODEL_THREADS_MAX];
 static char *stacks[MODEL_THREADS_MAX];
 
@@ -50,14 +52,14 @@ static jmp_buf explorer;
 static int current = -1;
 
 static struct node nodes[STEPS];
-static unsigned length; /* nodes of the execution that runs, or ran last */
-static unsigned stale;  /* loads of it that returned what is no longer there */
-static uint16_t stop;   /* the step at which the others stopped; 0: they did not */
+static unsigned length; /* nodes of the current or last execution */
+static unsigned stale;  /* its loads that returned a value already replaced */
+static uint16_t stop;   /* the step that stopped all other threads; 0: none */
 static unsigned stopper;
 
 static struct line {
     int thread;
-    const char *text; /* NULL: a step */
+    const char *text; /* NULL: the line is a step */
     enum explore_kind kind;
     unsigned older;
     const void *about;
@@ -66,7 +68,7 @@ static struct line {
 static unsigned line_count;
 static char failure[512];
 
-/* --- switching --------------------------------------------------------------------------------------------------- */
+/* --- switching -------------------------------------------------------------------------------- */
 
 enum { RAN = 1, FAILED = 2 };
 
@@ -93,7 +95,7 @@ static void begin_thread(void)
     _longjmp(explorer, RAN);
 }
 
-/* Makes its stack; from there it can be started again and again. */
+/* Makes the stack of a thread, so that the thread can be started any number of times. */
 static void make_thread(unsigned thread)
 {
     static ucontext_t context;
@@ -110,7 +112,7 @@ static void make_thread(unsigned thread)
     current = -1;
 }
 
-/* Lets the thread go on to its next step. */
+/* Runs the thread up to its next step. Returns false if it failed. */
 static bool resume(unsigned thread)
 {
     current = (int)thread;
@@ -128,7 +130,7 @@ static bool resume(unsigned thread)
     return came == RAN;
 }
 
-/* Outside of all threads. */
+/* Calls a function of the plan outside all threads. Returns false if it failed. */
 static bool call(void (*what)(void))
 {
     int came = _setjmp(explorer);
@@ -146,7 +148,7 @@ unsigned explore_step(enum explore_kind kind, struct memory_object *object)
     return threads[current].choice;
 }
 
-/* --- which orders make a difference ------------------------------------------------------------------------------ */
+/* --- which orders make a difference ----------------------------------------------------------- */
 
 static bool writes(enum explore_kind kind)
 {
@@ -160,7 +162,8 @@ static bool independent(const struct operation *one, const struct operation *oth
     return one->address != other->address || (!writes(one->kind) && !writes(other->kind));
 }
 
-/* The last step of `thread` that does not commute with the operation, and could have come after it. */
+/* Returns the last step of `thread` that does not commute with the operation and could have come
+ * after it. */
 static unsigned last_conflict(const struct operation *operation, unsigned thread)
 {
     unsigned last = stop != 0 && thread == stopper ? stop : 0;
@@ -181,7 +184,8 @@ static void join(uint16_t *before, const uint16_t *other)
             before[i] = other[i];
 }
 
-/* What happens before the thread's next step, if it takes it now. */
+/* Computes the last step of each thread that would happen before the next step of `thread`, if that
+ * came now. */
 static void order_of_next(unsigned thread, uint16_t *before)
 {
     const struct operation *next = &threads[thread].pending;
@@ -196,8 +200,10 @@ static void order_of_next(unsigned thread, uint16_t *before)
         join(before, next->object->read_before);
 }
 
-/* The threads that can come first in the state of a conflict when p's next step is to come before it: of the steps
- * since then that come before p's without coming after the conflict, theirs have none before them. */
+/* Returns the threads that can go first from the state of a conflict, so that p's next step comes
+ * before the conflicting one. Considered are the steps since then that happen before p's step, but
+ * not after the conflicting one. A thread qualifies if no other of these steps happens before its
+ * first. */
 static unsigned leads(unsigned p, const uint16_t *before_next, unsigned conflict)
 {
     unsigned by = nodes[conflict - 1].chosen;
@@ -217,9 +223,10 @@ static unsigned leads(unsigned p, const uint16_t *before_next, unsigned conflict
     return met == 0 ? 1u << p : found;
 }
 
-/* Every thread's next step, and each step that conflicts with it and that nothing else holds before it: once more from
- * the state of that step, the other way round. Of the threads that can come first there one is enough (source sets:
- * Abdulla, Aronis, Jonsson and Sagonas, POPL 2014). */
+/* For every thread's next step, finds the earlier steps that conflict with it and that no other
+ * order holds before it. The state of each such step must be explored once more with the two in the
+ * other order. One of the threads that can go first there is enough (source sets: Abdulla, Aronis,
+ * Jonsson and Sagonas, POPL 2014). */
 static void want_other_orders(void)
 {
     for (unsigned p = 0; p < plan->threads; p++) {
@@ -251,7 +258,8 @@ static void want_other_orders(void)
     }
 }
 
-/* The thread takes its pending step: what happened before, and what this happens before. */
+/* Records the step that the thread takes now: what happened before it, and what it happens
+ * before. */
 static void take_order(unsigned thread, uint16_t step)
 {
     struct thread *self = &threads[thread];
@@ -280,7 +288,7 @@ void explore_dropped(struct memory_object *lock)
     join(lock->written_before, threads[current].before);
 }
 
-/* --- the printed schedule ---------------------------------------------------------------------------------------- */
+/* --- the printed schedule --------------------------------------------------------------------- */
 
 static void add_line(struct line line)
 {
@@ -322,7 +330,7 @@ static void print_line(const struct line *line)
     if (line->kind != EXPLORE_TAKE && line->kind != EXPLORE_STOP)
         world_describe_value(line->about, line->value, value, sizeof value);
     fprintf(stderr, "    %-6s %s %s%s%s%s\n", who, kinds[line->kind], name,
-            value[0] != '\0' ? ": " : "", value, line->older > 0 ? " (no longer there)" : "");
+            value[0] != '\0' ? ": " : "", value, line->older > 0 ? " (already replaced)" : "");
 }
 
 static void print_failure(void)
@@ -330,7 +338,7 @@ static void print_failure(void)
     fprintf(stderr, "%s: %s\n", plan->name, failure);
     for (unsigned i = 0; i < line_count; i++)
         print_line(&lines[i]);
-    fprintf(stderr, "  again: --scenario '%s' --replay ", plan->name);
+    fprintf(stderr, "  to repeat it: --scenario '%s' --replay ", plan->name);
     for (unsigned i = 0; i < length; i++) {
         fprintf(stderr, "%u", nodes[i].chosen);
         for (unsigned older = 0; older < nodes[i].choice; older++)
@@ -339,7 +347,7 @@ static void print_failure(void)
     fputc('\n', stderr);
 }
 
-/* --- executions -------------------------------------------------------------------------------------------------- */
+/* --- executions ------------------------------------------------------------------------------- */
 
 enum ending { DONE, CUT, FAILURE };
 
@@ -359,7 +367,8 @@ static unsigned look_at_threads(struct node *node)
     return left;
 }
 
-/* In a state that was not seen before. False: all that follows was. */
+/* Chooses the thread that goes on from a state that was not seen before. Returns false if
+ * everything that can follow was seen already. */
 static bool choose(struct node *node, const struct node *before)
 {
     node->asleep = 0;
@@ -385,7 +394,7 @@ static enum ending fail(const char *text)
     return FAILURE;
 }
 
-/* Follows the first `known` nodes, and then goes on as it sees fit. */
+/* Runs one execution. It follows the first `known` nodes, and chooses freely from there. */
 static enum ending execute(unsigned known)
 {
     memory_begin();
@@ -406,7 +415,7 @@ static enum ending execute(unsigned known)
     const char *replay = plan->replay;
     for (;;) {
         if (length == STEPS)
-            return fail("it does not end");
+            return fail("the execution does not end");
         struct node *node = &nodes[length];
         unsigned left = look_at_threads(node);
         if (length >= known)
@@ -414,10 +423,10 @@ static enum ending execute(unsigned known)
         if (left == 0)
             break;
         if (node->enabled == 0)
-            return fail("every thread that is left waits for a lock");
+            return fail("deadlock: every remaining thread waits for a lock");
         if (replay != NULL) {
             if (*replay < '0' || *replay >= '0' + (int)plan->threads)
-                break; /* so far it was printed */
+                break; /* a printed schedule ends here */
             node->chosen = (uint8_t)(*replay++ - '0');
             for (node->choice = 0; *replay == '-'; replay++)
                 node->choice++;
@@ -446,7 +455,8 @@ static enum ending execute(unsigned known)
     return call(plan->check) ? DONE : FAILURE;
 }
 
-/* The deepest state in which something is left to try; 0: none. */
+/* Moves back to the deepest state in which something is left to try. Returns its number, or 0 if
+ * there is none. */
 static unsigned next_to_try(void)
 {
     for (; length > 0; length--) {

@@ -1,4 +1,4 @@
-/* explore.h - the step: where memory.c hands over to the explorer. */
+/* explore.h - the step: the interface between memory.c and the explorer. */
 #ifndef CAIRN_MODEL_EXPLORE_H
 #define CAIRN_MODEL_EXPLORE_H
 
@@ -9,17 +9,20 @@ enum explore_kind {
     EXPLORE_LOAD,
     EXPLORE_STORE,
     EXPLORE_CHANGE, /* read-modify-write */
-    EXPLORE_TAKE,   /* a lock, whose first four bytes are 0 when it is free */
-    EXPLORE_STOP,   /* of all others */
+    /* takes a lock, whose first four bytes are 0 while it is free */
+    EXPLORE_TAKE,
+    EXPLORE_STOP, /* stops all other threads */
 };
 
-/* Returns when the step is the thread's to take: how many messages older than the newest a load takes. */
+/* Waits until the explorer lets the thread take the step. Returns how many messages older than the
+ * newest a load must return. */
 unsigned explore_step(enum explore_kind kind, struct memory_object *object);
 
-/* What the step loaded or left in the object, for the printed schedule. */
+/* Reports the value that the step loaded, or left in the object, for the printed schedule. */
 void explore_came_to(uint64_t value);
 
-/* The lock is free again; no step, since nobody can tell when exactly it happens. */
+/* Reports that a lock is free again. This is no step, because no other thread can observe when it
+ * happens. */
 void explore_dropped(struct memory_object *lock);
 
 #endif

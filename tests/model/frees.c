@@ -1,18 +1,19 @@
-/* Threads that free, refill, end, adopt and fork around one slab, in every order.
+/* frees.c - runs threads that free, refill, end, adopt and fork around one slab, in every order.
  *
- * A row below is a slab and what up to four threads do about it. A is its owner. A script is a list of
+ * A row below is a slab, and up to four threads that use it. Thread A owns it. The script of a
+ * thread is a list of
  *
- *     f0 … f7   frees that block of the slab; g0 … of the second one, where there are two
+ *     f0 … f7   frees that block of the slab; g0 … those of the second slab, where there is one
  *     m         allocates a block of the class, and keeps it
  *     x         ends the thread
- *     n         goes on as a new thread, with the heap of one that ended, if there is any
- *     c         collects what the thread holds ready
- *     e         makes a heap that has to be empty, and gives it up
+ *     n         goes on as a new thread, with the heap of an ended one, if there is any
+ *     c         collects: returns the blocks that the thread keeps ready
+ *     e         acquires a heap that has to be empty, and releases it
  *     s         sweeps all heaps
  *     F         forks: goes on as the child, in which no other thread exists
  *
- * After every execution each block is in exactly one place, each slab on the list that its state says, and nothing is
- * stranded: see check().
+ * After every execution each block is in exactly one place, each slab is on the list that its state
+ * says, and no slab is stranded: see check().
  */
 #include "memory.h"
 #include "world.h"
@@ -23,17 +24,18 @@
 #include <time.h>
 
 enum start {
-    CURRENT,        /* with `live` blocks out; the others on its `free` */
-    PARKED,         /* after local frees; the current slab has nothing left */
-    PARKED_BY_POST, /* the same after remote frees: `until` and `rest` are still those of a full slab */
-    FULL,           /* all blocks out, but for what may be posted without waking it */
-    ENDED,          /* like PARKED, and then the owner ended; likewise */
+    CURRENT, /* `live` blocks are out, the others on its `free` */
+    PARKED,  /* by local frees; the current slab is used up */
+    /* The same by remote frees: `until` and `rest` are still those of a full slab. */
+    PARKED_BY_POST,
+    FULL,  /* all blocks are out, or posted without waking the slab */
+    ENDED, /* PARKED, and then its owner ended */
     ENDED_FULL,
-    ENDED_TWO_FULL, /* and a third, PARKED */
-    TWO_PARKED,     /* slabs, each with `live` blocks out */
-    CURRENT_16, /* of a class whose slabs have sixteen blocks: an eighth is the second free, not the first */
+    ENDED_TWO_FULL, /* FULL, and so is a second slab; a third is PARKED */
+    TWO_PARKED,     /* two slabs, each with `live` blocks out */
+    CURRENT_16,     /* slabs of 16 blocks: an eighth is two blocks */
     FULL_16,
-    CURRENT_4, /* the same of four: an eighth is none, and the first free is it */
+    CURRENT_4, /* slabs of 4 blocks: an eighth rounds to one block */
     FULL_4,
 };
 static const char *const start_names[] = {
@@ -43,11 +45,11 @@ static const char *const start_names[] = {
 };
 
 enum {
-    SECOND = 8, /* where the second slab's blocks begin in `block` */
+    SECOND = 8, /* index of the second slab's first block in `block` */
     BLOCKS = 16,
-    EXECUTIONS = 15 * 1000,            /* of a row; with --long, all that there are */
+    EXECUTIONS = 15 * 1000,            /* of a row; --long runs all */
     STALE_EXECUTIONS = 4 * 1000,       /* of a row with stale loads */
-    STALE_EXECUTIONS_LONG = 20 * 1000, /* of one with --long */
+    STALE_EXECUTIONS_LONG = 20 * 1000, /* the same with --long */
 };
 
 struct row {
@@ -63,23 +65,24 @@ static struct world saved;
 static bool forked;
 static unsigned forker;
 
-/* --- options ----------------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static bool is_long;
-static unsigned stale_most = 1; /* beside the executions without */
-static bool must_fail;          /* a bug was put in: the first row that finds it is enough */
+static unsigned stale_most = 1; /* for the executions with stale loads */
+/* a bug was seeded; the first row that finds it ends the test */
+static bool must_fail;
 static bool found;
-static const char *only;   /* the one scenario to run */
-static const char *replay; /* and its schedule */
+static const char *only;   /* the only scenario to run */
+static const char *replay; /* the schedule to replay */
 static uint64_t all_executions;
 
-/* --- a row ------------------------------------------------------------------------------------------------------- */
+/* --- a row ------------------------------------------------------------------------------------ */
 
 static size_t row_size(void)
 {
     return row->start >= CURRENT_4    ? 4096
            : row->start >= CURRENT_16 ? 1024
-                                      : 14336; /* of seven slices */
+                                      : 14336; /* a slab of seven slices */
 }
 
 static unsigned row_capacity(void)
@@ -98,7 +101,7 @@ static void setup(void)
         for (unsigned i = 0; i < capacity; i++)
             block[SECOND + i] = world_malloc(row_size());
     bool is_current = row->start == CURRENT || row->start == CURRENT_16 || row->start == CURRENT_4;
-    if (!is_current) /* the slab of these is then the current one */
+    if (!is_current) /* fills another slab, which is then the current one */
         for (unsigned i = 0; i < capacity; i++)
             world_malloc(row_size());
     if (row->start == PARKED_BY_POST)
@@ -109,7 +112,7 @@ static void setup(void)
             world_free(block[SECOND + i]);
     }
     if (row->start == ENDED || row->start == ENDED_FULL || row->start == ENDED_TWO_FULL) {
-        heap_release(heap_acquire(false)); /* somebody that slabs can be left to */
+        heap_release(heap_acquire(false)); /* an idle heap that slabs can be left to */
         world_as(0);
         world_end_thread();
     }
@@ -172,12 +175,12 @@ static void body(unsigned self)
             fork_thread(self);
             break;
         default:
-            model_fail("no such script: %s", row->scripts[self]);
+            model_fail("unknown command in the script %s", row->scripts[self]);
         }
     }
 }
 
-/* --- where everything is ------------------------------------------------------------------------------------------ */
+/* --- checks after an execution ---------------------------------------------------------------- */
 
 #define SHOULD(condition, ...)                                                                     \
     do {                                                                                           \
@@ -189,14 +192,15 @@ static bool is_on(uint32_t first, const struct slab *slab)
 {
     unsigned on = 0;
     for (uint32_t index = first, length = 0; index != 0; index = slab_at(index)->next) {
-        SHOULD(++length <= WORLD_RUNS, "a list is a circle");
+        SHOULD(++length <= WORLD_RUNS, "a list is circular");
         on += slab_at(index) == slab;
     }
     SHOULD(on <= 1, "a slab is twice on a list");
     return on == 1;
 }
 
-/* Counts a list of blocks of the slab, each of which is nowhere else. */
+/* Counts the blocks of a list. All must belong to the slab, and none may be in another place
+ * too. */
 static unsigned count(struct slab *slab, const struct block *first, bool *met)
 {
     unsigned blocks = 0;
@@ -210,8 +214,8 @@ static unsigned count(struct slab *slab, const struct block *first, bool *met)
     return blocks;
 }
 
-/* Whether the owner itself frees blocks of the slab, or takes them back, so that it and another thread may each leave the
- * claim to the other. */
+/* Returns whether the owner frees or collects blocks of the slab itself. Then the owner and another
+ * thread may each leave the claim of the slab to the other. */
 static bool owner_frees(void)
 {
     return strpbrk(row->scripts[0], "fc") != NULL;
@@ -271,9 +275,9 @@ static void check_slab(struct slab *slab)
     SHOULD(state == REMOTE_CURRENT || !atomic_load(&owner->idle) || live > posted,
            "a slab of an ended thread without a block was not claimed");
     SHOULD(state != REMOTE_PARKED || live != posted || live == 0 || owner_frees(),
-           "nobody claimed the last block");
+           "all live blocks are posted, and the slab was not claimed");
     SHOULD(state != REMOTE_PARKED || live > 0 || (owner->empty >> class & 1) != 0,
-           "an empty slab is kept, and its heap does not know");
+           "an empty slab is parked, and its heap has not set the bit in `empty`");
 }
 
 static void check_places(void)
@@ -285,7 +289,7 @@ static void check_places(void)
             check_slab(slab_at(world.runs[i].first));
 }
 
-/* Whoever left the claim of a slab to another: a sweep repairs it. */
+/* If two threads left the claim of a slab to each other, a sweep must claim it. */
 static void check_sweep_claims_the_rest(void)
 {
     heap_sweep();
@@ -296,7 +300,7 @@ static void check_sweep_claims_the_rest(void)
             continue;
         unsigned live = slab_live(slab);
         SHOULD(live == 0 || live > remote_count_of(atomic_load(&slab->posted)),
-               "a sweep passed by a slab that nobody needs");
+               "a sweep did not claim a slab of which all live blocks are posted");
     }
 }
 
@@ -325,7 +329,8 @@ static void check_nothing_is_left(void)
                "all blocks are free, all threads have ended, and a slab is left");
 }
 
-/* What is free in the slabs that the thread allocates from, or would look at next, comes before a new slab. */
+/* A refill must use the free blocks of the current and the parked slabs before it makes a new
+ * slab. */
 static void check_refills_find(unsigned thread)
 {
     struct heap *heap = world.now[thread];
@@ -349,7 +354,7 @@ static void check_refills_find(unsigned thread)
     SHOULD(world.run_count == runs, "a slab was made while there was room in another");
 }
 
-/* In the child: the forker alone goes on, and frees and allocates whatever it can. */
+/* In the child only the forking thread exists. It frees and allocates blocks. */
 static void check_child(void)
 {
     world_as(forker);
@@ -398,7 +403,7 @@ static void check(void)
         check_refills_find(0);
 }
 
-/* --- exploring ---------------------------------------------------------------------------------------------------- */
+/* --- exploring -------------------------------------------------------------------------------- */
 
 static bool explore(const struct row *what, unsigned stale)
 {
@@ -437,7 +442,7 @@ static bool explore(const struct row *what, unsigned stale)
         (double)(ended.tv_sec - begun.tv_sec) + (double)(ended.tv_nsec - begun.tv_nsec) / 1e9;
     printf("  %-38s %u stale: %9llu executions, %7llu cut, %3u steps, %6.2f s%s\n", name, stale,
            (unsigned long long)result.executions, (unsigned long long)result.cut, result.longest,
-           seconds, result.failed || result.exhausted || replay != NULL ? "" : ", not all");
+           seconds, result.failed || result.exhausted || replay != NULL ? "" : ", not all orders");
     fflush(stdout);
     all_executions += result.executions;
     found = must_fail && result.failed;

@@ -1,4 +1,5 @@
-/* The explorer itself: small programs whose outcomes are known, and random ones against every order there is. */
+/* litmus.c - tests the explorer itself: with small programs whose outcomes are known, and with
+ * random programs, whose outcomes must be those of all orders. */
 #include "memory.h"
 #include "os/lock.h"
 
@@ -9,14 +10,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* What the threads share; all that the model looks at. */
+/* The memory that the threads share, and the only memory that is tracked. */
 static struct {
     _Alignas(64) _Atomic uint32_t x[4];
     uint64_t plain;
     struct lock lock[2];
 } shared;
 
-/* What a thread saw goes into `seen`; an outcome is all of it. */
+/* Values that threads read go into `seen`. An outcome is a hash of `seen` and of `shared.x`. */
 enum { SEEN = 24, OUTCOMES = 4096 };
 static uint8_t seen[MODEL_THREADS_MAX][SEEN];
 static unsigned seen_count[MODEL_THREADS_MAX];
@@ -112,7 +113,8 @@ static void buffers(unsigned self)
     see(self, LOAD(1 - self, acquire));
 }
 
-/* In order one of the two stores comes first; in the memory of every processor neither need be seen. */
+/* In every interleaving one of the two stores comes first. On a real processor both loads can miss
+ * the other store. */
 TEST(store_buffering_is_seen_when_loads_may_be_stale)
 {
     CHECK(!outcomes_of("buffers", 2, buffers, 0).failed);
@@ -143,7 +145,7 @@ static void passes(unsigned self)
     }
 }
 
-TEST(a_message_is_seen_whole_after_release_and_acquire_alone)
+TEST(only_release_and_acquire_make_all_earlier_writes_visible)
 {
     outcomes_of("passes relaxed", 2, passes_relaxed, 0);
     CHECK(outcome_count == 3);
@@ -173,7 +175,8 @@ static void passes_plain_relaxed(unsigned self)
     }
 }
 
-/* Whichever adds last: what A released goes on with B's read-modify-write, although B releases nothing. */
+/* If thread C reads both additions, it must see A's write. The release by A continues through B's
+ * read-modify-write, although B releases nothing. */
 static void passes_through(unsigned self)
 {
     if (self == 0) {
@@ -186,7 +189,7 @@ static void passes_through(unsigned self)
     }
 }
 
-TEST(a_plain_access_that_nothing_orders_is_a_race)
+TEST(an_unordered_plain_access_is_a_race)
 {
     CHECK(!outcomes_of("passes plain", 2, passes_plain, 1).failed);
     CHECK(outcomes_of("passes plain relaxed", 2, passes_plain_relaxed, 0).failed);
@@ -239,7 +242,7 @@ static void independent_reads(unsigned self)
     see(self, LOAD(3 - self, acquire));
 }
 
-TEST(one_object_never_goes_back_and_two_have_no_common_order)
+TEST(one_object_never_goes_back_and_two_objects_have_no_common_order)
 {
     CHECK(!outcomes_of("reads twice", 2, reads_twice, 2).failed);
     CHECK(outcome_count == 4);
@@ -260,7 +263,7 @@ static void stops(unsigned self)
         STORE(0, i, relaxed);
 }
 
-TEST(others_are_stopped_at_every_step)
+TEST(the_other_threads_are_stopped_at_every_possible_step)
 {
     CHECK(!outcomes_of("stops", 2, stops, 0).failed);
     CHECK(outcome_count == 6);
@@ -271,12 +274,12 @@ static void unordered_stores(unsigned self)
     STORE(0, self, relaxed);
 }
 
-TEST(two_stores_that_nothing_orders_are_reported)
+TEST(two_unordered_stores_are_reported)
 {
     CHECK(outcomes_of("unordered stores", 2, unordered_stores, 0).failed);
 }
 
-/* --- random programs ---------------------------------------------------------------------------------------------- */
+/* --- random programs -------------------------------------------------------------------------- */
 
 enum { OPERATIONS = 4 };
 static struct {
@@ -300,7 +303,7 @@ static void run_program(unsigned self)
             see(self, LOAD(object, relaxed));
             break;
         case 2:
-            STORE(self, i + 1, release); /* x[self] is stored to by this thread alone */
+            STORE(self, i + 1, release); /* only this thread stores to x[self] */
             break;
         case 3:
             see(self, atomic_fetch_add_explicit(&shared.x[3], self + 1, memory_order_acq_rel));
@@ -317,7 +320,7 @@ static void run_program(unsigned self)
             lock_drop(&shared.lock[0]);
             break;
         default:
-            if (self == 0) { /* like fork: nobody is stopped with the lock */
+            if (self == 0) { /* as in fork: no thread is stopped inside the lock */
                 lock_take(&shared.lock[0]);
                 model_stop_others();
                 lock_drop(&shared.lock[0]);
@@ -326,7 +329,7 @@ static void run_program(unsigned self)
     }
 }
 
-/* What the reduction leaves out makes no difference. */
+/* The executions that the reduction leaves out must not have other outcomes. */
 TEST(random_programs_have_the_outcomes_of_every_order)
 {
     static uint64_t expected[OUTCOMES];
@@ -359,8 +362,8 @@ TEST(random_programs_have_the_outcomes_of_every_order)
             reduced += some.executions;
             all += every.executions;
             if (test_failed) {
-                fprintf(stderr, "round %u, stale %u: %u outcomes of %u\n", round, stale,
-                        outcome_count, count);
+                fprintf(stderr, "round %u, stale %u: %u outcomes, but all orders have %u\n", round,
+                        stale, outcome_count, count);
                 return;
             }
         }

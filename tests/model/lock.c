@@ -1,26 +1,29 @@
-/* The lock of src/os, with the kernel's part played here: it excludes, and nobody sleeps for ever. */
+/* lock.c - explores the lock of src/os with a simulated kernel: the lock excludes, and no thread
+ * sleeps forever. */
 #include "explore.h"
 
 #include "../unit/test.h"
 
 #include "base/cpu.h"
-#define cpu_relax()                                                                                \
-    break /* lock_wait() looks once before it waits: more often makes a difference in time alone */
+#define cpu_relax()
+/* lock_wait() checks the lock only once before it waits. More checks would change nothing but
+     * the time. */
+break
 #include "os/lock.c"
 
-/* What the threads share; all that the model looks at. */
-static struct {
+    /* The memory that the threads share, and the only memory that is tracked. */
+    static struct {
     _Alignas(64) struct lock lock;
     uint64_t count;
 } shared;
 
-static uint32_t
-    sleeps[MODEL_THREADS_MAX]; /* 1: until somebody wakes the thread. The kernel's own */
+/* 1 while a thread sleeps in the simulated kernel. */
+static uint32_t sleeps[MODEL_THREADS_MAX];
 
 static unsigned rounds;
 static bool wakes_are_lost;
 
-/* The kernel sees what is there, and nothing of it is a step. */
+/* Reads the word as the kernel does, without a step. */
 __attribute__((no_sanitize("thread"), noinline)) static uint32_t look_at(_Atomic uint32_t *word)
 {
     return *(volatile uint32_t *)word;
@@ -83,10 +86,10 @@ static unsigned expected;
 static void check(void)
 {
     if (shared.count != expected)
-        model_fail("%llu times the lock was taken, not %u", (unsigned long long)shared.count,
+        model_fail("the lock was taken %llu times, not %u times", (unsigned long long)shared.count,
                    expected);
     if (shared.lock.state != 0)
-        model_fail("nobody has the lock, and its state is %u", shared.lock.state);
+        model_fail("no thread holds the lock, but its state is %u", shared.lock.state);
 }
 
 static struct model_result explore(unsigned threads, unsigned times, unsigned stale_most)
@@ -112,7 +115,7 @@ static struct model_result explore(unsigned threads, unsigned times, unsigned st
     return result;
 }
 
-TEST(the_lock_excludes_and_wakes_who_waits)
+TEST(the_lock_excludes_and_wakes_waiting_threads)
 {
     CHECK(!explore(2, 2, 2).failed);
     CHECK(!explore(3, 1, 1).failed);
@@ -131,7 +134,7 @@ void world_describe(const void *address, char *name, size_t bytes)
     snprintf(name, bytes, "%s",
              lock                       ? "the lock"
              : address == &shared.count ? "the count"
-                                        : "its sleep");
+                                        : "the wait of a thread");
 }
 
 void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
@@ -148,7 +151,7 @@ const char *world_thread_name(unsigned thread)
 
 int main(int argc, char **argv)
 {
-    __libc_single_threaded = 0; /* glibc does not know of the model's */
+    __libc_single_threaded = 0; /* glibc does not know the threads of the model */
     memory_track(&shared, sizeof shared);
     return test_main(argc, argv);
 }

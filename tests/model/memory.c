@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    WORDS = 1 << 13, /* eight bytes each that were ever touched; a power of two */
+    WORDS = 1 << 13, /* eight-byte words ever touched; a power of two */
     TRACKED = 8,
     FORBIDDEN = 16,
     WRITES = 1 << 14,
@@ -19,17 +19,17 @@ struct range {
     size_t bytes;
 };
 
-/* The last access of each kind by each thread, as its clock; 0: none. */
+/* The clock of each thread's last access of each kind; 0: none. */
 struct cell {
     uint16_t last[4][MODEL_THREADS_MAX];
 };
 
 struct word {
-    uintptr_t number;                /* the address / 8; 0: an empty place of the table */
-    uint32_t execution;              /* the rest holds since then */
-    uint32_t remembered;             /* in `writes`, since this mark */
-    unsigned users;                  /* the threads that came here: a bit each */
-    struct memory_object *object[2]; /* that begins in either half */
+    uintptr_t number;                /* the address / 8; 0: an unused entry of the table */
+    uint32_t execution;              /* the execution that the other fields belong to */
+    uint32_t remembered;             /* the mark since which it is in `writes` */
+    unsigned users;                  /* the threads that accessed the word, one bit each */
+    struct memory_object *object[2]; /* the objects that begin in its two halves */
     struct cell cells[8];
 };
 
@@ -46,7 +46,7 @@ static struct range forbidden[FORBIDDEN];
 static unsigned forbidden_count;
 
 static struct {
-    uint64_t *address; /* NULL: the next forbidden range ended here */
+    uint64_t *address; /* NULL: the newest forbidden range was added here */
     uint64_t was;
 } writes[WRITES];
 static size_t write_count;
@@ -86,7 +86,7 @@ static struct word *word_of(const void *p)
     return word;
 }
 
-/* --- writes are undone ------------------------------------------------------------------------------------------- */
+/* --- undoing writes --------------------------------------------------------------------------- */
 
 static void remember(struct word *word)
 {
@@ -128,7 +128,7 @@ void memory_begin(void)
         knows[i].clock[i] = 1;
 }
 
-/* --- who knows what ---------------------------------------------------------------------------------------------- */
+/* --- knowledge of threads --------------------------------------------------------------------- */
 
 static void learn(struct memory_knowledge *knowledge, const struct memory_knowledge *told)
 {
@@ -185,7 +185,7 @@ static void look_for_races(struct word *word, const void *p, size_t bytes, enum 
     }
 }
 
-/* At most the eight bytes of one word. */
+/* Records and checks an access to at most the eight bytes of one word. */
 static void touch_word(const void *p, size_t bytes, enum how how)
 {
     if (!within(tracked, tracked_count, p)) {
@@ -238,7 +238,7 @@ void memory_forbid(const void *start, size_t bytes)
     writes[write_count++].address = NULL;
 }
 
-/* --- atomic objects ---------------------------------------------------------------------------------------------- */
+/* --- atomic objects --------------------------------------------------------------------------- */
 
 static uint64_t value_at(const volatile void *p, size_t bytes)
 {
@@ -302,7 +302,7 @@ unsigned memory_choices(const struct memory_object *object, unsigned thread)
     return choices < MEMORY_MESSAGES ? choices : MEMORY_MESSAGES;
 }
 
-/* Whether an atomic access is a step of a thread; else it is done as it stands. */
+/* Returns whether an atomic access is a step of a thread. Otherwise it is executed directly. */
 static bool is_step(const volatile void *p)
 {
     return model_self() >= 0 && within(tracked, tracked_count, (const void *)p);
@@ -339,7 +339,8 @@ static uint64_t load(const volatile void *volatile_p, size_t bytes, int order)
     return message->value;
 }
 
-/* A new message, with what is told beside what the thread knows, if it releases. */
+/* Adds a message to the object. It carries `told`, and what the thread knows too if the order
+ * releases. */
 static void append(struct memory_object *object, uint64_t value, int order,
                    const struct memory_knowledge *told)
 {
@@ -456,7 +457,7 @@ static bool compare_and_swap(volatile void *volatile_p, size_t bytes, uint64_t *
     return same;
 }
 
-/* --- locks ------------------------------------------------------------------------------------------------------- */
+/* --- locks ------------------------------------------------------------------------------------ */
 
 void lock_take(struct lock *lock)
 {
@@ -468,7 +469,7 @@ void lock_take(struct lock *lock)
         learn(&knows[self], &object->messages[0].told);
     }
     if (lock->holder != 0)
-        model_fail("a lock is never dropped");
+        model_fail("a lock is taken while it is held");
     remember(word_of(lock));
     lock->holder = (uint32_t)(self + 2);
 }
@@ -477,7 +478,7 @@ void lock_drop(struct lock *lock)
 {
     int self = model_self();
     if (lock->holder != (uint32_t)(self + 2))
-        model_fail("a lock is dropped by who did not take it");
+        model_fail("a lock is dropped by a thread that does not hold it");
     remember(word_of(lock));
     lock->holder = 0;
     if (self >= 0) {
@@ -488,7 +489,7 @@ void lock_drop(struct lock *lock)
     }
 }
 
-/* --- what the compiler calls: the names are those of gcc's and clang's thread sanitizer --------------------------- */
+/* --- functions that the compiler calls, by the names of gcc's and clang's thread sanitizer ---- */
 
 #define PLAIN(bytes)                                                                               \
     void __tsan_read##bytes(void *p);                                                              \

@@ -1,19 +1,24 @@
-/* memory.h - what threads of a model see, and know of each other.
+/* memory.h - simulates memory as the threads of a model see it.
  *
- * Every access of the code under test comes by here, and every byte remembers who touched it. Always checked:
+ * Every memory access of the code under test comes through here, and every byte remembers who
+ * accessed it. Always checked:
  *
- *     two accesses to a byte, one of them a write and one of them plain, by two threads, are ordered by what C11 calls
- *     happens-before: by locks, and by loads with acquire of what was stored with release. Else it is a race
- *     two atomic stores to one object are ordered so as well, unless they are read-modify-writes
- *     memory that was forbidden is not touched, by anybody
+ *     two accesses to a byte by two threads, of which one is a write and one is plain, are ordered
+ *     by C11's happens-before: through locks, or through an acquiring load of a value that was
+ *     stored with release. Otherwise they are a race
+ *     two atomic stores to one object are ordered likewise, unless they are read-modify-writes
+ *     no thread touches forbidden memory
  *
- * An atomic object keeps what was stored to it, oldest first. A thread may load any that it does not know to be
- * replaced: as known counts what the thread stored or loaded itself, and what whoever it synchronised with knew. A
- * read-modify-write takes the newest. This is the C11 model, but that no load returns what is stored only later
- * (load buffering), that a compare-and-swap which fails saw the newest, that it does not fail for nothing, and that
- * only the newest MEMORY_MESSAGES are kept.
+ * An atomic object keeps the values stored to it (messages), oldest first. A thread may load any
+ * message that it does not know to be replaced. It knows the messages that it stored or loaded
+ * itself, and those known to any thread that it synchronized with. A read-modify-write takes the
+ * newest.
  *
- * Writes to memory are remembered, and undone after each execution.
+ * This is the C11 model with four exceptions. No load returns a value that is stored only later
+ * (load buffering). A failed compare-and-swap read the newest message. A compare-and-swap does not
+ * fail spuriously. Only the newest MEMORY_MESSAGES are kept.
+ *
+ * Writes to memory are logged, and undone after each execution.
  */
 #ifndef CAIRN_MODEL_MEMORY_H
 #define CAIRN_MODEL_MEMORY_H
@@ -22,19 +27,19 @@
 
 enum {
     MEMORY_ATOMICS = 128, /* in one execution */
-    MEMORY_OBJECTS = 256, /* with the locks */
+    MEMORY_OBJECTS = 256, /* including locks */
     MEMORY_MESSAGES = 16, /* a power of two */
 };
 
-/* What a thread knows of the others, or a message carries from one to the next. */
+/* What a thread knows of the other threads, or what a message carries from one to another. */
 struct memory_knowledge {
-    uint16_t clock[MODEL_THREADS_MAX]; /* everything up to here has happened before */
+    uint16_t clock[MODEL_THREADS_MAX]; /* the thread knows each other thread up to this time */
     uint8_t seen[MEMORY_ATOMICS];      /* by id: older messages are known to be replaced */
 };
 
 struct memory_message {
     uint64_t value;
-    uint16_t when; /* the clock of `writer` */
+    uint16_t when; /* clock of `writer` at the store */
     uint8_t writer;
     struct memory_knowledge told;
 };
@@ -43,39 +48,44 @@ struct memory_message {
 struct memory_object {
     const void *address;
     unsigned id;
-    unsigned count; /* messages ever; the newest has this number less 1 */
+    unsigned count; /* messages so far; the newest has number count - 1 */
     struct memory_message messages[MEMORY_MESSAGES];
-    /* explore.c: which steps came to it, as numbers from 1 */
-    uint16_t written_before
-        [MODEL_THREADS_MAX]; /* what happened before the last write; likewise the reads */
+    /* The rest belongs to explore.c: the steps that accessed the object, numbered from 1. */
+    /* Steps that happened before the last write, by thread; below, before the reads. */
+    uint16_t written_before[MODEL_THREADS_MAX];
     uint16_t read_before[MODEL_THREADS_MAX];
-    uint16_t last_write[MODEL_THREADS_MAX]; /* by each thread */
+    uint16_t last_write[MODEL_THREADS_MAX]; /* last step of each thread that wrote */
     uint16_t last_read[MODEL_THREADS_MAX];
 };
 
-/* Memory in which writes are remembered, races are looked for, and atomic accesses are steps. */
+/* Tracks a range of memory: writes to it are logged, races are detected, and atomic accesses are
+ * steps. */
 void memory_track(const void *start, size_t bytes);
 
-/* Nothing happened yet; threads know nothing of each other. */
+/* Starts an execution, in which no access has happened and the threads know nothing of each
+ * other. */
 void memory_begin(void);
 
-/* Writes since the mark are undone, and the memory that was forbidden since is allowed. */
+/* memory_undo() undoes the writes since the mark, and allows memory again that was forbidden
+ * since. */
 size_t memory_mark(void);
 void memory_undo(size_t mark);
 
-/* The object at `p`, in this execution. A lock has no messages: the first one is what its last holder knew. */
+/* Returns the object at `p` in this execution. A lock has no messages; its first one holds the
+ * knowledge of its last holder. */
 struct memory_object *memory_object(const void *p, size_t bytes, bool lock);
 
-/* How many messages the thread could load. */
+/* Returns how many messages the thread could load. */
 unsigned memory_choices(const struct memory_object *object, unsigned thread);
 
-/* An access that the compiler did not announce, by the thread that runs, or by nobody. */
+/* Reports an access that the compiler did not announce, by the current thread or outside all
+ * threads. */
 void memory_touch(const void *p, size_t bytes, bool write);
 
-/* From here on nobody may touch it. All that did is ordered before. */
+/* Forbids all accesses from here on. Earlier accesses have to be ordered before it. */
 void memory_forbid(const void *start, size_t bytes);
 
-/* Whoever runs knows all that was done by anybody. */
+/* Gives the current thread all knowledge of all threads. */
 void memory_know_all(void);
 
 #endif

@@ -4,7 +4,8 @@ void *subject_malloc(size_t size)
 {
     void *p = alloc_malloc(size);
     unsigned class = size_class(size);
-    thread_heap->warm &= ~(UINT64_C(1) << class); /* frees are to reach the slab */
+    /* Without room on the list, frees go to the slab. */
+    thread_heap->warm &= ~(UINT64_C(1) << class);
     thread_heap->room[class] = 0;
     return p;
 }

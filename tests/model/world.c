@@ -21,7 +21,7 @@ const struct heap heap_none;
 const struct heap heap_gone;
 _Thread_local struct heap *thread_heap = (struct heap *)&heap_none;
 
-/* From the linker: where the variables of the program lie. */
+/* Defined by the linker: the range of the program's variables. */
 extern char __data_start[], _end[];
 
 void world_make(void)
@@ -39,13 +39,14 @@ void world_make(void)
     atomic_store_explicit(&region.slices, SLICES, memory_order_relaxed);
     memory_track(start, SLICES * RECORD_BYTES);
     memory_track(start + REGION_SLICE_SPAN, content_bytes);
-    char *constant = (char *)&region; /* from here on; to load it is no step */
+    /* it never changes from here on, so loading it is no step */
+    char *constant = (char *)&region;
     memory_track(__data_start, (size_t)(constant - __data_start));
     memory_track(constant + sizeof region, (size_t)(_end - constant) - sizeof region);
     slab_secret = 0x5ec2e7;
 }
 
-/* --- who runs ---------------------------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 void world_begin(unsigned threads)
 {
@@ -108,7 +109,7 @@ void *thread_late(size_t size)
     model_fail("a thread of a model has ended, and allocates");
 }
 
-/* --- who has which block ----------------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 static unsigned number_of(const void *p)
 {
@@ -116,7 +117,7 @@ static unsigned number_of(const void *p)
         if (world.blocks[i].p == p)
             return i;
     if (world.block_count == WORLD_BLOCKS)
-        model_fail("more blocks than the book has lines: raise WORLD_BLOCKS");
+        model_fail("more blocks than `world` can hold: raise WORLD_BLOCKS");
     world.blocks[world.block_count].p = (void *)p;
     world.blocks[world.block_count].out = false;
     return world.block_count++;
@@ -132,7 +133,7 @@ struct slab *world_slab(const void *p)
     for (unsigned i = 0; i < world.run_count; i++)
         if (region_index(p) - world.runs[i].first < world.runs[i].slices)
             return slab_at(world.runs[i].first);
-    model_fail("a block outside of every run: %p", p);
+    model_fail("a block lies outside every run: %p", p);
 }
 
 void *world_malloc(size_t size)
@@ -141,7 +142,7 @@ void *world_malloc(size_t size)
     void *p = subject_malloc(size);
     if (p == NULL)
         model_fail("malloc failed");
-    model_note("malloc gave", p);
+    model_note("malloc returned", p);
     unsigned number = number_of(p);
     if (world.blocks[number].out)
         model_fail("a block is handed out twice");
@@ -155,13 +156,13 @@ void world_free(void *p)
     model_note("free of", p);
     unsigned number = number_of(p);
     if (!world.blocks[number].out)
-        model_fail("the test frees what it does not have");
-    world.blocks[number].out = false; /* from here on anybody may get it */
+        model_fail("the test frees a block that is not allocated");
+    world.blocks[number].out = false; /* from here on another thread may get it */
     memory_touch(p, sizeof(struct block), true);
     subject_free(p);
 }
 
-/* --- the page heap ------------------------------------------------------------------------------------------------ */
+/* --- the page heap ---------------------------------------------------------------------------- */
 
 size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
 {
@@ -185,14 +186,14 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
         if (world.runs[i].first == index && world.runs[i].slices == slices)
             run = &world.runs[i];
     if (run == NULL)
-        model_fail("what comes back is no run: %zu slices from %zu on", slices, index);
+        model_fail("memory that is no run is given back: %zu slices from %zu on", slices, index);
     model_note("gives back the run of", region_address(index));
     if (run->returned)
-        model_fail("a run comes back twice");
+        model_fail("a run is given back twice");
     run->returned = true;
     for (unsigned i = 0; i < world.block_count; i++)
         if (world.blocks[i].out && region_index(world.blocks[i].p) - index < slices)
-            model_fail("a run comes back while somebody has a block of it");
+            model_fail("a run is given back while a block of it is allocated");
     const struct slab *slab = slab_at(index);
     memory_touch(slab, RECORD_BYTES, true);
     for (size_t i = 1; i < slices; i++) {
@@ -208,7 +209,7 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
     return (struct page_heap_use){0};
 }
 
-/* --- what is not in a model --------------------------------------------------------------------------------------- */
+/* --- functions that a model does not have ----------------------------------------------------- */
 
 size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
 {
@@ -233,13 +234,13 @@ struct page_heap_level page_heap_epoch(void)
 void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms)
 {
     (void)word, (void)value, (void)ms;
-    model_fail("somebody rests");
+    model_fail("os_wait_ms() is called");
 }
 
 void os_wake(_Atomic uint32_t *word)
 {
     (void)word;
-    model_fail("somebody is woken who does not rest");
+    model_fail("os_wake() is called, and no thread waits");
 }
 
 size_t page_heap_purge(size_t keep_bytes)
@@ -258,10 +259,10 @@ _Atomic bool background_due;
 
 void background_begin(void)
 {
-    model_fail("a thread is begun that nobody asked for");
+    model_fail("background_begin() is called without a request");
 }
 
-/* No site is counted, and no block is large. */
+/* No sites are counted, and there are no large blocks. */
 struct site *site_table;
 
 bool site_begin(void)
@@ -313,7 +314,7 @@ void learning_changed(const char *what, uint64_t before, uint64_t now)
     (void)what, (void)before, (void)now;
 }
 
-/* No thread keeps runs: they would hide who comes to a slab that is gone. */
+/* No thread keeps runs, because that would hide an access to a slab that was freed. */
 uint32_t run_cache_share(uint32_t threads)
 {
     (void)threads;
@@ -340,7 +341,7 @@ void *large_move(struct slab *slab, size_t size)
 void *large_reuse(struct slab *run, size_t slack)
 {
     (void)run, (void)slack;
-    model_fail("no run is kept");
+    model_fail("large_reuse() is called, and no run is kept");
 }
 
 bool large_resize(struct slab *slab, size_t size)
@@ -356,7 +357,7 @@ size_t os_page_bytes(void)
 
 uint64_t os_random(void)
 {
-    model_fail("the secret is there from the start");
+    model_fail("os_random() is called, although the secret is set");
 }
 
 void broken(const char *what, const void *pointer)
@@ -365,7 +366,7 @@ void broken(const char *what, const void *pointer)
     model_fail("%s", what);
 }
 
-/* --- names -------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 const char *world_thread_name(unsigned thread)
 {

@@ -1,4 +1,5 @@
-/* alloc_free_map.c - the map against a flag for each slice, and against a search through all of them. */
+/* alloc_free_map.c - tests the free map against one flag per slice and a linear search through all
+ * flags. */
 #include "alloc/free_map.h"
 
 #include "alloc_os.h"
@@ -11,8 +12,8 @@ enum { CHUNKS = 150, SLICES = CHUNKS * CHUNK_SLICES }; /* two groups and part of
 
 static bool is_free[SLICES];
 
-/* The start of the lowest run, or SLICES. */
-static size_t found_by_looking_at_all(size_t wanted)
+/* Returns the first slice of the lowest run of `wanted` free slices, or SLICES if there is none. */
+static size_t lowest_by_linear_search(size_t wanted)
 {
     size_t run = 0;
     for (size_t slice = 0; slice < SLICES; slice++) {
@@ -23,8 +24,8 @@ static size_t found_by_looking_at_all(size_t wanted)
     return SLICES;
 }
 
-/* Tells the map what the flags of a chunk say. */
-static void tell(size_t chunk)
+/* Updates the map's entry of a chunk from the flags of its slices. */
+static void update_map(size_t chunk)
 {
     const bool *slices = &is_free[chunk * CHUNK_SLICES];
     unsigned at_start = 0;
@@ -48,7 +49,7 @@ static void set(size_t first, size_t count, bool to)
     for (size_t i = first; i < first + count; i++)
         is_free[i] = to;
     for (size_t chunk = first / CHUNK_SLICES; chunk <= (first + count - 1) / CHUNK_SLICES; chunk++)
-        tell(chunk);
+        update_map(chunk);
 }
 
 static size_t some_slices(struct random *random)
@@ -57,7 +58,7 @@ static size_t some_slices(struct random *random)
     return 1 + random_below(random, most[random_below(random, COUNT_OF(most))]);
 }
 
-static size_t empty_by_looking_at_all(void)
+static size_t lowest_empty_by_linear_search(void)
 {
     for (size_t chunk = 0; chunk < CHUNKS; chunk++)
         if (memchr(&is_free[chunk * CHUNK_SLICES], false, CHUNK_SLICES) == NULL)
@@ -68,34 +69,35 @@ static size_t empty_by_looking_at_all(void)
 static void check_find(size_t wanted)
 {
     size_t found = free_map_find(wanted);
-    size_t expected = found_by_looking_at_all(wanted);
+    size_t expected = lowest_by_linear_search(wanted);
     CHECK(found == (expected == SLICES ? FREE_MAP_NONE : expected / CHUNK_SLICES));
 }
 
-TEST(the_lowest_run_that_fits_is_found_whatever_was_freed_and_taken)
+TEST(the_lowest_run_that_fits_is_found_after_random_changes)
 {
     struct random random = random_of(1);
     free_map_grow(CHUNKS);
     for (int i = 0; i < 20000 && !test_failed; i++) {
         size_t count = some_slices(&random);
         size_t first = random_below(&random, SLICES - count + 1);
-        if (i / 2000 % 2 == 0) { /* nearly empty, and nearly full, by turns */
+        /* alternates between a nearly empty and a nearly full map */
+        if (i / 2000 % 2 == 0) {
             set(first, count, i % 2 == 0);
         } else {
-            size_t lowest = found_by_looking_at_all(count);
+            size_t lowest = lowest_by_linear_search(count);
             if (lowest != SLICES)
                 set(lowest, count, false);
             set(first, 1 + random_below(&random, count), random_below(&random, 3) == 0);
         }
         for (int looks = 0; looks < 3; looks++)
             check_find(some_slices(&random));
-        CHECK(free_map_find_empty() == empty_by_looking_at_all());
+        CHECK(free_map_find_empty() == lowest_empty_by_linear_search());
         if (i % 100 == 0)
             free_map_check();
     }
 }
 
-TEST(what_is_free_at_the_end_is_counted_across_all_that_are_empty)
+TEST(free_slices_at_the_end_are_counted_across_empty_chunks)
 {
     set(0, SLICES, false);
     CHECK(free_map_at_end() == 0);
@@ -107,7 +109,7 @@ TEST(what_is_free_at_the_end_is_counted_across_all_that_are_empty)
     CHECK(free_map_find(SLICES - CHUNK_SLICES / 2 + 1) == FREE_MAP_NONE);
 }
 
-TEST(the_last_chunks_that_there_can_be_are_found)
+TEST(the_last_possible_chunks_are_found)
 {
     set(0, SLICES, false);
     CHECK(free_map_find(1) == FREE_MAP_NONE);
@@ -115,7 +117,8 @@ TEST(the_last_chunks_that_there_can_be_are_found)
     free_map_put(FREE_MAP_CHUNKS - 1,
                  (struct free_slices){CHUNK_SLICES, CHUNK_SLICES, CHUNK_SLICES, 0});
     free_map_put(FREE_MAP_CHUNKS - 2, (struct free_slices){.longest = 7, .at_end = 3});
-    CHECK(free_map_find(8) == FREE_MAP_CHUNKS - 2); /* begins in its last three */
+    /* the run begins in the last three slices of that chunk */
+    CHECK(free_map_find(8) == FREE_MAP_CHUNKS - 2);
     CHECK(free_map_find(7) == FREE_MAP_CHUNKS - 2);
     CHECK(free_map_find(CHUNK_SLICES + 3) == FREE_MAP_CHUNKS - 2);
     CHECK(free_map_find(CHUNK_SLICES + 4) == FREE_MAP_NONE);

@@ -1,5 +1,5 @@
-/* alloc_heaps.c - heaps that are no thread's, beside threads: what they take with them when they go, and whom they may
- * wait for. */
+/* alloc_heaps.c - tests shared heaps (heaps that belong to no thread) beside running and ended
+ * threads: which blocks disappear with a heap, and that the locks are taken in one order. */
 #include "alloc/alloc.h"
 
 #include "alloc/page_heap.h"
@@ -23,7 +23,8 @@ static void *leave_blocks(void *argument)
     return argument;
 }
 
-/* The heap was given the slab that an ended thread left, and took all blocks in it for its own. */
+/* A new heap once adopted the slab that an ended thread had left, and destroyed all blocks in
+ * it. */
 TEST(a_heap_that_is_destroyed_takes_no_block_of_an_ended_thread_with_it)
 {
     pthread_t id;
@@ -44,7 +45,7 @@ TEST(a_heap_that_is_destroyed_takes_no_block_of_an_ended_thread_with_it)
     page_heap_check();
 }
 
-static _Atomic unsigned locked; /* so often, by the other side */
+static _Atomic unsigned locked; /* times that the main thread has locked all heaps */
 
 static void *come_and_go(void *argument)
 {
@@ -61,8 +62,8 @@ static void *come_and_go(void *argument)
     return argument;
 }
 
-/* Each once took the lock first that the other took last, and both waited for ever. */
-TEST(heaps_go_while_all_heaps_are_locked_by_others)
+/* The two sides once took two locks in opposite orders, and deadlocked. */
+TEST(heaps_can_be_destroyed_while_another_thread_locks_all_heaps)
 {
     pthread_t id;
     alarm(60);
@@ -77,8 +78,8 @@ TEST(heaps_go_while_all_heaps_are_locked_by_others)
     page_heap_check();
 }
 
-/* What a heap is made of was somebody's, who left it full of something. */
-TEST(many_heaps_at_once_come_from_memory_that_was_used_before)
+/* The memory of a heap record may have belonged to a large block, and is then not zero. */
+TEST(many_heaps_can_be_made_from_memory_that_was_used_before)
 {
     static struct heap *heaps[100];
     static void *runs[400];

@@ -1,4 +1,5 @@
-/* alloc_kept_runs.c - runs that a thread keeps: what a slab leaves is the next slab's, and who grows keeps none. */
+/* alloc_kept_runs.c - tests the runs that a thread keeps: the run of a freed slab or large block
+ * serves the next one, and a heap that grows keeps no runs. */
 #include "alloc/alloc.h"
 
 #include "alloc/page_heap.h"
@@ -35,7 +36,8 @@ static struct page_heap_level level(void)
     return page_heap_level();
 }
 
-/* Of the classes' own slabs, and not of those that a small process lends. */
+/* Makes the process too large for borrowed blocks, so that each class allocates from its own
+ * slabs. */
 static void be_large(void)
 {
     come_and_go(MANY, MEDIUM);
@@ -62,7 +64,7 @@ TEST(a_slab_takes_the_run_that_another_left)
     give_back(count);
 }
 
-/* Each new slab that finds no run of its length sends one back. */
+/* Each new slab that finds no run of its length returns one kept run to the page heap. */
 TEST(a_heap_that_grows_keeps_no_run)
 {
     be_large();
@@ -80,8 +82,8 @@ TEST(a_heap_that_grows_keeps_no_run)
     give_back(count);
 }
 
-/* It is taken as it is: what was written is no zero, and calloc clears it. */
-TEST(a_run_that_was_kept_is_not_taken_for_zero)
+/* A kept run is reused as it is, with its old contents. calloc has to clear it. */
+TEST(calloc_clears_a_run_that_was_kept)
 {
     be_large();
     come_and_go(SLABS * (SLICE_BYTES / SMALL), SMALL);
@@ -93,7 +95,7 @@ TEST(a_run_that_was_kept_is_not_taken_for_zero)
     }
 }
 
-TEST(what_is_kept_goes_back_at_once_when_asked)
+TEST(heap_collect_returns_all_kept_runs)
 {
     be_large();
     come_and_go(SLABS * (SLICE_BYTES / SMALL), SMALL);
@@ -115,7 +117,7 @@ static void *long_block(size_t slices)
     return p == NULL ? NULL : memset(p, 0x5a, slices * SLICE_BYTES);
 }
 
-/* The page heap does not hear of it. */
+/* The page heap does not take part: its count of used slices stays the same. */
 TEST(a_long_block_takes_the_run_that_the_last_one_left)
 {
     alloc_free(alloc_malloc(100 * SLICE_BYTES));
@@ -132,7 +134,7 @@ TEST(a_long_block_takes_the_run_that_the_last_one_left)
     CHECK(used() == before - 100);
 }
 
-TEST(a_run_is_lengthened_where_it_is)
+TEST(a_long_run_grows_in_place)
 {
     void *p = long_block(100);
     size_t before = used();
@@ -144,7 +146,7 @@ TEST(a_run_is_lengthened_where_it_is)
     heap_collect(thread_heap);
 }
 
-TEST(a_run_that_cannot_be_lengthened_or_is_twice_too_long_goes_back)
+TEST(a_run_that_cannot_grow_or_is_twice_too_long_is_returned)
 {
     enum { LONG = 2 * RUN_CACHE_MOST };
     char *p = long_block(LONG);
@@ -169,7 +171,7 @@ TEST(a_run_that_cannot_be_lengthened_or_is_twice_too_long_goes_back)
     page_heap_check();
 }
 
-TEST(of_long_runs_the_last_is_kept)
+TEST(only_the_last_freed_long_run_is_kept)
 {
     void *first = long_block(100);
     void *second = long_block(100);
@@ -188,7 +190,7 @@ TEST(of_long_runs_the_last_is_kept)
     page_heap_check();
 }
 
-/* Each takes what the one before it gave back, and keeps it. */
+/* Each block takes the longer run that the block before it freed, and keeps the whole of it. */
 TEST(long_blocks_that_stay_waste_no_more_than_one_run_together)
 {
     enum { LONG = 2 * RUN_CACHE_MOST, SHORTER = LONG / 2 + 1 };
@@ -207,7 +209,7 @@ TEST(long_blocks_that_stay_waste_no_more_than_one_run_together)
     page_heap_check();
 }
 
-TEST(a_long_block_that_is_aligned_takes_it_too)
+TEST(an_aligned_long_block_takes_the_kept_run_if_that_is_aligned)
 {
     void *p = long_block(100);
     alloc_free(p);
@@ -219,7 +221,7 @@ TEST(a_long_block_that_is_aligned_takes_it_too)
     heap_collect(thread_heap);
 }
 
-TEST(resizing_gives_back_nothing_that_was_not_asked_for)
+TEST(a_resized_block_keeps_slices_that_it_never_asked_for)
 {
     void *p = long_block(128);
     alloc_free(p);
@@ -233,8 +235,8 @@ TEST(resizing_gives_back_nothing_that_was_not_asked_for)
     page_heap_check();
 }
 
-/* What is kept counts as used until somebody needs it: then a block grows where it is after all. */
-TEST(at_the_limit_what_is_kept_makes_room_for_a_block_that_grows)
+/* A kept run counts as used memory. At the limit it is freed, and the block then grows in place. */
+TEST(at_the_limit_the_kept_run_makes_room_for_a_block_that_grows)
 {
     heap_collect(thread_heap);
     void *p = long_block(300);
@@ -250,7 +252,7 @@ TEST(at_the_limit_what_is_kept_makes_room_for_a_block_that_grows)
     page_heap_check();
 }
 
-/* It is the first to go. */
+/* The long run is the first that a growing heap returns. */
 TEST(a_heap_that_grows_keeps_no_long_run)
 {
     be_large();
@@ -263,7 +265,7 @@ TEST(a_heap_that_grows_keeps_no_long_run)
     page_heap_check();
 }
 
-TEST(a_long_run_that_was_kept_is_not_taken_for_zero)
+TEST(calloc_clears_a_long_run_that_was_kept)
 {
     alloc_free(long_block(100));
     const unsigned char *p = alloc_calloc(1, 100 * SLICE_BYTES);
@@ -275,8 +277,9 @@ TEST(a_long_run_that_was_kept_is_not_taken_for_zero)
     alloc_free((void *)(uintptr_t)p);
 }
 
-/* What would go next serves sooner: a cache that overflowed gives what is half too long, until it has nothing that will do. */
-TEST(a_cache_that_overflowed_gives_what_is_half_too_long)
+/* After an overflow the cache hands out runs that are up to half longer than needed, because it
+ * would evict them next. It stops after the first request for which no run fits. */
+TEST(a_cache_that_overflowed_hands_out_runs_up_to_half_too_long)
 {
     void *blocks[5];
     heap_collect(thread_heap);
@@ -291,18 +294,18 @@ TEST(a_cache_that_overflowed_gives_what_is_half_too_long)
     alloc_free(long_block(40));
     void *half_too_long = alloc_malloc(20 * SLICE_BYTES);
     CHECK(alloc_usable_size(half_too_long) == 30 * SLICE_BYTES);
-    void *in_vain = alloc_malloc(41 * SLICE_BYTES);
+    void *unserved = alloc_malloc(41 * SLICE_BYTES);
     void *p = alloc_malloc(20 * SLICE_BYTES);
     CHECK(alloc_usable_size(p) == 20 * SLICE_BYTES);
     heap_check(thread_heap);
     alloc_free(p);
-    alloc_free(in_vain);
+    alloc_free(unserved);
     alloc_free(half_too_long);
     heap_collect(thread_heap);
 }
 
-/* The last one: there is no way back. */
-TEST(beside_a_thread_that_looks_nothing_is_kept)
+/* This must be the last test, because run_cache_keep_nothing() cannot be undone. */
+TEST(after_run_cache_keep_nothing_no_run_is_kept)
 {
     run_cache_keep_nothing();
     heap_collect(thread_heap);
@@ -313,7 +316,7 @@ TEST(beside_a_thread_that_looks_nothing_is_kept)
     CHECK(thread_heap->runs.slices == 0 && thread_heap->runs.long_run == 0 &&
           thread_heap->empty == 0);
     CHECK(level().use.used <=
-          before + slab_slices(size_class(SMALL))); /* the one that it allocates from */
+          before + slab_slices(size_class(SMALL))); /* the slab that the thread allocates from */
     heap_check(thread_heap);
 }
 

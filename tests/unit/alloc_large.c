@@ -1,5 +1,5 @@
-/* alloc_large.c - large blocks that grow: pages move instead of bytes, and the kernel is not asked for more mappings than
- * it has. */
+/* alloc_large.c - tests large blocks that grow: their pages move instead of being copied, and the
+ * process stays below the kernel's limit on mappings. */
 #include "alloc/large.h"
 
 #include "alloc/alloc.h"
@@ -14,7 +14,8 @@
 
 enum {
     MANY = 1100,
-#ifdef __SANITIZE_THREAD__ /* which has a mapping or more for each of ours */
+/* this sanitizer needs a mapping or more for each of ours */
+#ifdef __SANITIZE_THREAD__
     MAPPINGS_MAX = 60000,
 #else
     MAPPINGS_MAX = 5000,
@@ -50,10 +51,11 @@ static void touch(char *block, size_t size)
         block[at] = 1;
 }
 
-/* A block comes and goes, in the same place, until a chunk of it is collapsed; 0: it is not within so many times. */
+/* Allocates and frees a block in the same place until the allocator collapses one of its chunks
+ * into a huge page. Returns how many times that took, or 0 if 40 were not enough. */
 static unsigned times_until_collapsed(bool touched)
 {
-    enum { BYTES = 2 * CHUNK_BYTES }; /* has a chunk to itself wherever it lies */
+    enum { BYTES = 2 * CHUNK_BYTES }; /* covers a whole chunk wherever it begins */
     unsigned before = fake_os.collapse_count;
     for (unsigned time = 1; time <= 40; time++) {
         char *block = alloc_malloc(BYTES);
@@ -71,14 +73,14 @@ static unsigned times_until_collapsed(bool touched)
     return 0;
 }
 
-/* First, while no chunk has been asked to be a huge page, and no longer to be one. */
-TEST(a_chunk_that_large_blocks_have_again_and_again_becomes_a_huge_page)
+/* This must be the first test: no chunk has been advised yet to be, or not to be, a huge page. */
+TEST(a_chunk_that_is_reused_by_large_blocks_becomes_a_huge_page)
 {
     CHECK(times_until_collapsed(false) == 0);
     page_heap_purge(0);
     CHECK(times_until_collapsed(true) > 2);
     fake_os.collapse_count = 0;
-    CHECK(times_until_collapsed(true) == 0); /* once */
+    CHECK(times_until_collapsed(true) == 0); /* a chunk is collapsed only once */
     page_heap_purge(0);
     first_touch_want(FIRST_TOUCH_SMALL);
     CHECK(times_until_collapsed(true) == 0);
@@ -86,8 +88,8 @@ TEST(a_chunk_that_large_blocks_have_again_and_again_becomes_a_huge_page)
     page_heap_purge(0);
 }
 
-/* More of them than may be a mapping of their own; those that come later are copied. */
-TEST(many_blocks_that_grow_keep_what_is_in_them_and_few_mappings)
+/* There are more blocks than may have a mapping of their own. The later ones are copied. */
+TEST(many_growing_blocks_keep_their_contents_and_need_few_mappings)
 {
     unsigned before = mappings();
     for (unsigned round = 0; round < 2; round++) {
@@ -104,7 +106,7 @@ TEST(many_blocks_that_grow_keep_what_is_in_them_and_few_mappings)
         }
         CHECK(mappings() < before + MAPPINGS_MAX);
         page_heap_check();
-        for (unsigned i = 0; i < MANY; i++) { /* in place where it can be, and back */
+        for (unsigned i = 0; i < MANY; i++) { /* grows in place where it can, then shrinks */
             blocks[i] = alloc_realloc(blocks[i], 6 * QUARTER);
             REQUIRE(blocks[i] != NULL && has_ends(i, 5 * QUARTER));
             blocks[i] = alloc_realloc(blocks[i], 2 * QUARTER);
@@ -121,7 +123,7 @@ TEST(many_blocks_that_grow_keep_what_is_in_them_and_few_mappings)
     CHECK(mappings() < before + MAPPINGS_MAX);
 }
 
-TEST(what_was_left_by_moved_pages_reads_as_zero)
+TEST(memory_whose_pages_were_moved_away_reads_as_zero)
 {
     for (unsigned i = 0; i < 100; i++) {
         blocks[i] = alloc_malloc(MIB + i * SLICE_BYTES);
@@ -143,7 +145,8 @@ TEST(what_was_left_by_moved_pages_reads_as_zero)
     page_heap_check();
 }
 
-/* Only a kept run that a smaller block reuses has slack. A block that was resized has what it asked for. */
+/* Only a kept run that serves a smaller block has slack. A block that was resized has exactly the
+ * slices it asked for. */
 TEST(a_resized_block_gives_back_the_slices_that_it_leaves)
 {
     char *block = alloc_malloc(4 * MIB);
@@ -158,7 +161,8 @@ TEST(a_resized_block_gives_back_the_slices_that_it_leaves)
     alloc_free(block);
 }
 
-/* Refused in both ways, so that half of the time what is behind the block is not even mapped any more. */
+/* Both ways of growing are refused. Half of the time the refused call also unmaps the memory behind
+ * the block. */
 TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
 {
     for (unsigned i = 0; i <= 8; i++) {
@@ -168,10 +172,11 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     }
     fake_os.losing = true;
     for (unsigned i = 0; i < 8; i++) {
-        blocks[i] = alloc_realloc(blocks[i], 4 * MIB); /* not in place: there is the next one */
+        /* cannot grow in place: the next block is there */
+        blocks[i] = alloc_realloc(blocks[i], 4 * MIB);
         REQUIRE(blocks[i] != NULL);
         fake_os.refuse_call = fake_os.call_count + 1;
-        fake_os.refuse_more = i % 3 != 0; /* nor can it be moved, mostly */
+        fake_os.refuse_more = i % 3 != 0; /* mostly, the move is refused as well */
         blocks[i] = alloc_realloc(blocks[i], 5 * MIB);
         REQUIRE(blocks[i] != NULL);
         CHECK(blocks[i][0] == 0xff && blocks[i][MIB - 1] == 0xff);
@@ -180,7 +185,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     }
     fake_os.losing = false;
     CHECK(fake_os.behind_lost > 0);
-    for (unsigned i = 9; i < MANY; i++) { /* small, so that they go wherever there is room */
+    for (unsigned i = 9; i < MANY; i++) { /* short enough to fill every gap */
         blocks[i] = alloc_calloc(1, 3 * SLICE_BYTES);
         REQUIRE(blocks[i] != NULL);
         CHECK(blocks[i][0] == 0 && memcmp(blocks[i], blocks[i] + 1, 3 * SLICE_BYTES - 1) == 0);

@@ -1,7 +1,10 @@
-/* alloc_names.h - the names of C and glibc in a program that has the allocator beside its own malloc.
+/* alloc_names.h - renames the functions of C and glibc, for a program that links the allocator
+ * beside its own malloc.
  *
- * Included by a file that includes the sources of src/abi, before it includes any header of libc: it means ours by all of
- * these names, and libc, the sanitizer and the fuzzer go on with theirs. After cairn.h, where `malloc` is an attribute.
+ * A test that includes the sources of src/abi includes this header first, before any header of
+ * libc. In that file the names then mean the allocator's functions. libc, the sanitizer and the
+ * fuzzer keep the original ones. cairn.h has to be included before this header, because it uses
+ * `malloc` as the name of an attribute.
  */
 #ifndef CAIRN_ALLOC_NAMES_H
 #define CAIRN_ALLOC_NAMES_H

@@ -1,14 +1,18 @@
-/* alloc_os.h - an os.h for the allocator's layers under test: the real one, of which any call can be refused.
+/* alloc_os.h - replaces os.h under the allocator: it calls the real functions, and can refuse any
+ * call.
  *
- * Included by the one file of a program that is linked with src/alloc alone. Beyond refusing, it can be
+ * It is included by the one source file of a test program that is linked with src/alloc alone. The
+ * fields of `fake_os` make it behave as
  *
- *     a machine with less memory        limit_bytes: an address-space limit, or overcommit 2
- *     a machine with larger OS pages    page_bytes: a multiple of the real ones; as there, part of a page that is given
- *                                       back takes the rest with it
- *     a trap for who uses what is not in use    trapping: what was given back ends the program when it is touched
- *                                       before a run lies there again; then it reads as zero, as it must
+ *     a machine that refuses calls     refuse_call, refuse_more, refuse_after: by call number
+ *     a machine with less memory       limit_bytes: an address-space limit, or overcommit mode 2
+ *     a machine with larger OS pages   page_bytes: a multiple of the real size. Giving back a part
+ *                                      of a page discards all of it, as the real machine does
+ *     a trap for stray accesses        trapping: memory that was given back ends the program when
+ *                                      it is touched before a run lies there; then it reads as zero
  *
- * Always: what is given back, moved or advised begins with an OS page, and all of it is ours, or the program aborts.
+ * It aborts the program if memory that is given back, moved or advised does not begin at an OS page
+ * or is not all within the region.
  */
 #ifndef CAIRN_ALLOC_OS_H
 #define CAIRN_ALLOC_OS_H
@@ -47,25 +51,24 @@
 
 static struct {
     _Atomic size_t claimed_bytes;
-    size_t limit_bytes; /* no more than this is mapped; 0: no limit */
-    size_t page_bytes;  /* 0: the machine's */
+    size_t limit_bytes; /* limit on mapped bytes; 0: no limit */
+    size_t page_bytes;  /* 0: the real size */
     _Atomic unsigned claim_count;
     _Atomic unsigned give_back_count;
-    _Atomic unsigned call_count;    /* of all that can be refused */
-    _Atomic unsigned refused_count; /* by us, for whatever reason */
-    unsigned refuse_call;           /* the so-manieth call is refused; 0: none */
-    unsigned refuse_more;           /* as are so many behind it */
-    unsigned refuse_after;          /* as are all calls after so many; 0: none */
-    unsigned occupied_first;  /* claims from the so-manieth on find somebody else there; 0: none */
-    unsigned occupied_last;   /* up to this one */
-    unsigned occupied_chunks; /* as do the next so many claims of chunks */
-    uintptr_t addresses_end;  /* there are none from here on; 0: the machine's */
-    unsigned behind_lost;     /* how often os_lengthen() cost what was behind */
-    bool
-        losing; /* a move that is refused costs one of the two places, now and then, and for ever */
+    _Atomic unsigned call_count;    /* number of calls that could be refused */
+    _Atomic unsigned refused_count; /* number of refusals, for any reason */
+    unsigned refuse_call;           /* number of the first call to refuse, from 1; 0: none */
+    unsigned refuse_more;           /* number of further calls to refuse after it */
+    unsigned refuse_after;          /* refuses every call after this many; 0: none */
+    unsigned occupied_first;        /* first claim that finds the place occupied; 0: none */
+    unsigned occupied_last;         /* last claim that does */
+    unsigned occupied_chunks;       /* how many of the next claims of chunks do so too */
+    uintptr_t addresses_end;        /* first address that does not exist; 0: no limit */
+    unsigned behind_lost;           /* times that os_lengthen() unmapped the memory behind */
+    bool losing;                    /* a refused move sometimes unmaps one of the two places */
     bool trapping;
-    uint64_t
-        huge_touch_ticks; /* what a first touch takes where huge pages were asked for last; 0: small_touch_ticks */
+    /* Duration of the first touch after huge pages were requested; 0: small_touch_ticks. */
+    uint64_t huge_touch_ticks;
     uint64_t small_touch_ticks;
     _Atomic bool huge_is_next;
     _Atomic unsigned huge_count;
@@ -112,7 +115,8 @@ bool os_unmap(void *start, size_t bytes)
     return !fake_refuses() && real_unmap(start, bytes);
 }
 
-/* The thread sanitizer takes an address of its own for any address, and root may then have 0. */
+/* Returns whether `start` cannot be mapped here. The thread sanitizer may move a mapping in its own
+ * address range elsewhere, and root may map address 0. */
 static bool fake_has_itself(const void *start)
 {
 #ifdef __SANITIZE_THREAD__
@@ -157,9 +161,9 @@ static void fake_expect(bool right, const char *otherwise)
 static void fake_expect_ours(const char *start, size_t bytes)
 {
     fake_expect((uintptr_t)start % os_page_bytes() == 0 && bytes > 0,
-                "a call begins within an OS page");
+                "a call does not begin at an OS page");
     fake_expect(region_has(region_index(start)) && region_has(region_index(start + bytes - 1)),
-                "a call reaches beyond what is ours");
+                "a call reaches beyond the region");
 }
 
 bool os_give_back(void *start, size_t bytes)
@@ -171,11 +175,11 @@ bool os_give_back(void *start, size_t bytes)
         return false;
     if (fake_os.trapping)
         fake_expect(mprotect(start, bytes, PROT_NONE) == 0,
-                    "more is given back than a trap can hold");
+                    "the trap cannot protect memory that was given back");
     return true;
 }
 
-/* Refused in one of the three ways that there are. */
+/* A refused move fails in one of the three ways that a real one can. */
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
 {
     fake_expect_ours(from, from_bytes);
@@ -199,7 +203,7 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
     }
 }
 
-/* Refused in one of the two ways that there are. */
+/* A refused call fails in one of the two ways that a real one can. */
 enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
 {
     fake_expect_ours(start, bytes + more);
@@ -230,7 +234,7 @@ bool os_want_huge_pages(void *start, size_t bytes)
     return true;
 }
 
-/* Nothing is touched: other tests look at what is. */
+/* Does not touch the memory, because other tests check which pages were touched. */
 uint64_t os_touch(void *start)
 {
     (void)start;
@@ -239,7 +243,7 @@ uint64_t os_touch(void *start)
     return huge ? fake_os.huge_touch_ticks : fake_os.small_touch_ticks;
 }
 
-/* Nothing is copied. */
+/* Copies nothing. */
 bool os_collapse(void *start)
 {
     fake_expect_ours(start, OS_HUGE_PAGE_BYTES);
@@ -256,9 +260,9 @@ bool os_want_small_pages(void *start, size_t bytes)
     return true;
 }
 
-/* --- the trap ----------------------------------------------------------------------------------------------------- */
+/* --- the trap --------------------------------------------------------------------------------- */
 
-/* Whether a run lies there. Of a large block only the first record says so. */
+/* Returns whether a run lies there. Only the first record of a large block says so. */
 static bool fake_in_use(size_t index)
 {
     size_t first = index;
@@ -273,16 +277,17 @@ static void fake_touched(int number, siginfo_t *information, void *context)
     (void)number, (void)context;
     char *address = information->si_addr;
     size_t index = region_index(address);
-    fake_expect(region_has(index), "a crash outside of what was given back");
-    fake_expect(fake_in_use(index), "memory that is not in use is touched after it was given back");
+    fake_expect(region_has(index), "a crash outside the region");
+    fake_expect(fake_in_use(index),
+                "memory that was given back is touched while no run lies there");
     fake_expect(mprotect(region_address(index), SLICE_BYTES, PROT_READ | PROT_WRITE) == 0,
-                "a trap stays shut");
+                "the trap cannot be opened");
 }
 
 static inline void fake_set_trap(void)
 {
     struct sigaction action = {.sa_sigaction = fake_touched, .sa_flags = SA_SIGINFO | SA_NODEFER};
-    fake_expect(sigaction(SIGSEGV, &action, NULL) == 0, "no handler can be set");
+    fake_expect(sigaction(SIGSEGV, &action, NULL) == 0, "the handler of SIGSEGV cannot be set");
     fake_os.trapping = true;
 }
 

@@ -1,4 +1,5 @@
-/* alloc_page_heap.c - runs against a shadow: who has which slice, what is in it, and whether "zero" was true. */
+/* alloc_page_heap.c - tests the page heap against a model: who owns each slice, what it contains,
+ * and whether memory reported as zero reads as zero. */
 #include "alloc/first_touch.h"
 #include "alloc/huge_page.h"
 #include "alloc/large.h"
@@ -15,7 +16,7 @@
 enum { RUNS = 400 };
 
 static struct run {
-    size_t index; /* 0: none */
+    size_t index; /* 0: the entry is unused */
     size_t slices;
     uint64_t mark;
 } runs[RUNS];
@@ -27,7 +28,8 @@ static uint64_t *word_of(size_t index)
     return region_address(index);
 }
 
-/* Marks the first and last word of every slice; a run that reads as zero must do so there. */
+/* Writes the mark into the first and the last word of every slice. Checks before that these words
+ * of the slices from `from` on are zero, if `zero` says so. */
 static void mark(struct run *run, size_t from, bool zero)
 {
     run->mark = ++marks;
@@ -106,7 +108,7 @@ static void drop_all(void)
 
 static uint64_t seed = 1;
 
-TEST(runs_never_overlap_and_keep_what_is_in_them)
+TEST(runs_never_overlap_and_keep_their_contents)
 {
     struct random random = random_of(seed);
     for (int i = 0; i < 30000 && !test_failed; i++) {
@@ -152,7 +154,7 @@ TEST(a_refused_call_changes_nothing_and_service_resumes)
     page_heap_check();
 }
 
-TEST(what_is_refused_to_be_given_back_keeps_nothing_else)
+TEST(a_chunk_that_cannot_be_given_back_does_not_stop_the_others)
 {
     enum { CHUNKS = 4 };
     bool zero;
@@ -171,14 +173,14 @@ TEST(what_is_refused_to_be_given_back_keeps_nothing_else)
     CHECK(page_heap_purge(0) == CHUNK_BYTES);
 }
 
-TEST(an_occupied_place_is_skipped_for_ever)
+TEST(an_occupied_place_is_skipped_forever)
 {
     size_t before = atomic_load(&region.slices);
     struct page_heap_statistics statistics = page_heap_statistics();
     bool zero;
     fake_os.occupied_chunks = 1;
-    size_t index =
-        page_heap_allocate(before + 4096, 0, &zero); /* more than is there: it must grow */
+    /* This is more than the heap has, so it must grow. */
+    size_t index = page_heap_allocate(before + 4096, 0, &zero);
     REQUIRE(index != 0);
     CHECK(fake_os.occupied_chunks == 0);
     CHECK(page_heap_statistics().grown > statistics.grown);
@@ -188,8 +190,8 @@ TEST(an_occupied_place_is_skipped_for_ever)
     page_heap_check();
 }
 
-/* What an alignment passes by nobody has touched. */
-TEST(an_aligned_run_leaves_what_is_around_it_as_it_was)
+/* Slices that are skipped for the alignment stay untouched. */
+TEST(an_aligned_run_leaves_the_slices_around_it_untouched)
 {
     page_heap_purge(0);
     struct page_heap_level before = page_heap_level();
@@ -205,7 +207,7 @@ TEST(an_aligned_run_leaves_what_is_around_it_as_it_was)
     page_heap_free(index, slices);
 }
 
-TEST(a_limit_is_no_crash)
+TEST(requests_beyond_a_limit_return_0)
 {
     fake_os.limit_bytes = fake_os.claimed_bytes + (32 << 20);
     bool zero;
@@ -222,7 +224,8 @@ TEST(a_limit_is_no_crash)
     page_heap_check();
 }
 
-/* So many slices of an empty heap, with nothing free below them but slice 0, which nobody has. */
+/* Returns a run of `slices` from an empty heap, and fills everything below it. Only slice 0, which
+ * belongs to nobody, stays free. */
 static size_t take_lowest(size_t slices)
 {
     bool zero;
@@ -273,7 +276,7 @@ TEST(a_long_run_takes_the_lowest_place_that_fits_also_across_chunks)
     drop_lowest(first, 4 * CHUNK_SLICES);
 }
 
-TEST(a_long_run_begins_at_its_grain_where_that_fits)
+TEST(a_long_run_begins_at_its_alignment_where_that_fits)
 {
     enum { LONG = CHUNK_SLICES + 10, GRAIN = CHUNK_SLICES / 8 };
     bool zero;
@@ -284,13 +287,14 @@ TEST(a_long_run_begins_at_its_grain_where_that_fits)
     size_t run = page_heap_allocate(LONG, 0, &zero);
     CHECK(run == place);
     page_heap_free(run, LONG);
-    CHECK(page_heap_allocate(LONG + 1, 0, &zero) == place - 3); /* elsewhere it would not fit */
+    CHECK(page_heap_allocate(LONG + 1, 0, &zero) == place - 3); /* fits at no other place */
     CHECK(page_heap_allocate(2, 0, &zero) == place - 3 + LONG + 1);
     drop_lowest(all, 4 * CHUNK_SLICES);
     page_heap_check();
 }
 
-/* Grows by so many chunks, which are idle then; returns how many of them asked for a huge page. */
+/* Grows the heap by `chunks` chunks and frees them, so that they are idle. Returns how many of them
+ * asked for a huge page. */
 static unsigned grow_and_free(size_t chunks)
 {
     enum { RUN = 2 };
@@ -322,13 +326,14 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
         unsigned most;
     } cases[] = {
         {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300}, /* from 40 MiB on, or 64 MiB after a purge */
-        {FIRST_TOUCH_AUTO, 2 * 513 * 1000, 1, 8},     /* after 8, 16, 32, 64 … chunks */
+        {FIRST_TOUCH_AUTO, 2 * 513 * 1000, 1, 8},     /* pauses of 8, 16, 32, 64 … chunks */
         {FIRST_TOUCH_HUGE, 2 * 513 * 1000, 150, 300},
-        {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300}, /* as soon as they come quickly again */
+        /* resumes at once when huge pages are quick again */
+        {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300},
     };
     fake_os.small_touch_ticks = 1000;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        first_touch_want(FIRST_TOUCH_SMALL); /* also takes back what was asked for */
+        first_touch_want(FIRST_TOUCH_SMALL); /* also withdraws earlier requests */
         CHECK(asked_while_growing(300) == 0);
         first_touch_want(cases[i].wanted);
         fake_os.huge_touch_ticks = cases[i].huge_touch_ticks;
@@ -339,7 +344,7 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
     fake_os.huge_touch_ticks = fake_os.small_touch_ticks = 0;
 }
 
-TEST(huge_pages_that_are_refused_to_be_given_back_stay_idle)
+TEST(huge_pages_that_cannot_be_given_back_stay_idle)
 {
     first_touch_want(FIRST_TOUCH_SMALL);
     CHECK(asked_while_growing(300) == 0);
@@ -350,14 +355,16 @@ TEST(huge_pages_that_are_refused_to_be_given_back_stay_idle)
     fake_os.refuse_after = fake_os.call_count;
     unsigned calls = fake_os.give_back_count;
     CHECK(page_heap_purge(0) == 0 && page_heap_statistics().idle_slices == idle);
-    CHECK(fake_os.give_back_count - calls < 20); /* after some refusals the others are not tried */
+    /* After some refusals the purge does not try the rest. */
+    CHECK(fake_os.give_back_count - calls < 20);
     fake_os.refuse_after = 0;
     CHECK(page_heap_purge(0) >= idle << SLICE_SHIFT && page_heap_statistics().idle_slices == 0);
     page_heap_check();
     first_touch_want(FIRST_TOUCH_AUTO);
 }
 
-/* Chunks in use that are never dense, as a slice of each is free and clean: what makes a program a large one. */
+/* Chunks in use that make the program a large one. They are never dense, because one slice of each
+ * is free and untouched. */
 enum { MUCH = 22 };
 static size_t much[MUCH];
 
@@ -376,7 +383,8 @@ static void become_small(void)
     page_heap_purge(0);
 }
 
-/* Looks until a dense chunk is told; NULL: none was in so many looks. */
+/* Looks up to `looks` times until page_heap_take_dense() returns a chunk. Returns NULL if it never
+ * does. */
 static void *dense_within(int looks)
 {
     void *found = page_heap_take_dense(&(size_t){0});
@@ -387,7 +395,7 @@ static void *dense_within(int looks)
     return found;
 }
 
-TEST(a_chunk_is_dense_that_was_at_two_looks_and_is_told_once)
+TEST(a_chunk_that_was_dense_at_two_looks_is_reported_once)
 {
     bool zero;
     drop_all();
@@ -406,9 +414,9 @@ TEST(a_chunk_is_dense_that_was_at_two_looks_and_is_told_once)
     CHECK(page_heap_take_dense(&(size_t){0}) == NULL);
     CHECK(dense_within(1) == region_address(index));
 
-    page_heap_free(index + 1,
-                   CHUNK_SLICES -
-                       1); /* what is free but resident is no gap; what is given back is one */
+    /* Slices that are free but resident do not make a chunk sparse. Slices that were given back
+     * do. */
+    page_heap_free(index + 1, CHUNK_SLICES - 1);
     page_heap_put_dense(region_address(index));
     CHECK(dense_within(2) == region_address(index));
     page_heap_purge(0);
@@ -418,7 +426,7 @@ TEST(a_chunk_is_dense_that_was_at_two_looks_and_is_told_once)
     page_heap_check();
 }
 
-TEST(a_chunk_is_dense_again_when_the_run_that_reached_into_it_is_gone)
+TEST(a_chunk_can_be_dense_again_after_the_run_that_reached_into_it_is_freed)
 {
     bool zero;
     become_large();
@@ -426,7 +434,7 @@ TEST(a_chunk_is_dense_again_when_the_run_that_reached_into_it_is_gone)
     REQUIRE(first != 0);
     size_t second = first + CHUNK_SLICES, third = second + CHUNK_SLICES;
     CHECK(dense_within(3) == region_address(first));
-    CHECK(dense_within(3) == NULL); /* the others are inside of a run */
+    CHECK(dense_within(3) == NULL); /* the other two chunks lie inside a run */
 
     page_heap_free(second + 10, 2 * CHUNK_SLICES - 10);
     CHECK(dense_within(3) == NULL); /* the run still reaches into the second */
@@ -435,21 +443,22 @@ TEST(a_chunk_is_dense_again_when_the_run_that_reached_into_it_is_gone)
     REQUIRE(again == second);
     CHECK(dense_within(3) == region_address(second));
     page_heap_free(second, CHUNK_SLICES + 10);
-    CHECK(dense_within(3) == region_address(third)); /* what is left of the third begins in it */
+    CHECK(dense_within(3) == region_address(third)); /* the rest of the third begins in it */
 
     page_heap_free(third + 10, CHUNK_SLICES - 10);
     again = page_heap_allocate_aligned(2 * CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(again == second);
     page_heap_put_dense(region_address(third));
     page_heap_free(second, CHUNK_SLICES);
-    CHECK(dense_within(3) == region_address(third)); /* a run that is all gone reaches nowhere */
+    /* A run that was freed completely reaches into no chunk. */
+    CHECK(dense_within(3) == region_address(third));
     page_heap_free(third, CHUNK_SLICES);
     page_heap_free(first, CHUNK_SLICES);
     become_small();
     page_heap_check();
 }
 
-TEST(a_long_run_of_a_small_program_gives_up_huge_pages_that_were_asked_for)
+TEST(a_long_run_of_a_small_program_withdraws_requests_for_huge_pages)
 {
     enum { CHUNKS = 100 };
     bool zero;
@@ -483,7 +492,7 @@ TEST(no_chunk_of_a_small_program_is_dense)
     become_large();
     page_heap_look();
     become_small();
-    CHECK(dense_within(3) == NULL); /* looks begin anew */
+    CHECK(dense_within(3) == NULL); /* the count of looks starts again */
     become_large();
     CHECK(dense_within(1) == NULL);
     CHECK(dense_within(1) == region_address(index));
@@ -505,7 +514,8 @@ TEST(no_chunk_is_dense_where_huge_pages_are_not_wanted)
     become_small();
 }
 
-/* Epochs of some milliseconds until the kernel is asked again; 0: it is not within two hundred. */
+/* Runs epochs of some milliseconds until the allocator asks the kernel for a huge page. Returns how
+ * many that took, or 0 if 200 were not enough. */
 static unsigned epochs_until_asked(void)
 {
     unsigned before = fake_os.collapse_count;
@@ -519,7 +529,7 @@ static unsigned epochs_until_asked(void)
     return 0;
 }
 
-TEST(who_is_refused_a_huge_page_asks_again_less_and_less_often)
+TEST(after_each_refused_huge_page_the_next_request_waits_longer)
 {
     bool zero;
     become_large();
@@ -527,7 +537,8 @@ TEST(who_is_refused_a_huge_page_asks_again_less_and_less_often)
     REQUIRE(index != 0);
     fake_os.refuses_collapse = true;
     unsigned longest = 0;
-    for (unsigned wait = 1; wait <= 64; wait *= 2) { /* what is not waited for is the two looks */
+    /* the first two looks are not part of the wait */
+    for (unsigned wait = 1; wait <= 64; wait *= 2) {
         longest = epochs_until_asked();
         CHECK(longest >= 2 && longest > wait / 2 && longest <= 20 + wait);
     }
@@ -538,7 +549,7 @@ TEST(who_is_refused_a_huge_page_asks_again_less_and_less_often)
     become_small();
 }
 
-TEST(what_may_not_have_been_touched_is_not_collapsed)
+TEST(a_chunk_of_slabs_with_untouched_pages_is_not_collapsed)
 {
     bool zero;
     become_large();
@@ -552,9 +563,9 @@ TEST(what_may_not_have_been_touched_is_not_collapsed)
     }
     struct slab *some = slab_at(index + 5);
     enum { SPARSE = CHUNK_SLICES / 32 + 1 };
+    /* All but one OS page of each of these slabs is carved. */
     for (size_t i = 0; i < SPARSE; i++)
-        atomic_store(&some[i].end,
-                     SLICE_BYTES - (uint32_t)os_page_bytes()); /* all but an OS page */
+        atomic_store(&some[i].end, SLICE_BYTES - (uint32_t)os_page_bytes());
     CHECK(epochs_until_asked() == 0);
     atomic_store(&some[0].end, SLICE_BYTES);
     CHECK(epochs_until_asked() > 0);
@@ -570,7 +581,7 @@ TEST(what_may_not_have_been_touched_is_not_collapsed)
     become_small();
 }
 
-TEST(a_large_block_that_may_not_have_been_touched_is_not_collapsed)
+TEST(a_large_block_that_may_be_untouched_is_not_collapsed)
 {
     bool zero;
     enum { CHUNKS = 4 };
@@ -616,6 +627,6 @@ int main(int argc, char **argv)
 {
     if (getenv("SEED") != NULL)
         seed = strtoull(getenv("SEED"), NULL, 10);
-    printf("seed %llu; SEED=… repeats another\n", (unsigned long long)seed);
+    printf("seed %llu; set SEED=… to repeat another\n", (unsigned long long)seed);
     return test_main(argc, argv);
 }

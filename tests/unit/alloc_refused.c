@@ -1,8 +1,10 @@
-/* alloc_refused.c - the kernel refuses: each call of a scenario once, several in a row, and all beyond an amount of
- * memory. NULL where something was refused, nothing that was there is lost, and service resumes.
+/* alloc_refused.c - runs a scenario in which the kernel refuses calls: each call once, several in a
+ * row, or every request beyond an amount of memory. A function may return NULL only after a
+ * refusal. No existing block may change, and afterwards all requests must succeed reset.
  *
- * Every scenario runs in a process of its own, so that it begins with nothing. The seed is printed; SEED=… repeats it.
- * By default every EVERY-th call is refused once, beginning with a call that the seed chooses; --long refuses each.
+ * Every scenario runs in a process of its own, so that it begins with an empty heap. The seed is
+ * printed; SEED=… repeats it. By default every EVERY-th call is refused once, beginning with a call
+ * that the seed chooses. --long refuses each.
  */
 #include "alloc/alloc.h"
 
@@ -19,14 +21,14 @@
 #define MIB ((size_t)1 << 20)
 
 enum {
-    CALLS_AT_LEAST = 2000, /* of the kernel, in one scenario */
+    CALLS_AT_LEAST = 2000, /* system calls of one scenario */
     SLOTS = 160,
-    EDGE = 64, /* of a block that is filled, at both ends */
+    EDGE = 64, /* bytes that are filled at each end of a block */
     THREADS = 24,
     AT_ONCE = 3,
     ENDED_WELL = 17,
 #if defined(__SANITIZE_THREAD__)
-    EVERY = 480, /* a process with this sanitizer takes a second */
+    EVERY = 480, /* a process takes a second under this sanitizer */
 #elif defined(__SANITIZE_ADDRESS__)
     EVERY = 40,
 #else
@@ -36,13 +38,13 @@ enum {
 
 static uint64_t seed = 1;
 
-/* Which calls are refused: one of so many. It is EVERY, and 1 with --long. */
+/* Distance between the calls that are refused: EVERY, or 1 with --long. */
 static unsigned every = EVERY;
 
-/* What a process of a scenario finds wrong is its end. */
+/* A failed expectation ends the process of the scenario. */
 #define EXPECT(condition) fake_expect(condition, "not true: " #condition)
 
-/* --- blocks ------------------------------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 struct slot {
     unsigned char *p;
@@ -50,7 +52,8 @@ struct slot {
     unsigned char fill;
 };
 
-/* How much of the block's end is filled as well: of a large one a page must be had for it, which takes time. */
+/* Returns how many bytes at the end of the block are filled too. The end of a large block is mostly
+ * left out, because touching a page there takes time. */
 static size_t end_of(const struct slot *slot)
 {
     return slot->size < EDGE ? 0 : slot->size < 32 * KIB || slot->fill % 4 == 0 ? EDGE : 0;
@@ -105,9 +108,9 @@ static void allocate(struct slot *slot, struct random *random)
     if (kind == 0) {
         alignment = (size_t)16 << random_below(random, 17);
         slot->p = alloc_aligned(alignment, slot->size);
-    } else if (kind < 3 && slot->size < 50 * KIB) { /* to clear more takes long */
+    } else if (kind < 3 && slot->size < 50 * KIB) { /* clearing more takes too long */
         slot->p = alloc_calloc(1, slot->size);
-        size_t end = slot->size < 32 * KIB ? slot->size : EDGE; /* to look at all of it likewise */
+        size_t end = slot->size < 32 * KIB ? slot->size : EDGE; /* checking all of it too */
         EXPECT(slot->p == NULL ||
                (holds(slot->p, end, 0) && holds(slot->p + slot->size - end, end, 0)));
     } else {
@@ -123,11 +126,11 @@ static void resize(struct slot *slot, struct random *random)
 {
     verify(slot);
     unsigned before = fake_os.refused_count;
-    size_t size = slot->size / 2; /* where it is: to copy takes long, too */
+    size_t size = slot->size / 2; /* shrinks in place, because copying takes too long */
     if (slot->size < 16 * KIB)
         size = any_size(random) % (50 * KIB);
     else if ((slot->size < 50 * KIB || slot->size >= MIB) && random_below(random, 2) == 0)
-        size = slot->size + slot->size / 4; /* pages of large ones move */
+        size = slot->size + slot->size / 4; /* the pages of large ones move */
     unsigned char *p = alloc_realloc(slot->p, size);
     EXPECT(p != NULL || fake_os.refused_count != before);
     if (p == NULL)
@@ -152,7 +155,7 @@ static void operate(struct slot *slots, unsigned count, struct random *random)
     }
 }
 
-/* --- a scenario --------------------------------------------------------------------------------------------------- */
+/* --- a scenario ------------------------------------------------------------------------------- */
 
 static struct slot blocks[SLOTS];
 static struct slot much[THREADS];
@@ -162,7 +165,8 @@ struct worker {
     struct slot slots[SLOTS];
 };
 
-/* Goes on with some blocks of the main thread, ends, and leaves it some of its own. */
+/* A thread that takes over some blocks of the main thread, operates on them and ends. It leaves
+ * some of its own. */
 static void *work(void *argument)
 {
     struct worker *worker = argument;
@@ -194,7 +198,8 @@ static void take_turns(struct worker *workers, unsigned count, struct random *ra
         }
 }
 
-/* A heap of its own for some blocks; some of them outlive it, unless they go with it. */
+/* Puts some blocks into a shared heap. They outlive the heap, unless it is destroyed with its
+ * blocks. */
 static void use_heap(bool destroyed, struct random *random)
 {
     unsigned before = fake_os.refused_count;
@@ -237,7 +242,7 @@ static void check(void)
     page_heap_check();
 }
 
-/* More than there ever was; only its ends are touched. */
+/* Allocates more than there ever was before. Only the ends are touched. */
 static void grow(struct slot *slot)
 {
     unsigned before = fake_os.refused_count;
@@ -248,8 +253,9 @@ static void grow(struct slot *slot)
         fill(slot, &(struct random){seed});
 }
 
-/* Threads are born and end, blocks of all sizes come, grow and go, what is idle is given back again and again. */
-static void live(void)
+/* The scenario: threads start and end, blocks of all sizes are allocated, resized and freed, and
+ * idle memory is given back reset and reset. */
+static void scenario(void)
 {
     static struct worker workers[AT_ONCE];
     struct random random = random_of(seed);
@@ -269,7 +275,8 @@ static void live(void)
     }
 }
 
-/* All that is idle can be given back, every class is served, and a block larger than all that there was. */
+/* Checks that service resumes: all idle memory can be given back, every class is served, and so is
+ * a block larger than everything before. */
 static void resume(void)
 {
     fake_os.refuse_call = fake_os.refuse_after = 0;
@@ -300,19 +307,20 @@ static void resume(void)
     check();
 }
 
-/* --- processes ---------------------------------------------------------------------------------------------------- */
+/* --- processes -------------------------------------------------------------------------------- */
 
-/* A life in another process, which inherits how os.h is to behave. Tells how often it called the kernel and was refused. */
-struct told {
+/* Runs the scenario in a child process, which inherits the settings of fake_os. Reports how many
+ * calls it made, how many of them claimed memory, and how many were refused. */
+struct counts {
     unsigned calls;
     unsigned claims;
     unsigned refused;
 };
 
-static bool lives(struct told *told)
+static bool scenario_passes(struct counts *counts)
 {
     int ends[2];
-    *told = (struct told){0};
+    *counts = (struct counts){0};
     fflush(stdout);
     if (pipe(ends) != 0)
         return false;
@@ -321,8 +329,8 @@ static bool lives(struct told *told)
         alarm(100);
         if (fake_os.trapping)
             fake_set_trap();
-        live();
-        struct told here = {fake_os.call_count, fake_os.claim_count, fake_os.refused_count};
+        scenario();
+        struct counts here = {fake_os.call_count, fake_os.claim_count, fake_os.refused_count};
         EXPECT(write(ends[1], &here, sizeof here) == sizeof here);
         resume();
         _exit(ENDED_WELL);
@@ -330,44 +338,44 @@ static bool lives(struct told *told)
     int status = 0;
     bool ended = pid > 0 && waitpid(pid, &status, 0) == pid;
     close(ends[1]);
-    bool said = read(ends[0], told, sizeof *told) == sizeof *told;
+    bool said = read(ends[0], counts, sizeof *counts) == sizeof *counts;
     close(ends[0]);
     return ended && said && WIFEXITED(status) && WEXITSTATUS(status) == ENDED_WELL;
 }
 
-static void again(void)
+static void reset(void)
 {
     memset(&fake_os, 0, sizeof fake_os);
     fake_os.losing = true;
 }
 
-/* --- tests -------------------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
-TEST(a_life_without_refusals_is_one_of_many_calls)
+TEST(a_scenario_without_refusals_makes_many_calls)
 {
-    struct told told;
-    again();
-    CHECK(lives(&told));
-    CHECK(told.calls >= CALLS_AT_LEAST);
-    CHECK(told.refused == 0);
-    printf("%u calls of the kernel, %u of them for more memory\n", told.calls, told.claims);
+    struct counts counts;
+    reset();
+    CHECK(scenario_passes(&counts));
+    CHECK(counts.calls >= CALLS_AT_LEAST);
+    CHECK(counts.refused == 0);
+    printf("%u system calls, %u of them for more memory\n", counts.calls, counts.claims);
 }
 
 static void refuse_each(unsigned step, unsigned more)
 {
     for (unsigned call = 1 + (unsigned)seed % step; call <= CALLS_AT_LEAST; call += step) {
-        struct told told;
-        again();
+        struct counts counts;
+        reset();
         fake_os.refuse_call = call;
         fake_os.refuse_more = more;
-        bool right = lives(&told) && told.refused > 0;
+        bool right = scenario_passes(&counts) && counts.refused > 0;
         if (!right)
-            fprintf(stderr, "call %u, and %u more\n", call, more);
+            fprintf(stderr, "failed when call %u and %u calls after it were refused\n", call, more);
         REQUIRE(right);
     }
 }
 
-TEST(any_one_call_can_be_refused)
+TEST(any_single_call_can_be_refused)
 {
     refuse_each(every, 0);
 }
@@ -380,43 +388,43 @@ TEST(calls_in_a_row_can_be_refused)
     refuse_each(step * 4, CALLS_AT_LEAST);
 }
 
-/* As under an address-space limit, or where the kernel commits to no more than it has. */
-TEST(memory_can_end_anywhere)
+/* This is an address-space limit, or a kernel that does not overcommit. */
+TEST(memory_can_run_out_at_any_point)
 {
     size_t step = (every > 8 ? 9 : every > 1 ? 3 : 1) * (MIB + 64 * KIB);
     for (size_t limit = 64 * KIB; limit < 64 * MIB; limit += step) {
-        struct told told;
-        again();
+        struct counts counts;
+        reset();
         fake_os.limit_bytes = limit;
-        bool right = lives(&told) && told.refused > 0;
+        bool right = scenario_passes(&counts) && counts.refused > 0;
         if (!right)
-            fprintf(stderr, "limit %zu\n", limit);
+            fprintf(stderr, "failed with a limit of %zu bytes\n", limit);
         REQUIRE(right);
     }
 }
 
-TEST(what_was_given_back_is_touched_by_nobody_but_its_next_user)
+TEST(memory_that_was_given_back_is_touched_only_by_its_next_run)
 {
-    struct told told;
-    again();
+    struct counts counts;
+    reset();
     fake_os.trapping = true;
-    REQUIRE(lives(&told));
-    CHECK(told.calls >= CALLS_AT_LEAST);
+    REQUIRE(scenario_passes(&counts));
+    CHECK(counts.calls >= CALLS_AT_LEAST);
     fake_os.refuse_call = 100;
     fake_os.refuse_more = 300;
-    CHECK(lives(&told) && told.refused > 0);
+    CHECK(scenario_passes(&counts) && counts.refused > 0);
 }
 
-/* Other machines have larger ones than ours; of one that is used in part, nothing may be given back. */
+/* Other machines have larger OS pages. A page that is partly in use may not be given back. */
 TEST(an_os_page_may_be_as_large_as_a_slice_and_larger)
 {
     for (size_t bytes = 16 * KIB; bytes <= 64 * KIB; bytes *= 4) {
-        struct told told;
-        again();
+        struct counts counts;
+        reset();
         fake_os.page_bytes = bytes;
-        bool right = lives(&told) && told.calls > 200;
+        bool right = scenario_passes(&counts) && counts.calls > 200;
         if (!right)
-            fprintf(stderr, "OS pages of %zu bytes\n", bytes);
+            fprintf(stderr, "failed with OS pages of %zu bytes\n", bytes);
         CHECK(right);
     }
 }
@@ -425,7 +433,7 @@ int main(int argc, char **argv)
 {
     if (getenv("SEED") != NULL)
         seed = strtoull(getenv("SEED"), NULL, 10);
-    printf("seed %llu; SEED=… repeats another\n", (unsigned long long)seed);
+    printf("seed %llu; set SEED=… to repeat another\n", (unsigned long long)seed);
     if (argc > 1 && strcmp(argv[1], "--long") == 0) {
         every = 1;
         argv[1] = argv[0];

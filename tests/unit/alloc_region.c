@@ -1,5 +1,5 @@
-/* alloc_region.c - where the region comes to lie, on machines and in processes that are not like ours. Each place in a
- * process of its own. */
+/* alloc_region.c - tests where the region is placed on unusual machines and in unusual processes.
+ * Each case runs in a process of its own. */
 #include "alloc/region.h"
 
 #include "alloc/large.h"
@@ -13,7 +13,7 @@
 #define GIB ((size_t)1 << 30)
 #define MIB ((size_t)1 << 20)
 
-/* What a sanitizer has for itself cannot be had. */
+/* A sanitizer occupies some of these places for itself. */
 #ifdef __SANITIZE_ADDRESS__
 enum { HAS_39_BITS = 0, HAS_ABOVE = 1, HAS_WINDOWS = 0 };
 #elif defined(__SANITIZE_THREAD__)
@@ -36,7 +36,8 @@ static bool holds(void (*in_child)(void))
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-/* Blocks of `size` until there are no more; their sum. All are free again. */
+/* Allocates blocks of `size` until that fails, and frees them all. Returns the sum of their
+ * sizes. */
 static size_t fill(size_t size)
 {
     enum { MANY = 1 << 13 };
@@ -66,7 +67,7 @@ static void serve(void)
     page_heap_check();
 }
 
-/* --- places ------------------------------------------------------------------------------------------------------- */
+/* --- places ----------------------------------------------------------------------------------- */
 
 static void some_are_occupied(void)
 {
@@ -82,7 +83,7 @@ static void half_of_one_is_occupied(void)
     serve();
 }
 
-TEST(a_place_that_is_occupied_is_left_for_another)
+TEST(an_occupied_place_is_left_for_another)
 {
     CHECK(holds(some_are_occupied));
     CHECK(holds(half_of_one_is_occupied));
@@ -95,12 +96,12 @@ static void in_39_bits(void)
     EXPECT(region.base < (uintptr_t)1 << 38);
 }
 
-TEST(there_is_a_place_where_addresses_have_39_bits)
+TEST(there_is_a_place_on_machines_with_39_bit_addresses)
 {
     CHECK(!HAS_39_BITS || holds(in_39_bits));
 }
 
-/* As in an emulator: the two usual places are out of reach, and where the kernel maps is anywhere. */
+/* As in an emulator: the two usual places are out of reach, and the kernel maps at any address. */
 static void out_of_reach(void)
 {
     fake_os.occupied_first = 1;
@@ -114,7 +115,7 @@ static void out_of_reach(void)
     serve();
 }
 
-TEST(elsewhere_it_lies_below_what_the_kernel_maps_and_can_be_full)
+TEST(without_a_usual_place_the_region_is_smaller_and_can_be_full)
 {
     CHECK(!HAS_ABOVE || holds(out_of_reach));
 }
@@ -126,20 +127,21 @@ static void nowhere(void)
     fake_os.occupied_last = UINT_MAX;
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
     unsigned calls = fake_os.call_count;
-    fake_os.refuse_after = calls + 128; /* nor does the kernel say where it would map something */
+    /* In addition, the kernel refuses to map anything at an address of its choice. */
+    fake_os.refuse_after = calls + 128;
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
-    fake_os.refuse_after = calls; /* nor is there any memory */
+    fake_os.refuse_after = calls; /* now nothing can be mapped at all */
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
     fake_os.refuse_after = fake_os.occupied_first = 0;
     serve();
 }
 
-TEST(no_place_at_all_is_null_and_service_comes_with_the_first)
+TEST(without_any_place_requests_return_null_until_one_is_free)
 {
     CHECK(holds(nowhere));
 }
 
-/* --- pieces ------------------------------------------------------------------------------------------------------- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 static void behind_a_neighbour(void)
 {
@@ -147,8 +149,8 @@ static void behind_a_neighbour(void)
     size_t before = atomic_load(&region.slices);
     fake_os.occupied_chunks = 3000;
     bool zero;
-    EXPECT(large_allocate(2 * GIB, 1, &zero) ==
-           NULL); /* 2 GiB of somebody else's are too many to skip at once */
+    /* 2 GiB that belong to somebody else are too many to skip in one call. */
+    EXPECT(large_allocate(2 * GIB, 1, &zero) == NULL);
     fake_os.occupied_chunks = 0;
     EXPECT(atomic_load(&region.slices) > before);
     char *p = large_allocate(2 * GIB, 1, &zero);
@@ -157,7 +159,7 @@ static void behind_a_neighbour(void)
     serve();
 }
 
-TEST(a_neighbour_of_gigabytes_is_passed_by_in_steps)
+TEST(a_foreign_mapping_of_gigabytes_is_skipped_in_steps)
 {
     CHECK(!HAS_WINDOWS || holds(behind_a_neighbour));
 }
@@ -166,7 +168,7 @@ static void a_chunk_at_a_time(void)
 {
     serve();
     size_t all = atomic_load(&region.slices) << SLICE_SHIFT;
-    for (unsigned i = 0; i < 100; i++) { /* of each piece no more than is needed can be had */
+    for (unsigned i = 0; i < 100; i++) { /* each piece gets no more than is needed */
         fake_os.limit_bytes = fake_os.claimed_bytes + 3 * MIB;
         EXPECT(fill(all + MIB) <= all + MIB);
         fake_os.limit_bytes = 0;
@@ -174,7 +176,7 @@ static void a_chunk_at_a_time(void)
     }
 }
 
-TEST(where_less_can_be_had_less_is_taken)
+TEST(when_less_memory_is_available_the_region_grows_by_less)
 {
     CHECK(holds(a_chunk_at_a_time));
 }

@@ -1,7 +1,8 @@
-/* alloc_rounds.h - a thread's heap goes in the second round of destructors instead of the last.
+/* alloc_rounds.h - lets a thread's heap be released in the second round of thread destructors, not
+ * in the last.
  *
- * Included by force where the thread sanitizer looks on: it forgets a thread in the last round, and whatever code of ours
- * runs after that is a crash.
+ * CMakeLists.txt includes it into thread.c by force for the thread sanitizer. That sanitizer
+ * forgets a thread in the last round, and crashes if instrumented code runs on it afterwards.
  */
 #ifndef CAIRN_ALLOC_ROUNDS_H
 #define CAIRN_ALLOC_ROUNDS_H

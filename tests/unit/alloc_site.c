@@ -1,4 +1,5 @@
-/* alloc_site.c - sites of large blocks: each block counts once, wherever it comes from and however it goes. */
+/* alloc_site.c - tests the call sites of large blocks: each block counts exactly once, however it
+ * was allocated and freed. */
 #include <cairn/cairn.h>
 
 #include "alloc_names.h"
@@ -28,22 +29,22 @@ enum {
     SAMPLED = 200000,
 };
 
-/* What was before anybody counted. */
+/* Observations from before site counting began. */
 static struct {
     void *block;
     size_t kept_slices;
     bool counts;
-    bool tells;
-} early;
+    bool reports;
+} before_counting;
 
-/* The calling thread begins anew: all of its blocks are counted. */
+/* Resets the sampling of the calling thread, so that all of its next blocks are counted. */
 static void count_all(void)
 {
-    alloc_free(alloc_malloc(1)); /* it has a heap */
+    alloc_free(alloc_malloc(1)); /* makes sure that the thread has a heap */
     thread_heap->site_turn = (struct site_turn){0};
 }
 
-/* Somewhere in a program. */
+/* Returns a made-up return address in the program. */
 static const void *place(uintptr_t number)
 {
     return (const void *)(0x10000 + 16 * number);
@@ -71,7 +72,8 @@ static void add(struct site *sum, const struct site *site)
     sum->lives[0] += ended(site);
 }
 
-/* What counts for a place, of whatever length and depth; for all of them and others with NULL. */
+/* Returns the sum of the rows of a call address, over all lengths and depths. With NULL it is the
+ * sum of all rows, including the row of others. */
 static struct site of(const void *caller)
 {
     struct site sum = {0};
@@ -96,19 +98,20 @@ static unsigned occurrences(const char *text, const char *what)
 static void before_anybody_counts(void)
 {
     static char json[CAIRN_JSON_BYTES];
-    early.block = alloc_malloc_slow(LARGE, place(1));
+    before_counting.block = alloc_malloc_slow(LARGE, place(1));
     alloc_free(alloc_malloc_slow(LARGE, place(1)));
-    early.kept_slices = thread_heap->runs.slices;
-    early.counts = site_is_counted();
-    early.tells =
+    before_counting.kept_slices = thread_heap->runs.slices;
+    before_counting.counts = site_is_counted();
+    before_counting.reports =
         cairn_statistics_json(json, sizeof json) == 0 || strstr(json, "\"sites\"") != NULL;
     site_check();
 }
 
-TEST(nothing_is_counted_before_it_is_asked_for)
+TEST(nothing_is_counted_before_counting_begins)
 {
-    CHECK(!early.counts && !early.tells);
-    CHECK(early.kept_slices == large_slices(LARGE)); /* it went unseen */
+    CHECK(!before_counting.counts && !before_counting.reports);
+    /* the thread kept its run, so it was not counted */
+    CHECK(before_counting.kept_slices == large_slices(LARGE));
 }
 
 TEST(a_block_counts_for_its_site_from_the_call_to_the_free)
@@ -128,7 +131,8 @@ TEST(a_block_counts_for_its_site_from_the_call_to_the_free)
     site_check();
 }
 
-/* A call's address is the one it returns to: behind its first byte, and possibly behind its object's last. */
+/* The address of a call is its return address. It lies behind the first byte of the calling object,
+ * and possibly one byte behind its last. */
 TEST(a_site_lies_within_the_object_that_made_the_call)
 {
     REQUIRE(alloc_count_sites());
@@ -139,8 +143,9 @@ TEST(a_site_lies_within_the_object_that_made_the_call)
     CHECK(!site_is_within(1, 4096));
 }
 
-/* So that the next free of the run is a quick one, whether its block counts or not. */
-TEST(a_block_that_was_given_back_is_no_sites)
+/* The record must forget the site, so that the next free of the run can take the fast path if its
+ * block is not counted. */
+TEST(a_freed_block_belongs_to_no_site)
 {
     REQUIRE(alloc_count_sites());
     void *p = alloc_malloc_slow(LARGE, place(2));
@@ -154,7 +159,7 @@ TEST(a_block_that_was_given_back_is_no_sites)
 TEST(a_run_that_the_thread_had_kept_is_a_hit)
 {
     REQUIRE(alloc_count_sites());
-    alloc_free(alloc_malloc(1)); /* the thread has a heap */
+    alloc_free(alloc_malloc(1)); /* makes sure that the thread has a heap */
     heap_collect(thread_heap);
     for (unsigned i = 0; i < 3; i++) {
         unsigned char *p = alloc_calloc_slow(1, LARGE, place(3));
@@ -169,7 +174,7 @@ TEST(a_run_that_the_thread_had_kept_is_a_hit)
     site_check();
 }
 
-TEST(a_site_is_also_a_length_and_small_blocks_have_none)
+TEST(a_site_includes_the_length_and_small_blocks_have_no_site)
 {
     REQUIRE(alloc_count_sites());
     uint32_t before = site_count();
@@ -184,19 +189,20 @@ TEST(a_site_is_also_a_length_and_small_blocks_have_none)
     CHECK(of(place(4)).blocks == 4 && site_count() == before + 3);
 }
 
-TEST(what_was_there_before_counts_for_nobody)
+TEST(blocks_from_before_counting_belong_to_no_site)
 {
-    REQUIRE(alloc_count_sites() && early.block != NULL);
+    REQUIRE(alloc_count_sites() && before_counting.block != NULL);
     struct site before = of(NULL);
-    early.block = alloc_realloc_large(early.block, LARGE / 2, place(5));
+    before_counting.block = alloc_realloc_large(before_counting.block, LARGE / 2, place(5));
     CHECK(of(NULL).blocks == before.blocks && of(NULL).live_bytes == before.live_bytes);
-    alloc_free(early.block);
+    alloc_free(before_counting.block);
     CHECK(of(NULL).freed == before.freed && of(NULL).live_bytes == before.live_bytes);
     CHECK(of(place(1)).blocks == 0 && of(place(5)).blocks == 0);
     site_check();
 }
 
-/* In a row they cannot grow in place: they move by bytes, or from 1 MiB on by pages. */
+/* Allocates blocks in a row, so that most cannot grow in place. They are copied, or from 1 MiB on
+ * their pages move. */
 static void grow(size_t slices, const void *first, const void *second)
 {
     void *blocks[MOVED];
@@ -217,7 +223,7 @@ static void grow(size_t slices, const void *first, const void *second)
     CHECK(moved > 0 && of(second).blocks == moved && of(first).freed == moved);
     CHECK(of(first).live_bytes + of(second).live_bytes == live_bytes);
     site_check();
-    for (unsigned i = 0; i < MOVED; i++) { /* in place */
+    for (unsigned i = 0; i < MOVED; i++) { /* shrinks in place */
         void *before = blocks[i];
         blocks[i] = alloc_realloc_large(before, 3 * SLICE_BYTES, place(6));
         CHECK(blocks[i] == before);
@@ -232,7 +238,7 @@ static void grow(size_t slices, const void *first, const void *second)
     page_heap_check();
 }
 
-TEST(a_block_that_moves_is_a_new_one_of_who_called_realloc)
+TEST(a_block_that_moves_belongs_to_the_site_of_the_realloc)
 {
     REQUIRE(alloc_count_sites());
     heap_collect(thread_heap);
@@ -287,7 +293,7 @@ TEST(every_name_counts_once)
     site_check();
 }
 
-TEST(blocks_of_a_heap_count_and_go_with_it)
+TEST(blocks_of_a_shared_heap_are_counted_and_destroyed_with_it)
 {
     REQUIRE(alloc_count_sites());
     struct site before = of(NULL);
@@ -339,7 +345,7 @@ TEST(threads_count_every_block)
     site_check();
 }
 
-/* One of four blocks, one of four, and half of them, from three places, in an order that repeats. */
+/* Three places share the blocks in a repeating order: a quarter, a quarter, and half of them. */
 static void come_and_go_often(void)
 {
     count_all();
@@ -347,7 +353,7 @@ static void come_and_go_often(void)
         alloc_free(alloc_malloc_slow(LARGE, place(i % 4 == 0 ? 50 : i % 4 == 1 ? 51 : 52)));
 }
 
-TEST(of_many_blocks_some_are_counted_and_stand_for_the_others)
+TEST(of_many_blocks_a_sample_is_counted_and_weighted)
 {
     REQUIRE(alloc_count_sites());
     come_and_go_often();
@@ -369,7 +375,8 @@ TEST(of_many_blocks_some_are_counted_and_stand_for_the_others)
     site_check();
 }
 
-/* What is out when nobody is asked any more goes back by the door that it came by. */
+/* A counted block is freed by the slow path and an uncounted one by the fast path, also when
+ * sampling has changed in the meantime. */
 TEST(blocks_that_count_and_blocks_that_do_not_lie_side_by_side)
 {
     REQUIRE(alloc_count_sites());
@@ -413,7 +420,7 @@ TEST(a_heap_that_is_given_up_leaves_blocks_that_still_count)
     cairn_check();
 }
 
-/* Whether all holds in a process of its own. */
+/* Runs the checks in a child process. Returns whether they hold. */
 static bool holds_in_a_child(void check(void))
 {
     int status = 1;
@@ -442,7 +449,8 @@ static void *come_and_go_alone(void *number)
     return NULL;
 }
 
-/* Whatever the other thread is doing just then. It is detached: a child has it no more, and none to join. */
+/* The fork may happen at any point of the other thread. That thread is detached, because the child
+ * has no such thread to join. */
 TEST(a_child_finds_the_table_open_and_goes_on_counting)
 {
     REQUIRE(alloc_count_sites());
@@ -461,7 +469,7 @@ static void fill_the_table(void)
     static char json[CAIRN_SITES_BYTES];
     uint64_t others = site_others()->blocks;
     uint32_t known = site_count();
-    alloc_free(alloc_malloc(LARGE)); /* whose caller nobody knows */
+    alloc_free(alloc_malloc(LARGE)); /* its caller is unknown */
     CHECK(site_others()->blocks == others + 1 && site_count() == known);
     for (uintptr_t i = 0; i < MANY; i++) {
         count_all();
@@ -473,17 +481,17 @@ static void fill_the_table(void)
     site_check();
 
     size_t length = cairn_statistics_json(json, CAIRN_JSON_BYTES);
-    unsigned told = occurrences(json, "\"address\":");
+    unsigned reported = occurrences(json, "\"address\":");
     REQUIRE(length > 0 && length < CAIRN_JSON_BYTES);
-    CHECK(told > 5 && told < SITE_MOST && strcmp(json + length - 3, "}]}") == 0);
+    CHECK(reported > 5 && reported < SITE_MOST && strcmp(json + length - 3, "}]}") == 0);
     length = cairn_statistics_json(json, sizeof json);
     REQUIRE(length > CAIRN_JSON_BYTES && length < sizeof json);
     CHECK(occurrences(json, "\"address\":") == SITE_MOST && strcmp(json + length - 3, "}]}") == 0);
     CHECK(strstr(json, "\"site_count\":768,") != NULL);
     CHECK(cairn_statistics_json(json, 100) == 0);
     unsigned whole = 0;
-    for (size_t room = 100; room < CAIRN_JSON_BYTES;
-         room += 7) { /* nothing, or a document that is one */
+    /* The result is either nothing or a complete document. */
+    for (size_t room = 100; room < CAIRN_JSON_BYTES; room += 7) {
         length = cairn_statistics_json(json, room);
         CHECK(length < room);
         CHECK(length == 0 || (occurrences(json, "{") == occurrences(json, "}") &&
@@ -493,10 +501,10 @@ static void fill_the_table(void)
     CHECK(whole > 100);
 }
 
-TEST(what_a_full_table_does_not_know_counts_for_others)
+TEST(a_full_table_counts_new_sites_in_the_row_of_others)
 {
     REQUIRE(alloc_count_sites());
-    CHECK(holds_in_a_child(fill_the_table)); /* it is full for ever */
+    CHECK(holds_in_a_child(fill_the_table)); /* in a child, because a full table stays full */
 }
 
 int main(int argc, char **argv)

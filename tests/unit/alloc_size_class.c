@@ -1,4 +1,4 @@
-/* alloc_size_class.c - the promise of size_class.h, over its whole domain. */
+/* alloc_size_class.c - tests the contract of size_class.h over all sizes. */
 #include "alloc/size_class.h"
 
 #include "alloc_os.h"
@@ -42,7 +42,7 @@ TEST(waste_is_bounded_as_the_header_says)
     }
 }
 
-TEST(what_the_table_says_is_what_the_formula_would)
+TEST(table_and_formula_meet_without_a_gap)
 {
     CHECK(size_class(SIZE_CLASS_TABLE_MAX) + 1 == size_class(SIZE_CLASS_TABLE_MAX + 1));
 }

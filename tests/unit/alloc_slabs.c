@@ -1,4 +1,5 @@
-/* alloc_slabs.c - where a slab's blocks are counted, and mistakes that end the process before memory is used twice. */
+/* alloc_slabs.c - tests how frees are counted on their way through a slab, and that misuse ends the
+ * process before memory is used twice. */
 #include "alloc/alloc.h"
 
 #include "alloc/page_heap.h"
@@ -14,7 +15,8 @@ enum { BYTES = 1024, IN_A_SLAB = SLICE_BYTES / BYTES, MANY = 8 * IN_A_SLAB, OTHE
 
 static void *block[MANY];
 
-/* Of the class's own slabs, and not of those that a small process lends. */
+/* Makes the process too large for borrowed blocks, and then fills `block` from the class's own
+ * slabs. */
 static void take_many(void)
 {
     static void *other[OTHERS];
@@ -27,7 +29,7 @@ static void take_many(void)
         block[i] = alloc_malloc(BYTES);
 }
 
-/* Moves the blocks of one full slab to the front. */
+/* Moves the blocks of one full slab to the front of `block`. */
 static struct slab *full_slab_first(void)
 {
     struct slab *slab = slab_of(block[MANY / 2]);
@@ -73,9 +75,10 @@ static struct cairn_stats now(void)
     return stats;
 }
 
-/* --- counting ---------------------------------------------------------------------------------------------------- */
+/* --- counting --------------------------------------------------------------------------------- */
 
-/* Each free is counted once, whether its block waits in the slab, was collected by the owner, or went with the slab. */
+/* A free by another thread is counted once: while the block is posted, after the owner collected
+ * it, and after the slab was freed with it. */
 TEST(frees_by_other_threads_are_counted_once_at_each_stage)
 {
     take_many();
@@ -84,7 +87,7 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     free_in_thread(0, 1);
     CHECK(now().remote_frees == before.remote_frees + 1 && now().wakes == before.wakes);
     CHECK(now().live_count == before.live_count - 1);
-    free_in_thread(1, 3); /* two of sixteen wake the slab */
+    free_in_thread(1, 3); /* two of sixteen blocks wake the slab */
     CHECK(now().remote_frees == before.remote_frees + 3 && now().wakes == before.wakes + 1);
     CHECK(remote_state(slab) == REMOTE_PARKED && remote_count_of(atomic_load(&slab->posted)) == 3);
 
@@ -93,7 +96,7 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     CHECK(now().remote_frees == before.remote_frees + 3);
     CHECK(now().live_count == before.live_count - 3);
 
-    free_in_thread(3, IN_A_SLAB); /* the last of them takes the slab with it */
+    free_in_thread(3, IN_A_SLAB); /* the last one frees the slab */
     CHECK(slab->kind != RUN_SLAB);
     CHECK(now().remote_frees == before.remote_frees + IN_A_SLAB);
     CHECK(now().claims == before.claims + 1);
@@ -103,14 +106,14 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     heap_check(thread_heap);
 }
 
-/* Where the slab goes back with that one block posted to it. */
-TEST(a_free_that_is_the_only_one_by_another_thread_is_counted)
+/* The slab is freed while that one block is posted to it. */
+TEST(a_single_free_by_another_thread_is_counted)
 {
     heap_collect(thread_heap);
     take_many();
     struct slab *slab = full_slab_first();
     for (unsigned i = IN_A_SLAB; i < MANY; i++)
-        alloc_free(block[i]); /* the thread's list of the class takes no more */
+        alloc_free(block[i]); /* fills the thread's list of the class */
     for (unsigned i = 0; i < IN_A_SLAB - 1; i++)
         alloc_free(block[i]);
     struct cairn_stats before = now();
@@ -120,14 +123,15 @@ TEST(a_free_that_is_the_only_one_by_another_thread_is_counted)
           now().live_count == before.live_count - 1);
 }
 
-/* A slab whose last block the owner freed, after others had posted the rest, waits for a sweep. */
-TEST(a_sweep_says_how_many_slabs_it_claimed)
+/* The owner frees the last block after other threads posted the rest. The slab then waits for a
+ * sweep. */
+TEST(a_sweep_returns_how_many_slabs_it_claimed)
 {
     heap_collect(thread_heap);
     take_many();
     struct slab *slab = full_slab_first();
     heap_sweep();
-    for (unsigned i = 0; i < 2; i++) /* which the list of the thread does not take */
+    for (unsigned i = 0; i < 2; i++) /* no room: the block goes to its slab, not the list */
         thread_heap->room[slab->class] = 0, alloc_free(block[i]);
     CHECK(remote_state(slab) == REMOTE_PARKED);
     struct cairn_stats before = now();
@@ -143,7 +147,7 @@ TEST(a_sweep_says_how_many_slabs_it_claimed)
     heap_check(thread_heap);
 }
 
-/* Those of the smallest class, full ones, and the one that it allocates from. */
+/* This includes slabs of the smallest class, full slabs, and the current one. */
 TEST(a_heap_that_is_destroyed_gives_back_every_slab)
 {
     bool zero;
@@ -160,8 +164,8 @@ TEST(a_heap_that_is_destroyed_gives_back_every_slab)
     }
 }
 
-/* A program that makes a heap for each task would otherwise take more memory for each. */
-TEST(the_next_heap_takes_the_place_of_one_that_is_gone)
+/* Otherwise a program that makes a heap for each task would need more memory with each. */
+TEST(a_new_heap_reuses_the_record_of_a_destroyed_one)
 {
     struct heap *heap = shared_heap_create();
     REQUIRE(heap != NULL);
@@ -172,9 +176,9 @@ TEST(the_next_heap_takes_the_place_of_one_that_is_gone)
     shared_heap_destroy(heap);
 }
 
-/* --- mistakes ---------------------------------------------------------------------------------------------------- */
+/* --- mistakes --------------------------------------------------------------------------------- */
 
-/* The key is gone with what was written, so that neither of the two frees is noticed. */
+/* The write destroys the key, so that the second free cannot be recognized as one. */
 static void free_twice_and_write_between(void *p)
 {
     alloc_free(p);
@@ -182,7 +186,8 @@ static void free_twice_and_write_between(void *p)
     alloc_free(p);
 }
 
-/* All of the slab but the last block, the one before that twice: as many as there are. */
+/* Frees all blocks of the slab but the last, and the one before that twice: as many frees as there
+ * are blocks. */
 static void *free_all_but_one(void *argument)
 {
     for (unsigned i = 0; i < IN_A_SLAB - 2; i++)
@@ -196,7 +201,8 @@ static void others_free_a_block_instead_of_another(void)
     in_thread(free_all_but_one, NULL);
 }
 
-/* An empty slab is there already, and the thread's list of the class takes no more: each block goes to its slab. */
+/* An empty slab exists already, and the thread's list of the class is full, so that each block goes
+ * to its slab. */
 static void the_owner_frees_a_block_instead_of_another(void)
 {
     for (unsigned i = IN_A_SLAB; i < MANY; i++)
@@ -226,7 +232,8 @@ static void free_twice(void)
     alloc_free(block[0]);
 }
 
-/* At once, and not only when the block comes up the second time: the complaint then has the stack of the mistake. */
+/* It is noticed at the second free, and not only when the block is handed out again, so that the
+ * report shows the stack of the mistake. */
 TEST(the_second_free_itself_is_noticed)
 {
     take_many();

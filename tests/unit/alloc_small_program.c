@@ -1,4 +1,5 @@
-/* alloc_small_program.c - while a process is small, classes with few blocks share the slabs of coarser ones. */
+/* alloc_small_program.c - tests that in a small process classes with few blocks borrow from slabs
+ * of larger classes. */
 #include "alloc/alloc.h"
 
 #include "alloc/page_heap.h"
@@ -7,7 +8,7 @@
 
 #include <sys/wait.h>
 
-enum { POWERS = 10 }; /* of two, from 16 to 8192 */
+enum { POWERS = 10 }; /* powers of two from 16 to 8192 */
 
 static size_t gets(size_t size)
 {
@@ -19,7 +20,7 @@ static uint64_t slabs_made(void)
     return atomic_load(&thread_heap->statistics.slabs_made);
 }
 
-/* Each test is a process of its own, that has allocated nothing yet. */
+/* Runs a test in a process of its own, which has allocated nothing yet. */
 static void apart(void (*live)(void))
 {
     fflush(stderr);
@@ -54,8 +55,9 @@ TEST_APART(a_block_of_each_class_needs_a_slab_for_each_power_of_two)
     CHECK(gets(9000) == 10240);
 }
 
-/* 4 KiB of the next power of two, until 16 KiB of four classes to a doubling, then of its own. */
-TEST_APART(a_class_with_more_blocks_gets_finer_ones)
+/* The first 4 KiB of a class come from the next power of two. Up to 16 KiB come from classes with
+ * four steps to a doubling, and the rest from the class's own slabs. */
+TEST_APART(a_class_with_more_blocks_borrows_from_closer_classes)
 {
     unsigned count[3] = {0};
     for (unsigned i = 0; i < 1000; i++) {
@@ -70,8 +72,8 @@ TEST_APART(a_class_with_more_blocks_gets_finer_ones)
     CHECK(count[0] == 2 && count[1] == 10);
 }
 
-/* It is what is asked for that makes a class hot, not what is kept. */
-TEST_APART(a_class_that_is_freed_each_time_gets_its_own_too)
+/* Requests count, whether or not their blocks are freed. */
+TEST_APART(a_class_whose_blocks_are_freed_each_time_gets_its_own_slab_too)
 {
     for (unsigned i = 0; i < 65; i++) {
         void *p = alloc_malloc(40);
@@ -81,7 +83,7 @@ TEST_APART(a_class_that_is_freed_each_time_gets_its_own_too)
     }
 }
 
-TEST_APART(lent_blocks_are_aligned_as_their_own_would_be)
+TEST_APART(borrowed_blocks_are_aligned_like_those_of_the_class)
 {
     for (size_t alignment = 1024; alignment >= 32; alignment /= 2) {
         unsigned lent = 0;
@@ -95,7 +97,7 @@ TEST_APART(lent_blocks_are_aligned_as_their_own_would_be)
     }
 }
 
-TEST_APART(nothing_is_lent_once_the_process_is_not_small)
+TEST_APART(no_block_is_borrowed_in_a_process_that_is_not_small)
 {
     CHECK(gets(140) == 256);
     CHECK(alloc_malloc((size_t)CHUNK_BYTES) != NULL);

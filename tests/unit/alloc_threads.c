@@ -1,5 +1,6 @@
-/* alloc_threads.c - threads that hand blocks to each other, are born and end, beside others that look at all of it. By the
- * names of cairn.h, so that the thread sanitizer can look on. The seed is printed; SEED=… repeats it. */
+/* alloc_threads.c - tests threads that hand blocks to each other, start and end, while other
+ * threads inspect the allocator. It uses the functions of cairn.h, so that the thread sanitizer can
+ * watch. The seed is printed; SEED=… repeats it. */
 #include <cairn/cairn.h>
 
 #include "alloc_names.h"
@@ -20,7 +21,7 @@ enum {
     LIVES = 25,
     SLOTS = 300,
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    CALLS = 2500, /* of a life */
+    CALLS = 2500, /* in one life of a thread */
 #else
     CALLS = 25000,
 #endif
@@ -31,13 +32,13 @@ static uint64_t seed = 1;
 
 #define EXPECT(condition) fake_expect(condition, "not true: " #condition)
 
-/* What a block begins with; the rest of it is the pattern's lowest byte, as far as a page. */
+/* The head of a block. Up to 4 KiB behind it are filled with the lowest byte of the pattern. */
 struct head {
     size_t size;
     uint64_t pattern;
 };
 
-static _Atomic(struct head *) slots[SLOTS]; /* whoever takes one out owns it */
+static _Atomic(struct head *) slots[SLOTS]; /* a thread that takes a block out owns it */
 
 static size_t any_size(struct random *random)
 {
@@ -98,7 +99,7 @@ static struct head *resize(struct head *block, struct random *random)
     verify(block);
     size_t size = any_size(random);
     if (block->size > 1 << 20 && block->size < 8 << 20)
-        size = block->size + block->size / 4; /* pages move */
+        size = block->size + block->size / 4; /* large blocks grow by moving their pages */
     struct head was = *block;
     block = cairn_realloc(block, size);
     EXPECT(block != NULL && block->size == was.size && block->pattern == was.pattern);
@@ -125,13 +126,13 @@ static void operate(struct random *random)
     }
 }
 
-static void *live(void *argument)
+static void *thread_life(void *argument)
 {
     struct random random = random_of(*(uint64_t *)argument);
     struct cairn_heap *heap = cairn_heap_create();
     for (unsigned i = 0; i < CALLS; i++) {
         operate(&random);
-        if (i % 64 == 0) { /* blocks that outlive their heap */
+        if (i % 64 == 0) { /* these blocks outlive their heap */
             _Atomic(struct head *) *slot = &slots[random_below(&random, SLOTS)];
             struct head *before = atomic_exchange(slot, allocate(heap, &random));
             if (before != NULL)
@@ -144,13 +145,14 @@ static void *live(void *argument)
     return NULL;
 }
 
-static void *live_again_and_again(void *argument)
+static void *live_many_lives(void *argument)
 {
     struct random random = random_of(*(uint64_t *)argument);
     for (unsigned i = 0; i < LIVES; i++) {
         uint64_t of_life = random_next(&random);
         pthread_t id;
-        EXPECT(pthread_create(&id, NULL, live, &of_life) == 0 && pthread_join(id, NULL) == 0);
+        EXPECT(pthread_create(&id, NULL, thread_life, &of_life) == 0 &&
+               pthread_join(id, NULL) == 0);
     }
     return NULL;
 }
@@ -159,12 +161,12 @@ static _Atomic unsigned busy;
 
 static void *be_busy(void *argument)
 {
-    live_again_and_again(argument);
+    live_many_lives(argument);
     atomic_fetch_sub(&busy, 1);
     return NULL;
 }
 
-static void among_busy_threads(void (*look)(struct random *random))
+static void while_threads_are_busy(void (*look)(struct random *random))
 {
     alarm(HANGS_AFTER_S);
     pthread_t ids[BUSY];
@@ -193,14 +195,14 @@ static void among_busy_threads(void (*look)(struct random *random))
     alarm(0);
 }
 
-static void operate_as_well(struct random *random)
+static void operate_too(struct random *random)
 {
     operate(random);
 }
 
 TEST(blocks_go_from_thread_to_thread_and_none_is_lost)
 {
-    among_busy_threads(operate_as_well);
+    while_threads_are_busy(operate_too);
 }
 
 static void *use_a_block(void *unused)
@@ -209,7 +211,7 @@ static void *use_a_block(void *unused)
     return unused;
 }
 
-/* Slabs that a thread makes for a block. */
+/* Returns how many slabs a new thread makes for one block. */
 static size_t made_by_thread(void)
 {
     struct cairn_stats before;
@@ -223,12 +225,12 @@ static size_t made_by_thread(void)
     return after.slabs_made - before.slabs_made;
 }
 
-TEST(a_thread_has_at_hand_what_the_one_before_had)
+TEST(a_new_thread_reuses_the_slabs_of_the_one_that_ended)
 {
     cairn_collect();
     CHECK(made_by_thread() == 1);
     CHECK(made_by_thread() == 0);
-    cairn_collect(); /* what is at hand for nobody goes back with the rest */
+    cairn_collect(); /* also frees the heap that no thread uses now */
     CHECK(made_by_thread() == 1);
 }
 
@@ -241,9 +243,9 @@ static void give_back(struct random *random)
     usleep(200);
 }
 
-TEST(memory_goes_back_beside_busy_threads)
+TEST(memory_can_be_given_back_while_threads_are_busy)
 {
-    among_busy_threads(give_back);
+    while_threads_are_busy(give_back);
 }
 
 static bool is_aligned(void *block, size_t usable_bytes, void *context)
@@ -263,15 +265,15 @@ static void look(struct random *random)
     usleep((unsigned)random_below(random, 500));
 }
 
-TEST(statistics_a_walk_and_the_check_do_no_harm_beside_busy_threads)
+TEST(statistics_walks_and_checks_work_while_threads_are_busy)
 {
-    among_busy_threads(look);
+    while_threads_are_busy(look);
 }
 
 int main(int argc, char **argv)
 {
     if (getenv("SEED") != NULL)
         seed = strtoull(getenv("SEED"), NULL, 10);
-    printf("seed %llu; SEED=… repeats another\n", (unsigned long long)seed);
+    printf("seed %llu; set SEED=… to repeat another\n", (unsigned long long)seed);
     return test_main(argc, argv);
 }

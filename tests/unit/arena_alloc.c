@@ -43,7 +43,7 @@ static bool nothing_is_mapped(void)
     return fake_os.mapped_bytes == 0;
 }
 
-TEST(blocks_of_every_small_size_are_aligned_apart_and_writable)
+TEST(blocks_of_every_small_size_are_aligned_disjoint_and_writable)
 {
     struct cairn_arena *arena = cairn_arena_create(0);
     char *blocks[2000];
@@ -86,7 +86,7 @@ TEST(sizes_that_overflow_are_refused_and_change_nothing)
     CHECK(cairn_arena_alloc_array(arena, SIZE_MAX / 2, 3) == NULL);
     CHECK(cairn_arena_alloc_zeroed(arena, SIZE_MAX / 8 + 2, 8) == NULL);
     CHECK(fake_os.call_count == calls);
-    CHECK(cairn_arena_alloc(arena, PTRDIFF_MAX) == NULL); /* these the kernel is asked for */
+    CHECK(cairn_arena_alloc(arena, PTRDIFF_MAX) == NULL); /* the kernel refuses these two */
     CHECK(cairn_arena_alloc_aligned(arena, 16, (size_t)1 << 63) == NULL);
     struct cairn_arena_stats after = cairn_arena_statistics(arena);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
@@ -114,7 +114,8 @@ TEST(any_power_of_two_up_to_a_gibibyte_is_an_alignment_and_nothing_else_is)
     CHECK(nothing_is_mapped());
 }
 
-/* What is mapped for the alignment is unmapped at once, so that it costs neither address space nor the limit. */
+/* Memory that is mapped only to align the block is unmapped at once, so that it counts neither as
+ * address space nor towards the limit. */
 TEST(a_large_alignment_takes_no_more_memory_than_a_small_one)
 {
     struct cairn_arena *arena = cairn_arena_create(0);
@@ -162,7 +163,7 @@ TEST(zeroed_memory_from_the_kernel_is_not_touched)
         .huge = CAIRN_ARENA_HUGE_NEVER, .checked = CAIRN_ARENA_CHECKED_OFF});
     char *block = cairn_arena_alloc_zeroed(arena, 64, MIB);
     REQUIRE(block != NULL);
-    if (arena->next != arena->end) /* under ASan everything is written at once */
+    if (arena->next != arena->end) /* ASan writes everything at once */
         CHECK(resident_bytes(block, 64 * MIB) <= 2 * real_page_bytes());
     cairn_arena_destroy(arena);
 }
@@ -224,7 +225,7 @@ TEST(an_older_block_grows_by_moving_and_shrinks_in_place)
     cairn_arena_destroy(arena);
 }
 
-TEST(a_block_that_cannot_grow_is_as_it_was)
+TEST(a_block_that_cannot_grow_stays_unchanged)
 {
     static char memory[1000];
     struct cairn_arena *arena = cairn_arena_create_over(memory, sizeof memory);
@@ -249,7 +250,7 @@ TEST(a_fixed_arena_stays_within_the_callers_memory_whatever_its_address_and_size
             for (char *block; arena != NULL && (block = cairn_arena_alloc(arena, 24)) != NULL;) {
                 CHECK(block >= memory + offset && block + 24 <= memory + offset + bytes);
                 memset(block, 1, 24);
-                used += 32 + 32; /* with what a checked arena adds */
+                used += 32 + 32; /* includes what a checked arena adds */
             }
             CHECK(used + 64 > bytes);
             if (arena != NULL)
@@ -283,7 +284,7 @@ TEST(an_arena_may_begin_in_the_callers_memory_and_go_on_elsewhere)
     cairn_arena_destroy(arena);
 }
 
-TEST(a_limit_is_used_up_almost_wholly_and_never_passed)
+TEST(a_limit_is_almost_used_up_and_never_exceeded)
 {
     for (size_t limit = 4 * KIB; limit < 400 * MIB; limit = limit * 5 / 2) {
         struct cairn_arena *arena = with((struct cairn_arena_options){.limit_bytes = limit});
@@ -302,7 +303,7 @@ TEST(a_limit_is_used_up_almost_wholly_and_never_passed)
     CHECK(nothing_is_mapped());
 }
 
-TEST(what_was_hinted_fits_into_the_first_chunk)
+TEST(the_hinted_size_fits_into_the_first_chunk)
 {
     for (size_t hint = 1; hint < 100 * MIB; hint = hint * 3 + 1) {
         unsigned maps = fake_os.map_count;
@@ -315,7 +316,7 @@ TEST(what_was_hinted_fits_into_the_first_chunk)
     }
 }
 
-TEST(a_reset_arena_is_filled_again_without_a_call_to_the_kernel)
+TEST(a_reset_arena_is_filled_again_without_a_system_call)
 {
     struct cairn_arena *arena = cairn_arena_create(0);
     unsigned calls = 0;
@@ -332,7 +333,7 @@ TEST(a_reset_arena_is_filled_again_without_a_call_to_the_kernel)
     CHECK(nothing_is_mapped());
 }
 
-/* A spare chunk that is too small for a request is passed over, and used for a later one. */
+/* A spare chunk that is too small for a request is skipped, and serves a later one. */
 TEST(a_spare_chunk_is_found_behind_smaller_ones)
 {
     struct cairn_arena *arena = cairn_arena_create(0);
@@ -387,7 +388,7 @@ TEST(rewinding_goes_back_over_chunks_and_marks_nest)
     cairn_arena_destroy(arena);
 }
 
-TEST(trimming_gives_back_all_but_what_is_to_be_kept)
+TEST(trimming_gives_back_all_but_the_bytes_to_keep)
 {
     struct cairn_arena *arena = with((struct cairn_arena_options){.huge = CAIRN_ARENA_HUGE_NEVER});
     char *kept = cairn_arena_alloc(arena, 1000);
@@ -436,7 +437,7 @@ TEST(large_chunks_ask_for_huge_pages_and_small_ones_do_not)
     CHECK(nothing_is_mapped());
 }
 
-/* What the kernel noted of the mapping that `address` lies in. */
+/* Returns whether the kernel shows the flag for the mapping of `address`. */
 static bool has_flag(const void *address, const char *flag)
 {
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -456,8 +457,8 @@ static bool has_flag(const void *address, const char *flag)
     return found;
 }
 
-/* Measured: a million blocks of 10 to 1000 bytes cost less than half as much with them. */
-TEST(a_hint_of_32_mib_and_more_gets_huge_pages_unasked)
+/* Measured: with huge pages a million blocks of 10 to 1000 bytes cost less than half as much. */
+TEST(a_hint_of_32_mib_or_more_gets_huge_pages_by_default)
 {
     bool kernel_has_them = access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0;
     for (size_t hint = 16 * MIB; hint <= GIB; hint *= 2) {
@@ -491,8 +492,9 @@ TEST(a_chunk_for_huge_pages_has_room_for_whole_ones_where_the_limit_allows)
     CHECK(nothing_is_mapped());
 }
 
-/* Its record lies on an OS page of its own: an arena that reserves much and uses little stays small. */
-TEST(what_is_reserved_for_huge_pages_is_not_touched)
+/* The chunk's record lies on an OS page of its own, so that an arena which reserves much and uses
+ * little stays small. */
+TEST(memory_reserved_for_huge_pages_is_not_touched)
 {
     struct cairn_arena *arena = cairn_arena_create(256 * MIB);
     char *block = cairn_arena_alloc(arena, 100 * MIB);
@@ -526,8 +528,9 @@ TEST(statistics_add_up)
     cairn_arena_destroy(arena);
 }
 
-/* Of 1000 bytes, 992 were reserved and a whole OS page of 4096 touched. */
-TEST(no_more_is_touched_than_is_reserved)
+/* Of 1000 bytes from the caller, 992 were reserved, but a whole OS page of 4096 was reported as
+ * touched. */
+TEST(touched_bytes_never_exceed_reserved_bytes)
 {
     static char memory[3 * 4096];
     for (size_t bytes = CAIRN_ARENA_OWN_BYTES; bytes <= sizeof memory; bytes += 61) {

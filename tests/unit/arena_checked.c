@@ -12,7 +12,7 @@ static struct cairn_arena *checked(void)
         &(struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_ON});
 }
 
-/* The compiler must not know what is wrong here. */
+/* Hides the access from the compiler, which would warn about it. */
 static void write_to(volatile char *where)
 {
     *where = 'x';
@@ -70,7 +70,7 @@ static void write_after_reset_then_resize(void)
     cairn_arena_resize(arena, newest, 16, 800);
 }
 
-TEST(a_write_to_memory_that_was_taken_back_is_found_at_the_next_look)
+TEST(a_write_to_freed_memory_is_found_by_the_next_call)
 {
     CHECK(dies(write_after_reset_then_allocate, "written to after it was rewound or reset"));
     CHECK(dies(write_after_rewind_then_destroy, "written to after it was rewound or reset"));
@@ -115,7 +115,7 @@ static void write_past_the_shared_block(void)
     cairn_arena_check(shared_arena);
 }
 
-TEST(a_complaint_names_the_arena_and_the_place)
+TEST(the_error_names_the_arena_and_the_address)
 {
     shared_arena = checked();
     shared_block = cairn_arena_alloc(shared_arena, 100);
@@ -134,7 +134,7 @@ static void rewind_to_a_mark_that_was_rewound_past(void)
     struct cairn_arena_point second = cairn_arena_mark(arena);
     cairn_arena_rewind(arena, first);
     cairn_arena_alloc(arena, 100);
-    cairn_arena_mark(arena); /* at the same place as the second, and yet another */
+    cairn_arena_mark(arena); /* this mark has the same address as the second one */
     cairn_arena_alloc(arena, 1000);
     cairn_arena_rewind(arena, second);
 }
@@ -154,7 +154,7 @@ static void rewind_to_a_mark_of_another_arena(void)
     cairn_arena_rewind(checked(), cairn_arena_mark(checked()));
 }
 
-TEST(a_mark_that_is_no_longer_one_is_found)
+TEST(a_rewind_to_an_invalid_mark_is_found)
 {
     CHECK(dies(rewind_to_a_mark_that_was_rewound_past, "rewound to a mark"));
     CHECK(dies(rewind_to_a_mark_in_a_chunk_that_is_gone, "rewound to a mark"));
@@ -317,7 +317,7 @@ TEST(mistakes_with_a_pool_are_found)
 
 static size_t late_word;
 static bool late_zero;
-static enum { THEN_ALLOCATE, THEN_GIVE_BACK, THEN_CHECK, THEN_DESTROY } late_look;
+static enum { THEN_ALLOCATE, THEN_GIVE_BACK, THEN_CHECK, THEN_DESTROY } late_call;
 
 static void write_a_word_after_giving_back(void)
 {
@@ -328,7 +328,7 @@ static void write_a_word_after_giving_back(void)
     cairn_pool_free(pool, (void *)object);
     cairn_pool_free(pool, second);
     object[late_word] = late_zero ? 0 : (uintptr_t)0x4141414141414141;
-    switch (late_look) {
+    switch (late_call) {
     case THEN_ALLOCATE:
         for (unsigned i = 0; i < 3; i++)
             cairn_pool_alloc(pool);
@@ -346,21 +346,21 @@ static void write_a_word_after_giving_back(void)
     }
 }
 
-/* The list of idle objects once went through their first words, which nobody verified: a write to the first member of
- * an object that was given back, the most common mistake of all, was followed into SIGBUS, and a zero there lost all
- * objects behind it without a word. */
+/* The list of free objects once ran through their first words, which were not verified. A write to
+ * the first member of a freed object is the most common mistake. It made the pool follow a wild
+ * pointer into SIGBUS, and a zero there silently lost all objects behind it. */
 TEST(a_write_to_any_word_of_an_object_that_was_given_back_is_found)
 {
     for (unsigned i = 0; i < 2 * 5 * 2 * 4; i++) {
         shared = i % 2 == 1;
         late_word = i / 2 % 5;
         late_zero = i / 10 % 2 == 1;
-        late_look = i / 20;
+        late_call = i / 20;
         CHECK(dies(write_a_word_after_giving_back, "written to after it was given back"));
     }
 }
 
-/* All that were given back are handed out again, the oldest first, before others are made ready. */
+/* All freed objects are handed out again, the oldest first, before new ones are made. */
 TEST(a_checked_pool_loses_no_object)
 {
     struct cairn_pool *pool = checked_pool(false);
@@ -412,7 +412,7 @@ TEST(the_address_sanitizer_finds_reads_as_well)
     }
 }
 
-/* Memory that was the caller's is as it was, for the caller and for the sanitizer. */
+/* The caller's memory is usable afterwards, for the caller and for the sanitizer. */
 TEST(destroying_an_arena_leaves_the_callers_memory_usable)
 {
     static char memory[4096];
@@ -434,7 +434,7 @@ TEST(a_checked_arena_takes_memory_from_the_caller_whatever_it_holds)
     cairn_arena_destroy(arena);
 }
 
-TEST(a_checked_arena_does_all_that_another_does)
+TEST(a_checked_arena_supports_every_operation)
 {
     struct cairn_arena *arena = checked();
     char *text = cairn_arena_strdup(arena, "cairn");

@@ -1,9 +1,12 @@
-/* arena_os.h - the real os.h beneath an arena under test: every mapping is in a ledger, and any call can be refused.
+/* arena_os.h - replaces os.h under an arena: it calls the real functions, records every mapping,
+ * and can refuse any call.
  *
- * Included by the one file of a program that is linked with src/arena alone. Always:
+ * It is included by the one source file of a test program that is linked with src/arena alone.
+ * Always:
  *
- *     fake_os.mapped_bytes is the sum of what is in the ledger: what the arenas have from the machine
- *     what is unmapped was in the ledger, with that very size, or the program aborts
+ *     fake_os.mapped_bytes == sum of the sizes in `ledger`, which are the mappings of the arenas
+ *
+ * os_unmap() aborts the program if the ledger has no mapping of that address and size.
  */
 #ifndef CAIRN_ARENA_OS_H
 #define CAIRN_ARENA_OS_H
@@ -32,9 +35,9 @@ static struct {
     unsigned unmap_count;
     unsigned give_back_count;
     unsigned huge_count;
-    unsigned call_count;   /* of the four above */
-    unsigned refuse_call;  /* the so-manieth call is refused; 0: none */
-    unsigned refuse_after; /* as are all calls after so many; 0: none */
+    unsigned call_count;   /* sum of the four counts above */
+    unsigned refuse_call;  /* number of the call to refuse, from 1; 0: none */
+    unsigned refuse_after; /* refuses every call after this many; 0: none */
     unsigned refused_count;
 } fake_os;
 

@@ -12,8 +12,9 @@ static struct cairn_pool *with(struct cairn_pool_options options)
     return cairn_pool_create_with(&options);
 }
 
-/* Every size to 200 and every alignment to 1024: apart, aligned, writable, and no larger than they need be. */
-TEST(objects_of_any_size_and_alignment_lie_apart)
+/* Covers sizes up to 200 and alignments up to 1024. Objects are disjoint, aligned, writable, and no
+ * larger than necessary. */
+TEST(objects_of_any_size_and_alignment_are_disjoint)
 {
     for (size_t size = 1; size <= 200; size += 1 + size / 20) {
         for (size_t alignment = 1; alignment <= 1024; alignment *= 2) {
@@ -37,7 +38,7 @@ TEST(objects_of_any_size_and_alignment_lie_apart)
     CHECK(fake_os.mapped_bytes == 0);
 }
 
-TEST(without_an_alignment_the_size_tells_it)
+TEST(without_an_alignment_it_follows_from_the_size)
 {
     struct cairn_pool *pool = cairn_pool_create(24, 0);
     CHECK(!pool->direct || cairn_pool_statistics(pool).object_bytes == 24);
@@ -59,8 +60,8 @@ TEST(options_that_make_no_sense_are_refused)
              size = size < PTRDIFF_MAX ? PTRDIFF_MAX : SIZE_MAX) {
             struct cairn_pool *pool = cairn_pool_create(size, alignment);
             bool refused = pool == NULL || cairn_pool_alloc(pool) == NULL;
-            CHECK(refused ||
-                  (size == 8 && shift < 47)); /* the kernel has that much address space */
+            /* The kernel may have that much address space. */
+            CHECK(refused || (size == 8 && shift < 47));
             cairn_pool_destroy(pool);
         }
     }
@@ -68,7 +69,7 @@ TEST(options_that_make_no_sense_are_refused)
     CHECK(fake_os.mapped_bytes == 0);
 }
 
-TEST(what_was_given_back_last_is_handed_out_first)
+TEST(the_object_freed_last_is_handed_out_first)
 {
     struct cairn_pool *pool = cairn_pool_create(32, 0);
     void *objects[100];
@@ -83,7 +84,7 @@ TEST(what_was_given_back_last_is_handed_out_first)
     cairn_pool_destroy(pool);
 }
 
-TEST(objects_that_come_and_go_take_no_more_memory_than_once)
+TEST(freed_objects_are_reused_before_memory_grows)
 {
     struct cairn_pool *pool = cairn_pool_create(100, 0);
     static void *objects[10000];
@@ -105,7 +106,7 @@ TEST(objects_that_come_and_go_take_no_more_memory_than_once)
     cairn_pool_destroy(pool);
 }
 
-TEST(a_reset_pool_begins_anew_in_the_same_memory)
+TEST(a_reset_pool_reuses_the_same_memory)
 {
     struct cairn_pool *pool = cairn_pool_create(64, 0);
     void *first = cairn_pool_alloc(pool);
@@ -154,7 +155,8 @@ TEST(a_pool_fits_into_a_small_fixed_arena)
     cairn_arena_destroy(arena);
 }
 
-/* Threads take, mark, pass on through a common table, and give back what others took. */
+/* Threads allocate objects, mark them, exchange them through a common table, and free those of
+ * other threads. */
 enum { THREADS = 4, TURNS = 20000, SLOTS = 64 };
 
 struct common {

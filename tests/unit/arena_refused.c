@@ -1,5 +1,6 @@
-/* Every call to the kernel in a scenario is refused once, and then all calls from there on: NULL is returned, nothing
- * leaks, nothing that was there is lost, and service resumes. */
+/* arena_refused.c - refuses every system call of a scenario once, and then all calls from there on.
+ * The functions return NULL, nothing leaks, no existing block changes, and afterwards all requests
+ * succeed again. */
 #define _GNU_SOURCE 1
 
 #include "arena_os.h"
@@ -20,8 +21,9 @@ static bool is_whole(const char *kept)
     return true;
 }
 
-/* A life of an arena; what was refused on the way is counted. */
-static unsigned live(struct cairn_arena_options options)
+/* Runs the scenario: one arena and a pool from creation to destruction. Returns how many requests
+ * returned NULL. */
+static unsigned scenario(struct cairn_arena_options options)
 {
     unsigned nulls = 0;
     struct cairn_arena *arena = cairn_arena_create_with(&options);
@@ -64,7 +66,8 @@ static unsigned live(struct cairn_arena_options options)
     return nulls;
 }
 
-/* Address space that the kernel does not take back stays in the ledger, without its pages: no arena can help that. */
+/* Address space that the kernel refuses to unmap stays in the ledger, without its pages. No arena
+ * can avoid that. */
 static void forget_what_could_not_be_unmapped(void)
 {
     for (size_t i = 0; i < COUNT_OF(fake_os.ledger); i++) {
@@ -75,11 +78,12 @@ static void forget_what_could_not_be_unmapped(void)
     fake_os.mapped_bytes = 0;
 }
 
-/* How many calls there are depends a little on where the kernel puts what is to be aligned. */
+/* The number of calls varies a little with the addresses that the kernel chooses for aligned
+ * mappings. */
 static void refuse_each(struct cairn_arena_options options)
 {
     fake_os.refuse_call = fake_os.refuse_after = fake_os.call_count = 0;
-    CHECK(live(options) == 0);
+    CHECK(scenario(options) == 0);
     CHECK(fake_os.mapped_bytes == 0);
     unsigned total = fake_os.call_count;
     CHECK(total > 10);
@@ -87,7 +91,7 @@ static void refuse_each(struct cairn_arena_options options)
         fake_os.call_count = fake_os.refused_count = 0;
         fake_os.refuse_call = call;
         unsigned unmaps = fake_os.unmap_count;
-        live(options);
+        scenario(options);
         CHECK(fake_os.refused_count == 1 || fake_os.call_count < call);
         bool all_unmapped = fake_os.mapped_bytes == 0;
         CHECK(all_unmapped || fake_os.unmap_count > unmaps);
@@ -97,12 +101,12 @@ static void refuse_each(struct cairn_arena_options options)
     for (unsigned call = 1; call <= total; call++) {
         fake_os.call_count = fake_os.refused_count = 0;
         fake_os.refuse_after = call;
-        live(options);
+        scenario(options);
         CHECK(fake_os.refused_count > 0 || fake_os.call_count <= call);
         forget_what_could_not_be_unmapped();
     }
     fake_os.refuse_after = fake_os.call_count = 0;
-    CHECK(live(options) == 0);
+    CHECK(scenario(options) == 0);
     CHECK(fake_os.mapped_bytes == 0);
 }
 
@@ -123,7 +127,7 @@ TEST(a_checked_arena_survives_whatever_the_kernel_refuses)
     refuse_each((struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_ON});
 }
 
-TEST(a_refused_mapping_is_tried_again_with_no_more_than_is_needed)
+TEST(a_refused_mapping_is_retried_with_the_least_size_that_will_do)
 {
     struct cairn_arena *arena = cairn_arena_create(16 * MIB);
     CHECK(cairn_arena_alloc(arena, 15 * MIB) != NULL);
@@ -135,7 +139,7 @@ TEST(a_refused_mapping_is_tried_again_with_no_more_than_is_needed)
     cairn_arena_destroy(arena);
 }
 
-TEST(a_resource_limit_is_null_and_service_resumes)
+TEST(at_a_resource_limit_requests_return_null_until_it_is_lifted)
 {
     struct cairn_arena *arena = cairn_arena_create(0);
     fake_os.refuse_after = fake_os.call_count;

@@ -1,4 +1,4 @@
-/* death.h - dies(): whether a mistake ends the process with one line that says which. */
+/* death.h - dies(): checks that a mistake ends the process with one line that names it. */
 #ifndef CAIRN_DEATH_H
 #define CAIRN_DEATH_H
 
@@ -12,7 +12,8 @@
 extern void __asan_poison_memory_region(const volatile void *start, size_t bytes)
     __attribute__((weak));
 
-/* True where `run` ends with a complaint that has `words` in it, or where the address sanitizer was faster. */
+/* Runs `run` in a child. Returns true if the child dies after one line "cairn: …" that contains
+ * `words`, or after a report of the address sanitizer, which may come first. */
 static bool dies(void (*run)(void), const char *words)
 {
     int ends[2];
@@ -41,7 +42,8 @@ static bool dies(void (*run)(void), const char *words)
                  strchr(said, '\n')[1] == '\0';
     bool by_asan = __asan_poison_memory_region != NULL && strstr(said, "use-after-poison") != NULL;
     if (!died || !(by_us || by_asan))
-        fprintf(stderr, "status %#x, and it said: %s\n", (unsigned)status, said);
+        fprintf(stderr, "expected a death with one line of error; status %#x, output: %s\n",
+                (unsigned)status, said);
     return died && (by_us || by_asan);
 }
 

@@ -15,7 +15,7 @@
     "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:5 - cgroup cgroup rw,memory\n"          \
     "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n"
 
-/* The two files of /proc, made up. */
+/* Made-up versions of /proc/self/mountinfo and /proc/self/cgroup. */
 struct proc {
     struct fake fake;
     char mountinfo[96];
@@ -41,7 +41,7 @@ static bool finds(const char *mountinfo, const char *membership, unsigned versio
     bool right = found == (mount != NULL) && strcmp(place.mount, mount == NULL ? "" : mount) == 0 &&
                  strcmp(place.own, own == NULL ? "" : own) == 0;
     if (!right)
-        fprintf(stderr, "found '%s' and '%s'\n", place.mount, place.own);
+        fprintf(stderr, "found mount '%s' and own folder '%s'\n", place.mount, place.own);
     fake_remove(&proc.fake);
     return right;
 }
@@ -67,7 +67,8 @@ TEST(cgroup_is_not_found_where_there_is_none)
     CHECK(finds(HYBRID, "garbage\n::\n0:\n", 2, NULL, NULL));
 }
 
-/* A container sees its own part of the hierarchy: the mount's root is its path on the host. */
+/* A container sees only its own part of the hierarchy. The root of its mount is that part's path on
+ * the host. */
 TEST(cgroup_is_found_through_a_mount_of_a_part)
 {
     const char *mounts = "9 1 0:3 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
@@ -90,7 +91,8 @@ TEST(cgroup_mount_may_have_a_blank_in_its_path)
                 "/mnt/a b/x"));
 }
 
-/* Hosts with thousands of containers have mount lists of megabytes, with lines longer than any buffer. */
+/* Hosts with thousands of containers have mount lists of megabytes, with lines longer than any
+ * buffer. */
 TEST(cgroup_is_found_behind_a_very_long_line)
 {
     static char mounts[40000];
@@ -99,7 +101,7 @@ TEST(cgroup_is_found_behind_a_very_long_line)
     CHECK(finds(mounts, "0::/x\n", 2, "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/x"));
 }
 
-/* A v2 hierarchy made of ordinary folders, in which we are in /outer/own. */
+/* Makes a v2 hierarchy of ordinary folders. This process is in /outer/own. */
 static struct proc hierarchy_make(const char *controllers, const char *subtree_control)
 {
     struct proc proc = proc_make("", "0::/outer/own\n");
@@ -133,7 +135,7 @@ static size_t count_folders(const struct proc *proc, const char *name)
     return count;
 }
 
-/* As on systems that have v1 and v2 side by side, where v1 keeps the memory controller. */
+/* Systems with both hierarchies look like this: the memory controller belongs to v1. */
 TEST(cgroup_v2_without_a_memory_controller_is_left_alone)
 {
     struct proc proc = hierarchy_make("cpu pids hugetlb\n", "");
@@ -146,8 +148,8 @@ TEST(cgroup_v2_without_a_memory_controller_is_left_alone)
     fake_remove(&proc.fake);
 }
 
-/* In a fake folder the kernel's files do not appear, so that making fails: nothing may be left of the
- * attempt. */
+/* The kernel's files do not appear in a fake folder, so that cgroup_make() fails. It must remove
+ * all folders that it made. */
 TEST(cgroup_that_cannot_be_made_leaves_nothing_behind)
 {
     struct proc proc = hierarchy_make("cpu memory pids\n", "cpu\n");
@@ -163,7 +165,7 @@ TEST(cgroup_that_cannot_be_made_leaves_nothing_behind)
     fake_remove(&proc.fake);
 }
 
-/* Another cairn-launch must not lose sight of what runs inside it. */
+/* The other cairn-launch must keep accounting for the processes inside its cgroup. */
 TEST(cgroup_of_another_launcher_is_not_left)
 {
     struct proc proc = hierarchy_make("memory\n", "memory\n");
@@ -178,7 +180,7 @@ TEST(cgroup_of_another_launcher_is_not_left)
     fake_remove(&proc.fake);
 }
 
-/* The real thing, where this machine has it. */
+/* Uses a real cgroup, if one can be made on this machine. */
 TEST(cgroup_holds_the_process_until_it_is_removed)
 {
     int go[2];

@@ -1,6 +1,6 @@
-/* launch_fake.h - folders made up to look like cgroups, gone when the test ends.
+/* launch_fake.h - temporary folders that look like cgroups, removed at the end of a test.
  *
- * A fake file is an ordinary one: what is written over it stays, where the kernel would act on it.
+ * The files are ordinary ones: a write stays in the file, where the kernel would act on it.
  */
 #ifndef CAIRN_LAUNCH_FAKE_H
 #define CAIRN_LAUNCH_FAKE_H

@@ -40,14 +40,15 @@ static struct fake fake_v1(void)
     return fake;
 }
 
-/* Anonymous and shared memory; lazily freed is what the lists of files hold beyond the page cache. */
+/* The reading holds anonymous and shared memory. Lazily freed memory is the excess of the file
+ * lists over the page cache. */
 TEST(memory_of_a_v2_cgroup_is_read_without_page_cache)
 {
     struct fake fake = fake_v2();
     struct memory memory;
     struct peak_reading reading;
     REQUIRE(memory_open_v2(&memory, fake.folder));
-    fake_write(&fake, "memory.peak", "9000\n"); /* the kernel would have begun anew */
+    fake_write(&fake, "memory.peak", "9000\n"); /* the kernel would have reset the peak */
     REQUIRE(memory_read(&memory, &reading));
     CHECK(reading.anon_bytes == 1000);
     CHECK(reading.shmem_bytes == 300);
@@ -77,8 +78,9 @@ TEST(memory_of_a_v1_cgroup_includes_the_cgroups_below)
     fake_remove(&fake);
 }
 
-/* Every reading starts the next interval: it writes over the first byte of the fake file. */
-TEST(memory_reading_begins_a_new_interval)
+/* Every reading resets the peak for the next interval. Here it overwrites the first byte of the
+ * fake file. */
+TEST(memory_reading_resets_the_peak)
 {
     struct fake fake = fake_v1();
     struct memory memory;
@@ -91,11 +93,12 @@ TEST(memory_reading_begins_a_new_interval)
     fake_remove(&fake);
 }
 
-/* Linux before 6.12 has a peak that cannot begin anew, and before 5.19 none at all. */
+/* Before Linux 6.12 the peak cannot be reset, and before 5.19 there is none. */
 TEST(memory_peak_that_cannot_be_written_is_for_the_lifetime)
 {
+    /* root can write any file but the kernel's read-only ones */
     if (geteuid() == 0)
-        return; /* to root every ordinary file is writable; the kernel's are not */
+        return;
     struct fake fake = fake_v2();
     fchmodat(fake.folder, "memory.peak", 0400, 0);
     struct memory memory;
@@ -108,7 +111,7 @@ TEST(memory_peak_that_cannot_be_written_is_for_the_lifetime)
     fake_remove(&fake);
 }
 
-TEST(memory_without_a_charged_peak_is_read_all_the_same)
+TEST(memory_is_read_without_a_charged_peak)
 {
     struct fake fake = fake_v2();
     unlinkat(fake.folder, "memory.peak", 0);
@@ -134,8 +137,8 @@ TEST(memory_cannot_be_opened_without_statistics)
     fake_remove(&fake);
 }
 
-/* Linux before 5.18 does not add it up. */
-TEST(memory_of_the_kernel_is_added_up_where_there_is_no_sum)
+/* Linux before 5.18 does not report the sum. */
+TEST(memory_of_the_kernel_is_added_up_if_its_sum_is_missing)
 {
     struct fake fake = fake_v2();
     fake_write(
@@ -150,7 +153,7 @@ TEST(memory_of_the_kernel_is_added_up_where_there_is_no_sum)
     fake_remove(&fake);
 }
 
-/* v1 without the kernel's own count: what the kernel holds then counts as slack. */
+/* v1 may lack the kernel's own counter. Kernel memory then counts as slack. */
 TEST(memory_of_the_kernel_may_be_unknown)
 {
     struct fake fake = fake_v1();
@@ -164,7 +167,7 @@ TEST(memory_of_the_kernel_may_be_unknown)
     fake_remove(&fake);
 }
 
-/* Each line of the statistics, left out or spoiled, spoils the reading; the next good one is read again. */
+/* A line that is missing or garbled makes the reading fail. The next good reading succeeds. */
 TEST(memory_reading_fails_on_garbage_and_recovers)
 {
     static const char *const wrong[] = {
@@ -199,7 +202,7 @@ TEST(memory_reading_fails_on_garbage_and_recovers)
     fake_remove(&fake);
 }
 
-TEST(memory_statistics_that_do_not_fit_are_not_half_read)
+TEST(memory_statistics_that_do_not_fit_are_an_error)
 {
     struct fake fake = fake_v2();
     struct memory memory;
@@ -217,7 +220,8 @@ TEST(memory_statistics_that_do_not_fit_are_not_half_read)
     fake_remove(&fake);
 }
 
-/* More page cache than the lists of files hold: some of it is locked, or between lists. */
+/* Here the page cache is larger than the file lists, because some of it is locked or between
+ * lists. */
 TEST(memory_lazily_freed_is_never_below_zero)
 {
     struct fake fake = fake_v2();
@@ -232,14 +236,14 @@ TEST(memory_lazily_freed_is_never_below_zero)
     fake_remove(&fake);
 }
 
-/* A page at a time, and no other memory: the thread sanitizer would note each in some of its own. */
+/* Touches one byte of each page. The thread sanitizer would record each in memory of its own. */
 __attribute__((no_sanitize("thread"))) static void touch(char *area, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += 4096)
         area[at] = 1;
 }
 
-/* A child that fills memory and waits to be killed. */
+/* Starts a child that fills memory and waits to be killed. */
 static pid_t start_holder(size_t bytes, bool lazy)
 {
     int ready[2];
@@ -247,7 +251,7 @@ static pid_t start_holder(size_t bytes, bool lazy)
         return -1;
     pid_t pid = fork();
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when a test is left early */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends the child also if the test fails early */
         char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         madvise(area, bytes, MADV_NOHUGEPAGE);
         touch(area, bytes);
@@ -266,8 +270,8 @@ static pid_t start_holder(size_t bytes, bool lazy)
     return pid;
 }
 
-/* What a holder may have of this program itself: little, but not under a sanitizer, and then a child has more than its
- * parent. */
+/* Returns an upper bound of the memory that a holder has from this program itself. That is little,
+ * but not under a sanitizer, where a child has more than its parent. */
 static uint64_t own_bytes(void)
 {
     struct process_memory own;
@@ -280,7 +284,8 @@ static void end_holder(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-/* The kernel marks lazily freed pages in batches of 31 per CPU, so that a few are not yet marked. */
+/* The kernel marks lazily freed pages in batches of 31 per CPU, so that a few are not marked
+ * yet. */
 #define LAZY_BATCH_BYTES (256 << 10)
 
 static bool near(uint64_t value, uint64_t expected, uint64_t error)
@@ -288,7 +293,8 @@ static bool near(uint64_t value, uint64_t expected, uint64_t error)
     return value + error >= expected && value <= expected + error;
 }
 
-/* What stands in cgroup.procs is looked at in the page tables, because a cgroup's statistics lag behind. */
+/* The processes of cgroup.procs are read from their page tables, because the statistics of a cgroup
+ * lag behind. */
 TEST(memory_of_a_small_cgroup_is_read_from_page_tables)
 {
     const size_t bytes = 3 << 20;
@@ -313,7 +319,7 @@ TEST(memory_of_a_small_cgroup_is_read_from_page_tables)
     fake_remove(&fake);
 }
 
-TEST(memory_of_a_large_cgroup_is_not_looked_at)
+TEST(memory_of_a_large_cgroup_is_not_read_from_page_tables)
 {
     struct fake fake = fake_v2();
     fake_write(
@@ -357,11 +363,12 @@ TEST(memory_process_by_process_adds_up_descendants)
 
 enum { HELD_MIB = 96, BURST_MIB = 24, FOLLOWED_MANY = MEMORY_FOLLOWED_MAX + 6 };
 
-/* The kernel counts the pages of a process in batches per CPU, so that the highest size lacks a few. */
+/* The kernel counts the pages of a process in batches per CPU, so that its high-water mark lacks a
+ * few. */
 #define HELD_SEEN_BYTES  ((uint64_t)HELD_MIB * 9 / 10 << 20)
 #define BURST_SEEN_BYTES ((uint64_t)BURST_MIB * 9 / 10 << 20)
 
-/* Fills memory and gives it back. */
+/* Fills memory and frees it. */
 static void burst(size_t bytes)
 {
     char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -370,7 +377,7 @@ static void burst(size_t bytes)
     munmap(area, bytes);
 }
 
-/* A process that takes a step for each byte that comes, and answers with one. */
+/* A process that takes one step for each byte it receives, and answers each with a byte. */
 struct stepper {
     pid_t pid;
     int go;
@@ -390,7 +397,7 @@ static void await_step(void)
         _exit(0);
 }
 
-/* The program that a stepper becomes: it has a burst, and stays. */
+/* The program that a stepper executes: it fills and frees memory once, and then waits. */
 static void become_small(void)
 {
     step_done();
@@ -401,7 +408,7 @@ static void become_small(void)
     _exit(0);
 }
 
-/* Holds HELD_MIB, and at the next step executes this program anew. */
+/* Starts a process that holds HELD_MIB, and at the next step executes this program again. */
 static struct stepper start_stepper(void)
 {
     int go[2];
@@ -445,7 +452,8 @@ static void end_stepper(const struct stepper *stepper)
     close(stepper->done);
 }
 
-/* The highest size of a process begins anew with exec: a burst of the new program shows, though the old one was larger. */
+/* exec resets the high-water mark of a process. A burst of the new program is seen although the old
+ * one was larger. */
 TEST(memory_of_a_burst_is_seen_in_a_smaller_program_after_exec)
 {
     struct memory memory;
@@ -472,8 +480,8 @@ TEST(memory_of_a_burst_is_seen_in_a_smaller_program_after_exec)
     memory_close(&memory);
 }
 
-/* As it does when no reading was taken between the exec and the burst. */
-TEST(memory_of_a_burst_is_seen_when_the_exec_was_not)
+/* The same when no reading was taken between the exec and the burst. */
+TEST(memory_of_a_burst_is_seen_without_a_reading_after_exec)
 {
     struct memory memory;
     struct peak_reading reading;
@@ -489,8 +497,9 @@ TEST(memory_of_a_burst_is_seen_when_the_exec_was_not)
     memory_close(&memory);
 }
 
-/* There are places for MEMORY_FOLLOWED_MAX processes: of one that has ended the place is free. */
-TEST(memory_of_many_processes_one_after_the_other_is_followed)
+/* Only MEMORY_FOLLOWED_MAX processes are followed at a time. The place of an ended process is
+ * reused. */
+TEST(memory_of_many_successive_processes_is_followed)
 {
     const size_t bytes = 1 << 20;
     struct memory memory;

@@ -54,7 +54,7 @@ TEST(options_keep_edits_of_the_environment_in_order)
     CHECK(strcmp(options.command[0], "env") == 0);
 }
 
-TEST(options_that_are_wrong_are_complained_about)
+TEST(wrong_options_are_reported)
 {
     static const char *const wrong[][6] = {
         {"--report-fd"},

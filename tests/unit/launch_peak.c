@@ -23,7 +23,7 @@ static void add(struct peak *peak, struct peak_reading one)
     peak_check(peak);
 }
 
-/* The same, had the readings ended here. */
+/* Returns a copy of the peak as if the readings ended here. */
 static struct peak ended(struct peak peak)
 {
     peak_end(&peak);
@@ -43,8 +43,8 @@ TEST(peak_is_the_highest_of_anonymous_and_shared_memory)
     CHECK(peak.count == 3);
 }
 
-/* The three peaks may be of three different moments. */
-TEST(peak_less_lazy_is_of_its_own_moment)
+/* The three peaks may come from three different readings. */
+TEST(peak_less_lazy_has_a_reading_of_its_own)
 {
     struct peak peak = peak_begin(0);
     add(&peak, (struct peak_reading){.anon_bytes = 100, .lazy_bytes = 60});
@@ -66,7 +66,8 @@ TEST(peak_sees_a_burst_between_two_readings)
     CHECK(peak.charged_peak_bytes == 515 * MIB);
 }
 
-/* Reading a file of 1 GiB is no memory, however its page cache grows between the readings. */
+/* Reading a file of 1 GiB uses no memory of the program, even if its page cache grows between the
+ * readings. */
 TEST(peak_does_not_count_page_cache)
 {
     struct peak peak = peak_begin(MIB);
@@ -77,8 +78,9 @@ TEST(peak_does_not_count_page_cache)
     CHECK(ended(peak).peak_bytes == 10 * MIB);
 }
 
-/* Somebody drops the page cache of the machine while a file is read; the kernel counts that when it is done. */
-TEST(peak_does_not_count_page_cache_that_was_taken)
+/* The page cache of the machine is dropped while a file is read. The kernel reports that only when
+ * it is done. */
+TEST(peak_does_not_count_page_cache_that_was_dropped)
 {
     for (int counted = 0; counted <= 1; counted++) {
         struct peak peak = peak_begin(MIB);
@@ -97,8 +99,9 @@ TEST(peak_does_not_count_page_cache_that_was_taken)
     }
 }
 
-/* A page on its way into the cache is charged and not yet counted there; with huge pages that may be 2 MiB. */
-TEST(peak_is_not_closed_by_less_than_the_cache_changed)
+/* A page that is entering the cache is charged but not yet counted there. With huge pages that may
+ * be 2 MiB. */
+TEST(peak_ignores_a_gap_smaller_than_the_change_of_the_cache)
 {
     struct peak peak = peak_begin(MIB);
     add(&peak, reading(10 * MIB, 100 * MIB, 110 * MIB));
@@ -108,8 +111,8 @@ TEST(peak_is_not_closed_by_less_than_the_cache_changed)
     CHECK(ended(peak).peak_bytes == 300 * MIB);
 }
 
-/* What the kernel counts in batches may look like a burst; it is none. */
-TEST(peak_takes_no_notice_of_a_gap_below_the_slack)
+/* The kernel counts in batches, which can look like a small burst. */
+TEST(peak_ignores_a_gap_below_the_slack)
 {
     struct peak peak = peak_begin(MIB);
     add(&peak, reading(2 * MIB, 1 * MIB, 3 * MIB));
@@ -130,21 +133,21 @@ TEST(peak_counts_lazily_freed_memory_around_a_burst_as_such)
     CHECK(peak.lazy_peak_bytes == 90 * MIB);
 }
 
-TEST(peak_over_a_lifetime_is_closed_at_the_end)
+TEST(peak_over_a_lifetime_is_applied_at_the_end)
 {
     struct peak peak = peak_begin(MIB);
     struct peak_reading one = reading(10 * MIB, 5 * MIB, 515 * MIB);
     one.charged = PEAK_CHARGED_LIFETIME;
     add(&peak, one);
-    one.other_bytes =
-        100 * MIB; /* 100 MiB of page cache, which may have been there at the highest moment */
+    /* The 100 MiB of page cache may have existed when the peak was highest. */
+    one.other_bytes = 100 * MIB;
     add(&peak, one);
     CHECK(peak.peak_bytes == 10 * MIB);
     peak_end(&peak);
     CHECK(peak.peak_bytes == 415 * MIB);
 }
 
-TEST(peak_believes_another_source_that_says_at_least)
+TEST(peak_is_at_least_the_bound_of_another_source)
 {
     struct peak peak = peak_begin(MIB);
     add(&peak, (struct peak_reading){.anon_bytes = 10, .at_least_bytes = 500});
@@ -152,8 +155,8 @@ TEST(peak_believes_another_source_that_says_at_least)
     CHECK(peak.less_lazy_bytes == 500);
 }
 
-/* The only reading was taken when all was over. */
-TEST(peak_of_a_program_that_was_never_seen_alive_is_not_known)
+/* The only reading was taken after the program had ended. */
+TEST(peak_of_a_program_without_a_reading_alive_is_unknown)
 {
     struct peak peak = peak_begin(MIB);
     CHECK(!peak_is_known(&peak));
@@ -176,8 +179,9 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Programs whose memory goes up and down at random, and whose page cache only grows, read now and then: the
- * peak is never above the truth, never below what was read, and without page cache it is the truth. */
+/* Simulates programs whose anonymous memory varies at random and whose page cache only grows, with
+ * readings at random times. The peak is never above the truth and never below any reading. Without
+ * page cache it equals the truth. */
 TEST(peak_is_between_what_was_read_and_the_truth)
 {
     for (uint64_t seed = 1; seed <= 2000; seed++) {
@@ -200,7 +204,7 @@ TEST(peak_is_between_what_was_read_and_the_truth)
         peak = ended(peak);
         if (peak.peak_bytes > truth || peak.peak_bytes < read ||
             (!cached && peak.peak_bytes != truth))
-            fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
+            fprintf(stderr, "failed with seed %llu\n", (unsigned long long)seed);
         REQUIRE(peak.peak_bytes <= truth);
         REQUIRE(peak.peak_bytes >= read);
         REQUIRE(cached || peak.peak_bytes == truth);
@@ -220,8 +224,8 @@ TEST(pace_doubles_at_the_beginning)
     }
 }
 
-/* Whatever a repetition costs, in the long run all of them stay within the budget, or within the longest
- * spacing. */
+/* The CPU time of all repetitions stays within the budget in the long run, whatever one costs, or
+ * the longest spacing is used. */
 TEST(pace_stays_within_its_budget)
 {
     for (uint64_t cost_us = 1; cost_us <= 400; cost_us++) {
@@ -238,7 +242,7 @@ TEST(pace_stays_within_its_budget)
     }
 }
 
-TEST(pace_of_something_very_costly_is_bounded_by_the_longest_spacing)
+TEST(pace_never_exceeds_the_longest_spacing)
 {
     struct pace pace = millisecond_pace;
     pace_begin(&pace, 0);

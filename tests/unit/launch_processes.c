@@ -26,8 +26,8 @@ TEST(process_memory_is_parsed_from_its_status)
     CHECK(memory.highest_bytes == 5000 * 1024);
 }
 
-/* A kernel thread and a zombie have no memory. */
-TEST(process_memory_is_not_made_up)
+/* Kernel threads and zombies have no memory. */
+TEST(process_memory_is_unknown_if_fields_are_missing)
 {
     struct process_memory memory;
     CHECK(!processes_parse_memory("Name:\tkworker\nState:\tI\n", &memory));
@@ -41,7 +41,7 @@ TEST(process_memory_is_not_made_up)
     CHECK(share.anon_bytes == 5120 && share.shmem_bytes == 3072 && share.lazy_bytes == 2048);
 }
 
-/* Until the other end of the pipe is closed, then for children. */
+/* Waits until the other end of the pipe is closed, then for all children, and exits. */
 static void wait_for_end(const int *ends)
 {
     char byte;
@@ -52,7 +52,7 @@ static void wait_for_end(const int *ends)
     _exit(got == 0 ? 0 : 1);
 }
 
-/* Two children, of which the second has one with two of its own: five. */
+/* Starts five processes: two children, a child of the second, and two children of that one. */
 static void start_tree(const int *ends)
 {
     if (fork() == 0)
@@ -114,14 +114,14 @@ TEST(processes_that_have_ended_are_not_alive)
     siginfo_t info;
     REQUIRE(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
     struct process_memory memory;
-    CHECK(!processes_is_alive(pid)); /* a zombie */
+    CHECK(!processes_is_alive(pid)); /* it is a zombie */
     CHECK(!processes_read_memory(pid, &memory));
     waitpid(pid, NULL, 0);
     CHECK(!processes_is_alive(pid));
 }
 
-/* The name stands in brackets before the state, and may hold brackets itself. */
-TEST(process_of_an_odd_name_is_read)
+/* The name stands in brackets before the state, and may contain brackets itself. */
+TEST(process_with_brackets_in_its_name_is_read)
 {
     char before[16];
     prctl(PR_GET_NAME, before);
@@ -130,7 +130,7 @@ TEST(process_of_an_odd_name_is_read)
     prctl(PR_SET_NAME, before);
 }
 
-TEST(processes_newest_changes_with_a_new_one)
+TEST(processes_newest_changes_when_a_process_starts)
 {
     pid_t before = processes_newest();
     CHECK(before > 0);

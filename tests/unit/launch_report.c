@@ -17,7 +17,7 @@ static bool says(const struct report *report, const char *part)
     report_format(report, &text);
     bool found = !text.truncated && strstr(data, part) != NULL;
     if (!found)
-        fprintf(stderr, "no %s in %s", part, data);
+        fprintf(stderr, "'%s' is not in the report %s", part, data);
     return found;
 }
 
@@ -29,13 +29,14 @@ TEST(report_tells_an_exit_code_from_a_signal)
     CHECK(says(&report, "\"exit_code\":null,\"signal\":11,\"core_dumped\":true"));
 }
 
-/* The child that could not exec ends with a code that is not PROG's. */
+/* A child that could not exec ends with an exit code that is not the program's. */
 TEST(report_of_a_failed_exec_has_no_exit_code)
 {
     struct report report = {.status = 127 << 8, .exec_errno = ENOENT};
     CHECK(says(&report, "\"exit_code\":null,\"signal\":null"));
     CHECK(says(&report, "\"exec_errno\":2,\"exec_error\":\"No such file or directory\""));
-    report.peak = (struct peak){.peak_bytes = 47104, .count = 2}; /* of the copy of the launcher */
+    /* memory of the launcher's copy */
+    report.peak = (struct peak){.peak_bytes = 47104, .count = 2};
     CHECK(says(&report, "\"peak_bytes\":null"));
 }
 
@@ -50,7 +51,7 @@ TEST(report_says_null_for_what_was_not_measured)
     CHECK(says(&report, "\"counters\":null}\n"));
 }
 
-TEST(report_adds_up_and_takes_away_usage)
+TEST(report_adds_and_subtracts_usage)
 {
     struct report report = {0};
     struct rusage usage = {.ru_utime = {1, 5},
@@ -66,14 +67,14 @@ TEST(report_adds_up_and_takes_away_usage)
     struct rusage before = {.ru_utime = {0, 5}, .ru_stime = {9, 0}, .ru_minflt = 1};
     report_subtract_usage(&report, &before);
     CHECK(report.user_ns == 2 * NS_PER_S + 5 * NS_PER_US);
-    CHECK(report.system_ns == 0); /* never below */
+    CHECK(report.system_ns == 0); /* never below 0 */
     CHECK(report.minor_faults == 19 && report.major_faults == 4);
     CHECK(report.voluntary_switches == 6 && report.involuntary_switches == 8);
     CHECK(report.largest_process_bytes == 100 * 1024);
     CHECK(report.reaped == 2);
 }
 
-/* Also the longest fits into one write that a pipe does not tear. */
+/* The longest report must fit into one atomic write to a pipe. */
 TEST(report_with_the_largest_numbers_fits)
 {
     struct counters counters;

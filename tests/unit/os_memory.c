@@ -44,7 +44,7 @@ TEST(mapped_memory_is_zero_and_writable_and_can_be_unmapped_in_parts)
     CHECK(!is_mapped(start));
 }
 
-TEST(the_offset_is_what_is_aligned_and_nothing_more_stays_mapped)
+TEST(the_address_at_the_offset_is_aligned_and_nothing_more_stays_mapped)
 {
     size_t page = os_page_bytes();
     for (size_t alignment = 1; alignment <= (size_t)1 << 30; alignment *= 4) {
@@ -58,7 +58,7 @@ TEST(the_offset_is_what_is_aligned_and_nothing_more_stays_mapped)
     }
 }
 
-TEST(what_was_given_back_reads_as_zero)
+TEST(memory_that_was_given_back_reads_as_zero)
 {
     size_t page = os_page_bytes();
     char *start = os_map(4 * page, 1, 0);
@@ -74,7 +74,7 @@ TEST(locked_memory_is_not_given_back_and_keeps_its_contents)
     size_t page = os_page_bytes();
     char *start = os_map(page, 1, 0);
     memset(start, 1, page);
-    if (mlock(start, page) == 0 && !is_sanitized()) /* under them it does nothing */
+    if (mlock(start, page) == 0 && !is_sanitized()) /* mlock does nothing under a sanitizer */
         CHECK(!os_give_back(start, page) && start[0] == 1);
     os_unmap(start, page);
 }
@@ -90,9 +90,9 @@ TEST(a_refusal_changes_nothing_and_leaves_errno)
     CHECK(errno == 4711);
 }
 
-TEST(under_a_limit_of_address_space_mapping_fails_and_goes_on_when_there_is_room)
+TEST(at_an_address_space_limit_mapping_fails_until_there_is_room)
 {
-    if (is_sanitized()) /* their shadow is larger than any limit */
+    if (is_sanitized()) /* the shadow memory exceeds any limit */
         return;
     pid_t child = fork();
     if (child == 0) {
@@ -112,7 +112,7 @@ TEST(huge_pages_can_be_asked_for)
 {
     char *start = os_map(2 * OS_HUGE_PAGE_BYTES, OS_HUGE_PAGE_BYTES, 0);
     REQUIRE(start != NULL);
-    os_want_huge_pages(start, 2 * OS_HUGE_PAGE_BYTES); /* a kernel without them says no */
+    os_want_huge_pages(start, 2 * OS_HUGE_PAGE_BYTES); /* a kernel without huge pages refuses */
     memset(start, 1, 2 * OS_HUGE_PAGE_BYTES);
     os_unmap(start, 2 * OS_HUGE_PAGE_BYTES);
 }

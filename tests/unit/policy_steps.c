@@ -1,7 +1,8 @@
-/* policy_steps.c - the promises of policy.h, in a simulator: six steps, of which an epoch shows the cost of one, and noise.
+/* policy_steps.c - tests the contract of policy.h in a simulator. There are six steps. Each epoch
+ * reports the cost of the step in use, with noise.
  *
- * The constants of policy.c were chosen by it: what the learning costs, what is lost later and in new phases, and how many
- * changes that takes.
+ * The constants of policy.c were chosen with it. It measures the cost of learning, the loss later
+ * and in new phases, and the number of changes.
  */
 #include "policy/policy.h"
 
@@ -13,7 +14,7 @@
 enum {
     SEEDS = 60,
     LEARNING = 200, /* epochs */
-    WORK = 1000,    /* units in an epoch */
+    WORK = 1000,    /* units per epoch */
 };
 
 static uint64_t random_state;
@@ -23,7 +24,7 @@ static void seed(unsigned number)
     random_state = UINT64_C(0x9E3779B97F4A7C15) * (number + 1);
 }
 
-/* Xorshift; from 0 to 1. */
+/* Returns a random number from 0 to 1 (xorshift). */
 static double uniform(void)
 {
     random_state ^= random_state << 13;
@@ -32,7 +33,8 @@ static double uniform(void)
     return (double)(random_state >> 11) * 0x1p-53;
 }
 
-/* Times about 1, with a standard deviation of a fifth: twelve dice are nearly Gaussian. */
+/* Returns a factor with a mean of about 1 and a standard deviation of a fifth. A sum of twelve
+ * uniform numbers is nearly Gaussian. */
 static double noise(void)
 {
     double dice = -6;
@@ -43,21 +45,21 @@ static double noise(void)
 }
 
 static const double curves[][POLICY_STEPS] = {
-    {1.0, 1.0, 1.0, 1.0, 1.0, 1.0},      /* all the same */
-    {1.0, 1.03, 1.06, 1.09, 1.12, 1.15}, /* nearly so */
-    {1.0, 1.1, 1.2, 1.3, 1.4, 1.5},      /* the less the better */
-    {1.0, 1.3, 1.69, 2.2, 2.86, 3.7},    /* by far */
-    {1.5, 1.4, 1.3, 1.2, 1.1, 1.0},      /* the more the better */
-    {3.7, 2.86, 2.2, 1.69, 1.3, 1.0},    /* by far */
+    {1.0, 1.0, 1.0, 1.0, 1.0, 1.0},      /* all cost the same */
+    {1.0, 1.03, 1.06, 1.09, 1.12, 1.15}, /* nearly the same */
+    {1.0, 1.1, 1.2, 1.3, 1.4, 1.5},      /* less is better */
+    {1.0, 1.3, 1.69, 2.2, 2.86, 3.7},    /* less is far better */
+    {1.5, 1.4, 1.3, 1.2, 1.1, 1.0},      /* more is better */
+    {3.7, 2.86, 2.2, 1.69, 1.3, 1.0},    /* more is far better */
     {1.5, 1.3, 1.1, 1.0, 1.1, 1.3},      /* a valley */
-    {2.0, 1.7, 1.4, 1.2, 1.0, 1.2},      /* at one side */
-    {2.0, 1.5, 1.0, 1.5, 2.0, 2.5},      /* a narrow one */
-    {1.5, 1.2, 1.0, 1.0, 1.2, 1.5},      /* one of two steps */
-    {1.0, 1.0, 1.0, 1.0, 1.0, 3.0},      /* the last is worse */
-    {1.0, 1.0, 1.0, 3.0, 1.0, 1.0},      /* one between is worse */
-    {1.0, 1.0, 1.0, 0.7, 1.0, 1.0},      /* one between is better */
-    {1.0, 1.0, 1.0, 1.0, 0.7, 1.0},      /* and another */
-    {0.7, 1.0, 1.0, 1.0, 1.0, 1.0},      /* the first is better */
+    {2.0, 1.7, 1.4, 1.2, 1.0, 1.2},      /* a valley at one side */
+    {2.0, 1.5, 1.0, 1.5, 2.0, 2.5},      /* a narrow valley */
+    {1.5, 1.2, 1.0, 1.0, 1.2, 1.5},      /* a valley of two steps */
+    {1.0, 1.0, 1.0, 1.0, 1.0, 3.0},      /* only the last is worse */
+    {1.0, 1.0, 1.0, 3.0, 1.0, 1.0},      /* only a middle one is worse */
+    {1.0, 1.0, 1.0, 0.7, 1.0, 1.0},      /* only a middle one is better */
+    {1.0, 1.0, 1.0, 1.0, 0.7, 1.0},      /* only the last but one is better */
+    {0.7, 1.0, 1.0, 1.0, 1.0, 1.0},      /* only the first is better */
 };
 enum { CURVES = COUNT_OF(curves) };
 
@@ -66,8 +68,9 @@ static unsigned best_of(const double curve[POLICY_STEPS])
     return policy_best(curve, 0, 0);
 }
 
-/* One epoch of the world as `curve` has it; true: the step changed, by one. */
-static bool live(struct policy *policy, const double curve[POLICY_STEPS], double factor)
+/* Runs one epoch in which the steps cost what `curve` says. Returns true if the policy changed its
+ * step, which it does by one. */
+static bool run_epoch(struct policy *policy, const double curve[POLICY_STEPS], double factor)
 {
     unsigned before = policy_step(policy);
     bool changed = policy_evolve(policy, 1e6 * curve[before] * factor, WORK);
@@ -77,10 +80,10 @@ static bool live(struct policy *policy, const double curve[POLICY_STEPS], double
     return changed;
 }
 
-static void live_through(struct policy *policy, const double curve[POLICY_STEPS], unsigned epochs)
+static void run_epochs(struct policy *policy, const double curve[POLICY_STEPS], unsigned epochs)
 {
     for (unsigned i = 0; i < epochs; i++)
-        live(policy, curve, noise());
+        run_epoch(policy, curve, noise());
 }
 
 static struct policy policy_at(unsigned step)
@@ -90,9 +93,10 @@ static struct policy policy_at(unsigned step)
     return policy;
 }
 
-/* --- what it costs ------------------------------------------------------------------------------------------------ */
+/* --- cost ------------------------------------------------------------------------------------- */
 
-/* What the first epochs cost, in the mean over all seeds, as a multiple of what the best step would have. */
+/* Returns the mean cost of the first epochs over all seeds, as a multiple of the cost of the best
+ * step. */
 static double cost_of_learning(const double curve[POLICY_STEPS], unsigned start)
 {
     double sum = 0;
@@ -101,13 +105,13 @@ static double cost_of_learning(const double curve[POLICY_STEPS], unsigned start)
         struct policy policy = policy_at(start);
         for (unsigned epoch = 0; epoch < LEARNING; epoch++) {
             sum += curve[policy_step(&policy)];
-            live(&policy, curve, noise());
+            run_epoch(&policy, curve, noise());
         }
     }
     return sum / (SEEDS * LEARNING * curve[best_of(curve)]);
 }
 
-/* From the far end of a steep slope the way alone costs more than a tenth. */
+/* From the far end of a steep slope the way to the best step alone costs more than a tenth. */
 TEST(the_first_200_epochs_cost_at_most_a_tenth_more_than_the_best_step)
 {
     for (unsigned i = 0; i < CURVES; i++)
@@ -115,25 +119,25 @@ TEST(the_first_200_epochs_cost_at_most_a_tenth_more_than_the_best_step)
             CHECK(cost_of_learning(curves[i], start) <= (start == 2 || start == 3 ? 1.10 : 1.15));
 }
 
-TEST(what_comes_later_costs_at_most_a_twentieth_more)
+TEST(later_epochs_cost_at_most_a_twentieth_more)
 {
     for (unsigned i = 0; i < CURVES; i++) {
         double sum = 0;
         for (unsigned number = 0; number < SEEDS; number++) {
             seed(number);
             struct policy policy = policy_at(2);
-            live_through(&policy, curves[i], LEARNING);
+            run_epochs(&policy, curves[i], LEARNING);
             for (unsigned epoch = 0; epoch < 5 * LEARNING; epoch++) {
                 sum += curves[i][policy_step(&policy)];
-                live(&policy, curves[i], noise());
+                run_epoch(&policy, curves[i], noise());
             }
         }
         CHECK(sum / (SEEDS * 5 * LEARNING * curves[i][best_of(curves[i])]) <= 1.05);
     }
 }
 
-/* A cost in other units, and of other units of work, is the same cost. */
-TEST(the_unit_does_not_matter)
+/* The same costs in other units, or for other units of work, give the same decisions. */
+TEST(the_unit_of_cost_does_not_matter)
 {
     for (unsigned i = 0; i < CURVES; i++) {
         seed(i);
@@ -149,7 +153,7 @@ TEST(the_unit_does_not_matter)
     }
 }
 
-/* --- how often it changes ----------------------------------------------------------------------------------------- */
+/* --- number of changes ------------------------------------------------------------------------ */
 
 TEST(after_100_epochs_of_noise_there_is_at_most_one_change_in_20)
 {
@@ -157,17 +161,17 @@ TEST(after_100_epochs_of_noise_there_is_at_most_one_change_in_20)
         for (unsigned number = 0; number < SEEDS; number++) {
             seed(number);
             struct policy policy = policy_at(number % POLICY_STEPS);
-            live_through(&policy, curves[i], 100);
+            run_epochs(&policy, curves[i], 100);
             unsigned still = 20;
             for (unsigned epoch = 0; epoch < 900; epoch++, still++)
-                if (live(&policy, curves[i], noise())) {
+                if (run_epoch(&policy, curves[i], noise())) {
                     CHECK(still >= 20);
                     still = 0;
                 }
         }
 }
 
-TEST(before_that_each_step_is_kept_for_three_epochs)
+TEST(before_that_each_step_is_kept_for_at_least_three_epochs)
 {
     for (unsigned number = 0; number < SEEDS; number++) {
         seed(number);
@@ -175,7 +179,7 @@ TEST(before_that_each_step_is_kept_for_three_epochs)
         unsigned still = 0;
         for (unsigned epoch = 0; epoch < 100; epoch++) {
             still++;
-            if (live(&policy, curves[2], noise())) {
+            if (run_epoch(&policy, curves[2], noise())) {
                 CHECK(still >= 3);
                 still = 0;
             }
@@ -183,52 +187,54 @@ TEST(before_that_each_step_is_kept_for_three_epochs)
     }
 }
 
-TEST(two_steps_that_cost_the_same_are_not_changed_in_turns)
+TEST(a_policy_does_not_alternate_between_equal_steps)
 {
     for (unsigned number = 0; number < SEEDS; number++) {
         seed(number);
         struct policy policy;
         policy_init(&policy, 2, 2, 3);
-        live_through(&policy, curves[0], 100);
+        run_epochs(&policy, curves[0], 100);
         unsigned changes = 0;
         for (unsigned epoch = 0; epoch < 2000; epoch++)
-            changes += live(&policy, curves[0], noise());
+            changes += run_epoch(&policy, curves[0], noise());
         CHECK(changes <= 20);
     }
 }
 
-/* One in a hundred costs fifty times as much, which says nothing about a step. Several at once may. */
-TEST(wild_epochs_are_hardly_ever_taken_for_a_phase)
+/* One epoch in a hundred costs fifty times as much by chance, which says nothing about the step.
+ * Several at once may be a new phase. */
+TEST(outliers_are_rarely_taken_for_a_new_phase)
 {
     unsigned taken = 0;
     for (unsigned number = 0; number < SEEDS; number++) {
         seed(number);
         struct policy policy = policy_at(2);
         for (unsigned epoch = 0; epoch < 1000; epoch++)
-            live(&policy, curves[6], uniform() < 0.01 ? 50 : noise());
+            run_epoch(&policy, curves[6], uniform() < 0.01 ? 50 : noise());
         taken += policy.known.epochs < 1000;
     }
     CHECK(taken <= 3);
 }
 
-/* --- what it follows ---------------------------------------------------------------------------------------------- */
+/* --- new phases ------------------------------------------------------------------------------- */
 
-/* Epochs from the 300th, when `after` begins, until its best step is in use; 1000: it never was. */
+/* Switches the costs from `before` to `after` at epoch 300. Returns how many epochs pass until the
+ * best step is in use, or 1000 if it never is. */
 static unsigned delay(unsigned number, const double before[POLICY_STEPS],
                       const double after[POLICY_STEPS])
 {
     seed(number);
     struct policy policy = policy_at(2);
-    live_through(&policy, before, 300);
+    run_epochs(&policy, before, 300);
     unsigned epochs = 0;
     while (epochs < 1000 && policy_step(&policy) != best_of(after)) {
-        live(&policy, after, noise());
+        run_epoch(&policy, after, noise());
         epochs++;
     }
     return epochs;
 }
 
-TEST(a_phase_in_which_the_step_in_use_is_dearer_is_followed_within_150_epochs)
+TEST(a_phase_in_which_the_current_step_is_dearer_is_followed_within_150_epochs)
 {
     static const double phases[][2][POLICY_STEPS] = {
         {{1.2, 1.0, 1.2, 1.4, 1.6, 1.8}, {1.8, 1.6, 1.4, 1.2, 1.0, 1.2}},
@@ -240,8 +246,9 @@ TEST(a_phase_in_which_the_step_in_use_is_dearer_is_followed_within_150_epochs)
             CHECK(delay(number, phases[i][0], phases[i][1]) <= 150);
 }
 
-/* Who just tried another step when all became cheaper knows little of that one, and takes the others for dear. */
-TEST(a_phase_in_which_all_is_cheaper_is_followed_within_150_epochs_by_nine_of_ten)
+/* A policy that was just trying another step when all became cheaper knows little of that step, and
+ * takes the others for expensive. */
+TEST(a_phase_in_which_all_steps_are_cheaper_is_followed_within_150_epochs_in_nine_of_ten_cases)
 {
     static const double before[] = {3.6, 3.0, 3.6, 4.2, 4.8, 5.4};
     static const double after[] = {1.8, 1.6, 1.4, 1.2, 1.0, 1.2};
@@ -251,8 +258,9 @@ TEST(a_phase_in_which_all_is_cheaper_is_followed_within_150_epochs_by_nine_of_te
     CHECK(late <= SEEDS / 10);
 }
 
-/* The step in use costs what it did, so only the discount can tell. */
-TEST(what_became_cheaper_unseen_is_found_within_500_epochs)
+/* The step in use costs what it did before, so only the discount of old observations can reveal the
+ * change. */
+TEST(an_unused_step_that_became_cheaper_is_found_within_500_epochs)
 {
     static const double before[] = {1.2, 1.0, 1.2, 1.4, 1.6, 1.8};
     static const double after[] = {1.2, 1.0, 0.8, 1.0, 1.2, 1.4};
@@ -260,20 +268,21 @@ TEST(what_became_cheaper_unseen_is_found_within_500_epochs)
         CHECK(delay(number, before, after) <= 500);
 }
 
-/* Nobody goes to 0 again, where the worst would be; a weight of nearly 0 would tell nothing right. */
-TEST(what_was_seen_long_ago_is_forgotten)
+/* Step 0 is the worst here and is not used again. A weight of nearly 0 would give a meaningless
+ * mean. */
+TEST(old_observations_are_forgotten)
 {
     seed(0);
     struct policy policy = policy_at(0);
-    live_through(&policy, curves[5], 1000);
+    run_epochs(&policy, curves[5], 1000);
     CHECK(policy.known.weight[0] > 0);
-    live_through(&policy, curves[5], 1000);
+    run_epochs(&policy, curves[5], 1000);
     CHECK(policy.known.weight[0] == 0);
 }
 
-/* --- what it does not --------------------------------------------------------------------------------------------- */
+/* --- cases without a change ------------------------------------------------------------------- */
 
-TEST(one_epoch_alone_changes_nothing_however_wild_but_two_may)
+TEST(one_outlier_changes_nothing_but_two_may)
 {
     static const double wild[] = {0, 0.5, 2, 10, 1e5};
     unsigned changes = 0;
@@ -281,12 +290,12 @@ TEST(one_epoch_alone_changes_nothing_however_wild_but_two_may)
         seed(number);
         struct policy policy = policy_at(2);
         for (unsigned epoch = 0; epoch < 300; epoch++) {
-            live(&policy, curves[2], noise());
+            run_epoch(&policy, curves[2], noise());
             for (unsigned i = 0; i < COUNT_OF(wild) && policy.known.wanted == policy_step(&policy);
                  i++) {
                 struct policy other = policy;
-                CHECK(!live(&other, curves[2], wild[i]));
-                changes += live(&other, curves[2], wild[i]);
+                CHECK(!run_epoch(&other, curves[2], wild[i]));
+                changes += run_epoch(&other, curves[2], wild[i]);
             }
         }
     }
@@ -297,14 +306,14 @@ TEST(a_frozen_policy_stays)
 {
     seed(0);
     struct policy policy = policy_at(0);
-    live_through(&policy, curves[5], 3);
+    run_epochs(&policy, curves[5], 3);
     policy_freeze(&policy);
-    live_through(&policy, curves[5], 1000);
+    run_epochs(&policy, curves[5], 1000);
     CHECK(policy_step(&policy) == 0);
     CHECK(policy.change_count == 0);
 }
 
-TEST(the_bounds_are_kept)
+TEST(the_step_stays_within_its_bounds)
 {
     for (unsigned i = 0; i < CURVES; i++)
         for (unsigned least = 0; least < POLICY_STEPS; least++)
@@ -312,7 +321,7 @@ TEST(the_bounds_are_kept)
                 seed(i);
                 struct policy policy;
                 policy_init(&policy, (least + most) / 2, least, most);
-                live_through(&policy, curves[i], 500); /* policy_is_sound() looks */
+                run_epochs(&policy, curves[i], 500); /* run_epoch() calls policy_is_sound() */
             }
 }
 
@@ -320,26 +329,26 @@ TEST(epochs_without_work_teach_nothing)
 {
     seed(0);
     struct policy policy = policy_at(2);
-    live_through(&policy, curves[3], 50);
+    run_epochs(&policy, curves[3], 50);
     struct policy_known known = policy.known;
     for (unsigned i = 0; i < 1000; i++)
         CHECK(!policy_evolve(&policy, 1e9, 0));
     CHECK(memcmp(&known, &policy.known, sizeof known) == 0);
 }
 
-TEST(costs_that_cannot_be_teach_nothing)
+TEST(impossible_costs_teach_nothing)
 {
     static const double impossible[] = {NAN, -NAN, INFINITY, -INFINITY, -1, 2e15, DBL_MAX};
     seed(0);
     struct policy policy = policy_at(2);
-    live_through(&policy, curves[3], 50);
+    run_epochs(&policy, curves[3], 50);
     struct policy_known known = policy.known;
     for (unsigned i = 0; i < 100; i++)
         CHECK(!policy_evolve(&policy, impossible[i % COUNT_OF(impossible)], WORK));
     CHECK(memcmp(&known, &policy.known, sizeof known) == 0);
 }
 
-TEST(where_nothing_costs_anything_nothing_is_tried)
+TEST(if_nothing_costs_anything_no_step_is_tried)
 {
     struct policy policy = policy_at(2);
     for (unsigned i = 0; i < 1000; i++)
@@ -347,14 +356,14 @@ TEST(where_nothing_costs_anything_nothing_is_tried)
     CHECK(policy_is_sound(&policy));
 }
 
-TEST(weights_that_cannot_be_are_not_sound)
+TEST(impossible_weights_are_not_sound)
 {
     struct policy policy = policy_at(2);
-    live_through(&policy, curves[0], 100);
+    run_epochs(&policy, curves[0], 100);
     REQUIRE(policy_is_sound(&policy));
     for (unsigned i = 0; i < POLICY_STEPS; i++) {
         struct policy more = policy;
-        more.known.weight[i] = 1e6; /* discounting keeps all of them together below that */
+        more.known.weight[i] = 1e6; /* discounting keeps their sum below that */
         CHECK(!policy_is_sound(&more));
         struct policy less = policy;
         less.known.weight[i] = -1;
@@ -362,7 +371,7 @@ TEST(weights_that_cannot_be_are_not_sound)
     }
 }
 
-TEST(what_cost_nothing_is_learnt_anew_once_it_does)
+TEST(after_epochs_without_cost_real_costs_are_learnt)
 {
     for (unsigned number = 0; number < SEEDS; number++)
         for (unsigned epochs = 1; epochs <= 1000; epochs *= 10) {
@@ -370,14 +379,14 @@ TEST(what_cost_nothing_is_learnt_anew_once_it_does)
             struct policy policy = policy_at(3);
             for (unsigned i = 0; i < epochs; i++)
                 policy_evolve(&policy, 0, WORK);
-            live_through(&policy, curves[3], 150);
+            run_epochs(&policy, curves[3], 150);
             CHECK(policy_step(&policy) <= 1);
         }
 }
 
-/* --- what it tells ------------------------------------------------------------------------------------------------ */
+/* --- trace ------------------------------------------------------------------------------------ */
 
-TEST(the_trace_tells_the_last_changes)
+TEST(the_trace_holds_the_last_changes)
 {
     seed(0);
     struct policy policy = policy_at(2);
@@ -386,13 +395,13 @@ TEST(the_trace_tells_the_last_changes)
     unsigned count = 0;
     for (unsigned epoch = 1; epoch <= 2000; epoch++) {
         unsigned from = policy_step(&policy);
-        if (live(&policy, curves[0], noise()))
+        if (run_epoch(&policy, curves[0], noise()))
             all[count++] =
                 (struct policy_change){.epoch = epoch, .from = from, .to = policy_step(&policy)};
-        unsigned told = policy_trace(&policy, trace);
-        REQUIRE(count < COUNT_OF(all) && told == (count < POLICY_TRACE ? count : POLICY_TRACE));
-        for (unsigned i = 0; i < told; i++) {
-            const struct policy_change *change = &all[count - told + i];
+        unsigned reported = policy_trace(&policy, trace);
+        REQUIRE(count < COUNT_OF(all) && reported == (count < POLICY_TRACE ? count : POLICY_TRACE));
+        for (unsigned i = 0; i < reported; i++) {
+            const struct policy_change *change = &all[count - reported + i];
             CHECK(trace[i].epoch == change->epoch);
             CHECK(trace[i].from == change->from && trace[i].to == change->to);
         }
@@ -400,14 +409,14 @@ TEST(the_trace_tells_the_last_changes)
     CHECK(count > POLICY_TRACE);
 }
 
-TEST(the_trace_tells_what_was_known)
+TEST(the_trace_holds_the_costs_that_were_known)
 {
     struct policy policy = policy_at(0);
     bool known[POLICY_STEPS] = {true};
     for (unsigned epoch = 1; epoch <= 300; epoch++) {
         unsigned from = policy_step(&policy);
-        CHECK(!policy_evolve(&policy, 0, 0)); /* which is an epoch too */
-        if (!live(&policy, curves[5], 1))
+        CHECK(!policy_evolve(&policy, 0, 0)); /* this call counts as an epoch too */
+        if (!run_epoch(&policy, curves[5], 1))
             continue;
         unsigned to = policy_step(&policy);
         struct policy_change trace[POLICY_TRACE];
@@ -420,9 +429,9 @@ TEST(the_trace_tells_what_was_known)
     CHECK(known[5]);
 }
 
-/* --- where all costs are known ------------------------------------------------------------------------------------ */
+/* --- known costs ------------------------------------------------------------------------------ */
 
-TEST(the_best_is_the_cheapest_if_it_is_so_by_more_than_the_margin)
+TEST(the_best_step_is_cheapest_by_more_than_the_margin)
 {
     static const double cost[POLICY_STEPS] = {9, 8, 10, 7.5, 7, 12};
     CHECK(policy_best(cost, 2, 0) == 4);
@@ -432,7 +441,7 @@ TEST(the_best_is_the_cheapest_if_it_is_so_by_more_than_the_margin)
     CHECK(policy_best(cost, 3, 0.1) == 3);
 }
 
-TEST(what_is_not_a_number_is_never_the_best)
+TEST(a_cost_that_is_not_a_number_is_never_the_best)
 {
     static const double cost[POLICY_STEPS] = {NAN, INFINITY, 5, NAN, 4, INFINITY};
     CHECK(policy_best(cost, 2, 0) == 4);

@@ -1,4 +1,5 @@
-/* probe_shadow.c - what is new and what was handed out before, against a model of one byte for each granule. */
+/* probe_shadow.c - tests the shadow, which knows whether memory was handed out before, against a
+ * model of one byte per granule. */
 #include "probe/shadow.h"
 
 #include "base/random.h"
@@ -9,7 +10,7 @@
 
 enum { GRANULE = 16, SPAN = 4 << 20 };
 
-/* Addresses that nobody uses: the shadow looks at none of them. The span lies across a border of leaves. */
+/* Unused addresses: the shadow never accesses them. The span crosses a border between leaves. */
 static const uintptr_t base = (UINT64_C(5) << SHADOW_LEAF_SHIFT) - SPAN / 2;
 static bool noted[SPAN / GRANULE];
 
@@ -38,7 +39,7 @@ static bool page_noted(size_t page)
     return false;
 }
 
-/* The extents' counts, and the pages', against the model. */
+/* Compares the counts of the extents and the flags of the pages with the model. */
 static void check_pages(void)
 {
     unsigned counted = 0;
@@ -56,8 +57,8 @@ static void check_pages(void)
     CHECK(counted == expected);
 }
 
-/* Where both ends of a block are noted nothing more is: what is between may be new. */
-TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
+/* If both ends of a block are noted already, the memory between them is not noted. */
+TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
 {
     struct random random = random_of(20261122);
     unsigned fresh = 0;
@@ -76,8 +77,8 @@ TEST(a_block_is_new_until_it_was_handed_out_and_again_when_it_was_forgotten)
             continue;
         }
         bool was_new = !noted[offset / GRANULE];
-        bool is_longer =
-            !noted[(offset + bytes - 1) / GRANULE]; /* than what was there, or it has grown */
+        /* The block is longer than the one there before, or it has grown. */
+        bool is_longer = !noted[(offset + bytes - 1) / GRANULE];
         CHECK(shadow_hand_out((void *)(base + offset), bytes) == was_new);
         if (was_new || is_longer)
             model_note(offset, bytes);
@@ -106,7 +107,7 @@ TEST(memory_of_any_size_is_noted_to_its_end)
     }
 }
 
-TEST(a_whole_leaf_that_is_forgotten_counts_nothing)
+TEST(a_leaf_that_is_forgotten_counts_no_pages)
 {
     uintptr_t start = UINT64_C(300) << SHADOW_LEAF_SHIFT;
     CHECK(shadow_hand_out((void *)start, 5 << 20));
@@ -120,11 +121,11 @@ TEST(a_whole_leaf_that_is_forgotten_counts_nothing)
     CHECK(shadow_hand_out((void *)start, 1) && leaf->noted[0] == 1);
 }
 
-TEST(what_is_forgotten_are_whole_pages)
+TEST(whole_pages_are_forgotten)
 {
     uintptr_t start = UINT64_C(301) << SHADOW_LEAF_SHIFT;
     CHECK(shadow_hand_out((void *)start, 3 * 4096));
-    shadow_forget(start, 4097); /* as munmap takes two pages */
+    shadow_forget(start, 4097); /* munmap also takes two whole pages for this */
     CHECK(shadow_leaves[301]->noted[0] == 1);
     CHECK(!shadow_hand_out((void *)(start + 2 * 4096), 1) &&
           shadow_hand_out((void *)(start + 4096), 1));
@@ -139,7 +140,7 @@ TEST(a_block_that_grew_is_noted_to_its_end)
     CHECK(!shadow_hand_out((void *)(start + (1 << 19)), 1));
 }
 
-TEST(what_the_allocator_has_is_counted_by_extents)
+TEST(pages_that_the_allocator_holds_are_counted_by_extents)
 {
     uintptr_t start = UINT64_C(303) << SHADOW_LEAF_SHIFT;
     shadow_hold(start + 4096, 3 << 20);
@@ -149,13 +150,13 @@ TEST(what_the_allocator_has_is_counted_by_extents)
     CHECK(shadow_held(leaf, 2) == 0);
     shadow_let_go(start + 4096, 1 << 20);
     CHECK(shadow_held(leaf, 0) == SHADOW_EXTENT_PAGES - 257);
-    CHECK(shadow_hand_out((void *)(start + ((uintptr_t)5 << 30)),
-                          1)); /* a leaf of a reserve of addresses */
+    /* This makes a leaf far behind the first, in the same range of addresses. */
+    CHECK(shadow_hand_out((void *)(start + ((uintptr_t)5 << 30)), 1));
     shadow_hold(start + ((uintptr_t)4 << 30), (size_t)64 << 30);
     CHECK(shadow_held(shadow_leaves[308], 7) == SHADOW_EXTENT_PAGES && shadow_held(leaf, 2) == 0);
 }
 
-TEST(addresses_of_larger_machines_are_taken)
+TEST(addresses_of_57_bits_are_supported)
 {
     uintptr_t high = UINT64_C(1) << 56;
     CHECK(shadow_hand_out((void *)high, 64));

@@ -1,4 +1,5 @@
-/* probe_watched.c - the sample of watched blocks is found again, and stays fair when it is thinned. */
+/* probe_watched.c - tests that the sampled (watched) blocks are found again, and that thinning the
+ * sample keeps it unbiased. */
 #include "probe/watched.h"
 
 #include "probe/latch.h"
@@ -38,7 +39,7 @@ TEST(a_block_is_watched_until_it_is_taken)
     CHECK(watched_live().bytes == 0 && watched_live().usable == 0);
 }
 
-TEST(what_is_not_watched_is_mostly_told_without_looking)
+TEST(most_unwatched_blocks_are_recognized_by_the_filter)
 {
     struct random random = random_of(2);
     unsigned maybe = 0;
@@ -46,13 +47,14 @@ TEST(what_is_not_watched_is_mostly_told_without_looking)
         watched_add(address(i), (struct watched){.bytes = 10, .weight = 1}, &random);
     for (uint64_t i = 100000; i < 200000; i++)
         maybe += watched_maybe(address(i));
-    CHECK(maybe < 8000); /* a filter of 131,072 with 8,000 in it */
+    CHECK(maybe < 8000); /* the filter has 131,072 bits for 8,000 blocks */
     (void)take_all(8000);
     CHECK(watched_live().bytes == 0);
 }
 
-/* 200,000 blocks are twenty times what there is room for. Four standard deviations of a sum of 8,192 halved by lot. */
-TEST(a_thinned_sample_still_stands_for_all)
+/* 200,000 blocks are twenty times the capacity. The bounds are four standard deviations of a sum of
+ * 8,192 blocks that are halved at random. */
+TEST(a_thinned_sample_is_still_unbiased)
 {
     enum { BLOCKS = 200000 };
     struct random random = random_of(3);
@@ -96,7 +98,7 @@ static void *work(void *argument)
             watched_add(address(i), (struct watched){.bytes = i, .weight = 1}, &random);
         for (uint64_t i = first; i < first + 500; i++)
             if (watched_take(address(i), &watched) && watched.bytes != i)
-                return "another block's";
+                return "a taken block has the data of another block";
     }
     return NULL;
 }

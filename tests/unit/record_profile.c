@@ -1,9 +1,10 @@
-/* record_profile.c - the layout that cairn/profile/reader.py takes for granted, and the buckets. */
+/* record_profile.c - tests the layout that cairn/profile/reader.py relies on, and the buckets. */
 #include "record/profile.h"
 
 #include "test.h"
 
-/* The same numbers are in tests/python/test_profile.py: who changes one changes PROFILE_VERSION and both. */
+/* The same numbers are in tests/python/test_profile.py. A change needs a new PROFILE_VERSION and an
+ * update of both. */
 TEST(the_structs_have_the_sizes_that_the_reader_knows)
 {
     CHECK(sizeof(struct profile_head) == 4056);

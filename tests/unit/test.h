@@ -1,11 +1,12 @@
-/* test.h - tests that say what broke and go on.
+/* test.h - a test framework in one header.
  *
  *     TEST(a_sentence_about_behaviour) { CHECK(condition); }
  *     int main(int argc, char **argv) { return test_main(argc, argv); }
  *
- * Each TEST registers itself. CHECK counts and prints a failure, REQUIRE also leaves the test. The program takes an
- * optional part of a name, runs the tests that contain it, prints one line per failure and a last line
- * "N passed, N failed", and exits 1 if any failed or none ran.
+ * Each TEST registers itself. CHECK prints a failure and goes on. REQUIRE also leaves the test. The
+ * program takes an optional part of a name, and runs the tests whose names contain it. It prints
+ * one line per failure and a last line "N passed, N failed". It exits with 1 if a test failed or
+ * none ran.
  */
 #ifndef CAIRN_TEST_H
 #define CAIRN_TEST_H

@@ -1,4 +1,5 @@
-/* Lines that are always whole and always JSON, into a file that is always the one named. */
+/* witness_record.c - tests that every record is one whole line of JSON, and that it goes to the
+ * file that was named. */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <stdlib.h>
@@ -36,7 +37,8 @@ TEST(a_cut_never_falls_inside_an_escape)
     CHECK(strcmp(add(buffer, sizeof buffer, "\x7f\n", 12).data, "{\"k\":\"\\u007f\\u000a\"") == 0);
 }
 
-/* The room that record.h promises for a path: every byte value, many lengths. */
+/* A path takes no more room than record.h promises: tested for every byte value and many
+ * lengths. */
 TEST(no_value_takes_more_room_than_its_limit)
 {
     static char value[5000];

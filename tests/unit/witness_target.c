@@ -1,4 +1,5 @@
-/* What an executable file is, told from real files: the headers here are the smallest that mean something. */
+/* witness_target.c - tests how executable files are classified, with real files. Their headers are
+ * the smallest valid ones. */
 #define _GNU_SOURCE 1
 #include <elf.h>
 #include <errno.h>
@@ -23,7 +24,8 @@ struct program {
     ElfW(Phdr) segments[20];
 };
 
-/* A program of this machine; of its 20 segments, the one at `interpreter_at` is PT_INTERP; 20: none. */
+/* Returns a program for this machine with 20 segments. The segment at `interpreter_at` is
+ * PT_INTERP; 20: none is. */
 static struct program program_with(size_t interpreter_at)
 {
     extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
@@ -48,7 +50,8 @@ static enum target_kind kind_of_bytes(const void *bytes, size_t count, const cha
     return kind;
 }
 
-/* An executable file in the folder of the test; returns its path, in one of a few buffers used in turn. */
+/* Writes an executable file into the folder of the test. Returns its path, in one of a few buffers
+ * that are used in turn. */
 static const char *file_with(const char *name, const void *bytes, size_t count, mode_t mode)
 {
     static char paths[8][PATH_MAX];
@@ -93,7 +96,7 @@ TEST(an_interpreter_segment_is_found_wherever_it_stands)
     CHECK(kind_of_bytes(&bytes, sizeof bytes, "x") == TARGET_STATIC);
 }
 
-/* A cut file never crashes, and is at most what the part that is there says. */
+/* A truncated file is classified by the part that exists, and never crashes. */
 TEST(a_truncated_program_is_never_dynamic_before_its_interpreter_segment_is_whole)
 {
     struct program bytes = program_with(3);
@@ -112,8 +115,8 @@ TEST(another_word_size_byte_order_or_machine_is_another_class)
     struct program bytes = program_with(0);
     bytes.header.e_ident[EI_CLASS] = ELFCLASS32;
     CHECK(kind_of_bytes(&bytes, sizeof bytes, "x") == TARGET_OTHER_CLASS);
-    CHECK(kind_of_bytes(&bytes, 52, "x") ==
-          TARGET_OTHER_CLASS); /* the header of a 32-bit program */
+    /* 52 bytes are the header of a 32-bit program. */
+    CHECK(kind_of_bytes(&bytes, 52, "x") == TARGET_OTHER_CLASS);
     bytes = program_with(0);
     bytes.header.e_ident[EI_DATA] ^= ELFDATA2LSB ^ ELFDATA2MSB;
     CHECK(kind_of_bytes(&bytes, sizeof bytes, "x") == TARGET_OTHER_CLASS);
@@ -138,7 +141,7 @@ TEST(an_object_file_or_an_odd_segment_table_is_no_dynamic_program)
     CHECK(kind_of_bytes(&bytes, sizeof bytes, "x") == TARGET_STATIC);
 }
 
-/* Run as a command, the loader loads a program, and that one is preloaded. */
+/* Run as a command, the loader loads another program, and the preload applies to that one. */
 TEST(a_loader_is_known_by_its_name)
 {
     struct program bytes = program_with(20);
@@ -152,7 +155,7 @@ TEST(a_loader_is_known_by_its_name)
     CHECK(!target_is_loader("/sbin/ldconfig"));
 }
 
-TEST(what_is_neither_elf_nor_script_is_unknown)
+TEST(a_file_that_is_neither_elf_nor_script_is_unknown)
 {
     CHECK(kind_of_bytes("", 0, "x") == TARGET_UNKNOWN);
     CHECK(kind_of_bytes("#", 1, "x") == TARGET_UNKNOWN);
@@ -200,7 +203,7 @@ TEST(an_interpreter_that_may_be_cut_is_refused)
     }
 }
 
-TEST(a_script_is_what_its_interpreter_is)
+TEST(a_script_has_the_kind_of_its_interpreter)
 {
     char text[PATH_MAX + 8];
     snprintf(text, sizeof text, "#!%s\n", program("dynamic", 1));
@@ -212,7 +215,7 @@ TEST(a_script_is_what_its_interpreter_is)
     CHECK(target_at(AT_FDCWD, script("four", "#!/nowhere/at/all\n"), 0) == TARGET_NONE);
 }
 
-/* Linux: 5 scripts in a row work, 6 are ELOOP. */
+/* Linux runs up to 5 scripts in a chain; 6 fail with ELOOP. */
 TEST(a_chain_of_scripts_ends_where_linux_ends_it)
 {
     char text[PATH_MAX + 8];
@@ -244,7 +247,7 @@ TEST(a_script_that_is_its_own_interpreter_runs_nothing)
     CHECK(target_at(AT_FDCWD, script("circle", text), 0) == TARGET_NONE);
 }
 
-TEST(what_cannot_be_executed_is_nothing)
+TEST(a_file_that_cannot_be_executed_is_none)
 {
     struct program bytes = program_with(0);
     const char *plain = file_with("plain", &bytes, sizeof bytes, 0644);
@@ -256,7 +259,7 @@ TEST(what_cannot_be_executed_is_nothing)
     CHECK(target_at(AT_FDCWD, NULL, 0) == TARGET_NONE);
 }
 
-/* Opening a pipe would wait for somebody to write into it. */
+/* Opening a pipe would wait for a writer. */
 TEST(a_named_pipe_is_not_opened)
 {
     char path[PATH_MAX];
@@ -280,7 +283,7 @@ TEST(a_path_is_taken_from_the_given_folder_and_links_are_followed_unless_told)
     close(fd);
 }
 
-TEST(a_search_passes_over_what_cannot_run_and_tells_what_it_found)
+TEST(a_search_skips_files_that_cannot_run_and_returns_the_path)
 {
     char found[PATH_MAX];
     char path[PATH_MAX * 2];
@@ -317,7 +320,7 @@ TEST(an_empty_part_of_the_search_path_is_the_current_folder)
     REQUIRE(chdir(before) == 0);
 }
 
-TEST(a_search_writes_no_further_than_it_may)
+TEST(a_search_writes_no_more_than_the_capacity)
 {
     char found[64];
     memset(found, 'z', sizeof found);
@@ -327,7 +330,7 @@ TEST(a_search_writes_no_further_than_it_may)
     CHECK(target_search("/bin/true", "", found, 9) == TARGET_NONE);
 }
 
-TEST(every_kind_has_a_word_of_the_contract)
+TEST(every_kind_has_the_name_in_the_contract)
 {
     CHECK(strcmp(target_kind_name(TARGET_DYNAMIC), "dynamic") == 0);
     CHECK(strcmp(target_kind_name(TARGET_STATIC), "static") == 0);

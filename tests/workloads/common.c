@@ -1,4 +1,5 @@
-/* common.c - what all workloads rest on: contents that show damage, percentiles, sizes and lifetimes. */
+/* common.c - tests the code that all workloads share: block contents that reveal damage,
+ * percentiles, sizes and lifetimes. */
 #include "common/contents.h"
 #include "common/distribution.h"
 #include "common/recorder.h"
@@ -10,7 +11,7 @@
 
 static _Alignas(16) unsigned char space[4096];
 
-TEST(what_was_written_has_the_expected_sum_at_every_size)
+TEST(written_contents_have_the_expected_sum_at_every_size)
 {
     for (size_t size = 0; size <= 600; size++) {
         uint64_t key = random_mix(size);
@@ -30,7 +31,7 @@ TEST(contents_grow_and_shrink_in_place)
     }
 }
 
-TEST(any_changed_byte_shows)
+TEST(any_changed_byte_changes_the_sum)
 {
     for (size_t size = 1; size <= 200; size++) {
         contents_write(space, 0, size, random_mix(size));
@@ -42,7 +43,7 @@ TEST(any_changed_byte_shows)
     }
 }
 
-TEST(writing_stays_inside)
+TEST(contents_are_not_written_beyond_the_block)
 {
     for (size_t size = 0; size <= 100; size++) {
         memset(space, 0xaa, 128);
@@ -52,7 +53,7 @@ TEST(writing_stays_inside)
     }
 }
 
-TEST(zero_is_told_from_anything_else)
+TEST(contents_are_zero_only_if_every_byte_is)
 {
     memset(space, 0, 100);
     for (size_t size = 0; size <= 100; size++)
@@ -94,7 +95,7 @@ TEST(percentiles_are_within_one_percent_of_the_sorted_values)
     CHECK(recorder.batches == COUNT);
 }
 
-TEST(a_recorder_without_batches_says_nothing)
+TEST(a_recorder_without_batches_returns_0)
 {
     static struct recorder none;
     CHECK(recorder_quantile(&none, 0.5) == 0);
@@ -113,7 +114,7 @@ TEST(merged_recorders_hold_the_batches_of_both)
     CHECK(fabs(recorder_quantile(&one, 1.0) - 500) < 4);
 }
 
-TEST(sizes_keep_their_bounds_and_reach_them)
+TEST(sizes_stay_within_their_bounds_and_reach_them)
 {
     struct random random = random_of(1, 0);
     bool least = false;

@@ -1,4 +1,5 @@
-/* os/lock.h - in a model: a lock for which the explorer knows who waits. Stands before src/os/lock.h. */
+/* os/lock.h - replaces src/os/lock.h in a model, with a lock whose waiting threads are known to the
+ * explorer. */
 #ifndef CAIRN_OS_LOCK_H
 #define CAIRN_OS_LOCK_H
 
@@ -7,10 +8,10 @@
 #include <stdatomic.h>
 
 struct lock {
-    uint32_t holder; /* 0: free */
+    uint32_t holder; /* 0: free; otherwise the thread's number plus 2 */
 };
 
-/* memory.c */
+/* Implemented in memory.c. */
 void lock_take(struct lock *lock);
 void lock_drop(struct lock *lock);
 
