@@ -1,13 +1,15 @@
-"""Installs under a prefix what `make` has built, and removes it again: `make install` and `make uninstall` call it.
+"""Installs under a prefix what `make` has built, and removes it again.
 
-The environment gives PREFIX, the folder in which the files are used, and DESTDIR, for packagers: the folder in which a
-package is put together. Files are written below DESTDIR, and no file contains its path. After an installation, always:
+`make install` and `make uninstall` call it. The environment gives PREFIX, the folder in which the
+files are used, and DESTDIR, the folder in which packagers assemble a package. Files are written
+below DESTDIR, and no file contains its path. After an installation, always:
 
     PREFIX/lib/cairn is a private Python environment, which only this script writes
     PREFIX/lib/cairn/manifest.txt lists all other files, and the folders that were made for them
 
-Everything is first written beside its target under a temporary name, and renamed at the end. A failure before the
-renames changes nothing. A library that a running program has mapped is replaced, never overwritten.
+Everything is first written beside its target under a temporary name, and renamed at the end. A
+failure before the renames changes nothing. A library that a running program has mapped is replaced,
+never overwritten.
 """
 
 from __future__ import annotations
@@ -33,22 +35,28 @@ COMPLETIONS = {
     "zsh": Path("share/zsh/site-functions/_cairn"),
     "fish": Path("share/fish/vendor_completions.d/cairn.fish"),
 }
-"""Where each shell looks for completions, relative to the prefix."""
+"""The file that each shell reads for completions, relative to the prefix."""
 
 HOME = Path("lib/cairn")
 """The private Python environment, relative to the prefix."""
 
 MANIFEST = HOME / "manifest.txt"
-HEADING = "# Installed by Cairn's 'make install'. 'make uninstall' removes these files, and these folders when empty."
+HEADING = (
+    "# Installed by Cairn's 'make install'. 'make uninstall' removes these files,"
+    " and these folders when empty."
+)
 
 
 class Refused(Exception):
-    """Why nothing was installed or removed, as a sentence."""
+    """Says in a sentence why nothing was installed or removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The prefix as installed programs see it, and the folder that is written: the same unless DESTDIR is set."""
+    """The prefix as installed programs see it, and the folder to write to.
+
+    They are the same unless DESTDIR is set.
+    """
 
     prefix: Path
     root: Path
@@ -63,14 +71,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The files of an installation outside its Python environment, and the folders made for them."""
+    """The files of an installation outside its Python environment, and their folders."""
 
     files: frozenset[Path] = frozenset()
     folders: frozenset[Path] = frozenset()
 
     @classmethod
     def read(cls, root: Path) -> Manifest | None:
-        """The manifest of the installation that is there, or None."""
+        """Returns the manifest of the installation under `root`, or None if there is none."""
         path = root / MANIFEST
         try:
             heading, *lines = path.read_text(encoding="utf-8").splitlines()
@@ -89,7 +97,7 @@ class Manifest:
 
     @property
     def text(self) -> str:
-        """The form in which it is kept."""
+        """The text of the manifest's file."""
         lines = [
             HEADING,
             *sorted(map(str, self.files)),
@@ -99,7 +107,7 @@ class Manifest:
 
 
 def place() -> Place:
-    """The meaning of PREFIX and DESTDIR."""
+    """Reads PREFIX and DESTDIR."""
     given = os.environ.get("PREFIX", "")
     if not given:
         raise Refused("PREFIX is empty; name a folder, for example PREFIX=/usr/local")
@@ -111,11 +119,11 @@ def place() -> Place:
     return Place(prefix, root)
 
 
-# --- what is installed ------------------------------------------------------------------------------------------------
+# --- files to install -----------------------------------------------------------------------------
 
 
 def built_wheel() -> Path:
-    """The package that `make` has built."""
+    """Returns the package that `make` has built."""
     wheels = list((TREE / "build" / "dist").glob("*.whl"))
     if len(wheels) != 1:
         raise Refused("nothing is built yet; run 'make' first")
@@ -123,7 +131,7 @@ def built_wheel() -> Path:
 
 
 def files_to_install(prefix: Path) -> dict[Path, bytes | Link]:
-    """Every file outside the Python environment, by its path relative to the prefix."""
+    """Returns every file outside the Python environment, by its path relative to the prefix."""
     files: dict[Path, bytes | Link] = {
         Path("bin/cairn"): Link(str(prefix / HOME / "bin" / "cairn"))
     }
@@ -147,14 +155,14 @@ def files_to_install(prefix: Path) -> dict[Path, bytes | Link]:
 
 
 class Environment(venv.EnvBuilder):
-    """A Python environment without pip and without scripts that activate it: only the command runs in it."""
+    """A Python environment for the command alone, without pip and activation scripts."""
 
     def setup_scripts(self, context: SimpleNamespace) -> None:
-        """Writes none."""
+        """Writes no scripts."""
 
 
 def make_environment(stage: Path, final: Path) -> None:
-    """Makes the Python environment in the folder `stage`, so that it works once it is renamed to `final`."""
+    """Makes the Python environment in the folder `stage`, to be renamed to `final`."""
     Environment(symlinks=True).create(stage)
     python = stage / "bin" / "python"
     environment = {
@@ -181,7 +189,8 @@ def make_environment(stage: Path, final: Path) -> None:
     for path in (stage / "pyvenv.cfg", *(stage / "bin").iterdir()):
         if not path.is_symlink():
             path.write_bytes(path.read_bytes().replace(os.fsencode(stage), os.fsencode(final)))
-    # Its exit status is ignored, as pip does: some packages carry files that do not compile.
+    # The exit status is ignored, as pip does, because some packages contain files that do not
+    # compile.
     compileall: list[str | Path] = [
         python,
         "-m",
@@ -199,7 +208,7 @@ def make_environment(stage: Path, final: Path) -> None:
 
 
 def forget_places(site: Path) -> None:
-    """Removes the path of the wheel, and the hashes of scripts, whose first lines are about to change."""
+    """Removes the wheel's path, and the hashes of scripts, whose first lines change afterwards."""
     for record in site.glob("*.dist-info/RECORD"):
         (record.parent / "direct_url.json").unlink(missing_ok=True)
         lines = [
@@ -210,7 +219,7 @@ def forget_places(site: Path) -> None:
         record.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-# --- installing -------------------------------------------------------------------------------------------------------
+# --- installing -----------------------------------------------------------------------------------
 
 
 def refuse_unwritable(folders: Iterable[Path]) -> None:
@@ -251,13 +260,13 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def remove_empty(folder: Path) -> None:
-    """Removes a folder if nothing is in it."""
+    """Removes a folder if it is empty."""
     with contextlib.suppress(OSError):
         folder.rmdir()
 
 
 def install(where: Place) -> None:
-    """Installs, or replaces an installation."""
+    """Installs, or replaces an earlier installation."""
     root, home = where.root, where.root / HOME
     files = files_to_install(where.prefix)
     targets = {path: root / path for path in files}
@@ -270,7 +279,7 @@ def install(where: Place) -> None:
     print(f"installing under {root}", flush=True)
     stage, old = (home.with_name(f".cairn-{word}") for word in ("new", "old"))
     made: list[Path] = []
-    with contextlib.ExitStack() as undo:  # its steps run in reverse, unless the end is reached
+    with contextlib.ExitStack() as undo:  # undoes the steps in reverse after a failure
 
         def folder_for(path: Path) -> None:
             for folder in make_folder(path.parent):
@@ -306,14 +315,15 @@ def install(where: Place) -> None:
         (root / path).unlink(missing_ok=True)
     shutil.rmtree(old, ignore_errors=True)
     print(
-        "installed: the command cairn with its man page and completions, libcairn and libcairn-arena"
+        "installed: the command cairn with its man page and completions,"
+        " libcairn and libcairn-arena"
     )
     if where.root == where.prefix:
         print_hints(where.prefix)
 
 
 def write(path: Path, content: bytes | Link) -> None:
-    """Writes a new file that everyone may read."""
+    """Writes a new file that all users may read."""
     path.unlink(missing_ok=True)
     if isinstance(content, Link):
         path.symlink_to(content.target)
@@ -322,7 +332,7 @@ def write(path: Path, content: bytes | Link) -> None:
 
 
 def print_hints(prefix: Path) -> None:
-    """Says which step is left until the command and the library are found by their names."""
+    """Prints what is still needed so that the command and the library are found by name."""
     if str(prefix / "bin") not in os.environ.get("PATH", "").split(":"):
         print(
             f"{prefix / 'bin'} is not in PATH; start {prefix / 'bin' / 'cairn'} or add the folder"
@@ -342,7 +352,7 @@ def print_hints(prefix: Path) -> None:
         print(f"run 'ldconfig' as root, so that linked programs find {library}")
 
 
-# --- removing ---------------------------------------------------------------------------------------------------------
+# --- removing -------------------------------------------------------------------------------------
 
 
 def uninstall(where: Place) -> None:
@@ -363,7 +373,7 @@ def uninstall(where: Place) -> None:
 
 
 def main() -> None:
-    """`install.py install` or `install.py uninstall`."""
+    """Runs `install.py install` or `install.py uninstall`."""
     os.umask(0o022)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     for (int round = 0; round < 2; round++) {
         give_back(fill(size, &had[round]));
         pthread_t id;
-        /* may fail, as the thread's stack is not from malloc */
+        /* May fail, as the thread's stack is not from malloc. */
         if (pthread_create(&id, NULL, run, NULL) == 0)
             pthread_join(id, NULL);
     }

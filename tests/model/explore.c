@@ -24,7 +24,7 @@ struct operation {
 struct node {
     struct operation pending[MODEL_THREADS_MAX];
     uint8_t enabled;
-    /* threads to try; the order of the others does not matter */
+    /* Threads to try; the order of the others does not matter. */
     uint8_t wanted;
     uint8_t asleep; /* tried, or known to lead to states seen already */
     uint8_t chosen;

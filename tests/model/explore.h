@@ -9,7 +9,7 @@ enum explore_kind {
     EXPLORE_LOAD,
     EXPLORE_STORE,
     EXPLORE_CHANGE, /* read-modify-write */
-    /* takes a lock, whose first four bytes are 0 while it is free */
+    /* Takes a lock, whose first four bytes are 0 while it is free. */
     EXPLORE_TAKE,
     EXPLORE_STOP, /* stops all other threads */
 };

@@ -69,7 +69,7 @@ static unsigned forker;
 
 static bool is_long;
 static unsigned stale_most = 1; /* for the executions with stale loads */
-/* a bug was seeded; the first row that finds it ends the test */
+/* A bug was seeded; the first row that finds it ends the test. */
 static bool must_fail;
 static bool found;
 static const char *only;   /* the only scenario to run */

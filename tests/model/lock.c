@@ -5,14 +5,12 @@
 #include "../unit/test.h"
 
 #include "base/cpu.h"
-#define cpu_relax()
-/* lock_wait() checks the lock only once before it waits. More checks would change nothing but
-     * the time. */
-break
+/* lock_wait() checks the lock only once before it waits. More checks would change only the time. */
+#define cpu_relax() break
 #include "os/lock.c"
 
-    /* The memory that the threads share, and the only memory that is tracked. */
-    static struct {
+/* The memory that the threads share, and the only memory that is tracked. */
+static struct {
     _Alignas(64) struct lock lock;
     uint64_t count;
 } shared;

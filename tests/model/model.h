@@ -29,7 +29,7 @@ struct model_plan {
     const char *name;
     unsigned threads;
     void (*setup)(void); /* called once; every execution starts with its writes */
-    /* called before every execution; restores untracked memory */
+    /* Called before every execution; restores untracked memory. */
     void (*begin)(void);
     void (*body)(unsigned thread);  /* the code of a thread */
     void (*enter)(unsigned thread); /* called before a thread goes on */

@@ -28,7 +28,7 @@ struct world {
         bool returned;
     } runs[WORLD_RUNS];
     unsigned run_count;
-    /* by thread; the last entry is for setup and check */
+    /* By thread; the last entry is for setup and check. */
     size_t slices_used[MODEL_THREADS_MAX + 1];
     struct {
         void *p;

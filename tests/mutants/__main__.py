@@ -1,10 +1,14 @@
-"""Plants faults in copies of the tree, and tells which of them no test notices. `make mutants` calls it.
+"""Plants faults in copies of the tree, and reports those that no test notices.
 
-    PYTHONPATH=tests .venv/bin/python -m mutants [--seed N] [--count N] [--python | --c] [--only FILE] [--show]
+`make mutants` calls it.
 
-Half of the faults are in cairn/, half in src/; each line that can have one is as likely as the others. A fault that mypy
-or the compiler refuses is replaced by the next. A fault counts as noticed when a test fails twice with it. The report is
-build/mutants/SEED.txt, and build/mutants/SEED.json for programs; the same seed plants the same faults in the same sources.
+    PYTHONPATH=tests .venv/bin/python -m mutants [--seed N] [--count N] [--python | --c]
+                                                 [--only FILE] [--show]
+
+Half of the faults are in cairn/, half in src/. Every line that can have a fault is equally likely.
+A fault that mypy or the compiler refuses is replaced by the next one. A fault counts as noticed
+when a test fails twice with it. The report is build/mutants/SEED.txt, and build/mutants/SEED.json
+for programs. The same seed plants the same faults in the same sources.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from mutants.lane import BUILD, LANES, Unready, kept_of, results_of, work
 
 
 def lane(language: str, seed: int, count: int, only: str | None) -> None:
-    """The process of a lane."""
+    """The body of a lane's process."""
     try:
         work(language, seed, count, only)
     except Unready as problem:
@@ -34,7 +38,7 @@ def lane(language: str, seed: int, count: int, only: str | None) -> None:
 
 
 def main() -> str | int | None:
-    """What it exits with."""
+    """Returns the exit status, or a message for a failure."""
     parser = argparse.ArgumentParser(prog="mutants", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--count", type=int, default=100)
@@ -45,7 +49,7 @@ def main() -> str | int | None:
     parser.add_argument(
         "--only", metavar="FILE", help="plant in this file alone, such as src/alloc/heap.c"
     )
-    parser.add_argument("--show", action="store_true", help="list what would be planted")
+    parser.add_argument("--show", action="store_true", help="list the faults without planting them")
     given = parser.parse_args()
     languages, seed, only = given.languages, given.seed, given.only
     if only:
@@ -85,8 +89,12 @@ def main() -> str | int | None:
     )
     print(text)
     if any(process.exitcode for process in lanes):
-        return f"stopped before its end; the same again with seed {seed} goes on"
-    return f"less than {report.LEAST:.0%} were noticed" if noticed < report.LEAST else None
+        return f"not all faults were planted; run it again with seed {seed} to go on"
+    return (
+        f"only {noticed:.1%} of the faults were noticed; at least {report.LEAST:.0%} are required"
+        if noticed < report.LEAST
+        else None
+    )
 
 
 if __name__ == "__main__":

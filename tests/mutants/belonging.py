@@ -1,4 +1,4 @@
-"""Which tests belong to a fault: for Python those that run the line, for C those of the folder."""
+"""Chooses the tests for a fault: in Python those that run its line, in C those of its folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from mutants.copy import ROOT, Copy, Tested, tracked
 
 PYTHON_TESTS = ["tests/python", "tests/tidy", "tests/e2e", "tests/launch/test_whereabouts.py"]
-"""Where the package is tested; the other folders test the libraries and programs."""
+"""The tests of the package. The other folders test the libraries and programs."""
 
 ALLOCATOR = [
     "tests/conformance",
@@ -41,7 +41,7 @@ PROBE = [
 
 @dataclass(frozen=True)
 class Part:
-    """A folder of src: its programs of ctest by the beginning of their names, and its files of pytest."""
+    """The tests of a folder of src: prefixes of programs of ctest, and files of pytest."""
 
     programs: tuple[str, ...]
     files: Sequence[str] = ()
@@ -60,11 +60,14 @@ C_PARTS: dict[str, Part] = {
     "base": Part(("",), [*WITNESS, "tests/launch", "tests/conformance", "tests/arena", *PROBE]),
 }
 NOT_RUN = "^model_seed_|^workload_"
-"""The first pass where the allocator fails, and the second run nothing of src."""
+"""Programs of ctest to leave out.
+
+The first ones pass when the allocator fails, and the others run nothing of src.
+"""
 
 
 def files_of(tests: Iterable[str]) -> list[str]:
-    """The test files in these folders, but those that have only long tests."""
+    """Returns the test files in these folders, without those that have only long tests."""
     found = {
         name: None
         for test in tests
@@ -78,7 +81,7 @@ def files_of(tests: Iterable[str]) -> list[str]:
 
 
 def digest(*tops: str, but: Sequence[str] = ()) -> str:
-    """Over the names and contents of files."""
+    """Returns a digest of the names and contents of files."""
     result = hashlib.sha256()
     for name in tracked():
         if any(name == top or name.startswith(f"{top}/") for top in tops) and name not in but:
@@ -87,7 +90,7 @@ def digest(*tops: str, but: Sequence[str] = ()) -> str:
 
 
 def limit_of(seconds: float) -> float:
-    """A test has a minute more than it usually takes, or ten times that."""
+    """Returns the time limit of a test: a minute more than it usually takes, or ten times that."""
     return max(seconds + 60, 10 * seconds)
 
 
@@ -95,7 +98,7 @@ def limit_of(seconds: float) -> float:
 class Record:
     """How long each test takes on the tree without faults, and which lines of the package it runs.
 
-    Kept by test file, so that a change of one test file runs only that again.
+    It is kept by test file, so that a change of one test file repeats only that file.
     """
 
     folder: Path
@@ -103,9 +106,11 @@ class Record:
     lines: dict[str, dict[int, set[str]]] = field(default_factory=dict)
 
     def add(self, copy: Copy, files: Sequence[str]) -> str | None:
-        """Runs what was not yet run; returns a sentence where a test fails on the tree without faults.
+        """Records files that are not recorded yet.
 
-        A file that another lane is running now comes last, when it is probably known.
+        Returns a sentence if a test fails on the tree without faults, and None otherwise. A file
+        that another lane is recording now comes last, because its record will probably be there by
+        then.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         common = digest(
@@ -137,7 +142,7 @@ class Record:
             tested = copy.pytest([name], limit=1200, recorded=True)
             again = self._failing_twice(copy, name, tested)
             if again:
-                return f"the tree without faults fails {again[0]}; no fault can be told from it"
+                return f"the tree without faults fails {again[0]}; no fault can be judged with it"
             found = {"key": key, "seconds": tested.seconds, "lines": tested.lines}
             kept.write_text(json.dumps(found))
         self.seconds |= found["seconds"]
@@ -149,14 +154,17 @@ class Record:
 
     @staticmethod
     def _failing_twice(copy: Copy, name: str, tested: Tested) -> list[str]:
-        """Counting lines takes time, which a test may not have: those that failed run again without it."""
+        """Repeats failed tests without counting lines. Returns those that fail again.
+
+        Counting may be too slow for a test.
+        """
         if not tested.failed:
             return []
         plan = {test: limit_of(tested.seconds.get(test, 60)) for test in tested.failed}
         return copy.pytest([name], plan, limit=1200).failed
 
     def plan(self, tests: Iterable[str]) -> dict[str, float]:
-        """The tests, quickest first, with their limits."""
+        """Returns the tests, quickest first, with their limits."""
         known = sorted(
             {test for test in tests if test in self.seconds},
             key=lambda test: (self.seconds[test], test),
@@ -166,7 +174,7 @@ class Record:
 
 @dataclass
 class Sources:
-    """The modules of the package: who imports whom, and which lines run when a module is imported."""
+    """The modules of the package: which module imports which, and which lines run at import."""
 
     trees: dict[str, ast.Module]
 
@@ -187,7 +195,7 @@ class Sources:
         return found
 
     def innermost(self, path: str, line: int) -> tuple[ast.stmt | None, ast.AST | None]:
-        """The statement on a line, and the function around it."""
+        """Returns the innermost statement on a line, and the function around it."""
         statement: ast.stmt | None = None
         function: ast.AST | None = None
 
@@ -212,15 +220,16 @@ class Sources:
 
 
 OTHERS_S = 120.0
-"""How long tests may take that only may notice a fault."""
+"""Time limit for the tests that are not known to run the line."""
 
 
 def of_line(record: Record, sources: Sources, path: str, line: int) -> dict[str, float]:
-    """The tests for a fault on a line of the package, in the order in which to run them.
+    """Returns the tests for a fault on a line of the package, in the order in which to run them.
 
-    First those that run the statement; for a line that runs when the module is imported, those that run any function of
-    the module. Then, as a helper of the tests may run something once for all of them, quick tests of the same files, and
-    for a line that runs at import quick tests of the modules that import this one.
+    First come the tests that run the statement. For a line that runs at import, these are all tests
+    that run any function of the module. Then come quick tests of the same files, because a test
+    helper may run something once for all of them. For a line that runs at import, quick tests of
+    modules that import this one follow too.
     """
     ran = record.lines.get(path, {})
     statement, function = sources.innermost(path, line)

@@ -1,7 +1,7 @@
 """A copy of the tree with an environment of its own, in which faults are planted and tests are run.
 
-Invariants: the working tree is only read. The environment of a copy imports the package of the copy, also in the command
-`cairn`, and all else from the environment of the working tree.
+The working tree is only read. The environment of a copy imports the package of the copy, also in
+the command `cairn`. Everything else is imported from the environment of the working tree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NATIVE = Path("cairn") / "native"
 
 
 def tracked() -> list[str]:
-    """All files of the working tree but those that git ignores."""
+    """Returns all files of the working tree that git does not ignore."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True
@@ -35,17 +35,17 @@ def tracked() -> list[str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int | None
-    """None: it was killed after the limit."""
+    """None: the command was killed after the limit."""
     out: str
     seconds: float
 
 
 @dataclass(frozen=True)
 class Tested:
-    """How tests ended."""
+    """The result of a test run."""
 
     seconds: dict[str, float]
     failed: list[str]
@@ -59,16 +59,20 @@ class Copy:
 
     folder: Path
     written: float = 0.0
-    """When a file was last written. Each version of a file has a second of its own, by which Python tells them apart."""
+    """The time of the last written file.
+
+    Python recognizes a changed file by its time in seconds, so that each version gets a second of
+    its own.
+    """
 
     @property
     def tree(self) -> Path:
-        """The files."""
+        """The folder with the files."""
         return self.folder / "tree"
 
     @property
     def python(self) -> Path:
-        """The interpreter that imports them."""
+        """The interpreter that imports the package of the copy."""
         return self.folder / "venv" / "bin" / "python"
 
     def make(self) -> None:
@@ -104,7 +108,7 @@ class Copy:
             shutil.copytree(site / NATIVE, self.tree / NATIVE, symlinks=True)
 
     def write(self, name: str, text: str) -> None:
-        """Gives one file another text."""
+        """Replaces the text of one file."""
         path = self.tree / name
         path.write_text(text)
         self.written = max(time.time(), self.written + 1)
@@ -115,7 +119,7 @@ class Copy:
         self.write(name, (ROOT / name).read_text())
 
     def run(self, *command: str | Path, limit: float) -> Ended:
-        """Runs a command in the tree, and ends all that it leaves running."""
+        """Runs a command in the tree, and kills all processes that it leaves running."""
         apart = ("CAIRN_", "PYTHON", "PYTEST", "MAKE")
         env = {name: value for name, value in os.environ.items() if not name.startswith(apart)}
         env["PATH"] = os.pathsep.join(
@@ -151,7 +155,7 @@ class Copy:
         limit: float,
         recorded: bool = False,
     ) -> Tested:
-        """Runs tests; those of a plan only until the first fails."""
+        """Runs tests. With a plan, it stops at the first failure."""
         told, chosen = self.folder / "told.json", self.folder / "plan.json"
         told.unlink(missing_ok=True)
         words: list[str | Path] = [
@@ -174,19 +178,22 @@ class Copy:
         if told.exists():
             result = json.loads(told.read_text())
         elif ended.code is None:
-            result["failed"] = [f"no end within {limit:.0f} s"]
+            result["failed"] = [f"the tests did not end within {limit:.0f} s"]
         else:
-            result["failed"] = [f"pytest itself ended with {ended.code}"]
+            result["failed"] = [f"pytest itself failed with exit status {ended.code}"]
         return Tested(**result, out=ended.out)
 
 
 def adopt() -> None:
-    """From here on, processes whose parents have ended become children of this one."""
+    """Makes this process the parent of all orphaned descendants from here on."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_children() -> None:
-    """Ends and reaps all children of this process, and theirs, which adopt() brings here in turn."""
+    """Kills and reaps all descendants of this process.
+
+    adopt() makes the orphans among them its children in turn.
+    """
     while True:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
         for child in children:

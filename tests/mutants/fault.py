@@ -1,4 +1,4 @@
-"""A fault is one small change of one file. Which faults a run plants follows from its seed alone."""
+"""A fault is one small change of one file. The seed alone determines which faults a run plants."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Candidates = Callable[[str], dict[int, dict[str, list[Callable[[], str]]]]]
-"""The text of a file → line number → kind of fault → functions that return the whole text with a fault in it."""
+"""The text of a file → line → kind of fault → functions that return the text with a fault."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One change, as the lines that it takes away and puts in."""
+    """One change, as the lines that it removes and adds."""
 
     path: str
     line: int
@@ -25,12 +25,12 @@ class Fault:
 
     @property
     def where(self) -> str:
-        """The place, as compilers write it."""
+        """The place, in the format of compilers."""
         return f"{self.path}:{self.line}"
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Names the fault also after other lines of the file have changed."""
+        """Identifies the fault, even after other lines of the file have changed."""
         return self.path, squeezed(self.before), squeezed(self.after)
 
     @property
@@ -42,12 +42,12 @@ class Fault:
 
 
 def squeezed(lines: Sequence[str]) -> str:
-    """Without indentation, so that a block may move."""
+    """Returns the lines without indentation, so that a block may move."""
     return "\n".join(line.strip() for line in lines)
 
 
 def fault(path: str, kind: str, text: str, changed: str) -> Fault:
-    """The fault that makes `changed` of `text`."""
+    """Returns the fault that turns `text` into `changed`."""
     old, new = text.splitlines(), changed.splitlines()
     same = [before == after for before, after in zip(old, new, strict=False)]
     first = same.index(False) if False in same else len(same)
@@ -64,10 +64,12 @@ def fault(path: str, kind: str, text: str, changed: str) -> Fault:
 
 
 def draw(root: Path, files: Sequence[str], candidates: Candidates, seed: int) -> Iterator[Fault]:
-    """Every line that can have a fault is as likely as every other, and is drawn once.
+    """Yields faults in random order.
 
-    Of the kinds of fault that a line can have, each is as likely as the others: a call with many arguments would
-    otherwise have nothing but arguments left out.
+    Every line that can have a fault is equally likely, and is drawn once.
+
+    A line's kinds of fault are equally likely too. Otherwise most faults of a call with many
+    arguments would be arguments left out.
     """
     texts = {path: (root / path).read_text() for path in files}
     lines = [

@@ -1,7 +1,7 @@
-"""Which lines of the package ran: counted under the name of the test that is running.
+"""Counts which lines of the package run, under the name of the test that is running.
 
-Every Python process of a copy imports this module. A test names itself in a file rather than in the environment, because
-many tests start processes with an environment of their own.
+Every Python process of a copy imports this module. The name of the test is in a file and not in the
+environment, because many tests start processes with an environment of their own.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import coverage
 
 FOLDER = Path(sys.prefix) / "recorded"
-"""Where the processes of a copy leave what they ran."""
+"""The folder in which the processes of a copy save the lines that they ran."""
 NAME = FOLDER / "test"
-"""Holds the name of the test that runs now; exists only while tests are recorded."""
+"""The file with the name of the current test. It exists only while tests are recorded."""
 
 
 def started(context: str) -> coverage.Coverage:
-    """Counts lines of the package, under a name."""
+    """Starts to count lines of the package, under a name."""
     import coverage
 
     package = Path(__file__).resolve().parents[2] / "cairn"
@@ -37,7 +37,7 @@ def started(context: str) -> coverage.Coverage:
 
 
 def follow() -> None:
-    """Counts this process where it is one that a recorded test has started."""
+    """Counts the lines of this process, if a recorded test has started it."""
     if NAME.exists():
         counting = started(NAME.read_text())
 

@@ -1,7 +1,8 @@
 """Faults for C: small changes of one line, found by patterns in code without comments and strings.
 
-The layout is that of clang-format, so that a binary operator has a space on either side, and a pointer has not.
-Weaker memory orders are not among the faults, as x86 shows no difference; tests/model covers them.
+The patterns rely on the layout of clang-format: a binary operator has a space on either side, and a
+pointer has not. Weaker memory orders are not among the faults, because x86 shows no difference.
+tests/model covers them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 Change = tuple[int, int, str]
-"""First column, column after the last one, and the text instead; {} in it is the text that was there."""
+"""First column, column after the last one, and the new text. {} in it stands for the old text."""
 
 BINARY = {
     "<": "<=",
@@ -49,7 +50,7 @@ CONTRACTS = re.compile(r"\b(?:_Static_assert|static_assert|assert|CHECK_THAT)\s*
 
 
 def masked(text: str) -> str:
-    """The same text with spaces for comments, strings, characters, preprocessor lines and assertions."""
+    """Replaces comments, strings, characters, preprocessor lines and assertions by spaces."""
 
     def spaces(match: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", match[0])
@@ -61,7 +62,7 @@ def masked(text: str) -> str:
 
 
 def relations(line: str) -> Iterator[Change]:
-    """Operators between two spaces."""
+    """Changes operators that stand between two spaces."""
     for match in re.finditer(
         r"(?<= )(?:<<=|>>=|[-+|&]=|<<|>>|[<>=!]=|&&|\|\||[-<>+*/%&|^])(?= |$)", line
     ):
@@ -69,7 +70,7 @@ def relations(line: str) -> Iterator[Change]:
 
 
 def numbers(line: str) -> Iterator[Change]:
-    """N → n + 1, and n → 0."""
+    """Changes n to n + 1, and n to 0."""
     for match in re.finditer(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)(?![\w.])", line):
         octal = match[1].startswith("0") and match[1].isdigit()
         value = int(match[1], 8 if octal else 0)
@@ -79,13 +80,13 @@ def numbers(line: str) -> Iterator[Change]:
 
 
 def truths(line: str) -> Iterator[Change]:
-    """`true` ↔ `false`."""
+    """Exchanges `true` and `false`."""
     for match in re.finditer(r"\b(?:true|false)\b", line):
         yield match.start(), match.end(), "false" if match[0] == "true" else "true"
 
 
 def conditions(line: str) -> Iterator[Change]:
-    """`if (x)` → `if (!(x))`, where the condition ends on its line."""
+    """Changes `if (x)` to `if (!(x))`, if the condition ends on its line."""
     for match in re.finditer(r"\bif \(", line):
         depth = 1
         for column in range(match.end(), len(line)):
@@ -96,20 +97,20 @@ def conditions(line: str) -> Iterator[Change]:
 
 
 def steps(line: str) -> Iterator[Change]:
-    """`x++` ↔ `x--`."""
+    """Exchanges `x++` and `x--`."""
     for match in re.finditer(r"\+\+|--", line):
         yield match.start(), match.end(), "--" if match[0] == "++" else "++"
 
 
 def dropped(line: str) -> Iterator[Change]:
-    """An assignment or a call that is a line of its own goes away."""
+    """Removes an assignment or a call that has a line of its own."""
     match = STATEMENT.match(line.rstrip())
     if match and not match[1].startswith(NOT_CALLS) and line.count("(") == line.count(")"):
         yield match.start(1), match.end(1), "(void)0"
 
 
 def returns(line: str) -> Iterator[Change]:
-    """`return x;` → `return 0;`."""
+    """Changes `return x;` to `return 0;`."""
     match = re.match(r"^\s+return ([^;]+);$", line.rstrip())
     if match and match[1] not in ("0", "NULL", "true", "false"):
         yield match.start(1), match.end(1), "0"
@@ -127,7 +128,7 @@ KINDS: dict[str, Callable[[str], Iterator[Change]]] = {
 
 
 def replaced(lines: list[str], index: int, change: Change) -> str:
-    """The text with one line changed."""
+    """Returns the text with one line changed."""
     start, end, instead = change
     old = lines[index]
     new = old[:start] + instead.replace("{}", old[start:end]) + old[end:]
@@ -135,7 +136,7 @@ def replaced(lines: list[str], index: int, change: Change) -> str:
 
 
 def candidates(text: str) -> dict[int, dict[str, list[Callable[[], str]]]]:
-    """Every fault that a file can have."""
+    """Returns every fault that a file can have."""
     result: dict[int, dict[str, list[Callable[[], str]]]] = defaultdict(lambda: defaultdict(list))
     lines = text.splitlines(keepends=True)
     for index, line in enumerate(masked(text).splitlines()):

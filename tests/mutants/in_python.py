@@ -1,7 +1,7 @@
-"""Faults for Python: the operators of mutmut, and two of our own.
+"""Faults for Python: the operators of mutmut, and two others.
 
-mutmut itself runs only functions without decorators, in one process. Commands, properties and processes started by tests
-need the changed file on disk, so that its operators are all that is used of it.
+Only mutmut's operators are used. mutmut itself changes only functions without decorators, in one
+process, but commands, properties and processes started by tests need the changed file on disk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Operator = Callable[[cst.CSTNode], Iterable[cst.CSTNode]]
 
 
 def negated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """`if x` becomes `if not (x)`; loops do not, as most would never end."""
+    """Changes `if x` to `if not (x)`. Loops are left out, because most would never end."""
     if isinstance(node, (cst.If, cst.CompIf)):
         inside = node.test.with_changes(
             lpar=[cst.LeftParen(), *node.test.lpar], rpar=[*node.test.rpar, cst.RightParen()]
@@ -30,13 +30,16 @@ def negated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
 
 
 def dropped(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """A call whose value is not used becomes `pass`."""
+    """Replaces a call whose value is not used by `pass`."""
     if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
         yield cst.Pass(semicolon=node.semicolon)
 
 
 def once(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """A string in other words. mutmut's other forms change letters alone, which encodings and the like allow."""
+    """Yields one other text for a string.
+
+    mutmut's further forms change only upper and lower case, which encodings and the like accept.
+    """
     if isinstance(node, cst.BaseString):
         yield from list(operator_string(node))[:1]
 
@@ -54,13 +57,16 @@ OPERATORS: list[tuple[type, str, Operator]] = [
 
 
 class Changes(cst.CSTVisitor):
-    """Collects (node, kind, node instead), outside of annotations, decorators, imports, docstrings and `__all__`."""
+    """Collects (node, kind, new node).
+
+    It skips annotations, decorators, imports, docstrings and `__all__`.
+    """
 
     def __init__(self) -> None:
         self.found: list[tuple[cst.CSTNode, str, cst.CSTNode]] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        """Looks at a node; returns whether to look inside."""
+        """Visits a node. Returns whether to visit its children."""
         if isinstance(node, (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)):
             return False
         if isinstance(node, cst.Expr) and isinstance(node.value, (cst.BaseString, cst.Ellipsis)):
@@ -77,14 +83,14 @@ class Changes(cst.CSTVisitor):
 
 
 def replaced(module: cst.Module, node: cst.CSTNode, instead: cst.CSTNode) -> str:
-    """The text of the module with one node exchanged."""
+    """Returns the text of the module with one node replaced."""
     changed = module.deep_replace(node, instead)
     assert isinstance(changed, cst.Module)
     return changed.code
 
 
 def candidates(text: str) -> dict[int, dict[str, list[Callable[[], str]]]]:
-    """Every fault that a file can have, by the line on which the changed expression begins."""
+    """Returns every fault that a file can have, by the line on which its expression begins."""
     wrapper = MetadataWrapper(cst.parse_module(text))
     places = wrapper.resolve(PositionProvider)
     changes = Changes()

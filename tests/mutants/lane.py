@@ -1,4 +1,4 @@
-"""A lane plants the faults of one language, one after the other, and tells of each whether a test notices it."""
+"""A lane plants the faults of one language in turn, and finds out which ones a test notices."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from mutants.fault import Fault, draw
 BUILD = ROOT / "build" / "mutants"
 NOTICED, SURVIVED, REFUSED = "noticed", "survived", "refused"
 LONG_S = 20.0
-"""A program of ctest that takes longer comes after all other tests."""
+"""Programs of ctest that take longer run after all other tests."""
 DRAWN_FOR_EACH = 10
-"""So many faults are drawn for each that is wanted; compiler and mypy refuse some."""
+"""Number of faults drawn for each wanted one, because the compiler and mypy refuse some."""
 LIBRARIES = [
     *("cairn-malloc", "cairn-malloc-static", "cairn-arena", "cairn-arena-static"),
     *("cairn-launch", "cairn-witness", "cairn-probe", "malloctest"),
@@ -42,7 +42,7 @@ LIBRARIES = [
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault, and what came of it."""
+    """A fault and its outcome."""
 
     language: str
     where: str
@@ -52,26 +52,26 @@ class Planted:
     after: tuple[str, ...]
     outcome: str
     by: str
-    """The test that noticed it, or why it is no fault to test."""
+    """The test that noticed it, or the reason why it was not tested."""
     seconds: float
     tests: int
-    """How many tests ran, or were to run."""
+    """The number of tests chosen for the fault."""
     tested: str
     """A digest of the tests."""
 
     @staticmethod
     def read(line: str) -> Planted:
-        """From a line of the file of results."""
+        """Reads a line of the file of results."""
         told = json.loads(line)
         return Planted(**{**told, "before": tuple(told["before"]), "after": tuple(told["after"])})
 
 
 class Unready(Exception):
-    """The tree without faults does not pass."""
+    """The tree without faults does not pass its tests."""
 
 
 class Lane:
-    """One language."""
+    """The faults and tests of one language."""
 
     language: str
     files: list[str]
@@ -81,19 +81,22 @@ class Lane:
         self.record = Record(BUILD / "recorded")
 
     def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
-        """The faults of a seed, in their order."""
+        """Yields the faults of a seed, in their order."""
         raise NotImplementedError
 
     def prepare(self, faults: Sequence[Fault]) -> None:
-        """Makes the copy, and shows that the tests pass on it."""
+        """Makes the copy, and checks that the tests pass on it."""
         raise NotImplementedError
 
     def judge(self, fault: Fault) -> tuple[str, str, int]:
-        """Outcome, the test or reason, and the number of tests; the fault is in the copy."""
+        """Tests the fault that is in the copy.
+
+        Returns the outcome, the test or the reason, and the number of tests.
+        """
         raise NotImplementedError
 
     def plant(self, fault: Fault, tested: str) -> Planted:
-        """Puts the fault in, tests, and takes it out again."""
+        """Plants the fault, tests it, and removes it again."""
         begun = time.monotonic()
         self.copy.write(fault.path, fault.text)
         try:
@@ -115,7 +118,10 @@ class Lane:
         )
 
     def tests(self, files: Sequence[str], plan: dict[str, float]) -> tuple[str | None, int]:
-        """The first test that fails twice, once among the others and once alone; and how many ran."""
+        """Returns the first test that fails twice, and the number of tests.
+
+        It has to fail once among the others and once alone.
+        """
         count = len(plan)
         while plan:
             files = [name for name in files if any(test.startswith(f"{name}::") for test in plan)]
@@ -135,7 +141,10 @@ class Lane:
         return None, count
 
     def failing_without_faults(self, noticed: set[str]) -> list[str]:
-        """Of the tests that noticed faults, those that fail on the tree without faults: they would notice anything."""
+        """Returns the tests that noticed faults but also fail on the tree without faults.
+
+        They would notice anything.
+        """
         plan = self.record.plan(noticed)
         files = list(dict.fromkeys(test.partition("::")[0] for test in plan))
         found = []
@@ -148,7 +157,7 @@ class Lane:
         return found
 
     def usual(self, test: str) -> float:
-        """Its seconds on the tree without faults."""
+        """Returns the seconds of a test on the tree without faults."""
         return self.record.seconds.get(test, 1.0)
 
 
@@ -158,14 +167,17 @@ class PythonLane(Lane):
     language = "python"
 
     def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
-        """From all modules."""
+        """Draws from all modules."""
         names = [name for name in tracked() if name.startswith("cairn/") and name.endswith(".py")]
         return draw(
             ROOT, [name for name in names if only in (None, name)], in_python.candidates, seed
         )
 
     def prepare(self, faults: Sequence[Fault]) -> None:
-        """Types hold, all tests pass, and the lines that they run are known, whichever the faults."""
+        """Checks the types and runs all tests, to record the lines that they run.
+
+        The faults do not matter.
+        """
         del faults
         self.copy.make()
         refused = self.refused()
@@ -178,14 +190,14 @@ class PythonLane(Lane):
         self.sources = Sources({name: ast.parse((ROOT / name).read_text()) for name in names})
 
     def refused(self) -> str | None:
-        """The first complaint of mypy."""
+        """Returns the first error of mypy, or None."""
         ended = self.copy.run(
             *(sys.executable, "-m", "mypy", "--cache-dir", self.copy.folder / "types"), limit=600
         )
         return None if ended.code == 0 else ended.out.partition("\n")[0]
 
     def judge(self, fault: Fault) -> tuple[str, str, int]:
-        """What mypy refuses needs no test."""
+        """A fault that mypy refuses needs no test."""
         refused = self.refused()
         if refused:
             return REFUSED, refused, 0
@@ -207,7 +219,7 @@ class CLane(Lane):
         self.programs: dict[str, float] = {}
 
     def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
-        """From all sources; a walk over the heap that only checks it is a test itself."""
+        """Draws from all sources but those that only check the heap, which are tests themselves."""
         names = [
             name for name in tracked() if name.startswith("src/") and name.endswith((".c", ".h"))
         ]
@@ -215,12 +227,12 @@ class CLane(Lane):
         return draw(ROOT, [name for name in names if only in (None, name)], in_c.candidates, seed)
 
     def made(self, targets: Sequence[str]) -> bool:
-        """Whether these compile, without warnings."""
+        """Returns whether the targets compile without warnings."""
         ended = self.copy.run("cmake", "--build", self.build, "--target", *targets, limit=600)
         return ended.code == 0
 
     def installed(self) -> None:
-        """Puts the libraries and programs where the package of the copy looks for them."""
+        """Installs the libraries and programs into the package of the copy."""
         ended = self.copy.run(
             "cmake", "--install", self.build, "--prefix", self.copy.tree / NATIVE, limit=60
         )
@@ -228,7 +240,7 @@ class CLane(Lane):
             raise Unready(f"the libraries cannot be installed: {ended.out}")
 
     def prepare(self, faults: Sequence[Fault]) -> None:
-        """Everything compiles, and the tests that belong to the faults pass."""
+        """Compiles everything, and runs the tests that belong to the faults."""
         self.copy.make()
         flags = ["-DCAIRN_TESTS=ON", "-DCAIRN_WERROR=ON", "-DCMAKE_C_COMPILER=gcc"]
         configured = self.copy.run(
@@ -250,12 +262,12 @@ class CLane(Lane):
             raise Unready(problem)
 
     def listed(self) -> list[str]:
-        """The programs of ctest."""
+        """Returns the names of the programs of ctest."""
         ended = self.copy.run("ctest", "--test-dir", self.build, "-N", "-E", NOT_RUN, limit=60)
         return re.findall(r"Test +#\d+: (\w+)", ended.out)
 
     def usual_seconds(self) -> dict[str, float]:
-        """Of each program of ctest, quickest first."""
+        """Returns the seconds of each program of ctest, quickest first."""
         kept = self.record.folder / "ctest.json"
         key = digest("src", "tests/unit", "tests/fuzz", "tests/model")
         found = json.loads(kept.read_text()) if kept.exists() else {}
@@ -271,7 +283,7 @@ class CLane(Lane):
         return dict(sorted(found["seconds"].items(), key=lambda pair: float(pair[1])))
 
     def failing(self, programs: Sequence[str]) -> str | None:
-        """The first program that fails twice."""
+        """Returns the first program that fails twice."""
         for program in programs:
             limit = limit_of(self.programs[program])
             words = (
@@ -288,7 +300,7 @@ class CLane(Lane):
         return None
 
     def failing_without_faults(self, noticed: set[str]) -> list[str]:
-        """Also of the programs of ctest."""
+        """Includes the programs of ctest."""
         programs = [name for name in self.programs if name in noticed]
         if not self.made([*programs, *LIBRARIES]):
             raise Unready("the tree without faults does not compile any more")
@@ -297,7 +309,7 @@ class CLane(Lane):
         return [*found, *super().failing_without_faults(noticed)]
 
     def judge(self, fault: Fault) -> tuple[str, str, int]:
-        """Quick programs of the folder, then its files of pytest, then slow programs."""
+        """Runs the folder's quick programs, then its files of pytest, then its slow programs."""
         part = C_PARTS[Path(fault.path).parts[1]]
         programs = [
             name for prefix in part.programs for name in self.programs if name.startswith(prefix)
@@ -325,7 +337,7 @@ LANES: dict[str, type[Lane]] = {"python": PythonLane, "c": CLane}
 
 
 def kept_of(path: Path, sources: str) -> dict[tuple[str, ...], Planted]:
-    """The results of an earlier run on the same sources."""
+    """Returns the results of an earlier run on the same sources."""
     if not path.exists():
         return {}
     head, *rows = path.read_text().splitlines()
@@ -336,17 +348,21 @@ def kept_of(path: Path, sources: str) -> dict[tuple[str, ...], Planted]:
 
 
 def results_of(language: str, seed: int, only: str | None) -> Path:
-    """Where a lane writes down each result at once."""
+    """Returns the file to which a lane writes each result at once."""
     words = [str(seed), language, *([only.replace("/", "-")] if only else [])]
     return BUILD / f"{'-'.join(words)}.jsonl"
 
 
 def work(language: str, seed: int, count: int, only: str | None) -> None:
-    """Plants `count` faults. A run that was stopped goes on; after a change of tests only survivors are planted again."""
+    """Plants `count` faults. It goes on with a run that was stopped.
+
+    If the tests have changed since, only the faults that survived are planted again.
+    """
     for ignored in (
         signal.SIGHUP,
         signal.SIGQUIT,
-    ):  # in the background; programs under test would inherit it
+        # A background process ignores these signals, and programs under test would inherit that.
+    ):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     adopt()
@@ -373,7 +389,8 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
         if one.outcome != REFUSED:
             done.append(one)
             print(
-                f"{language} {len(done)}/{count} {one.outcome:8} {one.seconds:6.1f} s  {one.where}  {one.by}",
+                f"{language} {len(done)}/{count} {one.outcome:8} {one.seconds:6.1f} s"
+                f"  {one.where}  {one.by}",
                 flush=True,
             )
     if ready:
@@ -386,5 +403,6 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
             ]
             path.write_text("\n".join([sources, *(json.dumps(asdict(one)) for one in rows), ""]))
             raise Unready(
-                f"{', '.join(failing)} fails without faults too; what it noticed is forgotten"
+                f"{', '.join(failing)} fails without faults too;"
+                " the results that name it were deleted"
             )

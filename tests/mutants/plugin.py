@@ -1,7 +1,9 @@
-"""A plugin of pytest: runs chosen tests in a chosen order, and tells how long each took and which lines it ran.
+"""A plugin of pytest: runs chosen tests in order, and reports their times and lines.
 
---plan FILE    runs only the tests that are keys of this JSON object, in its order; the values are limits in seconds
---told FILE    writes {"seconds": {test: seconds}, "failed": [test …], "lines": {file: {line: [test …]}}}
+--plan FILE    runs only the tests that are keys of this JSON object, in its order; the values
+               are limits in seconds
+--told FILE    writes {"seconds": {test: seconds}, "failed": [test …],
+               "lines": {file: {line: [test …]}}}
 --recorded     fills "lines", from this process and from those that the tests start
 """
 
@@ -20,11 +22,11 @@ from mutants import follow
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = "fixture "
-"""Begins the context of a fixture that several tests share."""
+"""Prefix of the name under which lines of a shared fixture are counted."""
 
 
 class Watch:
-    """The hooks, for one session."""
+    """The hooks of one session."""
 
     def __init__(self, plan: dict[str, float] | None, told: Path, recorded: bool) -> None:
         self.plan, self.told = plan, told
@@ -43,7 +45,7 @@ class Watch:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Leaves those that the plan names, in its order."""
+        """Selects the tests of the plan, in its order."""
         if self.plan is not None:
             known = {item.nodeid: item for item in items}
             config.hook.pytest_deselected(
@@ -57,24 +59,24 @@ class Watch:
                 self.sharing[SHARED + fixture].append(item.nodeid)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """From here on, lines are those of this test."""
+        """Counts lines for this test from here on."""
         self.test = nodeid
         self._name(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Adds up set-up, test and tear-down."""
+        """Adds up the times of set-up, test and tear-down."""
         self.seconds[report.nodeid] += report.duration
         if report.failed:
             self.failed[report.nodeid] = None
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be imported has failed."""
+        """Reports a file that cannot be imported as failed."""
         if report.failed:
             self.failed[report.nodeid] = None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
-        """A fixture that tests share runs lines for all of them, not for the first alone."""
+        """Counts the lines of a shared fixture for all of its tests, and not only for the first."""
         shared = fixturedef.scope != "function"
         if shared:
             self._name(SHARED + fixturedef.argname)
@@ -85,7 +87,7 @@ class Watch:
                 self._name(self.test)
 
     def pytest_sessionfinish(self) -> None:
-        """Writes what happened."""
+        """Writes the results."""
         told: dict[str, Any] = {"seconds": self.seconds, "failed": list(self.failed), "lines": {}}
         if self.counting is not None:
             self.counting.stop()
@@ -96,7 +98,7 @@ class Watch:
 
 
 def lines(sharing: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
-    """File → line → the tests that ran it."""
+    """Returns file → line → the tests that ran it."""
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for part in follow.FOLDER.glob("lines.*"):
         data = coverage.CoverageData(basename=str(part))
@@ -113,14 +115,14 @@ def lines(sharing: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options above."""
+    """Defines the options described above."""
     parser.addoption("--plan", type=Path)
     parser.addoption("--told", type=Path)
     parser.addoption("--recorded", action="store_true")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before the package is imported."""
+    """Registers the hooks before the package is imported."""
     told, plan = config.getoption("--told"), config.getoption("--plan")
     if told is None:
         return

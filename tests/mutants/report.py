@@ -1,4 +1,4 @@
-"""What a run found, in words; and the faults that are known to change nothing that can be seen."""
+"""The report of a run, and the faults that are known to change nothing observable."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Key = tuple[str, str, str]
 
 
 class Stale(Exception):
-    """An explanation is of a line that is no longer there."""
+    """An explanation belongs to a line that no longer exists."""
 
 
 def explained(file: Path = EQUIVALENT, root: Path = ROOT) -> dict[Key, str]:
-    """(file, lines before, lines after) → why no test can notice it."""
+    """Returns (file, lines before, lines after) → why no test can notice the fault."""
     found: dict[Key, str] = {}
     for entry in tomllib.loads(file.read_text()).get("fault", []):
         path, before, after = (
@@ -34,14 +34,14 @@ def explained(file: Path = EQUIVALENT, root: Path = ROOT) -> dict[Key, str]:
             or f"\n{before}\n" not in f"\n{squeezed(source.read_text().splitlines())}\n"
         ):
             raise Stale(
-                f"{file.name} explains a fault of {path} in a line that is no longer there: {before}"
+                f"{file.name} explains a fault of {path} in a line that no longer exists: {before}"
             )
         found[path, before, squeezed(after)] = entry["reason"]
     return found
 
 
 def told(seed: int, planted: Iterable[Planted], known: Mapping[Key, str]) -> tuple[str, float]:
-    """The report, and the share that was noticed of all that can be."""
+    """Returns the report, and the share of the faults that were noticed or explained."""
     real = [one for one in planted if one.outcome in (NOTICED, SURVIVED)]
     survived = [one for one in real if one.outcome == SURVIVED]
     reasons = {
@@ -56,7 +56,7 @@ def told(seed: int, planted: Iterable[Planted], known: Mapping[Key, str]) -> tup
     ]
     for title, wanted in (
         ("not noticed", False),
-        ("explained: nothing that can be seen changes", True),
+        ("explained: nothing observable changes", True),
     ):
         chosen = [one for one in survived if (reasons[one] is not None) == wanted]
         if chosen:
@@ -72,5 +72,5 @@ def told(seed: int, planted: Iterable[Planted], known: Mapping[Key, str]) -> tup
 
 
 def diff(one: Planted) -> list[str]:
-    """The lines that were changed."""
+    """Returns the changed lines."""
     return [*(f"  - {line}" for line in one.before), *(f"  + {line}" for line in one.after)]

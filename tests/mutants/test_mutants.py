@@ -1,4 +1,4 @@
-"""The tool that plants faults: what it draws, and what it says of a tree with one test."""
+"""Tests the tool that plants faults: what it draws, and its report on a small tree."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ bool limit_holds(int value) {
 CMAKE = """cmake_minimum_required(VERSION 3.20)
 project(tiny LANGUAGES C)
 enable_testing()
-foreach(name cairn-malloc cairn-malloc-static cairn-arena cairn-arena-static cairn-launch cairn-witness cairn-probe
-             malloctest)
+foreach(name cairn-malloc cairn-malloc-static cairn-arena cairn-arena-static cairn-launch
+             cairn-witness cairn-probe malloctest)
   add_custom_target(${name})
 endforeach()
 add_executable(policy_larger larger_test.c src/policy/larger.c)
@@ -64,7 +64,7 @@ add_test(NAME policy_larger COMMAND policy_larger)
 
 
 def found(candidates: Candidates, text: str) -> list[str]:
-    """Every text that the file can have."""
+    """Returns every text that the file can have with a fault."""
     return [
         make() for kinds in candidates(text).values() for makes in kinds.values() for make in makes
     ]
@@ -80,7 +80,7 @@ def drawn(folder: Path, path: str, text: str, candidates: Candidates, seed: int)
 def seed_for(
     folder: Path, path: str, text: str, candidates: Candidates, after: str
 ) -> tuple[int, int]:
-    """A seed, and how many faults to plant until the last is the one that is wanted."""
+    """Returns a seed, and the number of faults to plant until the wanted one is the last."""
     for seed in range(1000):
         for index, fault in enumerate(drawn(folder, path, text, candidates, seed)):
             if fault.after and fault.after[0].strip() == after:
@@ -132,7 +132,8 @@ def test_a_statement_in_c_is_dropped_and_a_declaration_is_not() -> None:
 
 def test_faults_in_python_leave_types_docstrings_imports_and_decorators_alone() -> None:
     text = (
-        '"""Doc 1."""\nfrom a import b\n__all__ = ["b"]\n\n\n@b(1)\ndef f(x: "list[int]" = 3) -> "int":\n'
+        '"""Doc 1."""\nfrom a import b\n__all__ = ["b"]\n\n\n'
+        '@b(1)\ndef f(x: "list[int]" = 3) -> "int":\n'
         '    """Doc 2."""\n    y: "int" = x\n    return y + 1\n'
     )
     texts = found(in_python.candidates, text)
@@ -177,14 +178,15 @@ def test_an_explained_survivor_counts_as_noticed_and_is_listed_apart() -> None:
 def test_an_explanation_of_a_line_that_is_gone_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "equivalent.toml"
     file.write_text(
-        '[[fault]]\nfile = "a.c"\nbefore = "if (a > b)"\nafter = "if (a >= b)"\nreason = "both are right"\n'
+        '[[fault]]\nfile = "a.c"\nbefore = "if (a > b)"\nafter = "if (a >= b)"\n'
+        'reason = "both are right"\n'
     )
     (tmp_path / "a.c").write_text("x\n    if (a > b)\ny\n")
     assert report.explained(file, tmp_path) == {
         ("a.c", "if (a > b)", "if (a >= b)"): "both are right"
     }
     (tmp_path / "a.c").write_text("x\n    if (a > b + 1)\ny\n")
-    with pytest.raises(report.Stale, match="no longer there"):
+    with pytest.raises(report.Stale, match="no longer exists"):
         report.explained(file, tmp_path)
 
 
@@ -193,13 +195,14 @@ def test_the_explanations_are_of_lines_that_are_there() -> None:
 
 
 def tree(folder: Path) -> Path:
-    """A tree with the tool in it."""
+    """Makes a tree that contains the tool."""
     shutil.copytree(ROOT / "tests" / "mutants", folder / "tests" / "mutants")
     (folder / "tests" / "mutants" / "equivalent.toml").write_text("")
     (folder / ".gitignore").write_text("/build/\n__pycache__/\n.mypy_cache/\n")
     (folder / "pyproject.toml").write_text(
         '[tool.mypy]\npackages = ["cairn"]\nstrict = true\n'
-        '[tool.pytest.ini_options]\npythonpath = ["tests"]\naddopts = "--import-mode=importlib"\nmarkers = ["long: x"]\n'
+        '[tool.pytest.ini_options]\npythonpath = ["tests"]\n'
+        'addopts = "--import-mode=importlib"\nmarkers = ["long: x"]\n'
     )
     subprocess.run(["git", "init", "-q", folder], check=True)
     return folder
@@ -228,7 +231,8 @@ def python_tree(folder: Path) -> Path:
     (folder / "tests" / "python" / "test_calc.py").write_text(
         "from cairn.calc import largest, total\n\n\n"
         "def test_total() -> None:\n    assert total([1, 2]) == 3\n\n\n"
-        "def test_largest() -> None:\n    assert largest(1, 2) == largest(2, 1) == largest(2, 2) == 2\n"
+        "def test_largest() -> None:\n"
+        "    assert largest(1, 2) == largest(2, 1) == largest(2, 2) == 2\n"
     )
     return folder
 
@@ -259,7 +263,8 @@ def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: P
         said
     )
     (folder / "tests" / "mutants" / "equivalent.toml").write_text(
-        '[[fault]]\nfile = "cairn/calc.py"\nbefore = "if first > second:"\nafter = "if first >= second:"\n'
+        '[[fault]]\nfile = "cairn/calc.py"\nbefore = "if first > second:"\n'
+        'after = "if first >= second:"\n'
         'reason = "equal numbers"\n'
     )
     begun = (folder / "build" / "mutants" / "python" / "told.json").stat().st_mtime_ns
@@ -289,7 +294,7 @@ def test_a_tree_that_fails_itself_is_refused_and_what_it_left_running_is_ended(
 
 
 def test_a_test_that_fails_without_faults_too_has_noticed_none(tmp_path: Path) -> None:
-    """The lanes once ran where SIGHUP was ignored: a test of it failed with any fault."""
+    """The lanes once ran with SIGHUP ignored. A test of that signal then failed with any fault."""
     folder = python_tree(tmp_path / "tree")
     (folder / "tests" / "python" / "test_calc.py").write_text(
         "from pathlib import Path\n\nfrom cairn.calc import largest, total\n\n\n"
@@ -310,7 +315,7 @@ int larger(int first, int second)
     return first > second ? first : second;
 }
 """
-"""Of two."""
+"""The larger of two numbers."""
 
 
 def c_tree(folder: Path) -> Path:
@@ -319,7 +324,8 @@ def c_tree(folder: Path) -> Path:
     (folder / "src" / "policy" / "larger.h").write_text("int larger(int first, int second);\n")
     (folder / "src" / "policy" / "larger.c").write_text(LARGER)
     (folder / "larger_test.c").write_text(
-        '#include "src/policy/larger.h"\nint main(void) { return larger(1, 2) != 2 || larger(2, 1) != 2; }\n'
+        '#include "src/policy/larger.h"\n'
+        "int main(void) { return larger(1, 2) != 2 || larger(2, 1) != 2; }\n"
     )
     (folder / "CMakeLists.txt").write_text(CMAKE)
     return folder

@@ -80,7 +80,7 @@ TEST(the_lowest_run_that_fits_is_found_after_random_changes)
     for (int i = 0; i < 20000 && !test_failed; i++) {
         size_t count = some_slices(&random);
         size_t first = random_below(&random, SLICES - count + 1);
-        /* alternates between a nearly empty and a nearly full map */
+        /* Alternates between a nearly empty and a nearly full map. */
         if (i / 2000 % 2 == 0) {
             set(first, count, i % 2 == 0);
         } else {
@@ -117,7 +117,7 @@ TEST(the_last_possible_chunks_are_found)
     free_map_put(FREE_MAP_CHUNKS - 1,
                  (struct free_slices){CHUNK_SLICES, CHUNK_SLICES, CHUNK_SLICES, 0});
     free_map_put(FREE_MAP_CHUNKS - 2, (struct free_slices){.longest = 7, .at_end = 3});
-    /* the run begins in the last three slices of that chunk */
+    /* The run begins in the last three slices of that chunk. */
     CHECK(free_map_find(8) == FREE_MAP_CHUNKS - 2);
     CHECK(free_map_find(7) == FREE_MAP_CHUNKS - 2);
     CHECK(free_map_find(CHUNK_SLICES + 3) == FREE_MAP_CHUNKS - 2);

@@ -14,7 +14,7 @@
 
 enum {
     MANY = 1100,
-/* this sanitizer needs a mapping or more for each of ours */
+/* This sanitizer needs a mapping or more for each of ours. */
 #ifdef __SANITIZE_THREAD__
     MAPPINGS_MAX = 60000,
 #else
@@ -172,7 +172,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     }
     fake_os.losing = true;
     for (unsigned i = 0; i < 8; i++) {
-        /* cannot grow in place: the next block is there */
+        /* Cannot grow in place: the next block is there. */
         blocks[i] = alloc_realloc(blocks[i], 4 * MIB);
         REQUIRE(blocks[i] != NULL);
         fake_os.refuse_call = fake_os.call_count + 1;

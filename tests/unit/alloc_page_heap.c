@@ -328,7 +328,7 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
         {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300}, /* from 40 MiB on, or 64 MiB after a purge */
         {FIRST_TOUCH_AUTO, 2 * 513 * 1000, 1, 8},     /* pauses of 8, 16, 32, 64 … chunks */
         {FIRST_TOUCH_HUGE, 2 * 513 * 1000, 150, 300},
-        /* resumes at once when huge pages are quick again */
+        /* Resumes at once when huge pages are quick again. */
         {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300},
     };
     fake_os.small_touch_ticks = 1000;
@@ -537,7 +537,7 @@ TEST(after_each_refused_huge_page_the_next_request_waits_longer)
     REQUIRE(index != 0);
     fake_os.refuses_collapse = true;
     unsigned longest = 0;
-    /* the first two looks are not part of the wait */
+    /* The first two looks are not part of the wait. */
     for (unsigned wait = 1; wait <= 64; wait *= 2) {
         longest = epochs_until_asked();
         CHECK(longest >= 2 && longest > wait / 2 && longest <= 20 + wait);

@@ -110,7 +110,7 @@ static void before_anybody_counts(void)
 TEST(nothing_is_counted_before_counting_begins)
 {
     CHECK(!before_counting.counts && !before_counting.reports);
-    /* the thread kept its run, so it was not counted */
+    /* The thread kept its run, so it was not counted. */
     CHECK(before_counting.kept_slices == large_slices(LARGE));
 }
 

@@ -96,7 +96,7 @@ TEST(memory_reading_resets_the_peak)
 /* Before Linux 6.12 the peak cannot be reset, and before 5.19 there is none. */
 TEST(memory_peak_that_cannot_be_written_is_for_the_lifetime)
 {
-    /* root can write any file but the kernel's read-only ones */
+    /* Root can write any file but the kernel's read-only ones. */
     if (geteuid() == 0)
         return;
     struct fake fake = fake_v2();
