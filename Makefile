@@ -1,4 +1,5 @@
-# The one entry. 'make help' lists what it can do; everything it makes lies in build/ and .venv/.
+# Builds, tests and installs Cairn: 'make help' lists the targets. Everything that is built lies in
+# build/ and .venv/.
 
 .DEFAULT_GOAL := all
 SHELL  := /bin/bash
@@ -6,24 +7,29 @@ PYTHON ?= python3
 PREFIX ?= $(HOME)/.local
 JOBS   ?= $(shell nproc)
 PY     := .venv/bin/python
-NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
+NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* \
+  src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
 SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml)
 
-.PHONY: help all demo test fresh mutants check-long check bench man golden format install uninstall clean
+.PHONY: help all demo test fresh mutants check-long check bench man golden format install \
+  uninstall clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
 
 all: build/installed ## set up and build; the command is then .venv/bin/cairn
 
-# What is missing is one sentence.
+# Checks for the tools that the build needs. A missing one is reported in one sentence.
 build/tools:
 	@for tool in gcc g++ make git "$(PYTHON)"; do command -v "$$tool" >/dev/null || \
-	  { echo "cairn needs $$tool, which is not here; on Debian: apt-get install gcc g++ make git python3-venv" >&2; exit 1; }; done
+	  { echo "cairn needs $$tool, which is not installed;" \
+	    "on Debian: apt-get install gcc g++ make git python3-venv" >&2; exit 1; }; done
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "cairn needs Python 3.11 or newer; make PYTHON=/path/to/python3.11 chooses another" >&2; exit 1; }
+	  { echo "cairn needs Python 3.11 or newer;" \
+	    "make PYTHON=/path/to/python3.11 chooses another" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || \
-	  { echo "cairn needs Python's venv, which is not here; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	  { echo "cairn needs Python's venv, which is not installed;" \
+	    "on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@mkdir -p build && touch $@
 
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -42,8 +48,8 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 build/installed: .venv/ready $(NATIVE) $(SOURCE)
 	@echo "building cairn"
 	@rm -rf build/dist
-	@env -u DESTDIR PATH="$$PWD/.venv/bin:$$PATH" $(PY) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
-	  -w build/dist .
+	@env -u DESTDIR PATH="$$PWD/.venv/bin:$$PATH" $(PY) -m pip wheel --quiet \
+	  --disable-pip-version-check --no-build-isolation --no-deps -w build/dist .
 	@$(PIP) build/dist/*.whl
 	@$(PIP) --force-reinstall --no-deps build/dist/*.whl
 	@touch $@
@@ -51,30 +57,32 @@ build/installed: .venv/ready $(NATIVE) $(SOURCE)
 demo: all ## compare allocators on a real program, in under three minutes
 	@PATH="$$PWD/.venv/bin:$$PATH" examples/demo
 
-test: all .venv/tested ## all tests that end within 15 minutes
+test: all .venv/tested ## run all tests that end within 15 minutes
 	@PATH="$$PWD/.venv/bin:$$PATH" tests/run
 
-check-long: all .venv/tested ## the tests that take longer: A/A comparisons, planted differences, a fresh Debian
+check-long: all .venv/tested ## run the long tests: A/A comparisons, planted differences, make fresh
 	@PATH="$$PWD/.venv/bin:$$PATH" tests/run --long
 
-fresh: ## 'make demo' and 'make test' on bare roots of Debian 12 and 13, as root and as a user (RELEASES=13 USERS=user)
+fresh: ## test on bare Debian 12 and 13, as root and as a user: RELEASES=13 USERS=user
 	@$(PYTHON) tests/fresh/run $(RELEASES) $(USERS)
 
-mutants: all .venv/tested ## plant faults and tell which of them no test notices: an hour; SEED=n COUNT=100 ONLY=file
-	@PATH="$$PWD/.venv/bin:$$PATH" PYTHONPATH=tests $(PY) -m mutants $(SEED:%=--seed %) $(COUNT:%=--count %) $(ONLY:%=--only %)
+mutants: all .venv/tested ## plant faults, report those no test notices: SEED=n COUNT=100 ONLY=file
+	@PATH="$$PWD/.venv/bin:$$PATH" PYTHONPATH=tests $(PY) -m mutants \
+	  $(SEED:%=--seed %) $(COUNT:%=--count %) $(ONLY:%=--only %)
 
-bench: all ## what the launcher and the witness cost
+bench: all ## measure what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
 
-man: all ## write man/ and the tables of workloads and size classes anew
+man: all ## regenerate man/ and the tables of workloads and size classes in docs/
 	$(PY) -P -m cairn.cli.manual man docs/workloads.md docs/allocator.md
 
-golden: all .venv/tested ## write tests/golden anew from what is printed now; read the change before you commit it
+golden: all .venv/tested ## regenerate tests/golden from the current output; review the diff
 	@PATH="$$PWD/.venv/bin:$$PATH" .venv/bin/pytest -q -m "not long" -k golden --golden tests/python
 
-format: .venv/tested ## bring every file into its form
+format: .venv/tested ## format all C and Python files
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
-	.venv/bin/clang-format -i include/cairn/* examples/arena/* examples/heap/* tests/arena/*.cpp src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tests/*/*.[ch]
+	.venv/bin/clang-format -i include/cairn/* examples/arena/* examples/heap/* tests/arena/*.cpp \
+	  src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tests/*/*.[ch]
 
 install: build/installed ## install for this user, or under PREFIX=…; DESTDIR=… is for packagers
 	@"$(PYTHON)" tools/install.py install
@@ -85,5 +93,5 @@ uninstall: ## remove the files that make install wrote under PREFIX
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export DESTDIR := $(DESTDIR)
 
-clean: ## remove all that was made
+clean: ## remove everything that was built
 	rm -rf build .venv dist
