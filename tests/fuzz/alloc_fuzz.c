@@ -53,7 +53,7 @@ static struct {
     unsigned char fill;
     bool real; /* a real thread was started, which takes long */
     bool walked;
-    bool counted; /* likewise */
+    bool counted; /* statistics were read, which takes long */
 } shadow;
 
 /* --- blocks ----------------------------------------------------------------------------------- */

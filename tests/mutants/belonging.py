@@ -220,7 +220,7 @@ class Sources:
 
 
 OTHERS_S = 120.0
-"""Time limit for the tests that are not known to run the line."""
+"""Limit in seconds on all tests together that are not known to run the line."""
 
 
 def of_line(record: Record, sources: Sources, path: str, line: int) -> dict[str, float]:

@@ -358,11 +358,8 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
 
     If the tests have changed since, only the faults that survived are planted again.
     """
-    for ignored in (
-        signal.SIGHUP,
-        signal.SIGQUIT,
-        # A background process ignores these signals, and programs under test would inherit that.
-    ):
+    # A background process ignores these signals, and programs under test would inherit that.
+    for ignored in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     adopt()

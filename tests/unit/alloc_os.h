@@ -115,8 +115,9 @@ bool os_unmap(void *start, size_t bytes)
     return !fake_refuses() && real_unmap(start, bytes);
 }
 
-/* Returns whether `start` cannot be mapped here. The thread sanitizer may move a mapping in its own
- * address range elsewhere, and root may map address 0. */
+/* Returns whether the place counts as occupied, although mapping it might succeed: address 0, which
+ * root may map, or with the thread sanitizer all addresses from 2^39 on, because it would accept
+ * its own. */
 static bool fake_has_itself(const void *start)
 {
 #ifdef __SANITIZE_THREAD__

@@ -1,6 +1,6 @@
 /* alloc_refused.c - runs a scenario in which the kernel refuses calls: each call once, several in a
  * row, or every request beyond an amount of memory. A function may return NULL only after a
- * refusal. No existing block may change, and afterwards all requests must succeed reset.
+ * refusal. No existing block may change, and afterwards all requests must succeed again.
  *
  * Every scenario runs in a process of its own, so that it begins with an empty heap. The seed is
  * printed; SEED=… repeats it. By default every EVERY-th call is refused once, beginning with a call
@@ -254,7 +254,7 @@ static void grow(struct slot *slot)
 }
 
 /* The scenario: threads start and end, blocks of all sizes are allocated, resized and freed, and
- * idle memory is given back reset and reset. */
+ * idle memory is given back again and again. */
 static void scenario(void)
 {
     static struct worker workers[AT_ONCE];

@@ -150,7 +150,7 @@ TEST(pages_that_the_allocator_holds_are_counted_by_extents)
     CHECK(shadow_held(leaf, 2) == 0);
     shadow_let_go(start + 4096, 1 << 20);
     CHECK(shadow_held(leaf, 0) == SHADOW_EXTENT_PAGES - 257);
-    /* This makes a leaf far behind the first, in the same range of addresses. */
+    /* Makes a leaf inside the range of addresses that is held next. */
     CHECK(shadow_hand_out((void *)(start + ((uintptr_t)5 << 30)), 1));
     shadow_hold(start + ((uintptr_t)4 << 30), (size_t)64 << 30);
     CHECK(shadow_held(shadow_leaves[308], 7) == SHADOW_EXTENT_PAGES && shadow_held(leaf, 2) == 0);

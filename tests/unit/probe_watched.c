@@ -47,7 +47,7 @@ TEST(most_unwatched_blocks_are_recognized_by_the_filter)
         watched_add(address(i), (struct watched){.bytes = 10, .weight = 1}, &random);
     for (uint64_t i = 100000; i < 200000; i++)
         maybe += watched_maybe(address(i));
-    CHECK(maybe < 8000); /* the filter has 131,072 bits for 8,000 blocks */
+    CHECK(maybe < 8000); /* the filter has 131,072 slots for 8,000 blocks */
     (void)take_all(8000);
     CHECK(watched_live().bytes == 0);
 }
