@@ -466,7 +466,7 @@ static bool explore_all(const struct row *rows, size_t row_count)
         CHECK(explore_all(rows, COUNT_OF(rows)));                                                  \
     } while (0)
 
-TEST(a_sweep_beside_frees)
+TEST(a_sweep_during_frees)
 {
     EXPLORE({PARKED, 2, {"f0", "f1", "s"}}, {PARKED_BY_POST, 2, {"f0", "f1", "s"}},
             {FULL, 8, {"f0", "f1", "s"}}, {PARKED, 2, {"sf0", "f1"}}, {PARKED, 2, {"f0s", "f1"}},
@@ -476,7 +476,7 @@ TEST(a_sweep_beside_frees)
             {TWO_PARKED, 1, {"f0", "g0", "s"}});
 }
 
-TEST(a_local_free_beside_a_remote_one)
+TEST(a_local_free_during_a_remote_free)
 {
     EXPLORE({CURRENT, 2, {"f0", "f1"}}, {PARKED, 2, {"f0", "f1"}},
             {PARKED_BY_POST, 2, {"f0", "f1"}}, {FULL, 8, {"f0", "f1"}}, {PARKED, 3, {"f0f1", "f2"}},
@@ -503,7 +503,7 @@ TEST(two_heaps_adopt)
             {ENDED, 2, {"", "m", "nf0"}}, {ENDED, 1, {"", "f0", "mmmmmmmm"}});
 }
 
-TEST(a_heap_is_emptied_beside_frees_and_adoptions)
+TEST(a_heap_is_emptied_during_frees_and_adoptions)
 {
     EXPLORE({ENDED, 1, {"", "f0", "e"}}, {ENDED, 2, {"", "f0", "f1", "e"}},
             {ENDED, 1, {"", "m", "e"}}, {ENDED, 2, {"", "f0", "mf1", "e"}},
@@ -512,13 +512,13 @@ TEST(a_heap_is_emptied_beside_frees_and_adoptions)
             {ENDED, 1, {"", "f0", "ee"}});
 }
 
-TEST(a_remote_free_beside_an_adoption)
+TEST(a_remote_free_during_an_adoption)
 {
     EXPLORE({ENDED, 1, {"", "f0", "m"}}, {ENDED, 2, {"", "f0", "mf1"}},
             {ENDED, 2, {"f0", "f1", "m"}}, {ENDED_FULL, 8, {"", "f0", "m"}});
 }
 
-TEST(a_remote_free_beside_an_exit_and_an_adoption)
+TEST(a_remote_free_during_an_exit_and_an_adoption)
 {
     EXPLORE({CURRENT, 1, {"x", "f0", "m"}}, {PARKED, 1, {"x", "f0", "m"}},
             {PARKED_BY_POST, 1, {"x", "f0", "m"}}, {FULL, 8, {"x", "f0", "m"}},
@@ -533,7 +533,7 @@ TEST(two_slabs_of_one_heap)
             {TWO_PARKED, 2, {"f0g0", "f1", "g1"}});
 }
 
-TEST(a_fork_beside_everything)
+TEST(a_fork_during_all_operations)
 {
     EXPLORE({PARKED, 2, {"f0", "Ff1"}}, {CURRENT, 8, {"m", "Ff1"}}, {PARKED, 2, {"x", "Ff1"}},
             {ENDED, 2, {"f0", "Ff1"}}, {ENDED, 2, {"", "m", "Ff0"}},
@@ -543,7 +543,7 @@ TEST(a_fork_beside_everything)
             {ENDED, 2, {"Ff0", "f1", "m"}});
 }
 
-TEST(remote_frees_cross_an_eighth_beside_the_owners_event)
+TEST(remote_frees_cross_an_eighth_during_the_owners_event)
 {
     EXPLORE({FULL, 8, {"f0f1", "f2"}}, {FULL, 8, {"f0", "f1", "f2"}}, {FULL_16, 15, {"f0f1", "f2"}},
             {FULL_16, 15, {"f0", "f1", "f2"}}, {FULL_16, 16, {"f0f1", "f2f3"}});
@@ -558,7 +558,7 @@ TEST(slabs_of_four_blocks)
             {CURRENT_4, 4, {"m", "f0", "f1"}});
 }
 
-TEST(remote_frees_beside_the_owners_refill)
+TEST(remote_frees_during_the_owners_refill)
 {
     EXPLORE({CURRENT, 8, {"m", "f0"}}, {CURRENT, 7, {"mm", "f0"}}, {CURRENT, 8, {"m", "f0f1"}},
             {CURRENT_16, 16, {"m", "f0f1"}}, {PARKED, 1, {"m", "f0"}},
@@ -568,7 +568,7 @@ TEST(remote_frees_beside_the_owners_refill)
             {CURRENT, 8, {"m", "f0", "f1"}});
 }
 
-TEST(remote_frees_beside_the_owners_exit)
+TEST(remote_frees_during_the_owners_exit)
 {
     EXPLORE({CURRENT, 1, {"x", "f0"}}, {PARKED, 1, {"x", "f0"}}, {PARKED_BY_POST, 1, {"x", "f0"}},
             {PARKED_BY_POST, 2, {"f0x", "f1"}}, {FULL, 8, {"x", "f0"}},
@@ -576,7 +576,7 @@ TEST(remote_frees_beside_the_owners_exit)
             {FULL, 8, {"x", "f0", "f1"}}, {PARKED_BY_POST, 2, {"x", "f0", "f1"}});
 }
 
-TEST(an_owner_collects_beside_frees)
+TEST(an_owner_collects_during_frees)
 {
     EXPLORE({CURRENT, 2, {"c", "f0", "f1"}}, {CURRENT, 2, {"cf0", "f1"}},
             {CURRENT, 1, {"cm", "f0"}}, {PARKED, 2, {"c", "f0", "f1"}},

@@ -31,7 +31,7 @@ enum {
     MEMORY_MESSAGES = 16, /* a power of two */
 };
 
-/* What a thread knows of the other threads, or what a message carries from one to another. */
+/* The knowledge that a thread has of the others, or that a message carries to another thread. */
 struct memory_knowledge {
     uint16_t clock[MODEL_THREADS_MAX]; /* the thread knows each other thread up to this time */
     uint8_t seen[MEMORY_ATOMICS];      /* by id: older messages are known to be replaced */

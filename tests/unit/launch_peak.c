@@ -182,7 +182,7 @@ static uint64_t next_random(uint64_t *state)
 /* Simulates programs whose anonymous memory varies at random and whose page cache only grows, with
  * readings at random times. The peak is never above the truth and never below any reading. Without
  * page cache it equals the truth. */
-TEST(peak_is_between_what_was_read_and_the_truth)
+TEST(peak_is_between_the_highest_reading_and_the_truth)
 {
     for (uint64_t seed = 1; seed <= 2000; seed++) {
         uint64_t state = seed * UINT64_C(0x9E3779B97F4A7C15);

@@ -40,7 +40,7 @@ TEST(report_of_a_failed_exec_has_no_exit_code)
     CHECK(says(&report, "\"peak_bytes\":null"));
 }
 
-TEST(report_says_null_for_what_was_not_measured)
+TEST(report_holds_null_for_values_that_were_not_measured)
 {
     struct counters counters = {.present = {true}, .values = {12}};
     struct report report = {.counters = &counters};

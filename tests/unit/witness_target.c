@@ -270,7 +270,7 @@ TEST(a_named_pipe_is_not_opened)
     alarm(0);
 }
 
-TEST(a_path_is_taken_from_the_given_folder_and_links_are_followed_unless_told)
+TEST(a_path_is_relative_to_the_given_folder_and_links_are_followed_by_default)
 {
     char link[PATH_MAX];
     program("behind", 0);
