@@ -20,6 +20,7 @@ from cairn.run import store
 @click.argument("name", metavar="[RUN", default="last")
 @click.argument("contender", metavar="[CONTENDER", required=False)
 @click.argument("other", metavar="[OTHER]]]", required=False)
+@click.option("--full", is_flag=True, help="All columns, whatever the width of the terminal.")
 @click.option("--json", "form", flag_value="json", help="One JSON document.")
 @click.option("--md", "form", flag_value="md", help="Markdown.")
 @options.OUT
@@ -27,7 +28,7 @@ from cairn.run import store
 @options.RESULTS
 @options.COLOR
 def explain(
-    name: str, contender: str | None, other: str | None, form: Form | None, out: Path | None, force: bool,
+    name: str, contender: str | None, other: str | None, form: Form | None, full: bool, out: Path | None, force: bool,
     results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Say why a contender takes more, or less, than another: the gap between them, taken apart.
@@ -39,7 +40,7 @@ def explain(
       cairn compare --why -a system,mimalloc,jemalloc -- ./prog
       cairn explain last jemalloc mimalloc
     """
-    output = output_of(form, False, color, out, force)
+    output = output_of(form, full, color, out, force)
     if output.view.form == "csv" or output.packs:
         raise UsageError(
             "an explanation is a text, Markdown or JSON; 'cairn report' has every trial and the whole run"
