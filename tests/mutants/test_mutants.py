@@ -147,7 +147,7 @@ def test_faults_in_python_leave_types_docstrings_imports_and_decorators_alone() 
 
 
 def test_every_fault_in_python_is_a_program_and_another_one() -> None:
-    text = (ROOT / "cairn" / "plan.py").read_text()
+    text = (ROOT / "cairn" / "compare" / "plan.py").read_text()
     texts = found(in_python.candidates, text)
     assert len(texts) > 20
     for other in texts:
