@@ -85,7 +85,7 @@ def test_several_workloads_are_one_run_that_ends_in_means(cairn) -> None:
 
 def test_a_workload_says_why_where_that_is_asked_for(cairn) -> None:
     result = cairn(
-        "bench", "aligned", "thread-birth", "--quick", "--why", "-r", 2, "-a", "system,cairn"
+        "bench", "sleeping-owner", "fill-threads", "--why", "-r", 2, "-a", "system,cairn"
     )
     assert result.code == 0, result.err
     assert "each behind the probe, too" in result.err and "+probe" not in result.out
@@ -134,7 +134,7 @@ def test_the_arena_competes_in_malloctest(cairn) -> None:
 
 
 def test_scenarios_end_in_a_ranking_by_points(cairn) -> None:
-    result = cairn("bench", "scenarios", "--quick", "-r", 2, *ALIKE)
+    result = cairn("bench", "scenarios", "--quick", "-r", 1, *ALIKE)
     assert result.code == 0, result.err
     assert "points" in result.out and "P95" in result.out and "faults" in result.out
     (folder,) = cairn.results.iterdir()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = 4711
-SERIES = 2_000
+SERIES = 1_000
 RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=60, margin=0.01)
 
 
