@@ -1,7 +1,8 @@
-"""Why an allocator is slow or fat on a program: what a profile shows, with its cause, its size, and what to do. Pure.
+"""Rules that say why an allocator is slow or wastes memory on a program. Pure.
 
-Each theme is a file of rules. A rule looks at a profile and returns a finding or None; what it looks for, from which
-threshold on and where that comes from is in docs/findings.md. Nothing small is raised: see `LEAST_CPU`, `LEAST_MEMORY`.
+Each file holds the rules of one theme. A rule looks at a profile and returns a finding, with its
+cause, effect and advice, or None. docs/findings.md describes each rule, its thresholds, and where
+they come from. `find` drops effects below `LEAST_CPU` or `LEAST_MEMORY` (`finding.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
 
 
 def find(profile: Profile) -> tuple[Finding, ...]:
-    """Everything that is found, of each thing that it costs the dearest first."""
+    """Runs all rules. Returns the findings that are large enough, the largest effect first."""
     raised = [
         finding
         for rule in RULES

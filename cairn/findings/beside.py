@@ -1,6 +1,7 @@
-"""Findings that need a second allocator beside the first: operations that take longer than they would have to.
+"""Findings from the comparison of two allocators: operations of the first that are slow.
 
-Each rule looks at what two allocators did in the same rounds of one run, and tells of the first.
+Each rule compares what two allocators did in the same rounds of one run, and judges the first.
+docs/findings.md describes the rules under "Beside another allocator".
 """
 
 from __future__ import annotations
@@ -16,19 +17,25 @@ from cairn.model import Finding, Interval, ProbeSummary
 from cairn.profile.estimates import LEVEL, UNTIMED_MAX, Estimate
 
 RATIO_LEAST = 1.5
-"""Of the means: from here on a kind of operations is slow beside another allocator's."""
+"""An operation is slow if its mean is this many times that of the other allocator."""
 PART_LEAST = 0.3
-"""Of what the allocator's own code takes longer: what is less is not why it is slower. Of an illness that strikes new
-memory alone 34 % was found in it, for what goes beyond the most rounds so far may well have served before."""
+"""A finding must explain this share of the difference in allocator code; less is not the reason for
+it. An artificial illness that slows down only first-time allocations reached 34 %: allocations
+beyond the largest number of live blocks so far may still get reused memory."""
 SCALED_MOST = 2.0
-"""By so much the clock may find less than timers of CPU time: docs/decisions/0012-what-an-operation-takes.md."""
+"""The probe's times of operations may be too small by up to this factor against CPU timers:
+docs/decisions/0012-what-an-operation-takes.md."""
 NEW_RATIO_LEAST = 2.0
+"""RATIO_LEAST for first-time allocations."""
 NEW_CPU_LEAST = 0.03
+"""First-time allocations must take this share of CPU time."""
 OUTLYING = 2.0
-"""Times the median of an allocator's trials: a mean beyond is taken for that. Some thousand of a trial's operations are
-timed; where the host stopped the machine in one of them, unseen by the kernel, that one alone made 18 ns into 400."""
+"""A trial's mean is limited to this many times the median of the allocator's trials. A trial times
+some thousand operations. When the host stopped the virtual machine in one of them, which its kernel
+does not see, that one operation raised the mean from 18 ns to 400."""
 SHORTEST_NS = 5.0
-"""Means below are taken for this: so near to the clock's own, a ratio says nothing."""
+"""The least mean that a ratio is taken to. Shorter means are too close to the time of reading the
+clock."""
 
 AGAIN = ("reused",)
 FREEING = ("free, local", "free, remote")
@@ -36,19 +43,22 @@ FREEING = ("free, local", "free, remote")
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """Some kinds of operations together, in one trial."""
+    """Number and total time of some kinds of operations, in one trial or as a mean over trials."""
 
     count: float
     ns: float
 
     @property
     def each_ns(self) -> float:
-        """The mean."""
+        """The mean time of one operation; 0 if there was none."""
         return self.ns / self.count if self.count else 0.0
 
 
 def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds | None:
-    """None where the time of too many of them is not known."""
+    """The timed kinds of operations together; None if more than UNTIMED_MAX of them were not timed.
+
+    `names` limits them to these kinds.
+    """
     found = [one for name, one in summary.kinds.items() if names is None or name in names]
     timed = [one for one in found if one.total_ns is not None]
     count, known = (sum(one.count for one in of) for of in (found, timed))
@@ -59,19 +69,20 @@ def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds 
 
 @dataclass(frozen=True, slots=True)
 class Two:
-    """The allocator that is told of and the other: trials of the same rounds, in the same order."""
+    """The judged allocator and the other: their trials of the same rounds, in the same order."""
 
     mine: Sequence[ProbeSummary]
     theirs: Sequence[ProbeSummary]
     cpu_ns: float
-    """What the program took."""
+    """Mean CPU time of the program in a plain run under the judged allocator."""
     most_ns: Estimate
-    """What the allocator's own code takes longer. The clock says which operations it is, and not how much: kernel,
-    faults and waiting are in their times, and what a quick one holds up beside it is not."""
+    """How much longer the allocator code takes than the other's. The probe's times say which
+    operations are slow, but not by how much: they contain system calls, page faults and waiting,
+    and they miss how an operation slows down the code around it."""
 
     @property
     def longer_ns(self) -> float:
-        """What those kinds of operations that take longer do so by the clock, all together."""
+        """The sum of the differences of all kinds that take longer, by the probe's times."""
         names = dict.fromkeys(name for one in (*self.mine, *self.theirs) for name in one.kinds)
         each = [
             statistics.fmean(found)
@@ -81,33 +92,39 @@ class Two:
         return sum(one for one in each if one > 0)
 
     def believed(self, ns: float, most_ns: float) -> float:
-        """Of what all take longer, the part of those that take so much longer by the clock; no more than twice that."""
+        """Scales `ns` of the probe's times so that all differences add up to `most_ns`.
+
+        The factor is at most SCALED_MOST.
+        """
         return ns * min(SCALED_MOST, most_ns / self.longer_ns) if self.longer_ns > 0 else ns
 
 
 @dataclass(frozen=True, slots=True)
 class _Longer:
-    """What some kinds take longer than the other's, shown by the interval, and the means of both over the trials."""
+    """Some kinds of operations take longer than the other's: by how much, and the means of both."""
 
     effect: Estimate
-    """Of CPU time."""
+    """The difference as a share of CPU time."""
     mine: _Kinds
     theirs: _Kinds
 
     @property
     def ratio(self) -> float:
-        """Of the means."""
+        """The mean time of an operation over that of the other allocator."""
         return self.mine.each_ns / max(self.theirs.each_ns, SHORTEST_NS)
 
     @property
     def told(self) -> str:
-        """Both means, as evidence."""
-        each = f"{units.time(self.mine.each_ns)} each on average against {units.time(self.theirs.each_ns)}"
-        return f"{each}, {units.count(round(self.mine.count))} of them"
+        """Both means, as the end of a sentence."""
+        mine, theirs = units.time(self.mine.each_ns), units.time(self.theirs.each_ns)
+        return f"{mine} on average against {theirs}, {units.count(round(self.mine.count))} times"
 
 
 def beside(two: Two) -> tuple[Finding, ...]:
-    """What is found of the first."""
+    """The findings about the first allocator, the largest effect first.
+
+    A slow path implies slow frees and slow allocations, so these are only looked for without it.
+    """
     path = slow_path(two)
     named = [path] if path is not None and _is_why(two, path) else [slow_free(two), slow_new(two)]
     kept = [finding for finding in named if finding is not None and _is_why(two, finding)]
@@ -115,7 +132,10 @@ def beside(two: Two) -> tuple[Finding, ...]:
 
 
 def _is_why(two: Two, finding: Finding) -> bool:
-    """Large enough, and most of what is longer; nothing where the time of too many operations is not known."""
+    """Whether a finding is large enough and explains PART_LEAST of the gap in allocator code.
+
+    False if too few operations were timed, or there are too few rounds.
+    """
     return (
         bool(_pairs(two))
         and large_enough(finding)
@@ -124,7 +144,7 @@ def _is_why(two: Two, finding: Finding) -> bool:
 
 
 def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _Kinds]]:
-    """Of each round; none where one is not known, or there are too few."""
+    """Both allocators' operations, by round; empty if too few were timed or rounds are too few."""
     pairs = [
         (_kinds(one, names), _kinds(other, names))
         for one, other in zip(two.mine, two.theirs, strict=True)
@@ -137,18 +157,18 @@ def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _
 
 
 def _within(trials: Sequence[_Kinds]) -> list[_Kinds]:
-    """An allocator's, none far beyond its others."""
+    """An allocator's trials, with means beyond OUTLYING times their median reduced to that."""
     most = OUTLYING * statistics.median(one.each_ns for one in trials)
     return [replace(one, ns=min(one.ns, most * one.count)) for one in trials]
 
 
 def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
-    """What the first takes longer than if each took as long as the other's, round by round."""
+    """Round by round, how much longer the first's operations take than at the other's mean time."""
     return [(one.each_ns - other.each_ns) * one.count for one, other in pairs]
 
 
 def _longer(two: Two, *names: str) -> _Longer | None:
-    """None where it is not shown."""
+    """Compares some kinds of operations; None if they are not shown to take longer."""
     known = _pairs(two, names)
     if not known or not two.cpu_ns:
         return None
@@ -175,52 +195,53 @@ def _longer(two: Two, *names: str) -> _Longer | None:
 
 
 def slow_path(two: Two) -> Finding | None:
-    """Getting back what was free, and freeing, are both slow: operations that need nothing from anybody."""
+    """Reuse and free are both slow, though they rarely need the kernel or another thread."""
     again, free = _longer(two, *AGAIN), _longer(two, *FREEING)
     both = _longer(two, *AGAIN, *FREEING)
     if again is None or free is None or both is None or min(again.ratio, free.ratio) < RATIO_LEAST:
         return None
     return Finding(
         name="slow-path",
-        says="Its ordinary path is slow: getting back what was free, and freeing",
+        says="Allocation and free are slow even without system calls",
         of="CPU",
         effect=both.effect.value,
         interval=both.effect.interval,
         measured=True,
-        evidence=(f"reused: {again.told}", f"freed: {free.told}"),
-        advice="take the other; where what makes it slow is wanted, such as checks against misuse, that is its price",
+        evidence=(f"Reuse takes {again.told}", f"A free takes {free.told}"),
+        advice="use the other allocator, unless you want what makes this one slow, such as checks "
+        "against misuse",
     )
 
 
 def slow_free(two: Two) -> Finding | None:
-    """Freeing is where it loses."""
+    """Frees take longer than the other allocator's."""
     free = _longer(two, *FREEING)
     if free is None or free.ratio < RATIO_LEAST:
         return None
     return Finding(
         name="slow-free",
-        says="Freeing is what takes longer",
+        says="Free is slow",
         of="CPU",
         effect=free.effect.value,
         interval=free.effect.interval,
         measured=True,
-        evidence=(free.told,),
-        advice="take the other, or release what dies together at once (an arena)",
+        evidence=(f"A free takes {free.told}",),
+        advice="use the other allocator, or free blocks of one lifetime all at once (an arena)",
     )
 
 
 def slow_new(two: Two) -> Finding | None:
-    """Memory that was not handed out before is slow to get."""
+    """Allocations of memory that was not handed out before take longer than the other's."""
     new = _longer(two, "new")
     if new is None or new.ratio < NEW_RATIO_LEAST or new.mine.ns < NEW_CPU_LEAST * two.cpu_ns:
         return None
     return Finding(
         name="slow-new",
-        says="Getting memory for the first time is slow",
+        says="First-time allocations are slow",
         of="CPU",
         effect=new.effect.value,
         interval=new.effect.interval,
         measured=True,
-        evidence=(new.told,),
-        advice="reuse rounds, or take the other, which gets memory in another way",
+        evidence=(f"A first-time allocation takes {new.told}",),
+        advice="use the other allocator, or let the program reuse blocks",
     )

@@ -1,4 +1,4 @@
-"""Findings about what the allocator asks of the kernel."""
+"""Findings about the allocator's system calls and page faults."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
+"""System calls that return memory to the kernel. A `brk` may do so, too: `shrunk_bytes`."""
 GETTING = ("mmap", "brk", "mprotect")
+"""System calls that get memory from the kernel."""
 ASKING = (*GETTING, "mremap")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-"""Of this machine, where a profile is mostly taken that is read here."""
+"""Page size of this machine. A profile does not hold that of its own machine, which is mostly the
+same."""
 PER_THOUSAND_LEAST = 1.0
-"""Calls per 1,000 operations."""
+"""System calls per 1,000 operations."""
 SHARE_LEAST = 0.02
-"""Of CPU."""
+"""Share of CPU time."""
 AGAIN_LEAST = 0.5
-"""Of all page faults, those on pages that were there before."""
+"""Share of all page faults that are beyond one for each page of the peak."""
 TURNOVER_LEAST = 2.0
-"""Bytes given back, of the most that was held."""
+"""Bytes returned to the kernel, as a multiple of the most bytes held."""
 
 
 def _sum(of: list[KernelLine]) -> tuple[int, int, float]:
-    """Calls, bytes, nanoseconds."""
+    """The number of system calls, their bytes, and their nanoseconds."""
     return (
         sum(one.count for one in of),
         sum(one.bytes or 0 for one in of),
@@ -39,18 +42,21 @@ def _told(of: list[KernelLine]) -> str:
 
 
 def held_most(profile: Profile) -> int:
-    """Bytes that the process with the most live ones held from the kernel, at most."""
+    """The most bytes that the allocator held, in the process with the most live bytes."""
     return max((moment.held_bytes or 0 for moment in profile.moments), default=0)
 
 
 def shrunk_bytes(profile: Profile, line: KernelLine) -> int:
-    """Of the bytes that brk moved, those by which the heap became shorter: what grew and stayed is the rest."""
+    """The bytes by which `brk` shrank the heap.
+
+    `line.bytes` is growth plus shrinkage, and what is held at the end is growth minus shrinkage.
+    """
     ends = [moment.held_bytes for moment in profile.moments if moment.held_bytes is not None]
     return max(0, ((line.bytes or 0) - (ends[-1] if ends else 0)) // 2)
 
 
 def faults_again(profile: Profile) -> tuple[int, int]:
-    """Page faults beyond one for each page that was resident at the peak, and all; of all processes."""
+    """Page faults beyond one for each page of the peak, and all page faults; over all processes."""
     alive = lasting(profile.processes)
     faults = [process.minor_faults + process.major_faults for process in alive]
     again = [
@@ -61,7 +67,11 @@ def faults_again(profile: Profile) -> tuple[int, int]:
 
 
 def _fault_ns(profile: Profile, faults: int) -> float:
-    """What a page fault took, where nothing else was done in the kernel; 0: not known."""
+    """Mean time of a page fault, if the rest of the system time was page faults; 0 if not known.
+
+    The rest is the system time without the allocator's system calls, the probe's detours, and its
+    questions for page fault counts.
+    """
     inside, ticking = kernel_cpu_ns(kernel_lines(profile)) or 0.0, clock(profile.tally)
     inside += profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
     inside += min(asked_ns(profile.tally), probe_ns(profile) or 0.0)
@@ -69,12 +79,12 @@ def _fault_ns(profile: Profile, faults: int) -> float:
 
 
 def _on_processor(profile: Profile, ns: float) -> float:
-    """Of what calls took by the clock, what can have been CPU time: to wait for a processor takes none."""
+    """Limits the wall time of system calls to the system time, as waiting takes no CPU time."""
     return min(ns, float(profile.tree.system_ns)) if profile.tree else ns
 
 
 def returns_what_it_needs(profile: Profile) -> Finding | None:
-    """Memory goes to the kernel and comes back by page faults."""
+    """The allocator returns memory to the kernel, and gets it back by page faults."""
     busy, found = busy_ns(profile), kernel_lines(profile)
     again, faults = faults_again(profile)
     if busy is None or not profile.operations or not again or again < AGAIN_LEAST * faults:
@@ -106,23 +116,28 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         return None
     return Finding(
         name="returns-what-it-needs",
-        says="The allocator gives memory back to the kernel and needs it again at once",
+        says="The allocator returns memory to the kernel and soon needs it again",
         of="CPU",
         effect=effect.value,
         interval=effect.interval,
         measured=not faults_ns,
         evidence=(
-            f"{_told([*returning, *moving])}: {units.size(given)} given back"
-            f"{f', of {units.size(held)} that it held at most' if held else ''}, in {units.time(ns)}",
-            f"{units.count(again)} of {units.count(faults)} page faults were on pages beyond the peak",
+            f"{_told([*returning, *moving])}: {units.size(given)} returned in {units.time(ns)}"
+            f"{f', while at most {units.size(held)} were held at a time' if held else ''}",
+            f"{units.count(again)} of {units.count(faults)} page faults exceed one per page "
+            "of the peak",
         ),
-        advice="let it keep more of what is free (glibc: MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_, jemalloc: "
-        "dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or take one that does",
+        advice="let it keep more free memory (glibc: MALLOC_TRIM_THRESHOLD_ and "
+        "MALLOC_MMAP_THRESHOLD_, jemalloc: dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or use "
+        "an allocator that does",
     )
 
 
 def asks_too_often(profile: Profile) -> Finding | None:
-    """Memory comes from the kernel in pieces that are too small; but what mremap moves need not be copied."""
+    """The allocator gets memory from the kernel in pieces that are too small.
+
+    `mremap` does not count: it saves copying the block that it moves.
+    """
     busy = busy_ns(profile)
     asking = [one for one in kernel_lines(profile) if one.name in GETTING]
     calls, got, ns = _sum(asking)
@@ -137,14 +152,15 @@ def asks_too_often(profile: Profile) -> Finding | None:
         return None
     return Finding(
         name="asks-too-often",
-        says="The allocator asks the kernel for memory again and again",
+        says="The allocator gets memory from the kernel in many small pieces",
         of="CPU",
         effect=share,
         interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
-            f"{_told(asking)}: {units.size(got / calls)} each on average, in {units.time(ns)}",
-            f"{calls / profile.operations * 1000:.3g} calls per 1,000 operations",
+            f"{_told(asking)}: {units.size(got / calls)} each on average, {units.time(ns)} in all",
+            f"{calls / profile.operations * 1000:.3g} system calls per 1,000 operations",
         ),
-        advice="let it grow in larger steps (glibc: MALLOC_TOP_PAD_), or take one that does",
+        advice="let it grow in larger steps (glibc: MALLOC_TOP_PAD_), or use an allocator that "
+        "does",
     )

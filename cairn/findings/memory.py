@@ -1,4 +1,4 @@
-"""Findings about memory that nobody uses."""
+"""Findings about memory that the allocator holds and the program does not use."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ from cairn.profile.estimates import LEVEL, octaves, remote_share
 from cairn.profile.tally import SIZE_BUCKETS, Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
-"""Held, of what was live at most, as it was set apart."""
+"""`not_reused`: resident memory that was ever handed out, as a multiple of the most live usable
+bytes."""
 BYTES_LEAST = 8 << 20
-"""Live bytes of small programs are estimates: docs/findings.md has the two that this was raised for."""
+"""The least waste that is reported. Live bytes of small programs are estimates; docs/findings.md
+names the two programs for which this threshold was raised."""
 WATCHED_MOST = 8192
-"""Blocks that the probe has room for."""
+"""The most blocks that the probe watches at a time."""
 MEDIUM_MAX = 32768
-"""Bytes: larger blocks are watched all."""
+"""Bytes. The probe watches every larger block."""
 NEAR_THE_PEAK = 0.8
-"""Of the most that was resident."""
+"""Share of the largest resident set."""
 SLACK_LEAST = 0.20
-"""Set apart beyond what was asked for."""
+"""Usable bytes beyond the requested ones, as a share of the requested bytes."""
 
 
 def _near_the_peak(profile: Profile) -> list[Moment]:
-    """When nearly as much was resident as ever."""
+    """The moments with at least NEAR_THE_PEAK of the largest resident set."""
     peak = max((moment.resident_bytes for moment in profile.moments), default=0)
     return [moment for moment in profile.moments if moment.resident_bytes >= NEAR_THE_PEAK * peak]
 
 
 def _error_of_live(profile: Profile, live: float) -> float:
-    """Standard error of live bytes, of them.
+    """Relative standard error of live bytes.
 
-    So many watched blocks tell, each of which stands for `gap` others, or for more where there is no room for all.
-    Blocks that differ in size tell less than as many equal ones. Large blocks are watched all; counting them as if they
-    were not makes the error larger than it is.
+    Live bytes are estimated from the watched blocks. Each stands for `gap` blocks, or for more when
+    WATCHED_MOST blocks are watched. Blocks of different sizes give a less certain sum than equal
+    ones. Large blocks are all watched; they are treated here as if they were sampled, so the result
+    is an upper bound.
     """
     tally = profile.tally
     calls = int(tally.calls[:, :, :2].sum())
@@ -49,7 +52,7 @@ def _error_of_live(profile: Profile, live: float) -> float:
 
 
 def _unevenness(tally: Tally) -> float:
-    """The mean square of small and medium sizes over the square of their mean; 1 where all are equal."""
+    """Mean square of small and medium sizes over the square of their mean; 1 if all are equal."""
     ends = octaves(SIZE_BUCKETS, 4)
     middles = (ends[:-1] + ends[1:]) / 2
     weights = np.where(ends[:-1] < MEDIUM_MAX, tally.sizes, 0.0)
@@ -59,17 +62,24 @@ def _unevenness(tally: Tally) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Unasked:
-    """Resident memory of the allocator's that no block was ever on, among blocks, when most was resident."""
+    """Resident memory of the allocator, between blocks, that never belonged to a block.
+
+    It is that of the moment with the largest resident set.
+    """
 
     of_bytes: int
-    """Resident then."""
+    """The largest resident set."""
     written_bytes: int
+    """The part that does not read as zero."""
     huge_bytes: int
-    """That were never written either, and lie in huge pages."""
+    """The part that reads as zero, if as much memory lies in huge pages; else 0."""
 
 
 def _unasked(profile: Profile) -> _Unasked | None:
-    """None: nobody looked near the peak. What is fresh early in a program's life is used later."""
+    """None if the probe did not look at pages near the peak.
+
+    Earlier moments do not count: memory that is fresh early in a program's life is used later.
+    """
     peak = max((moment.resident_bytes for moment in profile.moments), default=0)
     looked_at = (one for one in _near_the_peak(profile) if one.unasked_bytes is not None)
     most = max(looked_at, key=lambda one: one.resident_bytes, default=None)
@@ -81,14 +91,15 @@ def _unasked(profile: Profile) -> _Unasked | None:
 
 
 def _kept(moment: Moment) -> int:
-    """Of the allocator's, resident, and handed out to somebody, ever; 0: nobody looked."""
+    """Resident bytes that were ever part of a block; 0 if the probe did not look."""
     return max(0, (moment.own_bytes or 0) - (moment.unasked_bytes or 0))
 
 
 def not_reused(profile: Profile) -> Finding | None:
-    """Memory that is freed does not serve again. What sizes are rounded up by is another matter.
+    """Freed memory is not reused. Size rounding does not count: live blocks have their usable size.
 
-    Nothing where nobody looked: of what is resident, much may be the program's own.
+    None if the probe did not look at pages, because much of the resident set may be the program's
+    own.
     """
     most = max(profile.moments, key=_kept, default=None)
     asked = max((moment.live_bytes for moment in profile.moments), default=0)
@@ -107,71 +118,80 @@ def not_reused(profile: Profile) -> Finding | None:
     by_others = remote is not None and remote.value >= 0.1
     return Finding(
         name="not-reused",
-        says="Memory that was freed does not serve again",
+        says="Freed memory is not reused",
         of="memory",
         effect=share,
         interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
-            f"{units.size(kept)} of the allocator's are resident and were handed out once, where live blocks took "
-            f"{units.size(live)} at most: {kept / live:.3g} times as much",
+            f"{units.size(kept)} of blocks and former blocks are resident, {kept / live:.3g} times "
+            f"as much as live blocks ever took ({units.size(live)})",
             *(
-                [f"{remote.value * 100:.3g} % of the frees were by another thread"]
+                [f"{remote.value * 100:.3g} % of the frees came from another thread"]
                 if by_others and remote
                 else []
             ),
         ),
-        advice="take an allocator that gives back what other threads free, or free where it was allocated"
+        advice="use an allocator that reuses what other threads free, or free each block in the "
+        "thread that allocated it"
         if by_others
-        else "free what lives together together, or take an allocator that gives partly used memory other sizes",
+        else "allocate and free blocks of one lifetime together, or use an allocator that reuses "
+        "partly free memory for other sizes",
     )
 
 
 def huge_page_bloat(profile: Profile) -> Finding | None:
-    """Parts of huge pages are resident that nobody was given, and nobody wrote to."""
+    """Parts of huge pages are resident that never held a block and were never written."""
     unasked = _unasked(profile)
     if unasked is None or unasked.huge_bytes < BYTES_LEAST:
         return None
     return Finding(
         name="huge-page-bloat",
-        says="Huge pages hold memory that nobody asked for",
+        says="Huge pages hold memory that no block ever used",
         of="memory",
         effect=unasked.huge_bytes / unasked.of_bytes,
         interval=_at_most(unasked.huge_bytes / unasked.of_bytes),
         measured=False,
         evidence=(
-            f"{units.size(unasked.huge_bytes)} are resident, among blocks, that never held one and read as zero",
+            f"{units.size(unasked.huge_bytes)} between blocks are resident, read as zero and never "
+            "held a block",
         ),
-        advice="turn the allocator's huge pages off (its option, or /sys/kernel/mm/transparent_hugepage/enabled)",
+        advice="turn huge pages off, by the allocator's option or in "
+        "/sys/kernel/mm/transparent_hugepage/enabled",
     )
 
 
 def touches_more_than_it_gives(profile: Profile) -> Finding | None:
-    """The allocator writes to memory that no block was ever on."""
+    """The allocator writes to memory that never belonged to a block."""
     unasked = _unasked(profile)
     if unasked is None or unasked.written_bytes < BYTES_LEAST:
         return None
     return Finding(
         name="touches-more-than-it-gives",
-        says="The allocator writes to memory that it hands out to nobody",
+        says="The allocator writes to memory that it never hands out",
         of="memory",
         effect=unasked.written_bytes / unasked.of_bytes,
         interval=_at_most(unasked.written_bytes / unasked.of_bytes),
         measured=False,
         evidence=(
-            f"{units.size(unasked.written_bytes)} are resident and written to, among blocks, that never held one",
+            f"{units.size(unasked.written_bytes)} between blocks are resident, were written "
+            "and never held a block",
         ),
-        advice="take an allocator that keeps less beside the blocks and writes to memory later",
+        advice="use an allocator that keeps smaller records between blocks and writes to memory "
+        "later",
     )
 
 
 def _at_most(share: float) -> Interval:
-    """From half of the share: memory that would be touched later anyway is not saved. Half was measured once."""
+    """From half of the share to all of it.
+
+    Memory that the program would touch later anyway is not saved. Half was measured once.
+    """
     return Interval(share / 2, share, LEVEL)
 
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:
-    """Blocks are much larger than what was asked for: those that are live when most is resident."""
+    """Blocks are much larger than requested. Looks at the blocks that are live at the peak."""
     most = max(
         profile.moments, key=lambda moment: (moment.resident_bytes, moment.live_bytes), default=None
     )
@@ -185,13 +205,13 @@ def sizes_too_coarse(profile: Profile) -> Finding | None:
     ends = Interval(max(0.0, min(1.0, share * (1 - off))), min(1.0, share * (1 + off)), LEVEL)
     return Finding(
         name="sizes-too-coarse",
-        says="Blocks are much larger than what the program asks for",
+        says="Blocks are much larger than requested",
         of="memory",
         effect=min(1.0, share),
         interval=ends,
         measured=True,
         evidence=(
-            f"{units.size(wasted)} are set apart beyond the {units.size(most.live_bytes)} that live blocks asked for",
+            f"Live blocks of {units.size(most.live_bytes)} occupy {units.size(wasted)} more",
         ),
-        advice="take an allocator with finer size classes, or ask for sizes that fit its classes",
+        advice="use an allocator with finer size classes, or request sizes that fit its classes",
     )

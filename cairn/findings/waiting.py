@@ -1,4 +1,4 @@
-"""Findings about threads that wait for each other within the allocator."""
+"""Findings about threads that wait for each other in the allocator."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from cairn.profile.tally import WAITING, WAKING, Profile
 
 QUEUES = "queues"
 QUEUES_SAYS = "Threads wait for each other in the allocator"
-QUEUES_ADVICE = "take an allocator with a heap for each thread, or let fewer threads allocate"
+QUEUES_ADVICE = "use an allocator with a heap for each thread, or let fewer threads allocate"
 PER_THOUSAND_LEAST = 0.5
 """Waits per 1,000 operations."""
 SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
-"""Of the time of all threads; from the second on however few waits that were."""
+"""Shares of the time of all threads. SHARE_LEAST applies with PER_THOUSAND_LEAST waits; from
+SHARE_LARGE on, the number of waits does not matter."""
 
 
 def _thread_ns(profile: Profile) -> float:
-    """How long all threads lived, less what the probe took of that; 0: not known."""
+    """The time that all threads lived, without the probe's part; 0 if not known.
+
+    The probe's part is at most half of it.
+    """
     ticking = clock(profile.tally)
     whole = profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
     return max(whole - (probe_ns(profile) or 0.0), whole / 2)
 
 
 def is_queueing(share: float, waits: float) -> bool:
-    """Of the threads' time, and for each operation."""
+    """Whether waiting matters: `share` of the threads' time, and `waits` per operation."""
     return share >= (SHARE_LEAST if waits * 1000 >= PER_THOUSAND_LEAST else SHARE_LARGE)
 
 
 def queues(profile: Profile) -> Finding | None:
-    """Threads queue on a lock, by sleeping, yielding or spinning."""
+    """Threads wait for a lock, by sleeping, yielding or spinning."""
     whole = _thread_ns(profile)
     calls = kernel_lines(profile)
     slept = [one for one in calls if one.name in WAITING]
@@ -46,7 +50,7 @@ def queues(profile: Profile) -> Finding | None:
         return None
     wakes = sum(one.count for one in woken)
     most = float(profile.tree.system_ns) if profile.tree is not None else math.inf
-    # Who wakes nobody that waits here wakes a thread of the allocator's own.
+    # Only wakes for threads that wait here count: others wake a thread of the allocator's own.
     waking = min(most, sum(one.total_ns or 0.0 for one in woken)) * min(
         1.0, waits / wakes if wakes else 0.0
     )
@@ -54,7 +58,7 @@ def queues(profile: Profile) -> Finding | None:
     if not is_queueing(share, waits / profile.operations):
         return None
     different = profile.tally.contended_locks
-    where = {0: "locks of its own, which only the kernel sees", 1: "one lock"}.get(
+    where = {0: "locks that are only visible as system calls", 1: "one lock"}.get(
         different, f"{different} locks"
     )
     return Finding(
@@ -65,8 +69,10 @@ def queues(profile: Profile) -> Finding | None:
         interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
-            f"{units.count(waits)} waits on {where}, {waits / profile.operations * 1000:.3g} per 1,000 operations, "
-            f"{units.time(waited)} in all{f', and {units.time(waking)} to wake who waits' if waking else ''}",
+            f"{units.count(waits)} waits on {where}, "
+            f"{waits / profile.operations * 1000:.3g} per 1,000 operations, "
+            f"{units.time(waited)} in all"
+            f"{f', and {units.time(waking)} to wake waiting threads' if waking else ''}",
             *(f"{units.count(one.count)} {one.name}" for one in (*slept, *woken)),
         ),
         advice=QUEUES_ADVICE,

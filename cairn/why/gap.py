@@ -1,30 +1,42 @@
-"""Why one contender is slower or fatter than another: the gap between two, taken apart. Pure.
+"""Why one contender takes more time or memory than another: their gap, split into parts. Pure.
 
-Of each round four runs are looked at: both contenders as they are, and both behind the probe. The gap is what the plain
-runs show, and so are its parts, where the kernel's clock may look at these (`whereabouts`):
+Each round has four runs of a pair: each contender runs plain, and once more with the probe
+preloaded. The gap in CPU time is the difference between the plain runs. Where the kernel allows
+clock samples (`cairn.profile.cpu_samples`), they split the CPU time of these plain runs:
 
-    own code         CPU time in the allocator
-    kernel calls     CPU time in the kernel, which the allocator called
-    page faults      CPU time in the kernel, which nobody called
-    program's calls  CPU time elsewhere in the kernel: its calls, and its end, which gives back what it has
-    the program      CPU time elsewhere: what it does with the blocks, and how these lie; all that is in processes where
-                     the allocator is not is the program's, too
-    unexplained      CPU time of which there is no note, or one in no file that is known
+    allocator code                CPU time in the allocator
+    allocator system calls        CPU time in system calls that the allocator made
+    page faults                   CPU time in the kernel outside any system call: page faults and
+                                  interrupts
+    program system calls and exit
+                                  other CPU time in the kernel: the program's own system calls, and
+                                  its exit, where the kernel takes its memory back
+    program code                  all other CPU time. It depends on where the allocator put the
+                                  blocks. Processes without the allocator belong here completely.
+    unexplained                   CPU time without a clock sample, or with a sample at an address
+                                  that belongs to no known file
 
-Where it may not look, allocator and program are told apart in the probed runs, by timers of their threads. Page faults
-are then the plain runs' system time less the allocator's calls: the program's own calls are in it, which fall out of
-the difference if they are the same under both. And what the probe changes in a program is unexplained, too. Operations,
-kernel calls and waits that are told as evidence are always those of the probed runs.
+Without clock samples, the CPU timers of the probed runs separate allocator and program. "Page
+faults" is then the plain runs' system time minus the allocator's system calls. It contains the
+program's own system calls, which cancel out in the difference if they are the same under both
+contenders. Whatever the probe changes in the program is then part of "unexplained". The evidence
+(operations, system calls, waits) always comes from the probed runs.
 
-Waiting in the allocator takes no CPU time: it is told beside.
+Waiting in the allocator takes no CPU time, so it is reported next to the parts and not as one.
 
-Memory is that of the process with the most of it: what is asked for and not freed, which is the program's and the same
-under both (the median of all trials: each is an estimate), what sizes are rounded up by, and all else that is resident
-and no file's: what is free, scattered or the allocator's records, and the program's own pages, which again are the
-same under both. The gap is that of the whole tree's peak.
+The gap in memory is the difference between the peaks of the whole process trees. Its parts are
+those of the process with the most live bytes:
 
-docs/decisions/0016-a-gap-taken-apart.md and 0027-a-clock-from-outside.md say why so. Means over rounds, with Student's
-t: only means add up.
+    live blocks               bytes requested and not freed. The program decides them, so both
+                              contenders get the same number: the median over all trials, because
+                              each trial only has an estimate.
+    size rounding             usable size of the live blocks beyond the requested bytes
+    free memory and metadata  all other resident memory that belongs to no file: free and fragmented
+                              memory, the allocator's records, and the program's own pages, which
+                              are the same under both contenders
+
+All numbers are means over rounds, because only means add up. Intervals use Student's t.
+docs/decisions/0016-a-gap-taken-apart.md and 0027-a-clock-from-outside.md give the reasons.
 """
 
 from __future__ import annotations
@@ -45,85 +57,90 @@ from cairn.profile.tally import WAITING as NOT_ON_PROCESSOR
 from cairn.profile.tally import WAKING
 
 LEVEL = 0.95
-OWN, KERNEL, FAULTS, WAITING = "its own code", "its kernel calls", "page faults", "waiting in it"
-CALLING, PROGRAM, UNEXPLAINED = "the program's calls, its end", "the program itself", "unexplained"
-LIVE, SLACK, REST = "live blocks, about", "sizes rounded up", "free, scattered, records"
+OWN, KERNEL, FAULTS = "allocator code", "allocator system calls", "page faults"
+CALLING, PROGRAM = "program system calls and exit", "program code"
+UNEXPLAINED, WAITING = "unexplained", "waiting in the allocator"
+LIVE, SLACK, REST = "live blocks (estimate)", "size rounding", "free memory and metadata"
 
 Of = Literal["time", "memory"]
 By = Literal["clock", "probe"]
 SAMPLES_LEAST = 200
-"""Of CPU time, over all trials of a contender: with fewer, allocator and program are not told apart."""
+"""CPU timer samples that all trials of a contender need together to separate allocator and
+program."""
 NOTES_LEAST = 100
-"""Of the clock's, likewise."""
+"""Clock samples that all plain runs of a contender need together."""
 GAP_LEAST, LEFT_MOST = 0.05, 0.2
-"""Gaps in CPU time from so much on are told by the parts but for so much of the gap, or they are not explained."""
+"""A gap in CPU time counts from GAP_LEAST of the baseline on. It is accounted for if the parts
+leave at most LEFT_MOST of it unexplained."""
 _EVIDENCE = 2
-"""Of a part, as many differences as a person reads."""
+"""The most differences that are quoted as evidence for one part: more are not read."""
 _OF_PART = 0.1
-"""Of a part: a kind of operations that holds less of it is no evidence."""
+"""A kind of operations must hold this share of a part to be quoted as evidence."""
 _MOSTLY = 0.5
-"""Of the trials, those in which a finding was raised."""
+"""A finding is kept if more than this share of the trials has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of what a contender takes, and of the gap; in ns or bytes. None was not measured."""
+    """One part of the gap, in ns or bytes. None means not measured."""
 
     name: str
     own: float | None
-    """The mean of the contender's runs."""
+    """Mean over the contender's runs."""
     other: float | None
-    """And of those that it is compared with."""
+    """Mean over the baseline's runs."""
     change: float | None
-    """What it adds to the gap."""
+    """What this part adds to the gap: `own - other`."""
     interval: Interval | None
-    """None also where there are too few rounds."""
+    """Of `change`. None also if there are too few rounds."""
     evidence: tuple[str, ...] = ()
     differences: tuple[float, ...] = ()
-    """Round by round; empty where it was not measured."""
+    """`own - other` of each round; empty if not measured."""
     borne_out: bool = True
-    """Of page faults, where the kernel's ticks tell user and system time apart: their number goes the same way."""
+    """False if page faults took more time while their number fell, or the reverse. Only checked
+    without clock samples: the kernel's ticks then split user and system time, and this split is
+    coarse."""
 
     @property
     def shown(self) -> bool:
-        """Whether it is not 0."""
+        """Whether the interval excludes 0."""
         return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What a contender takes more than another."""
+    """The difference between a contender and its baseline, and the parts of it."""
 
     of: Of
     whole: Part
     parts: tuple[Part, ...]
-    """In a fixed order, the last is what is unexplained; those that were measured add up to the whole."""
+    """In a fixed order; the unexplained part is the last. The measured ones add up to the whole."""
     waiting: Part | None = None
-    """Beside the whole, for it takes no CPU time."""
+    """Waiting time takes no CPU time, so it is no part of the whole."""
     by: By = "probe"
-    """How allocator and program were told apart."""
+    """What separated allocator and program: clock samples, or the probe's CPU timers."""
     because: str = ""
-    """Why not by the clock."""
+    """Why there are no clock samples, as the end of a sentence; empty if `by` is "clock"."""
 
     @property
     def ranked(self) -> tuple[Part, ...]:
-        """The causes: parts that go the same way as the whole, the largest first."""
+        """The causes: parts with the same sign as the whole, the largest first."""
         way = self.whole.change or 0.0
         return tuple(sorted(self._told(way), key=lambda one: -abs(one.change or 0.0)))
 
     @property
     def against(self) -> tuple[Part, ...]:
-        """Parts that go the other way."""
+        """Parts with the opposite sign of the whole, in the order of `parts`."""
         return self._told(-(self.whole.change or 0.0))
 
     @property
     def undecided(self) -> tuple[Part, ...]:
-        """Parts that were measured and may be 0 or may not."""
+        """Measured parts whose interval includes 0, or that have no interval."""
         return tuple(one for one in self.parts[:-1] if one.change is not None and not one.shown)
 
     @property
     def contradicted(self) -> tuple[Part, ...]:
-        """Parts that are shown, though what they are told by went the other way."""
+        """Page faults if their time is shown to differ but their number went the other way."""
         return tuple(one for one in self.parts[:-1] if one.shown and not one.borne_out)
 
     def _told(self, way: float) -> tuple[Part, ...]:
@@ -138,13 +155,13 @@ class Gap:
 
     @property
     def unexplained(self) -> Part:
-        """What the parts leave."""
+        """The whole minus all other parts."""
         return self.parts[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The answer about a pair, of one workload."""
+    """Why two contenders differ on one workload."""
 
     contender: str
     baseline: str
@@ -153,16 +170,17 @@ class Why:
     time: Gap | None
     memory: Gap | None
     findings: tuple[Finding, ...] = ()
-    """About the slower of the two, by what the other does."""
+    """Findings about the slower of the two, from the comparison with the other."""
     raised: tuple[tuple[str, Finding], ...] = ()
-    """Of whom, and what was found of it alone, in most of its trials: as in the trial of its middle effect."""
+    """Findings about one contender alone, with its name. Each was met in most of its trials and is
+    quoted from the trial with the median effect."""
     why_not: str = ""
-    """Why there is no answer."""
+    """Why there is no answer, as a sentence without its full stop; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One contender in one round, as it is and behind the probe."""
+    """One contender in one round: its plain run, its probed run, and what the probe counted."""
 
     plain: Sample
     probed: Sample
@@ -170,21 +188,25 @@ class _Side:
 
 
 def twin(name: str) -> str:
-    """What a contender is called behind the probe."""
+    """The name under which a contender runs with the probe preloaded."""
     return f"{name}+probe"
 
 
 def explain(
     run: Run, samples: Sequence[Sample], contender: str, baseline: str, workload: int = 0
 ) -> Why:
-    """The pair's gaps on one workload, by the samples that there are."""
+    """Splits the gaps of a pair on one workload, from the samples so far.
+
+    Returns a Why without gaps, and with `why_not`, if the run has no probed runs, one of the four
+    contenders failed, or no round is complete.
+    """
     its = [sample for sample in samples if sample.trial.workload == workload]
     if not run.settings.why:
         return _none(
             contender,
             baseline,
             workload,
-            "nothing ran behind the probe; 'cairn compare --why' does that",
+            "the run has no probed runs; 'cairn compare --why' makes them",
         )
     failed = {
         sample.trial.contender: sample.failure
@@ -207,9 +229,7 @@ def explain(
         empty = {sample.trial.contender for sample in its if sample.counts and sample.probe is None}
         nothing = [name for name in (contender, baseline) if twin(name) in empty]
         reason = (
-            f"behind the probe {nothing[0]} allocated nothing"
-            if nothing
-            else "no round is complete"
+            f"the probe saw no allocation under {nothing[0]}" if nothing else "no round is complete"
         )
         return _none(contender, baseline, workload, reason)
     time = _time(pairs)
@@ -239,7 +259,11 @@ def explain(
 
 
 def accounted(whys: Sequence[Why]) -> tuple[int, int]:
-    """How many gaps in CPU time are shown and large enough, and how many of these the parts account for."""
+    """The number of gaps in CPU time that count, and how many of these are accounted for.
+
+    A gap counts if it is shown and at least GAP_LEAST. It is accounted for if at most LEFT_MOST of
+    it is unexplained.
+    """
     large = [
         why.time
         for why in whys
@@ -256,7 +280,7 @@ def _none(contender: str, baseline: str, workload: int, why_not: str) -> Why:
 
 
 def _sides(samples: Sequence[Sample], name: str) -> dict[int, _Side]:
-    """By round, those in which the contender has both runs."""
+    """The contender's rounds, by number, in which both the plain and the probed run count."""
     runs = {(s.trial.contender, s.trial.round): s for s in samples if s.counts}
     found = {}
     for (whose, round_), plain in runs.items():
@@ -267,7 +291,7 @@ def _sides(samples: Sequence[Sample], name: str) -> dict[int, _Side]:
 
 
 def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
-    """What was raised in most of the trials, each as in the trial of its middle effect."""
+    """The findings of most trials, each from its median trial; the largest effect comes first."""
     by_name: dict[str, list[Finding]] = {}
     for raised in trials:
         for one in raised:
@@ -278,11 +302,13 @@ def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
 
 
 def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Finding]:
-    """Threads that queue meet more often where no probe is between them.
+    """Replaces the finding `queues` of the probed runs by that of the plain runs if it is larger.
 
-    Where the clock's share of their waking and falling asleep is more of CPU time than what the probed runs showed is
-    of the threads' time, that is told. All that the allocator takes is the most of it, for a lock's line goes from
-    processor to processor in its own code.
+    The probe's detours keep threads apart, so they wait for each other less often in probed runs.
+    The plain runs have clock samples in the allocator's system calls. The probed runs tell which
+    share of the CPU time in these calls is falling asleep and waking others. The product is the
+    effect in the plain runs, as a share of CPU time. At most all CPU time in the allocator is lost
+    to the lock, because the allocator's code also waits for the cache line of the lock.
     """
     before = next((one for one in raised if one.name == QUEUES), None)
     cpu_ns = statistics.fmean(_cpu_ns(side.plain) for side in sides)
@@ -308,16 +334,21 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Fi
         *(
             before.evidence
             if before
-            else (f"{waits * 1000:.3g} waits per 1,000 operations behind the probe",)
+            else (f"In the probed runs, {waits * 1000:.3g} of 1,000 operations waited",)
         ),
-        f"Without a probe between them that is what to fall asleep and to wake others takes; with its own code {most}",
+        "In the plain runs, this share is spent in system calls that fall asleep or wake others; "
+        f"with the allocator's own code it is {most}",
     )
     now = Finding(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=told)
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 
 def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
-    """What is found of the slower one by the other: no more than its own code takes longer."""
+    """Findings about the slower contender from the comparison with the faster one.
+
+    Empty unless both the gap and the difference in allocator code are shown and have the same sign.
+    No finding is larger than the difference in allocator code.
+    """
     own = next(part for part in time.parts if part.name == OWN)
     if (
         not time.whole.shown
@@ -342,12 +373,18 @@ def _cpu_ns(sample: Sample) -> float:
 
 
 def _kernel_ns(side: _Side) -> float | None:
-    """CPU time of the kernel's calls: what they took by the clock, at most all system time of either run."""
+    """CPU time of the allocator's system calls; None if not all of them were seen.
+
+    The probe times system calls by the wall clock. Waiting for a processor, or for the kernel's
+    lock of the address space, makes that longer than the CPU time. So the result is at most the
+    system time of either run.
+    """
     ns = side.summary.kernel_ns
     return None if ns is None else min(ns, side.probed.system_ns, side.plain.system_ns)
 
 
 def _fault_ns(side: _Side) -> float | None:
+    """System time of the plain run outside the allocator's system calls."""
     kernel = _kernel_ns(side)
     return None if kernel is None else side.plain.system_ns - kernel
 
@@ -358,17 +395,20 @@ def _faults(sample: Sample) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """Of one contender: which shares of the CPU time where the probe is are the allocator's, and the probe's own."""
+    """How the CPU time of one contender's probed processes divides, by the probe's CPU timers."""
 
     inside: float
+    """Share in the allocator."""
     probe: float
+    """Share in the probe."""
     asked: float = 0.0
-    """Of what else the kernel did in the probed runs, the share that was the probe's: it asks for the page faults of
-    operations. No more than the plain runs have less, and than the probe was found to take beside the detours."""
+    """Share of the probed runs' remaining system time (`_probed_rest_ns`) in which the probe read
+    the page fault counts of operations. It has two upper bounds: what the plain runs have less of
+    this system time, and the CPU time that the timers found in the probe outside its detours."""
 
     @staticmethod
     def of(sides: Sequence[_Side]) -> _Shares | None:
-        """Over all its trials; None where too few samples tell."""
+        """The shares over all trials of a contender; None below SAMPLES_LEAST samples."""
         samples = sum(side.summary.samples for side in sides)
         if samples < SAMPLES_LEAST:
             return None
@@ -384,7 +424,7 @@ class _Shares:
         return replace(found, asked=min(1.0, asked / rest) if rest else 0.0)
 
     def split(self, side: _Side) -> tuple[float, float]:
-        """Nanoseconds in allocator and probe, by the trial's own samples if it has any."""
+        """Nanoseconds in allocator and probe, from the trial's own samples if it has any."""
         a = side.summary
         if not a.samples:
             return self.inside * a.cpu_ns, self.probe * a.cpu_ns
@@ -392,7 +432,7 @@ class _Shares:
 
 
 def _in_faults_ns(side: _Side, shares: _Shares | None) -> float | None:
-    """Of what else the kernel did, the allocator's share, by the page faults: the rest is the program's."""
+    """The allocator's part of `_rest_ns`, by its share of the page faults."""
     rest, inside, faults = _rest_ns(side, shares), side.summary.faults_inside, _faults(side.probed)
     if rest is None or inside is None:
         return None
@@ -400,7 +440,7 @@ def _in_faults_ns(side: _Side, shares: _Shares | None) -> float | None:
 
 
 def _probed_rest_ns(side: _Side) -> float:
-    """System time of a probed run that is neither in the allocator's calls nor on the way to them."""
+    """System time of a probed run outside the allocator's system calls and the probe's detours."""
     detours = _detours_ns(side)
     return (
         side.probed.system_ns
@@ -410,34 +450,35 @@ def _probed_rest_ns(side: _Side) -> float:
 
 
 def _rest_ns(side: _Side, shares: _Shares | None) -> float | None:
-    """The same without what the probe asks the kernel for itself."""
+    """`_probed_rest_ns` without the time in which the probe read page fault counts."""
     if shares is None or side.summary.kernel_ns is None:
         return None
     return _probed_rest_ns(side) * (1 - shares.asked)
 
 
 def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
-    """In the allocator, less the kernel there."""
+    """CPU time in the allocator outside the kernel."""
     kernel, in_faults = side.summary.kernel_ns, _in_faults_ns(side, shares)
     if shares is None or kernel is None or in_faults is None:
         return None
     detours = _detours_ns(side)
-    kernel = min(
-        kernel, side.probed.system_ns - detours
-    )  # of this run: its samples are those of the probed one
+    # The timer samples are those of the probed run, so its system time is the limit, not the plain
+    # run's.
+    kernel = min(kernel, side.probed.system_ns - detours)
     return shares.split(side)[0] - kernel - in_faults - detours * WAY_OUT
 
 
 def _detours_ns(side: _Side) -> float:
-    """System time of a probed run that its plain one has not.
+    """System time that the probed run spends on the probe's interception of system calls.
 
-    The way in ends in the probe, and the way out in the allocator, where timers find it.
+    A detour enters the probe and returns to the allocator. CPU timers find the share WAY_OUT of it
+    in the allocator and the rest in the probe.
     """
     return min(side.summary.detours_ns, float(side.probed.system_ns))
 
 
 def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
-    """Outside of allocator and probe, less the kernel there."""
+    """CPU time outside allocator and probe, and outside the kernel."""
     rest, in_faults = _rest_ns(side, shares), _in_faults_ns(side, shares)
     if shares is None or rest is None or in_faults is None:
         return None
@@ -452,11 +493,11 @@ _NOTES: dict[str, Callable[[CpuSamples], int]] = {
     CALLING: lambda where: where.others,
     PROGRAM: lambda where: where.program,
 }
-"""What the parts of a plain run are by the clock, in their order."""
+"""The number of clock samples of each part of a plain run, in the order of the parts."""
 
 
 def _noted_ns(side: _Side, count: Callable[[CpuSamples], int]) -> float:
-    """0 where the clock did not look, which its callers have made sure of."""
+    """CPU time by clock samples of the plain run. 0 without any: the caller has excluded that."""
     where = side.plain.cpu_samples
     return 0.0 if where is None else float(count(where) * where.period_ns)
 
@@ -498,7 +539,11 @@ def _by_probe(pairs: Pairs) -> list[Part]:
 
 
 def _by_clock(pairs: Pairs) -> list[Part]:
-    """No interval is narrower than one note on either side: where all rounds have as many, nobody knows more."""
+    """The parts from clock samples.
+
+    Each interval reaches at least one sample period to both sides. Equal counts in all rounds would
+    otherwise give an interval of width 0.
+    """
     notes = [side.plain.cpu_samples for pair in pairs for side in pair]
     period_ns = max(note.period_ns for note in notes if note is not None)
 
@@ -509,18 +554,22 @@ def _by_clock(pairs: Pairs) -> list[Part]:
 
 
 def _unseen(pairs: Pairs) -> str:
-    """Why the clock does not tell; empty if it does."""
+    """Why clock samples cannot split the gap, as the end of a sentence; empty if they can."""
     for sides in zip(*pairs, strict=True):
         notes = [side.plain.cpu_samples for side in sides]
         if None in notes:
             return next(
-                (side.plain.unseen for side in sides if side.plain.unseen), "nobody asked it"
+                (side.plain.unseen for side in sides if side.plain.unseen),
+                "no clock samples were requested",
             )
         found = sum(
             n.own + n.calls + n.faults + n.others + n.program for n in notes if n is not None
         )
         if found < NOTES_LEAST:
-            return f"of {found} of its notes nothing can be said; more rounds have more"
+            return (
+                f"only {found} clock samples of {sides[0].plain.trial.contender} "
+                f"({NOTES_LEAST} needed); use more rounds (-r) or a longer run"
+            )
     return ""
 
 
@@ -564,7 +613,7 @@ def _memory(pairs: Pairs) -> Gap | None:
 def _gap(
     of: Of, pairs: Pairs, whole: Reading, parts: Sequence[Part], waiting: Part | None = None
 ) -> Gap:
-    """The parts, and last what they leave."""
+    """The gap with its parts, and the unexplained part as the last."""
     gap = _part("", pairs, whole)
     left = list(gap.differences)
     for part in parts:
@@ -577,7 +626,11 @@ def _gap(
 
 
 def _part(name: str, pairs: Pairs, reading: Reading, least: float = 0.0) -> Part:
-    """Nothing of it where it was not measured in all rounds. Its interval reaches `least` to both sides at least."""
+    """The means of `reading` over all rounds, and the interval of their difference.
+
+    The part is not measured (None) if any run lacks the reading. The interval reaches at least
+    `least` to both sides.
+    """
     both = [(reading(own), reading(other)) for own, other in pairs]
     known = [(own, other) for own, other in both if own is not None and other is not None]
     if len(known) < len(both):
@@ -617,7 +670,7 @@ def _against(what: str, counts: tuple[float, float]) -> tuple[str, ...]:
 
 
 def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
-    """Kinds of operations in which most of that difference is, by the clock."""
+    """Evidence: the kinds of operations with most of the difference `whole`, timed by the probe."""
     found = []
     for kind in dict.fromkeys(
         name for pair in pairs for side in pair for name in side.summary.kinds
@@ -632,8 +685,12 @@ def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
         ):
             continue
         here, there = units.count(round(count)), units.count(round(count_there))
-        text = f"{kind}: {here} of {units.time(own / count)} against {'' if here == there else there + ' of '}"
-        found.append((abs(own - other), text + units.time(other / count_there)))
+        theirs = "" if here == there else there + " × "
+        text = (
+            f"{kind}: {here} × {units.time(own / count)} against "
+            f"{theirs}{units.time(other / count_there)}"
+        )
+        found.append((abs(own - other), text))
     return tuple(
         text
         for much, text in sorted(found, reverse=True)[:_EVIDENCE]
@@ -642,7 +699,7 @@ def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
 
 
 def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
-    """Of a kind of operations: how many, and their time, in an average trial."""
+    """Mean count of a kind of operations per trial, and their mean total ns; None if not timed."""
     kinds = [pair[place].summary.kinds.get(kind) for pair in pairs]
     times = [one.total_ns if one is not None else 0.0 for one in kinds]
     count = statistics.fmean(one.count if one is not None else 0.0 for one in kinds)
@@ -652,7 +709,7 @@ def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
 
 
 def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
-    """Kinds of the kernel's calls in which most of that difference is."""
+    """Evidence: the kinds of system calls with most of the difference `whole`."""
     found: list[tuple[float, str]] = []
     for kind in dict.fromkeys(
         name for pair in pairs for side in pair for name in side.summary.calls
@@ -671,7 +728,10 @@ def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
 
 
 def _cpu_of(kind: str, calls: Calls) -> float:
-    """On a processor; of a run that was kept before that was asked of those that wait, none of them."""
+    """CPU time of one kind of system calls.
+
+    Runs of older versions have no CPU time for calls that wait; it counts as 0.
+    """
     if calls.cpu_ns is not None:
         return calls.cpu_ns
     return 0.0 if kind in NOT_ON_PROCESSOR else calls.total_ns or 0.0

@@ -96,7 +96,7 @@ def test_a_workload_says_why_where_that_is_asked_for(cairn) -> None:
         (1, "cairn"),
     ]
     assert len(document["standings"]["places"]) == 2
-    assert "its own code" in cairn("report", "--full").out
+    assert "allocator code" in cairn("report", "--full").out
     for words, says in (
         (("scenarios", "--why"), "name its workloads"),
         (("suite", "--why", "--instructions"), "leave one of them away"),

@@ -24,14 +24,14 @@ class Case:
     finding: str
 
 
-KERNEL = ("its kernel calls", "page faults")
+KERNEL = ("allocator system calls", "page faults")
 VM = ("scenario", "--which", "vm")
 CASES = {
     "glibc, which grows and trims": Case(
         "system", "mimalloc", ("phase_change",), KERNEL, "returns-what-it-needs"
     ),
     "hardened_malloc": Case(
-        "hardened", "system", ("hash_table", "--operations", "1M"), ("its own code",), "slow-path"
+        "hardened", "system", ("hash_table", "--operations", "1M"), ("allocator code",), "slow-path"
     ),
     "scudo, blocks of 2 MiB": Case("scudo", "mimalloc", VM, KERNEL, "returns-what-it-needs"),
     "tbbmalloc, blocks of 2 MiB": Case(
@@ -45,7 +45,7 @@ CASES = {
         "google-tcmalloc",
         "google-tcmalloc-rseq",
         ("hash_table", "--operations", "1M"),
-        ("its own code",),
+        ("allocator code",),
         "slow-path",
     ),
     "jemalloc, blocks of 10 MiB": Case(

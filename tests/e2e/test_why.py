@@ -54,21 +54,21 @@ def test_a_slow_free_is_the_allocators_own_code_and_named(cairn, tmp_path: Path)
     assert result.code == 0, result.err
     assert "each behind the probe, too" in result.err
     assert (
-        "of CPU" in result.out and "ill, beside system: Freeing is what takes longer" in result.out
+        "of CPU" in result.out and "ill, beside system: Free is slow" in result.out
     )
     assert "system+probe" not in result.out  # it competes with nobody
     document = cairn("report", "--json").json
     assert [row["contender"] for row in document["comparisons"][0]["rows"]] == ["system", "ill"]
     (why,) = document["whys"]
     changed = parts(why)
-    assert changed["its own code"] > 0.5 * float(why["time"]["whole"]["change"]) > 0
+    assert changed["allocator code"] > 0.5 * float(why["time"]["whole"]["change"]) > 0
     assert abs(sum(changed.values()) - float(why["time"]["whole"]["change"])) < 1000
 
     turned = cairn("explain", "last", "system", "ill", "--json").json["whys"][0]
     assert turned["time"]["whole"]["change"] == -why["time"]["whole"]["change"]
     assert [one["name"] for one in turned["findings"]] == ["slow-free"]
     assert cairn("explain").out in cairn("report").out
-    assert "its own code" in cairn("explain", "--md").out
+    assert "allocator code" in cairn("explain", "--md").out
 
 
 def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     assert [one["name"] for one in why["findings"]] == [name]
     assert not why["raised"]
     parts = {one["name"]: one for one in why["time"]["parts"]}
-    assert max(parts, key=lambda part: parts[part]["change"]) == "its own code"
+    assert max(parts, key=lambda part: parts[part]["change"]) == "allocator code"
     left = parts["unexplained"]["interval"]
     fifth = 0.2 * why["time"]["whole"]["change"]
     assert left["low"] <= fifth and left["high"] >= -fifth, (

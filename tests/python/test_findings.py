@@ -49,7 +49,7 @@ def test_memory_that_goes_and_comes_back_is_found_with_its_share_of_cpu(tmp_path
     assert found.effect == pytest.approx(0.1 / 0.9, rel=0.02)
     assert found.measured
     assert found.evidence[0].startswith(
-        "1,000 madvise(DONTNEED), 10 munmap: 72.5 MiB given back, of 16.0 MiB"
+        "1,000 madvise(DONTNEED), 10 munmap: 72.5 MiB returned in 100 ms, while at most 16.0 MiB"
     )
 
 
@@ -121,7 +121,7 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     made.kernel("futex wake", 200, 500_000)
     (found,) = find(gathered(tmp_path / "woken", made))
     assert found.effect == pytest.approx(0.15, rel=0.01)
-    assert "100 ms to wake who waits" in found.evidence[0]
+    assert "100 ms to wake waiting threads" in found.evidence[0]
     made.kernel("futex wake", 800, 500_000)  # of five, four were for threads of the allocator's own
     (found,) = find(gathered(tmp_path / "others", made))
     assert found.effect == pytest.approx(0.15, rel=0.01)
@@ -253,6 +253,6 @@ def test_it_is_told_in_a_paragraph_with_what_to_do(tmp_path: Path) -> None:
     (found,) = find(gathered(tmp_path, storm()))
     text = because(found)
     assert text.startswith(
-        "▲ The allocator gives memory back to the kernel and needs it again at once: 11."
+        "▲ The allocator returns memory to the kernel and soon needs it again: 11."
     )
     assert " % of CPU" in text and " To do: let it keep more" in text and text.endswith(".")

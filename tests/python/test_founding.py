@@ -71,7 +71,7 @@ def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_on
     assert len(board.tables[0].rows) == len(CASES)
     assert board.says[0] == "2 of 2 cases are as recorded, by gap and by cause."
     assert (
-        f"recorded: {TRIM.cause}. Found: its kernel calls +30.0 %; unexplained +10.0 %."
+        f"recorded: {TRIM.cause}. Found: allocator system calls +30.0 %; unexplained +10.0 %."
         in board.says[1]
     )
     for text in (
