@@ -1,8 +1,9 @@
-"""What a probe counted in the processes of a program, as values that add up. Pure; `profile` reads them from files.
+"""The probe's counts of a program and its processes, as values that can be added up. Pure.
 
-Counts are Python's own integers, in arrays where they have places: a file may hold any number of 64 bits, and sums of
-them must neither wrap nor lose what is exact. Weights and histograms are estimates anyway, and so are plain floats.
-Times are in ticks, with what reading the clock takes still in them; `estimates` makes nanoseconds of them.
+`reader` makes them from the probe's files. Counts are Python integers, in arrays of objects: a file
+may hold any 64-bit number, and sums must neither wrap nor round. Weights and histograms are
+estimates, so they are floats. Times are in ticks and still contain the time of reading the clock;
+`estimates` turns them into nanoseconds.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ALLOCATING = (
-    *(
-        "malloc",
-        "calloc",
-        "realloc",
-        "reallocarray",
-        "aligned_alloc",
-        "posix_memalign",
-        "memalign",
-        "valloc",
-    ),
-    *("pvalloc", "operator new", "operator new[]"),
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "aligned_alloc",
+    "posix_memalign",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "operator new",
+    "operator new[]",
 )
 RELEASING = (
     "free",
@@ -44,37 +45,40 @@ FUNCTIONS = ALLOCATING + RELEASING
 GROUPS = ("small", "medium", "large")
 PHASES = ("serial", "parallel")
 WHOSE = ("local", "remote")
-"""Who frees is who allocated, or is another thread."""
+"""The thread that frees a block is the one that allocated it, or another."""
 CALLS = (
-    *(
-        "mmap",
-        "munmap",
-        "mremap",
-        "brk",
-        "mprotect",
-        "madvise(DONTNEED)",
-        "madvise(FREE)",
-        "madvise(HUGEPAGE)",
-    ),
-    *("madvise(other)", "futex wait", "futex wake", "sched_yield", "sleep", "other"),
+    "mmap",
+    "munmap",
+    "mremap",
+    "brk",
+    "mprotect",
+    "madvise(DONTNEED)",
+    "madvise(FREE)",
+    "madvise(HUGEPAGE)",
+    "madvise(other)",
+    "futex wait",
+    "futex wake",
+    "sched_yield",
+    "sleep",
+    "other",
 )
 SPINNING = "spin lock"
 LOCKS = ("mutex", SPINNING, "read-write lock")
 SAMPLED = ("malloc, new", "calloc", "realloc", "aligned", "free, delete", "other")
-"""What is sampled together by CPU timers."""
+"""The groups of functions that the CPU timers distinguish."""
 KINDS = ("new", "reused", "calloc", "realloc", "aligned", "free, local", "free, remote")
-"""All of these in the order of src/record/profile.h."""
+"""Kinds of timed operations. All tuples above have the order of src/record/profile.h."""
 
 WAITING = ("futex wait", "sched_yield", "sleep")
-"""Kernel calls whose time is not spent on a processor."""
+"""System calls that wait: most of their time is no CPU time."""
 WAKING = "futex wake"
 ABOUT_MEMORY = CALLS[: CALLS.index("futex wait")]
-"""Those that have a number of bytes."""
+"""System calls with a number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Operations that are timed together."""
+    """A class of operations with its own times: kind, size group and phase."""
 
     kind: str
     group: str
@@ -92,19 +96,21 @@ EVENTS = (
     "dTLB-load-misses",
     "page-faults",
 )
-"""What operations can be counted by, in user mode, at most SLOTS of it at once."""
+"""Events of the processor or the kernel that the probe can count within operations, in user
+mode."""
 SLOTS = 4
+"""How many of EVENTS are counted at once, at most."""
 
 Exact = NDArray[np.object_]
 Floats = NDArray[np.float64]
 State = Literal["running", "ended", "alive"]
-"""As the file says; "alive" is one that still ran when counting ended."""
+"""The state in the file; "alive" is a process that still ran when counting ended."""
 Seen = Literal["dispatch", "interpose", "unseen"]
 T = TypeVar("T", bound="DataclassInstance")
 
 
 def _added(first: T, second: T) -> T:
-    """Field by field: the sum, or the greater of those whose name says so."""
+    """Adds field by field. Fields named `most_…` get the larger value."""
     names = [field.name for field in fields(first)]
     adding = {name: np.maximum if name.startswith("most_") else operator.add for name in names}
     return type(first)(
@@ -113,7 +119,7 @@ def _added(first: T, second: T) -> T:
 
 
 def _less(later: T, earlier: T) -> T:
-    """Field by field what came between; a greatest that did not grow is not known, and 0."""
+    """Subtracts field by field. Fields named `most_…` are 0, not known, unless they grew."""
 
     def between(name: str) -> Any:
         after, before = getattr(later, name), getattr(earlier, name)
@@ -124,35 +130,41 @@ def _less(later: T, earlier: T) -> T:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timed:
-    """What was timed: every field has a place for each of PATHS."""
+    """The timed operations. Every field has one element for each of PATHS."""
 
     count: Exact
+    """Operations that were timed as the program made them."""
     ticks: Exact
+    """The sum of their times."""
     clock_ticks: Exact
-    """Of `ticks`, what reading the clock took."""
+    """The part of `ticks` in which the clock was read."""
     most_ticks: Exact
+    """The longest one."""
     alone: Exact
-    """Operations that were timed with nothing else under way, in no other field but the next two."""
+    """Operations that were timed between fences, so that the processor worked on nothing else. They
+    appear only here, in the next two fields and in `switched`."""
     alone_ticks: Exact
     alone_clock_ticks: Exact
     switched: Exact
-    """Operations in which the thread lost its processor: in no other field but the next."""
+    """Operations in which the thread lost its processor. They appear only here and in the next
+    field."""
     switched_ticks: Exact
     kernel: Exact
-    """Of `count`, those with a call of the kernel in them."""
+    """Operations of `count` with a system call in them."""
     fault_operations: Exact
-    """Operations that were looked at for page faults; only large ones are in `count`, too."""
+    """Operations whose page faults were counted. Only the large ones are in `count`, too."""
     faults: Exact
-    """What these took."""
+    """The sum of their page faults."""
     faults_squared: Exact
-    """The sum of the squares of what each took."""
+    """The sum of the squares of each one's page faults."""
     event_operations: Exact
-    """Operations that were looked at by counters; only large ones are in `count`, too."""
+    """Operations whose events were counted. Only the large ones are in `count`, too."""
     events: Exact
-    """[PATHS, SLOTS]: what these took of each slot's event."""
+    """[PATHS, SLOTS]: the sum of each slot's events."""
     events_squared: Exact
-    """[PATHS, SLOTS]: the sum of the squares of what each took."""
+    """[PATHS, SLOTS]: the sum of the squares of each one's events."""
     buckets: Floats
+    """[PATHS, BUCKETS]: a histogram of the times of `count`."""
 
     def __add__(self, other: Timed) -> Timed:
         return _added(self, other)
@@ -163,7 +175,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """Calls of the kernel within the allocator: every field has a place for each of CALLS."""
+    """System calls within the allocator. Every field has one element for each of CALLS."""
 
     count: Exact
     failed: Exact
@@ -172,7 +184,7 @@ class Kernel:
     clock_ticks: Exact
     most_ticks: Exact
     cpu_ns: Exact
-    """Of WAITING: what of that was on a processor."""
+    """CPU time of the calls in WAITING; 0 for others."""
 
     def __add__(self, other: Kernel) -> Kernel:
         return _added(self, other)
@@ -183,17 +195,17 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Locks:
-    """Locks that the allocator took by pthread's functions: every field has a place for each of LOCKS."""
+    """The allocator's pthread locks. Every field has one element for each of LOCKS."""
 
     taken: Exact
     refused: Exact
-    """By trylock: not in `taken`."""
+    """Failed trylocks; they are not in `taken`."""
     contended: Exact
-    """Of `taken`, those that were waited for."""
+    """Locks of `taken` for which the thread waited."""
     wait_ticks: Exact
     most_wait_ticks: Exact
     sections: Exact
-    """Critical sections that were timed: a sample."""
+    """The number of timed critical sections: a sample."""
     section_ticks: Exact
     most_section_ticks: Exact
 
@@ -206,88 +218,102 @@ class Locks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally:
-    """Everything that adds up, over threads and over processes."""
+    """Everything that can be summed over threads and processes."""
 
     span_ticks: int
     span_ns: int
-    """The same time by two clocks, summed over processes."""
+    """The counted time by two clocks, summed over processes: it calibrates the ticks."""
     lived_ns: int
-    """How long processes were counted, summed."""
+    """The counted time of all processes, summed; in a window only the part within it."""
     probe_ticks: int
-    """What the probe itself is known to have taken."""
+    """The known part of the probe's own time: reading the clock, and detours."""
     detour_ticks: int
-    """Of that, what calls of the kernel took longer because they were seen: nearly all of it in the kernel."""
+    """The part of `probe_ticks` for the interception of system calls; nearly all of it is system
+    time."""
     threads_ticks: int
-    """How long all threads lived, summed; in a window as if all that lived at once had lived through it."""
+    """The life time of all threads, summed. In a window it is estimated: its length times the
+    largest number of threads at once."""
     calls: Exact
-    """[ALLOCATING, PHASES, GROUPS], as `asked`."""
+    """[ALLOCATING, PHASES, GROUPS], like `asked`."""
     asked: Exact
-    """Bytes."""
+    """Requested bytes."""
     released: Exact
     """[RELEASING, PHASES]"""
     fresh: Exact
-    """[PHASES, GROUPS]: calls of malloc and operator new that got memory not handed out since the kernel gave it."""
+    """[PHASES, GROUPS]: calls of malloc and operator new whose memory was never handed out since it
+    came from the kernel."""
     frees: Exact
-    """[WHOSE, PHASES, GROUPS]: of blocks whose owner is known; nothing, unless all were to be told apart."""
+    """[WHOSE, PHASES, GROUPS]: frees of blocks with a known owner. All 0 unless the probe was to
+    tell all frees apart (`Process.exact`)."""
     cpu_samples: int
-    """Of the threads' CPU time, one for each of the kernel's ticks that met a thread."""
+    """Samples of the threads' CPU time: one for each kernel tick that finds the thread running."""
     cpu_samples_inside: Exact
-    """[SAMPLED]: of these, in the allocator."""
+    """[SAMPLED]: the samples in the allocator."""
     cpu_samples_probe: int
-    """And in the probe."""
+    """The samples in the probe."""
     failed: Exact
+    """[ALLOCATING]: calls that returned NULL or an error."""
     late_calls: Exact
-    """[FUNCTIONS]: by threads that were ending, in none of the above; no group and no phase is known."""
+    """[FUNCTIONS]: calls by threads that were ending. No field above contains them, and their group
+    and phase are not known."""
     late_asked: Exact
+    """[ALLOCATING]: the bytes that these calls requested."""
     timed: Timed
     kernel: Kernel
     locks: Locks
     contended_locks: int
-    """How many different ones were waited for."""
+    """The number of different locks for which a thread waited."""
     other_calls: Counter[int]
-    """By the kernel's number, as far as there was room to tell them apart."""
+    """Calls of "other" by system call number; the probe has room for 32 numbers."""
     sizes: Floats
+    """[SIZE_BUCKETS]: allocations by requested size. This and the next five fields are weighted
+    sums over the watched blocks: each counts for the number of blocks that it stands for."""
     lives: Floats
-    """[GROUPS, LIFE_BUCKETS]; these four are weights: each watched block stands for so many."""
+    """[GROUPS, LIFE_BUCKETS]: freed blocks by the time that they lived."""
     freed: Floats
+    """[GROUPS]: freed blocks."""
     freed_elsewhere: Floats
+    """[GROUPS]: blocks that another thread freed."""
     usable_bytes: float
+    """Usable bytes of the watched blocks."""
     watched_bytes: float
-    """What the allocator set apart for watched blocks, and what they had asked for, weighted."""
+    """Requested bytes of the watched blocks."""
 
     def __add__(self, other: Tally) -> Tally:
         return _added(self, other)
 
     def __sub__(self, other: Tally) -> Tally:
-        """What was counted since an earlier look at the same process. The clocks keep their whole span."""
+        """The counts since an earlier look at the same process. `span_…` keep the whole span."""
         return replace(_less(self, other), span_ticks=self.span_ticks, span_ns=self.span_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A process at one time of its life; None is not known."""
+    """The memory of a process at one time. None means not known."""
 
     ns: int
+    """Since the process began; in a window, since the window began."""
     live_bytes: int
-    """Asked for and not freed, estimated."""
+    """Requested and not freed; an estimate."""
     live_usable_bytes: int | None
-    """What the allocator set apart for these."""
+    """Usable size of the live blocks."""
     held_bytes: int | None
-    """What the allocator has from the kernel."""
+    """Bytes that the allocator has from the kernel."""
     resident_bytes: int
-    """Without pages of files."""
+    """Resident set of the process, without pages of files."""
     unasked_bytes: int | None = None
-    """The allocator's, resident, and never handed out, in extents of 2 MiB that have something that was."""
+    """Resident bytes of the allocator that never belonged to a block, in those extents of 2 MiB
+    that ever held a block."""
     unwritten_bytes: int | None = None
-    """Of these, what reads as zero; by a sample."""
+    """The part of `unasked_bytes` that reads as zero, estimated from a sample."""
     huge_bytes: int | None = None
-    """Of the process, in huge pages."""
+    """Bytes of the process in huge pages."""
     own_bytes: int | None = None
-    """The allocator's, resident, in extents of 2 MiB that have something that was handed out."""
+    """Resident bytes of the allocator in those extents of 2 MiB that ever held a block."""
 
     @property
     def slack_bytes(self) -> int | None:
-        """Set apart for live blocks beyond what was asked for."""
+        """Usable size of the live blocks beyond their requested bytes."""
         return (
             None
             if self.live_usable_bytes is None
@@ -297,7 +323,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One image of a process: exec begins another."""
+    """One program image of a process: each exec begins another."""
 
     pid: int
     parent: int
@@ -305,28 +331,33 @@ class Process:
     allocator: str
     state: State
     seen: Seen
-    """How its kernel calls were seen."""
+    """How the probe saw its system calls: all of them, those through libc's functions, or none."""
     seen_errno: int
-    """Why not by dispatch, where that was tried; else 0."""
+    """Why dispatch was not possible, if it was tried; else 0."""
     gap: int
+    """One allocation in `gap` is timed, on average."""
     exact: bool
-    """All frees were told apart, not a sample."""
+    """All frees were counted as local or remote, not only the timed ones."""
     timer_errno: int
+    """Why the CPU time of some threads was not sampled; 0 if none failed."""
     events: tuple[str, ...]
-    """[SLOTS] of EVENTS: what operations were to be counted by; "": nothing."""
+    """[SLOTS]: the requested EVENTS; "" for an unused slot."""
     event_errnos: tuple[int, ...]
-    """[SLOTS]: why they were not; 0 where nothing stood against it."""
-    """Why some threads' CPU time was not sampled; 0: nothing stood against it."""
+    """[SLOTS]: why an event was not counted; 0 if it was not refused."""
     timers_refused: int
-    """How many threads those were."""
+    """The number of threads without a CPU timer."""
     begin_ns: int
     end_ns: int
-    """When last looked at; both by a clock that all processes share."""
+    """When the probe last looked at the clock. All processes share the clock of these two
+    fields."""
     threads: int
+    """Threads that ever started."""
     threads_most: int
+    """The most threads at once."""
     threads_lost: int
+    """Threads that were not counted because the disk had no room."""
     cpu_ns: int
-    """This and the next three are the process's own since it began, over all its images. 0: not known."""
+    """This and the next three fields cover the process over all its images; 0 is not known."""
     minor_faults: int
     major_faults: int
     peak_resident_bytes: int
@@ -335,21 +366,21 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a program's life, by the clock that all processes share."""
+    """A part of a program's life, by the clock of `Process.begin_ns`."""
 
     begin_ns: int
     end_ns: int
     after_ns: int
-    """From the program's beginning to the window's."""
+    """Time from the start of the program to the start of the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The program with all that it started, as who ran it saw it from outside."""
+    """The whole process tree, as the command that ran it saw it from outside."""
 
     command: tuple[str, ...]
     allocator: str
-    """As the user knows it."""
+    """The contender's name."""
     wall_ns: int | None
     user_ns: int
     system_ns: int
@@ -358,18 +389,18 @@ class Tree:
     minor_faults: int
     major_faults: int
     counters: dict[str, float | None]
-    """By perf's names; None where the machine has not got one."""
+    """By perf's names; None if the machine does not have it."""
     user_mode_only: bool
-    """Counters of hardware and time leave out the kernel."""
+    """The counters of hardware and time do not include the kernel."""
     knobs: tuple[tuple[str, str], ...] = ()
-    """Environment variables that the allocator was given."""
+    """Environment variables that were set for the allocator."""
     build_id: str | None = None
-    """Of the allocator's library; None is not known."""
+    """Of the allocator's library; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProcessProfile:
-    """One file."""
+    """The content of one of the probe's files."""
 
     process: Process
     tally: Tally
@@ -378,32 +409,32 @@ class ProcessProfile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """All files of one run of a program."""
+    """All of the probe's files of one run of a program, added up."""
 
     processes: tuple[Process, ...]
     """Images in the order in which they began; at least one."""
     tally: Tally
     moments: tuple[Moment, ...]
-    """Of the process that had the most live bytes."""
+    """Of the process with the most live bytes."""
     empty: int = 0
-    """Files that nothing was written to: their processes were ended at once."""
+    """The number of empty files: their processes ended before the probe counted anything."""
     machine: str = ""
-    """Whose kernel's numbers `tally.other_calls` has."""
+    """The architecture, for the system call numbers in `tally.other_calls`."""
     window: Window | None = None
-    """The part of the program's life that was counted; None: all of it."""
+    """The part of the program's life that was counted; None for all of it."""
     tree: Tree | None = None
-    """None: nobody has told."""
+    """None if the folder has no `run.json`."""
 
     @property
     def wall_ns(self) -> int:
-        """From the first beginning until something was last looked at; of a window, its length."""
+        """From the first process's start until the probe's last look; of a window, its length."""
         if self.window is not None:
             return self.window.end_ns - self.window.begin_ns
         return max(p.end_ns for p in self.processes) - self.processes[0].begin_ns
 
     @property
     def operations(self) -> int:
-        """Everything that allocates or frees a block, exactly; what IDLE names does neither."""
+        """The exact number of calls that allocate or free a block: all but those in IDLE."""
         frees = [RELEASING.index(name) for name in FREEING]
         late = sum(self.tally.late_calls) - sum(
             self.tally.late_calls[FUNCTIONS.index(name)] for name in IDLE
@@ -416,9 +447,10 @@ IDLE = ("free(NULL)", "malloc_usable_size", "malloc_trim")
 
 
 def lasting(processes: Sequence[Process]) -> list[Process]:
-    """The images that did not go on as another program: one for each process.
+    """The last image of each process: those that were not replaced by exec.
 
-    A number that the kernel gave again is another process, if the one before had ended by then.
+    An image that ended is always the last of its process. So a later image with the same process id
+    belongs to another process, to which the kernel gave the id again.
     """
     later: set[int] = set()
     last = []
@@ -430,42 +462,45 @@ def lasting(processes: Sequence[Process]) -> list[Process]:
 
 
 def cut_short(processes: Sequence[Process]) -> list[Process]:
-    """Those that were killed, or ended by a system call of their own: nothing tells which."""
+    """The processes whose file has no end: they were killed, or ended by a direct system call."""
     return [process for process in lasting(processes) if process.state == "running"]
 
 
 def one_or_more(values: Sequence[str]) -> str:
-    """The first, and how many others there are."""
+    """The first value, and the number of other distinct ones."""
     others = len(dict.fromkeys(values)) - 1
     return values[0] + (f" and {others} other{'s' if others > 1 else ''}" if others else "")
 
 
 _NAMES: dict[str, dict[int, str]] = {
     "x86_64": {
-        0: "read", 1: "write", 3: "close", 4: "stat", 5: "fstat", 8: "lseek", 13: "rt_sigaction", 14: "rt_sigprocmask",
-        16: "ioctl", 17: "pread64", 21: "access", 27: "mincore", 39: "getpid", 56: "clone", 57: "fork", 60: "exit",
-        63: "uname", 79: "getcwd", 89: "readlink", 96: "gettimeofday", 97: "getrlimit", 98: "getrusage", 99: "sysinfo",
-        131: "sigaltstack", 137: "statfs", 157: "prctl", 158: "arch_prctl", 186: "gettid", 201: "time",
-        203: "sched_setaffinity", 204: "sched_getaffinity", 228: "clock_gettime", 231: "exit_group", 234: "tgkill",
-        237: "mbind", 238: "set_mempolicy", 239: "get_mempolicy", 257: "openat", 262: "newfstatat", 267: "readlinkat",
-        302: "prlimit64", 309: "getcpu", 318: "getrandom", 324: "membarrier", 329: "pkey_mprotect", 332: "statx",
-        334: "rseq", 435: "clone3", 440: "process_madvise",
+        0: "read", 1: "write", 3: "close", 4: "stat", 5: "fstat", 8: "lseek", 13: "rt_sigaction",
+        14: "rt_sigprocmask", 16: "ioctl", 17: "pread64", 21: "access", 27: "mincore", 39: "getpid",
+        56: "clone", 57: "fork", 60: "exit", 63: "uname", 79: "getcwd", 89: "readlink",
+        96: "gettimeofday", 97: "getrlimit", 98: "getrusage", 99: "sysinfo", 131: "sigaltstack",
+        137: "statfs", 157: "prctl", 158: "arch_prctl", 186: "gettid", 201: "time",
+        203: "sched_setaffinity", 204: "sched_getaffinity", 228: "clock_gettime", 231: "exit_group",
+        234: "tgkill", 237: "mbind", 238: "set_mempolicy", 239: "get_mempolicy", 257: "openat",
+        262: "newfstatat", 267: "readlinkat", 302: "prlimit64", 309: "getcpu", 318: "getrandom",
+        324: "membarrier", 329: "pkey_mprotect", 332: "statx", 334: "rseq", 435: "clone3",
+        440: "process_madvise",
     },
     "aarch64": {
-        56: "openat", 57: "close", 63: "read", 64: "write", 113: "clock_gettime", 122: "sched_setaffinity",
-        123: "sched_getaffinity", 134: "rt_sigaction", 135: "rt_sigprocmask", 160: "uname", 165: "getrusage",
-        167: "prctl", 168: "getcpu", 172: "getpid", 178: "gettid", 179: "sysinfo", 220: "clone", 232: "mincore",
-        235: "mbind", 236: "get_mempolicy", 261: "prlimit64", 278: "getrandom", 283: "membarrier", 293: "rseq",
+        56: "openat", 57: "close", 63: "read", 64: "write", 113: "clock_gettime",
+        122: "sched_setaffinity", 123: "sched_getaffinity", 134: "rt_sigaction",
+        135: "rt_sigprocmask", 160: "uname", 165: "getrusage", 167: "prctl", 168: "getcpu",
+        172: "getpid", 178: "gettid", 179: "sysinfo", 220: "clone", 232: "mincore", 235: "mbind",
+        236: "get_mempolicy", 261: "prlimit64", 278: "getrandom", 283: "membarrier", 293: "rseq",
         435: "clone3", 440: "process_madvise",
     },
 }  # fmt: skip
 
 
 def call_name(number: int, machine: str) -> str:
-    """What the kernel calls its call of that number."""
+    """The name of a system call by its number; "syscall N" if it has none here."""
     return _NAMES.get(machine, {}).get(number, f"syscall {number}")
 
 
 def as_counts(values: Any) -> Exact:
-    """Numbers of any integer type as Python's own."""
+    """Converts an array of any integer type to one of Python integers."""
     return np.asarray(values, dtype=object)

@@ -334,7 +334,7 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Fi
         *(
             before.evidence
             if before
-            else (f"In the probed runs, {waits * 1000:.3g} of 1,000 operations waited",)
+            else (f"{waits * 1000:.3g} waits per 1,000 operations in the probed runs",)
         ),
         "In the plain runs, this share is spent in system calls that fall asleep or wake others; "
         f"with the allocator's own code it is {most}",
