@@ -1,4 +1,7 @@
-"""What can be measured here, found by trying: the launcher on `true`, a kernel feature in a child."""
+"""Finds out what can be measured on this machine.
+
+It tries it: it runs the launcher on `true`, and tests a kernel feature in a child process.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from cairn.errors import CairnError
 from cairn.profile import cpu_samples
 
 TIMEOUT_S = 10.0
-"""The launcher answers in milliseconds; a machine that needs seconds for `true` is told as one that gave no answer."""
+"""Limit for the launcher, which needs milliseconds. After that it counts as a launcher that does
+not work."""
 
 
 _PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_OFF, _DISPATCH_ON = 59, 0, 1
@@ -25,26 +29,31 @@ _PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_OFF, _DISPATCH_ON = 59, 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What this machine, this kernel and these rights allow. None: could not be found out."""
+    """What this machine, kernel and user can measure. None means that it could not be found out."""
 
     memory_method: str | None = None
     """"cgroup v2", "cgroup v1" or "sampled"."""
     memory_reason: str | None = None
-    """Why it is sampled."""
+    """Why it is sampled, or not measured."""
     counters: Mapping[str, bool] = field(default_factory=dict)
-    """Performance counters by name, and whether they count."""
+    """For each performance counter by name whether it works."""
     clock_problem: str | None = None
-    """Why the kernel's clock cannot look at programs, as the end of a sentence."""
+    """Why there are no clock samples, as the end of a sentence; None if they work."""
     launcher_problem: str | None = None
+    """Why the launcher cannot run `true`, as the end of a sentence; None if it can."""
     paranoid: int | None = None
-    """kernel.perf_event_paranoid: 3 and more forbid everything, 2 leaves the user's own code, 1 and less all of it."""
+    """kernel.perf_event_paranoid: 3 and more forbid all counters, 2 allows user mode only, 1 and
+    less allow the kernel, too."""
     dispatch: bool | None = None
-    """Whether the kernel hands system calls of a thread back to that thread."""
+    """Whether syscall user dispatch works, which lets the probe see all system calls of a
+    thread."""
     rseq_registered: bool | None = None
-    """Whether glibc registers restartable sequences for every thread, which leaves none to an allocator."""
+    """Whether glibc registers a restartable sequence for every thread; an allocator cannot register
+    its own then."""
     reserved_huge_pages: int | None = None
     allocator_problem: str | None = None
-    """Why our own allocator cannot compete."""
+    """Why the contender cairn cannot run, and after the last semicolon what to do; None if it
+    can."""
 
 
 class _Memory(msgspec.Struct):
@@ -58,7 +67,7 @@ class _LauncherLine(msgspec.Struct):
 
 
 def abilities() -> Abilities:
-    """Tries everything once; about 50 ms."""
+    """Tries everything once. Takes about 50 ms."""
     line, problem, unseen = _launch_true()
     counters = line.counters or {} if line else {}
     return Abilities(
@@ -88,15 +97,18 @@ def _allocator_problem() -> str | None:
 
 
 def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
-    """The launcher's account of `true`, or why there is none; and why its clock saw nothing, if so."""
+    """Runs `true`: (the launcher's report, why there is none, why there are no clock samples)."""
     command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
     try:
         with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
             notes = Path(folder) / "notes"
             done = subprocess.run(
                 [*command, "--whereabouts", str(notes), "--", "true"],
-                stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
             _, unseen = cpu_samples.read(notes, cpu_samples.AllocatorCode(frozenset({"/"})))
     except subprocess.TimeoutExpired:
         return None, f"it did not answer within {TIMEOUT_S:.0f} s", None
@@ -122,7 +134,7 @@ def _number(path: str) -> int | None:
 
 
 def _can_dispatch() -> bool | None:
-    """In a child: a sandbox may answer an unknown prctl by ending the caller."""
+    """Tries it in a child, because a sandbox may kill a process for an unknown prctl."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         selector = ctypes.c_char(b"\0")
@@ -143,7 +155,11 @@ def _can_dispatch() -> bool | None:
 
 
 def _rseq_registered() -> bool | None:
-    """From 2.35 on glibc tells it in a variable: the size of the area, 0 when it is switched off or refused."""
+    """Whether glibc registered one for this thread; None before glibc 2.35.
+
+    Its variable `__rseq_size` holds the size of the area. It is 0 if rseq is switched off or the
+    kernel refused it.
+    """
     try:
         return ctypes.c_uint.in_dll(ctypes.CDLL(None), "__rseq_size").value > 0
     except (OSError, ValueError):

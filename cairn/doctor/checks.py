@@ -1,4 +1,4 @@
-"""All checks of cairn doctor, in groups."""
+"""Puts all checks of cairn doctor into groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cairn.model import Examined, Host
 def examined(
     diagnosis: Diagnosis | None, now: Conditions, can: Abilities, here: Host
 ) -> tuple[Examined, ...]:
-    """All groups in the order in which they are read."""
+    """The groups in the order in which they are printed; the program's only with a diagnosis."""
     groups = [
         Examined("machine", "How noisy is this machine?", judge_machine(now)),
         Examined("instruments", "What can be measured here?", judge_abilities(can, here)),

@@ -1,4 +1,4 @@
-"""Facts of the machine that belong beside every result."""
+"""Reads the facts of the machine that every result records, and how busy and even it is."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def _field(text: str | None, name: str) -> str | None:
 
 
 def _chosen(text: str | None) -> str | None:
-    """The word in brackets of a kernel switch: "always [madvise] never"."""
+    """The word in brackets of a kernel switch, such as "madvise" of "always [madvise] never"."""
     words = [word for word in (text or "").split() if word.startswith("[")]
     return words[0].strip("[]") if words else None
 
 
 def available_memory() -> int | None:
-    """Bytes that a program could use now without swapping, by the kernel's own estimate."""
+    """Bytes that programs can use without swapping, by the kernel's estimate; None if unknown."""
     value = _field(_read("/proc/meminfo"), "MemAvailable")
     return int(value.split()[0]) * 1024 if value else None
 
 
 def host() -> Host:
-    """What this machine is, and how busy it is now."""
+    """The machine's hardware and system, and its current load."""
     cpuinfo = _read("/proc/cpuinfo")
     meminfo = _field(_read("/proc/meminfo"), "MemTotal")
     load = _read("/proc/loadavg")
@@ -64,11 +64,13 @@ def host() -> Host:
 
 
 STEAL_S = 0.5
-"""Shares of a clock that ticks 100 times a second: half a second tells one per cent from two on two CPUs."""
+"""How long stolen time is measured. Its counter ticks 100 times a second, so on two CPUs half a
+second can distinguish 1 % from 2 %."""
 
 
 SPINS, SPIN_NS = 20, 10_000_000
-"""Long against a clock's resolution and a timer tick, short enough that all of them end in a fifth of a second."""
+"""Number and length of the pieces of work for the spread: long against the clock's resolution and a
+timer tick, and done in a fifth of a second together."""
 
 
 LAUNCHER = "cairn-launch"
@@ -76,22 +78,23 @@ LAUNCHER = "cairn-launch"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How quiet this machine is, and what about it makes runs differ. None: could not be read, or not looked at."""
+    """Properties of the machine that make runs differ. None means not readable, or not checked."""
 
     cpus: int
     """CPUs that this process may use."""
     load: float | None = None
     steal: float | None = None
-    """Share of CPU time that the host gave to others while this machine wanted it."""
+    """Share of CPU time in which the host ran other guests though this machine had work."""
     spread: float | None = None
-    """Robust relative spread of a fixed piece of work."""
+    """Relative spread of the time of a fixed piece of work: `spin_spread()`."""
     others: int | None = None
-    """Runs of other cairns going on now."""
+    """The number of other cairn runs at this moment."""
     quota: float | None = None
-    """CPUs' worth of time that the cgroup allows; None without a limit."""
+    """CPU time per second that the cgroup allows, in CPUs; None without a limit."""
     governor: str | None = None
     turbo: bool | None = None
     threads_share_cores: bool | None = None
+    """Whether simultaneous multithreading is on."""
     virtual: bool = False
     huge_pages: str | None = None
     """"always", "madvise" or "never"."""
@@ -101,11 +104,17 @@ class Conditions:
 
 
 def conditions(here: Host, *, thorough: bool) -> Conditions:
-    """The state of the machine. `thorough` also works for half a second to see how even that work is."""
+    """The state of the machine. With `thorough` it also measures for half a second."""
     quick = Conditions(
-        cpus=here.cpus, load=here.load, others=other_runs(), quota=cpu_quota(), governor=here.governor,
-        virtual=here.virtual, huge_pages=here.transparent_huge_pages, page_bytes=here.page_bytes,
-    )  # fmt: skip
+        cpus=here.cpus,
+        load=here.load,
+        others=other_runs(),
+        quota=cpu_quota(),
+        governor=here.governor,
+        virtual=here.virtual,
+        huge_pages=here.transparent_huge_pages,
+        page_bytes=here.page_bytes,
+    )
     if not thorough:
         return quick
     steal, spread = _steal_and_spread()
@@ -143,7 +152,10 @@ def _swap_used() -> int | None:
 
 
 def other_runs() -> int | None:
-    """How many launchers are at work on this machine; a run of our own has not begun when this is asked."""
+    """The number of running launchers; None if /proc cannot be read.
+
+    The caller asks before it starts a run of its own.
+    """
     try:
         processes = [name for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
@@ -152,7 +164,7 @@ def other_runs() -> int | None:
 
 
 def cpu_quota() -> float | None:
-    """The least that this process's cgroup or one above it allows, in CPUs; None without a limit."""
+    """The smallest limit of this process's cgroup and those above it, in CPUs; None without one."""
     limits = []
     for line in (_read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -168,14 +180,14 @@ def cpu_quota() -> float | None:
 
 
 def _upwards(root: str, path: str) -> Iterator[str]:
-    """The cgroup itself, then all above it."""
+    """The folder of the cgroup, then those of all cgroups above it."""
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for count in range(len(parts), -1, -1):
         yield "/".join([root, *parts[:count]])
 
 
 def _share(quota: str | None, period: str | None) -> list[float]:
-    """A list of one limit, or of none: "max" in v2, -1 in v1."""
+    """The limit as a list of one number; empty without a limit ("max" in v2, -1 in v1)."""
     try:
         allowed, each = int(quota or ""), int(period or "")
     except ValueError:
@@ -184,7 +196,7 @@ def _share(quota: str | None, period: str | None) -> list[float]:
 
 
 def _steal_and_spread() -> tuple[float | None, float | None]:
-    """Both from the same half second: the host steals only from a CPU that wants to work."""
+    """Measures both in the same half second, because the host steals time only from a busy CPU."""
     before, began = _ticks(), time.monotonic()
     spread = spin_spread()
     time.sleep(max(0.0, STEAL_S - (time.monotonic() - began)))
@@ -195,15 +207,16 @@ def _steal_and_spread() -> tuple[float | None, float | None]:
 
 
 def _ticks() -> list[int] | None:
-    """user, nice, system, idle, iowait, irq, softirq, steal of all CPUs together."""
+    """Ticks of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal."""
     words = (_read("/proc/stat") or "").split("\n", 1)[0].split()
     return [int(word) for word in words[1:9]] if len(words) >= 9 else None
 
 
 def spin_spread() -> float:
-    """How much the same work differs in time, robustly: 1.4826 × the median deviation, relative to the median.
+    """Robust relative spread of the time of a fixed piece of work.
 
-    It estimates one standard deviation where times are normal, and a single interruption does not move it.
+    It is 1.4826 times the median absolute deviation, over the median. For normal times that
+    estimates one standard deviation, and a single interruption does not change it.
     """
     rounds = _rounds_for(SPIN_NS)
     times = [_spin(rounds) for _ in range(SPINS)]

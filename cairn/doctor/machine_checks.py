@@ -1,6 +1,7 @@
-"""What makes measurements on this machine noisy, and what can be measured on it.
+"""Judges how noisy this machine is, and what can be measured on it.
 
-Facts come from `machine` and `abilities`; every `judge_…` is a pure function from facts to checks.
+The facts come from `machine` and `abilities`. Every `judge_…` is a pure function from facts to
+checks. A check says what is the case, and, unless it is fine, what to do.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from cairn.doctor.machine import Conditions
 from cairn.model import Check, Host
 
 NOISY = 0.028
-"""With more spread than this, 60 rounds (the default ceiling) no longer give ±1 %: 1.96 × √2 × 2.8 % ÷ √60."""
+"""With a larger spread, 60 rounds (the default limit) do not reach ±1 %.
+
+1.96 × √2 × 2.8 % ÷ √60 is 1 %.
+"""
 STEAL = 0.01
-"""As much as the precision that a comparison stops at by default."""
+"""Stolen time above this is a warning. It equals the precision at which a comparison stops by
+default."""
 
 
 _SWAP_BYTES = 1 << 20
@@ -27,7 +32,7 @@ _HARDWARE = (
 
 
 def judge_machine(now: Conditions) -> tuple[Check, ...]:
-    """How much the machine itself will make runs differ."""
+    """Checks of everything about the machine that makes runs differ."""
     return (
         _others(now),
         _load(now),
@@ -42,7 +47,7 @@ def judge_machine(now: Conditions) -> tuple[Check, ...]:
 
 
 def quick_warnings(now: Conditions) -> tuple[str, ...]:
-    """What a comparison tells of its machine on one line, each a phrase."""
+    """The warnings that a comparison prints about its machine, as phrases for one line."""
     phrases = []
     if now.others:
         phrases.append("another cairn is measuring here")
@@ -67,7 +72,7 @@ def _others(now: Conditions) -> Check:
             "other runs",
             "warning",
             f"{count} measuring here",
-            "Wait for its end: both disturb each other.",
+            "Wait until no other cairn measures: runs disturb each other.",
         )
     return Check("other runs", "fine", "no other cairn is measuring")
 
@@ -83,7 +88,7 @@ def _load(now: Conditions) -> Check:
             "load",
             "warning",
             f"{says}: the program will wait for a CPU",
-            "Stop what else is running.",
+            "Stop the other programs.",
         )
     return Check("load", "fine", says)
 
@@ -93,7 +98,10 @@ def _steal(now: Conditions) -> list[Check]:
         return []
     says = f"{100 * now.steal:.1f} % of CPU time went to other guests of the host"
     if now.steal > STEAL:
-        step = "Measure at a quieter hour or on a machine of your own; rounds bear it, and more of them are needed."
+        step = (
+            "Measure at a quieter time or on a machine of your own. Random rounds keep the "
+            "comparison fair, but more of them are needed."
+        )
         return [Check("stolen time", "warning", says, step)]
     return [Check("stolen time", "fine", says)]
 
@@ -101,12 +109,16 @@ def _steal(now: Conditions) -> list[Check]:
 def _spread(now: Conditions) -> list[Check]:
     if now.spread is None:
         return []
-    says = f"the same 10 ms of work differ by {100 * now.spread:.1f} % (σ, robust)"
+    says = f"the time of the same 10 ms of work varies by {100 * now.spread:.1f} % (σ, robust)"
     if now.spread > NOISY:
-        return [Check(
-            "noise", "warning", f"{says}: 60 rounds will not give ±1 %",
-            "Quiet the machine, or ask for less: --precision 2%, --max-rounds 200.",
-        )]  # fmt: skip
+        return [
+            Check(
+                "noise",
+                "warning",
+                f"{says}: 60 rounds will not reach ±1 %",
+                "Stop other programs, or ask for less: --precision 2%, --max-rounds 200.",
+            )
+        ]
     return [Check("noise", "fine", says)]
 
 
@@ -117,40 +129,61 @@ def _quota(now: Conditions) -> list[Check]:
     if now.quota >= now.cpus:
         return [Check("CPU quota", "fine", says)]
     arenas = 8 * now.cpus
-    return [Check(
-        "CPU quota", "warning",
-        f"{says}: threads are stopped when it is used up, and glibc makes up to {arenas} arenas, by the CPUs",
-        f"Lift the quota, use fewer CPUs (--cpus), or compare -a system:MALLOC_ARENA_MAX={max(1, round(8 * now.quota))}"
-        " as well.",
-    )]  # fmt: skip
+    return [
+        Check(
+            "CPU quota",
+            "warning",
+            f"{says}: the kernel stops threads when the quota is used up, and glibc makes up to "
+            f"{arenas} arenas, because it counts CPUs and not the quota",
+            "Lift the quota, use fewer CPUs (--cpus), or also compare -a "
+            f"system:MALLOC_ARENA_MAX={max(1, round(8 * now.quota))}.",
+        )
+    ]
 
 
 def _clock(now: Conditions) -> list[Check]:
     turbo = {
-        True: ", turbo on: rounds bear a clock that follows the temperature",
+        True: ", turbo on: the frequency follows the temperature, and rounds average over that",
         False: ", turbo off",
         None: "",
     }
     if now.governor is None:
         if now.virtual:
-            return [Check("clock", "fine", "the host's affair: a virtual machine sees no governor")]
-        return [Check(
-            "clock", "unknown", "no frequency governor can be read" + turbo[now.turbo],
-            "Look into the firmware's settings for one that keeps the clock steady.",
-        )]  # fmt: skip
+            return [
+                Check(
+                    "CPU frequency",
+                    "fine",
+                    "a virtual machine sees no governor: the host controls the frequency",
+                )
+            ]
+        return [
+            Check(
+                "CPU frequency",
+                "unknown",
+                "no frequency governor can be read" + turbo[now.turbo],
+                "Look in the firmware settings for an option that keeps the frequency constant.",
+            )
+        ]
     if now.governor == "powersave":
-        return [Check(
-            "clock", "warning", f"governor powersave{turbo[now.turbo]}",
-            "As root: cpupower frequency-set -g performance.",
-        )]  # fmt: skip
-    return [Check("clock", "fine", f"governor {now.governor}{turbo[now.turbo]}")]
+        return [
+            Check(
+                "CPU frequency",
+                "warning",
+                f"governor powersave{turbo[now.turbo]}",
+                "As root: cpupower frequency-set -g performance.",
+            )
+        ]
+    return [Check("CPU frequency", "fine", f"governor {now.governor}{turbo[now.turbo]}")]
 
 
 def _cores(now: Conditions) -> list[Check]:
     if now.threads_share_cores is None:
         return []
     if now.threads_share_cores:
-        says = "two hardware threads share a core: what runs on one slows the other; --cpus can keep to one of each"
+        says = (
+            "two hardware threads share a core and slow each other down; --cpus can select one of "
+            "each core"
+        )
         return [Check("cores", "fine", says)]
     return [Check("cores", "fine", "no two CPUs share a core, as far as this machine shows")]
 
@@ -158,33 +191,47 @@ def _cores(now: Conditions) -> list[Check]:
 def _memory(now: Conditions) -> list[Check]:
     checks = []
     if now.virtual:
-        says = "virtual machine: cold memory costs up to 30 times more, so compare touches it first (--warm-memory)"
+        says = (
+            "virtual machine: cold memory costs up to 30 times as much, so 'cairn compare' touches "
+            "it beforehand (--warm-memory)"
+        )
         checks.append(Check("cold memory", "fine", says))
     if now.huge_pages is None:
-        checks.append(Check(
-            "huge pages", "unknown", "the kernel's switch for transparent huge pages cannot be read",
-            "Expect peaks to differ from machines with another setting.",
-        ))  # fmt: skip
+        checks.append(
+            Check(
+                "huge pages",
+                "unknown",
+                "the kernel's switch for transparent huge pages cannot be read",
+                "Expect other peaks than on machines with another setting.",
+            )
+        )
     else:
         effect = {
             "always": "always: peaks grow by up to 2 MiB per mapping",
-            "madvise": "madvise: for allocators that ask for them",
-            "never": "never: asking for them has no effect",
+            "madvise": "madvise: only for allocators that request them",
+            "never": "never: a request for them has no effect",
         }
         checks.append(Check("huge pages", "fine", effect.get(now.huge_pages, now.huge_pages)))
     if now.swap_used_bytes is not None:
         used = f"{now.swap_used_bytes / 2**20:,.0f} MiB in use"
         if now.swap_used_bytes >= _SWAP_BYTES:
-            step = "Free memory, then as root swapoff -a && swapon -a: a page that comes back costs a read."
+            step = (
+                "Free memory, then as root: swapoff -a && swapon -a. The next use of a page in "
+                "swap costs a read."
+            )
             checks.append(Check("swap", "warning", used, step))
         else:
             checks.append(Check("swap", "fine", "not in use"))
     if now.page_bytes > 4096:
-        checks.append(Check(
-            "page size", "warning",
-            f"{now.page_bytes // 1024} KiB: a jemalloc or hardened_malloc built for 4 KiB stops at start",
-            "Use builds for this page size; 'cairn allocators' says which are affected.",
-        ))  # fmt: skip
+        checks.append(
+            Check(
+                "page size",
+                "warning",
+                f"{now.page_bytes // 1024} KiB: a jemalloc or hardened_malloc built for 4 KiB "
+                "aborts at start",
+                "Use builds for this page size; 'cairn allocators' says which are affected.",
+            )
+        )
     return checks
 
 
@@ -196,27 +243,36 @@ def _addresses(now: Conditions) -> list[Check]:
             Check(
                 "addresses",
                 "fine",
-                "randomized: each run has another layout, and rounds average over them",
+                "randomized: each run has another memory layout, and rounds average over them",
             )
         ]
-    return [Check(
-        "addresses", "warning",
-        "not fully randomized: every run has the same layout, and a lucky one is taken for a better allocator",
-        "As root: sysctl kernel.randomize_va_space=2; and no setarch -R.",
-    )]  # fmt: skip
+    return [
+        Check(
+            "addresses",
+            "warning",
+            "not fully randomized: every run has the same layout, and a lucky one looks like a "
+            "better allocator",
+            "As root: sysctl kernel.randomize_va_space=2. Do not use setarch -R.",
+        )
+    ]
 
 
 # --- what can be measured ---
 
 
 def judge_abilities(can: Abilities, here: Host) -> tuple[Check, ...]:
-    """Which columns and which profile a run on this machine can have."""
+    """Checks of what a run on this machine can measure."""
     checks = []
     if can.launcher_problem is not None:
-        checks.append(Check(
-            "launcher", "warning", f"cairn-launch could not run 'true': {can.launcher_problem}",
-            "Install cairn again with 'make install'; if that does not help, nothing can be measured here.",
-        ))  # fmt: skip
+        checks.append(
+            Check(
+                "launcher",
+                "warning",
+                f"cairn-launch could not run 'true': {can.launcher_problem}",
+                "Install cairn again with 'make install'. If that does not help, nothing can be "
+                "measured here.",
+            )
+        )
     else:
         checks += [_peak(can), *_counters(can, here), _kernels_clock(can)]
     return (*checks, _dispatch(can, here), *_rseq(can), *_reserved(can), *_own_allocator(can))
@@ -225,14 +281,19 @@ def judge_abilities(can: Abilities, here: Host) -> tuple[Check, ...]:
 def _peak(can: Abilities) -> Check:
     if can.memory_method in ("cgroup v1", "cgroup v2"):
         return Check(
-            "peak memory", "fine", f"of the whole tree, from a {can.memory_method} of its own"
+            "peak memory",
+            "fine",
+            f"of the whole process tree, from a {can.memory_method} of its own",
         )
     why = f" ({can.memory_reason})" if can.memory_reason else ""
     if can.memory_method == "sampled":
         return Check(
-            "peak memory", "warning", f"sampled from /proc{why}: short peaks of several processes can be missed",
-            "Give it a cgroup: systemd-run --user --scope cairn compare -- PROG, or run as root.",
-        )  # fmt: skip
+            "peak memory",
+            "warning",
+            f"sampled from /proc{why}: short peaks of several processes can be missed",
+            "Run in a cgroup of your own (systemd-run --user --scope cairn compare -- PROG), or as "
+            "root.",
+        )
     return Check(
         "peak memory", "unknown", f"not measured{why}", "Run as root, or where /proc can be read."
     )
@@ -256,37 +317,58 @@ def _counter_check(subject: str, counters: Mapping[str, bool], can: Abilities, h
         return Check(subject, "fine", ", ".join(there))
     says = f"no {', '.join(missing)}" if missing else "none"
     if can.paranoid is not None and can.paranoid > 2:
-        return Check(subject, "warning", f"{says}: kernel.perf_event_paranoid is {can.paranoid}",
-                     "As root: sysctl kernel.perf_event_paranoid=2.")  # fmt: skip
+        return Check(
+            subject,
+            "warning",
+            f"{says}: kernel.perf_event_paranoid is {can.paranoid}",
+            "As root: sysctl kernel.perf_event_paranoid=2.",
+        )
     if there and can.paranoid == 2:
-        return Check(subject, "warning", f"{says}: they count in the kernel, and kernel.perf_event_paranoid is 2",
-                     "As root: sysctl kernel.perf_event_paranoid=1.")  # fmt: skip
+        return Check(
+            subject,
+            "warning",
+            f"{says}: they count in the kernel, but kernel.perf_event_paranoid is 2",
+            "As root: sysctl kernel.perf_event_paranoid=1.",
+        )
     if subject == "hardware counters" and here.virtual:
-        return Check(subject, "warning", f"{says}: this virtual machine has no PMU",
-                     "Use the software counters, or a machine whose host passes a PMU on.")  # fmt: skip
-    return Check(subject, "warning", f"{says}: the kernel refuses them",
-                 "Look whether a container or seccomp keeps perf_event_open away; the columns stay empty.")  # fmt: skip
+        return Check(
+            subject,
+            "warning",
+            f"{says}: this virtual machine has no PMU",
+            "Use the software counters, or a machine whose host passes a PMU on.",
+        )
+    return Check(
+        subject,
+        "warning",
+        f"{says}: the kernel refuses them",
+        "Check whether a container or seccomp blocks perf_event_open. Until it is allowed, the "
+        "columns stay empty.",
+    )
 
 
 def _kernels_clock(can: Abilities) -> Check:
-    subject = "kernel's clock"
+    subject = "clock samples"
     if can.clock_problem is None:
-        return Check(subject, "fine", "looks at plain runs: the parts that --why tells are theirs")
-    says = f"{can.clock_problem}; the parts that --why tells are those of runs behind the probe"
+        return Check(subject, "fine", "available: --why splits the CPU time of the plain runs")
+    says = f"{can.clock_problem}; --why splits the CPU time of runs with the probe instead"
     if "ermi" in can.clock_problem:  # EPERM, EACCES
-        return Check(subject, "warning", says,
-                     "As root: sysctl kernel.perf_event_paranoid=0; in a container allow perf_event_open (CAP_PERFMON, "
-                     "seccomp).")  # fmt: skip
+        return Check(
+            subject,
+            "warning",
+            says,
+            "As root: sysctl kernel.perf_event_paranoid=0. In a container, allow perf_event_open "
+            "(CAP_PERFMON, seccomp).",
+        )
     return Check(
         subject,
         "warning",
         says,
-        "It takes an x86-64 and a kernel with perf events; all else works without.",
+        "They need x86-64 and a kernel with perf events. Everything else works without them.",
     )
 
 
 def _dispatch(can: Abilities, here: Host) -> Check:
-    subject = "kernel calls"
+    subject = "system calls"
     if can.dispatch is None:
         return Check(
             subject,
@@ -296,28 +378,40 @@ def _dispatch(can: Abilities, here: Host) -> Check:
         )
     if can.dispatch:
         return Check(
-            subject, "fine", "syscall user dispatch: each call of an allocator can be seen"
+            subject,
+            "fine",
+            "syscall user dispatch works: the probe sees every call of an allocator",
         )
     return Check(
-        subject, "warning", f"no syscall user dispatch (kernel {here.kernel}): calls made inside libc stay unseen",
+        subject,
+        "warning",
+        f"no syscall user dispatch (kernel {here.kernel}): the probe misses calls made inside libc",
         "Use Linux 5.11 or newer, outside a sandbox that forbids prctl.",
-    )  # fmt: skip
+    )
 
 
 def _rseq(can: Abilities) -> list[Check]:
     subject = "rseq"
     if can.rseq_registered is None:
-        return [Check(subject, "fine", "glibc older than 2.35 leaves it to the allocator")]
+        return [Check(subject, "fine", "glibc before 2.35 leaves it to the allocator")]
     if can.rseq_registered:
-        return [Check(
-            subject, "fine",
-            "glibc registers it: interrupted operations can be told apart; Google's tcmalloc gets it as the contender "
-            "google-tcmalloc-rseq only",
-        )]  # fmt: skip
-    return [Check(
-        subject, "warning", "not registered by glibc: switched off by GLIBC_TUNABLES, or refused by the kernel",
-        "Unset GLIBC_TUNABLES; without it, per-CPU caches and the detection of interruptions do not work.",
-    )]  # fmt: skip
+        return [
+            Check(
+                subject,
+                "fine",
+                "glibc registers it: the probe recognizes interrupted operations; Google's "
+                "tcmalloc gets it only as the contender google-tcmalloc-rseq",
+            )
+        ]
+    return [
+        Check(
+            subject,
+            "warning",
+            "not registered by glibc: GLIBC_TUNABLES switched it off, or the kernel refused it",
+            "Unset GLIBC_TUNABLES. Without rseq, per-CPU caches and the detection of interruptions "
+            "do not work.",
+        )
+    ]
 
 
 def _reserved(can: Abilities) -> list[Check]:
@@ -326,7 +420,7 @@ def _reserved(can: Abilities) -> list[Check]:
     if can.reserved_huge_pages:
         return [Check("reserved huge pages", "fine", f"{can.reserved_huge_pages:,}")]
     return [
-        Check("reserved huge pages", "fine", "none: allocators that want them take ordinary pages")
+        Check("reserved huge pages", "fine", "none: allocators that want them get ordinary pages")
     ]
 
 
@@ -338,7 +432,7 @@ def _own_allocator(can: Abilities) -> list[Check]:
         Check(
             "own allocator",
             "warning",
-            f"{says}: comparisons go without it",
+            f"{says}; comparisons leave it out",
             f"{step.capitalize()}.",
         )
     ]

@@ -1,8 +1,9 @@
-"""What stands in the way of replacing a program's allocator.
+"""Judges whether the allocator of a program can be replaced.
 
-`ProgramFacts` are facts about the program's files and environment; `judge_program` is a pure function from facts to checks.
-A check that is not fine names a next step. An obstacle keeps every preloaded allocator from the program's allocations. A
-warning lets a comparison begin whose numbers mean less than they seem to.
+`ProgramFacts` are facts about the program's files and environment; `judge_program` is a pure
+function from facts to checks. A check that is not fine has a next step. An obstacle means that no
+preloaded allocator can serve the program. A warning lets a comparison begin, but its numbers mean
+less than they seem to.
 """
 
 from __future__ import annotations
@@ -41,68 +42,72 @@ _KNOWN = {
     "firefox": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
     "firefox-esr": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
 }
-
-
-"""Stripped programs whose allocator nothing in the file names."""
+"""Stripped programs whose file does not name its allocator: the allocator, and how to build without
+it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramFacts:
-    """All that the judgement of a program rests on."""
+    """Everything that the judgement of a program depends on."""
 
     program: Program
     inside: Inside = NOTHING
     command: tuple[str, ...] = ()
-    """As it is executed, behind env."""
+    """The command line, without a leading env(1)."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables as the program will see them."""
     flags: tuple[str, ...] = ()
-    """What a script's first line gives to its interpreter."""
+    """Options for the interpreter in a script's first line."""
     linked: str | None = None
-    """A library among those it is linked with that owns malloc instead of the C library."""
+    """A linked library that provides malloc instead of the C library; None without one."""
     libc: str | None = None
-    """The C library that it is linked with."""
+    """The C library that the program is linked with, if it is glibc."""
     libc_version: str | None = None
 
     @property
     def name(self) -> str:
-        """How sentences call it."""
+        """The program's name in messages."""
         return self.program.command
 
     @property
     def base(self) -> str:
-        """The file name of what runs."""
+        """The name of the file that is executed."""
         return os.path.basename(self.program.file)
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a comparison must know of its program."""
+    """Everything that a comparison must know about its program."""
 
     checks: tuple[Check, ...]
     program: Program | None = None
-    """None when not even that could be told."""
+    """None if the program could not be found out."""
     knob: tuple[str, str] | None = None
-    """A variable that brings the program's small blocks to malloc; None when they go there anyway."""
+    """A variable that makes the program allocate small blocks with malloc; None if it needs
+    none."""
     linked: str | None = None
-    """The allocator it is linked with, which is then its baseline."""
+    """The allocator library that the program is linked with: the baseline of a comparison."""
     libc: str | None = None
     carries: ProgramFacts | None = None
-    """The facts of a program that carries an allocator which it may or may not call; only a run tells."""
+    """The facts of a program with a built-in allocator, if only a run can show whether it uses
+    that."""
 
     @property
     def obstacle(self) -> Check | None:
-        """The first reason why no preloaded allocator can work."""
+        """The first check that says that no preloaded allocator can work; None without one."""
         return next((check for check in self.checks if check.state == "obstacle"), None)
 
     @property
     def warnings(self) -> tuple[Check, ...]:
-        """What to say before measuring."""
+        """The checks to print before a measurement."""
         return tuple(check for check in self.checks if check.state in ("warning", "unknown"))
 
 
 def diagnose(command: Sequence[str], environment: Mapping[str, str]) -> Diagnosis:
-    """Looks at the program that this command line starts. Raises ProgramMissing or ProgramNotExecutable."""
+    """Examines the program of a command line.
+
+    Raises ProgramMissing or ProgramNotExecutable.
+    """
     sets, behind = behind_env(command)
     try:
         refuse_wrapper(command)
@@ -135,7 +140,7 @@ def _libc_version() -> str | None:
 
 
 def judge_program(facts: ProgramFacts) -> Diagnosis:
-    """Whether its allocator can be swapped, and whether swapping it would mean anything."""
+    """Checks whether the allocator can be replaced, and whether that would have an effect."""
     refusal = _refusal(facts)
     if refusal is not None:
         return Diagnosis((refusal,), facts.program)
@@ -153,12 +158,17 @@ def judge_program(facts: ProgramFacts) -> Diagnosis:
         knob = None
     carries = facts if own.state == "unknown" else None
     return Diagnosis(
-        tuple(checks), facts.program, knob=knob, linked=facts.linked, libc=facts.libc, carries=carries
-    )  # fmt: skip
+        tuple(checks),
+        facts.program,
+        knob=knob,
+        linked=facts.linked,
+        libc=facts.libc,
+        carries=carries,
+    )
 
 
 def _refused(subject: str, refusal: ContenderFailed) -> Check:
-    """The sentence of a refusal and its next step, which is always its last sentence."""
+    """Makes an obstacle of a refusal. Its last sentence is always the next step."""
     says, _, step = str(refusal).rpartition(". ")
     return Check(subject, "obstacle", says, step)
 
@@ -171,9 +181,12 @@ def _refusal(facts: ProgramFacts) -> Check | None:
         check = _refused("preload", refusal)
         if inside.go and program.kind == "static":
             return Check(
-                "preload", "obstacle", f"{facts.name} is a statically linked Go program: its heap is Go's own",
-                "Nothing to swap here: Go has no other allocator, and with cgo only C code would see one.",
-            )  # fmt: skip
+                "preload",
+                "obstacle",
+                f"{facts.name} is a statically linked Go program, and Go manages its own heap",
+                "There is nothing to compare: Go has no other allocator, and with cgo only the C "
+                "code could use another.",
+            )
         if facts.base in _PREFIX_CLEANERS:
             return Check(check.subject, "obstacle", check.says, _before_cairn(facts))
         return _exported(facts) if _only_own_malloc(program) else check
@@ -181,7 +194,7 @@ def _refusal(facts: ProgramFacts) -> Check | None:
 
 
 def _only_own_malloc(program: Program) -> bool:
-    """Whether nothing but its own malloc keeps a preloaded one out."""
+    """Whether its own malloc is the only obstacle for a preloaded one."""
     try:
         refuse_program(replace(program, own_malloc=False))
     except ContenderFailed:
@@ -192,21 +205,26 @@ def _only_own_malloc(program: Program) -> bool:
 def _exported(facts: ProgramFacts) -> Check:
     name, how = _KNOWN.get(facts.base, (facts.inside.allocator, None))
     if name is None or name == "malloc":
-        name, how = "malloc", "Rebuild it without its own."
+        name, how = "malloc", "Rebuild it without its own malloc."
     return Check(
-        "allocator", "obstacle",
-        f"{facts.name} brings its own {name} and exports it, so a preloaded allocator is never called",
+        "allocator",
+        "obstacle",
+        f"{facts.name} brings its own {name} and exports it, so a preloaded allocator is never "
+        "called",
         how or f"Rebuild it without {name}.",
-    )  # fmt: skip
+    )
 
 
 def _linking(facts: ProgramFacts) -> Check:
     program = facts.program
     if program.kind == "unknown":
         return Check(
-            "preload", "unknown", f"{program.file} cannot be read as an ELF file",
-            "Make it readable for you; until then only the proof of load in each run can tell.",
-        )  # fmt: skip
+            "preload",
+            "unknown",
+            f"{program.file} cannot be read as an ELF file",
+            "Make it readable for your user. Until then, only the proof of load in each run shows "
+            "what it uses.",
+        )
     libc = "musl" if program.musl else (facts.libc_version or "glibc")
     what = f"dynamic, {libc}, {program.machine}"
     if program.interpreter is not None:
@@ -218,58 +236,68 @@ def _allocator(facts: ProgramFacts) -> Check:
     inside, name = facts.inside, facts.name
     if inside.allocator == "malloc":
         return Check(
-            "allocator", "obstacle",
-            f"{name} defines malloc for itself without exporting it, so a preloaded allocator is never called",
+            "allocator",
+            "obstacle",
+            f"{name} has its own malloc without exporting it, so a preloaded allocator is never "
+            "called",
             "Rebuild it without its own malloc, or with it exported.",
-        )  # fmt: skip
+        )
     if inside.allocator is not None and not _serves_python_alone(inside):
         if _bypasses(facts):
             return Check(
-                "allocator", "obstacle",
-                f"{name} has {inside.allocator} linked in and calls it by its own name ({inside.mark}), past any "
-                "preloaded allocator",
+                "allocator",
+                "obstacle",
+                f"{name} has {inside.allocator} linked in and calls it by its own name "
+                f"({inside.mark}), so a preloaded allocator is never called",
                 _without_own(facts),
-            )  # fmt: skip
+            )
         return Check(
-            "allocator", "unknown",
-            f"{name} carries {_carried(inside)}; before a run it is not known whether its blocks come from there, past "
-            "any preloaded allocator",
-            "'cairn compare' finds out in a run behind the probe; 'cairn profile' counts the calls that reach malloc.",
-        )  # fmt: skip
+            "allocator",
+            "unknown",
+            f"{name} carries {_carried(inside)}; before a run it is not known whether it uses that "
+            "instead of malloc",
+            "'cairn compare' finds out in a run with the probe. 'cairn profile' counts the calls "
+            "that reach malloc.",
+        )
     if facts.linked is not None:
         library = os.path.basename(facts.linked)
         return Check(
-            "allocator", "warning",
-            f"{name} is linked with {library}: that is its allocator, not glibc's; a preloaded one comes before it",
+            "allocator",
+            "warning",
+            f"{name} is linked with {library} and does not use glibc's malloc; a preloaded "
+            "allocator comes before both",
             f"Make it the baseline: -a linked={facts.linked}"
             + (f" -a glibc={facts.libc}" if facts.libc else "")
             + " --baseline linked ('cairn compare' does so without -a).",
-        )  # fmt: skip
+        )
     if inside.rust_allocator:
         return Check(
-            "allocator", "warning",
+            "allocator",
+            "warning",
             f"{name} is a Rust program with a global allocator of its own (__rg_alloc)",
-            "If that one only wraps the system's, all is well; else rebuild it without its #[global_allocator].",
-        )  # fmt: skip
+            "If that only wraps malloc, all is well. Otherwise rebuild the program without its "
+            "#[global_allocator].",
+        )
     if inside.go:
-        return Check("allocator", "fine", "C's malloc is the C library's")
+        return Check("allocator", "fine", "its C code uses the C library's malloc")
     return Check("allocator", "fine", "no allocator of its own")
 
 
 def _serves_python_alone(inside: Inside) -> bool:
-    """CPython 3.13 and newer carry a mimalloc for their own objects, which only PYTHONMALLOC=mimalloc makes them use.
+    """Whether the built-in allocator is the mimalloc of CPython 3.13 and newer.
 
-    A free-threaded build always uses it; `_cpython` judges both.
+    CPython uses it for its own objects, and only with PYTHONMALLOC=mimalloc or in a free-threaded
+    build. `_cpython` judges both.
     """
     return inside.python and inside.allocator == "mimalloc"
 
 
 def _bypasses(facts: ProgramFacts) -> bool:
-    """Whether the file alone proves that the program's blocks come from the allocator inside it.
+    """Whether the file alone proves that the program uses the allocator inside it.
 
-    A symbol proves that the allocator is there, and not that the program calls it. Its callers are known only where
-    Rust's global allocator or redis's build chose it, where it is Chromium's shim around malloc, and where the program
-    could get no block from the C library.
+    A symbol proves that the allocator is there, but not that the program calls it. The program
+    certainly does in four cases: it is Rust's global allocator, redis is built with it, it is
+    Chromium's shim around malloc, or the program imports no malloc from the C library.
     """
     inside = facts.inside
     if inside.allocator is None or inside.evidence != "symbol":
@@ -280,12 +308,12 @@ def _bypasses(facts: ProgramFacts) -> bool:
 
 def _carried(inside: Inside) -> str:
     if inside.evidence == "text":
-        return f"{inside.allocator}, by the texts {inside.mark}"
-    return f"{inside.allocator}, by the symbol {inside.mark}"
+        return f"{inside.allocator} (recognized by the texts {inside.mark})"
+    return f"{inside.allocator} (recognized by the symbol {inside.mark})"
 
 
 def _without_own(facts: ProgramFacts) -> str:
-    """How to build the program so that its blocks come from malloc."""
+    """How to build the program so that it allocates with malloc."""
     if facts.base.startswith(("redis-", "valkey-")):
         return "Rebuild it with make MALLOC=libc."
     return (
@@ -296,33 +324,36 @@ def _without_own(facts: ProgramFacts) -> str:
 
 
 OTHERWISE_BYTES = 8 << 20
-"""Memory that need not come from any allocator: stacks, static data, and what an allocator sets apart at its start."""
+"""Memory that a process may have without allocating: stacks, static data, an allocator's first
+pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What the probe saw of a whole run. None: it could not see it."""
+    """What the probe counted in a whole run. None means not known."""
 
     operations: int
     """Allocations and frees that reached malloc."""
     live_bytes: int | None
-    """At most, of blocks that came from malloc."""
+    """The most live bytes of blocks from malloc."""
     resident_bytes: int | None
-    """At most, of the process; without pages of files."""
+    """The largest resident set of the process, without pages of files."""
 
 
 def with_a_run(diagnosis: Diagnosis, reached: Reached) -> Diagnosis:
-    """The diagnosis of a program that carries an allocator, after a run has shown how much reached malloc.
+    """The diagnosis of a program with a built-in allocator, after a run with the probe.
 
-    The probe does not see the allocator inside. It sees the blocks of malloc, and how much memory the process has. A
-    fragmented heap may take twice its blocks; more memory than that, and by a clear margin, came from elsewhere.
+    The probe does not see the built-in allocator. It sees the blocks of malloc and the memory of
+    the process. A fragmented heap may take twice its blocks. Memory beyond that, by more than
+    OTHERWISE_BYTES, came from elsewhere.
     """
     facts = diagnosis.carries
     assert facts is not None
     live, resident = reached.live_bytes or 0, reached.resident_bytes
+    whole = size(resident) if resident is not None else "an unknown number of bytes"
     seen = (
-        f"in a run behind the probe, {reached.operations:,} allocations and frees reached malloc, and "
-        f"{size(live)} of at most {size(resident) if resident is not None else 'an unknown amount'} in memory"
+        f"in a run with the probe, {reached.operations:,} allocations and frees reached malloc, "
+        f"and {size(live)} of at most {whole} in memory came from it"
     )
     carries = f"{facts.name} carries {_carried(facts.inside)}"
     if resident is None:
@@ -333,16 +364,20 @@ def with_a_run(diagnosis: Diagnosis, reached: Reached) -> Diagnosis:
         check = Check(
             "allocator",
             "warning",
-            f"{carries}; only little memory comes from malloc: {seen}",
+            f"{carries}; only a small part of its memory comes from malloc: {seen}",
             _without_own(facts),
         )
     elif resident <= 2 * live:
-        check = Check("allocator", "fine", f"{carries}, which is not its malloc: {seen}")
+        check = Check("allocator", "fine", f"{carries}, but allocates with malloc: {seen}")
     else:
         check = Check(
-            "allocator", "unknown", f"{carries}; {seen}, too little to tell whether other blocks came from there",
-            f"If no contender differs, {facts.name} may use its own. {_without_own(facts)}",
-        )  # fmt: skip
+            "allocator",
+            "unknown",
+            f"{carries}; {seen}; that is too little to decide whether other blocks came from the "
+            "carried allocator",
+            f"If no contender differs, {facts.name} may use its own allocator. "
+            f"{_without_own(facts)}",
+        )
     checks = tuple(check if old.subject == "allocator" else old for old in diagnosis.checks)
     return replace(diagnosis, checks=checks, carries=None)
 
@@ -354,27 +389,42 @@ def _runtime(facts: ProgramFacts) -> list[Check]:
     if base in ("java", "javac", "jshell", "jar") or any(
         need.startswith("libjli.so") for need in facts.program.needs
     ):
-        return [Check(
-            "runtime", "warning",
-            "a Java virtual machine: its heap comes from mmap; only native memory goes through malloc",
-            "Expect little difference unless native code (compression, off-heap caches, JIT) allocates a lot.",
-        )]  # fmt: skip
+        return [
+            Check(
+                "runtime",
+                "warning",
+                "a Java virtual machine: its heap comes from mmap, and only native memory from "
+                "malloc",
+                "Expect little difference unless native code (compression, off-heap caches, JIT) "
+                "allocates a lot.",
+            )
+        ]
     if inside.go:
-        return [Check(
-            "runtime", "warning",
-            "a Go program: its heap is Go's own; only C code called through cgo goes through malloc",
-            "Compare only if its C part allocates a lot.",
-        )]  # fmt: skip
+        return [
+            Check(
+                "runtime",
+                "warning",
+                "a Go program: Go manages its own heap, and only C code called through cgo uses "
+                "malloc",
+                "Compare only if its C code allocates a lot.",
+            )
+        ]
     if inside.node or base in ("node", "nodejs"):
-        return [Check(
-            "runtime", "warning",
-            "Node.js: JavaScript's heap comes from mmap; buffers and native modules go through malloc",
-            "Expect a difference only where buffers or native modules allocate a lot.",
-        )]  # fmt: skip
+        return [
+            Check(
+                "runtime",
+                "warning",
+                "Node.js: the JavaScript heap comes from mmap, and only buffers and native modules "
+                "use malloc",
+                "Expect a difference only where buffers or native modules allocate a lot.",
+            )
+        ]
     if _is_php(base):
         return [_php(facts)]
     if inside.rust and inside.allocator is None and not inside.rust_allocator:
-        return [Check("runtime", "fine", "Rust with its default allocator, the system's malloc")]
+        return [
+            Check("runtime", "fine", "a Rust program with the default allocator, which is malloc")
+        ]
     return []
 
 
@@ -383,7 +433,7 @@ def _is_cpython(facts: ProgramFacts) -> bool:
 
 
 def _python_version(facts: ProgramFacts) -> tuple[str, bool]:
-    """("CPython 3.12", whether it is a free-threaded build), from the names of its files."""
+    """Name and version, and whether it is a free-threaded build, from the names of its files."""
     for name in (*facts.program.needs, facts.base):
         if found := re.match(r"(?:lib)?python(3\.\d+)(t?)", name):
             return f"CPython {found[1]}", bool(found[2])
@@ -399,43 +449,54 @@ def _cpython(facts: ProgramFacts) -> Check:
     who = version if facts.base.startswith("python") else f"{facts.name} embeds {version}"
     if free_threaded:
         return Check(
-            "runtime", "warning", f"{who}, free-threaded: its objects lie in a mimalloc of its own, never in malloc",
-            "Use a build with the global lock and PYTHONMALLOC=malloc to compare allocators.",
-        )  # fmt: skip
+            "runtime",
+            "warning",
+            f"{who}, free-threaded: its objects come from a mimalloc of its own and never from "
+            "malloc",
+            "To compare allocators, use a build with the global interpreter lock, and "
+            "PYTHONMALLOC=malloc.",
+        )
     chosen = facts.environment.get("PYTHONMALLOC")
     if _ignores_environment(facts):
         return Check(
-            "runtime", "warning",
-            f"{who} with pymalloc, started with -E or -I: it ignores PYTHONMALLOC, and 99 % of allocations never reach "
-            "malloc",
+            "runtime",
+            "warning",
+            f"{who} with pymalloc, started with -E or -I: it ignores PYTHONMALLOC, and 99 % of "
+            "allocations never reach malloc",
             "Start it without -E and -I, with contenders such as -a jemalloc:PYTHONMALLOC=malloc.",
-        )  # fmt: skip
+        )
     if chosen in ("mimalloc", "mimalloc_debug"):
         return Check(
-            "runtime", "warning",
-            f"{who} with PYTHONMALLOC={chosen}: its objects lie in a mimalloc of its own, never in malloc",
+            "runtime",
+            "warning",
+            f"{who} with PYTHONMALLOC={chosen}: its objects come from a mimalloc of its own and "
+            "never from malloc",
             "Compare with PYTHONMALLOC=malloc.",
-        )  # fmt: skip
+        )
     if chosen in ("malloc", "malloc_debug"):
         return Check(
             "runtime", "fine", f"{who} with PYTHONMALLOC={chosen}: every allocation reaches malloc"
         )
     return Check(
-        "runtime", "warning", f"{who} with pymalloc: 99 % of allocations never reach malloc",
-        "Compare with PYTHONMALLOC=malloc as well: -a system -a jemalloc:PYTHONMALLOC=malloc ('cairn compare' does so "
-        "without -a).",
-    )  # fmt: skip
+        "runtime",
+        "warning",
+        f"{who} with pymalloc: 99 % of allocations never reach malloc",
+        "Compare with PYTHONMALLOC=malloc as well: -a system -a jemalloc:PYTHONMALLOC=malloc "
+        "('cairn compare' does so without -a).",
+    )
 
 
 def _ignores_environment(facts: ProgramFacts) -> bool:
-    """Whether -E or -I stands among the interpreter's own options, before the script, -c or -m."""
+    """Whether -E or -I is among the interpreter's own options: before the script, -c or -m."""
     words = iter([*facts.flags, *(facts.command[1:] if facts.program.interpreter is None else ())])
     for word in words:
         if not word.startswith("-") or word in ("-", "--"):
             return False
         if word.startswith("--"):
             continue
-        before, stop, after = re.match(r"-([^cmWX]*)([cmWX]?)(.*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
+        matched = re.match(r"-([^cmWX]*)([cmWX]?)(.*)", word, re.DOTALL)
+        assert matched is not None  # it matches every word that begins with "-"
+        before, stop, after = matched.groups()
         if "E" in before or "I" in before:
             return True
         if stop in ("c", "m"):
@@ -453,46 +514,62 @@ def _php(facts: ProgramFacts) -> Check:
     if facts.environment.get("USE_ZEND_ALLOC") == "0":
         return Check("runtime", "fine", "PHP with USE_ZEND_ALLOC=0: its allocations reach malloc")
     return Check(
-        "runtime", "warning",
-        "PHP: a request's memory is Zend's own heap, from mmap; little of it reaches malloc",
+        "runtime",
+        "warning",
+        "PHP: the memory of a request is Zend's own heap from mmap, and little of it comes from "
+        "malloc",
         "Compare with USE_ZEND_ALLOC=0 as well: -a system -a jemalloc:USE_ZEND_ALLOC=0.",
-    )  # fmt: skip
+    )
 
 
 def _plugins(facts: ProgramFacts) -> list[Check]:
-    """The flag is a number in code, which no scan can tell from others: so known programs are named."""
+    """Warns of RTLD_DEEPBIND in known programs.
+
+    The flag is a number in code, and a scan cannot distinguish it from other numbers.
+    """
     base = facts.base
     if not _is_php(base) and base not in ("apache2", "httpd"):
         return []
-    what = "it loads" if _is_php(base) else "mod_php, if there, loads"
-    return [Check(
-        "plugins", "warning",
-        f"{what} extensions with RTLD_DEEPBIND: they call glibc's free on memory of the preloaded allocator, and "
-        "crash; cairn's own takes that flag away",
-        "Run it without shared extensions: php -n, or extensions built into it.",
-    )]  # fmt: skip
+    what = "it loads" if _is_php(base) else "mod_php, if present, loads"
+    return [
+        Check(
+            "plugins",
+            "warning",
+            f"{what} extensions with RTLD_DEEPBIND: they call glibc's free on memory of the "
+            "preloaded allocator, and crash; only the allocator cairn removes that flag",
+            "Run it without shared extensions (php -n), or with extensions that are built in.",
+        )
+    ]
 
 
 def _starts_others(facts: ProgramFacts) -> list[Check]:
     program = facts.program
     if facts.base in _PREFIX_CLEANERS:
-        return [Check(
-            "start", "warning", f"{facts.name} cleans the environment, which drops the preloaded allocator",
-            _before_cairn(facts),
-        )]  # fmt: skip
+        return [
+            Check(
+                "start",
+                "warning",
+                f"{facts.name} cleans the environment, and with it the preloaded allocator",
+                _before_cairn(facts),
+            )
+        ]
     if program.interpreter is None or facts.base not in _SHELLS:
         return []
     if "/shims/" in program.path:
-        return [Check(
-            "start", "warning",
-            f"{facts.name} is a shim, {program.path}, that looks for the real program each time it is run",
-            f"Give the program itself, which 'pyenv which {facts.name}' or the like tells.",
-        )]  # fmt: skip
+        return [
+            Check(
+                "start",
+                "warning",
+                f"{program.path} is a shim: it looks for the real {facts.name} each time it runs",
+                f"Give the path of the real program; 'pyenv which {facts.name}' or a similar "
+                "command prints it.",
+            )
+        ]
     return [
         Check(
             "start",
             "fine",
-            "a shell script: every program that it starts proves its allocator in the run",
+            "a shell script: each run proves which allocator the programs that it starts use",
         )
     ]
 
@@ -508,10 +585,11 @@ def _rights(facts: ProgramFacts) -> list[Check]:
     what = (
         "setuid" if program.setuid else "setgid" if program.setgid else "a file with capabilities"
     )
-    return [Check(
-        "rights", "warning", f"{program.file} is {what}, which changes nothing for this user but does for others",
-        "Expect a refusal when someone else runs this; a copy of the file has no such rights.",
-    )]  # fmt: skip
-
-
-# --- the machine ---
+    return [
+        Check(
+            "rights",
+            "warning",
+            f"{program.file} is {what}, which matters for other users and not for this one",
+            "Expect a refusal when another user runs this. A copy of the file has no such rights.",
+        )
+    ]

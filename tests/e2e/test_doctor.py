@@ -170,7 +170,7 @@ def test_go(cairn, tmp_path: Path, cgo: bool) -> None:
     if cgo:
         warning(cairn, "runtime", ("Go", "cgo"), tmp_path / "main")
     else:
-        obstacle(cairn, ("Go", "swap"), tmp_path / "main")
+        obstacle(cairn, ("Go", "no other allocator"), tmp_path / "main")
 
 
 def rust(folder: Path, source: str, *crates: str) -> Path:
@@ -222,8 +222,8 @@ def allocator_lines(result) -> list[str]:
 
 
 @pytest.mark.parametrize(("whose", "sign", "says"), [
-    ("libc", "✔", "carries mimalloc, by the symbol mi_malloc, which is not its malloc"),
-    ("own", "▲", "only little memory comes from malloc"),
+    ("libc", "✔", "carries mimalloc (recognized by the symbol mi_malloc), but allocates with malloc"),
+    ("own", "▲", "only a small part of its memory comes from malloc"),
 ])  # fmt: skip
 def test_a_run_tells_whether_a_program_uses_the_allocator_that_it_carries(
     cairn, compiled, whose: str, sign: str, says: str

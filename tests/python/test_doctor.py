@@ -404,9 +404,9 @@ MACHINES: list[tuple[dict[str, object], str, str]] = [
     ({"spread": NOISY * 1.01}, "noise", "warning"),
     ({"quota": 4.0}, "CPU quota", "fine"),
     ({"quota": 0.5}, "CPU quota", "warning"),
-    ({"governor": "powersave", "turbo": True}, "clock", "warning"),
-    ({"governor": None}, "clock", "unknown"),
-    ({"governor": None, "virtual": True}, "clock", "fine"),
+    ({"governor": "powersave", "turbo": True}, "CPU frequency", "warning"),
+    ({"governor": None}, "CPU frequency", "unknown"),
+    ({"governor": None, "virtual": True}, "CPU frequency", "fine"),
     ({"threads_share_cores": True}, "cores", "fine"),
     ({"virtual": True}, "cold memory", "fine"),
     ({"huge_pages": "always"}, "huge pages", "fine"),
@@ -475,11 +475,11 @@ INSTRUMENTS: list[tuple[dict[str, object], str, str]] = [
     ({"launcher_problem": "killed"}, "launcher", "warning"),
     (
         {"clock_problem": "the kernel's clock cannot look: Permission denied"},
-        "kernel's clock",
+        "clock samples",
         "warning",
     ),
-    ({"dispatch": False}, "kernel calls", "warning"),
-    ({"dispatch": None}, "kernel calls", "unknown"),
+    ({"dispatch": False}, "system calls", "warning"),
+    ({"dispatch": None}, "system calls", "unknown"),
     ({"rseq_registered": None}, "rseq", "fine"),
     ({"rseq_registered": False}, "rseq", "warning"),
     ({"reserved_huge_pages": 64}, "reserved huge pages", "fine"),
@@ -519,7 +519,7 @@ def test_each_sentence_about_a_machine_is_golden(golden: Callable[[str, str], No
 def test_a_clock_that_sees_nothing_has_a_next_step(problem: str, step: str) -> None:
     check = about(
         judge_abilities(replace(ABLE, clock_problem=f"the clock cannot look: {problem}"), HOST),
-        "kernel's clock",
+        "clock samples",
     )
     assert step in (check.next_step or "")
 
