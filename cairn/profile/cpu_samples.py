@@ -1,23 +1,27 @@
-"""Where the processors were in a plain run, by a clock of the kernel's: what 'cairn-launch --whereabouts' wrote.
+"""Splits the CPU time of a plain run by the kernel's clock samples.
 
-Each note tells whose thread a processor ran after so much more time, where that was, and the top of its stack. From
-these, and from which files lay where, the CPU time of the run's processes is split:
+'cairn-launch --whereabouts' writes the samples. After each period of CPU time, the kernel notes
+which thread a processor runs, its address, and the top of its stack. The file also says which files
+are mapped where. `read` and `split` count the samples of the run's processes:
 
-    own        in the allocator's file; or in a library that it calls, such as libc's memset and locks, where the
-               nearest return address on the stack that lies in none of these libraries is the allocator's
-    calls      in the kernel, which the allocator called in the same sense
-    faults     in the kernel, which nobody called: page faults and interrupts
-    others     elsewhere in the kernel: what the program called, and its end
-    program    elsewhere
-    unknown    in no file that the kernel told of; or in the kernel, from a file that cannot be read or a program of 32
-               bits
+    own        in the allocator's file, or in a library that the allocator called (such as memset or
+               a lock in libc)
+    calls      in a system call that the allocator made, itself or through such a library
+    faults     in the kernel outside any system call: page faults and interrupts
+    others     in the kernel otherwise: the program's system calls, and its exit
+    program    all others in user mode
+    unknown    at an address that belongs to no known file; or in the kernel, if the calling file
+               cannot be read or the program is a 32-bit one
 
-The system's allocator is a part of libc: from the first to the last function of malloc's object file, which the linker
-puts side by side. Frames are not unwound, only the nearest words of the stack are looked at: what lies there between
-two calls may be an address of an earlier one.
+The caller of a library is the nearest return address on the stack that lies outside these
+libraries. Frames are not unwound: only the nearest words of the stack are examined, and one of them
+may be the return address of an earlier call.
 
-Nothing is put into the program for this, so that its locks meet as often as without: a probe's detour changes that
-(docs/decisions/0027-a-clock-from-outside.md).
+The system's allocator is a part of libc: everything from the first to the last function of malloc's
+object file, which the linker puts side by side.
+
+Nothing is preloaded for this. So threads contend for locks as often as they do without a
+measurement, which the probe's detours would change (docs/decisions/0027-a-clock-from-outside.md).
 """
 
 from __future__ import annotations
@@ -40,41 +44,45 @@ from cairn.profile import symbols
 
 MAGIC = 0x0274626172656877
 MARK = 1 << 16
-"""Behind it no record is older than the youngest before the mark before it."""
+"""A record of the launcher. No record after it is older than the newest record before the previous
+mark."""
 _HEAD = struct.Struct("<QQII")
 _RECORD = struct.Struct("<IHH")
 _LOST, _COMM, _THROTTLED, _FORK, _SAMPLE, _MMAP2 = 2, 3, 5, 7, 9, 10
 _MODE, _IN_KERNEL = 7, 1
 _EXECUTED = 1 << 13
 _AT = struct.Struct("<QIIQQ")
-"""Of a note: where, process, thread, time, and how wide its registers are: 0 none, 1 32 bits, 2 64 bits."""
+"""The start of a sample: address, process, thread, time, and width of its registers (0: none, 1: 32
+bits, 2: 64 bits)."""
 _REGISTERS = struct.Struct("<QQQ")
-"""The stack's, where the program was, and bytes of the stack that follow."""
+"""Stack pointer, address in user mode, and the number of stack bytes that follow."""
 _MAPPED = struct.Struct("<IIQQQIIQQII")
 _WIDE = 2
 _WORD_BYTES = 8
 _WORDS, _WORDS_CALLING = 8, 32
-"""How far up the stack a library's caller is looked for, and that of one that calls the kernel: what sleeps has large
-frames, and what does not has large ones that may hold addresses of earlier calls."""
+"""How many words of the stack are searched for the caller of a library: in user mode, and in a
+system call. Functions that sleep have large frames. Other large frames may hold return addresses of
+earlier calls, so the limit is lower in user mode."""
 _READ_BYTES = 1 << 20
 _CALLS = (b"\x0f\x05", b"\xcd\x80", b"\x0f\x34")
-"""Instructions that call the kernel: syscall, int 0x80, sysenter."""
+"""Instructions that make a system call: syscall, int 0x80, sysenter."""
 
 LIBRARIES = re.compile(
-    r"(libc|libm|libpthread|libdl|librt|libstdc\+\+|libgcc_s|libunwind|libatomic)[-.]|ld-|libc\.musl|\[vdso\]"
+    r"(libc|libm|libpthread|libdl|librt|libstdc\+\+|libgcc_s|libunwind|libatomic)[-.]|ld-"
+    r"|libc\.musl|\[vdso\]"
 )
-"""That allocators call for their own ends, by the beginnings of their files' names."""
+"""Libraries that allocators call themselves, by the beginning of their file names."""
 _LIBC = re.compile(r"libc[-.](so\.6|2\.)|libc\.so$|libc\.musl|ld-musl")
 _SHARED = re.compile(r"/(usr/)?(local/)?lib(32|64|x32)?(/[^/]*-linux-[^/]*)?$")
 _MALLOC = (
-    "__default_morecore", "malloc", "free", "calloc", "realloc", "memalign", "malloc_trim", "malloc_usable_size",
-    "mallopt", "malloc_stats", "posix_memalign", "malloc_info",
+    "__default_morecore", "malloc", "free", "calloc", "realloc", "memalign", "malloc_trim",
+    "malloc_usable_size", "mallopt", "malloc_stats", "posix_memalign", "malloc_info",
 )  # fmt: skip
-"""Functions of malloc's object file."""
+"""Functions of malloc's object file in libc."""
 
 
 class Owner(Enum):
-    """Whose code lies at an address."""
+    """The owner of the code at an address."""
 
     ALLOCATOR = 1
     LIBRARY = 2
@@ -83,16 +91,17 @@ class Owner(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AllocatorCode:
-    """Which code is the allocator's: whole files by their real paths, and its part of any C library.
+    """The allocator's code: whole files by their real paths, and malloc's part of any C library.
 
-    With no file that part alone. With one nobody calls that but the file itself, which then stands before it.
+    The system's allocator has no files. With any other, only its own files call malloc's part of
+    libc, so that part belongs to the allocator, too.
     """
 
     files: frozenset[str]
 
     @staticmethod
     def of(contender: Contender) -> AllocatorCode:
-        """What the contender preloads, or the program is linked with, and the libraries of its own that these need."""
+        """The libraries that the contender preloads or that own malloc, and their companions."""
         files: set[str] = set()
         left = [os.path.realpath(path) for path in (*contender.preload, *contender.owners)]
         while left:
@@ -103,7 +112,11 @@ class AllocatorCode:
         return AllocatorCode(frozenset(files))
 
     def owner(self, path: str, offset: int) -> Owner:
-        """Of the byte at an offset of a file. Raises NotKnown of a C library whose functions cannot be told apart."""
+        """The owner of the byte at an offset of a file.
+
+        Raises NotKnown for a C library in which malloc's part cannot be found, if there are no
+        files.
+        """
         if path in self.files:
             return Owner.ALLOCATOR
         name = os.path.basename(path)
@@ -111,14 +124,14 @@ class AllocatorCode:
             return Owner.LIBRARY if LIBRARIES.match(name) else Owner.PROGRAM
         part = _malloc_part(path)
         if part is None and not self.files:
-            raise NotKnown(f"malloc's part of {path} cannot be told from the rest")
+            raise NotKnown(f"malloc cannot be found in {path}")
         return (
             Owner.ALLOCATOR if part is not None and part[0] <= offset < part[1] else Owner.LIBRARY
         )
 
 
 class NotKnown(Exception):
-    """What the notes mean; the text says why."""
+    """The samples cannot be interpreted; the text is the end of a sentence that says why."""
 
 
 @functools.cache
@@ -128,10 +141,10 @@ def _malloc_part(libc: str) -> tuple[int, int] | None:
 
 @functools.lru_cache(1 << 12)
 def _is_call(path: str, offset: int) -> bool | None:
-    """Whether the instruction before this offset of a file calls the kernel; None: the file cannot be read.
+    """Whether the instruction before an offset of a file makes a system call; None if unreadable.
 
-    Code that is in no file, as compilers at run time make it, calls through libc. What the kernel itself puts into a
-    process touches no page for the first time, so that who is in the kernel from there called it.
+    Code outside files, such as that of a just-in-time compiler, makes system calls through libc, so
+    the answer is False. Code of the vDSO causes no page faults, so the answer is True.
     """
     if path.startswith(("//anon", "[")):
         return path == "[vdso]"
@@ -146,9 +159,10 @@ def _is_call(path: str, offset: int) -> bool | None:
 
 
 def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
-    """Libraries that it needs and that lie beside it, or where it is told to look.
+    """Libraries that the library needs and that lie in its folder or in `folders`.
 
-    In a folder that all programs have libraries in, only one whose name its own begins with, as that of TBB's proxy.
+    In a system folder, a library only counts if the name of `library` begins with its name, as with
+    TBB's proxy.
     """
     needs: tuple[str, ...] = ()
     with contextlib.suppress(OSError, elf.NotElf, elf.Damaged):
@@ -168,7 +182,7 @@ def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Space:
-    """What lies where in one process: starts in order, and of each its end, its offset in the file, and the file."""
+    """The mappings of one process: sorted starts, and for each (end, file offset, file)."""
 
     starts: list[int] = field(default_factory=list)
     mapped: list[tuple[int, int, str]] = field(default_factory=list)
@@ -177,7 +191,7 @@ class _Space:
         return _Space(self.starts[:], self.mapped[:])
 
     def put(self, start: int, size: int, offset: int, path: str) -> None:
-        """A later mapping hides what it covers; what is left of that keeps its place."""
+        """Adds a mapping. It replaces the parts of older mappings that it covers."""
         end = start + size
         low = max(0, bisect_right(self.starts, start) - 1)
         high = bisect_left(self.starts, end)
@@ -195,7 +209,7 @@ class _Space:
         self.mapped[low:high] = [what for _, what in kept]
 
     def place(self, address: int) -> tuple[str, int] | None:
-        """File and offset of the byte at an address; None: no code lies there."""
+        """File and offset of the byte at an address; None if no file is mapped there."""
         index = bisect_right(self.starts, address) - 1
         if index < 0 or address >= self.mapped[index][0]:
             return None
@@ -203,17 +217,17 @@ class _Space:
         return path, offset + address - self.starts[index]
 
     def owner(self, address: int, allocator: AllocatorCode) -> Owner | None:
-        """Whose code lies there."""
+        """The owner of the code at an address; None if no file is mapped there."""
         place = self.place(address)
         return None if place is None else allocator.owner(*place)
 
     def called(self, address: int) -> bool | None:
-        """Whether the instruction before it calls the kernel; None: nobody knows."""
+        """Whether the instruction before an address makes a system call; None if unreadable."""
         place = self.place(address)
         return False if place is None else _is_call(*place)
 
     def caller(self, words: tuple[int, ...], allocator: AllocatorCode) -> Owner | None:
-        """Whose code the nearest return address lies in that is none of the libraries'."""
+        """The owner of the nearest return address outside LIBRARIES; None without one."""
         owners = (self.owner(word, allocator) for word in words)
         return next(
             (owner for owner in owners if owner is not None and owner is not Owner.LIBRARY), None
@@ -221,24 +235,24 @@ class _Space:
 
 
 def read(path: Path, allocator: AllocatorCode) -> tuple[CpuSamples | None, str]:
-    """The split of a run's CPU time, or None and why it is not known, as the end of a sentence."""
+    """The split of a run's CPU time and "", or None and the reason as the end of a sentence."""
     try:
         with path.open("rb") as file:
             return split(file, allocator)
     except OSError as error:
-        return None, f"the notes cannot be read: {error.strerror}"
+        return None, f"the clock samples cannot be read: {error.strerror}"
 
 
 def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, str]:
-    """The same, of what such a file holds."""
+    """Like `read`, for an open file."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
-        return None, "there was no room for the notes"
+        return None, "there was no disk space for clock samples"
     magic, period_ns, pid, error = _HEAD.unpack(head)
     if magic != MAGIC:
-        return None, "the notes are of another version"
+        return None, "the clock samples have another version"
     if error:
-        return None, f"the kernel's clock cannot look at programs here: {os.strerror(error)}"
+        return None, f"the kernel does not allow clock samples here: {os.strerror(error)}"
     found = _Counts(allocator, pid)
     try:
         for kind, misc, body in _ordered(_records(file)):
@@ -246,7 +260,7 @@ def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, 
     except NotKnown as why:
         return None, str(why)
     except (struct.error, ValueError):
-        return None, "the notes are damaged"
+        return None, "the clock samples are damaged"
     return CpuSamples(
         period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown
     ), ""
@@ -254,11 +268,11 @@ def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, 
 
 @dataclass(slots=True)
 class _Counts:
-    """Of notes, while they are read in order."""
+    """Counts the samples while the records are read in order of their times."""
 
     allocator: AllocatorCode
     root: int
-    """The first process; what it does before it executes the program is not the program's."""
+    """The first process. What it does before it executes the program does not count."""
     own: int = 0
     calls: int = 0
     faults: int = 0
@@ -266,15 +280,18 @@ class _Counts:
     program: int = 0
     unknown: int = 0
     spaces: dict[int, _Space] = field(default_factory=dict)
-    """Of the program's processes: the clock looks at everybody's."""
+    """The mappings of the program's processes. Samples of other processes are in the file, too, and
+    do not count."""
 
     def add(self, kind: int, misc: int, body: bytes) -> None:
-        """Takes the next record."""
+        """Processes the next record. Raises NotKnown if the kernel lost or throttled samples."""
         if kind == _SAMPLE:
             self._sample(body, in_kernel=misc & _MODE == _IN_KERNEL)
         elif kind in (_LOST, _THROTTLED):
             raise NotKnown(
-                "the kernel lost notes" if kind == _LOST else "the kernel throttled its clock"
+                "the kernel lost clock samples"
+                if kind == _LOST
+                else "the kernel throttled its clock"
             )
         elif kind == _FORK:
             pid, parent = struct.unpack_from("<II", body)
@@ -298,7 +315,7 @@ class _Counts:
         if space is None:
             return
         here = 0
-        called: bool | None = True  # without registers a thread is at its end
+        called: bool | None = True  # a thread without registers is exiting
         words: tuple[int, ...] = ()
         if width == _WIDE:
             _, here, size = _REGISTERS.unpack_from(body, _AT.size)
@@ -319,13 +336,13 @@ class _Counts:
             self.others += 1
 
     def _owner(self, space: _Space, address: int, words: tuple[int, ...]) -> Owner | None:
-        """A library's work is its caller's; the program's, where no caller is seen."""
+        """The owner of the code; for a library its caller, or LIBRARY without one."""
         owner = space.owner(address, self.allocator)
         return space.caller(words, self.allocator) or owner if owner is Owner.LIBRARY else owner
 
 
 def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
-    """Of the stack, the nearest words, of as many bytes as the kernel could read."""
+    """The nearest words of the stack, at most as many as the kernel could read."""
     at = _AT.size + _REGISTERS.size
     if not size:
         return ()
@@ -335,7 +352,11 @@ def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
 
 
 def _ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
-    """By their times, from the turns of several processors; of one time, as they came."""
+    """The records in order of their times; records of the same time keep their order.
+
+    The launcher writes the records of one processor after those of another, and a mark after each
+    turn.
+    """
     held: list[tuple[int, int, int, bytes]] = []
     before = youngest = 0
     for kind, misc, body in records:

@@ -474,7 +474,7 @@ INSTRUMENTS: list[tuple[dict[str, object], str, str]] = [
     ),
     ({"launcher_problem": "killed"}, "launcher", "warning"),
     (
-        {"clock_problem": "the kernel's clock cannot look: Permission denied"},
+        {"clock_problem": "the kernel does not allow clock samples here: Permission denied"},
         "clock samples",
         "warning",
     ),
@@ -518,7 +518,7 @@ def test_each_sentence_about_a_machine_is_golden(golden: Callable[[str, str], No
 )
 def test_a_clock_that_sees_nothing_has_a_next_step(problem: str, step: str) -> None:
     check = about(
-        judge_abilities(replace(ABLE, clock_problem=f"the clock cannot look: {problem}"), HOST),
+        judge_abilities(replace(ABLE, clock_problem=f"the kernel does not allow clock samples here: {problem}"), HOST),
         "clock samples",
     )
     assert step in (check.next_step or "")

@@ -127,7 +127,7 @@ def test_each_note_counts_for_one_place(libc: str, one: bytes, place: str) -> No
     assert places == {name: int(name == place) for name in places}
 
 
-@pytest.mark.parametrize(("kind", "why"), [(2, "lost notes"), (5, "throttled")])
+@pytest.mark.parametrize(("kind", "why"), [(2, "lost clock samples"), (5, "throttled")])
 def test_where_notes_are_missing_nothing_is_said(libc: str, kind: int, why: str) -> None:
     found, reason = split(
         notes(libc, record(kind, 0, timed(struct.pack("<QQ", 1, 40), 7, 50)), note(CODE + 5))

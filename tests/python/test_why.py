@@ -155,9 +155,9 @@ def test_what_is_in_no_known_place_is_unexplained() -> None:
 
 def test_a_run_without_notes_takes_all_to_the_probe_and_says_why() -> None:
     fast = looked_at(trials("fast", 80.0), own=40)
-    fast[4] = replace(fast[4], cpu_samples=None, unseen="there was no room for the notes")
+    fast[4] = replace(fast[4], cpu_samples=None, unseen="there was no disk space for clock samples")
     found = gap([*looked_at(trials("system")), *fast])
-    assert (found.by, found.because) == ("probe", "there was no room for the notes")
+    assert (found.by, found.because) == ("probe", "there was no disk space for clock samples")
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
     assert CALLING not in [one.name for one in found.parts]
 
@@ -182,12 +182,12 @@ def test_how_the_parts_were_told_apart_is_said_below_them() -> None:
     run = why_run("fast")
     clocked = [*looked_at(trials("system")), *looked_at(trials("fast", 80.0), own=40)]
     blind = [
-        replace(one, unseen="the kernel's clock cannot look")
+        replace(one, unseen="the kernel does not allow clock samples")
         for one in (*trials("system"), *trials("fast"))
     ]
     for samples, says in (
         (clocked, "of the plain runs, by the kernel's clock"),
-        (blind, "the kernel's clock cannot look"),
+        (blind, "the kernel does not allow clock samples"),
     ):
         (board,) = boards(run, [explain(run, samples, "fast", "system")])
         assert says in board.footer[0]
