@@ -1,1 +1,1 @@
-"""Why two contenders differ: the gap taken apart, what is kept of a profile, and predictions. Pure."""
+"""Splits the gap between two contenders into parts, and predicts other allocators. Pure."""

@@ -1,8 +1,9 @@
-"""The cases that started the project: an application, an allocator, and why it was slow or fast there. Pure.
+"""The cases that started the project: an application, an allocator, and why it was slow or fast.
 
-Each was recorded with the application itself and an allocator of its day (means of ten runs, hyper-threading
-off). Here runs a kernel that allocates as the application does, under the allocator of today, or under one that stands
-in for it; `judge` says whether gap and cause are still what they were.
+Each case was recorded with the application itself and the allocator of its time (means of ten runs,
+without hyper-threading). Here a kernel that allocates like the application runs under today's
+allocator, or under a substitute for it. `judge` says whether gap and cause are still the same.
+Pure.
 """
 
 from __future__ import annotations
@@ -16,35 +17,40 @@ from cairn.why.gap import FAULTS, GAP_LEAST, KERNEL, OWN, PROGRAM, Gap, Part, Wh
 Verdict = Literal["as recorded", "another cause", "does not reproduce", "not shown", "not measured"]
 
 MOSTLY = 0.5
-"""Of the gap: what the expected parts must hold together."""
+"""Share of the gap that the expected parts must hold together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row of the founding notes."""
+    """One recorded observation."""
 
     application: str
-    """Also the kernel's name in the run."""
+    """Also the name of the workload in the run."""
     contender: str
-    """As it is called in the run."""
+    """The name of the contender in the run."""
     said: str
-    """What was recorded of the time, against glibc."""
+    """The recorded difference in time from glibc."""
     cause: str
-    """And of its cause."""
+    """The recorded cause."""
     slower: bool
     parts: tuple[str, ...]
-    """Where that cause shows."""
+    """The parts of the gap in which that cause appears."""
 
 
 CASES = (
-    Case("dedup", "glibc-2.21", "30 % slower", "505,233 calls of madvise where 2.24 makes 280", True, (KERNEL, FAULTS)),
-    Case("dedup", "hoard", "19 % faster", "fewer calls of the kernel", False, (KERNEL, FAULTS)),
+    Case("dedup", "glibc-2.21", "30 % slower",
+         "505,233 madvise calls where 2.24 makes 280", True, (KERNEL, FAULTS)),
+    Case("dedup", "hoard", "19 % faster", "fewer system calls", False, (KERNEL, FAULTS)),
     Case("dedup", "hardened", "2.2 times as slow", "a slow path by design", True, (OWN,)),
     Case("freqmine", "hardened", "3.4 times as slow", "a slow path by design", True, (OWN,)),
-    Case("reverse_index", "jemalloc", "21 % slower", "freeing takes twice the cycles", True, (OWN,)),
-    Case("swaptions", "tcmalloc", "21 % slower", "first allocations take 2.6 times as long", True, (OWN,)),
-    Case("raytrace", "tcmalloc", "23 % faster", "an equal share of the allocator: the layout", False, (PROGRAM,)),
-    Case("canneal", "hoard", "19 % faster", "less fresh memory, no waits on locks", False, (OWN, FAULTS)),
+    Case("reverse_index", "jemalloc", "21 % slower",
+         "freeing takes twice the cycles", True, (OWN,)),
+    Case("swaptions", "tcmalloc", "21 % slower",
+         "first allocations take 2.6 times as long", True, (OWN,)),
+    Case("raytrace", "tcmalloc", "23 % faster",
+         "an equal share of the allocator: the layout", False, (PROGRAM,)),
+    Case("canneal", "hoard", "19 % faster",
+         "less fresh memory, no waits on locks", False, (OWN, FAULTS)),
     Case("aget", "hoard", "20 % slower", "the layout", True, (PROGRAM,)),
     Case("raytrace", "hoard", "12 % faster", "the layout", False, (PROGRAM,)),
 )  # fmt: skip
@@ -52,17 +58,20 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A case, and what was found here."""
+    """A case, and the result of the run."""
 
     case: Case
     why: Why | None
     verdict: Verdict
     causes: tuple[Part, ...]
-    """The parts of the gap that are shown, the largest first."""
+    """`Gap.ranked`: the shown parts with the sign of the gap, the largest first."""
 
 
 def judge(whys: Mapping[tuple[str, str], Why]) -> tuple[Judged, ...]:
-    """Every case, by (application, contender); one that is not there, or could not be told, was not measured."""
+    """Judges every case. `whys` has the results by (application, contender).
+
+    A case without a result, or without an interval, is "not measured".
+    """
     return tuple(_judged(case, whys.get((case.application, case.contender))) for case in CASES)
 
 
@@ -85,12 +94,12 @@ def _judged(case: Case, why: Why | None) -> Judged:
 
 
 def _excluded(case: Case, gap: Gap) -> bool:
-    """Whether the interval leaves no room for a gap that anyone would have recorded."""
+    """Whether the interval excludes a gap of GAP_LEAST in the recorded direction."""
     assert gap.whole.interval is not None
     end = gap.whole.interval.high if case.slower else -gap.whole.interval.low
     return end < GAP_LEAST * (gap.whole.other or 0.0)
 
 
 def contenders(cases: Sequence[Case] = CASES) -> tuple[str, ...]:
-    """Whom the cases are about."""
+    """The contenders of the cases, each once."""
     return tuple(dict.fromkeys(case.contender for case in cases))

@@ -1,15 +1,19 @@
-"""What another allocator would save, told without running the program under it. Pure.
+"""Predicts what another allocator would save, without running the program under it. Pure.
 
-`cairn calibrate` runs a few workloads under every allocator that is here, as they are and behind the probe. From that
-follow each one's costs on this machine: the mean time of each kind of operation, and for each byte of the peak what it
-spends in the kernel's calls and in page faults. A program that was profiled under one of them would, under another,
+`cairn calibrate` runs some workloads under every allocator that is available, plain and with the
+probe. The results are the costs of each allocator on this machine: the mean time of each kind of
+operation, and the time in system calls and in page faults per byte of the peak. The prediction for
+a profiled program has three terms:
 
-    in the allocator   take as much longer or less as the other takes for these kinds of operations: by the clock, put
-                       right by what timers of CPU time found of both in the calibration
-    in the kernel      take what the other takes for so much memory: what it takes beyond that now is an illness
+    allocator code   its time, times the ratio of the two allocators for the program's kinds of
+                     operations. The ratio of the probe's times is corrected by the ratio of the CPU
+                     timers in the calibration.
+    in the kernel    the other allocator's time for the program's peak memory. Whatever the current
+                     allocator takes beyond that is saved.
+    program code     stays the same, because the effect of another placement of blocks is not known
 
-and the program itself stays as it is: how its blocks would lie nobody knows. Each workload tells other ratios: the
-range is theirs, in the allocator of five or more without the two outermost, in the kernel of all.
+Each workload of the calibration gives another ratio, and these make the range. For allocator code,
+the smallest and the largest are left out if there are five workloads or more.
 """
 
 from __future__ import annotations
@@ -23,56 +27,60 @@ from cairn.profile.estimates import SAMPLES_ENOUGH, WAY_OUT
 from cairn.why.gap import twin
 
 EXPERIMENT = "calibration"
-"""Whose runs tell costs."""
+"""The name of the calibration's runs."""
 TIMED_LEAST = 100
-"""Operations of a kind, over all trials of a workload: of fewer the mean says nothing."""
+"""A kind needs this many timed operations over all trials of a workload; otherwise it has no
+costs."""
 PLAIN = ("reused", "free, local", "free, remote")
-"""Kinds in which the kernel is hardly ever called, and no page touched for the first time."""
+"""Kinds that rarely make a system call and do not touch new pages."""
 SHORTEST_NS = 2.0
-"""The clock does not tell shorter means from none."""
+"""The least mean for a ratio: the clock cannot distinguish shorter ones from 0."""
 _WITHOUT_ENDS = 5
-"""Of so many workloads or more the two outermost are left out of the range: one has other sizes than the program."""
+"""From this many workloads on, the smallest and the largest ratio are left out of the range: such a
+workload has other sizes than the program."""
 KNOWN_LEAST = 0.9
-"""Of a program's time in the allocator: in kinds whose costs both have."""
+"""Share of a program's time in the allocator that must be in kinds for which both allocators have
+costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of one allocator, by workload; a workload that has not got a kind is not there."""
+    """The costs of one allocator, by the workload's number. A workload may lack some kinds."""
 
     title: str
     kinds: Mapping[str, Mapping[int, float]]
-    """Nanoseconds of an operation, by kind and workload: `_each_ns`."""
+    """Nanoseconds per operation (`_each_ns`), by kind and workload."""
     kernel: Mapping[int, float]
-    """Nanoseconds in the kernel's calls for each byte of the peak."""
+    """Nanoseconds in system calls per byte of the peak."""
     faults: Mapping[int, float]
-    """Nanoseconds of other system time for each byte of the peak."""
+    """Nanoseconds of other system time per byte of the peak."""
     fault: Mapping[int, float]
-    """Nanoseconds of other system time for each page fault."""
+    """Nanoseconds of other system time per page fault."""
     own: Mapping[int, float] = field(default_factory=dict)
-    """Nanoseconds of a run in its own code, by timers of CPU time."""
+    """Nanoseconds of a run in allocator code, by CPU timers."""
     clocked: Mapping[int, float] = field(default_factory=dict)
-    """The same by the clock: as long as the run's operations take, each kind by `kinds`."""
+    """Nanoseconds of a run in operations, by the probe's times: counts times `kinds`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """As shares of the program's CPU time."""
+    """The expected saving, in shares of the program's CPU time."""
 
     allocator: str
     """The contender's name in the calibration."""
     saves: float
-    """By the middle of the workloads' ratios; below 0 it would take more."""
+    """From the median of the workloads' ratios; below 0 it would take more time."""
     low: float
     high: float
     own: float
-    """This and the next two are parts of `saves`."""
+    """The part of `saves` in allocator code. The next two are its parts in system calls and page
+    faults."""
     kernel: float
     faults: float
 
 
 def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
-    """By contender; one that failed anywhere is not there."""
+    """The costs of each contender by name, without those that failed in any trial."""
     found = {}
     for contender in run.competing:
         names = {contender.name, twin(contender.name)}
@@ -100,7 +108,7 @@ class _Trial:
 
     @property
     def own_ns(self) -> float:
-        """As in cairn.why, which has why."""
+        """CPU time in allocator code; computed and explained as in `cairn.why.gap`."""
         a, system_ns = self.summary, self.probed.system_ns
         detours = min(a.detours_ns, float(system_ns))
         kernel = min(a.kernel_ns or 0.0, system_ns - detours)
@@ -115,7 +123,7 @@ class _Trial:
 
 
 def _trials(samples: Sequence[Sample], name: str, workload: int) -> list[_Trial]:
-    """Of each round the plain run, and what the probe counted in the other."""
+    """The contender's rounds on a workload: plain run, probed run, and what the probe counted."""
     its = {
         (s.trial.contender, s.trial.round): s
         for s in samples
@@ -183,11 +191,12 @@ def _peak(trial: _Trial) -> float:
 def predict(
     summary: ProbeSummary, system_ns: float, faults: int, allocator: str, known: Mapping[str, Costs]
 ) -> tuple[Prediction, ...]:
-    """What each other allocator would save a program that ran under `allocator`, the greatest first.
+    """Predicts every other allocator for a program that ran under `allocator`; the best is first.
 
-    None of them where `allocator` was not calibrated, or too little of the program is known: few samples of CPU time,
-    not every kernel call, no page faults, kinds of operations that the workloads of the calibration have not got. Of
-    one process: times of several belong to no one's peak.
+    The result is empty if `allocator` was not calibrated, or too little is known of the program:
+    too few CPU samples, unseen system calls, no page fault counts, or too many operations of kinds
+    that the calibration lacks. The program must have one process, because the times of several
+    belong to no single peak.
     """
     mine, peak = known.get(allocator), summary.resident_bytes
     kernel_ns, cpu_ns = summary.kernel_ns, summary.cpu_ns
@@ -206,11 +215,11 @@ def predict(
     if program_ns <= 0:
         return ()
     kernel_ns = min(kernel_ns, system_ns - detours_ns)
-    inside_ns = (
-        summary.samples_inside / summary.samples * cpu_ns - detours_ns * WAY_OUT
-    )  # cairn.why has why
+    # `cairn.why.gap` explains these terms.
+    inside_ns = summary.samples_inside / summary.samples * cpu_ns - detours_ns * WAY_OUT
     other_ns = system_ns - detours_ns - kernel_ns
-    # Neither the program's own system time nor the probe's is a fault's: they take what they took in the calibration.
+    # The rest of the system time may be the program's own or the probe's. So page faults count with
+    # at most their time in the calibration.
     if mine.fault:
         other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
     in_faults = other_ns * min(1.0, summary.faults_inside / faults) if faults else 0.0
@@ -239,16 +248,17 @@ def predict(
 
 
 def _in_the_kernel(of: Costs) -> tuple[float, float]:
-    """The most and the least of all workloads, for each byte of the peak: calls and page faults together.
+    """Largest and smallest time in system calls and page faults per byte of the peak.
 
-    None is left out: what an allocator does to large blocks one workload alone may tell.
+    The range is over all workloads. None is left out, because a single one may show how an
+    allocator treats large blocks.
     """
     both = [of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys()]
     return max(both), min(both)
 
 
 def _scales(summary: ProbeSummary, mine: Costs, theirs: Costs) -> tuple[float, ...]:
-    """By what the time in the allocator would be multiplied, by workload: the range and its middle."""
+    """The factors for the time in allocator code: smallest, median, largest; empty if unknown."""
     each = {kind: _each_ns(kind, one) for kind, one in summary.kinds.items()}
     times = {kind: one.count * (each[kind] or 0.0) for kind, one in summary.kinds.items()}
     ratios: dict[str, dict[int, float]] = {}
@@ -275,9 +285,10 @@ def _scales(summary: ProbeSummary, mine: Costs, theirs: Costs) -> tuple[float, .
 
 
 def _by_timers(mine: Costs, theirs: Costs) -> dict[int, float]:
-    """By what the clock's ratio of two allocators is wrong, by workload: the ratio by timers of CPU time over it.
+    """By workload, the ratio of the allocators by CPU timers over their ratio by the probe's times.
 
-    Quick operations take less among others than alone: docs/decisions/0012-what-an-operation-takes.md.
+    A quick operation takes less time among others than alone:
+    docs/decisions/0012-what-an-operation-takes.md.
     """
     known = mine.own.keys() & theirs.own.keys()
     clocked = {place: _ratio(theirs.clocked[place], mine.clocked[place]) for place in known}
@@ -289,7 +300,7 @@ def _ratio(other: float, own: float) -> float:
 
 
 def _each_ns(kind: str, operations: Operations) -> float | None:
-    """What one takes of the allocator's own code: the mean, or the median where some call the kernel."""
+    """Time of an operation in allocator code: the mean, or the median if some make system calls."""
     if kind in PLAIN:
         return (
             operations.total_ns / operations.count

@@ -1,4 +1,4 @@
-"""What of a profile is kept with a trial, so that trials can be compared by what their allocators did. Pure."""
+"""Makes the summary of a profile that is stored with a trial, for `gap` and `prediction`. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cairn.profile.tally import SPINNING, WAITING, Profile, lasting
 
 
 def summarized(profile: Profile) -> ProbeSummary:
-    """The few numbers of it that explain a difference in time or memory."""
+    """The numbers of a profile that can explain a difference in time or memory."""
     tally, kernel, locks = profile.tally, kernel_lines(profile), lock_lines(profile)
-    # Who spins burns CPU time, which is in the allocator's own code.
+    # Waiting on a spin lock takes CPU time, which is part of the allocator code.
     contended = [one for one in locks if one.contended and one.name != SPINNING]
     in_kernel = kernel_ns(kernel, waiting=True)
     for_locks = [one.wait_ns for one in contended]
@@ -58,5 +58,5 @@ def summarized(profile: Profile) -> ProbeSummary:
 
 
 def _sees_kernel(profile: Profile) -> bool:
-    """Whether every call of the kernel was seen: none is none only then, and those that libc made itself count."""
+    """Whether the probe saw all system calls, inside libc, too. Only then can their count be 0."""
     return all(process.seen == "dispatch" for process in profile.processes)
