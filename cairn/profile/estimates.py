@@ -1,17 +1,21 @@
-"""What a profile means: times, totals and shares, estimated from what was timed and scaled to what was counted. Pure.
+"""Estimates times, totals and shares of a profile, with intervals. Pure.
 
-Counts of operations are exact; times are those of a sample. Operations fall into strata, within each of which every
-operation was as likely to be timed as any other: each path of allocations is one; frees, which are not counted by size,
-have one per phase for small and medium blocks, and another for large ones. For a stratum of N operations of which n
-were timed, taking S together (with 0 for those that a line of the table is not about):
+Counts of operations are exact, but only a sample of the operations is timed. Operations belong to
+strata, in each of which every operation is equally likely to be timed. Each path of allocations is
+a stratum. Frees are not counted by size: small and medium blocks have one stratum per phase, and
+large blocks another. If n of the N operations of a stratum were timed, with the sum S of their
+times (0 for operations that do not belong to the line of the table), then
 
     total      N / n * S                           the ratio estimator
-    variance   N * N * (1 - n / N) / n * s * s     s: deviation within the sample; the bracket makes a census exact
+    variance   N * N * (1 - n / N) / n * s * s     s: deviation within the sample
 
-so the error of a line's share of a stratum and that of its mean are in one formula. Strata add up, and so do their
-variances. Intervals hold this sampling error alone, and no error of the clock's. Nor can a sample tell of what it never
-met, such as one operation in a million that takes a million times as long; most of those are calls of the kernel, which
-are therefore seen all, and told beside.
+The bracket makes the result exact if every operation was timed. One formula thus covers the error
+of a line's share of a stratum and that of its mean. Totals and variances of strata are added up.
+
+The intervals contain the sampling error only, and no error of the clock. A sample also says nothing
+about events that it never met, such as one operation in a million that takes a million times as
+long. Most of those are system calls, so the probe sees all of these, and they are reported
+separately (`tables`).
 """
 
 from __future__ import annotations
@@ -47,10 +51,12 @@ LEVEL = 0.95
 Z = 1.959964
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
 UNTIMED_MAX = 0.05
-"""Of all operations, those of kinds that were never timed: with more of them, a total would promise too much."""
+"""If a larger share of all operations is of kinds that were never timed, totals are not
+reported."""
 
 SAMPLES_ENOUGH = 200
-"""Of CPU time, to say what the probe itself takes: with so many, a tenth of CPU is known to 4 points."""
+"""CPU samples that are needed to say how much CPU time allocator and probe take. With this many, a
+share of 10 % is known to 4 percentage points."""
 
 PLAIN = ("malloc", "operator new", "operator new[]")
 _CALLED = {
@@ -61,78 +67,88 @@ _CALLED = {
     "aligned": ("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
 }
 WAY_OUT = 0.25
-"""Of a detour to the kernel: a call returns to the allocator, not to us, and what that takes timers find there.
+"""Share of a detour that CPU timers find in the allocator: an intercepted system call returns there
+and not to the probe.
 
-Measured with a library whose malloc calls the kernel twenty times for nothing: 0.23, 0.24, 0.25 (docs/probe.md).
+Measured with a library whose malloc makes twenty system calls for nothing: 0.23, 0.24, 0.25
+(docs/probe.md).
 """
 ASKED_NS = 250.0
-"""Of a question to the kernel, getrusage(2), on one machine: 131 ms for 525,800."""
+"""Time of one getrusage(2), with which the probe reads page fault counts: on one machine 131 ms for
+525,800."""
 FREED = ("free, local", "free, remote")
-"""In the order of WHOSE."""
+"""Kinds of frees, in the order of WHOSE."""
 TOTAL = "TOTAL"
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number that was not counted but inferred, and where it may lie."""
+    """An estimated number and its interval."""
 
     value: float
     interval: Interval
 
     def over(self, whole: float, *, most: float = math.inf) -> Estimate:
-        """The same as a share."""
+        """This estimate as a share of `whole`, at most `most`."""
         low, high = (min(most, end / whole) for end in (self.interval.low, self.interval.high))
         return Estimate(min(most, self.value / whole), Interval(low, high, self.interval.level))
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a tick is, and the shortest time that can be told from none."""
+    """The length of a tick, and the shortest time that can be distinguished from 0."""
 
     ns_per_tick: float
     resolution_ticks: float
 
     @property
     def resolution_ns(self) -> float:
-        """The same in ns."""
+        """The resolution in nanoseconds."""
         return self.resolution_ticks * self.ns_per_tick
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Operations and their times in ns; None is not measured. A time below the clock's resolution is only that."""
+    """The number of some operations and their times in ns. None means not measured."""
 
     name: str
     operations: float
-    """Exact where whole paths are counted; frees are told apart by those that were timed."""
+    """Exact if whole strata are counted. Local and remote frees are estimated from the timed
+    ones."""
     timed: int
     untimed: int
-    """Operations of strata in which none was timed: in `operations` where they can be, and in no time."""
+    """Operations of strata in which none was timed. No time contains them; `operations` does if the
+    line covers the whole stratum."""
     switched: int
+    """Timed operations in which the thread lost its processor; no time contains them."""
     quantiles: tuple[float | None, ...]
-    """Those of QUANTILES; None too where fewer than one timed operation would lie beyond."""
+    """The times at QUANTILES; None also if less than one timed operation lies beyond."""
     mean_ns: float | None
-    """Among others, as the program makes them; some of the time, the processor works on what is around them too."""
+    """Mean time among other instructions, as the program makes them. The processor partly works on
+    those meanwhile."""
     alone_ns: float | None
-    """The same with nothing else under way."""
+    """Mean time between fences, so that the processor works on nothing else."""
     max_ns: float | None
     total_ns: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What an allocator that takes no time would save at most, as a share of CPU time; or why that is not known."""
+    """The share of CPU time that an allocator without any cost would save."""
 
     share: Estimate | None
+    """None if not known; `why_not` then ends a sentence that says why."""
     why_not: str = ""
     how: str = ""
+    """How the share was measured, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Places in PATHS whose operations had the same chance to be timed, and how many operations there were.
+    """Operations that are equally likely to be timed: their number, and their places in PATHS.
 
-    None: operations of which nothing is timed. They belong to the line of all paths alone.
+    A stratum without paths has operations that are never timed. Only the line of all paths contains
+    it.
     """
 
     operations: int
@@ -140,7 +156,7 @@ class Stratum:
 
 
 def strata(tally: Tally) -> tuple[Stratum, ...]:
-    """A partition of everything that is timed."""
+    """The strata; together they contain every operation once."""
     found = [
         Stratum(_allocations(tally, path), (place,))
         for place, path in enumerate(PATHS)
@@ -150,7 +166,10 @@ def strata(tally: Tally) -> tuple[Stratum, ...]:
 
 
 def _told_apart(tally: Tally) -> Iterator[Stratum]:
-    """Where every free is counted by who had its block; where nobody is known to have had it, it has no path."""
+    """The strata of frees if all were counted as local or remote.
+
+    Frees of blocks with an unknown owner make a stratum without paths.
+    """
     for place, path in enumerate(PATHS):
         if path.kind in FREED:
             where = FREED.index(path.kind), PHASES.index(path.phase), GROUPS.index(path.group)
@@ -160,14 +179,15 @@ def _told_apart(tally: Tally) -> Iterator[Stratum]:
 
 
 def _frees(tally: Tally) -> Iterator[Stratum]:
-    """Where only those are told apart that were timed."""
+    """The strata of frees if only the timed ones are known to be local or remote."""
     large = [
         place
         for place, path in enumerate(PATHS)
         if path.kind not in _CALLED and path.group == "large"
     ]
     timed_large = int(tally.timed.count[large].sum())
-    # Each was timed, unless there were more than could be watched: then those that were stand for the others too.
+    # Every free of a large block is timed, unless there were too many to watch. Then each timed one
+    # stands for several.
     weight = (
         max(1.0, float(tally.freed[GROUPS.index("large")]) / timed_large) if timed_large else 1.0
     )
@@ -181,7 +201,7 @@ def _frees(tally: Tally) -> Iterator[Stratum]:
 
 
 def _allocations(tally: Tally, path: Path) -> int:
-    """Exactly how many operations a path of allocations had."""
+    """The exact number of operations of a path of allocations."""
     functions = [ALLOCATING.index(name) for name in _CALLED[path.kind]]
     phase, group = PHASES.index(path.phase), GROUPS.index(path.group)
     calls = int(tally.calls[functions, phase, group].sum())
@@ -201,7 +221,7 @@ def _places(phase: str, *groups: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1)
 def _edges() -> Floats:
-    """Where each bucket of times begins, in ticks, and where the last one ends; the inverse of profile_bucket()."""
+    """The edges of the buckets of times in ticks: the inverse of profile_bucket()."""
     return octaves(BUCKETS, 8)
 
 
@@ -212,7 +232,7 @@ def _middles() -> Floats:
 
 @lru_cache(maxsize=4)
 def octaves(buckets: int, in_octave: int) -> Floats:
-    """Exact below `in_octave`, then so many an octave."""
+    """The edges of buckets: one per number below `in_octave`, then `in_octave` per doubling."""
     first = in_octave.bit_length() - 2
     places = np.arange(buckets + 1)
     octave = places // in_octave + first
@@ -221,7 +241,7 @@ def octaves(buckets: int, in_octave: int) -> Floats:
 
 
 def clock(tally: Tally) -> Clock | None:
-    """By the spans of all processes; None where none lasted."""
+    """The clock, calibrated over the spans of all processes; None if they have no length."""
     if not tally.span_ticks or not tally.span_ns:
         return None
     timed = tally.timed.count.sum()
@@ -233,21 +253,21 @@ def clock(tally: Tally) -> Clock | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """What one stratum adds to a line, in ticks."""
+    """The contribution of one stratum to a line. Times are in ticks."""
 
     operations: float
     timed: int
     total: float
     least: float
-    """Of `total`, what was seen."""
+    """The measured part of `total`."""
     variance: float
     blur: float
-    """What is missing to the clock's resolution, where the mean is below it."""
+    """How far the total is below the one at the clock's resolution; 0 if it is above."""
     buckets: Floats
     alone_known: float
-    """Operations of which the time alone is known …"""
+    """Operations with a known time between fences; 0 if none was timed so."""
     alone_total: float
-    """… and that time."""
+    """The total time of these operations between fences."""
 
 
 def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) -> _Part:
@@ -280,7 +300,7 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
 def line(
     name: str, tally: Tally, wanted: Collection[int], of: Sequence[Stratum], clock: Clock | None
 ) -> Line:
-    """The line of a table for some of PATHS, by their places."""
+    """The line of a table for the PATHS with the places `wanted`, from the strata `of`."""
     parts, untimed, unknown = [], 0, 0
     for stratum in of:
         mine = [place for place in stratum.paths if place in wanted]
@@ -319,7 +339,7 @@ def line(
 
 
 def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -> float | None:
-    """The middle of the bucket in which it lies, at most a sixteenth away."""
+    """The middle of the bucket that contains the quantile: at most a sixteenth off."""
     sums = np.cumsum(buckets)
     if not sums[-1]:
         return None
@@ -328,7 +348,7 @@ def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -
 
 
 def lines(profile: Profile) -> tuple[Line, ...]:
-    """One for each kind of operation that there was, and their sum at the end."""
+    """One line for each kind of operation that occurred, and at the end their sum."""
     of, ticking = strata(profile.tally), clock(profile.tally)
     found = [
         line(
@@ -345,7 +365,7 @@ def lines(profile: Profile) -> tuple[Line, ...]:
 
 
 def details(profile: Profile) -> tuple[tuple[Path, Line], ...]:
-    """One line for each path that there was."""
+    """One line for each path that occurred."""
     of, ticking = strata(profile.tally), clock(profile.tally)
     found = (
         (path, line(path.kind, profile.tally, [place], of, ticking))
@@ -355,14 +375,15 @@ def details(profile: Profile) -> tuple[tuple[Path, Line], ...]:
 
 
 def cpu_ns(profile: Profile) -> int | None:
-    """User and system time of all processes together; None where none told."""
+    """User and system time of all processes; None if not known."""
     return sum(process.cpu_ns for process in lasting(profile.processes)) or None
 
 
 def probe_ns(profile: Profile) -> float | None:
-    """What of that the probe itself took: where timers of CPU time found it, if there were enough of them.
+    """The probe's own part of `cpu_ns`: by its share of the CPU samples, plus `way_out_ns`.
 
-    Else as far as it is known, which is its readings of the clock and its detours to the kernel.
+    With fewer than SAMPLES_ENOUGH samples it is only the known part: reading the clock, and
+    detours.
     """
     tally, cpu, ticking = profile.tally, cpu_ns(profile), clock(profile.tally)
     known = tally.probe_ticks * ticking.ns_per_tick if ticking else None
@@ -375,27 +396,27 @@ def probe_ns(profile: Profile) -> float | None:
 
 
 def way_out_ns(tally: Tally) -> float:
-    """Of the detours to the kernel, what timers find in the allocator."""
+    """The part of the detours that CPU timers find in the allocator."""
     ticking = clock(tally)
     return tally.detour_ticks * ticking.ns_per_tick * WAY_OUT if ticking else 0.0
 
 
 def asked_ns(tally: Tally) -> float:
-    """What it took to ask the kernel for the page faults of operations: two questions for each that was looked at."""
+    """The time of reading page fault counts: two system calls for each examined operation."""
     return 2 * ASKED_NS * float(tally.timed.fault_operations.sum())
 
 
 def busy_ns(profile: Profile) -> float | None:
-    """CPU time as it would be without the probe, as far as that is known."""
+    """CPU time without the probe's own, as far as that is known; None without CPU time."""
     cpu = cpu_ns(profile)
     return max(cpu - (probe_ns(profile) or 0.0), 1.0) if cpu else None
 
 
 def ceiling(profile: Profile) -> Ceiling:
-    """The whole time in the allocator over the whole CPU time: by CPU timers, if they told of it often enough.
+    """The share of CPU time in the allocator, by CPU timers if there are SAMPLES_ENOUGH samples.
 
-    Else by the operations that were timed, where the interval is from what they take among others to what they take
-    alone.
+    Otherwise by the timed operations. The interval then reaches from their time among other
+    instructions to their time between fences.
     """
     total, busy, found = lines(profile)[-1], busy_ns(profile), sampled(profile)
     if not total.operations:
@@ -412,27 +433,27 @@ def ceiling(profile: Profile) -> Ceiling:
     if busy is None:
         return Ceiling(None, "its CPU time is not known")
     if total.untimed > UNTIMED_MAX * total.operations:
-        return Ceiling(None, "too many operations are of kinds of which none was timed")
+        return Ceiling(None, "too many of its operations are of kinds that were never timed")
     within = Estimate(total.total_ns.value, Interval(*_bracket(total), LEVEL))
-    return Ceiling(within.over(busy, most=1.0), how="by the operations that were timed")
+    return Ceiling(within.over(busy, most=1.0), how="by the timed operations")
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """CPU time in the allocator by another way: timers that run with each thread's CPU time say where it is."""
+    """CPU time in the allocator by CPU timers, which sample where each thread is."""
 
     name: str
-    """Of SAMPLED, or TOTAL."""
+    """One of SAMPLED, or TOTAL."""
     samples: int
     of: int
-    """Samples in all, in the program and in the probe too."""
+    """All samples, also those in the program and in the probe."""
     total_ns: Estimate
     share: Estimate
-    """Of CPU time, without what the probe takes."""
+    """Share of the CPU time without the probe's own."""
 
 
 def sampled(profile: Profile) -> tuple[Sampled, ...]:
-    """Of all operations, then by kind; nothing where no timer told of anything."""
+    """First TOTAL, then one for each of SAMPLED with samples. Empty without any samples."""
     tally, cpu, busy = profile.tally, cpu_ns(profile), busy_ns(profile)
     n = tally.cpu_samples
     if not n or cpu is None or busy is None:
@@ -455,13 +476,14 @@ def sampled(profile: Profile) -> tuple[Sampled, ...]:
 
 
 _AGREEING = 0.15
-"""Of the greater of two estimates: closer than that is as good as they can be."""
+"""Share of the larger estimate by which two estimates may differ: they cannot be more precise."""
 
 
 def disagreement(profile: Profile) -> float | None:
-    """By how much of CPU more was sampled than timed; None where that is within what both may err.
+    """Sampled minus timed CPU time in the allocator, as a share of CPU time.
 
-    How long an operation takes that is timed lies between its time among others and its time alone.
+    None if both agree within their errors. The true time of an operation is between its time among
+    other instructions and its time between fences.
     """
     found, total, busy, ticking = (
         sampled(profile),
@@ -483,14 +505,17 @@ def disagreement(profile: Profile) -> float | None:
 
 
 def _bracket(total: Line) -> tuple[float, float]:
-    """The least and the most that all operations may have taken, by those that were timed."""
+    """The smallest and largest total time of all operations, from the timed ones."""
     assert total.total_ns is not None
     ends = total.total_ns.interval
     return ends.low, max(ends.high, (total.alone_ns or 0.0) * total.operations)
 
 
 def wilson(successes: float, trials: float) -> Interval:
-    """Of a share (Wilson, Journal of the American Statistical Association 1927): right also near 0 and 1."""
+    """Interval of a share (Wilson, Journal of the American Statistical Association 1927).
+
+    It is also correct near 0 and 1.
+    """
     share, z2 = successes / trials, Z * Z / trials
     middle = (share + z2 / 2) / (1 + z2)
     half = Z * math.sqrt(max(0.0, share * (1 - share) / trials + z2 / trials / 4)) / (1 + z2)
@@ -498,9 +523,10 @@ def wilson(successes: float, trials: float) -> Interval:
 
 
 def remote_share(tally: Tally) -> Estimate | None:
-    """Frees by another thread than the one that allocated; exact where each was told apart.
+    """The share of frees by another thread than the allocating one; None if no free was timed.
 
-    Else ends of strata are added, which is a little too wide.
+    It is exact if every free was counted as local or remote. Otherwise the interval ends of the
+    strata are added, which makes it a little too wide.
     """
     value = low = high = whole = 0.0
     if known := int(tally.frees.sum()):

@@ -1,4 +1,7 @@
-"""What an allocator did beside taking time: kernel calls, faults, locks, new memory, sizes and lives. Pure."""
+"""Tables of a profile other than times of operations. Pure.
+
+They cover system calls, page faults, events, locks, new memory, sizes and life times of blocks.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ from cairn.profile.tally import (
 
 @dataclass(frozen=True, slots=True)
 class KernelLine:
-    """One kind of the kernel's calls within the allocator; `bytes` is None where it has none."""
+    """One kind of system calls within the allocator. `bytes` is None for calls without a size."""
 
     name: str
     count: int
@@ -51,13 +54,13 @@ class KernelLine:
     max_ns: float | None
     per_second: float | None
     per_thousand: float | None
-    """Operations."""
+    """Calls per 1,000 operations."""
     cpu_ns: float | None
-    """What of the total was on a processor: measured of those that wait, all of it of others."""
+    """CPU time: measured for calls that wait, the whole time for others."""
 
 
 def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
-    """One for each kind of call that there was, the longest in sum first."""
+    """One line for each kind of system call that occurred, the largest total first."""
     kernel, ticking, operations = profile.tally.kernel, clock(profile.tally), profile.operations
     ns = ticking.ns_per_tick if ticking else None
     seconds = profile.tally.lived_ns / 1e9
@@ -91,17 +94,17 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
 
 
 def _on_processor(cpu_ns: float | None, total_ns: float | None) -> float | None:
-    """No more than what it took by the clock; all of that where it was not asked for."""
+    """The measured CPU time, at most the wall time; without a measurement the wall time."""
     return total_ns if cpu_ns is None or total_ns is None else min(cpu_ns, total_ns)
 
 
 def kernel_ns(of: Sequence[KernelLine], *, waiting: bool) -> float | None:
-    """Time within calls that wait, or within all others; None where calls were not timed."""
+    """Total time of the calls that wait, or of all others; None if calls were not timed."""
     return _sum([one.total_ns for one in of if (one.name in WAITING) == waiting])
 
 
 def kernel_cpu_ns(of: Sequence[KernelLine]) -> float | None:
-    """CPU time of all of them; None where calls were not timed."""
+    """CPU time of all these calls; None if calls were not timed."""
     return _sum([one.cpu_ns for one in of])
 
 

@@ -397,7 +397,7 @@ def test_the_ceiling_is_by_timers_where_there_were_enough_of_them(tmp_path: Path
     made.timed_alone("new", "small", [300] * 30)
     made.sampled(100, 50)
     few = estimates.ceiling(gathered(tmp_path, made))
-    assert few.how == "by the operations that were timed"
+    assert few.how == "by the timed operations"
     assert few.share is not None
     assert few.share.value < 0.02
     assert few.share.interval.low < few.share.value < few.share.interval.high

@@ -56,7 +56,7 @@ def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
     last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
     assert (
         last
-        == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0], by the operations that were timed."
+        == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0], by the timed operations."
     )
 
 
