@@ -1,7 +1,8 @@
-"""The probe's files, read: one for each image of a process. src/record/profile.h is their contract.
+"""Reads the probe's files, one for each program image of a process. Contract: src/record/profile.h.
 
-A file is believed in nothing before it is checked: it may be cut off, damaged, or somebody else's. Whatever it holds,
-reading it ends soon, in values or in one sentence, and takes little memory: no file is taken in as a whole.
+A file may be cut off, damaged or foreign, so every value is checked before it is used. Whatever the
+file holds, reading it ends soon, with a result or with one sentence. It takes little memory,
+because no file is read as a whole.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ MOMENT = (
 _UNKNOWN = 2**64 - 1
 
 _FILE_MAX = 256 << 20
-"""A fifth of a million threads at once."""
+"""Enough for 200,000 threads at once."""
 _FILES_MAX = 200_000
 _THREADS_AT_ONCE = 4096
 
@@ -78,14 +79,14 @@ _COUNTS = (
     *("calls", "bytes", "released", "fresh", "frees"),
     *("cpu_samples", "cpu_samples_inside", "cpu_samples_probe", "lived_ticks"),
 )
-"""Of a thread, what adds up by itself."""
+"""Fields of a thread that are summed as they are."""
 
 Records = NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True)
 class Layouts:
-    """The structs of profile.h, field by field, as a machine of one byte order has them."""
+    """The structs of profile.h as numpy types, for one byte order."""
 
     head: np.dtype[np.void]
     thread: np.dtype[np.void]
@@ -93,7 +94,7 @@ class Layouts:
 
 
 def layouts(order: str) -> Layouts:
-    """For "<" or ">"; `align` is the natural alignment of C."""
+    """The layouts for byte order "<" or ">". `align` gives fields C's natural alignment."""
     u4, u8 = order + "u4", order + "u8"
     per_group = (len(ALLOCATING), len(PHASES), len(GROUPS))
     call = np.dtype(
@@ -236,23 +237,26 @@ _LAYOUTS = (layouts("<"), layouts(">"))
 
 
 class NoProfile(UsageError):
-    """A folder without a file that anything was written to."""
+    """The folder has no file with content."""
 
 
 class _Damaged(Exception):
-    """Why a file cannot be what the probe wrote."""
+    """The file is not what the probe writes; the text says why."""
 
 
 def read(path: Path) -> ProcessProfile:
-    """One file. Raises CairnError with a sentence for whatever is not what the probe writes."""
+    """Reads one file. Raises CairnError if it is not a complete file of the probe."""
     profile = read_begun(path)
     if profile is None:
-        raise CairnError(f"{path} is empty: its process ended before it counted anything")
+        raise CairnError(f"{path} is empty: its process ended before the probe counted anything")
     return profile
 
 
 def gather(folder: Path) -> Profile:
-    """All files that the processes of one run left in a folder; what else lies there is left alone."""
+    """Reads and adds up all files of one run in a folder; other files there are ignored.
+
+    Raises NoProfile if there is none with content, and CairnError for a damaged one.
+    """
     found = added_up(read_begun(folder / name) for name in names(folder))
     if found is None:
         raise NoProfile(
@@ -266,7 +270,7 @@ def _escaped(text: str) -> str:
 
 
 def write_tree(folder: Path, tree: Tree) -> None:
-    """Beside the probe's files: what none of them knows. Bytes that are no UTF-8 are written as escapes."""
+    """Writes `run.json` with facts that the probe's files lack. Bytes other than UTF-8 are escaped."""
     plain = replace(
         tree,
         command=tuple(map(_escaped, tree.command)),
@@ -280,17 +284,17 @@ def write_tree(folder: Path, tree: Tree) -> None:
 
 
 def _read_tree(folder: Path) -> Tree | None:
-    """None where it is not there: the files of one program may have been copied alone."""
+    """Reads `run.json`; None without it, as the probe's files may have been copied alone."""
     path = folder / _TREE
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise CairnError(f"{path} is no description of a run: it is no regular file")
+                raise CairnError(f"{path} does not describe a run: it is not a regular file")
             content = file.read(_TREE_MAX + 1)
         if len(content) > _TREE_MAX:
             raise CairnError(
-                f"{path} is no description of a run: it has more than {_TREE_MAX >> 20} MiB"
+                f"{path} does not describe a run: it is larger than {_TREE_MAX >> 20} MiB"
             )
         return msgspec.json.decode(content, type=Tree)
     except FileNotFoundError:
@@ -298,13 +302,14 @@ def _read_tree(folder: Path) -> Tree | None:
     except OSError as error:
         raise _cannot_read(path, error) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CairnError(f"{path} is no description of a run: {error}") from error
+        raise CairnError(f"{path} does not describe a run: {error}") from error
 
 
 def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
-    """What many processes counted together; None where none had begun.
+    """Adds up the files of many processes; None if all are empty.
 
-    They are added up as they come, so that a build of a hundred thousand processes takes no more memory than one.
+    Each file is added as it is read, so that a build of 100,000 processes takes no more memory than
+    one process.
     """
     processes: list[Process] = []
     tally: Tally | None = None
@@ -325,13 +330,13 @@ def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
 
 
 def names(folder: Path) -> list[str]:
-    """The files of a folder, in a fixed order."""
+    """The names of the probe's files in a folder, sorted. Raises UsageError or CairnError."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
-            f"there is no folder {folder}; --read takes one that --keep made"
+            f"there is no folder {folder}; --read takes a folder that --keep made"
         ) from None
     except OSError as error:
         raise _cannot_read(folder, error) from error
@@ -347,7 +352,7 @@ def _cannot_read(path: Path, error: OSError) -> CairnError:
 
 
 def read_begun(path: Path) -> ProcessProfile | None:
-    """One file; None where nothing was written to it yet: the magic comes last."""
+    """Reads one file; None if it is still empty. The probe writes the magic last."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -356,10 +361,10 @@ def read_begun(path: Path) -> ProcessProfile | None:
             os.close(descriptor)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise CairnError(f"{path} is a link, and no profile") from error
+            raise CairnError(f"{path} is a symbolic link and not a profile") from error
         raise _cannot_read(path, error) from error
     except _Damaged as error:
-        raise CairnError(f"{path} is no profile that can be read: {error}") from error
+        raise CairnError(f"{path} is not a readable profile: {error}") from error
 
 
 def _content(file: int) -> ProcessProfile | None:
@@ -367,12 +372,12 @@ def _content(file: int) -> ProcessProfile | None:
     if not stat.S_ISREG(about.st_mode):
         raise _Damaged("it is not a regular file")
     if about.st_size > _FILE_MAX:
-        raise _Damaged(f"it has more than {_FILE_MAX >> 20} MiB")
+        raise _Damaged(f"it is larger than {_FILE_MAX >> 20} MiB")
     magic = os.pread(file, len(MAGIC), 0)
     if not magic.strip(b"\0"):
         return None
     if magic != MAGIC:
-        raise _Damaged("it begins otherwise")
+        raise _Damaged("its first bytes are not those of a profile")
     head, layout = _head(file, about.st_size)
     threads = _Threads(layout.thread, int(head["ticks_last"]))
     for records in _thread_records(file, head, layout.thread):
@@ -387,12 +392,12 @@ def _content(file: int) -> ProcessProfile | None:
 
 
 def _events(head: np.void) -> tuple[str, ...]:
-    """By slot; "": none."""
+    """The event of each slot; "" for an unused slot."""
     return tuple(EVENTS[number - 1] if number else "" for number in head["events"].tolist())
 
 
 def _head(file: int, size: int) -> tuple[np.void, Layouts]:
-    """The head and the layout of its byte order, once they agree with each other and with the file."""
+    """Reads the head and returns it with the layouts of its byte order. Raises _Damaged."""
     for layout in _LAYOUTS:
         content = os.pread(file, layout.head.itemsize, 0)
         if len(content) < layout.head.itemsize:
@@ -401,18 +406,18 @@ def _head(file: int, size: int) -> tuple[np.void, Layouts]:
         if head["order"] == ORDER:
             break
     else:
-        raise _Damaged("its byte order is none")
+        raise _Damaged("its byte order is unknown")
     if head["version"] != VERSION:
         raise _Damaged(f"it has version {head['version']}, and this cairn reads version {VERSION}")
     sizes = [int(head[f"{name}_bytes"]) for name in ("head", "thread", "samples")]
     if sizes != [layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize]:
-        raise _Damaged("its structures have other sizes; was its probe built from other sources?")
+        raise _Damaged("its structures have other sizes: its probe was built from other sources")
     if head["file_bytes"] > size:
         raise _Damaged("it is cut off")
     if int(head["state"]) not in _STATES or int(head["dispatch"]) not in _SEEN or not head["gap"]:
         raise _Damaged("its head is damaged")
     if max(head["events"].tolist()) > len(EVENTS):
-        raise _Damaged("its counters are none that exist")
+        raise _Damaged("it names counters that do not exist")
     if head["ticks_last"] < head["ticks_begin"] or head["ns_last"] < head["ns_begin"]:
         raise _Damaged("its clocks run backwards")
     return head, layout
@@ -421,9 +426,9 @@ def _head(file: int, size: int) -> tuple[np.void, Layouts]:
 def _records(
     file: int, head: np.void, layout: np.dtype[np.void], count: int, offset: int
 ) -> Records:
-    """So many structs from there on."""
+    """Reads `count` structs from `offset` on; raises _Damaged if the file does not have them."""
     if not _fits(head, layout, count, offset):
-        raise _Damaged("it names a place that it does not have")
+        raise _Damaged("it refers to data outside the file")
     content = os.pread(file, count * layout.itemsize, offset)
     if len(content) < count * layout.itemsize:
         raise _Damaged("it is cut off")
@@ -431,18 +436,18 @@ def _records(
 
 
 def _fits(head: np.void, layout: np.dtype[np.void], count: int, offset: int) -> bool:
-    """Whether so many structs lie behind the head and within the file."""
+    """Whether `count` structs at `offset` are after the head and within the file."""
     return int(head["head_bytes"]) <= offset and offset + count * layout.itemsize <= int(
         head["file_bytes"]
     )
 
 
 def _thread_records(file: int, head: np.void, layout: np.dtype[np.void]) -> Iterator[Records]:
-    """Those of all chunks, in pieces."""
+    """The thread structs of all chunks, at most _THREADS_AT_ONCE at a time."""
     for k in range(CHUNKS):
         count, offset = CHUNK_THREADS << k, int(head["chunks"][k])
         if offset and not _fits(head, layout, count, offset):
-            raise _Damaged("it names a place that it does not have")
+            raise _Damaged("it refers to data outside the file")
         for first in range(0, count if offset else 0, _THREADS_AT_ONCE):
             yield _records(
                 file,
@@ -454,7 +459,7 @@ def _thread_records(file: int, head: np.void, layout: np.dtype[np.void]) -> Iter
 
 
 class _Threads:
-    """What all threads together counted."""
+    """Sums over all threads."""
 
     def __init__(self, layout: np.dtype[np.void], last: int) -> None:
         nobody = np.zeros(1, layout)
@@ -464,16 +469,15 @@ class _Threads:
 
     def add(self, records: Records) -> None:
         since = records["since_ticks"]
-        living = since[
-            (since != 0) & (since < self.last)
-        ]  # of one that began after the last look nothing is known
+        # A thread that began after the probe's last look at the clock counts as not yet living.
+        living = since[(since != 0) & (since < self.last)]
         self.living_ticks += len(living) * self.last - int(_sum(living))
         self.counts = {name: total + _sum(records[name]) for name, total in self.counts.items()}
         self.locks += _locks(records["locks"])
 
     @property
     def lived_ticks(self) -> int:
-        """How long all lived until the last look, together."""
+        """The life time of all threads until the probe's last look at the clock, summed."""
         return int(self.counts["lived_ticks"]) + self.living_ticks
 
 
@@ -491,7 +495,7 @@ def _locks(of: Records) -> Locks:
 
 
 def _sum(column: NDArray[np.uint64]) -> Exact:
-    """Over the first axis, exactly: halves of 32 bits do not overflow."""
+    """The exact sum over the first axis: sums of 32-bit halves do not overflow."""
     low, high = (
         half.sum(axis=0, dtype=np.uint64).astype(object)
         for half in (column & 0xFFFFFFFF, column >> 32)

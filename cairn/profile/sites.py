@@ -1,4 +1,7 @@
-"""Sites of large blocks: what the allocator cairn tells of them with CAIRN_SITES=1 and CAIRN_STATS=json. Pure."""
+"""Call sites of large blocks, as the allocator cairn reports them. Pure.
+
+It does so with CAIRN_SITES=1 and CAIRN_STATS=json in the environment.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,17 @@ from cairn.errors import CairnError
 
 _BEGIN = '{"live_bytes":'
 SLICE_BYTES = 16 << 10
-"""The unit in which the allocator has large blocks: docs/allocator.md, "Where memory comes from"."""
+"""The unit of large blocks: docs/allocator.md, "Where memory comes from"."""
 
 
 LIVES = ("1 µs", "16 µs", "262 µs", "4.2 ms", "67 ms", "1.1 s", "17 s")
-"""Lives are told in these classes, each below the time named, and one of all that are longer: src/alloc/site.h."""
+"""The upper limits of the classes of life times; one more class holds all longer ones
+(src/alloc/site.h)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """A file as the loader had mapped it, from `begin` to `end`; its own addresses count from `base`."""
+    """A file that was mapped from `begin` to `end`. Addresses in the file count from `base`."""
 
     path: str
     base: int
@@ -33,67 +37,69 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of large blocks: how many there ever were, of how many bytes, and what became of them.
+    """The number, bytes and fate of large blocks over the life of a process.
 
-    Of a thread that has many some are counted, chosen at random, and stand for the others: then these are estimates.
+    A thread with many blocks counts only a random sample, which stands for the others. The numbers
+    are then estimates.
     """
 
     counted: int
-    """Blocks that were looked at."""
+    """Blocks that were really counted."""
     blocks_variance: int
-    """Of `blocks`; 0 where each counted one stands for itself: of a thread that has many, others may be missing."""
+    """The variance of `blocks`. It is 0 if each counted block stands for itself; a thread with many
+    blocks may then have had others that were not counted."""
     blocks: int
     bytes: int
     live_count: int
     live_bytes: int
     hits: int
-    """Runs that the thread had kept; all others came from the page heap."""
+    """Blocks from a run that the thread had kept; `misses` came from the page heap."""
     misses: int
     lives: tuple[int, ...]
-    """How many lived how long, by LIVES."""
+    """The number of freed blocks in each class of LIVES, and of longer lives."""
 
     @property
     def error(self) -> float:
-        """How far off `blocks` may be, as a share of it: by two standard errors."""
+        """Two standard errors of `blocks`, as a share of it."""
         return 2 * math.sqrt(self.blocks_variance) / self.blocks if self.blocks else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Site(Counts):
-    """A place that calls, for blocks of so many slices; `depth` tells callers of the same wrapper apart."""
+    """A call site and the size of its blocks; `depth` distinguishes callers of the same wrapper."""
 
     address: int
-    """Behind the call."""
+    """The return address of the call."""
     slices: int
     depth: int
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What one process told."""
+    """The report of one process."""
 
     sites: tuple[Site, ...]
-    """Those with the most bytes first."""
+    """The sites with the most bytes come first."""
     count: int
-    """How many there are; more than `sites` where there was no room for all."""
+    """The number of sites; more than `sites` has if the report had no room for all."""
     others: Counts
-    """What came when the table was full."""
+    """Blocks of sites that were new when the allocator's table was full."""
     objects: tuple[Object, ...]
 
     def object_of(self, site: Site) -> Object | None:
-        """The file that the site lies in; None when it was unloaded before the end."""
+        """The file of the site; None if it was unloaded before the process ended."""
         return next((one for one in self.objects if one.begin < site.address <= one.end), None)
 
 
 def parse(lines: Iterable[str]) -> tuple[tuple[Document, ...], int]:
-    """Every process that told of sites, in the order of their ends, and how many lines were damaged.
+    """The reports in a program's standard error, in the order in which processes ended.
 
-    The lines are the program's standard error, in which others write, too. Raises CairnError where there is none, with
-    what to do.
+    Also returns the number of damaged lines. Other output between the reports is skipped. Raises
+    CairnError with advice if there is no report.
     """
     found, damaged = [], 0
     for line in lines:
-        place = line.find(_BEGIN)  # behind what somebody left without an end of line, perhaps
+        place = line.find(_BEGIN)  # other output without a newline may precede it
         if place < 0 or '"sites":[' not in line:
             continue
         try:
@@ -102,10 +108,11 @@ def parse(lines: Iterable[str]) -> tuple[tuple[Document, ...], int]:
             damaged += 1
     if not found:
         raise CairnError(
-            "what processes tell of sites here is cut off or mixed up; give each its own file as standard error"
+            "the reports of call sites here are cut off or mixed up; give each process its own "
+            "file as standard error"
             if damaged
-            else "no process tells of sites here; run the program with CAIRN_SITES=1 CAIRN_STATS=json in its "
-            "environment, with the allocator cairn, and keep what it writes on standard error"
+            else "there is no report of call sites here; run the program under the allocator cairn "
+            "with CAIRN_SITES=1 CAIRN_STATS=json in its environment, and keep its standard error"
         )
     return tuple(found), damaged
 
@@ -120,7 +127,7 @@ def _document(told: dict[str, Any]) -> Document:
 
 
 def _number(told: int | str) -> int:
-    """Of 64 bits; an address as text."""
+    """A number of 64 bits; addresses are hexadecimal text. Raises ValueError for others."""
     number = int(told, 16) if isinstance(told, str) else int(told)
     if not 0 <= number < 1 << 64:
         raise ValueError(told)
@@ -128,10 +135,8 @@ def _number(told: int | str) -> int:
 
 
 def _counts(row: dict[str, Any]) -> dict[str, Any]:
-    row = {
-        "counted": row["blocks"],
-        "blocks_variance": 0,
-    } | row  # as before blocks were counted by samples
+    # Reports of versions that counted every block lack these two.
+    row = {"counted": row["blocks"], "blocks_variance": 0} | row
     names = (
         "counted",
         "blocks_variance",
@@ -156,7 +161,7 @@ def _site(row: dict[str, Any]) -> Site:
 
 
 def _object(row: dict[str, Any]) -> Object:
-    """A path is bytes, of which those that are no ASCII came as \\u00XX."""
+    """A mapped file. Its path is bytes, written as \\u00XX where they are not ASCII."""
     path = os.fsdecode(row["path"].encode("latin-1"))
     if "\0" in path:
         raise ValueError("no path")
@@ -164,7 +169,7 @@ def _object(row: dict[str, Any]) -> Object:
 
 
 def half_lived(lives: Sequence[int]) -> str:
-    """The shortest time within which half of the blocks that were freed were so."""
+    """The class of LIVES that half of the freed blocks do not exceed."""
     seen, half = 0, sum(lives) / 2
     for limit, count in zip(LIVES, lives, strict=False):
         seen += count
@@ -174,7 +179,7 @@ def half_lived(lives: Sequence[int]) -> str:
 
 
 def render(document: Document, where: Callable[[Site], str], most: int) -> str:
-    """A table, the sites with the most bytes first."""
+    """The table of at most `most` sites, named by `where`; those with the most bytes come first."""
     heads = ("bytes", "blocks", "±", "live", "hits", "half lived", "each", "where")
     rows = [
         (
@@ -194,12 +199,13 @@ def render(document: Document, where: Callable[[Site], str], most: int) -> str:
     ]
     if any(site.error for site in document.sites[:most]):
         lines.append(
-            "±, of blocks, 95 %: of many some were counted, chosen at random, that stand for the others; live, hits "
-            "and lives are less sure. Without one, a site was seen only while all were counted, and may have had more."
+            "±: 95 % interval of blocks, where a random sample of them was counted; live, hits and "
+            "lives are less certain. Without ±, the site was only seen while every block was "
+            "counted, and may have had more."
         )
     if (untold := document.count - len(rows)) > 0:
         lines.append(f"{untold} sites with fewer bytes are not shown")
     if document.others.blocks:
         told = f"{units.count(document.others.blocks)} blocks, {units.size(document.others.bytes)}"
-        lines.append(f"others, of sites that came when {document.count} were known: {told}")
+        lines.append(f"sites beyond the first {document.count} (the table was full): {told}")
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""Which function an address of a file lies in.
+"""Finds the function at an address of a file.
 
-By the file's own table of symbols, or, where that was stripped, by what it shows to the loader. Every read is bounded,
-and nothing is executed: the file may be hostile.
+It uses the file's symbol table, or its dynamic symbols if that was stripped. The file may be
+hostile: every read is bounded, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from cairn.errors import CairnError
 from cairn.profile.sites import Object
 
 TABLE_BYTES = 64 << 20
-"""The most that is read of one table: 2.8 million symbols, and a second for each million."""
+"""The most bytes that are read of one table: 2.8 million symbols, at one second per million."""
 
 
 _NAME_MAX = 4096
 
 
 _ENTRY = struct.Struct("=IBBHQQ")
-"""Of a 64-bit file in our own order of bytes: name, kind, other, section, address, size."""
+"""A symbol of a 64-bit file in this machine's byte order: name, kind, other, section, address,
+size."""
 
 
 _FUNCTIONS = (2, 10)
@@ -33,7 +34,7 @@ _FUNCTIONS = (2, 10)
 
 
 _UNSIZED_BYTES = 4096
-"""As far a function is believed to reach that says nothing of it, as those in assembler."""
+"""The assumed length of functions without a size, such as those in assembler."""
 
 
 _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
@@ -41,14 +42,14 @@ _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where an address lies: a function and how far behind its start, as far as they are known, and a file."""
+    """The place of an address: a file, perhaps a function, and the offset in the function or file."""
 
     path: str | None
     function: str | None
     offset: int
 
     def __str__(self) -> str:
-        """As debuggers write it."""
+        """The notation of debuggers: function+offset in file."""
         file = f" in {self.path}" if self.path else ""
         return (
             f"{self.function}+{self.offset:#x}{file}"
@@ -58,7 +59,7 @@ class Location:
 
 
 class Functions:
-    """The functions of one file, by their addresses in it."""
+    """The functions of one file by address."""
 
     def __init__(self, image: elf.Image, tables: Sequence[tuple[str, str]] = _TABLES) -> None:
         found = {section.name: section for section in image.sections()} if image.bits == 64 else {}
@@ -76,14 +77,14 @@ class Functions:
         )
 
     def named(self) -> list[tuple[int, int, str]]:
-        """Of each its start, its end and its name, in the order of their addresses."""
+        """(start, end, name) of each function, in the order of addresses."""
         return [(start, start + size, self._name(name)) for start, size, name in self._starts]
 
     def _name(self, at: int) -> str:
         return os.fsdecode(self._names[at : at + _NAME_MAX].split(b"\0")[0])
 
     def at(self, address: int) -> tuple[str, int] | None:
-        """The name of the function that the byte at `address` lies in, and how far behind its start."""
+        """Name and offset of the function at `address`; None without one."""
         index = bisect_right(self._starts, (address, 1 << 64, 0)) - 1
         if index < 0:
             return None
@@ -91,26 +92,25 @@ class Functions:
         if address >= start + (size or _UNSIZED_BYTES):
             return None
         text = self._name(name)
-        return (text, address - start) if text else None  # or its name is beyond what was read
+        return (text, address - start) if text else None  # "" if the name was not read
 
 
 class Files:
-    """Files by their paths, each read once."""
+    """The functions of files by path. Each file is read once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Functions | None]] = {}
 
     def place(self, mapped: Object | None, address: int) -> Location:
-        """Where the call is whose return address this is, within a file as it was mapped."""
+        """The place of the call with the return address `address`, in a mapped file."""
         if mapped is None:
             return Location(None, None, address)
         if mapped.path not in self._known:
             self._known[mapped.path] = _read(mapped.path)
         path, functions = self._known[mapped.path]
         within = address - mapped.base
-        found = (
-            functions.at(within - 1) if functions is not None else None
-        )  # a call may be a function's last act
+        # The byte before the return address: a call may be the last instruction of its function.
+        found = functions.at(within - 1) if functions is not None else None
         return (
             Location(path, None, within)
             if found is None
@@ -119,10 +119,12 @@ class Files:
 
 
 def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
-    """The offsets in a file from the function before the first of these to the one behind the last; None without them.
+    """The range of file offsets of the object file that contains the functions `names`.
 
-    By what the file shows to the loader. Between two of its functions lie those that it does not show, which the linker
-    puts where their object file's others are.
+    It reaches from the end of the exported function before the first of them to the start of the
+    exported function after the last. In between are the object file's functions that are not
+    exported, because the linker keeps an object file together. Returns None without any of these
+    functions.
     """
     try:
         descriptor = elf.open_regular(path)
@@ -145,7 +147,7 @@ def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
 
 
 def _read(path: str) -> tuple[str, Functions | None]:
-    """Of a script, what runs it; None: there is no such file any more, or nothing is known of it."""
+    """The file (for a script its interpreter) and its functions; None if they cannot be read."""
     try:
         path = inspect_program(path).file if _is_script(path) else path
         descriptor = elf.open_regular(path)

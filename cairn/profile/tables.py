@@ -113,16 +113,17 @@ def _sum(times: Sequence[float | None]) -> float | None:
 
 
 def new_share(tally: Tally) -> float | None:
-    """Of malloc and operator new: what got memory not handed out since the kernel gave it. Exact."""
+    """The exact share of malloc and operator new that got memory fresh from the kernel."""
     calls = int(tally.calls[[ALLOCATING.index(name) for name in PLAIN]].sum())
     return min(1.0, int(tally.fresh.sum()) / calls) if calls else None
 
 
 @dataclass(slots=True)
 class _Inferred:
-    """A sum over strata: in each, what some of its operations took stands for what the others did.
+    """Estimates a sum over strata from the examined operations of each stratum.
 
-    One more than was seen is taken to scatter, so that "none" of a few is not "none" of all.
+    The variance of each stratum is increased by 1. So an interval has a length even if no examined
+    operation had a page fault or event: 0 of a few is not 0 of all.
     """
 
     value: float = 0.0
@@ -133,7 +134,7 @@ class _Inferred:
     unseen: int = 0
 
     def add(self, operations: int, looked_at: int, taken: int, squares: int) -> None:
-        """One stratum."""
+        """Adds a stratum: `taken` and `squares` are sum and sum of squares of the examined ones."""
         if not looked_at:
             self.unseen += operations
             return
@@ -147,16 +148,16 @@ class _Inferred:
         self.variance += (1 - 1 / scale) * scale * scale * (1 + spread)
 
     def estimate(self, most: float = math.inf) -> Estimate:
-        """Where the sum lies, at most there."""
+        """The sum and its interval, at most `most`."""
         half, most = Z * math.sqrt(self.variance), max(self.least, most)
         ends = max(self.least, min(self.value - half, most)), min(self.value + half, most)
         return Estimate(min(self.value, most), Interval(*ends, LEVEL))
 
 
 def faults_inside(profile: Profile) -> Estimate | None:
-    """Page faults within the allocator: by strata as times are, but only some of the timed operations were looked at.
+    """Page faults within the allocator, estimated by strata from the examined operations.
 
-    None where too many operations are of strata in which none was looked at.
+    None if too many operations are of strata in which none was examined.
     """
     timed, found = profile.tally.timed, _Inferred()
     for stratum in strata(profile.tally):
@@ -175,26 +176,26 @@ def faults_inside(profile: Profile) -> Estimate | None:
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """What the processor counted in one kind of operations, in user mode. Frees are one kind, whoever had the block."""
+    """Events of one kind of operations in user mode. All frees are one kind, local or remote."""
 
     name: str
     operations: int
-    """Of strata in which some were looked at; the others are in nothing here."""
+    """Operations of the strata in which some were examined; this line leaves out the others."""
     looked_at: int
     totals: dict[str, Estimate]
-    """By event."""
+    """The total number of each event."""
 
     def per_operation(self, event: str) -> Estimate:
-        """The mean."""
+        """The mean number of an event per operation."""
         return self.totals[event].over(self.operations)
 
 
 FREES = "free"
-"""Both kinds of frees: only those that were looked at are told apart."""
+"""The line of all frees: only the examined ones are known to be local or remote."""
 
 
 def event_lines(profile: Profile) -> tuple[EventLine, ...]:
-    """One for each kind of operation in which counters were read, and their sum; none where they were not."""
+    """One line for each kind of operation whose events were counted, and their sum; else empty."""
     timed = profile.tally.timed
     refused = events_refused(profile)
     slots = {
@@ -232,7 +233,7 @@ def event_lines(profile: Profile) -> tuple[EventLine, ...]:
 
 
 def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
-    """Events that were asked for and not counted: why, as errno."""
+    """The errno values of each event that was requested but refused in some process."""
     reasons: dict[str, set[int]] = {}
     for process in profile.processes:
         for event, error in zip(process.events, process.event_errnos, strict=True):
@@ -243,7 +244,7 @@ def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class LockLine:
-    """One kind of locks that the allocator took; None is not measured. Critical sections are those of a sample."""
+    """One kind of the allocator's locks. None means not measured; `sections` are a sample."""
 
     name: str
     taken: int
@@ -257,7 +258,10 @@ class LockLine:
 
 
 def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
-    """One for each kind that was taken, or tried in vain. What the clock takes, some 10 ns, is still in the times."""
+    """One line for each kind of lock that was taken or refused.
+
+    The times still contain the reading of the clock, some 10 ns.
+    """
     locks, ticking = profile.tally.locks, clock(profile.tally)
 
     def ns(ticks: float) -> float | None:
@@ -289,12 +293,12 @@ def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
 
 
 def size_below(tally: Tally, q: float) -> float | None:
-    """Bytes that a share q of all allocations stay within."""
+    """The size in bytes that a share q of all allocations does not exceed."""
     return _end_of(tally.sizes, q, octaves(SIZE_BUCKETS, 4)[1:])
 
 
 def life_below_ns(tally: Tally, group: int, q: float) -> float | None:
-    """A time within which a share q of the freed blocks were freed again."""
+    """The life time that a share q of the freed blocks does not exceed."""
     ticking = clock(tally)
     end = _end_of(tally.lives[group], q, np.ldexp(1.0, np.arange(1, LIFE_BUCKETS + 1)))
     return None if end is None or ticking is None else end * ticking.ns_per_tick

@@ -1,7 +1,8 @@
-"""A part of a program's life: what the probe's files say at its end, less what they said at its beginning.
+"""Profiles a window of a program's life: the probe's files at its end minus those at its beginning.
 
-Every number in a file only grows while its process runs, so nothing in the program is switched on or off. What is a
-greatest, such as the longest operation, is known of a window only where it grew in it.
+Every number in a file only grows while its process runs, so nothing in the program needs to be
+switched on or off. A maximum, such as the longest operation, is only known if it grew in the
+window.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from cairn.profile import reader
 from cairn.profile.tally import Moment, Process, ProcessProfile, Profile, Tally, Window
 
 _TRIES = 5
-"""Of reading a file that grows: between two of its numbers the process may have lengthened it."""
+"""Attempts to read a file: it looks damaged if its process lengthens it during the read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the kernel says of a process, whatever its file says."""
+    """The kernel's counts of a process, which are newer than those in its file."""
 
     cpu_ns: int = 0
     minor_faults: int = 0
@@ -37,19 +38,19 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How all processes stood at one time."""
+    """The counts of all processes at one time."""
 
     at_ns: int
     counted: Mapping[str, Tally]
-    """By file, of those that ran on."""
+    """By file name, of the processes that were running."""
     over: frozenset[str]
-    """Files of those that had ended."""
+    """The file names of the processes that had ended."""
     usage: Mapping[int, Usage]
-    """By process, for one that becomes another program goes on with it."""
+    """By process id, because the kernel's counts continue after an exec."""
 
 
 def look(folder: Path) -> Snapshot:
-    """Reads everything that is in the folder now."""
+    """Reads all files that are in the folder now."""
     counted: dict[str, Tally] = {}
     over: set[str] = set()
     usage: dict[int, Usage] = {}
@@ -67,13 +68,14 @@ def look(folder: Path) -> Snapshot:
 
 
 def since(folder: Path, begin: Snapshot, started_ns: int) -> Profile:
-    """What was counted from that look until now; `started_ns`: when the program began. Raises NoProfile for nothing."""
+    """The profile of the window from `begin` until now, for a program that started at `started_ns`.
+
+    Raises NoProfile if nothing was counted in it.
+    """
     end_ns = time.monotonic_ns()
     found = reader.added_up(_windowed(folder, begin, end_ns))
     if found is None:
-        raise reader.NoProfile(
-            "nothing was counted in that time: no process allocated that ran then"
-        )
+        raise reader.NoProfile("nothing was counted in that time: no running process allocated")
     return replace(found, window=Window(begin.at_ns, end_ns, max(0, begin.at_ns - started_ns)))
 
 
@@ -101,7 +103,7 @@ def _windowed(folder: Path, begin: Snapshot, end_ns: int) -> Iterator[ProcessPro
         if name in begin.counted:
             tally = tally - begin.counted[name]
         lived_ns = process.end_ns - process.begin_ns
-        # What the file says of them is as old as the last moment.
+        # The threads' times in the file are as old as its last moment, so they are estimated.
         threads_ticks = process.threads_most * lived_ns * tally.span_ticks // max(1, tally.span_ns)
         yield ProcessProfile(
             process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments
@@ -109,7 +111,7 @@ def _windowed(folder: Path, begin: Snapshot, end_ns: int) -> Iterator[ProcessPro
 
 
 def _moments(of: ProcessProfile, from_ns: int) -> Iterator[Moment]:
-    """Those from then on, told from then on."""
+    """The moments from `from_ns` on, with times since then."""
     for moment in of.moments:
         at_ns = of.process.begin_ns + moment.ns
         if at_ns >= from_ns:
@@ -126,18 +128,17 @@ def _read(path: Path) -> ProcessProfile | None:
 
 
 def _told(process: Process) -> Usage:
-    """What an ended process left in its file."""
+    """The counts in the file of an ended process."""
     return Usage(process.cpu_ns, process.minor_faults, process.major_faults)
 
 
 def _usage(process: Process) -> Usage | None:
-    """None for a process that has ended, or became another program."""
+    """The kernel's counts; None if the process has ended or is now another program."""
     if process.state != "running":
         return None
     try:
-        cpu_ns = time.clock_gettime_ns(
-            ~process.pid << 3 | 2
-        )  # its CPU clock: clock_getcpuclockid(3)
+        # The id of the process's CPU clock: clock_getcpuclockid(3).
+        cpu_ns = time.clock_gettime_ns(~process.pid << 3 | 2)
         fields = Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()
         return Usage(cpu_ns, int(fields[7]), int(fields[9]))
     except (OSError, IndexError, ValueError):

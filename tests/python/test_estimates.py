@@ -235,7 +235,7 @@ def test_untimed_kinds_are_counted_and_too_many_of_them_forbid_a_ceiling(tmp_pat
     assert (line(found, "aligned").untimed, line(found, TOTAL).untimed) == (5_000, 5_000)
     assert estimates.ceiling(found).share is not None
     made.called("memalign", "small", 5_000, 64)
-    assert "none was timed" in estimates.ceiling(gathered(tmp_path, made)).why_not
+    assert "never timed" in estimates.ceiling(gathered(tmp_path, made)).why_not
 
 
 def test_untimed_kinds_of_several_sizes_are_counted_together(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_what_is_an_estimate_says_how_far_off_it_may_be() -> None:
     assert [round(site.error, 3) for site in document.sites] == [0.346, 0]
     shown = sites.render(document, lambda _: "f", 2).splitlines()
     assert shown[1].split()[2:5] == ["100", "35", "%"] and shown[2].split()[2:4] == ["4", "112"]
-    assert shown[3].startswith("±, of blocks, 95 %: ")
+    assert shown[3].startswith("±: 95 % interval of blocks")
 
 
 def test_half_of_the_blocks_lived_shorter() -> None:
