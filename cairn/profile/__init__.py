@@ -1,1 +1,1 @@
-"""From the probe's files to tables: reading them, adding processes up, estimating times and shares."""
+"""Reads the probe's files, adds up processes, and estimates times and shares for tables."""

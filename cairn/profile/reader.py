@@ -270,7 +270,7 @@ def _escaped(text: str) -> str:
 
 
 def write_tree(folder: Path, tree: Tree) -> None:
-    """Writes `run.json` with facts that the probe's files lack. Bytes other than UTF-8 are escaped."""
+    """Writes `run.json` with facts that the probe's files lack. It escapes what is not UTF-8."""
     plain = replace(
         tree,
         command=tuple(map(_escaped, tree.command)),

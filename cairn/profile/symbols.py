@@ -42,7 +42,7 @@ _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The place of an address: a file, perhaps a function, and the offset in the function or file."""
+    """The place of an address: a file, a function if known, and an offset in it."""
 
     path: str | None
     function: str | None
