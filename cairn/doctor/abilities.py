@@ -101,15 +101,15 @@ def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
     command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
     try:
         with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
-            notes = Path(folder) / "notes"
+            samples = Path(folder) / "samples"
             done = subprocess.run(
-                [*command, "--whereabouts", str(notes), "--", "true"],
+                [*command, "--whereabouts", str(samples), "--", "true"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=TIMEOUT_S,
                 check=False,
             )
-            _, unseen = cpu_samples.read(notes, cpu_samples.AllocatorCode(frozenset({"/"})))
+            _, unseen = cpu_samples.read(samples, cpu_samples.AllocatorCode(frozenset({"/"})))
     except subprocess.TimeoutExpired:
         return None, f"it did not answer within {TIMEOUT_S:.0f} s", None
     except (OSError, CairnError) as error:

@@ -114,7 +114,7 @@ class _Longer:
         return self.mine.each_ns / max(self.theirs.each_ns, SHORTEST_NS)
 
     @property
-    def told(self) -> str:
+    def means(self) -> str:
         """Both means, as the end of a sentence."""
         mine, theirs = units.time(self.mine.each_ns), units.time(self.theirs.each_ns)
         return f"{mine} on average against {theirs}, {units.count(round(self.mine.count))} times"
@@ -207,7 +207,7 @@ def slow_path(two: Two) -> Finding | None:
         effect=both.effect.value,
         interval=both.effect.interval,
         measured=True,
-        evidence=(f"Reuse takes {again.told}", f"A free takes {free.told}"),
+        evidence=(f"Reuse takes {again.means}", f"A free takes {free.means}"),
         advice="use the other allocator, unless you want what makes this one slow, such as checks "
         "against misuse",
     )
@@ -225,7 +225,7 @@ def slow_free(two: Two) -> Finding | None:
         effect=free.effect.value,
         interval=free.effect.interval,
         measured=True,
-        evidence=(f"A free takes {free.told}",),
+        evidence=(f"A free takes {free.means}",),
         advice="use the other allocator, or free blocks of one lifetime all at once (an arena)",
     )
 
@@ -242,6 +242,6 @@ def slow_new(two: Two) -> Finding | None:
         effect=new.effect.value,
         interval=new.effect.interval,
         measured=True,
-        evidence=(f"A first-time allocation takes {new.told}",),
+        evidence=(f"A first-time allocation takes {new.means}",),
         advice="use the other allocator, or let the program reuse blocks",
     )

@@ -37,7 +37,7 @@ def _sum(of: list[KernelLine]) -> tuple[int, int, float]:
     )
 
 
-def _told(of: list[KernelLine]) -> str:
+def _list(of: list[KernelLine]) -> str:
     return ", ".join(f"{units.count(one.count)} {one.name}" for one in of)
 
 
@@ -122,7 +122,7 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         interval=effect.interval,
         measured=not faults_ns,
         evidence=(
-            f"{_told([*returning, *moving])}: {units.size(given)} returned in {units.time(ns)}"
+            f"{_list([*returning, *moving])}: {units.size(given)} returned in {units.time(ns)}"
             f"{f', while at most {units.size(held)} were held at a time' if held else ''}",
             f"{units.count(again)} of {units.count(faults)} page faults exceed one per page "
             "of the peak",
@@ -158,7 +158,7 @@ def asks_too_often(profile: Profile) -> Finding | None:
         interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
-            f"{_told(asking)}: {units.size(got / calls)} each on average, {units.time(ns)} in all",
+            f"{_list(asking)}: {units.size(got / calls)} each on average, {units.time(ns)} in all",
             f"{calls / profile.operations * 1000:.3g} system calls per 1,000 operations",
         ),
         advice="let it grow in larger steps (glibc: MALLOC_TOP_PAD_), or use an allocator that "

@@ -462,9 +462,9 @@ class _Threads:
     """Sums over all threads."""
 
     def __init__(self, layout: np.dtype[np.void], last: int) -> None:
-        nobody = np.zeros(1, layout)
-        self.counts = {name: _sum(nobody[name]) for name in _COUNTS}
-        self.locks = _locks(nobody["locks"])
+        empty = np.zeros(1, layout)
+        self.counts = {name: _sum(empty[name]) for name in _COUNTS}
+        self.locks = _locks(empty["locks"])
         self.last, self.living_ticks = last, 0
 
     def add(self, records: Records) -> None:

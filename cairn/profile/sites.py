@@ -117,20 +117,20 @@ def parse(lines: Iterable[str]) -> tuple[tuple[Document, ...], int]:
     return tuple(found), damaged
 
 
-def _document(told: dict[str, Any]) -> Document:
+def _document(report: dict[str, Any]) -> Document:
     return Document(
-        sites=tuple(_site(row) for row in told["sites"]),
-        count=int(told["site_count"]),
-        others=Counts(**_counts(told["other_sites"])),
-        objects=tuple(_object(row) for row in told["objects"]),
+        sites=tuple(_site(row) for row in report["sites"]),
+        count=int(report["site_count"]),
+        others=Counts(**_counts(report["other_sites"])),
+        objects=tuple(_object(row) for row in report["objects"]),
     )
 
 
-def _number(told: int | str) -> int:
+def _number(value: int | str) -> int:
     """A number of 64 bits; addresses are hexadecimal text. Raises ValueError for others."""
-    number = int(told, 16) if isinstance(told, str) else int(told)
+    number = int(value, 16) if isinstance(value, str) else int(value)
     if not 0 <= number < 1 << 64:
-        raise ValueError(told)
+        raise ValueError(value)
     return number
 
 
@@ -206,6 +206,6 @@ def render(document: Document, where: Callable[[Site], str], most: int) -> str:
     if (untold := document.count - len(rows)) > 0:
         lines.append(f"{untold} sites with fewer bytes are not shown")
     if document.others.blocks:
-        told = f"{units.count(document.others.blocks)} blocks, {units.size(document.others.bytes)}"
-        lines.append(f"sites beyond the first {document.count} (the table was full): {told}")
+        size = f"{units.count(document.others.blocks)} blocks, {units.size(document.others.bytes)}"
+        lines.append(f"sites beyond the first {document.count} (the table was full): {size}")
     return "\n".join(lines) + "\n"

@@ -351,7 +351,7 @@ class Process:
     """When the probe last looked at the clock. All processes share the clock of these two
     fields."""
     threads: int
-    """Threads that ever started."""
+    """Threads that allocated, or that were seen to start."""
     threads_most: int
     """The most threads at once."""
     threads_lost: int

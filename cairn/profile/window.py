@@ -86,7 +86,7 @@ def _windowed(folder: Path, begin: Snapshot, end_ns: int) -> Iterator[ProcessPro
             continue
         process, tally = found.process, found.tally
         now = _usage(process)
-        used = (now or _told(process)) - begin.usage.get(process.pid, Usage())
+        used = (now or _usage_at_end(process)) - begin.usage.get(process.pid, Usage())
         moments = tuple(_moments(found, begin.at_ns))
         begin_ns = max(process.begin_ns, begin.at_ns)
         process = replace(
@@ -127,7 +127,7 @@ def _read(path: Path) -> ProcessProfile | None:
     return reader.read_begun(path)
 
 
-def _told(process: Process) -> Usage:
+def _usage_at_end(process: Process) -> Usage:
     """The counts in the file of an ended process."""
     return Usage(process.cpu_ns, process.minor_faults, process.major_faults)
 

@@ -67,7 +67,7 @@ By = Literal["clock", "probe"]
 SAMPLES_LEAST = 200
 """CPU timer samples that all trials of a contender need together to separate allocator and
 program."""
-NOTES_LEAST = 100
+CLOCK_SAMPLES_LEAST = 100
 """Clock samples that all plain runs of a contender need together."""
 GAP_LEAST, LEFT_MOST = 0.05, 0.2
 """A gap in CPU time counts from GAP_LEAST of the baseline on. It is accounted for if the parts
@@ -126,12 +126,12 @@ class Gap:
     def ranked(self) -> tuple[Part, ...]:
         """The causes: parts with the same sign as the whole, the largest first."""
         way = self.whole.change or 0.0
-        return tuple(sorted(self._told(way), key=lambda one: -abs(one.change or 0.0)))
+        return tuple(sorted(self._with_sign(way), key=lambda one: -abs(one.change or 0.0)))
 
     @property
     def against(self) -> tuple[Part, ...]:
         """Parts with the opposite sign of the whole, in the order of `parts`."""
-        return self._told(-(self.whole.change or 0.0))
+        return self._with_sign(-(self.whole.change or 0.0))
 
     @property
     def undecided(self) -> tuple[Part, ...]:
@@ -143,7 +143,7 @@ class Gap:
         """Page faults if their time is shown to differ but their number went the other way."""
         return tuple(one for one in self.parts[:-1] if one.shown and not one.borne_out)
 
-    def _told(self, way: float) -> tuple[Part, ...]:
+    def _with_sign(self, way: float) -> tuple[Part, ...]:
         return tuple(
             one
             for one in self.parts
@@ -313,7 +313,8 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Fi
     before = next((one for one in raised if one.name == QUEUES), None)
     cpu_ns = statistics.fmean(_cpu_ns(side.plain) for side in sides)
     own, in_calls = (
-        statistics.fmean(_noted_ns(side, _NOTES[part]) for side in sides) for part in (OWN, KERNEL)
+        statistics.fmean(_sampled_ns(side, _SAMPLE_COUNTS[part]) for side in sides)
+        for part in (OWN, KERNEL)
     )
     calls = [
         (kind, _cpu_of(kind, one)) for side in sides for kind, one in side.summary.calls.items()
@@ -330,7 +331,7 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Fi
     if share <= (before.effect if before is not None else 0.0) or not is_queueing(share, waits):
         return list(raised)
     most = units.percent(min(1.0, max(share, (own + in_calls) / cpu_ns)), signed=False)
-    told = (
+    evidence = (
         *(
             before.evidence
             if before
@@ -339,7 +340,7 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Fi
         "In the plain runs, this share is spent in system calls that fall asleep or wake others; "
         f"with the allocator's own code it is {most}",
     )
-    now = Finding(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=told)
+    now = Finding(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=evidence)
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 
@@ -401,7 +402,7 @@ class _Shares:
     """Share in the allocator."""
     probe: float
     """Share in the probe."""
-    asked: float = 0.0
+    reading_faults: float = 0.0
     """Share of the probed runs' remaining system time (`_probed_rest_ns`) in which the probe read
     the page fault counts of operations. It has two upper bounds: what the plain runs have less of
     this system time, and the CPU time that the timers found in the probe outside its detours."""
@@ -419,9 +420,9 @@ class _Shares:
         found = _Shares(each[0] / samples, each[1] / samples)
         rest = sum(_probed_rest_ns(side) for side in sides)
         more = rest - sum(_fault_ns(side) or 0.0 for side in sides)
-        beside = sum(found.split(side)[1] - _detours_ns(side) * (1 - WAY_OUT) for side in sides)
-        asked = max(0.0, min(more, beside))
-        return replace(found, asked=min(1.0, asked / rest) if rest else 0.0)
+        in_probe = sum(found.split(side)[1] - _detours_ns(side) * (1 - WAY_OUT) for side in sides)
+        reading_faults = max(0.0, min(more, in_probe))
+        return replace(found, reading_faults=min(1.0, reading_faults / rest) if rest else 0.0)
 
     def split(self, side: _Side) -> tuple[float, float]:
         """Nanoseconds in allocator and probe, from the trial's own samples if it has any."""
@@ -453,7 +454,7 @@ def _rest_ns(side: _Side, shares: _Shares | None) -> float | None:
     """`_probed_rest_ns` without the time in which the probe read page fault counts."""
     if shares is None or side.summary.kernel_ns is None:
         return None
-    return _probed_rest_ns(side) * (1 - shares.asked)
+    return _probed_rest_ns(side) * (1 - shares.reading_faults)
 
 
 def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
@@ -486,7 +487,7 @@ def _program_ns(side: _Side, shares: _Shares | None) -> float | None:
     return _cpu_ns(side.probed) - inside - probe - (rest - in_faults)
 
 
-_NOTES: dict[str, Callable[[CpuSamples], int]] = {
+_SAMPLE_COUNTS: dict[str, Callable[[CpuSamples], int]] = {
     OWN: lambda where: where.own,
     KERNEL: lambda where: where.calls,
     FAULTS: lambda where: where.faults,
@@ -496,7 +497,7 @@ _NOTES: dict[str, Callable[[CpuSamples], int]] = {
 """The number of clock samples of each part of a plain run, in the order of the parts."""
 
 
-def _noted_ns(side: _Side, count: Callable[[CpuSamples], int]) -> float:
+def _sampled_ns(side: _Side, count: Callable[[CpuSamples], int]) -> float:
     """CPU time by clock samples of the plain run. 0 without any: the caller has excluded that."""
     where = side.plain.cpu_samples
     return 0.0 if where is None else float(count(where) * where.period_ns)
@@ -507,24 +508,24 @@ Pairs = Sequence[tuple[_Side, _Side]]
 
 
 def _time(pairs: Pairs) -> Gap:
-    because = _unseen(pairs)
+    because = _why_no_clock(pairs)
     faults = _means(pairs, lambda side: _faults(side.plain))
-    told = []
+    parts = []
     for part in _by_probe(pairs) if because else _by_clock(pairs):
         change = part.change or 0.0
         if part.name == OWN:
-            told.append(replace(part, evidence=_operations(pairs, change)))
+            parts.append(replace(part, evidence=_operations(pairs, change)))
         elif part.name == KERNEL:
-            told.append(replace(part, evidence=_calls(pairs, change)))
+            parts.append(replace(part, evidence=_calls(pairs, change)))
         elif part.name == FAULTS:
             borne_out = not because or (faults[0] - faults[1]) * change > 0
-            told.append(replace(part, evidence=_against("faults", faults), borne_out=borne_out))
+            parts.append(replace(part, evidence=_against("faults", faults), borne_out=borne_out))
         else:
-            told.append(part)
+            parts.append(part)
     waiting = _part(WAITING, pairs, lambda side: side.summary.waiting_ns)
     waits = _means(pairs, lambda side: side.summary.waits)
-    beside_it = replace(waiting, evidence=_against("waits", waits))
-    gap = _gap("time", pairs, lambda side: _cpu_ns(side.plain), told, beside_it)
+    waiting = replace(waiting, evidence=_against("waits", waits))
+    gap = _gap("time", pairs, lambda side: _cpu_ns(side.plain), parts, waiting)
     return replace(gap, by="probe" if because else "clock", because=because)
 
 
@@ -544,31 +545,33 @@ def _by_clock(pairs: Pairs) -> list[Part]:
     Each interval reaches at least one sample period to both sides. Equal counts in all rounds would
     otherwise give an interval of width 0.
     """
-    notes = [side.plain.cpu_samples for pair in pairs for side in pair]
-    period_ns = max(note.period_ns for note in notes if note is not None)
+    samples = [side.plain.cpu_samples for pair in pairs for side in pair]
+    period_ns = max(one.period_ns for one in samples if one is not None)
 
     return [
-        _part(name, pairs, functools.partial(_noted_ns, count=count), least=period_ns)
-        for name, count in _NOTES.items()
+        _part(name, pairs, functools.partial(_sampled_ns, count=count), least=period_ns)
+        for name, count in _SAMPLE_COUNTS.items()
     ]
 
 
-def _unseen(pairs: Pairs) -> str:
+def _why_no_clock(pairs: Pairs) -> str:
     """Why clock samples cannot split the gap, as the end of a sentence; empty if they can."""
     for sides in zip(*pairs, strict=True):
-        notes = [side.plain.cpu_samples for side in sides]
-        if None in notes:
+        samples = [side.plain.cpu_samples for side in sides]
+        if None in samples:
             return next(
                 (side.plain.unseen for side in sides if side.plain.unseen),
                 "no clock samples were requested",
             )
         found = sum(
-            n.own + n.calls + n.faults + n.others + n.program for n in notes if n is not None
+            one.own + one.calls + one.faults + one.others + one.program
+            for one in samples
+            if one is not None
         )
-        if found < NOTES_LEAST:
+        if found < CLOCK_SAMPLES_LEAST:
             return (
                 f"only {found} clock samples of {sides[0].plain.trial.contender} "
-                f"({NOTES_LEAST} needed); use more rounds (-r) or a longer run"
+                f"({CLOCK_SAMPLES_LEAST} needed); use more rounds (-r) or a longer run"
             )
     return ""
 
