@@ -1,6 +1,6 @@
 """Finds out what can be measured on this machine.
 
-It tries it: it runs the launcher on `true`, and tests a kernel feature in a child process.
+It runs the launcher on `true`, and tests a kernel feature in a child process.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ def new_share(tally: Tally) -> float | None:
 class _Inferred:
     """Estimates a sum over strata from the examined operations of each stratum.
 
-    The variance of each stratum is increased by 1. So an interval has a length even if no examined
-    operation had a page fault or event: 0 of a few is not 0 of all.
+    The squared deviation of each stratum's sample is increased by 1. So an interval has a length
+    even if no examined operation had a page fault or event: 0 of a few is not 0 of all.
     """
 
     value: float = 0.0

@@ -1,7 +1,7 @@
 """The cases that started the project: an application, an allocator, and why it was slow or fast.
 
 Each case was recorded with the application itself and the allocator of its time (means of ten runs,
-without hyper-threading). Here a kernel that allocates like the application runs under today's
+without hyper-threading). Here a workload that allocates like the application runs under today's
 allocator, or under a substitute for it. `judge` says whether gap and cause are still the same.
 Pure.
 """

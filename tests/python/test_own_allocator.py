@@ -133,7 +133,7 @@ def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
     (told,) = [check for check in judged if check.subject == "own allocator"]
     assert told.state == "warning"
     assert (
-        told.says == "this installation of cairn lacks lib/libcairn.so.0: comparisons go without it"
+        told.says == "this installation of cairn lacks lib/libcairn.so.0; comparisons leave it out"
     )
     assert told.next_step == "Install it again with 'make install' or pip."
 
