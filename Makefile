@@ -74,7 +74,7 @@ bench: all ## measure what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
 
 man: all ## regenerate man/ and the tables of workloads and size classes in docs/
-	$(PY) -P -m cairn.cli.manual man docs/workloads.md docs/allocator.md
+	$(PY) -P -m cairn.cli.manual man docs/workloads.md docs/allocator-reference.md
 
 golden: all .venv/tested ## regenerate tests/golden from the current output; review the diff
 	@PATH="$$PWD/.venv/bin:$$PATH" .venv/bin/pytest -q -m "not long" -k golden --golden tests/python

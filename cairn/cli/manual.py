@@ -132,7 +132,7 @@ def _escape(text: str) -> str:
 
 CATALOG = "the catalog"
 SIZE_CLASSES = "the size classes"
-"""What the comments before and behind a table are called: in docs/workloads.md, in docs/allocator.md."""
+"""What the comments before and behind a table are called: in docs/workloads.md, in docs/allocator-reference.md."""
 
 
 def catalog() -> str:
@@ -256,7 +256,7 @@ def _with_table(text: str, name: str, table: str) -> str:
 
 
 def main() -> None:
-    """Writes the man page and two tables: `python -m cairn.cli.manual man docs/workloads.md docs/allocator.md`."""
+    """Writes the man page and two tables: `python -m cairn.cli.manual man docs/workloads.md docs/allocator-reference.md`."""
     (Path(sys.argv[1]) / "cairn.1").write_text(page(), encoding="utf-8")
     for argument, with_table in zip(sys.argv[2:], (with_catalog, with_size_classes), strict=True):
         document = Path(argument)

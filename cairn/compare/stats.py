@@ -40,7 +40,7 @@ ALPHA_EARLY = 0.003
 
 Strict early looks, so that the last one costs little: Haybittle's and Peto's boundary (British Journal of Radiology
 1971, British Journal of Cancer 1976). No table fits a rule that asks for precision first, so this value and
-ALPHA_STOPPED come from simulation: docs/decisions/0002-when-to-stop.md, kept true by
+ALPHA_STOPPED come from simulation: docs/decisions/0002-stop-early-only-at-99-7-percent.md, kept true by
 tests/python/test_stopping_coverage.py.
 """
 

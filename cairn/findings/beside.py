@@ -24,7 +24,7 @@ it. An artificial illness that slows down only first-time allocations reached 34
 beyond the largest number of live blocks so far may still get reused memory."""
 SCALED_MOST = 2.0
 """The probe's times of operations may be too small by up to this factor against CPU timers:
-docs/decisions/0012-what-an-operation-takes.md."""
+docs/decisions/0012-cpu-timers-not-timed-operations.md."""
 NEW_RATIO_LEAST = 2.0
 """RATIO_LEAST for first-time allocations."""
 NEW_CPU_LEAST = 0.03

@@ -288,7 +288,7 @@ def _by_timers(mine: Costs, theirs: Costs) -> dict[int, float]:
     """By workload, the ratio of the allocators by CPU timers over their ratio by the probe's times.
 
     A quick operation takes less time among others than alone:
-    docs/decisions/0012-what-an-operation-takes.md.
+    docs/decisions/0012-cpu-timers-not-timed-operations.md.
     """
     known = mine.own.keys() & theirs.own.keys()
     clocked = {place: _ratio(theirs.clocked[place], mine.clocked[place]) for place in known}

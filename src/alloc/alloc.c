@@ -57,7 +57,7 @@ static inline void *count_for_site(void *p, size_t size, const void *caller, boo
 
 /* Returns a kept run as a block of `size` bytes, whether or not a site counts it. Returns NULL if
  * none fits. Aligned blocks take only the long run: the lists gained nothing for them
- * (docs/decisions/0008-large-blocks.md). */
+ * (docs/decisions/0008-runs-kept-by-length.md). */
 static void *reuse_any(size_t size, size_t alignment)
 {
     size_t slices = large_slices(size);

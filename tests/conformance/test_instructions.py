@@ -1,6 +1,6 @@
 """What an operation takes of instructions: they repeat exactly, whatever else the machine does.
 
-More than the design wished for (36, 48, 42, 60, 60): docs/decisions/0007-keys-of-free-blocks.md says what they buy.
+More than the design wished for (36, 48, 42, 60, 60): docs/decisions/0007-key-covers-the-link.md says what they buy.
 """
 
 from __future__ import annotations

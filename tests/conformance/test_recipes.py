@@ -1,4 +1,4 @@
-"""What docs/allocator.md tells its readers to do: examples in C, Rust, Docker and systemd, tables, and what is printed."""
+"""What docs/allocator.md and its reference tell readers to do: examples, tables, and what is printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from support.surroundings import users_environment, users_tool
 
 from .conftest import Library, Program
 
-DOCUMENT = (ROOT / "docs" / "allocator.md").read_text()
+DOCUMENT = "".join(
+    (ROOT / "docs" / name).read_text() for name in ("allocator.md", "allocator-reference.md")
+)
 EXAMPLES = ROOT / "examples"
 FOLDERS = [EXAMPLES / name for name in ("heap", "rust", "docker", "systemd")]
 CRATE = EXAMPLES / "rust"
@@ -64,7 +66,7 @@ def test_every_member_of_the_statistics_is_explained() -> None:
         )
     }
     assert len(members) >= 24
-    assert members == set(first_column(chapter("Statistics").split("**Sites.**")[0]))
+    assert members == set(first_column(chapter("Statistics").split("### Call sites")[0]))
 
 
 def test_every_member_about_sites_is_explained(program: Callable[..., Program]) -> None:
@@ -73,7 +75,7 @@ def test_every_member_about_sites_is_explained(program: Callable[..., Program]) 
         json.loads(run(CAIRN_STATS="json", **more).err) for more in ({}, {"CAIRN_SITES": "1"})
     )
     members = (set(sites) - set(plain)) | set(sites["sites"][0])
-    explained = chapter("Statistics").split("**Sites.**")[1].split("**What glibc's")[0]
+    explained = chapter("Statistics").split("### Call sites")[1].split("### glibc's")[0]
     assert members == set(first_column(explained))
 
 

@@ -108,7 +108,7 @@ def simulate(
 
 
 def report(case: str, outcome: Outcome) -> None:
-    """Shown by `pytest -s`: the table of docs/decisions/0002-when-to-stop.md."""
+    """Shown by `pytest -s`: the table of docs/decisions/0002-stop-early-only-at-99-7-percent.md."""
     print(
         f"{case}: coverage {outcome.coverage:.1%}, false winners {outcome.false_winners:.1%}, "
         f"width {outcome.width:.2f}, rounds {outcome.rounds:.1f}"
