@@ -53,9 +53,7 @@ def test_a_slow_free_is_the_allocators_own_code_and_named(cairn, tmp_path: Path)
     )
     assert result.code == 0, result.err
     assert "each behind the probe, too" in result.err
-    assert (
-        "of CPU" in result.out and "ill, beside system: Free is slow" in result.out
-    )
+    assert "of CPU" in result.out and "ill, beside system: Free is slow" in result.out
     assert "system+probe" not in result.out  # it competes with nobody
     document = cairn("report", "--json").json
     assert [row["contender"] for row in document["comparisons"][0]["rows"]] == ["system", "ill"]

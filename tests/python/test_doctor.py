@@ -518,7 +518,10 @@ def test_each_sentence_about_a_machine_is_golden(golden: Callable[[str, str], No
 )
 def test_a_clock_that_sees_nothing_has_a_next_step(problem: str, step: str) -> None:
     check = about(
-        judge_abilities(replace(ABLE, clock_problem=f"the kernel does not allow clock samples here: {problem}"), HOST),
+        judge_abilities(
+            replace(ABLE, clock_problem=f"the kernel does not allow clock samples here: {problem}"),
+            HOST,
+        ),
         "clock samples",
     )
     assert step in (check.next_step or "")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = 4711
-SERIES = 1_000
+SERIES = 2_000
 RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=60, margin=0.01)
 
 
@@ -115,7 +115,16 @@ def report(case: str, outcome: Outcome) -> None:
     )
 
 
-@pytest.mark.parametrize("noise", [0.004, 0.008, 0.012, 0.016, 0.03])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        0.004,
+        pytest.param(0.008, marks=pytest.mark.long),
+        0.012,
+        pytest.param(0.016, marks=pytest.mark.long),
+        0.03,
+    ],
+)
 @pytest.mark.parametrize("effects", [(0.0,), (0.0, 0.0)])
 def test_equal_allocators_seldom_get_a_winner(effects: tuple[float, ...], noise: float) -> None:
     outcome = simulate(effects, noise)

@@ -421,7 +421,8 @@ def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
         explain(why_run("fast"), [*scattered, *trials("fast", samples_inside=35)], "fast", "system")
     )
     assert (
-        "no part of it is shown by itself; perhaps, with more rounds: allocator code −3.6 %" in found
+        "no part of it is shown by itself; perhaps, with more rounds: allocator code −3.6 %"
+        in found
     )
 
 
