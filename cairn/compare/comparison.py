@@ -1,14 +1,17 @@
-"""Samples -> Comparison: changes paired within rounds, the ranking, and a verdict that a person can act on.
+"""Turns samples into a Comparison: paired changes, a ranking, and a verdict to act on.
 
 Always true here:
 
-- Only complete rounds enter: those in which every surviving contender has a run that counts. A contender with any
-  failed run is out: it keeps a row with its failures, has no numbers, comes last, and costs the others no round.
-- The contenders within one metric are one family for Holm's adjustment; metrics do not share one.
-- The verdict claims nothing that a Shown, or a paired interval between two contenders, does not show.
+- Only complete rounds are used. A round is complete when every surviving contender has a run in it
+  that counts.
+- A contender survives if none of its runs failed. A failed contender keeps a row with its failures.
+  It has no numbers, comes last, and costs the other contenders no round.
+- The contenders within one metric are one family for Holm's adjustment. Each metric has its own
+  family.
+- Every claim of the verdict follows from a Shown, or from a paired interval between two contenders.
 
-Pure: no files, no clock, no program run. A failed baseline raises nothing; there are just no changes, and the verdict
-says so.
+The module is pure: it reads no file and no clock, and runs no program. It raises nothing when the
+baseline failed: the Comparison then has no changes, and the verdict says why.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ from cairn.model import (
 )
 
 LONG_RUN_S = 600
-"""Memory that grows by fragmentation shows over hours; a run shorter than ten minutes says nothing about it."""
+"""Fragmentation makes memory grow over hours. A run shorter than this says nothing about it."""
 
 MEMORY_KEYS = frozenset(metric.key for metric in (PEAK, PEAK_LESS_LAZY, LAZY))
 
@@ -63,12 +66,18 @@ def compare(
     beside: Sequence[tuple[str, str]] = (),
     bench: str | None = None,
 ) -> Comparison:
-    """Compare every contender with `baseline` on the samples so far, by `time`.
+    """Compares every contender with `baseline` on the samples so far.
 
-    `user_metrics` are columns besides the built-in ones, with keys "metric:NAME"; performance counters that the samples
-    hold become columns by themselves. A metric without a direction gets summaries but no changes: a higher CPU
-    percentage is neither better nor worse. `run_name` is how 'cairn report' finds the run again. `beside` are pairs
-    whose CPU times are compared as well, and `bench` is what 'cairn bench' takes to run the same again.
+    time: the metric of the ranking and the verdict.
+    user_metrics: columns besides the built-in ones, with keys "metric:NAME". Performance counters
+    in the samples become columns without being listed.
+    run_name: the name by which 'cairn report' finds the run again.
+    beside: further pairs of contenders whose CPU times are compared.
+    bench: the arguments of 'cairn bench' that repeat this run; None if it is no built-in
+    experiment.
+
+    A metric without a direction gets summaries but no changes: a higher CPU percentage is neither
+    better nor worse.
     """
     names = [contender.name for contender in contenders]
     more = (time,) if time not in (*BUILT_IN, *user_metrics) else ()
@@ -106,9 +115,10 @@ def compare(
 def wall_ratios(
     samples: Sequence[Sample], names: Sequence[str], baseline: str
 ) -> dict[str, tuple[float, ...]]:
-    """Log ratios of wall time to the baseline, in complete rounds, by surviving contender: what `stats.look` judges.
+    """The log ratios of wall time to the baseline, for `stats.look`.
 
-    Empty when the baseline or every other contender failed.
+    By surviving contender, one ratio per complete round. Empty when the baseline or every other
+    contender failed.
     """
     table = _table(samples, names, (WALL,))
     if baseline not in table.survivors:
@@ -128,16 +138,21 @@ class _Numbers:
     """Contenders without a failed run, in the order given."""
     rounds: tuple[int, ...]
     metrics: tuple[Metric, ...]
-    """Those with at least one number."""
+    """The metrics with at least one number."""
     cells: Mapping[tuple[str, str], tuple[float | None, ...]]
-    """By metric key and survivor; one per round, None where not measured."""
+    """By metric key and survivor: one number per round, None where it was not measured."""
     memory_method: str | None
+    """How all used runs measured memory; None if not at all, or in different ways."""
 
     def numbers(self, key: str, name: str) -> list[float]:
+        """The contender's numbers, without the rounds in which the metric was not measured."""
         return [x for x in self.cells.get((key, name), ()) if x is not None]
 
     def log_ratios(self, key: str, name: str, base: str) -> tuple[float, ...] | None:
-        """Per round that has both numbers; None when there is none, or a ratio is undefined."""
+        """ln(name / base) for each round that has both numbers.
+
+        Returns None when no round has both, or when a ratio is undefined.
+        """
         pairs = [
             (x, b)
             for x, b in zip(
@@ -150,7 +165,10 @@ class _Numbers:
     def changes(
         self, key: str, names: Iterable[str], base: str, rule: StopRule
     ) -> dict[str, Change]:
-        """Each of `names` against `base`, as one family; those without a defined ratio are left out."""
+        """Each of `names` against `base`, as one family for Holm's adjustment.
+
+        Contenders without defined ratios are left out.
+        """
         ratios = {name: self.log_ratios(key, name, base) for name in names if name != base}
         defined = {
             name: differences for name, differences in ratios.items() if differences is not None
@@ -159,6 +177,7 @@ class _Numbers:
 
 
 def _table(samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Metric]) -> _Numbers:
+    """The numbers of complete rounds; without memory if runs measured it in different ways."""
     failed = {sample.trial.contender for sample in samples if sample.failure is not None}
     survivors = tuple(name for name in names if name not in failed)
     runs: dict[str, dict[int, Sample]] = {name: {} for name in survivors}
@@ -215,10 +234,12 @@ def _row(
 
 
 def _outliers(name: str, table: _Numbers, time: Metric) -> tuple[int, ...]:
-    """Rounds in which this contender was slow, beyond what the round did to the others.
+    """The rounds in which this contender was far slower than usual while the others were not.
 
-    Each contender's log times are first taken relative to its own median. The others' median in a round is then
-    the round's pace; were this contender part of it, it would often be that median itself, and look calmer than it is.
+    Each contender's log times are taken relative to its own median. The pace of a round is the
+    median of the other contenders' relative times, and is subtracted. This contender is left out of
+    the pace: with few contenders it would often be the median itself, and its own disturbance would
+    cancel.
     """
     times = {other: table.numbers(time.key, other) for other in table.survivors}
     if (
@@ -245,7 +266,7 @@ def _outliers(name: str, table: _Numbers, time: Metric) -> tuple[int, ...]:
 def _rank(
     row: Row, baseline: str, changes: Mapping[str, Mapping[str, Change]], time: Metric
 ) -> tuple[bool, float]:
-    """Failed ones last; then by paired change in time, or by median time where there is none."""
+    """The sort key: failed contenders last, the others by change in time, else by median time."""
     if time.key in row.changes:
         return False, row.changes[time.key].estimate
     if row.contender == baseline and changes.get(time.key):
@@ -257,10 +278,10 @@ def _rank(
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """Turns findings into sentences.
+    """Turns the changes into the sentences of the verdict.
 
-    A difference that is shown but lies wholly within the margin counts as equivalence here: nobody should change the
-    allocator for it.
+    A shown difference whose whole interval lies within the margin counts as equivalence here: it is
+    too small to change the allocator for.
     """
 
     table: _Numbers
@@ -271,16 +292,19 @@ class _Judge:
     time: Metric
 
     def verdict(self) -> list[str]:
-        """The sentence to act on first; what failed, last."""
+        """The sentences: the one to act on first, the failed contenders last."""
         failed = [
             row for row in self.rows.values() if row.failures and row.contender != self.baseline
         ]
-        return [*self._main(), *(f"{row.contender} is out: {row.failures[0]}" for row in failed)]
+        return [
+            *self._main(),
+            *(f"{row.contender} failed and is left out: {row.failures[0]}" for row in failed),
+        ]
 
     def next_steps(
         self, contenders: Sequence[Contender], run_name: str, bench: str | None
     ) -> list[str]:
-        """Commands that help now."""
+        """The commands to run next: the report, then how to use the winner or to measure more."""
         steps = [f"cairn report {run_name} --md"]
         if self._those(Shown.LESS):
             pick, _ = self._pick()
@@ -305,38 +329,50 @@ class _Judge:
     def _main(self) -> list[str]:
         base = self.rows[self.baseline]
         if base.failures:
-            nothing = f"No verdict: the program fails under {self.baseline}, so there is nothing to compare with."
+            nothing = (
+                f"No verdict: the program fails under {self.baseline}, "
+                "so there is nothing to compare with."
+            )
             return [nothing, base.failures[0]]
         others = [name for name in self.table.survivors if name != self.baseline]
         if not others:
-            why = "every other contender failed" if len(self.rows) > 1 else "nothing else was run"
+            why = (
+                "every other contender failed"
+                if len(self.rows) > 1
+                else "no other contender was run"
+            )
             return [f"Keep {self.baseline}: {why}."]
         if any(self._change(self.time, name) is None for name in others):
-            return ["No verdict yet: there is no complete round to compare."]
+            return ["No verdict yet: no round is complete."]
         return self._use() if self._those(Shown.LESS) else self._keep()
 
     def _use(self) -> list[str]:
+        """The sentences when at least one contender is shown to take less time."""
         fastest = self._fastest()
         pick, why = self._pick()
         gain = f"{self._span(self.time, pick)} than {self.baseline}, {self._price(pick)}."
         if len(fastest) == 1:
             sentences = [f"Use {pick}: {gain}"]
         else:
-            between = "between them" if len(fastest) == 2 else f"from {fastest[0]}, the fastest"
-            choice = f"Use {_listed(fastest, 'or')}: no difference in time shown {between}"
-            sentences = [f"{choice}; {why}.", f"{pick}: {gain}"]
+            equal = (
+                "no difference in time shown between them"
+                if len(fastest) == 2
+                else f"none is shown to be slower than {fastest[0]}, the fastest"
+            )
+            sentences = [f"Use {_listed(fastest, 'or')}: {equal}; {why}.", f"{pick}: {gain}"]
         if self._shows(PEAK, pick) is Shown.MORE:
             sentences.append(f"If memory matters, {self._thrifty(pick)}.")
         return sentences
 
     def _keep(self) -> list[str]:
+        """The sentences when no contender is shown to take less time."""
         unclear = self._those(Shown.NOT_SHOWN)
         slower = self._those(Shown.MORE)
         same = self._those(Shown.EQUIVALENT)
         if not unclear and not slower:
             sentences = [
-                f"Keep {self.baseline}: no contender differs by more than {self._margin()} "
-                f"(equivalence shown, {self._rounds()})."
+                f"Keep {self.baseline}: every contender takes the same time "
+                f"within {self._margin()} (equivalence shown in {self._rounds()})."
             ]
         else:
             sentences = [self._unclear(unclear, alone=not slower and not same)] if unclear else []
@@ -352,20 +388,33 @@ class _Judge:
         return sentences
 
     def _unclear(self, names: Sequence[str], *, alone: bool) -> str:
+        """The sentence on contenders for which the data show neither a difference nor equivalence.
+
+        alone: these are all contenders, so that the sentence need not name them.
+        """
         whom = "" if alone else f" for {_listed(names, 'and')}"
+        rounds = len(self.table.rounds)
         reaches = [
             _reach(change.interval) for name in names if (change := self._change(self.time, name))
         ]
         if math.inf in reaches:
-            return f"No difference shown{whom}: {self._rounds()} are too few for an interval."
+            return (
+                f"No answer yet{whom}: {self._rounds()} {'is' if rounds == 1 else 'are'} too few "
+                "for an interval. Use more rounds, such as -r 10."
+            )
         reach = f"±{_percent(max(reaches))} %"
         if self._all_narrow():
-            held = f"any there is stays within {reach}"
-            return f"Keep {self.baseline}: no difference shown{whom} in {self._rounds()}; {held}."
-        return f"No difference shown{whom}: not enough data to tell; the intervals still reach {reach}."
+            return (
+                f"Keep {self.baseline}: no difference in time shown{whom} in {self._rounds()}; "
+                f"a difference, if there is one, is within {reach}."
+            )
+        return (
+            f"No difference in time shown{whom}: after {self._rounds()} the intervals still reach "
+            f"{reach}, too far for an answer."
+        )
 
     def _fastest(self) -> list[str]:
-        """The fastest winner, and those that are not shown to be slower when paired with it."""
+        """The fastest winner, then the winners that are not shown to be slower than it."""
         winners = self._those(Shown.LESS)
         against = self.table.changes(self.time.key, winners, winners[0], self.rule)
         return [
@@ -373,7 +422,10 @@ class _Judge:
         ]
 
     def _pick(self) -> tuple[str, str]:
-        """The winner to use, and why this one of the fastest: the leanest where that is shown, else the fastest."""
+        """The winner to use, and the reason for choosing it among the fastest.
+
+        It is the contender shown to take less memory than all other fastest ones, else the fastest.
+        """
         fastest = self._fastest()
         peaks = {name: change.estimate for name in fastest if (change := self._change(PEAK, name))}
         if len(peaks) < len(fastest):
@@ -382,29 +434,35 @@ class _Judge:
         against = self.table.changes(PEAK.key, fastest, leanest, self.rule)
         if all(change.shown is Shown.MORE for change in against.values()):
             return leanest, f"{leanest} takes less memory"
-        return fastest[0], "none is shown to be the leanest"
+        return fastest[0], "none is shown to take the least memory"
 
     def _thrifty(self, pick: str) -> str:
-        """What to use instead of a pick that costs memory: a leaner winner, else a saver, else the baseline."""
+        """The advice for those who cannot pay the memory of `pick`, as the end of a sentence.
+
+        It names a winner that takes less memory than `pick`, else `_saver`, else the baseline.
+        """
         against = self.table.changes(PEAK.key, self._those(Shown.LESS), pick, self.rule)
         for name in self._those(Shown.LESS):
             if name in against and against[name].shown is Shown.LESS:
-                return f"{name}: {self._span(self.time, name)}, {self._price(name)}"
+                return f"use {name}: {self._span(self.time, name)}, {self._price(name)}"
         return self._saver() or f"keep {self.baseline}"
 
     def _saver(self) -> str | None:
-        """The contender that saves most memory without being shown to cost or gain time, and what it saves."""
+        """Advice to use the contender that saves the most memory at no shown difference in time.
+
+        It is the end of a sentence. None if no such contender is shown to save memory.
+        """
         even = [*self._those(Shown.EQUIVALENT), *self._those(Shown.NOT_SHOWN)]
         savers = [name for name in even if self._shows(PEAK, name) is Shown.LESS]
         if not savers:
             return None
         best = min(savers, key=lambda name: self.rows[name].changes[PEAK.key].estimate)
         same = self._shows(self.time, best) is Shown.EQUIVALENT
-        cost = f"time within {self._margin()}" if same else "no proven cost in time"
-        return f"{best}: {self._span(PEAK, best)}, {cost}"
+        cost = f"time within {self._margin()}" if same else "no difference in time shown"
+        return f"use {best}: {self._span(PEAK, best)}, {cost}"
 
     def _price(self, name: str) -> str:
-        """What the contender costs in memory."""
+        """What the contender costs or saves in memory, as the end of a sentence."""
         change = self._change(PEAK, name)
         if change is None:
             return "memory not measured"
@@ -416,18 +474,22 @@ class _Judge:
                 return f"and about {amount} less memory"
             case Shown.MORE:
                 lazy = self._shows(PEAK_LESS_LAZY, name) in (Shown.LESS, Shown.EQUIVALENT)
-                return f"for about {amount} more memory" + (", lazily freed" if lazy else "")
+                freed = ", lazily freed: the kernel can take it back" if lazy else ""
+                return f"for about {amount} more memory{freed}"
             case Shown.EQUIVALENT:
                 return f"with memory within {self._margin()}"
             case Shown.NOT_SHOWN:
-                return "no proven cost in memory"
+                return "no difference in memory shown"
 
     def _those(self, finding: Shown) -> list[str]:
-        """Contenders whose time shows this, fastest first."""
+        """The contenders whose change in time shows `finding`, fastest first."""
         return [name for name in self.rows if self._shows(self.time, name) is finding]
 
     def _shows(self, metric: Metric, name: str) -> Shown | None:
-        """What the change shows, for a person who does not care about less than the margin; None without a change."""
+        """What the change shows; a shown difference within the margin counts as equivalence.
+
+        Returns None when the contender has no change in this metric.
+        """
         change = self._change(metric, name)
         if change is None:
             return None
@@ -440,7 +502,10 @@ class _Judge:
         return self.rows[name].changes.get(metric.key)
 
     def _all_narrow(self) -> bool:
-        """Whether those without a finding have intervals at which the stopping rule lets that stand."""
+        """Whether every interval that shows nothing is as narrow as the stopping rule demands.
+
+        For such an interval the rule demands half the precision asked for (`stats.look`).
+        """
         widths = [
             stats.half_width(self.rows[name].changes[self.time.key])
             for name in self._those(Shown.NOT_SHOWN)
@@ -454,7 +519,8 @@ class _Judge:
         assert interval is not None, "a difference is only shown by an interval"
         low, high = (_percent(x) for x in sorted((abs(interval.low), abs(interval.high))))
         span = low if low == high else f"{low} to {high}"
-        return f"{span} % {'less' if interval.high < 0 else 'more'} {'time' if metric is self.time else 'memory'}"
+        sign = "less" if interval.high < 0 else "more"
+        return f"{span} % {sign} {'time' if metric is self.time else 'memory'}"
 
     def _margin(self) -> str:
         return f"±{100 * self.rule.margin:g} %"
@@ -464,12 +530,12 @@ class _Judge:
 
 
 def _reach(interval: Interval | None) -> float:
-    """How far from 0 the truth may still be."""
+    """The largest change that the interval does not exclude, as a positive ratio."""
     return max(abs(interval.low), abs(interval.high)) if interval else math.inf
 
 
 def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
-    """What the numbers do not show, as phrases."""
+    """The limits of the numbers, as phrases."""
     walls = [wall for name in table.survivors for wall in table.numbers(WALL.key, name)]
     phrases = []
     if walls and statistics.median(walls) < LONG_RUN_S * 1e9:
@@ -479,7 +545,7 @@ def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
     if walls and table.memory_method is None:
         phrases.append("memory (not measured)")
     if table.memory_method == "sampled":
-        phrases.append("short peaks between two samples (memory was sampled)")
+        phrases.append("short peaks between two memory samples")
     unreached = {
         (u.path, u.reason) for sample in samples if sample.counts for u in sample.proof.unreached
     }
@@ -493,13 +559,14 @@ def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
 def _notes(
     table: _Numbers, rows: Sequence[Row], contenders: Sequence[Contender], samples: Sequence[Sample]
 ) -> list[str]:
-    """What a reader must know of how the numbers came about, as sentences."""
+    """Sentences on how the numbers came about, which a reader must know to judge them."""
     notes = []
     for row in rows:
         if row.outliers:
             rounds = _listed([f"round {round_}" for round_ in row.outliers], "and")
             notes.append(
-                f"{row.contender} was far slower than usual in {rounds}; kept, not dropped."
+                f"{row.contender} was far slower than usual in {rounds}; "
+                f"{'this run is' if len(row.outliers) == 1 else 'these runs are'} kept."
             )
     undefined = [
         metric.title
@@ -512,7 +579,8 @@ def _notes(
     ]
     if undefined:
         notes.append(
-            f"No change in {_listed(undefined, 'and')}: a ratio needs numbers above 0 in every round."
+            f"{_listed(undefined, 'and')}: no change is given, since a run measured 0 "
+            "and a ratio needs numbers above 0."
         )
     methods = {
         sample.memory.method
@@ -521,22 +589,25 @@ def _notes(
     }
     if len(methods) > 1:
         notes.append(
-            f"Memory was measured in different ways ({', '.join(sorted(methods))}) and is not compared."
+            "Memory is not compared: it was measured in different ways "
+            f"({', '.join(sorted(methods))})."
         )
     left = max((sample.left_behind for sample in samples if sample.counts), default=0)
     if left:
         notes.append(
-            f"Up to {left} descendants were still alive when the command ended, and were ended with it."
+            f"Up to {left} descendant{' was' if left == 1 else 's were'} still running "
+            "when the command ended; cairn ended them."
         )
     absent = _absent_counters(samples)
     if absent:
-        notes.append(f"{_listed(absent, 'and')}: not available here.")
+        notes.append(f"{_listed(absent, 'and')}: not available on this machine.")
     knobs = sorted(
         {f"{name}={text}" for sample in samples for name, text in sample.proof.knobs.items()}
     )
     if knobs:
         notes.append(
-            f"The environment sets {_listed(knobs, 'and')} for every contender; '-a NAME:KEY=VALUE' sets it for one."
+            f"The environment sets {_listed(knobs, 'and')} for every contender; "
+            "'-a NAME:KEY=VALUE' sets a variable for one contender."
         )
     notes += [
         f"{contender.name}: {caveat}" for contender in contenders for caveat in contender.caveats
@@ -545,7 +616,7 @@ def _notes(
 
 
 def _absent_counters(samples: Sequence[Sample]) -> list[str]:
-    """Performance counters that were asked for and that this machine has not."""
+    """The performance counters that were requested and that no run could read."""
     names = {name for sample in samples for name in sample.counters}
     return sorted(
         name for name in names if all(sample.counters.get(name) is None for sample in samples)
@@ -553,10 +624,11 @@ def _absent_counters(samples: Sequence[Sample]) -> list[str]:
 
 
 def _listed(words: Sequence[str], last: str) -> str:
+    """A list in words, with the conjunction `last`: "a, b and c"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def _percent(ratio: float) -> str:
-    """One decimal; two below 0.1 %, none from 100 % on."""
+    """The number of percent with one decimal; with two below 0.1 %, with none from 100 % on."""
     percent = 100 * ratio
     return f"{percent:.{0 if percent >= 100 else 1 if percent >= 0.1 else 2}f}"

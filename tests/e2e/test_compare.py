@@ -253,7 +253,7 @@ def test_counters_are_numbers_or_not_available(cairn, churn: Path) -> None:
     shown = cairn("report").out
     absent = [name for name, number in counters.items() if number is None]
     if absent:
-        assert "not available here" in " ".join(shown.split())
+        assert "not available on this machine" in " ".join(shown.split())
 
 
 def test_an_interrupted_run_keeps_its_rounds_and_goes_on(cairn, forward: Path, churn: Path) -> None:

@@ -170,7 +170,7 @@ class TestFailures:
         assert comparison.rounds == 10
         bad = row(comparison, "bad")
         assert (bad.failures, bad.changes, bad.summaries) == (("It ended by signal 11.",), {}, {})
-        assert comparison.verdict[-1] == "bad is out: It ended by signal 11."
+        assert comparison.verdict[-1] == "bad failed and is left out: It ended by signal 11."
         assert row(comparison, "a").changes == row(judge(samples, ("system", "a")), "a").changes
 
     def test_a_failed_baseline_leaves_rows_but_no_changes(self) -> None:
@@ -191,7 +191,10 @@ class TestFailures:
         ]
         comparison = judge(samples, ("system", "a", "b"))
         assert comparison.verdict[0] == "Keep system: every other contender failed."
-        assert comparison.verdict[1:] == ("a is out: No proof.", "b is out: No proof.")
+        assert comparison.verdict[1:] == (
+            "a failed and is left out: No proof.",
+            "b failed and is left out: No proof.",
+        )
 
     def test_a_failure_in_the_warm_up_is_a_failure(self) -> None:
         samples = [sample("a", 0, failure="No proof."), *runs({"system": 10, "a": 9}, rounds=6)]
@@ -225,7 +228,8 @@ class TestColumns:
         assert "faults" not in row(comparison, "a").changes
         assert row(comparison, "a").summaries["faults"].minimum == 0
         assert (
-            "No change in faults: a ratio needs numbers above 0 in every round." in comparison.notes
+            "faults: no change is given, since a run measured 0 and a ratio needs numbers above 0."
+            in comparison.notes
         )
 
     def test_a_count_that_is_zero_everywhere_is_no_change(self) -> None:
@@ -310,7 +314,7 @@ class TestColumns:
         comparison = judge(samples, ("system", "a"))
         assert row(comparison, "a").outliers == (7,)
         assert row(comparison, "system").outliers == ()
-        assert "a was far slower than usual in round 7; kept, not dropped." in comparison.notes
+        assert "a was far slower than usual in round 7; this run is kept." in comparison.notes
         assert row(comparison, "a").summaries["wall"].runs == 20
 
     @pytest.mark.parametrize("others", [1, 2, 4])
@@ -350,7 +354,7 @@ class TestVerdict:
     def test_a_leaner_winner_is_offered_to_those_who_care_for_memory(self) -> None:
         comparison = simple({"system": 10, "a": 9, "b": 9.5}, {"a": 150 * MIB, "b": 100 * MIB})
         assert comparison.verdict[0].startswith("Use a: ")
-        assert comparison.verdict[1].startswith("If memory matters, b: ")
+        assert comparison.verdict[1].startswith("If memory matters, use b: ")
         assert comparison.verdict[1].endswith("% less time, with memory within ±1 %.")
 
     def test_a_winner_that_saves_memory_too_says_so(self) -> None:
@@ -380,7 +384,9 @@ class TestVerdict:
 
     def test_of_equal_winners_without_a_leaner_one_the_fastest_is_chosen(self) -> None:
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001}, noise=0.004)
-        assert comparison.verdict[0].endswith("between them; none is shown to be the leanest.")
+        assert comparison.verdict[0].endswith(
+            "between them; none is shown to take the least memory."
+        )
         assert comparison.verdict[1].startswith(f"{comparison.rows[0].contender}: ")
 
     def test_a_winner_that_is_leaner_than_some_of_the_equals_only_is_not_called_the_leanest(
@@ -393,7 +399,8 @@ class TestVerdict:
         assert sorted(winners) == ["a", "b", "c"]
         listed = f"{winners[0]}, {winners[1]} or {winners[2]}"
         assert comparison.verdict[0] == (
-            f"Use {listed}: no difference in time shown from {winners[0]}, the fastest; none is shown to be the leanest."
+            f"Use {listed}: none is shown to be slower than {winners[0]}, the fastest; "
+            "none is shown to take the least memory."
         )
         assert comparison.verdict[1].startswith(f"{winners[0]}: ")
 
@@ -425,14 +432,15 @@ class TestVerdict:
     def test_equivalence_keeps_the_baseline(self) -> None:
         verdict = simple({"system": 10, "a": 10, "b": 10}).verdict
         assert verdict == (
-            "Keep system: no contender differs by more than ±1 % (equivalence shown, 20 rounds).",
+            "Keep system: every contender takes the same time within ±1 % "
+            "(equivalence shown in 20 rounds).",
         )
 
     def test_a_proven_difference_within_the_margin_is_no_reason_to_change(self) -> None:
         comparison = simple({"system": 10, "a": 9.95})
         assert row(comparison, "a").changes["wall"].shown is Shown.LESS
         assert comparison.verdict[0].startswith(
-            "Keep system: no contender differs by more than ±1 %"
+            "Keep system: every contender takes the same time within ±1 %"
         )
 
     def test_a_slower_contender_keeps_the_baseline(self) -> None:
@@ -447,7 +455,8 @@ class TestVerdict:
         assert change.interval is not None
         reach = 100 * max(-change.interval.low, change.interval.high)
         assert comparison.verdict == (
-            f"No difference shown: not enough data to tell; the intervals still reach ±{reach:.1f} %.",
+            "No difference in time shown: after 20 rounds the intervals still reach "
+            f"±{reach:.1f} %, too far for an answer.",
         )
         assert comparison.next_steps == ("cairn report last --md", "cairn compare -r 40 …")
 
@@ -470,7 +479,8 @@ class TestVerdict:
         samples = runs({"system": 10, "a": 10}, noise=0.01)
         comparison = judge(samples, ("system", "a"), rule, stopped_because="precision reached")
         assert comparison.verdict[0].startswith(
-            "Keep system: no difference shown in 20 rounds; any there is stays within"
+            "Keep system: no difference in time shown in 20 rounds; "
+            "a difference, if there is one, is within ±"
         )
         assert comparison.next_steps[-1] == "cairn compare --precision 1% …"
 
@@ -482,26 +492,28 @@ class TestVerdict:
             for s in runs({"system": 10, "a": 11, "b": 6})
         ]
         verdict = judge(samples, ("system", "a", "b")).verdict
-        assert verdict[0].startswith("No difference shown for b: not enough data to tell")
+        assert verdict[0].startswith("No difference in time shown for b: after 20 rounds")
         assert verdict[1].startswith("a takes ")
 
     def test_saved_memory_at_equal_time_is_worth_a_sentence(self) -> None:
         verdict = simple({"system": 10, "a": 10}, {"a": 50 * MIB}).verdict
         assert verdict[0].startswith("Keep system: ")
-        assert verdict[1].startswith("If memory matters, a: 49.")
+        assert verdict[1].startswith("If memory matters, use a: 49.")
         assert verdict[1].endswith("% less memory, time within ±1 %.")
 
     def test_too_few_rounds_are_named(self) -> None:
         comparison = simple({"system": 10, "a": 5}, rounds=3)
-        assert comparison.verdict == ("No difference shown: 3 rounds are too few for an interval.",)
+        assert comparison.verdict == (
+            "No answer yet: 3 rounds are too few for an interval. Use more rounds, such as -r 10.",
+        )
 
     def test_without_a_complete_round_there_is_no_verdict(self) -> None:
         comparison = judge([sample("system", 1)], ("system", "a"))
-        assert comparison.verdict == ("No verdict yet: there is no complete round to compare.",)
+        assert comparison.verdict == ("No verdict yet: no round is complete.",)
         assert comparison.rounds == 0
 
     def test_the_baseline_alone_has_nothing_to_be_compared_with(self) -> None:
-        assert simple({"system": 10}).verdict == ("Keep system: nothing else was run.",)
+        assert simple({"system": 10}).verdict == ("Keep system: no other contender was run.",)
 
     def test_no_samples_at_all_are_no_error(self) -> None:
         comparison = judge([], ("system", "a"))
@@ -517,7 +529,7 @@ class TestVerdict:
             assert finding is Shown.LESS
         elif finding is Shown.LESS:
             assert "equivalence shown" in comparison.verdict[0]
-        if comparison.verdict[0].startswith("No difference shown"):
+        if comparison.verdict[0].startswith("No difference in time shown"):
             assert finding is Shown.NOT_SHOWN
 
 
@@ -535,7 +547,7 @@ class TestLimits:
             for s in runs({"system": 10, "a": 9})
         ]
         comparison = judge(samples, ("system", "a"))
-        assert "short peaks between two samples (memory was sampled)" in comparison.not_tested
+        assert "short peaks between two memory samples" in comparison.not_tested
         assert comparison.memory_method == "sampled"
 
     def test_programs_out_of_reach_are_named(self) -> None:
@@ -553,7 +565,7 @@ class TestLimits:
         contenders = [contender("system"), contender("a", caveats=("without rseq it is slower",))]
         notes = compare(samples, contenders, "system", FIXED).notes
         assert notes == (
-            "Up to 2 descendants were still alive when the command ended, and were ended with it.",
+            "Up to 2 descendants were still running when the command ended; cairn ended them.",
             "a: without rseq it is slower",
         )
 
