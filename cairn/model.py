@@ -1,8 +1,8 @@
-"""The nouns of a comparison, as frozen values.
+"""The data types of a comparison, as frozen values.
 
-`plan` makes trials, `runner` turns a trial into a Sample, `store` keeps samples, `compare` turns them into a
-Comparison, `report` turns that into text. Times are nanoseconds, memory is bytes, ratios are plain numbers (0.94 is 6 %
-less). What was not measured is None, never 0.
+`plan` makes trials, `runner` turns a trial into a Sample, `store` keeps samples, `compare` turns
+them into a Comparison, and `report` turns that into text. Times are in nanoseconds, memory is in
+bytes, ratios are plain numbers (0.94 is 6 % less). A number that was not measured is None, never 0.
 """
 
 from __future__ import annotations
@@ -13,22 +13,28 @@ from enum import Enum
 from typing import Literal
 
 SCHEMA = 2
-"""Version of every document that cairn writes. Stored runs of version 1 are read, too; a newer version is refused."""
+"""The version of every document that cairn writes.
+
+Stored runs of version 1 are read, too. Newer versions are refused.
+"""
 
 LARGEST_NUMBER = 1e15
-"""What a user's metric, a counter or a workload's own figure stays below."""
+"""The limit of a user's metric, of a counter and of a workload's own figure: all stay below it."""
 
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
-"""Two of the phrases that say why measuring ended: with these, there is less than was asked for."""
+"""Two of the reasons why measuring ended. With these two, fewer rounds were run than asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One allocator as it will be used: library, mechanism and environment. Knobs are part of who it is."""
+    """One allocator as it is used in a run: its library, and the environment that it runs with.
+
+    The same library with other knobs is another contender.
+    """
 
     name: str
-    """What the user calls it; unique within a run."""
+    """The user's name for it; unique within a run."""
     allocator: str
     """Its name in the catalog, or "custom" for a library given by path."""
     title: str
@@ -36,44 +42,52 @@ class Contender:
     preload: tuple[str, ...] = ()
     """Absolute paths, in order; empty for the program's own allocator."""
     library_path: tuple[str, ...] = ()
-    """Folders that the preloaded libraries need on LD_LIBRARY_PATH."""
+    """The folders that the preloaded libraries need on LD_LIBRARY_PATH."""
     owners: tuple[str, ...] = ()
-    """Absolute paths of the objects that may own malloc when it works; empty: libc."""
+    """Absolute paths of the objects of which one must own malloc; if empty, libc must own it."""
     knobs: tuple[tuple[str, str], ...] = ()
     """Environment variables set for the program, in the order given."""
     version: str | None = None
     origin: str | None = None
-    """Where the library came from: a package and its version, or "path"."""
+    """The origin of the library: a package and its version, or "path"."""
     build_id: str | None = None
     caveats: tuple[str, ...] = ()
     probed: bool = False
-    """Runs behind the probe of 'cairn profile', to see what that costs."""
+    """Whether the probe of 'cairn profile' is preloaded in front of it."""
     spec: str = ""
-    """What -a takes for this very contender."""
+    """The argument of -a that gives this contender, without its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One place in the plan: what runs, in which round, at which position of it. Round 0 warms up."""
+    """One planned execution of one workload under one contender."""
 
     round: int
+    """0 for the warm-up, whose trials do not count."""
     position: int
+    """The position within the round, from 0."""
     contender: str
     workload: int = 0
-    """Which of the settings' workloads."""
+    """The index of the workload in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory of the whole process tree: anonymous and shared pages, without page cache and kernel memory."""
+    """The memory of the whole process tree: anonymous and shared pages.
+
+    Page cache and kernel memory are left out.
+    """
 
     method: str
-    """"cgroup v2", "cgroup v1", "sampled" or "not measured"."""
+    """How it was measured: "cgroup v2", "cgroup v1", "sampled" or "not measured"."""
     peak_bytes: int | None
     peak_less_lazy_bytes: int | None
-    """Peak when pages that the program gave back with MADV_FREE, and the kernel has not yet taken, do not count."""
+    """The peak without lazily freed pages.
+
+    The program freed these pages with MADV_FREE, and the kernel has not reclaimed them yet.
+    """
     lazy_peak_bytes: int | None
-    """The most that was lazily freed at any time."""
+    """The largest amount of lazily freed memory at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,76 +101,87 @@ class Unreached:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Who owned malloc in the processes of one trial, by the witness inside each of them."""
+    """The proof of load of one trial: which object owned malloc in each process.
+
+    The witness inside each process reports it.
+    """
 
     processes: int
-    """Executed programs that the witness saw or should have seen."""
+    """The number of executed programs, including those that the witness should have seen."""
     loaded: int
-    """Those in which the contender's library owned malloc."""
+    """The number of programs in which the contender's library owned malloc."""
     owner: str | None
     """The object that owned malloc in the command itself."""
     unreached: tuple[Unreached, ...] = ()
     knobs: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that an allocator may read, as the command saw them; cairn's own left out."""
+    """The environment variables that an allocator may read, as the command saw them.
+
+    The contender's knobs and cairn's own variables are left out.
+    """
     problem: str | None = None
-    """Why this trial does not count; None when the proof is complete."""
+    """Why this trial does not count, as a sentence; None when the proof is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a built-in workload says of itself, on its last line of output; docs/workloads.md explains the fields."""
+    """The report of a built-in workload, its last line of output (docs/workloads.md)."""
 
     operations: int
     batches: int
     mean_ns: float
-    """Per operation, as are the next three; median and percentiles are over batches of operations."""
+    """The time of an operation, as the next three; they are over batches of operations."""
     median_ns: float
     p95_ns: float
     p99_ns: float
     busy_ns: int
-    """Wall time of the measured part, deliberate sleep left out."""
+    """The wall time of the measured part, without deliberate sleep."""
     idle_ns: int
-    """Deliberate sleep."""
+    """The time of deliberate sleep."""
     minor_faults: int
-    """In the measured part."""
+    """The minor page faults of the measured part."""
     checksum: str | None
-    """Over the contents of every block; the same under every correct allocator. None when a time ended the workload."""
+    """A checksum over the contents of every block, equal under every correct allocator.
+
+    None when the workload runs for a given time, so that its work differs from run to run.
+    """
     live_peak_bytes: int
-    """Most bytes that were requested and not yet freed."""
+    """The largest number of bytes that were requested and not yet freed."""
     parameters: Mapping[str, int | float | str] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What this workload alone can tell, for example the resident set a second after it went idle."""
+    """Numbers of this workload alone, such as the resident set a second after it went idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """One kind of operations on blocks, of all processes; None was not measured."""
+    """One kind of operation on blocks, over all processes. None means not measured."""
 
     count: float
-    """Exact for allocations; frees are told apart by those that were timed."""
+    """Exact for allocations; estimated from the timed operations for the kinds of free."""
     timed: int
+    """The number of operations that were timed."""
     total_ns: float | None
+    """The estimated time of all operations of this kind."""
     median_ns: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """One kind of the kernel's calls within the allocator."""
+    """One kind of system call within the allocator."""
 
     count: int
     bytes: int | None
-    """None where it has none."""
+    """None for system calls that have no size."""
     total_ns: float | None
     cpu_ns: float | None = None
-    """What of that was on a processor."""
+    """The part of `total_ns` spent on a processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that was met: what the allocator does, what that costs, the evidence, and what to do."""
+    """A rule that was met: what the allocator does, its cost, the evidence, and the advice."""
 
     name: str
-    """For programs: a word of docs/findings.md."""
+    """The key of the rule, for programs; docs/findings.md lists the keys."""
     says: str
     """A sentence without its full stop."""
     of: Literal["CPU", "thread time", "memory"]
@@ -164,62 +189,75 @@ class Finding:
     """The share of `of` that would be saved without the cause: 0.05 is 5 %."""
     advice: str
     interval: Interval | None = None
-    """Of the effect."""
+    """The interval of `effect`."""
     evidence: tuple[str, ...] = ()
-    """Each with its numbers and units."""
+    """Phrases, each with its numbers and units."""
     measured: bool = True
-    """False if a part of the effect is inferred; the upper end of its interval is then a guess."""
+    """False if a part of `effect` is inferred; the upper end of `interval` is then a guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSummary:
-    """What the probe counted within the allocator in one trial, all processes together; None was not measured."""
+    """The probe's counts within the allocator in one trial, over all processes.
+
+    None means not measured.
+    """
 
     operations: int
     cpu_ns: int
-    """User and system time of the processes that the probe was in; 0: not known."""
+    """User and system time of the processes with the probe; 0 if it is not known."""
     samples: int
-    """Of their threads' CPU time, by timers; the next two are parts of it."""
+    """Clock samples of their threads' CPU time; the next two are parts of it."""
     samples_inside: int
+    """Clock samples inside the allocator."""
     samples_probe: int
+    """Clock samples inside the probe itself."""
     kinds: Mapping[str, Operations]
-    """By name; KINDS of `profiles`."""
+    """By the names of KINDS in `profile.tally`."""
     calls: Mapping[str, Calls]
-    """By name; CALLS of `profiles`."""
+    """By the names of CALLS in `profile.tally`."""
     kernel_ns: float | None
-    """CPU time within the kernel's calls; None too where not every one was seen."""
+    """CPU time within system calls of the allocator; None also if some calls were not seen."""
     waiting_ns: float | None
-    """Within those, or for pthread's locks, whichever is more: a lock waits in the kernel."""
+    """Time waiting in system calls or for pthread locks, whichever is more: a lock waits in the
+    kernel, so the two overlap."""
     waits: int
     faults: int
     faults_inside: float | None
     live_bytes: int | None
-    """Asked for and not freed, at most; this and the next two are of the process with the most of it."""
+    """The largest number of bytes that were requested and not yet freed, in the process in which it
+    is largest. The next two numbers are of the same process."""
     slack_bytes: int | None
-    """Set apart for these blocks beyond what was asked for."""
+    """The bytes that the allocator reserved for these blocks beyond the requested ones."""
     resident_bytes: int | None
-    """At most; without pages of files."""
+    """The largest resident set of that process, without pages of files."""
     findings: tuple[Finding, ...] = ()
     detours_ns: float = 0.0
-    """What calls of the kernel took longer because they were seen, nearly all of it in the kernel."""
+    """The extra time of system calls because the probe watched them, nearly all of it in the
+    kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuSamples:
-    """Where the processors were in a plain run: one note after each period of CPU time."""
+    """The clock samples of a run without the probe, counted by place.
+
+    The kernel takes one sample after each period of CPU time.
+    """
 
     period_ns: int
     own: int
-    """In the allocator, or in a library that it called."""
+    """Samples in the allocator, or in a library that it called."""
     calls: int
-    """In the kernel, called by the allocator."""
+    """Samples in the kernel, in system calls of the allocator."""
     faults: int
-    """In the kernel, called by nobody: page faults and interrupts."""
+    """Samples in the kernel outside any system call: page faults and interrupts."""
     others: int
-    """Elsewhere in the kernel: what the program called, and its end."""
+    """Other samples in the kernel: system calls of the program, and its exit."""
     program: int
+    """Samples in the program and its other libraries."""
     unknown: int = 0
-    """Where no file is known to lie, and where nobody knows who called the kernel."""
+    """Samples at an address that belongs to no known file, and samples in system calls whose caller
+    is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,44 +280,47 @@ class Sample:
     memory: Memory
     proof: Proof
     largest_process_bytes: int | None = None
-    """Peak resident set of the largest single process, its file pages included, as wait4(2) tells it."""
+    """The peak resident set of the largest single process, as wait4(2) reports it.
+
+    Its file pages are included.
+    """
     left_behind: int = 0
-    """Descendants still alive when the command ended; they were ended with it."""
+    """The number of descendants still running when the command ended; the launcher ended them."""
     counters: Mapping[str, float | None] = field(default_factory=dict)
-    """Whole-tree performance counters by name; None where the machine has none."""
+    """Performance counters of the whole tree, by name; None for those the machine does not have."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What --metric found in the program's output."""
+    """The numbers that --metric found in the program's output, by name."""
     reported: Reported | None = None
-    """Of a built-in workload."""
+    """The report of a built-in workload."""
     probe: ProbeSummary | None = None
-    """Of a contender behind the probe, where that was asked for."""
+    """For a contender behind the probe, if the run was asked to say why."""
     cpu_samples: CpuSamples | None = None
-    """Of one as it is, where that was asked for and the kernel allows it."""
+    """For a contender without the probe, if the run was asked to say why."""
     unseen: str | None = None
-    """Why that is not known, as the end of a sentence."""
+    """Why `cpu_samples` is missing although it was asked for, as the end of a sentence."""
     output_digest: str | None = None
     failure: str | None = None
-    """A sentence, when this run must not be read as a result."""
+    """Why this run is no result, as the rest of a sentence; None if it is one."""
 
     @property
     def counts(self) -> bool:
-        """True for a run that may enter a comparison: it ended well, with proof, after the warm-up."""
+        """Whether this run may enter a comparison: it did not fail and is no warm-up."""
         return self.failure is None and self.trial.round > 0
 
 
 class Direction(Enum):
-    """Which way is good, where there is one."""
+    """Which change of a metric is good."""
 
     LESS = "less"
     MORE = "more"
     NEITHER = "neither"
     UNKNOWN = "unknown"
-    """A user's own number: changes are shown, and the user knows which are good."""
+    """For a user's own number: changes are shown, and the user knows which are good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A column: how it is called, counted and read."""
+    """A column of a table: its key, its title, its unit and its good direction."""
 
     key: str
     title: str
@@ -321,10 +362,11 @@ BUILT_IN = (
 
 
 def value(sample: Sample, key: str) -> float | None:
-    """The number that `key` (a metric, a counter or a user's metric) has in this sample; None if not measured.
+    """The number of this sample for `key`; None if it was not measured.
 
-    A user's metric is written "metric:NAME", a counter "counter:NAME" and a workload's own figure "figure:NAME", so
-    that none can hide a built-in column.
+    A key is a built-in metric's, or "metric:NAME" for a user's metric, "counter:NAME" for a
+    counter, and "figure:NAME" for a workload's own figure. The prefixes keep them from hiding a
+    built-in metric. Raises KeyError for any other key.
     """
     own = sample.reported
     match key:
@@ -376,7 +418,7 @@ def value(sample: Sample, key: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval; `level` is the nominal level it was made for, after adjustment."""
+    """A confidence interval; `level` is its nominal level after adjustment."""
 
     low: float
     high: float
@@ -397,7 +439,7 @@ class Summary:
 
 
 class Shown(Enum):
-    """What a paired change shows."""
+    """The conclusion from a paired change and its interval."""
 
     LESS = "less"
     MORE = "more"
@@ -407,7 +449,7 @@ class Shown(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A contender against the baseline, paired within rounds: relative change, −0.05 is 5 % less."""
+    """A contender's relative change against the baseline, paired by round; −0.05 is 5 % less."""
 
     estimate: float
     interval: Interval | None
@@ -419,45 +461,52 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All that is known of one contender, by metric key. A key that is absent was not measured."""
+    """The results of one contender, by metric key. A key that is absent was not measured."""
 
     contender: str
     summaries: Mapping[str, Summary]
     changes: Mapping[str, Change]
     """Empty for the baseline."""
     proof: tuple[int, int]
-    """Processes with the library loaded, of processes seen; least over the runs."""
+    """Processes with the library loaded, and processes seen; of the run with the least share."""
     failures: tuple[str, ...] = ()
     outliers: tuple[int, ...] = ()
-    """Rounds whose wall time is far from this contender's others; flagged, never dropped."""
+    """Rounds in which this contender was far slower than usual; they are flagged and kept."""
 
 
 ROUNDS_MOST = 2_000
-"""That a run may have."""
+"""The most rounds of a run of 'cairn compare'; of 'cairn bench' it is BENCH_ROUNDS_MOST."""
 BENCH_ROUNDS_MOST = 300
 
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """When enough rounds have been run.
-
-    precision: half-width of the interval of the relative change, 0.01 is ±1 %; None runs exactly `max_rounds`.
-    """
+    """The rule that decides when enough rounds have been run."""
 
     precision: float | None = 0.01
+    """The half-width of the interval of the relative change to reach; 0.01 is ±1 %.
+
+    None runs exactly `max_rounds`.
+    """
     min_rounds: int = 10
     max_rounds: int = 60
     margin: float = 0.01
-    """Changes within ± this much count as equivalent."""
+    """Changes within ±margin count as equivalent."""
     budget_s: float | None = None
     judged: Literal["wall", "active"] = "wall"
-    """"wall": each comparison is a question of its own, and stops when it can be answered. "active": a suite of many
-    workloads, of which each stops once it is known precisely. Either way, deliberate sleep is no time."""
+    """"wall": each comparison is a question of its own, and stops when it can be answered.
+
+    "active": a suite of many workloads, each of which stops once it is known precisely. In both
+    cases deliberate sleep does not count as time.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A number to look for in the program's output: the first group (or the whole match) of the last match."""
+    """A user's number in the program's output: the first group of the last match.
+
+    Without a group it is the whole match.
+    """
 
     name: str
     regex: str
@@ -465,27 +514,31 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One command of a run. Contenders are compared within a workload, never across."""
+    """One command of a run. Contenders are compared within a workload, never across workloads."""
 
     name: str
-    """As printed: the command, or what distinguishes it in a sweep."""
+    """The printed name: the command with its parameters, or the name of a built-in workload."""
     command: tuple[str, ...]
     group: str = ""
-    """Of a built-in workload: the group of the catalog; when instructions are counted, whose size this is."""
+    """The group of a built-in workload in the catalog.
+
+    When instructions are counted, it is the name of the built-in workload of which this is one
+    size.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How every trial of a run is carried out; the same for all contenders."""
+    """The conditions of every trial of a run, the same for all contenders."""
 
     workloads: tuple[Workload, ...]
     folder: str
-    """Working directory."""
+    """The working directory."""
     shell: bool = False
-    """Each command is a line for /bin/sh."""
+    """Whether each command is a line for /bin/sh."""
     stdin: str = "/dev/null"
     stdout: str | None = None
-    """A file that every trial overwrites; None discards the output once it was searched and compared."""
+    """A file that every trial overwrites; None discards the output after it was checked."""
     setup: str | None = None
     prepare: str | None = None
     conclude: str | None = None
@@ -494,24 +547,37 @@ class Settings:
     ok_exit: tuple[int, ...] = (0,)
     verify_output: bool = False
     reports: bool = False
-    """Every command is a built-in workload: its last line tells what it did, and its checksum must agree."""
+    """Whether every command is a built-in workload, which prints a report in its last line.
+
+    The checksums in the reports must agree.
+    """
     instructions: bool = False
-    """Every command runs under valgrind, which counts its instructions; its times then mean nothing."""
+    """Whether every command runs under valgrind, which counts its instructions.
+
+    Times then mean nothing.
+    """
     cpus: str | None = None
     timeout_s: float | None = None
     warmup: int = 1
     warm_memory: int | None = None
-    """Bytes of memory to touch before each round: 0 never, None decides by footprint and machine."""
+    """The bytes of memory to touch before each round; 0 touches none.
+
+    None decides by the footprint of the program and by the machine.
+    """
     counters: bool = False
+    """Whether performance counters are read."""
     memory: str = "auto"
-    """"auto", "cgroup", "sampled" or "none"."""
+    """How memory is measured: "auto", "cgroup", "sampled" or "none"."""
     why: bool = False
-    """Every contender runs behind the probe, too, as a contender of its own that competes with nobody."""
+    """Whether each contender also runs with the probe preloaded, as a contender of its own.
+
+    These runs provide evidence and are never ranked.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine and its state when a run began. None: could not be read."""
+    """The machine and its state when a run began. None means that it could not be read."""
 
     system: str
     kernel: str
@@ -528,19 +594,22 @@ class Host:
 
 
 State = Literal["fine", "warning", "obstacle", "unknown"]
-"""How a check came out: "obstacle" keeps every preloaded allocator out, "warning" makes its numbers mean less."""
+"""The result of a check.
+
+"obstacle": no preloaded allocator can work here. "warning": the numbers are less reliable.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at before measuring."""
+    """One check of the program or the machine before measuring."""
 
     subject: str
     state: State
     says: str
     """A sentence without its full stop."""
     next_step: str | None = None
-    """What to do about it, a sentence; there is one whenever the state is not "fine"."""
+    """What to do about it, as a sentence; None only if the state is "fine"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,14 +623,17 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was asked, of what, and where: written once, before the first trial."""
+    """The request of a run: settings, contenders, rule and machine.
+
+    It is written once, before the first trial.
+    """
 
     schema: int
     id: str
     created_at: float
     """Seconds since the epoch."""
     cairn: str
-    """Version that made this run."""
+    """The version of cairn that made this run."""
     settings: Settings
     contenders: tuple[Contender, ...]
     baseline: str
@@ -569,19 +641,22 @@ class Run:
     seed: int
     host: Host
     notes: tuple[str, ...] = ()
-    """What a reader should know of the circumstances, a sentence each."""
+    """The circumstances that a reader should know, a sentence each."""
     experiment: str | None = None
-    """The built-in experiment that this is a run of."""
+    """The name of the built-in experiment, if this is a run of one."""
 
     @property
     def competing(self) -> tuple[Contender, ...]:
-        """The contenders that are compared: not those that run to tell why."""
+        """The contenders that are compared, without those behind the probe that explain why."""
         return tuple(one for one in self.contenders if not (self.settings.why and one.probed))
 
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A contender's CPU time against one that is not the baseline, paired within rounds; the interval stands alone."""
+    """A contender's CPU time against another one than the baseline, paired within rounds.
+
+    Its interval is not adjusted for other comparisons.
+    """
 
     contender: str
     other: str
@@ -590,25 +665,31 @@ class Against:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything a report needs; made from stored samples alone."""
+    """Everything a report needs, made from stored samples alone."""
 
     baseline: str
     rows: tuple[Row, ...]
     """Ranked by `time`, best first; contenders that failed come last."""
     metrics: tuple[Metric, ...]
-    """Columns with at least one number, in the order to print."""
+    """The columns with at least one number, in the order to print."""
     rounds: int
-    """Complete rounds: every surviving contender ran once in each."""
+    """The number of complete rounds: every surviving contender ran once in each."""
     rule: StopRule
     stopped_because: str | None
-    """A phrase ("precision reached", "60 rounds", "time budget", "interrupted"); None while running."""
+    """A phrase: "precision reached", "60 rounds", "time budget" or "interrupted".
+
+    None while the run goes on.
+    """
     verdict: tuple[str, ...]
-    """Sentences that a person can act on, the main one first."""
+    """Sentences to act on, the main one first."""
     not_tested: tuple[str, ...]
     next_steps: tuple[str, ...]
     memory_method: str | None
     notes: tuple[str, ...] = ()
     time: Metric = WALL
-    """What verdict and ranking are about: wall time, or for a workload that sleeps on purpose what is left of it."""
+    """The metric of verdict and ranking.
+
+    It is wall time, or wall time without deliberate sleep for a workload that sleeps.
+    """
     against: tuple[Against, ...] = ()
-    """What an experiment compares beside."""
+    """Further pairs that an experiment compares."""

@@ -1,4 +1,7 @@
-"""Where our own native parts lie: the launcher and the libraries that are injected into programs."""
+"""Paths of the native parts of this installation: launcher, injected libraries, workloads.
+
+Every function raises CairnError when the file is missing.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,17 @@ def launcher() -> Path:
 
 
 def witness() -> Path:
-    """The library that tells, in every process, who owns malloc."""
+    """The library that records, in every process, which object owns malloc."""
     return _part("libcairn-witness.so")
 
 
 def probe() -> Path:
-    """The library that counts and times, in every process, what the allocator behind it is asked for."""
+    """The library that counts and times the calls of the allocator behind it, in every process."""
     return _part("libcairn-probe.so")
 
 
 def allocator() -> Path:
-    """Our allocator, as it is preloaded."""
+    """Our allocator, as a library to preload."""
     return _part("lib/libcairn.so.0")
 
 

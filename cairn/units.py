@@ -1,4 +1,4 @@
-"""Numbers with units, in and out: durations, sizes, percentages. Memory is binary. Pure."""
+"""Parses and prints numbers with units: durations, sizes, percentages. Sizes are binary. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def _split(text: str) -> tuple[float, str]:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from "90", "90s", "1.5min", "200ms", "2h". ValueError says what is accepted."""
+    """Seconds from "90", "90s", "1.5min", "200ms", "2h".
+
+    Raises ValueError, whose text gives examples.
+    """
     number, unit = _split(text)
     if unit not in _DURATIONS:
         raise ValueError(f"{text!r} is not a duration; write for example 90s, 10min, 1h")
@@ -39,7 +42,10 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes from "4096", "64K", "1.5GiB"; units are binary. ValueError says what is accepted."""
+    """Bytes from "4096", "64K", "1.5GiB"; units are binary.
+
+    Raises ValueError, whose text gives examples.
+    """
     number, unit = _split(text)
     if unit not in _SIZES:
         raise ValueError(f"{text!r} is not a size; write for example 512M or 2GiB")
@@ -47,7 +53,10 @@ def parse_size(text: str) -> int:
 
 
 def parse_percent(text: str) -> float:
-    """A ratio from "1%", "1", "0.5 %": the number is always in percent. ValueError says what is accepted."""
+    """A ratio from "1%", "1", "0.5 %"; the number is always in percent.
+
+    Raises ValueError, whose text gives examples.
+    """
     number, unit = _split(text)
     if unit not in ("", "%"):
         raise ValueError(f"{text!r} is not a percentage; write for example 1% or 0.5%")
@@ -55,7 +64,7 @@ def parse_percent(text: str) -> float:
 
 
 def duration(seconds: float) -> str:
-    """A time to come or gone by, as people say it: "2 min 10 s"."""
+    """A duration in words, rounded to seconds: "2 min 10 s"."""
     whole = max(0, round(seconds))
     hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
     if hours:
@@ -66,7 +75,7 @@ def duration(seconds: float) -> str:
 
 
 def time(ns: float) -> str:
-    """A measured time with three significant digits and its unit."""
+    """A measured time with three significant digits and a fitting unit."""
     if ns == 0:
         return "0 ns"
     for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
@@ -86,7 +95,7 @@ def size(number: float) -> str:
 
 
 def count(number: float) -> str:
-    """A count: exact with thousands separators up to a million, then in millions."""
+    """A count: below a million with thousands separators, then in millions or billions (G)."""
     if abs(number) < 1e6:
         return (
             f"{number:,.0f}" if number == round(number) or abs(number) >= 100 else f"{number:.1f}"

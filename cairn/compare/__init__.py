@@ -1,1 +1,1 @@
-"""From samples to a verdict: the plan of the rounds, the statistics, ratios, standings and rankings. Pure."""
+"""From samples to a verdict: the plan of the rounds, statistics, ratios, standings, rankings."""

@@ -1,9 +1,14 @@
-"""Samples -> instructions per operation, as callgrind counts them. Pure.
+"""Instructions per operation of a workload, as callgrind counts them. Pure.
 
-Time is noisy and instructions are not: counted twice, most programs give the same number to the last digit. A
-workload is counted at two sizes; the difference in instructions over the difference in operations is what an operation
-costs, without what starting, loading and ending cost. The workload's own share is in it, and the same for all
-contenders. It is no time: a cache miss, a page fault and the kernel's work count for nothing.
+Time is noisy. Instructions are not: most programs execute the same number of them in every run.
+Each workload runs at two sizes. The instructions of an operation are the difference in instructions
+divided by the difference in operations, so the cost of starting, loading and ending cancels:
+
+    per_operation == (instructions(larger) - instructions(smaller)) /
+                     (operations(larger) - operations(smaller))
+
+The workload's own instructions are included. They are the same for all contenders. The number is no
+measure of time: cache misses, page faults and the kernel's work are not in it.
 """
 
 from __future__ import annotations
@@ -18,25 +23,32 @@ COUNTER = "instructions"
 """The counter of a sample that the runner fills."""
 
 EXACT = 0.01
-"""Counts that differ by more than this are shown as about: threads wait for each other a different number of times."""
+"""Repeated counts that differ by more than this share are shown with "≈".
+
+They differ where threads wait for each other a different number of times.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """One workload under one contender."""
+    """The instructions per operation of one workload under one contender."""
 
     workload: str
     contender: str
     per_operation: float | None
-    """None: not measured."""
+    """None if not measured; `problem` then says why."""
     spread: float
-    """How far repeated counts lie apart, as a part of `per_operation`; 0 when they agree."""
+    """The ranges of the repeated counts, as a share of `per_operation`; 0 when they agree."""
     problem: str | None
-    """Why it was not measured: the rest of a sentence that begins with the contender."""
+    """Why it was not measured, as the rest of a sentence that begins with the contender."""
 
 
 def counts(run: Run, samples: Sequence[Sample]) -> tuple[Count, ...]:
-    """For each workload in turn, every contender in the order given. The smaller size of a workload comes first."""
+    """A Count for each workload and contender: by workload, then contender, in the order of `run`.
+
+    The two sizes of a workload are two workloads of the run with the same group. The smaller one
+    comes first.
+    """
     sizes: dict[str, list[int]] = {}
     for index, workload in enumerate(run.settings.workloads):
         sizes.setdefault(workload.group, []).append(index)
@@ -71,7 +83,7 @@ def _count(workload: str, contender: str, sizes: Sequence[Sequence[Sample]]) -> 
 
 
 def _numbers(samples: Sequence[Sample]) -> list[tuple[int, float]]:
-    """Operations and instructions of the runs that ended well."""
+    """(operations, instructions) of each run that did not fail."""
     return [
         (sample.reported.operations, counted)
         for sample in samples
@@ -80,7 +92,7 @@ def _numbers(samples: Sequence[Sample]) -> list[tuple[int, float]]:
 
 
 def said(count: Count) -> str:
-    """The number as a table shows it."""
+    """The number as a table shows it: "1,234", "≈ 12.3" or "not measured"."""
     if count.per_operation is None:
         return "not measured"
     digits = 1 if count.per_operation < 1000 else 0
@@ -88,10 +100,11 @@ def said(count: Count) -> str:
 
 
 def works_wrongly(failure: str) -> bool:
-    """Whether a run failed in a way that is the allocator's fault, and not that of valgrind's limits.
+    """Whether this failure is a fault of the allocator, rather than a limit of valgrind.
 
-    Under valgrind, allocators that reserve terabytes or use instructions it does not know end by SIGABRT or SIGILL, or
-    say that there is no memory: such a contender is not measured. Lost contents and stray writes are another matter.
+    Under valgrind, an allocator that reserves terabytes or uses unknown instructions ends by
+    SIGABRT or SIGILL, or reports that memory is exhausted. Such a contender is not measured. Lost
+    contents and stray writes are faults of the allocator.
     """
     signs = (
         "computed another checksum",
@@ -104,7 +117,7 @@ def works_wrongly(failure: str) -> bool:
 
 
 def remarks(run: Run, found: Sequence[Count]) -> list[str]:
-    """What was not measured and why, a sentence for each reason; and what ≈ means, where it occurs."""
+    """The footnotes of the table: why a contender was not measured, and the meaning of "≈"."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for count in found:
         if count.problem is not None:
@@ -115,5 +128,5 @@ def remarks(run: Run, found: Sequence[Count]) -> list[str]:
         where = "any workload" if 1 < len(names) == everything else ", ".join(names)
         sentences.append(f"not measured: {contender} {problem} ({where})")
     if any(count.spread > EXACT for count in found):
-        sentences.append(f"≈: counted twice, the numbers lie more than {EXACT:.0%} apart")
+        sentences.append(f"≈: repeated counts differ by more than {EXACT:.0%}")
     return sentences

@@ -1,4 +1,4 @@
-"""Which trials, in which order, from which seed. Pure."""
+"""The plan of a run: which trials there are, and in which order. Pure; a seed decides the order."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from collections.abc import Iterator, Sequence
 from cairn.model import Trial
 
 WARM_UP = 0
-"""Number of the round that does not count."""
+"""The number of the warm-up round. Its trials do not count."""
 
 
 def one_round(
     number: int, contenders: Sequence[str], seed: int, workloads: Sequence[int] = (0,)
 ) -> tuple[Trial, ...]:
-    """Every contender once on each workload, in an order that the seed and the round's number alone decide.
+    """The trials of one round: every contender once on each workload, in random order.
 
-    Workloads come in random order too, but each at a stretch: what is compared is run close together in time.
+    The order of the workloads is random, too. All contenders run on one workload before the next
+    begins, so that compared runs are close together in time.
 
-    A machine that warms up or throttles then touches all contenders alike, instead of favouring whichever came first:
-    with all runs of A before all runs of B, 8 to 10 of 60 comparisons of a program with itself had a false winner;
-    with random complete rounds and a paired test 2, where chance alone gives 3. An order that depends on nothing else
-    is what lets an interrupted run go on as if nothing had happened.
+    Random order spreads the effects of a machine that warms up or throttles over all contenders,
+    instead of favouring the first. With all runs of A before all runs of B, 8 to 10 of 60
+    comparisons of a program with itself had a false winner. With random complete rounds and a
+    paired test it was 2, where chance alone gives 3.
+
+    The order depends on `seed` and `number` alone, so that a resumed run continues the same plan.
     """
     trials: list[Trial] = []
     for workload in random.Random(f"{seed}/{number}").sample(list(workloads), len(workloads)):
@@ -36,7 +39,10 @@ def one_round(
 def warm_up(
     contenders: Sequence[str], rounds: int, workloads: Sequence[int] = (0,)
 ) -> Iterator[Trial]:
-    """Runs that fill caches and meet every failure early; none of them counts, so they keep the order given."""
+    """The trials of the warm-up: every contender `rounds` times on each workload.
+
+    They fill caches and meet failures early. None of them counts, so they keep the order given.
+    """
     cells = [(name, workload) for workload in workloads for name in contenders] * rounds
     for position, (name, workload) in enumerate(cells):
         yield Trial(WARM_UP, position, name, workload)

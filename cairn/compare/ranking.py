@@ -1,18 +1,20 @@
-"""Few workloads, many runs: what an operation costs, and a ranking by points with what it hides.
+"""The ranking of a few scenarios with many runs: time per operation, points, and what points hide.
 
-The form is that of the founding experiment: per scenario, 5, 4, 3, 2, 1 points by the median time of an operation, and
-the sum ranks the contenders (n contenders: n … 1). Points are easy to read and throw away what matters: first by 7 %
-and first by 250 % score alike, and the order of two that nobody can tell apart scores as well. So a total never stands
-alone: next to it are the geometric mean of the ratios to the best, with its interval, and whether the contender is
-shown to be slower than the one above it.
+The form is that of the founding experiment. In each scenario n contenders get n, n - 1, … 1 points
+by the median time of an operation, and the sum ranks them. Points are easy to read, but they lose
+information: first by 7 % and first by 250 % score alike, and so does the order of two contenders
+that the data cannot tell apart. A total therefore never stands alone. Next to it stand the
+geometric mean of the ratios to the best, with its interval, and whether the contender is shown to
+be slower than the one above it.
 
 Always true here:
 
-- The time of an operation in one run is what the workload reports: the median, P95 and P99 over its batches of
-  operations. A figure here is the median of that over the runs in complete rounds: the P95 is the one of a typical run,
-  not that of all batches thrown together, which one bad run could own.
-- Ratios are paired within rounds; `ratios` says how, and why the best needs care.
-- A contender that failed in a scenario gets no points there, and no total; the others' points stay as if it came last.
+- Each run reports its time per operation: the median, P95 and P99 over its batches of operations. A
+  figure here is the median of that number over the runs in complete rounds. So P95 is the P95 of a
+  typical run. The P95 over the batches of all runs would let one bad run decide it.
+- Ratios are paired within rounds. The module `ratios` says how, and why the best needs care.
+- A contender that failed in a scenario gets no points there and has no total. The other contenders
+  get the points that they would get if it had come last.
 
 Pure.
 """
@@ -37,7 +39,10 @@ from cairn.model import (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One contender in one scenario. Times are ns per operation, each a median over runs; None: not measured."""
+    """One contender in one scenario.
+
+    Times are nanoseconds per operation, each a median over runs. None means not measured.
+    """
 
     contender: str
     median_ns: float | None
@@ -46,14 +51,19 @@ class Entry:
     faults: float | None
     """Page faults per operation, median over runs."""
     median_ratio: Ratio | None
-    """Over the best of the scenario; likewise the next two."""
+    """`median_ns` over that of the scenario's best contender; likewise the next two."""
     p95_ratio: Ratio | None
     p99_ratio: Ratio | None
     over_above: Difference | None
-    """Median over that of the one in the line above; None for the first. Unless it is shown to be more, the order of
-    the two may be chance."""
+    """`median_ns` over that of the contender one line above; None for the first.
+
+    Unless this contender is shown to take more, the order of the two may be chance.
+    """
     points: float | None
-    """Of n contenders the first gets n, the last 1; equal medians share theirs. None: failed or not measured."""
+    """Of n contenders the first gets n and the last 1; equal medians share their points.
+
+    None if it failed or was not measured.
+    """
     failure: str | None = None
 
 
@@ -64,9 +74,9 @@ class Scenario:
     workload: int
     name: str
     rounds: int
-    """Complete ones: the runs that every figure is over."""
+    """The number of complete rounds, whose runs the figures are medians of."""
     entries: tuple[Entry, ...]
-    """By median, best first; those without one come last."""
+    """By median, best first; contenders without a median come last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +86,9 @@ class Rank:
     contender: str
     title: str
     points: float | None
-    """None when it failed somewhere."""
+    """The sum over the scenarios; None when it failed in one of them."""
     ratio: Ratio | None
-    """Geometric mean over the scenarios of the median's ratio to the best."""
+    """Geometric mean over the scenarios of its median's ratio to the best."""
     over_above: Difference | None
     """Geometric mean of its medians over those of the one above, paired; None for the first."""
     failed_on: tuple[str, ...] = ()
@@ -86,30 +96,30 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Everything a report needs; made from stored samples alone."""
+    """Everything a report needs, made from stored samples alone."""
 
     scenarios: tuple[Scenario, ...]
     """In the order of the settings' workloads."""
     ranks: tuple[Rank, ...]
-    """By points, most first; who has no total comes last."""
+    """By points, most first; contenders without a total come last."""
     level: float
-    """Of the intervals, nominally."""
+    """The nominal level of the intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One contender over each of the others, in the median time of an operation."""
+    """One contender over each other contender, in the median time of an operation."""
 
     contender: str
     others: tuple[str, ...]
     cells: Mapping[tuple[int, str], Difference]
-    """By workload and other; absent where either has no number."""
+    """By workload and other contender; absent where one of the two has no number."""
     means: Mapping[str, Difference]
-    """Geometric mean over the scenarios, of those that both ran everywhere."""
+    """Geometric mean over the scenarios, by other contender; absent if one of the two failed."""
 
 
 def ranking(run: Run, samples: Sequence[Sample]) -> Ranking:
-    """Rank the contenders of `run`, each of whose workloads is a scenario, by the samples so far."""
+    """Ranks the contenders of `run` by the samples so far. Each workload of it is a scenario."""
     names = [contender.name for contender in run.contenders]
     tables = _tables(run, samples)
     scenarios = tuple(table.scenario(names) for table in tables)
@@ -144,7 +154,7 @@ def ranking(run: Run, samples: Sequence[Sample]) -> Ranking:
 
 
 def matrix(run: Run, samples: Sequence[Sample], contender: str) -> Matrix:
-    """Compare `contender` with every other one, scenario by scenario."""
+    """Compares `contender` with every other contender, scenario by scenario."""
     others = tuple(other.name for other in run.contenders if other.name != contender)
     tables = _tables(run, samples)
     cells = {
@@ -164,7 +174,10 @@ def matrix(run: Run, samples: Sequence[Sample], contender: str) -> Matrix:
 
 
 def _total(scenarios: Sequence[Scenario], name: str) -> float | None:
-    """Points of all scenarios in which anybody has some; None when this one has none in one of them."""
+    """The contender's points over all scenarios in which any contender has points.
+
+    Returns None when it has no points in one of them.
+    """
     held = [
         scenario
         for scenario in scenarios
@@ -181,13 +194,13 @@ def _total(scenarios: Sequence[Scenario], name: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _ScenarioTable:
-    """One scenario with what it gives."""
+    """One scenario: its complete rounds, and a column for each metric."""
 
     index: int
     name: str
     rounds: Rounds
     columns: Mapping[str, Column | None]
-    """By metric key; None with fewer than two contenders, or without numbers of all."""
+    """By metric key; None with fewer than two contenders, or if one of them has no numbers."""
 
     @property
     def median(self) -> Column | None:
@@ -254,7 +267,10 @@ def _tables(run: Run, samples: Sequence[Sample]) -> list[_ScenarioTable]:
 
 
 def _points(medians: Mapping[str, float], name: str, contenders: int) -> float | None:
-    """Of `contenders` points for the first one less for every better one; equal ones share what they get together."""
+    """`contenders` points less one for each better contender; equal ones get their mean.
+
+    Returns None for a contender without a median.
+    """
     if name not in medians:
         return None
     better = sum(median < medians[name] for median in medians.values())

@@ -1,28 +1,32 @@
-"""How far behind the best: paired ratios with intervals at any number of rounds, and their mean over workloads.
+"""Ratios to the best contender of a workload, with intervals, and their means over workloads.
 
-`stats` compares with a baseline that was named before anything ran. Here the reference is the best contender of a
-workload, which nobody knows: it is itself found in the data, and it looks better than it is, because of several that
-are alike the luckiest is taken. Everything below works on natural logarithms, where a ratio is a difference, and says
-from which side that luck pulls:
+`stats` compares with a baseline that was named before the first run. Here the reference is the best
+contender of a workload. The data must find it, too, and the contender that they find looks better
+than it is: among several equal ones it is the luckiest. This module works on natural logarithms,
+where a ratio is a difference. It estimates the distance to the best from two sides:
 
-- **From above.** The distance to the apparent best is on average too long, since that one was lucky.
-- **From below.** The rounds are halved, and in each half the reference is the contender that the *other* half finds
-  best. Its runs here know nothing of that choice, so luck is gone; now and then it is not the best one, so the distance
-  is too short.
+- **From above.** The distance to the apparent best is too long on average, because that contender
+  was lucky.
+- **From below.** The rounds are halved. In each half the reference is the contender that the
+  *other* half finds best. Its runs in this half are independent of that choice, so it has no luck
+  here. Now and then it is not the true best, so the distance is too short on average.
 
-The estimate is the one from below, which errs less; an interval runs from the lower end by the one to the upper end by
-the other, and so contains what it costs not to know which contender is best. tests/python/test_standings_coverage.py
-measures both: of 13 contenders that are all alike, on 26 workloads of 8 rounds, the mean distance to the apparent best
-is 4.7 times the error that is left when the best is known, and intervals around it almost never contain the truth;
-those made here do in 98 % of all cases, and in 94 % or more whatever the truth and the number of rounds.
+The estimate is the one from below, whose error is smaller. An interval runs from the lower end
+around the estimate from below to the upper end around the one from above. So it contains the
+uncertainty about which contender is best. tests/python/test_standings_coverage.py measures both
+with 13 equal contenders on 26 workloads of 8 rounds. The mean distance to the apparent best is 4.7
+times the error that is left when the best is known, and intervals around it almost never contain
+the truth. The intervals made here contain it in 98 % of all cases, and in 94 % or more for every
+truth and number of rounds tested.
 
 Always true here:
 
-- Only complete rounds enter: those in which every contender without a failure on this workload has a run that counts,
-  and a number. A round's pace is the same for all in it and cancels.
-- Centres are Hodges' and Lehmann's, which one wild run cannot carry away; their errors are the jackknife's, which then
-  cannot blow up either. With Student's t that holds down to two rounds. One round gives estimates without intervals.
-- The best may be the one that was not measured: without a number of every contender a workload has no ratios.
+- Only complete rounds are used: those in which every contender without a failure on this workload
+  has a run that counts, and a number. The pace of a round is common to all its runs and cancels.
+- A centre is the Hodges-Lehmann estimate, which a single outlier hardly moves. Its error is the
+  jackknife's, which a single outlier hardly moves either. With Student's t that holds down to two
+  rounds. One round gives estimates without intervals.
+- A workload has ratios only if every contender has a number, since the missing one may be the best.
 
 Pure. numpy is imported when first needed.
 """
@@ -46,14 +50,14 @@ MEMORY_KEYS = frozenset(metric.key for metric in (PEAK, PEAK_LESS_LAZY, LAZY))
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A contender over the best: 1 is the best, 1.5 takes half as much again."""
+    """A contender over the best one: 1 is the best, 1.5 takes 50 % more."""
 
     estimate: float
     """At least 1."""
     interval: Interval | None
-    """None for a single round. When it begins at 1, this contender may well be the best."""
+    """None for a single round. An interval that begins at 1 says: this one may be the best."""
     best: bool
-    """The apparent best of this workload; of a mean always False."""
+    """Whether it is the apparent best of this workload; always False for a mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Difference:
 
     @property
     def more(self) -> bool:
-        """Whether it is shown to take more; an interval across 1, or none, shows nothing."""
+        """Whether it is shown to take more. An interval that contains 1 shows nothing."""
         return self.interval is not None and self.interval.low > 1
 
     @property
@@ -76,30 +80,34 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The runs of one workload that may be compared with each other."""
+    """The complete rounds of one workload."""
 
     contenders: tuple[str, ...]
-    """Those without a failed run on this workload, in the order given."""
+    """The contenders without a failed run on this workload, in the order given."""
     rounds: tuple[int, ...]
     runs: Mapping[str, tuple[Sample, ...]]
-    """By contender, one per round."""
+    """By contender: one run per round."""
     failures: Mapping[str, str]
-    """What went wrong first, by contender; it costs the others no round."""
+    """By contender: its first failure. It costs the other contenders no round."""
 
     def numbers(self, key: str) -> dict[str, list[float]]:
-        """What was measured, by contender; lists may differ in length and be empty."""
+        """The measured numbers, by contender. Lists may be empty and may differ in length."""
         return {
             name: [number for sample in samples if (number := value(sample, key)) is not None]
             for name, samples in self.runs.items()
         }
 
     def methods(self) -> tuple[str, ...]:
-        """How peak memory was measured, where it was."""
+        """The methods by which peak memory was measured; empty if it was not."""
         used = (sample.memory for samples in self.runs.values() for sample in samples)
         return tuple(sorted({memory.method for memory in used if memory.peak_bytes is not None}))
 
     def column(self, key: str, alpha: float) -> Column | None:
-        """The metric in rounds where all have a number; None without such a round or where a ratio has no meaning."""
+        """The metric in the rounds in which every contender has a number.
+
+        Returns None without such a round, if a number is not above 0, or if memory was measured in
+        different ways.
+        """
         import numpy as np
 
         if key in MEMORY_KEYS and len(self.methods()) != 1:
@@ -120,7 +128,7 @@ class Rounds:
 
 
 def complete(samples: Sequence[Sample], names: Sequence[str], workload: int) -> Rounds:
-    """The workload's complete rounds among `samples`, which may hold other workloads too."""
+    """The complete rounds of `workload` among `samples`, which may hold other workloads, too."""
     own = [sample for sample in samples if sample.trial.workload == workload]
     failures: dict[str, str] = {}
     for sample in own:
@@ -138,25 +146,28 @@ def complete(samples: Sequence[Sample], names: Sequence[str], workload: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One metric of one workload: logarithms, and how far each contender is behind the apparent best."""
+    """One metric of one workload: logarithms, and the distance of each contender to the best."""
 
     contenders: tuple[str, ...]
     logs: NDArray[np.float64]
     """Rounds × contenders."""
     best: int
-    """The contender with the smallest centre."""
+    """The index of the contender with the smallest centre."""
     behind: NDArray[np.float64]
-    """Distance to the apparent best, paired within rounds; at least 0."""
+    """By contender: the distance to the apparent best, paired within rounds; at least 0."""
     error: NDArray[np.float64] | None
-    """Standard error of `behind`. That of the best says how far it may yet be behind another. None for one round."""
+    """By contender: the standard error of `behind`; None for one round.
+
+    The error of the apparent best says how far it may be behind another contender.
+    """
     luck: float
-    """How much better the apparent best looks than what one half of the rounds chooses looks in the other half."""
+    """How much better the apparent best looks than an independent choice of it; see _luck()."""
     alpha: float
-    """The error allowed to each interval."""
+    """The error allowed to each interval: 0.05 for 95 %."""
 
     @staticmethod
     def of(contenders: tuple[str, ...], logs: NDArray[np.float64], alpha: float) -> Column:
-        """Find the best of at least two, by centres free of the rounds' pace."""
+        """Finds the apparent best of at least two contenders, without the pace of the rounds."""
         import numpy as np
 
         pace = np.median(logs - _centre(logs), axis=1, keepdims=True)
@@ -184,7 +195,10 @@ class Column:
         return _from_best(far - self.luck, far, self._spread(place), self.alpha)
 
     def half_widths(self) -> list[float]:
-        """Half the length of every interval but that of the best, as a relative change; empty for one round."""
+        """Half the length of each interval except the best's, as a relative change.
+
+        Empty for one round.
+        """
         if self.error is None:
             return []
         import numpy as np
@@ -205,9 +219,10 @@ class _Spread:
 
 
 def _pooled(spreads: Sequence[_Spread | None]) -> _Spread | None:
-    """Of the mean of independent estimates, with Welch's and Satterthwaite's degrees of freedom (Biometrics 1946).
+    """The spread of the mean of independent estimates; None if one of their spreads is not known.
 
-    They are what makes two rounds of each of 26 workloads enough: no single error is known well, but their sum is.
+    The degrees of freedom are Welch's and Satterthwaite's (Biometrics 1946). Thanks to them two
+    rounds on each of 26 workloads are enough: no single error is known well, but their sum is.
     """
     known = [spread for spread in spreads if spread is not None]
     if not known or len(known) < len(spreads):
@@ -223,9 +238,10 @@ def _pooled(spreads: Sequence[_Spread | None]) -> _Spread | None:
 
 
 def mean_ratio(columns: Sequence[Column], name: str) -> Ratio | None:
-    """Geometric mean of the contender's ratios to the best of each workload; None without workloads.
+    """Geometric mean of the contender's ratios to each workload's best; None without workloads.
 
-    The distances are cut off at 1 only in the end: cutting each one before would bring back the luck of the best.
+    The mean is cut off at 1, not each ratio: cutting each one would bring back the luck of the
+    best.
     """
     if not columns:
         return None
@@ -239,7 +255,7 @@ def mean_ratio(columns: Sequence[Column], name: str) -> Ratio | None:
 
 
 def mean_difference(columns: Sequence[Column], name: str, other: str) -> Difference:
-    """Geometric mean over workloads of one contender over another, paired within rounds; no best is involved."""
+    """Geometric mean over workloads of `name` over `other`, paired within rounds."""
     distances = [
         c.logs[:, [c.contenders.index(name)]] - c.logs[:, [c.contenders.index(other)]]
         for c in columns
@@ -252,14 +268,17 @@ def mean_difference(columns: Sequence[Column], name: str, other: str) -> Differe
 
 
 def _from_best(below: float, above: float, spread: _Spread | None, alpha: float) -> Ratio:
-    """Nobody is better than the best, so whatever lies below 1 is cut off."""
+    """A ratio from the log distances `below` and `above`, cut off at 1: none is below the best."""
     whole = _interval(below, above, spread, alpha)
     interval = whole and Interval(max(1.0, whole.low), max(1.0, whole.high), whole.level)
     return Ratio(math.exp(max(0.0, below)), interval, best=False)
 
 
 def _interval(below: float, above: float, spread: _Spread | None, alpha: float) -> Interval | None:
-    """From the lower end around one estimate to the upper end around the other; None when the spread is not known."""
+    """The interval from the lower end around `below` to the upper end around `above`.
+
+    Returns None when the spread is not known.
+    """
     if spread is None:
         return None
     reach = student(spread.freedom, alpha) * spread.error
@@ -267,7 +286,7 @@ def _interval(below: float, above: float, spread: _Spread | None, alpha: float) 
 
 
 def _centre(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Hodges & Lehmann's estimate along the first axis: the median of all (x_i + x_j) / 2, i <= j."""
+    """Hodges-Lehmann estimate along the first axis: the median of all (x_i + x_j) / 2, i <= j."""
     import numpy as np
 
     first, second = _pairs(len(x))
@@ -276,7 +295,10 @@ def _centre(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The centre without each round in turn: rounds × contenders. A slab at a time, for n rounds have n³ / 2 pairs."""
+    """The centres with one round left out, for each round in turn: rounds × contenders.
+
+    They are computed for 16 rounds at a time, because n rounds have n³ / 2 pairs.
+    """
     import numpy as np
 
     rounds = len(x)
@@ -286,11 +308,14 @@ def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _luck(free: NDArray[np.float64], best: int) -> float:
-    """How much better `best` looks than the choice of one half of the rounds does in the other half; at least 0.
+    """How much better `best` looks than the best contender chosen by other rounds; at least 0.
 
-    Averaged over balanced halves (McCarthy, Review of the International Statistical Institute 1969): the positions
-    whose bits under a mask are odd in number against the others, for every mask. Leaving out single rounds instead of
-    halves gives the same on average but is so noisy that intervals would be too short by a third.
+    One half of the rounds chooses a contender, and its centre in the other half is compared with
+    that of `best`. The result is the mean over balanced halves (McCarthy, Review of the
+    International Statistical Institute 1969): for every mask, a round belongs to one half if an odd
+    number of bits of its index is under the mask, else to the other. Leaving out single rounds
+    instead of halves gives the same on average, but is so noisy that intervals would be too short
+    by a third.
     """
     import numpy as np
 
@@ -308,11 +333,12 @@ def _luck(free: NDArray[np.float64], best: int) -> float:
 
 
 def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Jackknife standard error of the centre, of at least two rounds.
+    """The jackknife standard error of the centre, for at least two rounds.
 
-    Of two and three rounds it is the textbook's s / sqrt(n). From four on, unlike that, one wild run among them hardly
-    moves it, for the reason that it hardly moves the centre. But with so few rounds it is a little small: 95 %
-    intervals of 5 to 20 rounds cover 92 to 94 %. Without its factor (n - 1) / n, which is left out, it is 93 to 96 %.
+    For two and three rounds it is the textbook's s / sqrt(n). From four rounds on a single outlier
+    hardly moves it, because it hardly moves the centre. The jackknife's error is a little small for
+    few rounds: 95 % intervals of 5 to 20 rounds cover 92 to 94 %. From four rounds on its factor
+    (n - 1) / n is therefore left out, and they cover 93 to 96 %.
     """
     import numpy as np
 
@@ -332,9 +358,10 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 @lru_cache(maxsize=4096)
 def student(freedom: float, alpha: float) -> float:
-    """What |t| exceeds with probability alpha; degrees of freedom are rounded down, to the safe side.
+    """The value that |t| exceeds with probability `alpha`, by Student's distribution.
 
-    By the finite series for whole degrees of freedom (Abramowitz & Stegun, 26.7.3 and 26.7.4) and bisection.
+    Degrees of freedom are rounded down, which makes intervals wider. Computed by bisection of the
+    finite series for whole degrees of freedom (Abramowitz & Stegun, 26.7.3 and 26.7.4).
     """
     whole = max(1, min(1_000, math.floor(freedom + 1e-9)))
     low, high = 0.0, math.pi / 2

@@ -1,20 +1,24 @@
-"""Many workloads, many allocators: who is how far behind the best, on each workload and over all of them.
+"""Standings of many allocators on many workloads: each one's distance to the best, and the means.
 
-A comparison (`compare`) answers "should this program change its allocator"; standings answer "how does an allocator do
-over many kinds of work". So the reference is no baseline but the best contender of each workload, in time (wall time
-without deliberate sleep) and in peak memory, and a contender's overall figure is the geometric mean of its ratios:
-1.00 would be best everywhere.
+A comparison (`compare`) answers "should this program change its allocator". Standings answer "how
+does an allocator perform over many kinds of work". The reference is therefore not a baseline but
+the best contender of each workload, in time (wall time without deliberate sleep) and in peak
+memory. A contender's overall figure is the geometric mean of its ratios: 1.00 would be best
+everywhere.
 
 Always true here:
 
-- A workload's rounds are compared within it alone; workloads may have different numbers of rounds, and weigh the same.
-- Who failed on a workload is no reference there, and costs the others neither a round nor a workload.
-- A mean is over the same workloads for everybody who has one. Left out are, for all, those that fewer than two
-  contenders ran well, and for memory those where it was not measured of everybody in one way.
-- A contender that failed on any workload has no mean. A mean over the rest would flatter it: what an allocator fails on
-  is seldom what it is good at.
+- Rounds are compared within a workload alone. Workloads may have different numbers of rounds and
+  have the same weight.
+- A contender that failed on a workload is no reference there. It costs the others neither a round
+  nor a workload.
+- All means are over the same workloads. Workloads that fewer than two contenders completed are left
+  out. From means of memory, workloads are left out where a contender's memory was not measured or
+  where contenders were measured in different ways.
+- A contender that failed on any workload has no mean. A mean over the rest would flatter it, since
+  an allocator seldom fails where it is good.
 
-How ratios and their intervals are made, and why the best needs care, is told in `ratios`. Pure.
+The module `ratios` says how ratios and their intervals are made, and why the best needs care. Pure.
 """
 
 from __future__ import annotations
@@ -28,8 +32,11 @@ from cairn.compare.ratios import Column, Difference, Ratio, Rounds
 from cairn.model import ACTIVE, PEAK, Run, Sample
 
 LARGE_BYTES = 20 << 20
-"""The literature gives programs of more than 20 MB apart: below that, what an allocator maps at its start decides the
-ratio in memory, not how it packs a program's blocks."""
+"""The peak from which a program counts as large. The literature reports such programs separately.
+
+Below 20 MB the ratio in memory depends on what an allocator maps at its start rather than on how it
+packs the program's blocks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +44,18 @@ class WorkloadResult:
     """One contender on one workload."""
 
     workload: int
-    """Which of the settings' workloads."""
+    """The index of the workload in the settings."""
     contender: str
     time: Ratio | None
-    """None: failed, or no complete round."""
+    """None if it failed, or if there is no complete round."""
     memory: Ratio | None
-    """None: not measured of everybody, or not in one way."""
+    """None if memory was not measured for every contender, or in different ways."""
     time_ns: float | None
     """Median over complete rounds."""
     memory_bytes: float | None
-    """Median over complete rounds, where it was measured."""
+    """Median over complete rounds; None if memory was not measured."""
     failure: str | None = None
-    """The sentence, when it failed here."""
+    """Its failure on this workload, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +65,24 @@ class Contest:
     workload: int
     name: str
     rounds: int
-    """Complete ones."""
+    """The number of complete rounds."""
     best_time: str | None
-    """The contender that is apparently best; intervals that begin at 1 tell who else may be."""
+    """The apparent best. Every contender whose interval begins at 1 may be the best, too."""
     best_memory: str | None
     half_width: float | None
-    """The noise: half the length of a typical (median) contender's interval in time; 0.01 is ±1 %."""
+    """The noise in time: the median over contenders of half the interval's length; 0.01 is ±1 %."""
     memory_half_width: float | None
     memory_method: str | None
     leanest_bytes: float | None
-    """Median peak of the leanest contender: what the ratios in memory are ratios to."""
+    """The median peak of the contender with the least memory."""
     memory_missing: str | None = None
-    """Why there are no ratios in memory, as a phrase."""
+    """Why there are no ratios in memory, as a phrase; None if there are."""
 
     @property
     def large(self) -> bool | None:
-        """Whether it counts as a large program; by the leanest, since who wastes memory must not decide that.
+        """Whether it counts as a large program; None when memory was not measured.
 
-        None when memory was not measured.
+        The contender with the least memory decides, so that one that wastes memory cannot.
         """
         return None if self.leanest_bytes is None else self.leanest_bytes >= LARGE_BYTES
 
@@ -89,39 +96,41 @@ class Place:
     time: Ratio | None
     memory: Ratio | None
     memory_large: Ratio | None
-    """Over workloads whose leanest peak is at least LARGE_BYTES."""
+    """Over the workloads whose least median peak is at least LARGE_BYTES."""
     memory_small: Ratio | None
-    """Over the others."""
+    """Over the other workloads."""
     over_above: Difference | None
-    """Time over that of the one in the place above, paired; None for the first. Unless it is shown to be more, the
-    order of the two may be chance."""
+    """Its time over that of the contender one place above, paired; None for the first.
+
+    Unless it is shown to take more, the order of the two may be chance.
+    """
     failed_on: tuple[str, ...] = ()
-    """Names of the workloads it failed on; then there are no means."""
+    """The names of the workloads on which it failed. If there is one, it has no means."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Everything a report needs; made from stored samples alone."""
+    """Everything a report needs, made from stored samples alone."""
 
     contests: tuple[Contest, ...]
     """In the order of the settings' workloads."""
     places: tuple[Place, ...]
     """By mean time, best first; contenders without a mean come last."""
     cells: Mapping[tuple[int, str], WorkloadResult]
-    """By workload and contender, complete."""
+    """By workload and contender; there is one for every pair."""
     time_over: tuple[int, ...]
-    """The workloads that means of time are over; likewise the next three for memory."""
+    """The workloads that the means of time are over; likewise the next three for memory."""
     memory_over: tuple[int, ...]
     large_over: tuple[int, ...]
     small_over: tuple[int, ...]
     level: float
-    """Of the intervals, nominally."""
+    """The nominal level of the intervals."""
     leanest: str | None
-    """The contender with the least mean in memory; None where nobody has one."""
+    """The contender with the smallest mean in memory; None if no contender has one."""
 
 
 def standings(run: Run, samples: Sequence[Sample]) -> Standings:
-    """Judge every contender of `run` on every workload by the samples so far."""
+    """Judges every contender of `run` on every workload by the samples so far."""
     names = [contender.name for contender in run.competing]
     alpha = stats.alpha(run.rule)
     tables = [
@@ -197,7 +206,7 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
 
 
 def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[bool, float]:
-    """By the mean before it is cut off at 1, which two good contenders may share."""
+    """The sort key: the mean before it is cut off at 1, where good contenders would be equal."""
     return mean is None, 0.0 if mean is None else sum(
         float(c.behind[c.contenders.index(name)]) for c in columns
     )
@@ -205,13 +214,13 @@ def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[boo
 
 @dataclass(frozen=True, slots=True)
 class _WorkloadTable:
-    """One workload with what it gives."""
+    """One workload: its complete rounds, columns and numbers."""
 
     index: int
     name: str
     rounds: Rounds
     time: Column | None
-    """None with fewer than two contenders that ran well: then there is nobody to be behind."""
+    """None if fewer than two contenders completed the workload."""
     memory: Column | None
     times: Mapping[str, Sequence[float]]
     peaks: Mapping[str, Sequence[float]]
@@ -264,11 +273,11 @@ class _WorkloadTable:
         if not self.rounds.rounds:
             return "no complete round"
         if len(self.rounds.contenders) < 2:
-            return "fewer than two contenders ran well"
+            return "fewer than two contenders completed it"
         if len(methods) > 1:
             return f"measured in different ways ({', '.join(methods)})"
         without = [name for name, peaks in self.peaks.items() if not peaks]
-        return f"not measured of {', '.join(without)}" if methods and without else "not measured"
+        return f"not measured for {', '.join(without)}" if methods and without else "not measured"
 
 
 def _median(numbers: Sequence[float]) -> float | None:

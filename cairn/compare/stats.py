@@ -1,17 +1,21 @@
 """Estimates, intervals and the decision to stop, from paired log ratios.
 
-In one round every contender runs once, so what the machine did to that round (warming up, throttling, a neighbour) is
-the same for all and cancels in the difference d = ln(contender / baseline). Everything below works on these
-differences, one per round, and gives back relative changes exp(d) - 1: -0.05 is 5 % less than the baseline.
+In one round every contender runs once. The state of the machine in that round (warming up,
+throttling, a neighbour) is therefore common to all and cancels in the difference
+d = ln(contender / baseline). All functions work on these differences, one per round, and return
+relative changes exp(d) - 1: -0.05 is 5 % less than the baseline.
 
 Always true here:
 
-- An interval excludes 0 exactly when its p-value is at most its alpha, and exactly when Holm's procedure rejects: all
-  three count the same Walsh averages, with ties and zeros counted against a difference.
-- Nothing is assumed of the differences but symmetry, which random order within a round gives when nothing differs.
-- All functions are pure. numpy is imported when first needed, so that `cairn --help` stays light.
+- An interval excludes 0 exactly when its p-value is at most its alpha, and exactly when Holm's
+  procedure rejects. All three count the same Walsh averages. Ties and zeros count against a
+  difference.
+- The only assumption on the differences is symmetry. If nothing differs, the random order within a
+  round provides it.
+- All functions are pure. numpy is imported when first needed, so that `cairn --help` stays fast.
 
-Units: log ratios and relative changes are plain numbers; alpha is the error allowed; an interval's level is 1 - alpha.
+Units: log ratios and relative changes are plain numbers. alpha is the error allowed. The level of
+an interval is 1 - alpha.
 """
 
 from __future__ import annotations
@@ -30,28 +34,37 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALPHA = 0.05
-"""The error a comparison may make in one metric: one false finding in 20 comparisons of equal allocators."""
+"""The error allowed in one metric: one false difference in 20 comparisons of equal allocators."""
 
 ALPHA_STOPPED = 0.04
-"""What is left of ALPHA for the intervals when the data decide when to stop; the rest pays for the repeated looks."""
+"""The part of ALPHA left for the intervals when the data decide when to stop.
+
+The rest pays for the repeated looks.
+"""
 
 ALPHA_EARLY = 0.003
-"""The evidence that a finding needs before it may end a comparison early.
+"""The alpha at which a difference must be shown to end a comparison early.
 
-Strict early looks, so that the last one costs little: Haybittle's and Peto's boundary (British Journal of Radiology
-1971, British Journal of Cancer 1976). No table fits a rule that asks for precision first, so this value and
-ALPHA_STOPPED come from simulation: docs/decisions/0002-stop-early-only-at-99-7-percent.md, kept true by
-tests/python/test_stopping_coverage.py.
+Early looks are strict, so that they cost the last one little: this is the boundary of Haybittle and
+Peto (British Journal of Radiology 1971, British Journal of Cancer 1976). Their tables do not fit a
+rule that demands precision first. This value and ALPHA_STOPPED therefore come from simulation:
+docs/decisions/0002-when-to-stop.md. tests/python/test_stopping_coverage.py checks them.
 """
 
 LOOK_GROWTH = 1.25
-"""Each look has a quarter more rounds than the one before: 9 looks from 10 to 60 rounds cost less error than 51."""
+"""The growth of the rounds from look to look.
+
+The 9 looks from 10 to 60 rounds cost less error than 51 looks would.
+"""
 
 OUTLIER_Z = 3.5
-"""Modified z-score from which a value is an outlier (Iglewicz & Hoaglin, How to Detect and Handle Outliers, 1993)."""
+"""The modified z-score above which a value is an outlier.
+
+Source: Iglewicz & Hoaglin, How to Detect and Handle Outliers, 1993.
+"""
 
 OUTLIER_MIN_RUNS = 5
-"""With fewer runs the median absolute deviation is so often tiny by chance that flags would mean nothing."""
+"""The least number of runs for flags. With fewer, the median absolute deviation is often tiny."""
 
 
 def summarise(values: Sequence[float]) -> Summary:
@@ -67,33 +80,42 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 _T_95 = {
-    1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201,
+    1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262,
+    10: 2.228, 11: 2.201,
 }  # fmt: skip
-"""Student's t for 95 % and so many degrees of freedom; beyond, 2.2 is a little wide and never narrow."""
+"""Student's t for 95 %, by degrees of freedom. Beyond 11 degrees 2.2 is a little too wide."""
 
 
 ROUNDS_LEAST = 6
-"""From so many on a signed-rank interval of 95 % exists; means are told with theirs from there on, too."""
+"""The least number of rounds for which a signed-rank interval of 95 % exists.
+
+Means are reported with their intervals from this number on, too.
+"""
 
 
 def mean_half_width(values: Sequence[float]) -> float:
-    """Of the 95 % interval of the mean of at least two values, by Student's t; in the unit of the values."""
+    """Half the length of the 95 % interval of the mean, by Student's t, in the unit of the values.
+
+    There must be at least two values.
+    """
     n = len(values)
     return _T_95.get(n - 1, 2.2) * statistics.stdev(values) / math.sqrt(n)
 
 
 def outliers(values: Sequence[float]) -> tuple[int, ...]:
-    """Indices of values far above the others, by the modified z-score on the median absolute deviation.
+    """The indices of values far above the others, by the modified z-score.
 
-    Only above: a disturbance makes a run slower, and one that ended too soon is caught by its exit code. Looking below
-    as well would, of two contenders, flag the quiet one in the round where the other was disturbed. The values are
-    expected free of what a round does to all, which otherwise hides or fakes outliers.
+    Values far below are no outliers: a disturbance makes a run slower, and the exit code reveals a
+    run that ended too soon. With two contenders, a low outlier would be the quiet contender in the
+    round in which the other one was disturbed. The caller removes the pace of the rounds from the
+    values, which would otherwise hide or fake outliers.
     """
     if len(values) < OUTLIER_MIN_RUNS:
         return ()
     centre = statistics.median(values)
     distances = [abs(x - centre) for x in values]
-    # Both spreads estimate sigma for normal data; the mean replaces the median when over half of the values are equal.
+    # Both terms estimate sigma for normal data. The median is 0 if over half of the values are
+    # equal; the mean then takes its place.
     spread = statistics.median(distances) / 0.6745 or statistics.fmean(distances) * 1.2533
     return tuple(i for i, x in enumerate(values) if x - centre > OUTLIER_Z * spread)
 
@@ -101,8 +123,9 @@ def outliers(values: Sequence[float]) -> tuple[int, ...]:
 def log_ratios(values: Sequence[float], base: Sequence[float]) -> tuple[float, ...] | None:
     """ln(value / base), round by round; None where a ratio has no meaning.
 
-    A ratio needs two positive numbers. "0 major faults, then 3" has none, and leaving out such rounds would keep just
-    those that look alike, so a single one makes the whole metric incomparable. 0 against 0 in every round is no change.
+    A ratio needs two positive numbers. A single 0 makes the whole metric incomparable: if such
+    rounds were left out, only those that look alike would remain. If all numbers are 0, all ratios
+    are 0.
     """
     if all(x == 0 for x in (*values, *base)):
         return (0.0,) * len(values)
@@ -113,20 +136,21 @@ def log_ratios(values: Sequence[float], base: Sequence[float]) -> tuple[float, .
 
 @dataclass(frozen=True, slots=True)
 class SignedRank:
-    """Paired differences as the signed-rank method sees them: all their Walsh averages, (d_i + d_j) / 2 for i <= j.
+    """The signed-rank method on paired differences: all Walsh averages (d_i + d_j) / 2 for i <= j.
 
-    The rank sum of the positive differences is the number of positive Walsh averages (Tukey 1949; Hollander & Wolfe,
-    Nonparametric Statistical Methods, chapter 3). Estimate, interval and p-value are therefore three readings of one
-    sorted list, and cannot contradict each other.
+    The rank sum of the positive differences is the number of positive Walsh averages (Tukey 1949;
+    Hollander & Wolfe, Nonparametric Statistical Methods, chapter 3). Estimate, interval and p-value
+    are therefore three readings of one sorted list, and cannot contradict each other.
     """
 
     n: int
+    """The number of differences."""
     walsh: NDArray[np.float64]
-    """Ascending, n (n + 1) / 2 of them."""
+    """The n (n + 1) / 2 Walsh averages, ascending."""
 
     @staticmethod
     def of(differences: Sequence[float]) -> SignedRank:
-        """Sort the Walsh averages of at least one difference."""
+        """Makes and sorts the Walsh averages of at least one difference."""
         import numpy as np
 
         d = np.asarray(differences, dtype=np.float64)
@@ -134,15 +158,19 @@ class SignedRank:
         return SignedRank(len(d), np.sort((d[first] + d[second]) / 2))
 
     def estimate(self) -> float:
-        """Hodges & Lehmann's estimate (1963): the median Walsh average; a quarter of wild runs cannot carry it away."""
+        """The Hodges-Lehmann estimate (1963): the median Walsh average.
+
+        It stays bounded as long as no more than a quarter of the runs are outliers.
+        """
         count = len(self.walsh)
         return float(self.walsh[(count - 1) // 2] + self.walsh[count // 2]) / 2
 
     def interval(self, alpha: float) -> Interval | None:
-        """Every shift that an exact two-sided signed-rank test at `alpha` accepts; None when n is too small for it.
+        """The interval of all shifts that an exact two-sided signed-rank test at `alpha` accepts.
 
-        The ends are Walsh averages and belong to the interval, which keeps it valid for data with ties (Pratt &
-        Gibbons, Concepts of Nonparametric Theory, 1981). The null distribution is exact at every n.
+        Returns None when n is too small for this alpha. The ends are Walsh averages and belong to
+        the interval, which keeps it valid for data with ties (Pratt & Gibbons, Concepts of
+        Nonparametric Theory, 1981). The null distribution is exact at every n.
         """
         import numpy as np
 
@@ -152,12 +180,14 @@ class SignedRank:
         return Interval(float(self.walsh[cut - 1]), float(self.walsh[-cut]), 1 - alpha)
 
     def p_value(self) -> float:
-        """Exact two-sided p-value of "no difference".
+        """The exact two-sided p-value of "no difference".
 
-        Walsh averages of exactly 0 (equal runs, and runs that differ by the same amount in opposite directions) count
-        against whichever side is claimed. Any way of breaking such ties at random gives an exact test with at most this
-        p-value, so this one is valid. Pratt's and the tie-corrected test are a little sharper, but would now and then
-        contradict the interval printed next to them. All differences 0: p is 1 and the interval [0, 0].
+        Walsh averages of exactly 0 come from equal runs, and from runs that differ by the same
+        amount in opposite directions. They count against the side that is claimed. Breaking such
+        ties at random gives an exact test with at most this p-value, so this p-value is valid.
+        Pratt's test and the tie-corrected test are a little sharper, but they sometimes contradict
+        the interval printed next to them. If all differences are 0, p is 1 and the interval is [0,
+        0].
         """
         import numpy as np
 
@@ -177,14 +207,17 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 @lru_cache(maxsize=2)
 def _null_cdf(n: int) -> NDArray[np.float64]:
-    """P(T <= t) for t = 0 … n (n + 1) / 2: every rank 1 … n joins the sum T with probability 1/2 (Wilcoxon 1945)."""
+    """P(T <= t) for t = 0 … n (n + 1) / 2, where T is the signed-rank sum (Wilcoxon 1945).
+
+    Every rank 1 … n joins the sum with probability 1/2.
+    """
     import numpy as np
 
     mass = np.zeros(n * (n + 1) // 2 + 1)
     mass[0] = 1.0
     ranks_before = 0
     for rank in range(1, n + 1):
-        end = ranks_before + 1  # what is behind is 0 so far
+        end = ranks_before + 1  # from here on, mass is 0 so far
         ranks_before += rank
         joined = mass[:end] / 2
         mass[:end] /= 2
@@ -195,7 +228,7 @@ def _null_cdf(n: int) -> NDArray[np.float64]:
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """Holm's adjusted p-values (Scandinavian Journal of Statistics 1979), in the order given.
 
-    Valid however the contenders depend on each other, and they do: they share the baseline.
+    They are valid under any dependence between the contenders, which share the baseline.
     """
     adjusted = [0.0] * len(p_values)
     largest = 0.0
@@ -206,11 +239,13 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def holm_alphas(p_values: Sequence[float], alpha: float) -> tuple[float, ...]:
-    """Choose each contender's alpha so that its interval excludes 0 exactly when Holm's procedure at `alpha` rejects.
+    """The alpha of each contender's interval, such that the interval agrees with Holm's procedure.
 
-    Of m contenders the one with the k-th smallest p-value gets alpha / (m - k + 1), as in Holm's k-th step. From the
-    first that is not rejected on, the procedure stops, and all the rest keep that step's alpha. No interval is narrower
-    than its unadjusted one, so each covers with at least 1 - alpha.
+    An interval at this alpha excludes 0 exactly when Holm's procedure at `alpha` rejects. Of m
+    contenders the one with the k-th smallest p-value gets alpha / (m - k + 1), as in Holm's k-th
+    step. At the first contender that is not rejected the procedure stops, and all further
+    contenders get that step's alpha. No interval is narrower than the unadjusted one, so each has a
+    coverage of at least 1 - alpha.
     """
     alphas = [0.0] * len(p_values)
     left = len(p_values)
@@ -228,10 +263,11 @@ def _ascending(values: Sequence[float]) -> list[int]:
 def changes(
     ratios: Mapping[str, Sequence[float]], alpha: float, margin: float
 ) -> dict[str, Change]:
-    """Judge each contender's log ratios against 0; the contenders given are one family for Holm.
+    """Judges each contender's log ratios against 0; the contenders are one family for Holm.
 
-    EQUIVALENT is shown by two one-sided tests at the contender's own alpha (Schuirmann 1987): the 1 - 2 alpha interval
-    lies within ±margin. A difference that is shown goes before: within the margin it is small, but there.
+    EQUIVALENT is shown by two one-sided tests at the contender's own alpha (Schuirmann 1987): the
+    interval of level 1 - 2 alpha lies within ±margin. If a difference is shown as well, the result
+    is the difference, however small it is.
     """
     ranks = {name: SignedRank.of(differences) for name, differences in ratios.items()}
     p_values = [rank.p_value() for rank in ranks.values()]
@@ -268,7 +304,7 @@ def _shown(interval: Interval | None, one_sided: Interval | None, margin: float)
 
 
 def within(interval: Interval, margin: float) -> bool:
-    """Tell whether the whole interval lies within ±margin."""
+    """Whether the whole interval lies within ±margin."""
     return -margin <= interval.low and interval.high <= margin
 
 
@@ -278,12 +314,12 @@ def half_width(change: Change) -> float | None:
 
 
 def alpha(rule: StopRule) -> float:
-    """Error to make intervals for under this rule: less than ALPHA when the data decide when to stop."""
+    """The alpha for intervals under this rule: less than ALPHA if the data decide when to stop."""
     return ALPHA if len(look_rounds(rule)) == 1 else ALPHA_STOPPED
 
 
 def look_rounds(rule: StopRule) -> tuple[int, ...]:
-    """Numbers of complete rounds at which the rule may stop, ascending; the last is `max_rounds`."""
+    """The numbers of complete rounds at which the rule may stop, ascending; last `max_rounds`."""
     if rule.precision is None:
         return (rule.max_rounds,)
     rounds = []
@@ -296,29 +332,33 @@ def look_rounds(rule: StopRule) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the stopping rule says after some rounds."""
+    """The answer of the stopping rule after some rounds."""
 
     stop: bool
     because: str | None
-    """Why, as a phrase; None when not stopping."""
+    """The reason for stopping, as a phrase; None when not stopping."""
     half_width: float | None
-    """Of the widest interval now, as a relative change; None when an interval cannot be made yet."""
+    """Half the length of the widest interval, as a relative change; None while one is missing."""
     rounds_expected: int
-    """Complete rounds in all when the rule will stop, as far as can be told now; the number so far when it stops."""
+    """The estimated number of complete rounds when the rule stops; exact once it stops."""
     leading: str | None
-    """The contender with the smallest estimate; None while the baseline leads or nothing was measured."""
+    """The contender with the smallest estimate; None while the baseline leads."""
 
 
 def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
-    """Judge whether the wall-time log ratios so far are enough; one list per surviving contender, equally long.
+    """Judges whether the log ratios of wall time so far are enough.
 
-    A contender is settled when its interval is as narrow as `precision` asks and a difference or equivalence is shown
-    at ALPHA_EARLY; or when its interval is twice as narrow as asked, and whatever it then shows may stand. All settled,
-    or `max_rounds` reached: stop. The half-width shrinks like 1/sqrt(n), so the looks that can be swayed by who is
-    ahead lie within four times the rounds at which precision is first reached, whatever `max_rounds` is.
+    ratios: by surviving contender, equally long lists.
 
-    Only looks at `look_rounds(rule)` stop; in between the answer is for the progress line. The time budget is the
-    caller's to watch: it does not depend on who is ahead, and costs no error.
+    A contender is settled in two cases: its interval is as narrow as `precision` demands and a
+    difference or equivalence is shown at ALPHA_EARLY; or its interval is half as wide as demanded,
+    whatever it shows. The rule stops when all contenders are settled or `max_rounds` is reached.
+    The half-width shrinks like 1/sqrt(n). The looks whose outcome depends on which contender is
+    ahead therefore lie within four times the rounds at which the precision is first reached, for
+    any `max_rounds`.
+
+    The rule stops at `look_rounds(rule)` only; in between the answer serves the progress line. The
+    caller watches the time budget, which does not depend on the data and costs no error.
     """
     if not ratios:
         return Look(True, "no contender left", None, 0, None)
@@ -354,7 +394,10 @@ def _settled(change: Change, strict: Change, rule: StopRule) -> bool:
 
 
 def _rounds_expected(change: Change, strict: Change, rule: StopRule) -> int:
-    """Rounds in all that settle this contender, if its estimate stays and its intervals shrink like 1/sqrt(n)."""
+    """The number of rounds that settles this contender.
+
+    Assumes that its estimate stays and that its intervals shrink like 1/sqrt(n).
+    """
     if _settled(change, strict, rule):
         return change.rounds
     width = half_width(change)

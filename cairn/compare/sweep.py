@@ -1,4 +1,4 @@
-"""Several workloads in one run: commands, and parameters that stand in them as {name}. Pure."""
+"""Expands commands with parameters, written {name}, into the workloads of a run. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from cairn.errors import UsageError
 from cairn.model import Workload
 
 WORKLOADS_MAX = 1000
-"""A cross product grows fast; this many would run for days."""
+"""The most workloads of a run: a cross product grows fast, and this many would run for days."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PLACE = re.compile(r"(?<!\$)\{(\w+)\}")
-"""${name} is the shell's."""
+"""A {name} that is not preceded by "$": ${name} belongs to the shell."""
 
 
 def parse_parameter(text: str) -> tuple[str, tuple[str, ...]]:
-    """NAME VALUE,VALUE… as "-L" takes it, written NAME=VALUE,VALUE…; ValueError says what is wrong."""
+    """The name and the values of an argument of -L, written NAME=VALUE,VALUE….
+
+    Raises ValueError, whose text says what is wrong.
+    """
     name, equals, values = text.partition("=")
     if not equals or not _NAME.fullmatch(name) or not values:
         raise ValueError(f"{text!r} is not NAME=VALUE,VALUE…, for example threads=1,2,4")
@@ -32,9 +35,10 @@ def expand(
     *,
     shell: bool,
 ) -> tuple[Workload, ...]:
-    """Every command with every combination of the parameters; one without any {name} appears once.
+    """Every command with every combination of the parameters that it uses, without duplicates.
 
-    Raises UsageError for a parameter that no command uses, one that is given twice, and for too many combinations.
+    Raises UsageError for a parameter that no command uses, for a parameter that is given twice, and
+    for more than WORKLOADS_MAX combinations.
     """
     names = [name for name, _ in parameters]
     for name in names:
@@ -66,5 +70,5 @@ def _uses(command: Sequence[str], name: str) -> bool:
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
-    """The word with each {name} replaced, once: a value that looks like a parameter stays as it is."""
+    """The word with each {name} replaced. Values are not expanded again."""
     return _PLACE.sub(lambda match: values.get(match[1], match[0]), word)

@@ -193,7 +193,7 @@ class TestMeans:
         assert found.time_over == (0,)
         assert found.cells[1, "system"].time is None
         assert found.cells[1, "system"].time_ns == pytest.approx(130e6)
-        assert found.contests[1].memory_missing == "fewer than two contenders ran well"
+        assert found.contests[1].memory_missing == "fewer than two contenders completed it"
 
     def test_workloads_weigh_the_same_whatever_their_rounds(self) -> None:
         run, samples = simple()
@@ -304,7 +304,7 @@ class TestMemory:
         found = standings(run, short)
         assert found.cells[0, "slow"].memory is None
         assert found.cells[0, "slow"].memory_bytes == 100 * MIB
-        assert found.contests[0].memory_missing == "not measured of fast"
+        assert found.contests[0].memory_missing == "not measured for fast"
         assert {place.memory for place in found.places} == {None}
         assert found.cells[0, "slow"].time is not None
 
