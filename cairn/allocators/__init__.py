@@ -1,1 +1,1 @@
-"""The allocators: the catalog, which of them are on this machine, and how others are fetched and built."""
+"""The allocators: the catalog, discovery on this machine, and how others are fetched and built."""

@@ -1,4 +1,4 @@
-"""Which allocators there are: `allocators.toml`, read and checked."""
+"""The catalog of known allocators: reads and checks `allocators.toml`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from cairn.errors import CairnError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """An entry of the catalog; its fields are explained at the head of `allocators.toml`. None and () are "unknown"."""
+    """An entry of the catalog. The head of `allocators.toml` explains the fields.
+
+    None and () mean "unknown".
+    """
 
     name: str
     title: str
@@ -43,39 +46,39 @@ class Allocator:
 
     @property
     def is_system(self) -> bool:
-        """The allocator that a program has without any preload."""
+        """Whether this is the allocator that a program uses without a preload."""
         return self.name == "system"
 
     @property
     def comes_along(self) -> bool:
-        """Here without anybody fetching it, and in no cache: the system's, and ours."""
+        """Whether it is here without being fetched and in no cache: the system's or our own."""
         return self.is_system or self.ours
 
     @property
     def own_knobs(self) -> tuple[tuple[str, str], ...]:
-        """The variables that make this contender what it is."""
+        """The variables of `sets` as (name, value): the contender always runs with them."""
         return tuple((key, value) for key, _, value in (text.partition("=") for text in self.sets))
 
     def faults_of(self, version: str | None) -> tuple[str, ...]:
-        """The known faults of one release, as sentences; none for a release that nobody has checked."""
+        """The known faults of this version, as sentences; none for a version that is not listed."""
         parts = (text.partition(": ") for text in self.faults)
         return tuple(
             says for faulty, _, says in parts if version is not None and is_version(version, faulty)
         )
 
     def reads_knob(self, variable: str) -> bool:
-        """Whether the catalog knows that this allocator reads the variable. False may also mean unknown."""
+        """Whether the catalog knows that this allocator reads the variable; False if unknown."""
         return variable in self.knobs or variable.startswith(self.knob_prefixes)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All entries, in the order of the file, which is the order of every table."""
+    """All entries, in the order of the file. Every table has this order."""
 
     allocators: tuple[Allocator, ...]
 
     def find(self, name: str) -> Allocator | None:
-        """By name or alias."""
+        """The entry with this name or alias; None if there is none."""
         return next(
             (entry for entry in self.allocators if name == entry.name or name in entry.aliases),
             None,
@@ -83,40 +86,44 @@ class Catalog:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name and alias that find() knows."""
+        """All names and aliases that find() accepts."""
         return tuple(name for entry in self.allocators for name in (entry.name, *entry.aliases))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A catalog allocator as it lies on this machine."""
+    """One copy of a catalog allocator on this machine."""
 
     allocator: Allocator
     path: str | None
-    """The library to preload; None for the system's own allocator, and for one of ours that cannot be used."""
+    """The library to preload.
+
+    None for the system's allocator, and for cairn's own library if it cannot be used.
+    """
     library_path: tuple[str, ...] = ()
+    """The folders that the library needs on LD_LIBRARY_PATH."""
     version: str | None = None
-    """Upstream's version, without the distribution's revision."""
+    """The version of the project, without the distribution's revision."""
     origin: str | None = None
-    """The package and its full version, or where it was unpacked from."""
+    """The package and its full version, or the source that it was built from."""
     build_id: str | None = None
     cached: bool = False
-    """Whether it lies in the user's cache."""
+    """Whether it is registered in the user's cache: fetched, built or added."""
     sha256: str | None = None
-    """Of the library, as recorded when it came into the cache or was added; None for what others installed."""
+    """The checksum of the library when it came into the cache or was added; None if not cached."""
     source_sha256: str | None = None
-    """Of the package or archive that it came from."""
+    """The checksum of the package or archive that it came from."""
     problem: str | None = None
     """Why it cannot be used, as a whole sentence; None when it can."""
 
     @property
     def title(self) -> str:
-        """Name and version, as printed."""
+        """The name and the version, as printed."""
         return f"{self.allocator.title} {self.version}" if self.version else self.allocator.title
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is known to be wrong with this release."""
+        """The known faults of this version, as sentences."""
         return self.allocator.faults_of(self.version)
 
 
@@ -160,7 +167,11 @@ def load_catalog() -> Catalog:
 
 
 def read_catalog(text: str) -> Catalog:
-    """Checks every field: a misspelt key would otherwise silently make a fact unknown."""
+    """Reads the text of a catalog and checks every field.
+
+    An unknown key is an error: a misspelt one would otherwise make a fact unknown without notice.
+    Raises CairnError.
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -228,19 +239,19 @@ def _read_entry(table: Any) -> Allocator:
 
 
 def is_typable(name: str) -> bool:
-    """Whether it can stand in `-a` as an allocator's name, and be a folder's."""
+    """Whether the text can be an allocator's name in `-a`, and the name of a folder."""
     return re.fullmatch(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*", name) is not None and name != "custom"
 
 
 def is_version(version: str | None, wanted: str | None) -> bool:
-    """5.3 asks for any 5.3.x, but not for 5.30; None for any at all."""
+    """Whether `version` is the wanted one: 5.3 accepts 5.3 and any 5.3.x, None accepts all."""
     return wanted is None or (
         version is not None and (version == wanted or version.startswith(wanted + "."))
     )
 
 
 def entry(name: str, catalog: Catalog | None = None) -> Allocator:
-    """The allocator of this name or alias; UsageError names the closest one there is."""
+    """The allocator with this name or alias. Raises UsageError, which suggests the closest name."""
     catalog = catalog or load_catalog()
     known = catalog.find(name)
     if known is None:
@@ -251,14 +262,20 @@ def entry(name: str, catalog: Catalog | None = None) -> Allocator:
 def _unknown(wanted: str, catalog: Catalog) -> str:
     close = difflib.get_close_matches(wanted.lower(), catalog.names, n=1)
     if close:
-        return f"no allocator is called '{wanted}'; did you mean {close[0]}? 'cairn allocators' lists them."
+        return (
+            f"no allocator is called '{wanted}'; did you mean {close[0]}? "
+            "'cairn allocators' lists them."
+        )
     if os.path.lexists(wanted):
         return f"no allocator is called '{wanted}'; if you mean the file, write ./{wanted}."
-    return f"no allocator is called '{wanted}'; 'cairn allocators' lists them, and a library is given by a path with '/'."
+    return (
+        f"no allocator is called '{wanted}'; 'cairn allocators' lists them. "
+        "To name a library file, give a path with '/'."
+    )
 
 
 def first_duplicate(names: Iterable[str]) -> str | None:
-    """The first name that came before; None when all differ."""
+    """The first name that occurs a second time; None if all differ."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -1,4 +1,4 @@
-"""What a user's `-a` means: from a text to a contender that can be run here."""
+"""Turns the text of the option `-a` into a contender that can run on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 PROBE = "+probe"
-"""Behind an allocator's name: with the probe of 'cairn profile' before it."""
+"""The suffix of an allocator's name for "with the probe of 'cairn profile' in front of it"."""
 
 
 _OURS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_TRACE_LOADED_OBJECTS")
@@ -32,7 +32,7 @@ _OUR_PREFIXES = ("CAIRN_WITNESS", "CAIRN_LAUNCH", "CAIRN_PROBE")
 
 @dataclass(frozen=True, slots=True)
 class ContenderSpec:
-    """What the user asked for with `-a`, understood but not yet looked for."""
+    """A parsed `-a`. Its library has not been looked for."""
 
     name: str
     allocator: str
@@ -45,7 +45,11 @@ class ContenderSpec:
 
 
 def split_contenders(argument: str) -> tuple[str, ...]:
-    """The specs in one `-a`: a comma separates them unless there are knobs, whose values may hold commas themselves."""
+    """The specs in one `-a`, which commas separate.
+
+    An argument with knobs is one spec, since the values of knobs may contain commas. So is a path
+    that exists. Raises UsageError for a list with knobs, and for an empty spec.
+    """
     _, _, target = _split_name(argument)
     if "/" in target and os.path.lexists(target):
         return (argument,)
@@ -54,8 +58,8 @@ def split_contenders(argument: str) -> tuple[str, ...]:
         if "," in head and "/" not in head:
             last = head.rpartition(",")[2]
             raise UsageError(
-                f"'{argument}' mixes a list with knobs; give each contender its own -a, such as -a "
-                f"'{last}:{argument.partition(':')[2]}'."
+                f"'{argument}' combines a list with knobs; give each contender its own -a, "
+                f"such as -a '{last}:{argument.partition(':')[2]}'."
             )
         return (argument,)
     pieces = tuple(argument.split(","))
@@ -67,7 +71,10 @@ def split_contenders(argument: str) -> tuple[str, ...]:
 
 
 def _split_name(text: str) -> tuple[str | None, str, str]:
-    """(name, "=", rest): an "=" names the contender unless it is part of a path or of a knob."""
+    """(name, "=", rest), or (None, "", text) without a name.
+
+    The first "=" ends a name unless it is part of a path or of a knob.
+    """
     name, equals, rest = text.partition("=")
     if not equals or "/" in name or ":" in name:
         return None, "", text
@@ -75,19 +82,25 @@ def _split_name(text: str) -> tuple[str | None, str, str]:
 
 
 def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
-    """`[name=]lib[@version][+probe][:KEY=VAL;KEY=VAL…]`; a value is verbatim after its first "="."""
+    """Parses `[name=]lib[@version][+probe][:KEY=VALUE;KEY=VALUE…]`.
+
+    A value is everything after the first "=" of its pair. Raises UsageError, or ContenderFailed for
+    a path that LD_PRELOAD cannot carry.
+    """
     catalog = catalog or known_catalog()
     given, _, rest = _split_name(spec)
     if given is not None:
         _refuse_name(given)
     if "/" in rest and ":" in rest and os.path.lexists(rest):
         raise ContenderFailed(
-            f"{rest}: LD_PRELOAD cannot carry a path with ':'. Link it to another name with ln -s, and give that."
+            f"{rest}: LD_PRELOAD cannot carry a path with ':'. "
+            "Make a link without ':' with ln -s, and give its path."
         )
     target, colon, knob_text = rest.partition(":")
     if not target:
         raise UsageError(
-            f"'{spec}' names no allocator; write it as [name=]allocator[@version][:KEY=VALUE;KEY=VALUE]."
+            f"'{spec}' names no allocator; "
+            "write it as [name=]allocator[@version][:KEY=VALUE;KEY=VALUE]."
         )
     knobs = _parse_knobs(spec, knob_text) if colon else ()
     probed = target.endswith(PROBE) and not ("/" in target and os.path.lexists(target))
@@ -103,7 +116,8 @@ def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
     wanted, at, version = target.partition("@")
     if at and not version:
         raise UsageError(
-            f"'{spec}' has no version after '@'; write one, such as jemalloc@5.3.0, or leave out the '@'."
+            f"'{spec}' has no version after '@'; "
+            "write one, such as jemalloc@5.3.0, or leave out the '@'."
         )
     known = entry(wanted, catalog)
     name = given if given is not None else _own_name(target + suffix, colon, knob_text)
@@ -113,7 +127,7 @@ def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
 
 
 def behind_probe(spec: str) -> str:
-    """The spec of the same allocator behind the probe; it has no name of its own."""
+    """The spec of the same contender behind the probe, without a user's name."""
     _, _, rest = _split_name(spec)
     target, colon, knobs = rest.partition(":")
     return f"{target.removesuffix(PROBE)}{PROBE}{colon}{knobs}"
@@ -126,23 +140,24 @@ def _refuse_name(name: str) -> None:
         )
     if len(name) > NAME_MAX:
         raise UsageError(
-            f"the contender name '{name[:20]}…' is longer than {NAME_MAX} characters; choose a shorter one."
+            f"the contender name '{name[:20]}…' is longer than {NAME_MAX} characters; "
+            "choose a shorter one."
         )
     if not name.isprintable():
         raise UsageError(
-            "a contender name holds characters that cannot be printed; choose another one."
+            "a contender name contains characters that cannot be printed; choose another one."
         )
 
 
 def _plain_base(path: str) -> str:
-    """libmine.so.2 is called libmine when the user gives no name."""
+    """The default name of a library: the file name before ".so", such as libmine."""
     base = os.path.basename(path.rstrip("/")) or path
     plain = "".join(character if character.isprintable() else "?" for character in base)
     return plain.partition(".so")[0] or plain
 
 
 def _own_name(target: str, colon: str, knob_text: str) -> str:
-    """Knobs are part of who a contender is, and so of the name it gets."""
+    """The default name of a contender. Knobs are part of it: they make it another contender."""
     whole = "".join(c if c.isprintable() else "?" for c in target + colon + knob_text)
     return whole if len(whole) <= NAME_MAX else whole[: NAME_MAX - 1] + "…"
 
@@ -153,12 +168,13 @@ def _parse_knobs(spec: str, text: str) -> tuple[tuple[str, str], ...]:
         key, equals, value = piece.partition("=")
         if not equals:
             raise UsageError(
-                f"'{piece}' in '{spec}' is no knob; after ':' come KEY=VALUE pairs separated by ';', such as "
-                "system:MALLOC_ARENA_MAX=2."
+                f"'{piece}' in '{spec}' is no knob; write KEY=VALUE pairs after ':', "
+                "separated by ';', such as system:MALLOC_ARENA_MAX=2."
             )
         if not _KNOB.fullmatch(key):
             raise UsageError(
-                f"'{key}' in '{spec}' cannot be an environment variable; use letters, digits and '_'."
+                f"'{key}' in '{spec}' cannot be an environment variable; "
+                "use letters, digits and '_'."
             )
         if key in _OURS or key.startswith(_OUR_PREFIXES):
             raise UsageError(
@@ -166,7 +182,8 @@ def _parse_knobs(spec: str, text: str) -> tuple[tuple[str, str], ...]:
             )
         if "\0" in value:
             raise UsageError(
-                f"the value of {key} holds a zero byte, which no environment can carry; leave it out."
+                f"the value of {key} contains a zero byte, which no environment can hold; "
+                "leave it out."
             )
         if any(key == other for other, _ in knobs):
             raise UsageError(f"'{spec}' sets {key} twice; leave one out.")
@@ -175,7 +192,7 @@ def _parse_knobs(spec: str, text: str) -> tuple[tuple[str, str], ...]:
 
 
 def refuse_duplicates(specs: Sequence[ContenderSpec]) -> None:
-    """Contenders are told apart by name alone, so two of one name would be read as one."""
+    """Raises UsageError if two contenders have the same name, since the name identifies them."""
     twice = first_duplicate(spec.name for spec in specs)
     if twice is not None:
         spec = next(spec for spec in specs if spec.name == twice)
@@ -188,9 +205,9 @@ def refuse_duplicates(specs: Sequence[ContenderSpec]) -> None:
 def default_contenders(
     found: Sequence[Found], catalog: Catalog | None = None
 ) -> tuple[ContenderSpec, ...]:
-    """Without `-a`: the system allocator, then everything of the catalog that is here, usable and not hardened.
+    """The contenders of a run without `-a`: the system's allocator, then the usable ones here.
 
-    A hardened allocator trades time for safety; who wants one names it.
+    Hardened allocators are left out, since they trade time for safety. A user can name them.
     """
     catalog = catalog or known_catalog()
     here = {
@@ -206,7 +223,10 @@ def default_contenders(
 
 
 def left_out(found: Sequence[Found]) -> tuple[str, ...]:
-    """Why our own allocator does not compete: a damaged installation must not pass unseen."""
+    """Sentences on why cairn's own allocator does not compete.
+
+    A damaged installation must not go unnoticed.
+    """
     return tuple(
         f"{i.allocator.name} is left out: {i.problem}"
         for i in found
@@ -220,7 +240,11 @@ def resolve(
     program: Program | None = None,
     catalog: Catalog | None = None,
 ) -> Contender:
-    """The library, mechanism and environment that a spec means here. Raises ContenderFailed when it cannot be had."""
+    """The contender that `spec` means on this machine: its library and its environment.
+
+    program: the program to run, for which the library is checked. Raises ContenderFailed when the
+    library is not here or cannot be used, and UsageError for a knob that the entry sets itself.
+    """
     catalog = catalog or known_catalog()
     if spec.allocator == "custom":
         return _resolve_path(spec, program)
@@ -229,13 +253,15 @@ def resolve(
     if not fitting:
         raise ContenderFailed(_unavailable(spec, copies, catalog))
     fitting.sort(key=lambda item: (item.problem is not None, item.version != spec.version))
-    chosen = fitting[0]  # of the usable ones the very version, else the newest that it stands for
+    # `found` is sorted newest first: the exact version wins, else the newest that fits.
+    chosen = fitting[0]
     entry = chosen.allocator
     for key, _ in entry.own_knobs:
         if any(key == other for other, _ in spec.knobs):
             plain = entry.library_of or entry.name
             raise UsageError(
-                f"{entry.name} sets {key} itself; give all of it to the library: -a '{plain}:{key}=…'."
+                f"{entry.name} sets {key} itself; "
+                f"to set it yourself, use the library alone: -a '{plain}:{key}=…'."
             )
     owners: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
@@ -267,7 +293,7 @@ def resolve(
 
 
 def _spec(library: str, spec: ContenderSpec) -> str:
-    """What -a takes for this very contender, its name left out."""
+    """The argument of -a that gives this contender, without its name."""
     version = f"@{spec.version}" if spec.version else ""
     knobs = ";".join(f"{key}={value}" for key, value in spec.knobs)
     return library + version + (PROBE if spec.probed else "") + (f":{knobs}" if knobs else "")
@@ -297,11 +323,14 @@ def _resolve_path(spec: ContenderSpec, program: Program | None) -> Contender:
 def _unavailable(spec: ContenderSpec, copies: Sequence[Found], catalog: Catalog) -> str:
     if copies:
         here = ", ".join(item.version or "one of unknown version" for item in copies)
-        return f"no {spec.allocator} {spec.version} here, only {here}; 'cairn allocators' lists what is installed."
+        return (
+            f"no {spec.allocator} {spec.version} here, only {here}; "
+            "'cairn allocators' lists what is installed."
+        )
     entry = catalog.find(spec.allocator)
     how = ""
     if entry is not None and not entry.comes_along:
-        how = f", and 'cairn allocators get {entry.name}' brings one"
+        how = f", and 'cairn allocators get {entry.name}' fetches one"
         if entry.packages:
             how += f" (Debian: apt-get install {entry.packages[-1]})"
     wanted = f"{spec.allocator} {spec.version}" if spec.version else spec.allocator
@@ -309,17 +338,18 @@ def _unavailable(spec: ContenderSpec, copies: Sequence[Found], catalog: Catalog)
 
 
 def is_another_build(contender: Contender) -> bool:
-    """Whether the library there is not the one that the contender was when it was found."""
+    """Whether the file at the contender's path is no longer the library that was found there."""
     if contender.build_id is None or not contender.preload:
         return False
     return inspect_library(contender.preload[0]).build_id != contender.build_id
 
 
 def carryable(paths: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Paths that LD_PRELOAD and LD_LIBRARY_PATH can carry: links in `folder` stand for those that they cannot.
+    """The paths, with links in `folder` in place of those that LD_PRELOAD cannot carry.
 
-    A home folder or a clone may have a space in its name; ld.so has no way to quote it. `folder` is the caller's own,
-    private and plainly named. Works for libraries and for the folders of their companions alike.
+    A home folder or a clone may have a space in its name, and ld.so has no way to quote it.
+    `folder` is private to the caller and has a plain name. The function works for libraries and for
+    folders. Raises CairnError if `folder` cannot be carried or a link cannot be made.
     """
     folder = os.fspath(folder)
     carried = []
@@ -329,7 +359,8 @@ def carryable(paths: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str
             continue
         if not carries(folder):
             raise CairnError(
-                f"{folder}: temporary files need a path without space or colon; set TMPDIR to another folder."
+                f"{folder}: temporary files need a path without space or colon; "
+                "set TMPDIR to another folder."
             )
         plain = re.sub(r"[^A-Za-z0-9._+-]", "_", os.path.basename(path)) or "_"
         carried.append(_link(path, folder, plain))
@@ -337,7 +368,7 @@ def carryable(paths: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str
 
 
 def _link(path: str, folder: str, plain: str) -> str:
-    """A link to `path` in `folder`; one that is already there is used again, and another's name is never taken over."""
+    """A link to `path` in `folder`. An existing link to it is used again; no file is replaced."""
     for number in range(1000):
         link = os.path.join(folder, plain if number == 0 else f"{number}-{plain}")
         try:
@@ -348,6 +379,7 @@ def _link(path: str, folder: str, plain: str) -> str:
                 return link
         except OSError as error:
             raise CairnError(
-                f"{folder}: cannot make a link there ({error.strerror}); set TMPDIR elsewhere."
+                f"{folder}: cannot make a link there ({error.strerror}); "
+                "set TMPDIR to another folder."
             ) from None
     raise CairnError(f"{folder}: it is full of other files; set TMPDIR to another folder.")

@@ -1,13 +1,13 @@
-"""Fetches an allocator from the distribution into the user's cache folder, without root and without installing it.
+"""Fetches an allocator's package from the distribution into the user's cache, without root.
 
-apt-get does the fetching, with its state and cache redirected below our folder: it checks every file against the
-distribution's signed index, and knows about proxies and mirrors. Nothing outside the cache folder is written, not
-even as root.
+The package is unpacked, not installed. apt-get fetches it, with its state and cache redirected
+below our folder. It checks every file against the distribution's signed index, and knows proxies
+and mirrors. Nothing outside the cache folder is written, not even as root.
 
-    cache/.lock                         one fetch at a time
-    cache/.apt/                         apt's lists, caches and downloads; a partial download is taken up again
-    cache/<allocator>/.new-…            being unpacked; the next fetch removes what an interrupted one left
-    cache/<allocator>/<version>/        complete: it came here by one rename, with its record inside
+    cache/.lock                     held during a fetch: there is one at a time
+    cache/.apt/                     apt's lists, caches and downloads; partial downloads continue
+    cache/<allocator>/.new-…        being unpacked; the next fetch removes a leftover
+    cache/<allocator>/<version>/    complete, with its record; it was renamed to here
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from cairn.errors import CairnError
 LOCK_TIMEOUT_S = 600.0
 
 UNPACKED = ", unpacked"
-"""Ends the origin of what came from a package that is not installed."""
+"""The end of the origin of a library from a package that is unpacked but not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apt:
-    """How apt is used; the defaults are the system's own sources and keys."""
+    """How apt is called. By default it uses the system's own sources and keys."""
 
     options: tuple[str, ...] = ()
-    """Further arguments for each apt-get, for example other sources."""
+    """Further arguments of each apt-get, for example other sources."""
     lists: str = "/var/lib/apt/lists"
-    """The system's package lists; they are read, and never written."""
+    """The system's package lists. They are read and never written."""
     stall_s: float = 60.0
-    """Without a byte or a line for so long, the network counts as down."""
+    """The time without a byte or a line after which a tool counts as stalled."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Package:
-    """What apt would download, by its signed index."""
+    """A package as apt's signed index describes it."""
 
     name: str
     version: str
@@ -59,15 +59,18 @@ class _Package:
 
 
 class _Refused(Exception):
-    """apt or dpkg could not do it; the text is its reason, as the end of a sentence."""
+    """apt or dpkg failed. The text is the reason, as the end of a sentence."""
 
 
 class _NotThere(_Refused):
-    """The distribution's index was read, and does not hold what is wanted. Trying again would not help."""
+    """The distribution's index was read and does not have the package. A new try would not help."""
 
 
 class _Lacking(_NotThere):
-    """The index holds none of the entry's packages. `instead` is the next step, where it names another allocator."""
+    """The index has none of the entry's packages.
+
+    `instead` is the next step if another allocator of the catalog can take its place, else None.
+    """
 
     def __init__(self, reason: str, instead: str | None) -> None:
         super().__init__(reason)
@@ -75,7 +78,7 @@ class _Lacking(_NotThere):
 
 
 def silent(step: str) -> None:
-    """Progress that nobody watches."""
+    """A Progress that shows nothing."""
 
 
 def unpack_from_distribution(
@@ -86,10 +89,11 @@ def unpack_from_distribution(
     apt: Apt | None = None,
     version: str | None = None,
 ) -> Found:
-    """The allocator as it then lies in the cache; one that is already there in the distribution's version stays.
+    """Fetches the allocator and returns it as it lies in the cache.
 
-    A library that still needs something which this system lacks is returned with its `problem`. Raises CairnError,
-    saying "not obtainable here" and why, when it cannot be had.
+    A copy of the distribution's version that is already there is returned as it is. A library that
+    needs another one that this system lacks is returned with its `problem`. Raises CairnError,
+    which says "not obtainable here" and why.
     """
     apt = apt or Apt()
     cache = cache or discover.cache_folder()
@@ -97,14 +101,16 @@ def unpack_from_distribution(
     by_path = f"Build it, and name its library: -a {entry.name}=/path/to/it.so"
     if entry.is_system:
         raise CairnError(
-            "the system allocator is part of every system and is never fetched; name another allocator."
+            "the system allocator is part of every system and is never fetched; "
+            "name another allocator."
         )
     if not entry.packages:
         raise CairnError(f"{here}: no distribution package holds it. {by_path}")
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise CairnError(
-                f"{here}: only packages of Debian and its family can be unpacked, and {tool} is missing. {by_path}"
+                f"{here}: only packages of Debian and its family can be unpacked, "
+                f"and {tool} is missing. {by_path}"
             )
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -117,11 +123,11 @@ def unpack_from_distribution(
     except _NotThere as refusal:
         raise CairnError(f"{here}: {refusal}. {by_path}") from None
     except _Refused as refusal:
-        advice = "Check the package sources and the network, and try again"
+        advice = "Check the package sources and the network and try again"
         raise CairnError(f"{here}: {refusal}. {advice}.") from None
     except Busy:
         raise CairnError(
-            f"{here}: another fetch holds the cache folder. End it, and try again."
+            f"{here}: another fetch uses the cache folder. End it, and try again."
         ) from None
     except Stalled:
         raise CairnError(
@@ -130,7 +136,8 @@ def unpack_from_distribution(
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise CairnError(
-            f"{here}: {reason} ({error.filename or cache}). Free some space, or set XDG_CACHE_HOME."
+            f"{here}: {reason} ({error.filename or cache}). "
+            "Free some space, or set XDG_CACHE_HOME to another folder."
         ) from None
 
 
@@ -164,7 +171,8 @@ def _fetch(
                 return found
             archive = _download(package, work, lists.folder, progress, apt)
         except _Refused as refused:
-            failure = refused  # the lists may be of yesterday, and what they name gone: newer ones come next
+            # The lists may be old and may name a file that is gone. The next pass fetches new ones.
+            failure = refused
             continue
         progress(f"unpacking {package.name} {package.version}")
         _unpack(entry, package, archive, home, final)
@@ -180,7 +188,10 @@ def _fetch(
 
 
 def _without_newer(before: _Refused | None, refused: _Refused) -> _Refused:
-    """What to say when newer lists cannot be fetched: the system's lists may have answered the question already."""
+    """The failure to report when newer lists cannot be fetched.
+
+    before: the failure by the system's own lists, which may be the answer already.
+    """
     note = f" (by the package lists of this machine; newer ones could not be fetched: {refused})"
     match before:
         case None:
@@ -210,28 +221,28 @@ class _Lists:
 
     folder: str
     missing: str | None = None
-    """Why some lists are not there or not new; None when all of them came."""
+    """Why some lists are missing or old; None if all were fetched."""
 
 
 def _systems_lists(work: Path, progress: Progress, apt: Apt) -> _Lists | None:  # noqa: ARG001
-    """The system's own lists; None where it has none, as in most containers."""
+    """The system's own lists; None if it has none, as in most containers."""
     return _Lists(apt.lists) if _has_lists(apt.lists) else None
 
 
 def _own_lists(work: Path, progress: Progress, apt: Apt) -> _Lists:
-    """The lists in our folder, brought up to date."""
+    """The lists in our folder, after an update. Raises _Refused if there are none."""
     own = str(work / "state" / "lists")
     progress("reading the package lists")
     status, output = run_tool(_apt(work, own, apt, "apt-get", "update"), work, apt.stall_s)
     complaint = _complaint(output)
-    if not _has_lists(own):  # apt calls it a success to have fetched nothing
+    if not _has_lists(own):  # apt succeeds even if it fetched nothing
         none = (
             "apt has no package sources here"
             if status == 0
             else "the package lists could not be fetched"
         )
         raise _Refused(complaint or none)
-    # A warning about a source's form is no failure to fetch.
+    # A warning, such as one about a source's format, does not mean that a list is missing.
     return _Lists(own, complaint if status != 0 or "Failed to fetch" in output else None)
 
 
@@ -240,9 +251,9 @@ def _has_lists(folder: str) -> bool:
 
 
 def _apt(work: Path, lists: str, apt: Apt, tool: str, *arguments: str) -> list[str]:
-    """The command of one of apt's tools, which then writes below `work` only.
+    """The command line of a tool of apt that writes below `work` only.
 
-    A system's hooks for updates must not run: they act outside.
+    The system's hooks for updates are cleared, since they act outside of `work`.
     """
     configuration = work / "apt.conf"
     configuration.write_text(
@@ -274,7 +285,10 @@ def _apt(work: Path, lists: str, apt: Apt, tool: str, *arguments: str) -> list[s
 
 
 def _choose(entry: Allocator, work: Path, lists: _Lists, apt: Apt) -> _Package:
-    """The first of the entry's packages that the distribution has; newer releases call some by other names."""
+    """The first of the entry's packages that the distribution has. Names differ between releases.
+
+    Raises _Lacking if it has none of them, and _Refused if the lists are incomplete.
+    """
     for name in _in_index(entry.packages, work, lists.folder, apt):
         command = _apt(work, lists.folder, apt, "apt-get", "--print-uris", "download", name)
         _, output = run_tool(command, work, apt.stall_s)
@@ -290,17 +304,19 @@ def _choose(entry: Allocator, work: Path, lists: _Lists, apt: Apt) -> _Package:
         lacking = f"any of the packages {', '.join(entry.packages[:-1])} and {entry.packages[-1]}"
     if lists.missing is not None:
         raise _Refused(
-            f"the package lists that could be fetched do not hold {lacking}, and others are missing: {lists.missing}"
+            f"the package lists that could be fetched do not hold {lacking}, "
+            f"and others are missing: {lists.missing}"
         )
     has_none = f"{_distribution()} does not have {lacking}"
     raise _Lacking(has_none, _relative(entry, work, lists.folder, apt))
 
 
 def _in_index(names: Sequence[str], work: Path, lists: str, apt: Apt) -> dict[str, str]:
-    """Name and newest version of those packages that the index holds, in the order of `names`.
+    """The packages in the index: name and newest version, in the order of `names`.
 
-    apt-get has several sentences for a package that is not there, among them one for a name that only other packages
-    mention. apt-cache prints a line for each version that can be downloaded, and nothing else.
+    The output of apt-cache is used because it has one line for each version that can be downloaded,
+    and nothing else. apt-get has several messages for a missing package, among them one for a name
+    that only other packages mention.
     """
     _, output = run_tool(_apt(work, lists, apt, "apt-cache", "madison", *names), work, apt.stall_s)
     here: dict[str, str] = {}
@@ -312,7 +328,7 @@ def _in_index(names: Sequence[str], work: Path, lists: str, apt: Apt) -> dict[st
 
 
 def _relative(entry: Allocator, work: Path, lists: str, apt: Apt) -> str | None:
-    """How to get another version of the same allocator, which the catalog has as an entry of its own."""
+    """The command that gets another generation of the same allocator, which is an own entry."""
     for other in load_catalog().allocators:
         if other.title != entry.title or other.name == entry.name or not other.packages:
             continue
@@ -325,7 +341,7 @@ def _relative(entry: Allocator, work: Path, lists: str, apt: Apt) -> str | None:
 
 
 def _distribution() -> str:
-    """Name and release of this system, such as Debian 13."""
+    """The name and release of this system, such as Debian 13."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -340,7 +356,8 @@ def _download(package: _Package, work: Path, lists: str, progress: Progress, apt
     if not archive.is_file() or file_sha256(archive) != package.sha256:
         command = _apt(work, lists, apt, "apt-get", "download", f"{package.name}={package.version}")
         progress(
-            f"downloading {package.name} {unquote(package.version)} ({package.size / 1024:,.0f} KiB)"
+            f"downloading {package.name} {unquote(package.version)} "
+            f"({package.size / 1024:,.0f} KiB)"
         )
         status, output = run_tool(command, folder, apt.stall_s)
         if status != 0 or not archive.is_file():
@@ -352,7 +369,10 @@ def _download(package: _Package, work: Path, lists: str, progress: Progress, apt
 
 
 def _complaint(output: str) -> str | None:
-    """The tool's own reason: its first failure to fetch, else its last error or warning, as the end of a sentence."""
+    """The tool's own reason, as the end of a sentence; None if it gave none.
+
+    It is the first "Failed to fetch", else the last error, else the last warning.
+    """
     for mark in (r"[EW]: (?=Failed to fetch)", "E: ", "W: "):
         lines = [line for line in output.splitlines() if re.match(mark, line)]
         if lines:
@@ -365,7 +385,7 @@ def _complaint(output: str) -> str | None:
 
 
 def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, final: Path) -> None:
-    """Everything happens beside the final place, which then appears at once, or not at all."""
+    """Unpacks into a new folder and renames it to `final`, which is so complete or absent."""
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
     try:
         tree = fresh / "tree"
@@ -373,16 +393,18 @@ def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, fina
         if status != 0:
             raise _Refused(_complaint(output) or f"dpkg-deb could not unpack {package.name}")
         _write_record(entry, package, fresh, _find_library(entry, tree, package))
-        shutil.rmtree(
-            final, ignore_errors=True
-        )  # without a valid record, or it would have been returned
+        # An existing folder has no valid record; _find_in() would have found it.
+        shutil.rmtree(final, ignore_errors=True)
         os.rename(fresh, final)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _find_library(entry: Allocator, tree: Path, package: _Package) -> Path:
-    """The library of this machine inside the unpacked package; the shortest name is the one that programs ask for."""
+    """The library in the unpacked package that works here. The one with the shortest name wins.
+
+    The shortest name is the one by which programs load it. Raises _Refused if there is none.
+    """
     patterns = [f"**/{name}" for name in entry.libraries] + [
         place.lstrip("/") for place in entry.places
     ]

@@ -1,8 +1,8 @@
-"""Which allocators of the catalog are here. Looks at this machine and never executes what it finds.
+"""Finds the catalog's allocators on this machine. Libraries that are found are never executed.
 
-Places: the loader's cache, the library folders, and the user's cache of what was fetched, built or added; our own
-allocator lies with us. The distribution's package database tells versions, since most of these libraries do not carry
-theirs in their file name.
+It searches the loader's cache, the library folders, and the user's cache with fetched, built and
+added libraries. Cairn's own allocator lies in cairn's folder. Versions come from the distribution's
+package database, since the file names of most libraries lack them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,18 @@ from cairn.binary.library import (
 from cairn.errors import CairnError, ContenderFailed
 
 TOOL_TIMEOUT_S = 5.0
-"""ldconfig answers in milliseconds and dpkg-query in tenths of a second; without an answer, versions are unknown."""
+"""The timeout of a tool. ldconfig takes milliseconds, and dpkg-query takes tenths of a second.
+
+Without an answer, versions are unknown.
+"""
 
 
 RECORD = "origin.json"
+"""The file that describes the library in its folder of the cache."""
 
 
 ADDED = "added"
-"""The folder, in place of a version, of a library that the user has added by its path."""
+"""The folder name, in place of a version, for a library that the user added by its path."""
 
 
 RECORD_SCHEMA = 1
@@ -53,7 +57,10 @@ _RECORD_MAX_BYTES = 64 * 1024
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where this user's unpacked allocators lie. The specification says to ignore a relative XDG_CACHE_HOME."""
+    """The folder of this user's cached allocators.
+
+    A relative XDG_CACHE_HOME is ignored, as the XDG specification demands.
+    """
     environment = os.environ if environment is None else environment
     base = environment.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
@@ -64,9 +71,10 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 def discover(
     catalog: Catalog | None = None, *, names: Iterable[str] | None = None, cache: Path | None = None
 ) -> tuple[Found, ...]:
-    """Every usable or unusable copy of the catalog's allocators: catalog order, then the newest version first.
+    """All copies of the catalog's allocators, usable or not: catalog order, then newest first.
 
-    `names` limits the search to some allocators; a run of one allocator need not wait for the others' versions.
+    names: limits the search to these allocators, so that a run of one allocator does not wait for
+    the versions of the others.
     """
     cache = cache or cache_folder()
     catalog = catalog or known_catalog(cache)
@@ -98,13 +106,16 @@ def discover(
 
 
 def _with_libraries(entries: Sequence[Allocator], catalog: Catalog) -> list[Allocator]:
-    """The entries that have libraries of their own, and for the others those whose libraries they are."""
+    """The entries whose libraries are searched for: each entry, or the one of its `library_of`."""
     owners = (catalog.find(entry.library_of) if entry.library_of else entry for entry in entries)
     return list({owner.name: owner for owner in owners if owner is not None}.values())
 
 
 def known_catalog(cache: Path | None = None) -> Catalog:
-    """The catalog with what the user has added to it."""
+    """The catalog plus the libraries that the user has added.
+
+    An added library whose file has changed since gets a caveat.
+    """
     catalog = load_catalog()
     added = []
     for record in _records(cache or cache_folder()):
@@ -121,7 +132,7 @@ def known_catalog(cache: Path | None = None) -> Catalog:
 
 
 def _changed(values: Mapping[str, str]) -> bool:
-    """Whether an added file is another one than then. A missing one has not changed: it is a problem of its own."""
+    """Whether an added file has changed since. A missing file is not changed but a problem."""
     try:
         status = os.stat(values["path"])
         if (str(status.st_size), str(status.st_mtime_ns)) == (
@@ -137,13 +148,13 @@ def _changed(values: Mapping[str, str]) -> bool:
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:
-    """The checksum of a file, in hexadecimal digits."""
+    """The SHA-256 checksum of a file, in hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def system_allocator(entry: Allocator) -> Found:
-    """What programs have without a preload; its version is the C library's."""
+    """The allocator that programs use without a preload. Its version is that of the C library."""
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     except (ValueError, OSError):
@@ -154,7 +165,10 @@ def system_allocator(entry: Allocator) -> Found:
 
 
 def own_allocator(entry: Allocator) -> Found:
-    """What comes with cairn, from its own folder alone: a file of that name elsewhere may be any other build."""
+    """Cairn's own allocator, from cairn's own folder only.
+
+    A file of the same name elsewhere may be another build.
+    """
     found = Found(allocator=entry, path=None, version=cairn.__version__, origin="comes with cairn")
     try:
         library = inspect_library(str(native.allocator()))
@@ -165,7 +179,7 @@ def own_allocator(entry: Allocator) -> Found:
 
 
 def version_key(version: str | None) -> tuple[tuple[int, int | str], ...]:
-    """Sorts 5.10 after 5.9, a number after a word at the same place (1.0 after 1.rc), and no version before any."""
+    """A sort key for versions: 5.10 after 5.9, numbers after words (1.0 after 1.rc), None first."""
     parts = re.findall(r"\d+|[A-Za-z]+", version or "")
     return tuple(
         (1, int(part[:18])) if part.isdecimal() and part.isascii() else (0, part) for part in parts
@@ -173,7 +187,7 @@ def version_key(version: str | None) -> tuple[tuple[int, int | str], ...]:
 
 
 def _loader_cache() -> tuple[str, ...]:
-    """Paths in the loader's cache; none where there is no ldconfig, as on musl."""
+    """The paths in the loader's cache; empty without ldconfig, as on musl."""
     for tool in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
         if os.access(tool, os.X_OK):
             listing = ask([tool, "-p"]) or ""
@@ -222,7 +236,11 @@ def _matches(name: str, entry: Allocator) -> bool:
 
 
 def _inspect(entry: Allocator, path: str) -> Found | None:
-    """None for a library of another machine: multiarch systems have them lying beside ours, which is no problem."""
+    """The library at `path` as a Found, with its problem if it cannot be used.
+
+    Returns None for a library of another architecture, which multiarch systems keep in these
+    folders.
+    """
     try:
         library = inspect_library(path)
         if not is_native(library):
@@ -238,7 +256,7 @@ def _inspect(entry: Allocator, path: str) -> Found | None:
 
 
 def is_usable_here(path: str | os.PathLike[str]) -> bool:
-    """Whether it is an allocator for this machine, its companions left aside."""
+    """Whether the file is an allocator for this machine, its needed libraries left out."""
     try:
         library = inspect_library(os.fspath(path))
     except ContenderFailed:
@@ -247,14 +265,17 @@ def is_usable_here(path: str | os.PathLike[str]) -> bool:
 
 
 def companion_folders(library: Library, companions: Sequence[str]) -> tuple[str, ...]:
-    """The library's own folder, when files that it needs lie there and the loader would not look there."""
+    """The library's own folder, if a companion lies there and the loader would not find it."""
     folder = os.path.dirname(library.realpath)
     beside = any(os.path.lexists(os.path.join(folder, name)) for name in companions)
     return (folder,) if beside and loader_problem(library) is not None else ()
 
 
 def _with_packages(found: Sequence[Found]) -> Iterable[Found]:
-    """Adds versions by the distribution's word. One query for all files: each costs a pass over the database."""
+    """Adds version and origin from the distribution's package database.
+
+    All files are in one query, since each query reads the whole database.
+    """
     files = {os.path.realpath(item.path) for item in found if item.path is not None}
     owners: dict[str, str] = {}
     if files:
@@ -285,14 +306,17 @@ def _with_packages(found: Sequence[Found]) -> Iterable[Found]:
 
 
 def upstream_version(version: str) -> str:
-    """2.0.9 of Debian's 2.0.9+ds-2: without epoch, revision and the mark of a repacked source."""
+    """The project's version within a Debian version: 2.0.9 for 2.0.9+ds-2.
+
+    Epoch, revision and the mark of a repacked source are removed.
+    """
     plain = version.partition(":")[2] or version
     plain = plain.rpartition("-")[0] or plain
     return re.split(r"[+~](?:ds|dfsg|repack|really)", plain)[0]
 
 
 def ask(command: Sequence[str]) -> str | None:
-    """What a tool of the distribution prints; None when it is missing or does not answer in time."""
+    """The standard output of a tool; None when it is missing or exceeds TOOL_TIMEOUT_S."""
     try:
         answer = subprocess.run(
             command,
@@ -313,7 +337,10 @@ def _records(cache: Path) -> list[str]:
 
 
 def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
-    """What was fetched, built or added. A folder without a whole record, or of another user, is passed over."""
+    """The fetched, built and added libraries in the cache.
+
+    Folders without a complete record are skipped, and so are records of other users.
+    """
     found = []
     for record in _records(cache):
         values = read_record(record)
@@ -337,20 +364,26 @@ def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
                     version=values.get("version"),
                     origin=values.get("origin"),
                     sha256=values.get("library_sha256"),
-                    source_sha256=values.get("sha256"),  # older records know this one alone
+                    source_sha256=values.get("sha256"),  # older records have this checksum only
                 )
             )
     return tuple(found)
 
 
 def _may_add(values: Mapping[str, str], folder: str) -> bool:
-    """Only `add` registers a path outside the cache, and only under the name of its own folder."""
+    """Whether a record may name a path outside the cache.
+
+    Only add() writes such a record, and only below the folder of the added name.
+    """
     where = os.path.join(values.get("allocator", ""), ADDED)
     return os.path.isabs(values.get("path", "")) and folder.endswith(os.sep + where)
 
 
 def read_record(path: str) -> dict[str, str]:
-    """The text fields of a record; nothing when it is damaged, huge, or could have been put there by somebody else."""
+    """The text fields of a record.
+
+    Empty when the record is damaged, too large, or may have been written by another user.
+    """
     try:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _RECORD_MAX_BYTES:
@@ -369,7 +402,7 @@ def read_record(path: str) -> dict[str, str]:
 
 
 def write_record(folder: Path, values: Mapping[str, str]) -> None:
-    """The record without which a folder in the cache counts as unfinished."""
+    """Writes the record. A folder in the cache without one counts as unfinished."""
     with (folder / RECORD).open("x", encoding="utf-8") as file:
         json.dump({"schema": RECORD_SCHEMA, **values}, file, indent=1, sort_keys=True)
         file.write("\n")
@@ -378,7 +411,10 @@ def write_record(folder: Path, values: Mapping[str, str]) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Gone at once for everybody who looks, then deleted. One that is not there is as good as removed."""
+    """Removes a folder: one rename hides it from other processes, then it is deleted.
+
+    A missing folder is no error.
+    """
     gone = Path(tempfile.mkdtemp(prefix=".gone-", dir=folder.parent))
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, gone / "it")

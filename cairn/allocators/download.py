@@ -1,11 +1,12 @@
-"""Brings the archive of a pinned source through the user's own cargo or pip, and checks it.
+"""Downloads the archive of a pinned source with the user's own cargo or pip, and checks it.
 
-Cargo and pip know the user's registries, mirrors, proxies and credentials; nothing else is asked. Cargo serves as a
-downloader only: it is shown a project that depends on the one crate, whose own dependencies are replaced by empty
-packages, so that nothing but the wanted file is fetched and nothing of it is run.
+Cargo and pip know the user's registries, mirrors, proxies and credentials, so no others are needed.
+Cargo serves as a downloader only. It gets a project that depends on the one crate, whose own
+dependencies are replaced by empty packages. So it fetches nothing but the wanted file, and runs
+nothing of it.
 
-    cache/.sources/<archive>        complete and checked: it came here by one rename
-    cache/.sources/.new-…/          a download at work; the next one removes what an interrupted one left
+    cache/.sources/<archive>        complete and checked; it was renamed to here
+    cache/.sources/.new-…/          a download in progress; a later one removes a leftover
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from cairn.allocators.sources import Source
 from cairn.allocators.tools import Progress, Stalled, find_tool, packages_of, run_tool
 
 STALL_S = 120.0
-"""Cargo gives up by itself after 30 s of silence, three times over; pip after 15 s, five times over."""
+"""The time without progress after which a download is ended.
+
+Cargo gives up after 30 s of silence, three times; pip after 15 s, five times.
+"""
 
 _LEFT_OVER_S = 3600.0
 _UNPACKED_MAX_BYTES = 512 * 1024 * 1024
@@ -36,15 +40,15 @@ _PROGRESS_BAR = {
     "CARGO_TERM_PROGRESS_WIDTH": "80",
     "CARGO_TERM_COLOR": "never",
 }
-"""Without a bar cargo is silent while it downloads, and a slow network looks like one that hangs."""
+"""Makes cargo show a progress bar. Otherwise it is silent and a slow download looks stalled."""
 
 
 class NotObtained(Exception):
-    """It could not be fetched; the text is the reason and the next step, without the full stop."""
+    """The archive could not be fetched. The text is the reason and the next step, no full stop."""
 
 
 def downloader(source: Source) -> str | None:
-    """The tool that fetches this kind of source; None when it is not here."""
+    """The path of the tool that fetches this kind of source; None if it is not installed."""
     if source.kind == "crate":
         return find_tool("cargo")
     pip = _pip()
@@ -52,7 +56,10 @@ def downloader(source: Source) -> str | None:
 
 
 def obtain_archive(source: Source, cache: Path, progress: Progress) -> Path:
-    """The checked archive. One that is already there, in our folder or in cargo's, is not downloaded again."""
+    """The path of the checked archive, downloaded if it is neither in our cache nor in cargo's.
+
+    Raises NotObtained.
+    """
     folder = cache / ".sources"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     archive = folder / source.archive
@@ -82,7 +89,7 @@ def _is_pinned(path: Path, source: Source) -> bool:
 
 
 def _take(fetched: Path, archive: Path) -> Path:
-    """A copy, whole or not at all: what cargo keeps may be removed by cargo at any time."""
+    """Copies `fetched` to `archive`, which appears by a rename. Cargo may delete its own file."""
     descriptor, name = tempfile.mkstemp(prefix=".new-", dir=archive.parent)
     os.close(descriptor)
     try:
@@ -95,7 +102,7 @@ def _take(fetched: Path, archive: Path) -> Path:
 
 
 def _remove_left_over(folder: Path) -> None:
-    """Of the last hour nothing is touched: another allocator's download may be at work there."""
+    """Removes leftovers that are older than an hour. Newer ones may be downloads in progress."""
     for path in folder.glob(".new-*"):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime < _LEFT_OVER_S:
@@ -107,18 +114,22 @@ def _remove_left_over(folder: Path) -> None:
 
 
 def _refuse(path: Path, source: Source) -> None:
-    """Removes and refuses a file that is not the pinned one."""
+    """Raises NotObtained, and deletes the file, if its checksum is not the pinned one."""
     if (found := file_sha256(path)) == source.sha256:
         return
     path.unlink()
     raise NotObtained(
-        f"the {source.archive} that came has the sha256 {found[:12]}… and not the pinned {source.sha256[:12]}…, "
-        "and was removed; ask whoever runs your registry or mirror"
+        f"the downloaded {source.archive} has the sha256 {found[:12]}… instead of the pinned "
+        f"{source.sha256[:12]}… and was deleted; ask the operator of your registry or mirror"
     )
 
 
 def unpack(source: Source, archive: Path, work: Path) -> Path:
-    """The source's top folder. The checksum vouches for what is inside; the size limit is for a pin gone wrong."""
+    """Unpacks the archive below `work` and returns the top folder of the source.
+
+    The checksum vouches for the contents. The size limit is for a mistake in the pinned entry.
+    Raises tarfile.TarError or zipfile.BadZipFile.
+    """
     folder = work / "source"
     folder.mkdir()
     if source.kind == "wheel":
@@ -150,7 +161,7 @@ def _cargos_home() -> Path:
 
 
 def _in_cargos_cache(source: Source) -> list[Path]:
-    """Where cargo keeps what it downloaded: one folder per registry or mirror."""
+    """The copies of the archive in cargo's cache, which has one folder per registry or mirror."""
     return sorted((_cargos_home() / "registry" / "cache").glob(f"*/{source.archive}"))
 
 
@@ -159,7 +170,7 @@ def _by_cargo(source: Source, fresh: Path) -> Path:
     if cargo is None:
         raise NotObtained(f"cargo is missing (Debian: apt-get install {packages_of(['cargo'])})")
     for damaged in _in_cargos_cache(source):
-        damaged.unlink()  # not the pinned one, or it had been taken; cargo would not look at it again
+        damaged.unlink()  # its checksum is wrong, and cargo would not check it again
     _write_project(source, fresh)
     environment = {
         key: value
@@ -176,21 +187,27 @@ def _by_cargo(source: Source, fresh: Path) -> Path:
         ) from None
     if status != 0:
         raise NotObtained(
-            f"cargo could not fetch it ({_complaint(output)}); check the network and cargo's registries"
+            f"cargo could not fetch it ({_complaint(output)}); "
+            "check the network and cargo's registries"
         )
     for copy in _in_cargos_cache(source):
         _refuse(copy, source)
         return copy
     raise NotObtained(
-        f"cargo keeps no {source.archive} in {_cargos_home()}/registry/cache; its registry must be a remote one"
+        f"cargo stored no {source.archive} in {_cargos_home()}/registry/cache; "
+        "configure cargo with a remote registry"
     )
 
 
 def _write_project(source: Source, folder: Path) -> None:
-    """A project that depends on the crate alone. `[workspace]` keeps cargo from seeking one in the folders above."""
+    """Writes a project that depends on the crate alone.
+
+    `[workspace]` keeps cargo from searching the parent folders for one.
+    """
     version = source.release.partition("+")[0]
     lines = [
-        "[package]", 'name = "cairn-download"', 'version = "0.0.0"', 'edition = "2018"', "[lib]", 'path = "lib.rs"',
+        "[package]", 'name = "cairn-download"', 'version = "0.0.0"', 'edition = "2018"',
+        "[lib]", 'path = "lib.rs"',
         "[workspace]", "[dependencies]", f'{source.package} = "={version}"', "[patch.crates-io]",
     ]  # fmt: skip
     (folder / "lib.rs").touch()
@@ -216,7 +233,7 @@ def _write_project(source: Source, folder: Path) -> None:
 
 
 def _complaint(output: str) -> str:
-    """The tool's first error with its first cause, in one line."""
+    """The tool's first error with its first cause, on one line."""
     lines = [line.strip() for line in output.replace("\r", "\n").splitlines()]
     for number, line in enumerate(lines):
         if line.lower().startswith("error"):
@@ -231,7 +248,7 @@ def _complaint(output: str) -> str:
 
 
 def _pip() -> list[str] | None:
-    """Our own Python's pip; installations without one leave that of the PATH."""
+    """The command of pip: that of our own Python, else the one on PATH; None if there is none."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     found = shutil.which("pip3") or shutil.which("pip")
@@ -239,7 +256,10 @@ def _pip() -> list[str] | None:
 
 
 def _by_pip(source: Source, fresh: Path) -> Path:
-    """Pip checks the checksum itself and takes no other file; TMPDIR lets its progress be seen."""
+    """Downloads the archive with pip, which checks the checksum, too. Raises NotObtained.
+
+    With TMPDIR in the watched folder, run_tool() sees the growing file.
+    """
     pip = _pip()
     if pip is None:
         raise NotObtained(f"pip is missing (Debian: apt-get install {packages_of(['pip'])})")
@@ -278,6 +298,6 @@ def _by_pip(source: Source, fresh: Path) -> Path:
         )
     fetched = fresh / "out" / source.archive
     if not fetched.is_file():
-        raise NotObtained(f"pip brought no {source.archive}; check pip's index")
+        raise NotObtained(f"pip downloaded no {source.archive}; check pip's index")
     _refuse(fetched, source)
     return fetched

@@ -1,12 +1,12 @@
-"""Brings an allocator into the user's cache: from pinned sources, or from the distribution's packages.
+"""Brings an allocator into the user's cache: from pinned sources, or from the distribution.
 
-    cache/.locks/<allocator>              one at a time per allocator
-    cache/<allocator>/.work-…/            being built; the next call removes what an interrupted one left
-    cache/<allocator>/.objects-<id>/      object files that outlive an interruption
-    cache/<allocator>/build.log           what the tools of the last build printed
-    cache/<allocator>/<version>+source/   complete: it came here by one rename, with its record inside
+    cache/.locks/<allocator>              held while the allocator is fetched or built
+    cache/<allocator>/.work-…/            being built; the next call removes a leftover
+    cache/<allocator>/.objects-<id>/      object files, kept when a build is interrupted
+    cache/<allocator>/build.log           the output of the tools of the last build
+    cache/<allocator>/<version>+source/   complete, with its record; it was renamed to here
 
-Nothing outside the cache folder is written, apart from what cargo and pip keep for themselves.
+Nothing outside the cache folder is written, except the caches of cargo and pip.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ from cairn.errors import CairnError
 ORIGINS = ("source", "distribution")
 
 LOCK_TIMEOUT_S = 3600.0
-"""The slowest build takes a quarter of an hour on one slow processor; the holder of a lock may be building."""
+"""The time to wait for the lock, whose holder may be building.
+
+The slowest build takes a quarter of an hour on one slow processor.
+"""
 
 
 def obtain(
@@ -55,22 +58,28 @@ def obtain(
     progress: Progress = debian.silent,
     apt: debian.Apt | None = None,
 ) -> Found:
-    """The allocator as it then lies in the cache. What is already there is not fetched or built again.
+    """Fetches or builds the allocator, and returns it as it lies in the cache.
 
-    Without `origin` it is the pinned source when what its build needs is here, else the distribution's package. One
-    that was unpacked before stays even when the distribution has a newer one by now, so that results stay comparable
-    until the user removes it. Raises CairnError, saying "not obtainable here" and why, when it cannot be had.
+    version: the wanted version or its beginning, such as 5.3; None accepts any.
+    origin: "source", "distribution" or None. With None the pinned source is used if the tools for
+    its build are installed, else the distribution's package.
+
+    A copy in the cache is not fetched or built again. An unpacked package stays even if the
+    distribution has a newer one, so that results stay comparable until the user removes it. Raises
+    CairnError, which says "not obtainable here" and why.
     """
     cache = cache or discover.cache_folder()
     base = load_catalog().find(entry.library_of) if entry.library_of else entry
     assert base is not None
     if base.is_system:
         raise CairnError(
-            "the system allocator is part of every system and is never fetched; name another allocator."
+            "the system allocator is part of every system and is never fetched; "
+            "name another allocator."
         )
     if base.ours:
         raise CairnError(
-            "cairn's own allocator comes with it and is never fetched; 'cairn allocators' shows it."
+            "cairn's own allocator comes with cairn and is never fetched; "
+            "'cairn allocators' shows it."
         )
     pinned = [
         source for source in sources.sources_of(base.name) if is_version(source.version, version)
@@ -98,7 +107,7 @@ def obtain(
                 found = _ready(base, source, cache) or _build(base, source, cache, progress)
     except Busy:
         raise CairnError(
-            f"{base.name}: another get holds its folder for an hour; end that one first."
+            f"{base.name}: another get has used its folder for an hour; end that one first."
         ) from None
     except OSError as error:
         raise CairnError(_sentence_of(base, error, cache)) from None
@@ -118,7 +127,10 @@ def _from_distribution(
 
 
 def _refuse_origin(entry: Allocator, version: str | None, origin: str | None) -> None:
-    """Without a fitting source the distribution is the only hope; it may have none, or be ruled out by the user."""
+    """Raises CairnError if the allocator has no fitting source and the distribution cannot be used.
+
+    It cannot be used if the entry names no package, or if the user asked for the source.
+    """
     if entry.packages and origin != "source":
         return
     wanted = f"{entry.name} {version}" if version else entry.name
@@ -132,14 +144,17 @@ def _refuse_origin(entry: Allocator, version: str | None, origin: str | None) ->
     )
     other = "no package of a distribution holds it"
     if entry.packages:
-        other = "--from source keeps cairn from asking the distribution; leave it away"
+        other = "--from source forbids the distribution's package; leave it out"
     raise CairnError(f"{wanted} is not obtainable here: {what}, and {other}.")
 
 
 def _reason_against(source: Source) -> str | None:
     """Why this source cannot be used on this machine; None when it can."""
     if not source.works_here:
-        return f"{source.origin} is for {' and '.join(source.machines)}, and this machine is {os.uname().machine}"
+        return (
+            f"{source.origin} is for {' and '.join(source.machines)}, "
+            f"and this machine is {os.uname().machine}"
+        )
     fetcher = "cargo" if source.kind == "crate" else "pip"
     missing = [] if download.downloader(source) else [fetcher]
     missing += [tool for tool in source.tools if find_tool(tool) is None]
@@ -152,7 +167,7 @@ def _reason_against(source: Source) -> str | None:
 
 
 def _ready(entry: Allocator, source: Source, cache: Path) -> Found | None:
-    """A library that was built from just this source by just this recipe."""
+    """The usable library built from this source by this recipe; None if there is none."""
     folder = _final(entry, source, cache)
     values = discover.read_record(str(folder / discover.RECORD))
     if values.get("identity") != source.identity:
@@ -165,7 +180,7 @@ def _ready(entry: Allocator, source: Source, cache: Path) -> Found | None:
 
 
 def _unpacked(entry: Allocator, version: str | None, cache: Path) -> Found | None:
-    """A package's library that came before."""
+    """A usable library from a package that was unpacked before; None if there is none."""
     for copy in discover.find_cached(Catalog((entry,)), cache):
         if (
             copy.problem is None
@@ -183,7 +198,10 @@ def _final(entry: Allocator, source: Source, cache: Path) -> Path:
 def _sentence_of(entry: Allocator, error: OSError, cache: Path) -> str:
     reason = error.strerror or type(error).__name__
     where = error.filename or cache
-    return f"{entry.name} is not obtainable here: {reason} ({where}). Free some space, or set XDG_CACHE_HOME."
+    return (
+        f"{entry.name} is not obtainable here: {reason} ({where}). "
+        "Free some space, or set XDG_CACHE_HOME to another folder."
+    )
 
 
 # --- building ---
@@ -197,9 +215,8 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
 
     home = cache / entry.name
     home.mkdir(exist_ok=True, mode=0o700)
-    for leftover in home.glob(
-        ".[wng]*-*"
-    ):  # .work-, .new-, .gone-: we hold the lock, so nobody is at work there
+    # .work-, .new-, .gone-: they are leftovers, since we hold the lock.
+    for leftover in home.glob(".[wng]*-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=".work-", dir=home))
     try:
@@ -243,24 +260,31 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
             (c.problem for c in discover.find_cached(Catalog((entry,)), cache) if c.problem), ""
         )
         raise CairnError(
-            f"{entry.name} was built into {final}, and cannot be used: {problem or 'it is no allocator'}"
+            f"{entry.name} was built into {final} but cannot be used: "
+            f"{problem or 'it is no allocator'}"
         )
     return found
 
 
 def _refusal(entry: Allocator, source: Source, reason: str) -> str:
-    other = ", or take the distribution's with --from distribution" if entry.packages else ""
+    other = ", or use the distribution's package with --from distribution" if entry.packages else ""
     return f"{entry.name} {source.version} is not obtainable here: {reason}{other}."
 
 
 def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache: Path) -> str:
     if "No space left on device" in failure.output:
-        return f"{entry.name} cannot be built: no space left in {cache}. Free some space, or set XDG_CACHE_HOME."
+        return (
+            f"{entry.name} cannot be built: no space left in {cache}. "
+            "Free some space, or set XDG_CACHE_HOME to another folder."
+        )
     lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
     told = next(
         (line for line in lines if "error" in line.lower()), lines[-1] if lines else str(failure)
     )
-    return f"{entry.name} {source.version} cannot be built here: {told[:200]}. All that was printed is in {log}."
+    return (
+        f"{entry.name} {source.version} cannot be built here: {told[:200]}. "
+        f"The full output is in {log}."
+    )
 
 
 def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -> None:
@@ -272,7 +296,8 @@ def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -
     say(
         stage.says
         if total == 1
-        else f"{stage.says} {total} files" + (f", {kept} of them done before" if kept else "")
+        else f"{stage.says} {total} files"
+        + (f", {kept} of them finished by an earlier build" if kept else "")
     )
 
     def report(done: int) -> None:
@@ -288,14 +313,14 @@ def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -
 
 
 def _task(command: Command, unpacked: Path) -> Task | None:
-    """None when an earlier, interrupted build has already made what this command makes."""
+    """The task of a command; None if an earlier, interrupted build has already made its file."""
     folder = unpacked / command.folder
     if command.makes is None:
         return Task(command.argv, folder)
     makes = folder / command.makes
     if makes.exists():
         return None
-    # Of its own name: the compiler of a killed build may still be writing.
+    # The name contains our process id: the compiler of a killed build may still be writing.
     draft = makes.with_name(f"{makes.name}.{os.getpid()}")
     argv = tuple(os.path.relpath(draft, folder) if word == DRAFT else word for word in command.argv)
     return Task(argv, folder, draft, makes)
@@ -304,7 +329,7 @@ def _task(command: Command, unpacked: Path) -> Task | None:
 def _keep(
     entry: Allocator, source: Source, plan: Plan, unpacked: Path, home: Path, tools: dict[str, str]
 ) -> Path:
-    """Puts the library with its record in its final place, at once or not at all."""
+    """Copies the library and its record to a new folder, and renames that to the final one."""
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
     try:
         library = fresh / plan.name
@@ -334,7 +359,7 @@ def _keep(
 
 
 def _compiler(tools: dict[str, str]) -> str:
-    """The first line that it says of itself, for the record."""
+    """The compiler's version line, for the record; "none" if the recipe needs no compiler."""
     path = tools.get("cc") or tools.get("c++")
     if path is None:
         return "none"
@@ -343,5 +368,5 @@ def _compiler(tools: dict[str, str]) -> str:
 
 
 def obtainable(entry: Allocator) -> bool:
-    """Whether `obtain` knows a way, on some machine at least."""
+    """Whether obtain() can fetch or build the allocator on some machine, maybe not on this one."""
     return bool(entry.packages or sources.sources_of(entry.library_of or entry.name))

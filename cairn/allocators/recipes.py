@@ -1,10 +1,11 @@
-"""How each pinned source becomes a library that can be preloaded: commands, and what they make.
+"""The build recipes of the pinned sources: the commands that make a library to preload.
 
-A recipe reads the unpacked source, may change it, and returns a Plan. It runs nothing itself. Commands name paths
-relative to their folder, so that the same source gives the same library wherever it is built.
+A recipe reads the unpacked source, may change it, and returns a Plan. It runs no command itself.
+Commands name paths relative to their folder, so that a source gives the same library wherever it is
+built.
 
-The flags are those with which each allocator's own project builds its preload library; none tunes for the machine that
-builds (`-march=native`), since a result should be the same on the next one.
+The flags are those with which the allocator's own project builds its preload library. No flag tunes
+for the building machine (`-march=native`), so that results are the same on other machines.
 """
 
 from __future__ import annotations
@@ -17,15 +18,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OBJECTS = "objects"
-"""A folder beside the source that outlives an interrupted build."""
+"""The folder for object files. They are kept when a build is interrupted."""
 
 DRAFT = "{draft}"
-"""Stands in a command for the file it writes; it becomes the command's `makes` when the command has succeeded."""
+"""The word in a command that stands for its output file.
+
+When the command has succeeded, the file is renamed to the command's `makes`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command, in `folder` of the source. With `makes`, a path, it need not run again once that file is there."""
+    """One command, run in `folder` of the source.
+
+    With `makes`, a path, the command is skipped if that file exists.
+    """
 
     argv: tuple[str, ...]
     folder: str = "."
@@ -34,7 +41,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Commands that may run side by side, and what they do, as the user is told."""
+    """Commands that may run at the same time. `says` describes them to the user."""
 
     says: str
     commands: tuple[Command, ...]
@@ -42,17 +49,20 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Stages in order, the library that they make, the name that it gets, and files that it needs beside it."""
+    """The stages of a build, in order, and the files that they make."""
 
     stages: tuple[Stage, ...]
     library: str
+    """The path of the library that is made."""
     name: str
+    """The file name that it gets in the cache."""
     beside: tuple[str, ...] = ()
+    """The files that must lie beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """The unpacked source, the tools found for it, and how many of them may run at a time."""
+    """The input of a recipe: the unpacked source, its tools, and how many may run at a time."""
 
     source: Path
     tools: dict[str, str]
@@ -80,7 +90,7 @@ def _one_compile(argv: tuple[str, ...], library: str, folder: str = ".") -> Plan
 
 
 def jemalloc(shop: Workshop) -> Plan:
-    """The crate holds jemalloc without its generated `configure`, which lies beside it ready made."""
+    """Configures and builds jemalloc. The crate has its generated `configure` in another folder."""
     home = shop.source / "jemalloc"
     shutil.copyfile(shop.source / "configure" / "configure", home / "configure")
     version = shop.release.partition("+")[2]
@@ -106,8 +116,10 @@ def jemalloc(shop: Workshop) -> Plan:
 def _mimalloc(shop: Workshop, generation: int) -> Plan:
     folder = f"c_src/mimalloc/v{generation}"
     flags = (
-        "-O3", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT", "-std=gnu11", "-fPIC",
-        "-fvisibility=hidden", "-ftls-model=initial-exec", "-fno-builtin-malloc", "-Iinclude", "-pthread",
+        "-O3", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT",
+        "-std=gnu11", "-fPIC",
+        "-fvisibility=hidden", "-ftls-model=initial-exec", "-fno-builtin-malloc", "-Iinclude",
+        "-pthread",
     )  # fmt: skip
     return _one_compile(
         (shop.cc, *flags, *_SHARED, "src/static.c"), f"{folder}/libmimalloc.so.{generation}", folder
@@ -115,19 +127,20 @@ def _mimalloc(shop: Workshop, generation: int) -> Plan:
 
 
 def mimalloc2(shop: Workshop) -> Plan:
-    """The whole allocator in one file that includes the others."""
+    """Generation 2 of mimalloc: compiles the one file that includes all others."""
     return _mimalloc(shop, 2)
 
 
 def mimalloc3(shop: Workshop) -> Plan:
-    """The other generation in the same crate."""
+    """Generation 3 of mimalloc, from the same crate."""
     return _mimalloc(shop, 3)
 
 
 def snmalloc(shop: Workshop) -> Plan:
-    """Its CMake files find out which of many checks and flags this compiler knows."""
+    """Builds snmalloc with CMake, whose files find out which flags the compiler knows."""
     options = (
-        "-DCMAKE_BUILD_TYPE=Release", "-DSNMALLOC_BUILD_TESTING=OFF", "-DSNMALLOC_HEADER_ONLY_LIBRARY=OFF",
+        "-DCMAKE_BUILD_TYPE=Release", "-DSNMALLOC_BUILD_TESTING=OFF",
+        "-DSNMALLOC_HEADER_ONLY_LIBRARY=OFF",
         f"-DCMAKE_CXX_COMPILER={shop.cxx}", f"-DCMAKE_MAKE_PROGRAM={shop.tools['make']}",
     )  # fmt: skip
     cmake = shop.tools["cmake"]
@@ -143,9 +156,13 @@ def snmalloc(shop: Workshop) -> Plan:
 
 
 def rpmalloc(shop: Workshop) -> Plan:
-    """`rpmalloc.c` includes `malloc.c`, which overrides malloc and starts the allocator when it is preloaded."""
+    """Compiles `rpmalloc.c`, which includes `malloc.c`.
+
+    The latter overrides malloc and starts the allocator when it is preloaded.
+    """
     flags = (
-        "-O3", "-DNDEBUG", "-D_GNU_SOURCE", "-DENABLE_PRELOAD=1", "-DENABLE_OVERRIDE=1", "-std=gnu11", "-fPIC",
+        "-O3", "-DNDEBUG", "-D_GNU_SOURCE", "-DENABLE_PRELOAD=1", "-DENABLE_OVERRIDE=1",
+        "-std=gnu11", "-fPIC",
         "-ftls-model=initial-exec", "-fno-builtin-malloc", "-pthread",
     )  # fmt: skip
     folder = "rpmalloc/rpmalloc"
@@ -156,18 +173,23 @@ def rpmalloc(shop: Workshop) -> Plan:
 
 _TCMALLOC_EXPORTS = """{
 global:
-  malloc; free; calloc; realloc; reallocarray; cfree; memalign; aligned_alloc; posix_memalign; valloc; pvalloc;
-  free_sized; free_aligned_sized; sdallocx; nallocx; malloc_usable_size; malloc_size; malloc_stats; malloc_info;
+  malloc; free; calloc; realloc; reallocarray; cfree; memalign; aligned_alloc; posix_memalign;
+  valloc; pvalloc;
+  free_sized; free_aligned_sized; sdallocx; nallocx; malloc_usable_size; malloc_size; malloc_stats;
+  malloc_info;
   malloc_trim; mallopt; mallinfo; mallinfo2; MallocExtension_*; tcmalloc_*; TCMalloc_*;
   _Znw*; _Zna*; _Zdl*; _Zda*;
 local: *;
 };
 """
-"""Its copy of abseil must not stand in for the one that a program brings along."""
+"""The exported symbols of google-tcmalloc. Its copy of abseil must not replace the program's."""
 
 
 def google_tcmalloc(shop: Workshop) -> Plan:
-    """The files that the crate's own build names, with tcmalloc.cc, which overrides malloc, in place of its bridge."""
+    """Compiles the files named by the crate's own build script.
+
+    tcmalloc.cc, which overrides malloc, takes the place of the crate's bridge to Rust.
+    """
     script = (shop.source / "build.rs").read_text(encoding="utf-8")
     named = dict.fromkeys(re.findall(r'"(c_src/[\w./+-]+\.(?:cc|S))"', script))
     files = [name for name in named if not name.endswith("_bridge.cc")] + [
@@ -175,14 +197,15 @@ def google_tcmalloc(shop: Workshop) -> Plan:
     ]
     flags = (
         "-O3", "-std=c++17", "-DNDEBUG", "-DNOMINMAX", "-DTCMALLOC_INTERNAL_8K_PAGES", "-fPIC",
-        "-ftls-model=initial-exec", "-fno-builtin-malloc", "-Ic_src/abseil-cpp", "-Ic_src/tcmalloc", "-w", "-pthread",
+        "-ftls-model=initial-exec", "-fno-builtin-malloc", "-Ic_src/abseil-cpp",
+        "-Ic_src/tcmalloc", "-w", "-pthread",
     )  # fmt: skip
     (shop.source / "exports.map").write_text(_TCMALLOC_EXPORTS, encoding="ascii")
     compiles = []
     for file in files:
         made = f"{OBJECTS}/{file.removeprefix('c_src/').replace('/', '-')}.o"
         compiles.append(Command((shop.cxx, *flags, "-c", file, "-o", DRAFT), makes=made))
-    # The slowest first: a last long compile on one processor would keep the others waiting.
+    # Large files first: a long compile at the end would leave the other processors idle.
     compiles.sort(
         key=lambda command: (
             -(shop.source / command.argv[command.argv.index("-c") + 1]).stat().st_size
@@ -211,10 +234,11 @@ def _hardened(shop: Workshop, config: str, library: str) -> Plan:
         if equals and not key.startswith("#") and key != "CONFIG_SEAL_METADATA":
             defines.append(f"-D{key}={value}")
     folder = "vendor/hardened-malloc"
-    # Compilers before C23's time lack its keywords, which these headers define.
+    # These headers define keywords of C23, which older compilers lack.
     older = ("-include", "stdalign.h", "-include", "stdbool.h", "-include", "assert.h")
     flags = (
-        "-O3", "-std=c2x", "-D_GNU_SOURCE", *defines, "-DCONFIG_SEAL_METADATA=false", *older, "-fPIC",
+        "-O3", "-std=c2x", "-D_GNU_SOURCE", *defines, "-DCONFIG_SEAL_METADATA=false", *older,
+        "-fPIC",
         "-fvisibility=hidden", "-fno-plt", "-fno-builtin-malloc", "-fstack-clash-protection",
         "-fstack-protector-strong", "-Iinclude", "-Ithird_party", "-I.", "-pthread",
     )  # fmt: skip
@@ -226,23 +250,26 @@ def _hardened(shop: Workshop, config: str, library: str) -> Plan:
 
 
 def hardened(shop: Workshop) -> Plan:
-    """Every protection that the project turns on by default."""
+    """hardened_malloc with the project's default protections."""
     return _hardened(shop, "default", "libhardened_malloc.so")
 
 
 def hardened_light(shop: Workshop) -> Plan:
-    """The project's own choice of the cheaper protections."""
+    """hardened_malloc with the cheaper protections of the project's "light" configuration."""
     return _hardened(shop, "light", "libhardened_malloc-light.so")
 
 
 def scudo(shop: Workshop) -> Plan:
-    """As LLVM builds its standalone library: the C interface and C++'s operators, and no C++ library beneath.
+    """Builds scudo as LLVM builds its standalone library.
 
-    `crc32_hw.cpp` alone is compiled for the CRC instruction; scudo asks the processor before it uses it.
+    It has the C interface and C++'s operators, and does not need a C++ library. Only `crc32_hw.cpp`
+    is compiled for the CRC instruction; scudo uses it only if the processor has it.
     """
     flags = (
-        "-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-nostdinc++",
-        "-fno-builtin-malloc", "-ffunction-sections", "-fdata-sections", "-Iinclude", "-I.", "-w", "-pthread",
+        "-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
+        "-nostdinc++",
+        "-fno-builtin-malloc", "-ffunction-sections", "-fdata-sections", "-Iinclude", "-I.", "-w",
+        "-pthread",
     )  # fmt: skip
     folder = "scudo-standalone"
     names = sorted(
@@ -271,7 +298,10 @@ def scudo(shop: Workshop) -> Plan:
 
 
 def tbbmalloc(shop: Workshop) -> Plan:
-    """Ready in the wheel: the proxy overrides malloc and needs the allocator itself beside it."""
+    """Takes tbbmalloc from the wheel, which contains it compiled.
+
+    The proxy overrides malloc and needs the allocator's own library beside it.
+    """
     lib = next(shop.source.glob("*.data/data/lib")).relative_to(shop.source)
     return Plan(
         (),
@@ -282,19 +312,25 @@ def tbbmalloc(shop: Workshop) -> Plan:
 
 
 def hoard(shop: Workshop) -> Plan:
-    """Heap-Layers lies beside Hoard and is expected inside; the hooks that it uses went with glibc 2.34.
+    """Builds Hoard, after copying Heap-Layers into its source and removing the malloc hooks.
 
-    Hoard's own -ffast-math is left out: gcc 12 links start-up code with it that changes the arithmetic of the whole
-    program into which the library is loaded. Without -fno-semantic-interposition, which clang takes for granted, gcc
-    refuses to inline what Hoard wants inlined.
+    The crate has Heap-Layers beside Hoard, whose build expects it inside. glibc 2.34 removed the
+    hooks.
+
+    Hoard's own -ffast-math is left out: with it gcc 12 links start-up code that changes the
+    floating point arithmetic of the whole program into which the library is loaded. Without
+    -fno-semantic-interposition, which clang implies, gcc refuses to inline functions that Hoard
+    wants inlined.
     """
     shutil.copytree(shop.source / "Heap-Layers", shop.source / "Hoard" / "src" / "Heap-Layers")
     wrapper = shop.source / "Hoard" / "src" / "Heap-Layers" / "wrappers" / "gnuwrapper.cpp"
     text = wrapper.read_text(encoding="utf-8")
     wrapper.write_text(text.replace('#include "gnuwrapper-hooks.cpp"', ""), encoding="utf-8")
     flags = (
-        "-std=c++14", "-O3", "-DNDEBUG", "-fno-builtin-malloc", "-fPIC", "-fno-semantic-interposition", "-w",
-        "-D_REENTRANT=1", "-I.", "-Iinclude", "-Iinclude/util", "-Iinclude/hoard", "-Iinclude/superblocks",
+        "-std=c++14", "-O3", "-DNDEBUG", "-fno-builtin-malloc", "-fPIC",
+        "-fno-semantic-interposition", "-w",
+        "-D_REENTRANT=1", "-I.", "-Iinclude", "-Iinclude/util", "-Iinclude/hoard",
+        "-Iinclude/superblocks",
         "-IHeap-Layers", "-pthread",
     )  # fmt: skip
     sources = ("source/libhoard.cpp", "source/unixtls.cpp")
@@ -306,8 +342,9 @@ def hoard(shop: Workshop) -> Plan:
 RECIPES: dict[str, Callable[[Workshop], Plan]] = {
     recipe.__name__: recipe
     for recipe in (
-        jemalloc, mimalloc2, mimalloc3, snmalloc, rpmalloc, google_tcmalloc, hardened, hardened_light, scudo, tbbmalloc,
+        jemalloc, mimalloc2, mimalloc3, snmalloc, rpmalloc, google_tcmalloc, hardened,
+        hardened_light, scudo, tbbmalloc,
         hoard,
     )
 }  # fmt: skip
-"""By the name that `sources.toml` gives."""
+"""The recipes by the name that `sources.toml` gives."""

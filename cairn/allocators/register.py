@@ -1,7 +1,8 @@
-"""What a user puts under a name of their own, and takes out of the cache again.
+"""Adds a user's own library under a name, and removes allocators from the cache.
 
-An added library stays where it is: only a record of it is kept, in the place of a version, so that `-a NAME` finds it
-and tells when it is no longer the file that was added. Removing deletes what lies in the cache and nothing else.
+An added library stays where it is. The cache keeps a record of it, in the place of a version, so
+that `-a NAME` finds it and can warn when the file has changed since. Removing deletes files in the
+cache and nothing else.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ LOCK_TIMEOUT_S = 60.0
 
 
 def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> Found:
-    """Registers the library at `path` as the allocator `name`; a name that was added before is given to this one.
+    """Registers the library at `path` as the allocator `name`, in place of an earlier one.
 
-    Raises ContenderFailed when it is no library that can be preloaded here.
+    Raises UsageError for a name that cannot be used, ContenderFailed when the library cannot be
+    preloaded here, and CairnError when the cache cannot be written.
     """
     cache = cache or discover.cache_folder()
     if not is_typable(name):
@@ -62,7 +64,8 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise CairnError(
-            f"{name} cannot be added: {reason} ({cache}). Free some space, or set XDG_CACHE_HOME."
+            f"{name} cannot be added: {reason} ({cache}). "
+            "Free some space, or set XDG_CACHE_HOME to another folder."
         ) from None
     found = discover.find_cached(discover.known_catalog(cache), cache)
     return next(item for item in found if item.allocator.name == name)
@@ -71,7 +74,11 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
 def remove(
     entry: Allocator, version: str | None, progress: Progress, cache: Path | None = None
 ) -> tuple[Found, ...]:
-    """Deletes every copy of the allocator, or those of one version, from the cache. What others installed stays."""
+    """Deletes the copies of the allocator, or of one version of it, from the cache.
+
+    Copies outside the cache stay. Returns the deleted copies. Raises UsageError if there are none,
+    and CairnError if the files cannot be deleted.
+    """
     cache = cache or discover.cache_folder()
     if entry.library_of is not None:
         raise UsageError(
@@ -79,7 +86,8 @@ def remove(
         )
     if entry.ours:
         raise UsageError(
-            "cairn's own allocator is part of it and not in the cache; -a names contenders without it."
+            "cairn's own allocator is part of cairn and not in the cache; "
+            "to compare without it, name the contenders with -a."
         )
     copies = [item for item in _copies(entry, cache) if is_version(item.version, version)]
     wanted = f"{entry.name} {version}" if version else entry.name
@@ -103,13 +111,13 @@ def remove(
 
 @contextlib.contextmanager
 def _turn(cache: Path, name: str, progress: Progress) -> Iterator[None]:
-    """The allocator's own lock, so that nothing is removed from under a build."""
+    """Holds the allocator's lock, so that no build loses its files meanwhile."""
     (cache / ".locks").mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with locked(cache / ".locks" / name, progress, f"a get of {name}", LOCK_TIMEOUT_S):
             yield
     except Busy:
-        raise CairnError(f"{name} is being fetched just now; wait for that, or end it.") from None
+        raise CairnError(f"{name} is being fetched; wait until that ends, or end it.") from None
 
 
 def _copies(entry: Allocator, cache: Path) -> list[Found]:
@@ -120,7 +128,7 @@ def _copies(entry: Allocator, cache: Path) -> list[Found]:
 
 
 def _folder(item: Found, cache: Path) -> Path:
-    """The folder with the record: the library lies in it, or elsewhere when it was added."""
+    """The folder with the record. An added library lies elsewhere."""
     home = cache / item.allocator.name
     path = Path(item.path or "")
     return (
@@ -131,8 +139,11 @@ def _folder(item: Found, cache: Path) -> Path:
 
 
 def _where_else(entry: Allocator, version: str | None) -> str:
-    """What the user may have meant."""
+    """The end of the error message: another copy that the user may mean, or where to look."""
     for item in discover.discover(names=[entry.name]):
         if not item.cached and item.path is not None and is_version(item.version, version):
-            return f"{item.path} is the system's ({item.origin}), and is removed with the system's own tools"
-    return "'cairn allocators list' shows what is there"
+            return (
+                f"{item.path} belongs to the system ({item.origin}); "
+                "remove it with the system's own tools"
+            )
+    return "'cairn allocators list' shows what is installed"

@@ -1,7 +1,7 @@
-"""Which release of which allocator can be had from a package registry: `sources.toml`, read and checked.
+"""The pinned sources of allocators in package registries: reads and checks `sources.toml`.
 
-Pinned, since a comparison is only worth something when everybody who repeats it has the same libraries; by checksum,
-since a registry or a mirror may hand out something else.
+Releases are pinned, because a comparison can only be repeated with the same libraries. They are
+pinned by checksum, because a registry or a mirror may deliver something else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEXTS = ("allocator", "version", "kind", "package", "release", "sha256", "recip
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An entry of `sources.toml`; its fields are explained at the head of that file."""
+    """An entry of `sources.toml`. The head of that file explains the fields."""
 
     allocator: str
     version: str
@@ -43,29 +43,32 @@ class Source:
 
     @property
     def archive(self) -> str:
-        """The name of the file that holds it."""
+        """The file name of the archive."""
         return self.file or f"{self.package}-{self.release}.crate"
 
     @property
     def origin(self) -> str:
-        """As printed. What a crate writes behind a "+" only repeats the version of the allocator."""
+        """The printed origin, without what follows a "+": crates repeat the version there."""
         return f"{self.kind} {self.package} {self.release.partition('+')[0]}"
 
     @property
     def identity(self) -> str:
-        """Changes when the library would come out differently: what was built from another identity is built anew."""
+        """A hash over everything that decides the built library.
+
+        A library with another identity is out of date and is built again.
+        """
         parts = f"{self.allocator} {self.sha256} {self.recipe} {self.revision}"
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     @property
     def works_here(self) -> bool:
-        """Whether it can work on this machine at all."""
+        """Whether it supports this machine's architecture."""
         return not self.machines or os.uname().machine in self.machines
 
 
 @functools.cache
 def load_sources() -> tuple[Source, ...]:
-    """The sources that this cairn pins."""
+    """The pinned sources of this version of cairn."""
     path = Path(__file__).with_name("sources.toml")
     try:
         return read_sources(path.read_text(encoding="utf-8"))
@@ -81,7 +84,10 @@ def sources_of(allocator: str) -> tuple[Source, ...]:
 
 
 def read_sources(text: str) -> tuple[Source, ...]:
-    """Checks every field: a misspelt checksum must not become an unchecked download."""
+    """Reads the text of a list of sources and checks every field.
+
+    A misspelt checksum must not become an unchecked download. Raises CairnError.
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,7 +1,8 @@
-"""Runs other people's tools: looks them up, ends what hangs, and leaves no process behind, whatever happens.
+"""Finds and runs external tools, ends those that hang, and leaves no process behind.
 
-Every tool gets a process group of its own, which is killed as a whole when the tool has to end: an interrupted build
-leaves no compiler running, and an interrupted download no helper of apt.
+Every tool runs in a process group of its own, which is killed as a whole when the tool has to end.
+An interrupted build therefore leaves no compiler running, and an interrupted download no helper of
+apt.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from pathlib import Path
 from typing import IO
 
 Progress = Callable[[str], None]
-"""Called once for each thing that takes time, with what it is."""
+"""A function that shows the user a step, called before each step that takes time."""
 
 REPORT_EVERY_S = 10.0
-"""How often something that takes minutes says that it is still at work."""
+"""The interval of progress messages in a step that takes minutes."""
 
 _OUTPUT_MAX = 1024 * 1024
 
@@ -53,15 +54,15 @@ _PACKAGES = {
 
 
 class Stalled(Exception):
-    """Nothing moved for too long."""
+    """A tool made no progress for too long."""
 
 
 class Busy(Exception):
-    """Somebody else holds the lock, and does not let go."""
+    """Another process held the lock until the timeout."""
 
 
 class Failed(Exception):
-    """A tool ended with an error; `output` is what it printed."""
+    """A tool ended with an error. `output` holds what it printed."""
 
     def __init__(self, command: Sequence[str], status: int, output: str) -> None:
         super().__init__(f"{os.path.basename(command[0])} failed with status {status}")
@@ -69,7 +70,11 @@ class Failed(Exception):
 
 
 def find_tool(name: str) -> str | None:
-    """The path of a tool: what its usual variable names, then what is on PATH, then beside our own Python."""
+    """The path of a tool; None if it is not installed.
+
+    The usual environment variable, such as CC, comes first. Then PATH is searched, then the folder
+    of our own Python.
+    """
     own = os.path.dirname(sys.executable)
     for candidate in filter(
         None, [os.environ.get(_VARIABLES.get(name, "")), *_NAMES.get(name, (name,))]
@@ -80,12 +85,15 @@ def find_tool(name: str) -> str | None:
 
 
 def packages_of(tools: Sequence[str]) -> str:
-    """What to install on Debian and its family to have these tools."""
+    """The packages of Debian and its family that contain these tools, separated by spaces."""
     return " ".join(dict.fromkeys(_PACKAGES.get(tool, tool) for tool in tools))
 
 
 def build_environment() -> dict[str, str]:
-    """The user's environment without what would change what is built: the pinned flags are part of the recipe."""
+    """The user's environment without the variables that change builds.
+
+    The flags are part of the recipe.
+    """
     changes = (
         "CFLAGS",
         "CXXFLAGS",
@@ -102,7 +110,11 @@ def build_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def locked(path: Path, progress: Progress, what: str, timeout_s: float) -> Iterator[None]:
-    """One at a time. The kernel drops the lock of a killed one, so no hand has to clean up."""
+    """Holds an exclusive lock on the file `path`. Raises Busy after `timeout_s`.
+
+    what: the likely holder of the lock, which is shown while waiting. The kernel releases the lock
+    of a killed process, so a lock never has to be removed by hand.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         if not _try_lock(descriptor):
@@ -126,9 +138,11 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _tied(command: Sequence[str]) -> list[str]:
-    """The command below a shell that ends the group when we are killed without a chance to do it ourselves.
+    """The command wrapped in a shell that kills the whole process group when cairn dies.
 
-    The kernel signals the death of a parent to its children alone; what make and cargo started would go on.
+    The kernel signals the death of a parent to its direct children only. Without the shell,
+    processes started by make and cargo would go on. Without setpriv(1), the command is returned as
+    it is.
     """
     setpriv = shutil.which("setpriv")
     if setpriv is None:
@@ -146,7 +160,11 @@ def run_tool(
     stall_s: float,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Exit status and output. A tool that neither prints nor writes below `folder` for `stall_s` is ended."""
+    """Runs a tool in `folder` and returns its exit status and its output (stdout and stderr).
+
+    Raises Stalled, and kills the tool, if it neither prints nor writes below `folder` for
+    `stall_s`.
+    """
     process = subprocess.Popen(
         _tied(command),
         cwd=folder,
@@ -183,7 +201,10 @@ def run_tool(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the group, and waits a moment until the kernel has put all of it away: nothing of it writes any more."""
+    """Kills the process group and waits up to _GROUP_GONE_S until all its processes are gone.
+
+    Afterwards none of them writes to a file any more.
+    """
     if process.poll() is not None:
         return
     deadline = time.monotonic() + _GROUP_GONE_S
@@ -197,7 +218,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def bytes_below(folder: Path) -> int:
-    """How much lies there: a download shows itself by its growing file, whatever the tool prints."""
+    """The bytes of all files below `folder`: a growing file shows that a silent download works."""
     total = 0
     for parent, _, files in os.walk(folder):
         for name in files:
@@ -211,7 +232,7 @@ def bytes_below(folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A command; with `makes`, that file appears by a rename once the command has written all of `draft`."""
+    """A command. With `makes`, its file `draft` is renamed to `makes` once it has succeeded."""
 
     command: tuple[str, ...]
     folder: Path
@@ -226,9 +247,10 @@ def run_tasks(
     log: Path,
     report: Callable[[int], None],
 ) -> None:
-    """Runs all, `jobs` at a time; `report` gets how many have ended, at every end and every few seconds.
+    """Runs all tasks, `jobs` at a time, and appends their output to `log`.
 
-    Raises Failed for the first that fails, after ending the others. Their output goes to `log`.
+    report: called with the number of finished tasks, after each of them and every few seconds.
+    Raises Failed for the first task that fails, after killing the others.
     """
     waiting = list(reversed(tasks))
     running: dict[Task, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
@@ -262,7 +284,10 @@ def run_tasks(
 
 
 def _start(task: Task, environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """Its output goes to a file without a name: a pipe that nobody reads would stop a talkative compiler."""
+    """Starts the task with its output in an unnamed file.
+
+    A pipe that is not read would block a compiler with much output.
+    """
     output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
     try:
         process = subprocess.Popen(

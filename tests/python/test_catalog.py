@@ -201,7 +201,7 @@ def test_a_library_may_be_called_so(tmp_path: Path) -> None:
     [
         ("jemaloc", "did you mean jemalloc"),
         ("JEMALLOC", "did you mean jemalloc"),
-        ("quux", "a library is given by a path"),
+        ("quux", "To name a library file, give a path"),
         ("", "names no allocator"),
         ("x=", "names no allocator"),
         (":A=b", "names no allocator"),

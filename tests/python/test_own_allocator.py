@@ -99,11 +99,11 @@ def test_it_is_not_fetched_added_or_removed(tmp_path: Path) -> None:
     entry = alone().allocator
     for origin in (None, *obtain.ORIGINS):
         with pytest.raises(
-            CairnError, match=r"comes with it and is never fetched; 'cairn allocators' shows it\."
+            CairnError, match=r"comes with cairn and is never fetched; 'cairn allocators' shows it\."
         ):
             obtain.obtain(entry, origin=origin, cache=tmp_path)
     assert not obtain.obtainable(entry)
-    with pytest.raises(UsageError, match="is part of it and not in the cache"):
+    with pytest.raises(UsageError, match="is part of cairn and not in the cache"):
         register.remove(entry, None, lambda _: None, tmp_path)
     with pytest.raises(UsageError, match="choose another name, such as my-cairn"):
         register.add("cairn", str(native.allocator()), lambda _: None, tmp_path)

@@ -298,7 +298,7 @@ def test_what_cargo_has_already_is_taken_from_there(bench: Bench) -> None:
 def test_a_wrong_checksum_is_refused_and_the_file_removed(bench: Bench) -> None:
     bench.serve(crate({"malloc.c": "other\n"}), pin=False)
     with pytest.raises(
-        CairnError, match=r"has the sha256 .* and not the pinned .*, and was removed"
+        CairnError, match=r"has the sha256 .* instead of the pinned .* and was deleted"
     ) as caught:
         bench.obtain()
     assert "\n" not in str(caught.value)
@@ -413,7 +413,7 @@ def test_a_version_is_taken_from_where_there_is_one(
         CairnError, match=r"jemalloc 9\.7 is not obtainable here: the pinned source is 9\.8\.7"
     ):
         bench.obtain(ENTRY, "9.7")
-    with pytest.raises(CairnError, match="--from source keeps cairn"):
+    with pytest.raises(CairnError, match="--from source forbids"):
         bench.obtain(entry, "9.7", "source")
 
 
@@ -489,7 +489,7 @@ def test_a_killed_build_goes_on_where_it_was(bench: Bench) -> None:
 
     assert found.problem is None
     assert sum("-c free.c" in call for call in bench.calls("cc")) == 1
-    assert any("1 of them done before" in text for text in bench.said)
+    assert any("1 of them finished by an earlier build" in text for text in bench.said)
     assert bench.left() == ["build.log"]
     assert bench.calls("cargo") == ["fetch"]
 
@@ -584,7 +584,7 @@ def test_a_wheel_is_fetched_by_pip_and_unpacked(tbb: Bench) -> None:
 @needs_gcc
 def test_a_wheel_of_another_checksum_is_refused(tbb: Bench) -> None:
     tbb.serve(b"other", pin=False)
-    with pytest.raises(CairnError, match=r"has the sha256 .* and was removed"):
+    with pytest.raises(CairnError, match=r"has the sha256 .* and was deleted"):
         tbb.obtain()
     assert not tbb.archive.exists()
     script(

@@ -168,7 +168,7 @@ def test_what_is_not_ours_is_not_removed(
     library = build(tmp_path / "system" / "libhoard.so")
     monkeypatch.setattr(discover, "_library_folders", lambda: [str(library.parent)])
     with pytest.raises(
-        UsageError, match=r"no hoard in the cache; .*libhoard\.so is the system's .*own tools"
+        UsageError, match=r"no hoard in the cache; .*libhoard\.so belongs to the system .*own tools"
     ):
         register.remove(catalog.entry("hoard"), None, silent)
     assert library.exists()
