@@ -1,1 +1,1 @@
-"""Reading programs and libraries as files: ELF, scripts, and the allocator that an executable carries."""
+"""Reads programs and libraries as files: ELF, scripts, and allocators inside executables."""

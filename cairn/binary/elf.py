@@ -1,8 +1,8 @@
-"""ELF files, read in small and bounded pieces.
+"""Reads ELF files in small and bounded pieces.
 
-Every file is taken to be hostile. A table is never walked whose length the file dictates: a symbol is looked up through
-the hash table, as the dynamic loader does it, and every read is small. (A general ELF library walks whole tables, which
-a damaged header can make billions of entries long.)
+Every file may be hostile. No table is walked whose length the file dictates: symbols are looked up
+through the hash table, as the dynamic loader does, and every read is small. (A general ELF library
+walks whole tables, which a damaged header can make billions of entries long.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _NAME_MAX = 4096
 
 
 _MACHINES = {
-    3: "i386", 8: "mips", 20: "powerpc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86-64", 183: "aarch64",
+    3: "i386", 8: "mips", 20: "powerpc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86-64",
+    183: "aarch64",
     243: "riscv", 258: "loongarch",
 }  # fmt: skip
 
@@ -52,18 +53,21 @@ _NT_GNU_BUILD_ID = 3
 
 
 _SECTIONS_MAX = 4096
-"""An executable has some forty; objects compiled with a section per function have more, and are not asked here."""
+"""The most sections that are read. An executable has about forty.
+
+Object files with a section per function have more, but nothing reads the sections of those.
+"""
 
 
 _SHT_NOBITS = 8
 
 
 class NotElf(Exception):
-    """The file is something else; the text says what, as the end of a sentence."""
+    """The file is no ELF file. The text says what it is, as the end of a sentence."""
 
 
 class Damaged(Exception):
-    """A header points outside the file, or a table makes no sense."""
+    """A header points outside the file, or a table is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the file by the name that linkers and debuggers know it by; the loader needs none of them."""
+    """A part of the file with a name, for linkers and debuggers. The loader needs no sections."""
 
     name: str
     offset: int
@@ -84,7 +88,11 @@ class Section:
 
 
 class Image:
-    """The few facts of an ELF file that the loader would look at. Reads at most a few hundred KiB of any file."""
+    """The facts of an ELF file that the loader would use.
+
+    Reads at most a few hundred KiB, except for content(). Raises NotElf or Damaged when made, and
+    Damaged or OSError from its properties and methods.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -132,7 +140,7 @@ class Image:
         return tuple(segments)
 
     def _read_dynamic(self) -> tuple[tuple[int, int], ...]:
-        """The dynamic section as (tag, value) pairs, without its end mark."""
+        """The dynamic section as (tag, value) pairs, without the end mark."""
         segment = next(self._of_type(_PT_DYNAMIC), None)
         if segment is None or self.truncated:
             return ()
@@ -146,7 +154,10 @@ class Image:
         return tuple(tags)
 
     def sections(self) -> tuple[Section, ...]:
-        """All sections; none when the table was stripped or makes no sense, which is no fault of a program."""
+        """All sections except those without content.
+
+        Empty if the table was stripped or is invalid, since a program works without it.
+        """
         at, entry_bytes, count, names_index = self._sections
         if (
             not at
@@ -165,20 +176,20 @@ class Image:
         )
 
     def content(self, section: Section, most: int) -> bytes:
-        """The first bytes of a section, `most` at most; fewer where the file ends."""
+        """The first `most` bytes of a section; fewer if the section or the file is shorter."""
         return os.pread(
             self._descriptor, max(0, min(section.file_bytes, most)), min(section.offset, self.size)
         )
 
     @property
     def truncated(self) -> bool:
-        """Whether its headers promise more bytes than the file has."""
+        """Whether the headers promise more bytes than the file has."""
         ends = [self._sections_end, *(s.offset + s.file_bytes for s in self.segments)]
         return max(ends) > self.size
 
     @property
     def machine(self) -> str:
-        """The machine by its common name."""
+        """The architecture by its common name, such as "x86-64"."""
         return _MACHINES.get(self._machine_number, f"machine {self._machine_number}")
 
     @property
@@ -188,12 +199,12 @@ class Image:
 
     @property
     def is_pie(self) -> bool:
-        """Whether it is a position-independent executable, which has the type of a library."""
+        """Whether it is a position-independent executable, whose ELF type is that of a library."""
         return bool((self._tag(_DT_FLAGS_1) or 0) & _DF_1_PIE)
 
     @property
     def loader(self) -> str | None:
-        """The program interpreter that it asks for; None for a static program or a library."""
+        """The path of the dynamic loader that it requests; None for static files and libraries."""
         segment = next(self._of_type(_PT_INTERP), None)
         if segment is None:
             return None
@@ -203,18 +214,18 @@ class Image:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The libraries that it names as needed."""
+        """The names of the libraries that it needs."""
         return tuple(self._string(value) for tag, value in self._tags if tag == _DT_NEEDED)
 
     @property
     def soname(self) -> str | None:
-        """The name that other objects know it by."""
+        """The name by which other objects need it; None if it has none."""
         offset = self._tag(_DT_SONAME)
         return None if offset is None else self._string(offset)
 
     @property
     def build_id(self) -> str | None:
-        """The linker's id of this very build, in hexadecimal."""
+        """The build ID that the linker wrote, in hexadecimal; None if there is none."""
         for segment in self._of_type(_PT_NOTE):
             notes = self._read(segment.offset, min(segment.file_bytes, READ_MAX))
             at = 0
@@ -230,7 +241,10 @@ class Image:
         return None
 
     def defines(self, name: str) -> bool:
-        """Whether the loader would find this symbol here. By hash, as the loader does: the table may be endless."""
+        """Whether the loader would find a definition of this symbol here.
+
+        It looks up the hash table, as the loader does, since the symbol table may be endless.
+        """
         if (table := self._tag(_DT_GNU_HASH)) is not None:
             return any(
                 self._is_definition(index, name)
@@ -267,7 +281,7 @@ class Image:
             hash_value = (hash_value << 4) + byte
             high = hash_value & 0xF0000000
             hash_value = (hash_value ^ high >> 24) & ~high
-        # The one 64-bit machine of our table whose hash entries are 64 bits wide is s390x.
+        # Hash entries are 32 bits wide, except on 64-bit s390x.
         width = 2 if self.machine == "s390x" and self.bits == 64 else 1
         big = self._order == ">"
 
@@ -312,7 +326,7 @@ class Image:
         return (segment for segment in self.segments if segment.type == kind)
 
     def offset_of(self, address: int) -> int:
-        """Where in the file the byte at this address lies."""
+        """The offset in the file of the byte at this address. Raises Damaged if there is none."""
         for segment in self._of_type(_PT_LOAD):
             if segment.address <= address < segment.address + segment.file_bytes:
                 return segment.offset + address - segment.address
@@ -341,7 +355,10 @@ def _what_else(head: bytes) -> str:
 
 
 def open_regular(path: str) -> int:
-    """A descriptor of a regular file only: reading a FIFO waits for ever, and some devices act on being opened."""
+    """Opens a regular file for reading and returns the descriptor. Raises OSError for other files.
+
+    Reading a FIFO may wait forever, and opening some devices has an effect.
+    """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -352,13 +369,13 @@ def open_regular(path: str) -> int:
 
 
 def is_musl_loader(loader: str | None) -> bool:
-    """Whether this program interpreter is that of musl."""
+    """Whether this dynamic loader is that of musl."""
     return loader is not None and os.path.basename(loader).startswith("ld-musl")
 
 
 @functools.cache
 def native() -> tuple[int, str, bool]:
-    """Class, machine and musl of this very process: what the libraries that cairn brings along are built for."""
+    """(bits, machine, is musl) of this process. Cairn's own libraries are built for the same."""
     try:
         descriptor = os.open("/proc/self/exe", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -371,5 +388,5 @@ def native() -> tuple[int, str, bool]:
 
 
 def reason(error: OSError) -> str:
-    """What the system says went wrong."""
+    """The system's text for an error."""
     return error.strerror or type(error).__name__

@@ -1,9 +1,10 @@
-"""Which allocator or language runtime an executable carries inside, where a preloaded library cannot see it.
+"""Finds allocators and language runtimes that are linked into an executable.
 
-An allocator inside is a hint, and no proof that the program's blocks come from it: `doctor` judges that.
+A preloaded library cannot replace such an allocator. Finding one is a hint and no proof that the
+program's blocks come from it; `doctor` judges that.
 
-Facts only, from names that the linker left and, where those were stripped, from texts that an allocator's code cannot
-do without. Every read is bounded, and nothing is executed: the file may be hostile.
+The facts come from symbol names and, in stripped files, from texts that an allocator's code always
+contains. Every read is bounded, and nothing is executed: the file may be hostile.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from dataclasses import dataclass
 from cairn.binary import elf
 
 SCAN_BYTES = 64 << 20
-"""The most that is searched of one file: 30 ms. The read-only data of node 20 is 47 MB, the largest met so far."""
+"""The most bytes that are searched of one section, which takes 30 ms.
+
+The largest section known, the read-only data of node 20, has 47 MB.
+"""
 
 
 _SYMBOLS = (
@@ -31,14 +35,17 @@ _SYMBOLS = (
     ("rpmalloc", "rpmalloc"),
     ("scalable_malloc", "tbbmalloc"),
 )
-"""Entry points by the names that their makers give them; Rust's crates leave only some of them in the program."""
+"""Entry points and their allocators. A program with a Rust crate contains only some of them."""
 
 
 _HIDDEN_MALLOC = "malloc"
 
 
 _RUST, _RUST_CHOSEN = "__rust_alloc", "__rg_alloc"
-"""Rust's way into its allocator, and the function behind it when the program chose one; mangled names end so too."""
+"""Rust's entry to its allocator, and the function behind it if the program chose an allocator.
+
+Mangled names have the same endings.
+"""
 
 
 _WANTED = (*(symbol for symbol, _ in _SYMBOLS), _HIDDEN_MALLOC, _RUST, _RUST_CHOSEN)
@@ -48,12 +55,15 @@ _COMMON_END, _LONGEST = b"lloc\0", max(map(len, _WANTED))
 
 
 _NAMES_MAX, _HITS_MAX = 100_000, 1000
-"""Names with that end, and places of one number in the table: chromium has some thousands of the first. A hostile table
-that repeats one name or number must not be searched for ever."""
+"""The most names with the common ending, and the most occurrences of one number in the table.
+
+Chromium has some thousands of such names. The limits end the search in a hostile table that repeats
+a name or a number.
+"""
 
 
 _SHIM = b"allocator_shim"
-"""Chromium's PartitionAlloc lies behind functions of this namespace."""
+"""The namespace of the functions in front of Chromium's PartitionAlloc."""
 
 
 _TEXTS = (
@@ -61,7 +71,10 @@ _TEXTS = (
     ("mimalloc", b"mimalloc: ", b"allow_large_os_pages"),
     ("tcmalloc", b"tcmalloc: large alloc", b"TCMALLOC_"),
 )
-"""Allocator, the head of its error messages, and the name of a knob: both together stand in its code only."""
+"""Allocator, the beginning of its error messages, and the name of a knob.
+
+Only the code of the allocator contains both texts.
+"""
 
 
 _IMPORTS = (
@@ -73,7 +86,7 @@ _IMPORTS = (
     b"\0_Znw",
     b"\0_Zna",
 )
-"""Ends or beginnings of the names by which programs ask the C library, or C++'s, for memory."""
+"""Ends or beginnings of the functions of the C and C++ libraries that allocate memory."""
 
 
 _SANITIZER_LIBRARIES = ("libasan.", "libhwasan.", "libtsan.", "libmsan.", "liblsan.")
@@ -81,32 +94,35 @@ _SANITIZER_LIBRARIES = ("libasan.", "libhwasan.", "libtsan.", "libmsan.", "libls
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What was found in one executable."""
+    """The findings in one executable."""
 
     allocator: str | None = None
-    """An allocator that is linked in, or "malloc" for one that hides its name."""
+    """The allocator that is linked in, or "malloc" if only its malloc is known."""
     evidence: str | None = None
-    """"symbol", or "text" for a stripped file in which both of an allocator's texts stand."""
+    """"symbol", or "text" for a stripped file that contains both texts of an allocator."""
     mark: str | None = None
-    """What was found, as it stands in the file."""
+    """The symbol or the texts that were found."""
     asks_libc: bool = True
-    """False if the executable imports no function that allocates: all of its own blocks come from elsewhere."""
+    """Whether the executable imports an allocating function.
+
+    If it does not, no block of its own code comes from libc.
+    """
     go: bool = False
     rust: bool = False
     rust_allocator: bool = False
-    """Whether a Rust program chose a global allocator of its own."""
+    """Whether a Rust program chose its global allocator."""
     python: bool = False
     """Whether CPython itself is linked in."""
     node: bool = False
     stripped: bool = False
-    """Without a symbol table, what is linked in can only be guessed from texts."""
+    """Whether it has no symbol table; allocators can then be recognised by texts only."""
 
 
 NOTHING = Inside()
 
 
 def look_inside(path: str) -> Inside:
-    """What is inside the executable at `path`; NOTHING for what cannot be read or is no sound ELF file."""
+    """The findings in the executable at `path`; NOTHING if it cannot be read or is no valid ELF."""
     try:
         descriptor = elf.open_regular(path)
     except OSError:
@@ -152,7 +168,10 @@ def _inside(image: elf.Image) -> Inside:
 
 
 def _asks_libc(image: elf.Image, sections: Mapping[str, elf.Section]) -> bool:
-    """Linkers let a name begin within a longer one, so that je_malloc, if exported, counts as malloc here."""
+    """Whether the executable imports a function that allocates.
+
+    Linkers let a name begin within a longer one. An exported je_malloc therefore counts as malloc.
+    """
     if ".dynstr" not in sections:
         return True
     names = image.content(sections[".dynstr"], SCAN_BYTES)
@@ -160,7 +179,10 @@ def _asks_libc(image: elf.Image, sections: Mapping[str, elf.Section]) -> bool:
 
 
 class _Symbols:
-    """The symbol table, searched as text: walking a million entries takes a second, passing over it a millisecond."""
+    """The symbol table, searched as text.
+
+    Walking a million entries in Python takes a second, a search of the bytes a millisecond.
+    """
 
     def __init__(self, names: bytes, table: bytes, bits: int) -> None:
         self._names = names
@@ -171,7 +193,10 @@ class _Symbols:
         self._search()
 
     def _search(self) -> None:
-        """One pass for all names. Linkers let a name begin within a longer one, so only their ends are looked for."""
+        """Finds all wanted names in one pass.
+
+        Linkers let a name begin within a longer one, so it searches for the ends of names.
+        """
         at = self._names.find(_COMMON_END)
         for _ in range(_NAMES_MAX):
             if at < 0:
@@ -189,15 +214,18 @@ class _Symbols:
                     self._found.setdefault(name, []).append(at)
 
     def defines(self, name: str) -> bool:
-        """Whether this very name is defined here, exported or not. The table's order of bytes is taken as ours."""
+        """Whether exactly this name is defined here, exported or not.
+
+        The byte order of the file is assumed to be ours.
+        """
         return any(self._is_defined(at) for at in self._found.get(name, ()))
 
     def ends_with(self, name: str) -> bool:
-        """Whether some symbol ends so, as Rust's mangled names do."""
+        """Whether a symbol ends with `name`, as Rust's mangled names do."""
         return name in self._found
 
     def contains(self, text: bytes) -> bool:
-        """Whether the text stands in any name."""
+        """Whether a name contains the text."""
         return text in self._names
 
     def _is_defined(self, name_at: int) -> bool:
@@ -233,7 +261,10 @@ def _by_text(data: bytes) -> tuple[str | None, str | None]:
 
 
 def owner_of_malloc(paths: tuple[str, ...]) -> str | None:
-    """The first of these libraries, in the loader's order, that defines malloc and is not the C library itself."""
+    """The first of these libraries that defines malloc and is not the C library or a sanitizer.
+
+    paths: in the loader's order. Returns None if there is no such library.
+    """
     for path in paths:
         name = os.path.basename(path)
         if name.startswith(("libc.so", "libc.musl", "ld-", "ld64", *_SANITIZER_LIBRARIES)):

@@ -1,7 +1,8 @@
-"""What a shared library is, and whether it can be preloaded into a program.
+"""Reads shared libraries, and decides whether one can be preloaded into a program.
 
-Nothing here executes the file; what it still needs is asked of the system's own loader in its listing mode, for two
-seconds at most. `inspect_library` tells facts, or why there are none; `refuse_library` judges them.
+`inspect_library` returns the facts, `refuse_library` judges them. Nothing here executes the file.
+The system's own loader, in its listing mode, says which libraries are missing, within
+LOADER_TIMEOUT_S.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ from cairn.binary.program import Program
 from cairn.errors import ContenderFailed
 
 LOADER_TIMEOUT_S = 1.5
-"""A refusal is promised within two seconds; the loader lists a library in about a millisecond."""
+"""The timeout of the loader, which lists a library in about a millisecond.
+
+A refusal is promised within two seconds.
+"""
 
 
 SPLITTERS = " :;$"
-"""ld.so splits LD_PRELOAD at space and colon, LD_LIBRARY_PATH at colon and semicolon, and expands $ORIGIN in both."""
+"""The characters that a path in LD_PRELOAD or LD_LIBRARY_PATH must not contain.
+
+ld.so splits LD_PRELOAD at space and colon, LD_LIBRARY_PATH at colon and semicolon, and expands
+$ORIGIN in both.
+"""
 
 
 _LOADERS = {
@@ -37,20 +45,23 @@ _LOADERS = {
     ("s390x", 64): "/lib/ld64.so.1",
     ("loongarch", 64): "/lib64/ld-linux-loongarch-lp64d.so.1",
 }
-"""glibc's loader by machine, never the one that a file names: naming a loader would be a way to have it executed."""
+"""glibc's loader by machine. The loader that a file names is never executed: it may be hostile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What a shared library says of itself."""
+    """The facts of a shared library."""
 
     given: str
-    """As the user or the catalog wrote it."""
+    """The path as the user or the catalog wrote it."""
     path: str
-    """Absolute, symbolic links kept: a link is how a user avoids a name that LD_PRELOAD cannot carry."""
+    """The absolute path with symbolic links kept.
+
+    A user may have made a link to avoid a name that LD_PRELOAD cannot carry.
+    """
     realpath: str
     kind: str
-    """"library", "executable", "object file" or "core dump"."""
+    """The kind of ELF file: "library", "executable", "object file" or "core dump"."""
     elf_class: int
     machine: str
     build_id: str | None
@@ -59,25 +70,28 @@ class Library:
     defines_malloc: bool
     defines_free: bool
     truncated: bool
-    """Its headers promise more bytes than the file has."""
+    """Whether its headers promise more bytes than the file has."""
     noexec: bool
-    """It lies on a file system from which no code may be mapped."""
+    """Whether it lies on a file system from which no code may be mapped."""
 
 
 def is_native(library: Library) -> bool:
-    """Whether it is built for the class and machine of this process."""
+    """Whether it is built for the word size and machine of this process."""
     return (library.elf_class, library.machine) == elf.native()[:2]
 
 
 def absolute(path: str) -> str:
-    """Absolute, links kept; ".." is left to the kernel where a link makes it mean something else than its text."""
+    """The absolute path with symbolic links kept.
+
+    ".." stays in it if removing it would lead to another file, because of a link.
+    """
     joined = os.path.join(os.getcwd(), path)
     tidy = os.path.normpath(joined)
     return tidy if os.path.realpath(tidy) == os.path.realpath(joined) else joined
 
 
 def inspect_library(path: str) -> Library:
-    """What the file at `path` is. Raises ContenderFailed when there is no ELF file to speak of."""
+    """Reads the library at `path`. Raises ContenderFailed if it is no readable, valid ELF file."""
     again = "Build it, or install its package, again."
     try:
         if "\0" in path or not path:
@@ -85,8 +99,8 @@ def inspect_library(path: str) -> Library:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         raise ContenderFailed(
-            f"{path or 'an empty path'}: no such file. Give the path of a shared library, or a name that "
-            "'cairn allocators' lists."
+            f"{path or 'an empty path'}: no such file. Give the path of a shared library, "
+            "or a name that 'cairn allocators' lists."
         ) from None
     except OSError as error:
         raise ContenderFailed(
@@ -112,7 +126,7 @@ def inspect_library(path: str) -> Library:
         raise ContenderFailed(f"{path} {what}. Give the path of a shared library (.so).") from None
     except elf.Damaged:
         raise ContenderFailed(
-            f"{path} is damaged or truncated: its ELF headers make no sense. {again}"
+            f"{path} is damaged or truncated: its ELF headers are invalid. {again}"
         ) from None
     except OSError as error:
         raise ContenderFailed(f"{path} cannot be read ({elf.reason(error)}). {again}") from None
@@ -145,7 +159,7 @@ def _describe_library(given: str, image: elf.Image, noexec: bool) -> Library:
 
 
 def carries(path: str) -> bool:
-    """Whether LD_PRELOAD and LD_LIBRARY_PATH can carry this path as one word."""
+    """Whether LD_PRELOAD and LD_LIBRARY_PATH can carry this path as one entry."""
     return not any(character in path for character in SPLITTERS)
 
 
@@ -156,10 +170,12 @@ def refuse_library(
     *,
     given_by_path: bool = False,
 ) -> None:
-    """Raises ContenderFailed, with one sentence, when preloading this library cannot work.
+    """Raises ContenderFailed, with reason and next step, if the library cannot be preloaded.
 
-    `library_path`: folders that will be on LD_LIBRARY_PATH. `given_by_path`: the user named the file, so its very name
-    must fit into LD_PRELOAD; libraries that the catalog found are linked to a plain name instead.
+    program: the program to preload it into; None for any native program.
+    library_path: folders that will be on LD_LIBRARY_PATH.
+    given_by_path: the user named the file, so LD_PRELOAD must be able to carry its path. For a
+    library that the catalog found, a link with a plain name is made instead.
     """
     name = library.given
     if library.kind != "library":
@@ -169,17 +185,18 @@ def refuse_library(
         )
     if library.truncated:
         raise ContenderFailed(
-            f"{name} is truncated: its headers promise more than it has. Build or fetch it again."
+            f"{name} is truncated: its headers promise more bytes than it has. "
+            "Build or fetch it again."
         )
     _refuse_machine(library, program)
     if library.noexec:
         raise ContenderFailed(
-            f"{name} lies on a file system mounted noexec. Copy it to one without noexec."
+            f"{name} lies on a file system mounted noexec. Copy it to a file system without noexec."
         )
     if given_by_path and not carries(library.path):
         raise ContenderFailed(
-            f"{library.path}: LD_PRELOAD cannot carry a path with a space, ':', ';' or '$'. Link it to another name "
-            "with ln -s, and give that."
+            f"{library.path}: LD_PRELOAD cannot carry a path with a space, ':', ';' or '$'. "
+            "Make a link with a plain name with ln -s, and give its path."
         )
     if not library.defines_malloc:
         raise ContenderFailed(
@@ -187,7 +204,8 @@ def refuse_library(
         )
     if not library.defines_free:
         raise ContenderFailed(
-            f"{name} defines malloc but no free: programs would crash. Export both from it."
+            f"{name} defines malloc but no free: programs would crash. "
+            "Build it so that it exports both."
         )
     if problem := loader_problem(library, tuple(library_path)):
         raise ContenderFailed(f"{name} {problem}")
@@ -202,8 +220,8 @@ def _refuse_machine(library: Library, program: Program | None) -> None:
         whose = "programs here are"
     if (library.elf_class, library.machine) != (bits, machine):
         raise ContenderFailed(
-            f"{library.given} is a {library.elf_class}-bit {library.machine} library, and {whose} {bits}-bit "
-            f"{machine}. Build it for {machine}."
+            f"{library.given} is a {library.elf_class}-bit {library.machine} library, "
+            f"and {whose} {bits}-bit {machine}. Build it for {machine}."
         )
     if musl and "libc.so.6" in library.needs:
         raise ContenderFailed(
@@ -217,16 +235,17 @@ def _refuse_machine(library: Library, program: Program | None) -> None:
 
 @functools.lru_cache(maxsize=256)
 def loader_problem(library: Library, library_path: tuple[str, ...] = ()) -> str | None:
-    """What the dynamic loader would stumble over, as the end of a sentence; None when it would load the library.
+    """Why the dynamic loader refuses the library, as the end of a sentence; None if it does not.
 
-    The listing mode maps files and runs no code of theirs. An unknown machine's loader is not asked. The answer is
-    kept: asking twice about a file that makes the loader spin would take twice the time.
+    The listing mode maps files and runs none of their code. Without a known loader for the machine
+    the answer is None. The answer is cached, since a file that hangs the loader costs the whole
+    timeout.
     """
     loader = _LOADERS.get((library.machine, library.elf_class))
     if loader is None or not os.access(loader, os.X_OK):
         return None
     with contextlib.ExitStack() as opened:
-        # As descriptors, since a folder's name may hold the very colon that separates folders.
+        # Folders are passed as descriptors: a name may contain the colon that separates them.
         folders = []
         for folder in library_path:
             with contextlib.suppress(OSError):
@@ -249,14 +268,19 @@ def loader_problem(library: Library, library_path: tuple[str, ...] = ()) -> str 
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return "keeps the dynamic loader busy without end: it is damaged. Build it, or install its package, again."
+            return (
+                "hangs the dynamic loader: it is damaged. Build it, or install its package, again."
+            )
         except (OSError, ValueError):
             return None
     return _read_listing(os.fsdecode(answer.stdout[: elf.READ_MAX]), answer.returncode)
 
 
 def loaded_with(program: Program) -> tuple[str, ...]:
-    """The libraries that the loader would map for this program, in its order of search; none where it cannot say."""
+    """The libraries that the loader would map for this program, in its search order.
+
+    Empty if the loader is not known or gives no answer.
+    """
     if program.elf_class is None or program.machine is None or program.loader is None:
         return ()
     loader = _LOADERS.get((program.machine, program.elf_class))
@@ -267,13 +291,14 @@ def loaded_with(program: Program) -> tuple[str, ...]:
         environment["LD_LIBRARY_PATH"] = folders
     try:
         answer = subprocess.run(
-            [loader, program.file], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [loader, program.file], env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, timeout=LOADER_TIMEOUT_S, check=False,
         )  # fmt: skip
     except (subprocess.TimeoutExpired, OSError, ValueError):
         return ()
     lines = os.fsdecode(answer.stdout[: elf.READ_MAX]).splitlines()
-    # "\tlibx.so => /lib/libx.so (0x7f…)", and without the arrow where the program names the library by its path.
+    # "\tlibx.so => /lib/libx.so (0x7f…)"; no arrow if the program names the library by its path.
     found = (line.rpartition(" => ")[2].strip().rpartition(" (")[0] for line in lines)
     return tuple(path for path in found if os.path.isabs(path))
 
@@ -286,15 +311,22 @@ def _read_listing(listing: str, status: int) -> str | None:
     ]
     if missing:
         return (
-            f"needs {', '.join(missing)}, which the loader does not find. Install what provides it."
+            f"needs {', '.join(missing)}, which the loader does not find. "
+            "Install the package that provides it."
         )
     for line in listing.splitlines():
         _, found, rest = line.partition("version `")
         if found and "not found" in rest:
             version = rest.partition("'")[0]
             if version.startswith("GLIBC_"):
-                return f"is built against a newer glibc than this machine's (it wants {version}). Build it here."
-            return f"wants {version} of a library whose version here is older. Build it here, or update that library."
+                return (
+                    f"is built against a newer glibc than this machine's (it needs {version}). "
+                    "Build it on this machine."
+                )
+            return (
+                f"needs {version} of a library whose version here is older. "
+                "Build it on this machine, or update that library."
+            )
     if status < 0:
         return "crashes the dynamic loader: it is damaged. Build it, or install its package, again."
     if status != 0:

@@ -1,6 +1,6 @@
-"""What a command starts, and whether a preloaded allocator can work in it.
+"""Finds the program that a command starts, and decides whether a preloaded allocator works in it.
 
-`inspect_program` tells facts, or why there are none; `refuse_…` judges them. A refusal is one sentence with a next
+`inspect_program` returns the facts, `refuse_…` judges them. A refusal is one sentence with a next
 step.
 """
 
@@ -27,38 +27,50 @@ _SANITIZERS = {
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command as the kernel will execute it; for a script, the ELF facts are those of its last interpreter."""
+    """A command as the kernel will execute it.
+
+    For a script, the ELF facts are those of its last interpreter.
+    """
 
     command: str
-    """As the user wrote it."""
+    """The command as the user wrote it."""
     path: str
-    """What is executed first, symbolic links resolved."""
+    """The file that is executed first, with symbolic links resolved."""
     kind: str
-    """"dynamic", "static", "script" (its interpreter is dynamic), "static script"; "unknown" if it cannot be read."""
+    """"dynamic", "static", "script" (its interpreter is dynamic) or "static script".
+
+    "unknown" if the file cannot be read.
+    """
     interpreter: str | None
-    """The executable that runs a script, followed through `env` and further scripts; None for a binary."""
+    """The executable that runs a script, found through `env` and further scripts.
+
+    None for a binary.
+    """
     elf_class: int | None
-    """32 or 64; None when unknown."""
+    """32 or 64; None if unknown."""
     machine: str | None
     needs: tuple[str, ...]
-    """Libraries named by its dynamic section."""
+    """The libraries that its dynamic section names."""
     loader: str | None
-    """The program interpreter it asks for, for example "/lib64/ld-linux-x86-64.so.2"."""
+    """The dynamic loader that it requests, for example "/lib64/ld-linux-x86-64.so.2"."""
     setuid: bool
     setgid: bool
     capabilities: bool
-    """Whether the file carries file capabilities."""
+    """Whether the file has file capabilities."""
     gains_rights: bool
-    """Whether executing it, here and by this user, changes ids or rights: the loader then ignores what is preloaded."""
+    """Whether its execution by this user changes ids or rights.
+
+    The loader then ignores preloaded libraries.
+    """
     own_malloc: bool
-    """Whether it exports a malloc of its own, which comes before any preloaded one."""
+    """Whether it exports its own malloc, which takes precedence over a preloaded one."""
     sanitizer: str | None
-    """The sanitizer that brings its own allocator, for example "AddressSanitizer"."""
+    """The sanitizer that it is built with and whose allocator it uses, or None."""
     build_id: str | None
 
     @property
     def file(self) -> str:
-        """The ELF file that the facts are about."""
+        """The ELF file that the facts describe."""
         return self.interpreter or self.path
 
     @property
@@ -68,9 +80,11 @@ class Program:
 
 
 def inspect_program(command: str, path: str | None = None) -> Program:
-    """What executing `command` would start; `path` is the search path, by default that of this process.
+    """The program that `command` starts.
 
-    Raises ProgramMissing or ProgramNotExecutable when the kernel would not start it either.
+    path: the search path; None for that of this process. Raises ProgramMissing or
+    ProgramNotExecutable if the kernel would not start it either, and ContenderFailed for a script
+    whose first line drops the preloaded allocator.
     """
     search = os.environ.get("PATH", os.defpath) if path is None else path
     first = _find_command(command, search)
@@ -79,7 +93,11 @@ def inspect_program(command: str, path: str | None = None) -> Program:
 
 
 def _find_command(command: str, search: str) -> str:
-    """As execvp looks for it: a file that exists but may not be executed is remembered, and the search goes on."""
+    """The real path of the command's file, searched for as execvp does.
+
+    The search goes on after a file that may not be executed. If no other file is found, the error
+    is about that one.
+    """
     missing = (
         f"{command or 'an empty name'}: command not found. Check its spelling, or give its path."
     )
@@ -98,10 +116,10 @@ def _find_command(command: str, search: str) -> str:
             continue
         except OSError as error:
             if "/" not in command:
-                continue  # a search path may name folders of others
-            refusal = (
-                refusal
-                or f"{candidate} cannot be executed ({elf.reason(error)}). Check its folder's permissions."
+                continue  # the search path may name folders that this user cannot read
+            refusal = refusal or (
+                f"{candidate} cannot be executed ({elf.reason(error)}). "
+                "Check its folder's permissions."
             )
             continue
         if stat.S_ISDIR(mode):
@@ -113,9 +131,9 @@ def _find_command(command: str, search: str) -> str:
                 or f"{candidate} is not a regular file, so it cannot be executed. Name a program."
             )
         elif not os.access(candidate, os.X_OK):
-            refusal = (
-                refusal
-                or f"{candidate} may not be executed. Use chmod +x, on a file system without noexec."
+            refusal = refusal or (
+                f"{candidate} may not be executed. "
+                "Use chmod +x, and a file system that is not mounted noexec."
             )
         else:
             return os.path.realpath(candidate)
@@ -125,7 +143,10 @@ def _find_command(command: str, search: str) -> str:
 
 
 def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
-    """The binary that runs a script, through at most four further scripts, as many as the kernel follows."""
+    """The binary that runs `file`, and whether `file` is a script.
+
+    It follows at most four further scripts, as the kernel does.
+    """
     for depth in range(5):
         line = _first_line_of_script(file)
         if line is None:
@@ -133,7 +154,7 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
         words = line.split(None, 1)
         if not words:
             raise ProgramNotExecutable(
-                f"{file} names no interpreter after '#!'. Write one there, such as #!/bin/sh."
+                f"{file} names no interpreter after '#!'. Add one, such as #!/bin/sh."
             )
         arguments = words[1].strip() if len(words) > 1 else ""
         if os.path.basename(words[0]) == "env" and arguments:
@@ -146,15 +167,20 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
             file = _find_command(target, search)
         except ProgramMissing:
             raise ProgramMissing(
-                f"{file} asks for the interpreter {target}, which is not here. Install it, or correct its first line."
+                f"{file} needs the interpreter {target}, which is not installed. "
+                "Install it, or correct the first line of the script."
             ) from None
     raise ProgramNotExecutable(
-        f"{command} is a script of too many further scripts for the kernel. Call the last one."
+        f"{command} is a script whose interpreter is a script, and so on: too many for the kernel. "
+        "Call the last one."
     )
 
 
 def _first_line_of_script(file: str) -> str | None:
-    """What follows "#!"; "/bin/sh" for text without it, since execvp hands that to the shell; None for a binary."""
+    """The text after "#!" in the first line; None for a binary.
+
+    It is "/bin/sh" for a text file without "#!", since execvp passes such a file to the shell.
+    """
     try:
         descriptor = elf.open_regular(file)
     except OSError:
@@ -171,7 +197,7 @@ def _first_line_of_script(file: str) -> str | None:
 
 
 def _shell_words(text: str) -> list[str]:
-    """The words of a '#!' line for env; a line with an open quote is split at blanks, since it cannot be run anyway."""
+    """The words of a '#!' line for env; an invalid line, with an open quote, is split at blanks."""
     try:
         return shlex.split(text)
     except ValueError:
@@ -179,7 +205,7 @@ def _shell_words(text: str) -> list[str]:
 
 
 def _env_words(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The arguments of env as ("option", …), then one ("command", …)."""
+    """The arguments of env: ("option", text) for each option, then one ("command", word)."""
     pending = list(words)
     while pending:
         word = pending.pop(0)
@@ -202,7 +228,10 @@ def _env_target(words: Sequence[str]) -> str | None:
 
 
 def behind_env(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables that `env KEY=VALUE… PROGRAM …` sets, and the program's own command line; others as they are."""
+    """The variables that `env KEY=VALUE… PROGRAM …` sets, and the command line of PROGRAM.
+
+    Any other command is returned as it is, without variables.
+    """
     if not command or os.path.basename(command[0]) != "env":
         return {}, tuple(command)
     words = list(_env_words(command[1:]))
@@ -212,14 +241,16 @@ def behind_env(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]
     sets = [
         word.partition("=") for kind, word in words if kind == "option" and not word.startswith("-")
     ]
-    behind = (
-        tuple(command[command.index(target) :]) if target in command else (target,)
-    )  # within the text of -S
+    # The target is not a word of its own if it is within the text of -S.
+    behind = tuple(command[command.index(target) :]) if target in command else (target,)
     return {name: value for name, _, value in sets}, behind
 
 
 def interpreter_flags(program: Program) -> tuple[str, ...]:
-    """What a script's first line puts between its interpreter and the script; none for a binary, or through env."""
+    """The words between interpreter and script in a script's first line.
+
+    Empty for a binary, and for a script that starts with env.
+    """
     if program.interpreter is None:
         return ()
     words = (_first_line_of_script(program.path) or "").split(None, 1)
@@ -232,15 +263,21 @@ def _env_problem(words: Sequence[str]) -> str | None:
         if kind == "command":
             return None
         if word in ("-", "--ignore-environment") or re.match(r"-[0v]*i", word):
-            return "empties the environment, which drops the preloaded allocator. Run the program without env -i."
+            return (
+                "empties the environment, which drops the preloaded allocator. "
+                "Run the program without env -i."
+            )
         unset = word.removeprefix("--unset=").removeprefix("--unset ").removeprefix("-u").strip()
         if (unset == "LD_PRELOAD" and word != unset) or word.startswith("LD_PRELOAD="):
-            return "changes LD_PRELOAD, which drops the preloaded allocator. Run the program without that."
+            return (
+                "changes LD_PRELOAD, which drops the preloaded allocator. "
+                "Run the program without that."
+            )
     return None
 
 
 def refuse_wrapper(command: Sequence[str]) -> None:
-    """Raises ContenderFailed for `env -i PROGRAM` and the like, which drop the allocator on the way to the program."""
+    """Raises ContenderFailed for `env -i PROGRAM` and the like, which drop the allocator."""
     if command and os.path.basename(command[0]) == "env" and (problem := _env_problem(command[1:])):
         raise ContenderFailed(f"{command[0]} {problem}")
 
@@ -258,14 +295,16 @@ def _describe_program(command: str, first: str, interpreter: str | None) -> Prog
         or os.getuid() != os.geteuid()
     )
     program = Program(
-        command=command, path=first, kind="unknown", interpreter=interpreter, elf_class=None, machine=None, needs=(),
-        loader=None, setuid=setuid, setgid=setgid, capabilities=capabilities, gains_rights=gains, own_malloc=False,
+        command=command, path=first, kind="unknown", interpreter=interpreter, elf_class=None,
+        machine=None, needs=(),
+        loader=None, setuid=setuid, setgid=setgid, capabilities=capabilities, gains_rights=gains,
+        own_malloc=False,
         sanitizer=None, build_id=None,
     )  # fmt: skip
     try:
         descriptor = elf.open_regular(file)
     except OSError:
-        return program  # it may be executed and not be read: what it is, only the proof of load can tell
+        return program  # executable but not readable: the proof of load must decide
     try:
         image = elf.Image(descriptor)
         if image.truncated or image.type not in (elf.ET_EXEC, elf.ET_DYN):
@@ -284,7 +323,8 @@ def _describe_program(command: str, first: str, interpreter: str | None) -> Prog
         return program  # another executable format: binfmt_misc may know it
     except (elf.Damaged, OSError):
         raise ProgramNotExecutable(
-            f"{command} is a damaged or truncated executable. Build it, or install its package, again."
+            f"{command} is a damaged or truncated executable. "
+            "Build it, or install its package, again."
         ) from None
     finally:
         os.close(descriptor)
@@ -308,7 +348,10 @@ def _has_capabilities(file: str) -> bool:
 
 
 def _rights_can_change(file: str) -> bool:
-    """False under no_new_privs and on a nosuid file system: the kernel then ignores setuid bits and capabilities."""
+    """Whether setuid bits and file capabilities have an effect.
+
+    The kernel ignores them under no_new_privs and on a file system mounted nosuid.
+    """
     try:
         if os.statvfs(file).f_flag & os.ST_NOSUID:
             return False
@@ -319,7 +362,7 @@ def _rights_can_change(file: str) -> bool:
 
 
 def refuse_program(program: Program) -> None:
-    """Raises ContenderFailed, with one sentence, when no preloaded allocator can work in this program."""
+    """Raises ContenderFailed, with the reason and the next step, if no preload can work here."""
     name = program.command
     if program.interpreter is not None:
         name = f"{program.interpreter}, which runs {program.command},"
@@ -337,26 +380,30 @@ def refuse_program(program: Program) -> None:
             else "has file capabilities"
         )
         raise ContenderFailed(
-            f"{name} {how}: the loader ignores preloaded libraries in it. Run a copy of it without those rights."
+            f"{name} {how}: the loader ignores preloaded libraries in it. "
+            "Run a copy of it without those rights."
         )
     if program.elf_class is None:
         return
     bits, machine, musl = elf.native()
     if (program.elf_class, program.machine) != (bits, machine):
         raise ContenderFailed(
-            f"{name} is a {program.elf_class}-bit {program.machine} program, and the libraries here are {bits}-bit "
-            f"{machine}. Use a build of it for {machine}."
+            f"{name} is a {program.elf_class}-bit {program.machine} program, "
+            f"and the libraries here are {bits}-bit {machine}. Use a build of it for {machine}."
         )
     if program.musl != musl:
         theirs, ours = ("musl", "glibc") if program.musl else ("glibc", "musl")
         raise ContenderFailed(
-            f"{name} runs on {theirs}, and the libraries here are for {ours}. Use a build of it for {ours}."
+            f"{name} runs on {theirs}, and the libraries here are for {ours}. "
+            f"Use a build of it for {ours}."
         )
     if program.sanitizer is not None:
         raise ContenderFailed(
-            f"{name} is built with {program.sanitizer}, which brings its own allocator. Rebuild it without -fsanitize."
+            f"{name} is built with {program.sanitizer}, which has its own allocator. "
+            "Rebuild it without -fsanitize."
         )
     if program.own_malloc:
         raise ContenderFailed(
-            f"{name} defines malloc itself, so a preloaded allocator is never called. Rebuild it without its own."
+            f"{name} defines malloc itself, so a preloaded allocator is never called. "
+            "Rebuild it without its own malloc."
         )

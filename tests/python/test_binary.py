@@ -207,7 +207,7 @@ def test_text_without_an_interpreter_line_is_run_by_the_shell(tmp_path: Path) ->
 
 def test_a_script_without_its_interpreter_is_missing(tmp_path: Path) -> None:
     file = script(tmp_path / "s", "#!/no/such/thing\n")
-    with pytest.raises(ProgramMissing, match="/no/such/thing, which is not here"):
+    with pytest.raises(ProgramMissing, match="/no/such/thing, which is not installed"):
         inspect_program(str(file))
 
 
