@@ -1,1 +1,1 @@
-"""Running programs: one trial, a whole measurement, the proof of what was loaded, and where runs are kept."""
+"""Runs programs: one trial, a whole measurement, the proof of load, and the storage of runs."""

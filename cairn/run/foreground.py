@@ -1,4 +1,7 @@
-"""Runs a program for its user, not for a measurement: terminal, stdin and signals are the program's own."""
+"""Runs a program for its user rather than for a measurement.
+
+Terminal, stdin and signals belong to the program.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,16 @@ _PASSED_ON = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the program ended, as a shell would say it, and why the allocator was not proved (None if it was)."""
+    """The end of a program that was run in the foreground."""
 
     exit_code: int
+    """The exit code as a shell reports it: 128 plus the signal for a killed program."""
     problem: str | None
+    """Why the proof of load failed; None if it is complete."""
     left_behind: int
-    """Processes that were still alive when the command ended, and were ended with it."""
+    """The number of processes still running when the command ended; the launcher ended them."""
     launched: Launched | None = None
-    """All that the launcher said; None: it was not asked."""
+    """The launcher's report; None if the program was run without the launcher."""
 
 
 def run(
@@ -57,9 +62,10 @@ def run(
 ) -> Ended:
     """Runs `command` under `contender` until it ends.
 
-    `probe`: variables for the probe, where the contender runs behind it.
-    `ours`: signals that are not passed on to the program, and what is done instead.
-    Raises CairnError when the launcher cannot work.
+    probe: the variables for the probe, if the contender runs behind it.
+    ours: signals that are not passed on to the program, with the function to call instead. Raises
+    ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError if the
+    launcher fails.
     """
     with private_folder() as scratch:
         used = carried(contender, scratch)
@@ -69,7 +75,7 @@ def run(
             used, carried_witness(scratch), witness, os.environ
         ) | dict(probe or {})
         reading, writing = os.pipe()
-        # In a pipeline the terminal is not ours alone to hand over: `cairn run -- prog | less`.
+        # In a pipeline, other programs use the terminal, too: `cairn run -- prog | less`.
         alone = os.isatty(0) and os.isatty(1)
         options = [
             *(["--terminal"] if alone else []),
@@ -81,19 +87,18 @@ def run(
             *setenv(environment),
         ]
         os.set_inheritable(writing, True)
-        process = (
-            subprocess.Popen(  # what the caller opened is the program's: cairn run -- cat <(ls)
-                [native.launcher(), *options, "--", *command],
-                close_fds=False,
-                process_group=None if alone else 0,
-            )
+        # The program gets all descriptors that cairn was started with: cairn run -- cat <(ls).
+        process = subprocess.Popen(
+            [native.launcher(), *options, "--", *command],
+            close_fds=False,
+            process_group=None if alone else 0,
         )
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe, _signals_to(process, ours or {}):
             line = pipe.read()
             process.wait()
         if process.returncode != 0 or not line:
-            raise CairnError("the launcher failed; its message stands above")
+            raise CairnError("the launcher failed; see its message above")
         launched = msgspec.json.decode(line, type=Launched)
         proof = judge(witness.read_bytes(), used, launched.pid, seen_by(contender))
     if launched.exec_errno is not None:
@@ -109,7 +114,10 @@ def run(
 def _signals_to(
     process: subprocess.Popen[bytes], ours: Mapping[signal.Signals, Callable[[], None]]
 ) -> Iterator[None]:
-    """What is sent to us is meant for the program, and the launcher passes it on; but for what is ours."""
+    """Passes signals on to the launcher, which passes them on to the program.
+
+    Signals in `ours` call their function instead.
+    """
 
     def pass_on(number: int, _: object) -> None:
         if number in ours:

@@ -1,4 +1,7 @@
-"""Carries a run out: warm-up, random complete rounds, the decision to stop. Prints nothing; an observer may watch."""
+"""Measures a run: the warm-up, random complete rounds, and the decision to stop.
+
+It prints nothing. An observer is told about each trial and round.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +21,38 @@ from cairn.run.runner import Runner
 from cairn.run.store import Folder
 
 WARM_FROM_BYTES = 256 << 20
-"""Footprint from which cold guest memory shows: a 3 GB fill took 6.5 s cold and 0.22 s warm in a virtual machine."""
+"""The footprint from which memory is warmed in a virtual machine.
+
+Memory that the host has not backed yet is slow: a 3 GB fill took 6.5 s cold and 0.22 s warm.
+"""
 _WARM_SHARE = 1.2
+"""The memory to touch, as a multiple of the program's peak."""
 _WARM_LIMIT = 0.7
-"""Never touch more than this share of the memory that is available."""
+"""The largest share of the available memory to touch."""
 _LOOKS_ALL = 100
-"""Up to so many rounds the progress line is that of the last one."""
+"""The number of rounds up to which the stopping rule looks after every round."""
 _LOOKS_GROWTH = 1.05
+"""The growth of the rounds from look to look after that; see Measurement._look()."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands after a round."""
+    """The state of a run after a round."""
 
     rounds: int
+    """Complete rounds of the workload that needs the most further rounds."""
     rounds_expected: int
+    """The estimated number of complete rounds at which that workload is finished."""
     seconds_left: float | None
+    """The estimated time that all workloads still need."""
     half_width: float | None
+    """Half the length of that workload's widest interval; None while one is missing."""
     leading: str | None
+    """The contender that is ahead of the baseline; None in a run of several workloads."""
 
 
 class Observer(Protocol):
-    """Whoever shows what happens; called between trials, never during one."""
+    """A receiver of events. It is called between trials, never during one."""
 
     def trial_begins(self, trial: Trial) -> None:
         """The next trial is about to start."""
@@ -48,20 +61,20 @@ class Observer(Protocol):
         """A trial was measured and stored."""
 
     def contender_failed(self, name: str, why: str) -> None:
-        """This contender takes no further part."""
+        """The contender `name` failed and takes no further part."""
 
     def told(self, sentence: str) -> None:
-        """Something that the user should know and that changes no result."""
+        """The user should know this sentence. It changes no result."""
 
     def warmed(self, size: int) -> None:
-        """Memory is touched before each round from now on; `size` in bytes."""
+        """From now on, `size` bytes of memory are touched before each round."""
 
     def round_ended(self, progress: Progress) -> None:
-        """All contenders ran once more."""
+        """A round has ended."""
 
 
 class Measurement:
-    """One run being measured, new or resumed. Every trial is stored before the next begins."""
+    """The measurement of one run, new or resumed. Every trial is stored before the next begins."""
 
     def __init__(self, run: Run, folder: Folder, scratch: Path, observer: Observer) -> None:
         self._run = run
@@ -70,17 +83,19 @@ class Measurement:
         self._observer = observer
         self._samples: list[Sample] = []
         self._of: list[list[Sample]] = [[] for _ in run.settings.workloads]
-        """By workload, as the rule judges them."""
+        """By workload: its samples with their active time as wall time; see _judged()."""
         self._first: dict[tuple[int, str], Sample] = {}
-        """Of each workload and contender, the first trial that ended well."""
+        """By workload and contender: the first trial that did not fail."""
         self._tried: set[tuple[int, str]] = set()
+        """(workload, contender) pairs that have been run."""
         self._failed: set[tuple[int, str]] = set()
+        """(workload, contender) pairs with a failed trial."""
         self._settled: dict[int, str] = {}
-        """Workloads that need no more rounds, and why."""
+        """The workloads that need no more rounds, with the reason."""
         self._stretch_s = [0.0] * len(run.settings.workloads)
-        """How long the contenders took on each workload in its last round."""
+        """By workload: the time that all contenders together took in its last round."""
         self._looks: dict[int, tuple[int, int, stats.Look]] = {}
-        """By workload: rounds and contenders at the last look, and what it said."""
+        """By workload: the rounds and contenders at the last look, and its answer."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
@@ -91,29 +106,35 @@ class Measurement:
                 s.wall_ns / 1e9 for s in before if _place(s) == (workload, last)
             )
         self._began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
-        """As if all that was measured before a resume had just been: its runs are off the budget, what lay between is
-        not known."""
+        """The start for the time budget.
+
+        In a resumed run only the wall times of earlier trials count; the time between is not known.
+        """
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._warm = {_cell(sample) for sample in before if sample.started_at > booted}
-        """Of a run that goes on: what ran since this machine was started, and need not be warmed again."""
+        """The (workload, contender) pairs of a resumed run that need no warm-up.
+
+        They have run since this machine was started.
+        """
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """All trials so far, those of before a resume included."""
+        """All trials so far, including those before a resume."""
         return tuple(self._samples)
 
     def measure(self) -> None:
         """Runs until the rule says stop.
 
-        Raises ProgramFailed when the baseline fails, ContenderFailed when nothing is left to compare or the baseline
-        has no proof, Interrupted on ctrl-C; whatever was measured by then is in the folder. Among built-in workloads a
-        failure costs the workload, or the contender on it, and never the run.
+        Raises ProgramFailed when the baseline fails, ContenderFailed when nothing is left to
+        compare or the baseline has no proof, and Interrupted on ctrl-C. All trials before that are
+        in the folder. In a run of built-in workloads a failure ends the workload, or the
+        contender's part in it, but not the run.
         """
         settings = self._run.settings
         for workload, name in sorted(self._failed):
             if name == self._run.baseline and not settings.reports:
                 raise ProgramFailed(
-                    f"this run failed under {self._run.baseline} before; begin a new one"
+                    f"this run has already failed under {self._run.baseline}; begin a new run"
                 )
             if name == self._run.baseline and not settings.instructions:
                 self._settled[workload] = f"fails under {name}"
@@ -129,10 +150,10 @@ class Measurement:
                 self._clean_up()
         except KeyboardInterrupt:
             self._folder.mark_stopped(INTERRUPTED)
-            raise Interrupted("interrupted; what was measured is kept") from None
+            raise Interrupted("interrupted; the trials measured so far are kept") from None
 
     def _clean_up(self) -> None:
-        """Its failure is told and changes nothing: what was measured is measured."""
+        """Runs --cleanup. A failure of it is reported but changes no result."""
         if self._run.settings.cleanup is not None:
             try:
                 self._runner.hook("cleanup", self._run.settings.cleanup)
@@ -161,7 +182,7 @@ class Measurement:
             self._observer.round_ended(self._progress())
 
     def _settle(self) -> bool:
-        """Notes which workloads need no more rounds; whether that is all of them."""
+        """Notes the workloads that need no more rounds. Returns whether all are finished."""
         for workload in range(len(self._of)):
             because = None if workload in self._settled else self._enough(workload)
             if because is not None:
@@ -169,7 +190,10 @@ class Measurement:
         return len(self._settled) == len(self._of)
 
     def _carry_out(self, trials: Iterable[Trial], *, watch: bool = False) -> None:
-        """Runs those of them that still take part, and notes how long each workload took."""
+        """Runs the trials whose workload and contender still take part; notes the time by workload.
+
+        watch: see Runner.trial().
+        """
         seconds: dict[int, float] = {}
         for trial in trials:
             if (
@@ -202,7 +226,10 @@ class Measurement:
             self._fail(sample)
 
     def _note(self, sample: Sample) -> None:
-        """Files a sample where it is looked for: what a look costs must not grow with the number of workloads."""
+        """Stores a sample by workload and by pair.
+
+        The cost of a look must not grow with the number of workloads.
+        """
         self._samples.append(sample)
         self._of[sample.trial.workload].append(self._judged(sample))
         self._tried.add(_cell(sample))
@@ -212,23 +239,30 @@ class Measurement:
             self._failed.add(_cell(sample))
 
     def _judged(self, sample: Sample) -> Sample:
-        """The sample as the rule looks at it: with its active time for its wall time, which differs where it slept."""
+        """The sample for the stopping rule: its wall time is without deliberate sleep."""
         active = value(sample, "active")
         return sample if not active or active < 0 else replace(sample, wall_ns=round(active))
 
     def _check_environment(self, sample: Sample) -> None:
-        """A run that goes on in another shell must not mix two environments: what an allocator reads stays the same."""
+        """Raises UsageError if a resumed run has other variables that an allocator reads.
+
+        One run must not mix two environments.
+        """
         before = self._first.get(_cell(sample), sample)
         if sample.failure is None and before.proof.knobs != sample.proof.knobs:
             changed = sorted(before.proof.knobs.keys() ^ sample.proof.knobs.keys()) or sorted(
                 sample.proof.knobs
             )
             raise UsageError(
-                f"{', '.join(changed)} is not as when this run began; set it as it was, or begin a new run"
+                f"{', '.join(changed)} is not as it was when this run began; "
+                "set it as it was, or begin a new run"
             )
 
     def _verified(self, sample: Sample) -> Sample:
-        """What the baseline gave first is what every trial must give: its output under --verify, or its checksum."""
+        """The sample, with a failure if its output differs from the baseline's first trial.
+
+        With --verify the output must be the same, for built-in workloads the checksum.
+        """
         settings = self._run.settings
         first = self._first.get((sample.trial.workload, self._run.baseline), sample)
         if sample.failure is not None or sample.output_digest == first.output_digest:
@@ -236,7 +270,7 @@ class Measurement:
         if not (settings.verify_output or settings.reports):
             return sample
         other = (
-            "every time"
+            "than in its first run"
             if sample.trial.contender == self._run.baseline
             else f"than under {self._run.baseline}"
         )
@@ -245,7 +279,7 @@ class Measurement:
         return replace(sample, failure=f"printed something else {other} (--verify same-output)")
 
     def _tell_unchecked(self) -> None:
-        """Which workloads compute no checksum, so that nobody believes theirs were compared."""
+        """Tells the observer which workloads have no checksum, so that none was compared."""
         if self._run.settings.reports:
             settings = self._run.settings
             without = sorted(
@@ -254,7 +288,8 @@ class Measurement:
             if without:
                 names = ", ".join(settings.workloads[workload].name for workload in without)
                 self._observer.told(
-                    f"a time ends {names}: no checksum shows that all contenders computed the same"
+                    f"the results of {names} are not compared: "
+                    "with --seconds the work differs from run to run"
                 )
 
     def _fail(self, sample: Sample) -> None:
@@ -286,7 +321,7 @@ class Measurement:
             )
 
     def _enough(self, workload: int) -> str | None:
-        """Why this workload needs no more rounds; None to go on."""
+        """Why this workload needs no more rounds, as a phrase; None if it needs more."""
         rule = self._run.rule
         ratios = self._ratios(workload)
         done = self._complete(workload, ratios)
@@ -305,9 +340,11 @@ class Measurement:
         return None
 
     def _look(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
-        """At every round that may be the last; of hundreds, else, whenever a twentieth more are there.
+        """The answer of the stopping rule.
 
-        A look takes the square of their number.
+        The time of a look grows with the square of the number of rounds. From _LOOKS_ALL rounds on
+        the last answer is repeated until the rounds have grown by _LOOKS_GROWTH, except at rounds
+        at which the rule may stop, and after a contender failed.
         """
         rule = self._run.rule
         rounds = min(len(of) for of in ratios.values())
@@ -328,7 +365,10 @@ class Measurement:
         return comparison.wall_ratios(self._of[workload], names, self._run.baseline)
 
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
-        """Rounds that count; where nothing is compared, those of whoever has fewest."""
+        """The number of complete rounds.
+
+        If no ratios exist, it is the least number of counted runs of a contender.
+        """
         rounds = {
             contender.name: 0
             for contender in self._run.contenders
@@ -341,7 +381,7 @@ class Measurement:
         return min((len(of) for of in ratios.values()), default=alone)
 
     def _progress(self) -> Progress:
-        """Of the workload that is farthest from its end; the time left is that of all."""
+        """The progress of the workload that needs the most further rounds, with the time left."""
         rule = self._run.rule
         standings = []
         left = 0.0
@@ -368,7 +408,11 @@ class Measurement:
         )
 
     def _decide_warm_memory(self) -> None:
-        """In a virtual machine, a first touch of memory that the host has not backed costs up to 30 times more."""
+        """Decides how much memory to touch before each round.
+
+        In a virtual machine the first touch of memory that the host has not backed costs up to 30
+        times more.
+        """
         if self._run.settings.warm_memory is None and self._run.host.virtual:
             well = [sample for sample in self._samples if sample.failure is None]
             peak = max((sample.memory.peak_bytes or 0 for sample in well), default=0)
@@ -388,13 +432,14 @@ def _cell(sample: Sample) -> tuple[int, str]:
 
 
 def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
-    """Whether one workload of a suite has been measured precisely enough; it asks nothing about who is ahead.
+    """The stopping rule for one workload of a suite, which looks at the widths of intervals alone.
 
-    `stats.look` answers for a comparison that ends in a verdict of its own: with ten contenders its intervals exist
-    from nine rounds on. A suite ends in means over dozens of workloads, to which each gives its estimates alone. So
-    here each contender's mean log ratio has its own 95 % interval by Student's t, and the workload stops once all are
-    as narrow as `precision` asks. A rule that looks at widths alone leaves estimates unbiased, and costs such intervals
-    three points of their coverage at most (tests/python/test_bench.py).
+    `stats.look` is for a comparison with a verdict of its own. With ten contenders its intervals
+    exist from nine rounds on. A suite ends in means over dozens of workloads, and each workload
+    contributes its estimates only. So here each contender's mean log ratio has its own 95 %
+    interval by Student's t, and the workload stops when all are as narrow as `precision` demands. A
+    rule that looks at widths alone leaves estimates unbiased, and costs such intervals three points
+    of their coverage at most (tests/python/test_bench.py).
     """
     rounds = min(len(differences) for differences in ratios.values())
     widths = (

@@ -1,4 +1,4 @@
-"""Before the first trial: what doctor says of the program, and who competes in it."""
+"""Prepares a run: checks the program with doctor, and chooses contenders and baseline."""
 
 from __future__ import annotations
 
@@ -24,28 +24,36 @@ from cairn.errors import ContenderFailed
 from cairn.model import Check, Contender, Host, Settings
 
 MARK = "doctor: "
-"""How a note begins that is doctor's: on the terminal these come first, in reports they are notes like others."""
+"""The beginning of a note that comes from doctor.
+
+On the terminal these notes come first; in reports they are notes like others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What is known before anything runs."""
+    """The result of the preparation."""
 
     contenders: tuple[Contender, ...]
     baseline: str
     """The name of the contender that the others are compared with."""
     notes: tuple[str, ...]
     program: str
-    """The program in one line, when nothing is to be said against it; else empty."""
+    """The program in one line if doctor has no warning about it; else empty."""
 
 
 def prepare(
     specs: Sequence[str], settings: Settings, baseline: str | None, say: Callable[[str], None]
 ) -> Preflight:
-    """The contenders that the user named, or those that make sense in this program.
+    """Chooses the contenders: those in `specs`, else those that make sense for this program.
 
-    A program that carries an allocator runs once, which `say` is told before: only a run shows whether it uses that.
-    Raises ContenderFailed when no preloaded allocator can work in it, or one of them cannot be had.
+    specs: the user's arguments of -a.
+    baseline: the user's choice; None for the default.
+    say: shows the user a line.
+
+    A program that contains an allocator is run once behind the probe, after a line to the user,
+    because only a run shows whether it uses that allocator. Raises ContenderFailed when no
+    preloaded allocator can work in the program, or when a contender is not here or cannot be used.
     """
     found = discover.discover()
     notes: list[str] = []
@@ -71,12 +79,13 @@ def prepare(
     _refuse_system(parsed, diagnosis)
     contenders = tuple(resolve(spec, found, diagnosis.program) for spec in parsed)
     if os.environ.get("LD_PRELOAD"):
-        notes.append("LD_PRELOAD of the environment is kept, behind the allocator under test")
+        notes.append("LD_PRELOAD of your environment is kept, after the allocator under test")
     if diagnosis.carries is not None and not settings.instructions:
         from cairn.run import reached
 
         say(
-            f"runs {diagnosis.carries.name} once behind the probe: it carries {diagnosis.carries.inside.allocator}"
+            f"runs {diagnosis.carries.name} once behind the probe, "
+            f"since it contains {diagnosis.carries.inside.allocator}"
         )
         seen = reached.look(settings, next(one for one in contenders if one.name == chosen))
         diagnosis = with_a_run(diagnosis, seen) if seen is not None else diagnosis
@@ -92,7 +101,7 @@ def prepare(
 
 
 def _few(here: Sequence[ContenderSpec], found: Sequence[Found]) -> list[str]:
-    """Why there are fewer contenders than one would expect, and what brings more."""
+    """Notes on why there are few contenders, and how to get more."""
     notes = list(left_out(found))
     along = {entry.name for entry in discover.known_catalog().allocators if entry.comes_along}
     if all(spec.allocator in along for spec in here):
@@ -101,12 +110,15 @@ def _few(here: Sequence[ContenderSpec], found: Sequence[Found]) -> list[str]:
             if len(here) == 1
             else "the system's allocator and cairn's own are"
         )
-        notes.append(f"only {own} here; 'cairn allocators get jemalloc mimalloc' brings others")
+        notes.append(f"only {own} here; 'cairn allocators get jemalloc mimalloc' fetches others")
     return notes
 
 
 def named(specs: Sequence[str]) -> tuple[str, ...]:
-    """The names of the contenders that a run of these would have; raises what that run would, before any program."""
+    """The names of the contenders of a run with these specs.
+
+    No program is run. Raises the errors that such a run would raise.
+    """
     found = discover.discover()
     parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
     _baseline(parsed, "system" if len(parsed) == 1 else None)
@@ -115,7 +127,10 @@ def named(specs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
-    """The baseline's name; one that does not compete yet is added. Without a wish: the system's, else the first."""
+    """The baseline's name. A wanted contender that is not in `parsed` is added to it.
+
+    wanted: the user's choice; with None it is the system's allocator without knobs, else the first.
+    """
     if wanted is None:
         return next(
             (spec.name for spec in parsed if spec.allocator == "system" and not spec.knobs),
@@ -134,7 +149,10 @@ def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
 
 
 def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:
-    """What doctor says of the programs, as all these contenders start them; of several, the first speaks for all."""
+    """Doctor's diagnosis of the first program, with the knobs that all contenders share.
+
+    All programs are checked. Raises ContenderFailed if one of them keeps preloaded allocators out.
+    """
     commands = (
         [("/bin/sh",)] if settings.shell else [workload.command for workload in settings.workloads]
     )
@@ -150,7 +168,10 @@ def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:
 
 
 def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None:
-    """Without a preload, the program's malloc is that of the library it is linked with, which is not the system's."""
+    """Raises ContenderFailed if the system's allocator competes but the program cannot use it.
+
+    A program that is linked with an allocator uses that one when nothing is preloaded.
+    """
     system = next((spec.name for spec in specs if spec.allocator == "system"), None)
     if system is not None and diagnosis.linked is not None:
         check = next(check for check in diagnosis.checks if check.subject == "allocator")
@@ -158,7 +179,7 @@ def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None
 
 
 def _followed(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Subjects of the checks whose next step this very run takes, so that it need not be told."""
+    """The subjects of the checks whose next step this run takes itself, so it is not shown."""
     return (
         ("allocator",)
         if diagnosis.linked is not None
@@ -169,19 +190,23 @@ def _followed(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def sentence(check: Check) -> str:
-    """A check on one line, with its next step."""
+    """A check with its next step, on one line."""
     return f"{check.says}. {check.next_step}" if check.next_step else check.says
 
 
 def common_knobs(specs: Sequence[ContenderSpec]) -> Mapping[str, str]:
-    """What every contender sets alike, and the program will therefore see in any case."""
+    """The variables that all contenders set to the same value."""
     if not specs:
         return {}
     return dict(set[tuple[str, str]].intersection(*(set(spec.knobs) for spec in specs)))
 
 
 def with_and_without(specs: Sequence[ContenderSpec], knob: tuple[str, str]) -> list[ContenderSpec]:
-    """The program as it is, then every allocator under the knob without which it would hardly be called."""
+    """The contenders for a program that calls malloc seldom without a knob, such as CPython.
+
+    They are the program without the knob under the system's allocator, then every allocator with
+    it.
+    """
     as_it_is = [spec for spec in specs if spec.allocator == "system"]
     return [
         *as_it_is,
@@ -192,7 +217,11 @@ def with_and_without(specs: Sequence[ContenderSpec], knob: tuple[str, str]) -> l
 def beside_linked(
     specs: Sequence[ContenderSpec], linked: str, libc: str | None
 ) -> list[ContenderSpec]:
-    """The allocator that the program is linked with comes first and is the baseline; glibc's must be preloaded."""
+    """The contenders for a program that is linked with an allocator.
+
+    The linked allocator comes first and is the baseline. glibc's malloc must be preloaded to
+    compete.
+    """
     others = [spec for spec in specs if spec.allocator != "system"]
     libraries = [("linked", linked), *([("glibc", libc)] if libc is not None else [])]
     return [
@@ -202,5 +231,5 @@ def beside_linked(
 
 
 def host_warnings(host: Host) -> tuple[str, ...]:
-    """What about the machine cannot wait for 'cairn doctor', each a phrase."""
+    """The warnings about the machine that every run shows, as phrases."""
     return quick_warnings(conditions(host, thorough=False))

@@ -1,8 +1,9 @@
-"""What the witness wrote in the processes of one trial, judged: was the contender's library really in use? Pure.
+"""The proof of load: judges from the witness's records whether a contender was really in use. Pure.
 
-The witness's contract is `src/witness/record.h`: a "start" record from every process image it reached, naming the
-object that owns malloc, and an "exec" or "spawn" record for every program that a reached process executed. A dynamic
-program that was executed and never started with the witness gave no proof, and a trial without proof is no result.
+`src/witness/record.h` is the contract of the records. Every process image with the witness writes a
+"start" record, which names the object that owns malloc, and an "exec" or "spawn" record for every
+program that it executes. A dynamic program that was executed but wrote no "start" record gave no
+proof, and a trial without proof is no result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _OUR_OWN = (
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
 )
-"""Beginnings of names. What else begins with CAIRN_ is for our allocator, and a knob like any other."""
+"""Beginnings of names of cairn's own variables.
+
+Other variables that begin with CAIRN_ are knobs of cairn's allocator, like those of any allocator.
+"""
 
 
 class _Owner(msgspec.Struct):
@@ -48,18 +52,21 @@ class _Record(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Tree:
-    """What happened in all processes, in the order of the records."""
+    """The events of all processes of a trial, in the order of their records."""
 
     starts: list[_Record] = field(default_factory=list)
+    """All "start" records."""
     started: Counter[int] = field(default_factory=Counter)
+    """By process id: the number of its "start" records."""
     owed: Counter[int] = field(default_factory=Counter)
-    """Starts that each process should have recorded."""
+    """By process id: the number of "start" records that it should have written."""
     executed: dict[int, str] = field(default_factory=dict)
-    """The dynamic program that a process executed last."""
+    """By process id: the dynamic program that it executed last."""
     unreached: list[tuple[int, Unreached]] = field(default_factory=list)
+    """(process id, program) for each executed program that the witness cannot reach."""
 
     def add(self, record: _Record) -> None:
-        """Takes the next record."""
+        """Adds the next record."""
         match record.event:
             case "start":
                 self.starts.append(record)
@@ -77,14 +84,14 @@ class _Tree:
                 self._reach_again(record.pid)
 
     def _reach_again(self, pid: int) -> None:
-        """The last program of this process that cannot be reached was not executed after all."""
+        """Removes the last unreached program of this process, whose execution failed."""
         for place in range(len(self.unreached) - 1, -1, -1):
             if self.unreached[place][0] == pid:
                 del self.unreached[place]
                 return
 
     def silent(self) -> list[str]:
-        """Programs that should have started with the witness and did not."""
+        """The programs that should have started with the witness and did not."""
         return [
             self.executed.get(pid, f"process {pid}")
             for pid, owed in self.owed.items()
@@ -93,7 +100,7 @@ class _Tree:
 
 
 def _raw(text: str) -> bytes:
-    """The bytes of a path: the witness writes each byte as one character."""
+    """The bytes of a path. The witness writes each byte as one character."""
     return text.encode("latin-1", "replace")
 
 
@@ -109,19 +116,19 @@ def _owns(contender: Contender, path: str) -> bool:
 
 
 def another_build(contender: Contender) -> str:
-    """The sentence for a library that changed under a run."""
-    return f"{contender.title} is another build than when this run began; begin a new one"
+    """The error message for a library that changed after its run began."""
+    return f"{contender.title} is another build than when this run began; begin a new run"
 
 
 def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], str]) -> str | None:
-    """Why this process does not use the contender; None if it does."""
+    """Why this process does not use the contender, as a sentence; None if it does."""
     program = _shown(record.exe)
     if record.malloc is None:
-        return f"{program} has no malloc that could be found"
+        return f"no malloc was found in {program}"
     owner = resolve(os.fsdecode(_raw(record.malloc.path)))
     if not _owns(contender, owner):
         if owner == resolve(os.fsdecode(_raw(record.exe))):
-            return f"{program} brings its own malloc: a preloaded allocator cannot replace it"
+            return f"{program} has its own malloc, which a preloaded allocator cannot replace"
         return (
             f"in {program} malloc belongs to {_shown(record.malloc.path)}, not to {contender.title}"
         )
@@ -131,17 +138,26 @@ def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], s
     for function, path in record.split.items():
         other = resolve(os.fsdecode(_raw(path)))
         if not _owns(contender, other):
-            return f"in {program} {function} belongs to {_shown(path)} while malloc belongs to {contender.title}"
+            return (
+                f"in {program} {function} belongs to {_shown(path)} "
+                f"while malloc belongs to {contender.title}"
+            )
     return None
 
 
 def not_behind(
     contender: Contender, program: str, owner: str, resolve: Callable[[str], str]
 ) -> str | None:
-    """Why the malloc that a probe called in `program`, which `owner` has, is not the contender's; None if it is."""
+    """Why the malloc behind the probe in `program` is not the contender's, as a sentence.
+
+    owner: the object that owns that malloc, "" if unknown. Returns None if it is the contender's.
+    """
     if owner and _owns(contender, resolve(owner)):
         return None
-    return f"in {program} the malloc that was called belongs to {owner or 'nobody known'}, not to {contender.title}"
+    return (
+        f"in {program} the malloc behind the probe belongs to {owner or 'an unknown object'}, "
+        f"not to {contender.title}"
+    )
 
 
 def _has_own_malloc(record: _Record) -> bool:
@@ -149,7 +165,7 @@ def _has_own_malloc(record: _Record) -> bool:
 
 
 def foreign_knobs(knobs: Mapping[str, str], contender: Contender) -> dict[str, str]:
-    """Variables an allocator may read that neither the contender nor cairn set."""
+    """The variables that an allocator may read and that neither the contender nor cairn set."""
     own = {name for name, _ in contender.knobs}
     return {
         _shown(name): _shown(value)
@@ -159,7 +175,7 @@ def foreign_knobs(knobs: Mapping[str, str], contender: Contender) -> dict[str, s
 
 
 def _read(lines: Sequence[bytes]) -> tuple[list[_Record], int]:
-    """The records, and how many lines are none: those a full disk tore."""
+    """The records, and the number of damaged lines, which a full disk leaves."""
     records = []
     for line in lines:
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -168,7 +184,10 @@ def _read(lines: Sequence[bytes]) -> tuple[list[_Record], int]:
 
 
 def lost_preload(content: bytes) -> str | None:
-    """The first program that was started with an environment that no longer preloads; seen while a trial still runs."""
+    """The problem if a program was started with an environment that drops the preload, else None.
+
+    It is used while a trial runs, to end it early.
+    """
     records, _ = _read(content.splitlines())
     for record in records:
         if record.kind == "environment" and record.event != "exec-failed":
@@ -179,16 +198,18 @@ def lost_preload(content: bytes) -> str | None:
 def _environment(path: str) -> str:
     return (
         f"{path} is started with a cleaned environment, so no allocator can be preloaded into it; "
-        "name the program itself, without 'env -i' or the like"
+        "start the program itself, without 'env -i' or the like"
     )
 
 
 def judge(
     content: bytes, contender: Contender, main_pid: int, resolve: Callable[[str], str]
 ) -> Proof:
-    """Whether every process that could prove the contender did.
+    """Judges whether every process that could prove the contender did so.
 
-    resolve: a path as the loader printed it, to the real path that `contender.owners` holds.
+    content: the witness's file.
+    main_pid: the process id of the command.
+    resolve: maps a path as the loader printed it to a real path, as `contender.owners` holds them.
     """
     tree = _Tree()
     records, torn = _read(content.splitlines())
@@ -198,7 +219,11 @@ def judge(
 
     loaded = 0
     own_malloc: list[Unreached] = []
-    problem = f"{torn} lines of the witness's file are damaged; is the disk full?" if torn else None
+    problem = (
+        f"{torn} lines of the witness's file are damaged; check whether the disk is full"
+        if torn
+        else None
+    )
     for record in tree.starts:
         misplaced = _misplaced(contender, record, resolve)
         if misplaced is None:
@@ -214,7 +239,10 @@ def judge(
         problem = _environment(lost.path)
     elif problem is None and silent:
         where = "the command" if tree.started[main_pid] == 0 else silent[0]
-        problem = f"{where} gave no proof of what it loaded ({len(silent)} of {len(silent) + len(tree.starts)} processes)"
+        problem = (
+            f"{where} gave no proof of what it loaded "
+            f"({len(silent)} of {len(silent) + len(tree.starts)} processes)"
+        )
     main = next((record for record in reversed(tree.starts) if record.pid == main_pid), None)
     return Proof(
         processes=len(tree.starts) + len(silent) + len(tree.unreached),

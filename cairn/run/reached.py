@@ -1,4 +1,4 @@
-"""One run of a program behind the probe, which shows how much of its memory came from malloc."""
+"""Runs a program once behind the probe to find how much of its memory comes from malloc."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from cairn.run.runner import Runner, private_folder
 
 
 def look(settings: Settings, contender: Contender) -> Reached | None:
-    """Runs the first workload under this contender; None if the run failed, which the comparison itself will tell.
+    """Runs the first workload under this contender, behind the probe.
 
-    Raises UsageError when a hook fails, as the comparison would.
+    Returns None if the run fails; the comparison will then fail in the same way and report it.
+    Raises UsageError when --setup, --prepare, --conclude or --cleanup fails.
     """
     behind = (
         contender

@@ -1,4 +1,4 @@
-"""One trial in, one sample out: prepares, starts the launcher, reads what it measured and what the witness proved."""
+"""Carries out one trial: starts the launcher, reads its report and the proof, returns a Sample."""
 
 from __future__ import annotations
 
@@ -48,13 +48,20 @@ _GRACE_S = 1.0
 _LAST_GRACE_S = 12.0
 
 _VALGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
-"""Callgrind replaces no malloc, so the preloaded allocator is what runs, and the witness proves it as ever."""
+"""The command that counts instructions.
+
+Callgrind does not replace malloc, so the preloaded allocator runs and the witness proves it as
+usual.
+"""
 _VALGRIND_BYTES = 256 * 1024
-"""What it says of a crash, a line of which may be a kilobyte of C++ names, comes after what the program said."""
+"""The size of the end of stderr to read under valgrind.
+
+Its report of a crash follows the program's output, and a line of it may be a kilobyte of C++ names.
+"""
 
 
 class LaunchMemory(msgspec.Struct):
-    """The launcher's account of the tree's memory."""
+    """The launcher's report on the memory of the process tree."""
 
     method: str
     peak_bytes: int | None
@@ -64,7 +71,7 @@ class LaunchMemory(msgspec.Struct):
 
 
 class Launched(msgspec.Struct):
-    """The launcher's JSON line."""
+    """The launcher's report, one line of JSON."""
 
     schema: int
     pid: int
@@ -90,18 +97,21 @@ class Launched(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a trial leaves beside its sample."""
+    """The raw output of a trial, for the results directory."""
 
     witness: bytes
+    """The witness's file."""
     stderr_tail: str
+    """The end of the program's stderr."""
 
 
 def preload_environment(
     contender: Contender, witness: Path, report: Path, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that put the witness and the contender's library into a program and all its descendants.
+    """The variables that load the witness and the contender into a program and its descendants.
 
-    What the user preloads already stays, behind the allocator.
+    report: the file for the witness's records.
+    inherited: the environment of cairn. Libraries in its LD_PRELOAD stay, after the allocator.
     """
     theirs = [entry for entry in re.split(r"[ :]", inherited.get("LD_PRELOAD", "")) if entry]
     environment = {
@@ -118,15 +128,15 @@ def preload_environment(
 
 
 def setenv(environment: Mapping[str, str]) -> list[str]:
-    """The launcher's options for variables that its command gets and itself does not."""
+    """The launcher's options that set these variables for its command and not for the launcher."""
     return [word for name, value in environment.items() for word in ("--setenv", f"{name}={value}")]
 
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder of our own whose path LD_PRELOAD can carry: no space and no colon in it.
+    """A temporary folder whose path LD_PRELOAD can carry: it has no space and no colon.
 
-    What somebody still writes there when it goes stays behind: a process that was just ended must not become an error.
+    If a process that is being killed still writes to it, some of it stays behind without an error.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-", ignore_cleanup_errors=True) as name:
         if not re.search(r"[\s:]", name):
@@ -139,12 +149,12 @@ def private_folder() -> Iterator[Path]:
 
 
 def real_path(path: str) -> str:
-    """A path as the loader names it, to the file it is."""
+    """The real path of a file that the loader names."""
     return os.path.realpath(path)
 
 
 class Runner:
-    """Carries out trials of one run. Not thread-safe: one trial at a time is the point."""
+    """Carries out the trials of one run, one at a time. It is not thread-safe."""
 
     def __init__(self, settings: Settings, contenders: Sequence[Contender], scratch: Path) -> None:
         self._settings = settings
@@ -165,9 +175,11 @@ class Runner:
         self._profiles.mkdir(exist_ok=True)
 
     def trial(self, trial: Trial, *, watch: bool = False) -> tuple[Sample, Trace]:
-        """Runs one trial. `watch` ends it as soon as its proof is lost, at the price of a process that looks on.
+        """Runs one trial and returns its sample. A failure of the program is part of the sample.
 
-        Raises UsageError when --prepare or --conclude fails, CairnError when the launcher itself cannot work.
+        watch: ends the trial as soon as a process drops the preload. Cairn then wakes up during the
+        trial to read the witness's file, so this is for trials that do not count. Raises UsageError
+        when --prepare or --conclude fails, and CairnError when the launcher fails.
         """
         settings = self._settings
         contender = self._contenders[trial.contender]
@@ -264,18 +276,19 @@ class Runner:
     def _behind_probe(
         self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
     ) -> tuple[Proof, ProbeSummary | None]:
-        """The witness sees the probe; what is behind it the probe itself has told, in files that nobody else wants."""
-        from cairn.profile import (
-            reader,
-        )  # only here: numpy takes longer to load than most programs to run
-        from cairn.why import (
-            summary,
-        )  # only here: numpy takes longer to load than most programs to run
+        """Reads and deletes the probe's files. Returns the completed proof and a summary.
+
+        The witness sees that the probe owns malloc. The probe's own files say which allocator is
+        behind it. The summary is None if the run was not asked to say why.
+        """
+        # Imported here: numpy takes longer to load than most programs take to run.
+        from cairn.profile import reader
+        from cairn.why import summary
 
         owners: dict[tuple[str, str], None] = {}
 
         def read() -> Iterator[ProcessProfile | None]:
-            """One at a time: there may be tens of thousands."""
+            """Yields one profile at a time, since there may be tens of thousands."""
             for name in reader.names(self._profiles):
                 each = reader.read_begun(self._profiles / name)
                 if each is not None:
@@ -288,7 +301,7 @@ class Runner:
         problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
         problem = proof.problem or next(filter(None, problems), None)
         if problem is None and not owners and not self._settings.why:
-            problem = "the probe counted nothing: its files could not be made"
+            problem = "the probe counted nothing, since its files could not be made"
         if found is None or not self._settings.why:
             told = None
         else:
@@ -297,7 +310,7 @@ class Runner:
         return replace(proof, problem=problem), told
 
     def _whereabouts(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:
-        """Where the processors were in the run that just ended, or why nobody knows."""
+        """The clock samples of the run that has just ended, or the reason why there are none."""
         from cairn.profile import cpu_samples
 
         found, why = cpu_samples.read(self._notes, cpu_samples.AllocatorCode.of(contender))
@@ -305,11 +318,13 @@ class Runner:
         return found, why or None
 
     def hook(self, name: str, command: str) -> None:
-        """Runs --setup, --prepare, --conclude or --cleanup: under /bin/sh, with no allocator, not measured."""
+        """Runs --setup, --prepare, --conclude or --cleanup under /bin/sh, without an allocator.
+
+        The hook is not measured. Raises UsageError if it fails.
+        """
         said = self._scratch / "hook"
-        with said.open(
-            "wb"
-        ) as errors:  # a file and no pipe: what it leaves in the background would hold a pipe open
+        # A file, since a process that the hook leaves in the background would keep a pipe open.
+        with said.open("wb") as errors:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=errors, process_group=0,
@@ -327,7 +342,10 @@ class Runner:
             )
 
     def touch(self, size: int) -> None:
-        """Makes the host back `size` bytes of guest memory, so that no trial pays for it."""
+        """Touches `size` bytes of memory, so that the host backs them before a trial needs them.
+
+        Raises CairnError if the launcher fails.
+        """
         done = subprocess.run(
             [self._launcher, "--touch", str(size)], check=False, capture_output=True, text=True
         )
@@ -337,11 +355,17 @@ class Runner:
     def _launch(
         self, options: list[str], command: list[str], watched: Path | None
     ) -> tuple[Launched, str | None]:
+        """Runs the launcher. Returns its report, and the reason if the trial was ended early.
+
+        watched: the witness's file, read while the trial runs; None if it is not watched. Raises
+        CairnError if the launcher fails or was interrupted by a signal.
+        """
         reading, writing = os.pipe()
         try:
             process = subprocess.Popen(
                 [self._launcher, "--report-fd", str(writing), *options, "--", *command],
-                pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0,
+                pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                process_group=0,
             )  # fmt: skip
         except OSError as error:
             os.close(reading)
@@ -364,26 +388,32 @@ class Runner:
             raise CairnError(reason.removeprefix("cairn-launch: "))
         launched = msgspec.json.decode(line, type=Launched)
         if launched.interrupted_by is not None and lost is None:
-            why = f"a run was sent signal {launched.interrupted_by} by somebody else and does not count"
-            raise CairnError(f"{why}; --resume goes on")
+            raise CairnError(
+                f"another process sent signal {launched.interrupted_by} to a run, "
+                "which does not count; --resume continues"
+            )
         return launched, lost
 
     def _failure(
         self, launched: Launched, trial: Trial, problem: str | None, errors: str
     ) -> str | None:
-        """Why this run is no result, in one sentence; the program's own failure comes before a missing proof."""
+        """Why this run is no result, as a sentence or the rest of one; None if it is a result.
+
+        A failure of the program comes before a missing proof.
+        """
         settings = self._settings
         why = f": {last_line(errors)}" if last_line(errors) else ""
         if launched.exec_errno is not None:
-            return f"cannot execute {settings.workloads[trial.workload].command[0]}: {launched.exec_error}"
+            command = settings.workloads[trial.workload].command
+            return f"cannot execute {command[0]}: {launched.exec_error}"
         if problem is not None and (
             launched.interrupted_by or launched.exit_code in settings.ok_exit
         ):
             return problem
         if launched.timed_out and launched.wall_ns is None:
-            return f"could not begin within {settings.timeout_s:g} s (--timeout)"
+            return f"was not started within {settings.timeout_s:g} s (--timeout)"
         if launched.wall_ns is None:
-            return "ended before it began"
+            return "ended before the program was started"
         if launched.timed_out:
             return f"did not end within {settings.timeout_s:g} s" + (
                 "" if settings.reports else " (--timeout)"
@@ -395,7 +425,7 @@ class Runner:
         return problem
 
     def _search(self, outputs: tuple[Path, ...]) -> tuple[dict[str, float], str | None]:
-        """The user's numbers in the output; a pattern that finds none makes the trial fail."""
+        """The user's numbers in the output, and the failure if a pattern finds none."""
         found: dict[str, float] = {}
         if not self._settings.patterns:
             return found, None
@@ -403,7 +433,7 @@ class Runner:
         for pattern in self._settings.patterns:
             matches = list(re.finditer(pattern.regex, text, re.MULTILINE))
             if not matches:
-                return found, f"printed nothing that --metric {pattern.name} matches"
+                return found, f"printed nothing that matches --metric {pattern.name}"
             last = matches[-1]
             number = last[1] if last.re.groups else last[0]
             try:
@@ -422,12 +452,13 @@ class Runner:
 
 
 def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
-    """The launcher's account, but never more than the process ever was where the tree was one process.
+    """The launcher's report on memory, corrected for built-in workloads.
 
-    Between two readings a cgroup's peak counter closes the gap, and page cache charged to it then can pass for the
-    program's memory. One process cannot have held more than its largest resident set, which the kernel keeps exactly.
-    That nothing else was executed does not make a tree one process, for a fork executes nothing: four forked children
-    of 100 MB are a tree of 421 MB whose largest process has 103. Of built-in workloads it is known that none forks.
+    Between two readings the launcher uses the cgroup's peak counter, which may include page cache.
+    A tree of one process cannot have held more than its largest resident set, which the kernel
+    counts exactly. So that is the upper limit for a built-in workload, of which it is known that it
+    does not fork. Other programs may fork without executing a program: four forked children of 100
+    MB are a tree of 421 MB whose largest process has 103 MB.
     """
     told = launched.memory
     alone = workload and proof.processes == 1 and not proof.unreached and launched.left_behind == 0
@@ -445,7 +476,7 @@ def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
 
 
 def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) -> Tree:
-    """What the launcher alone knows of a program, as a profile has it."""
+    """The launcher's report in the form of a profile."""
     from cairn.profile.tally import Tree
 
     counters = launched.counters or {}
@@ -467,7 +498,7 @@ def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) 
 
 
 def command_line(settings: Settings, workload: int) -> list[str]:
-    """What the launcher executes."""
+    """The command line that the launcher executes for this workload."""
     command = settings.workloads[workload].command
     if settings.instructions:
         return [*_VALGRIND, *command]
@@ -475,7 +506,7 @@ def command_line(settings: Settings, workload: int) -> list[str]:
 
 
 def ending(status: int) -> str:
-    """How a process ended, from its return code as Python gives it."""
+    """The end of a process in words, from Python's return code: negative for a signal."""
     if status >= 0:
         return f"exit code {status}"
     names = {
@@ -491,13 +522,16 @@ def ending(status: int) -> str:
 
 
 def last_line(text: str) -> str:
-    """What a program said last, without its line end; empty if it said nothing."""
+    """The last non-empty line, at most 200 characters of it; empty if there is none."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:200] if lines else ""
 
 
 def carried(contender: Contender, scratch: Path) -> Contender:
-    """The same contender by paths that LD_PRELOAD can carry, and behind the probe where that is wanted."""
+    """The contender with paths that LD_PRELOAD can carry, and with the probe if it is probed.
+
+    scratch: a folder for links; see carryable().
+    """
     before = (str(native.probe()),) if contender.probed else ()
     return replace(
         contender,
@@ -508,9 +542,11 @@ def carried(contender: Contender, scratch: Path) -> Contender:
 
 
 def seen_by(contender: Contender) -> Callable[[str], str]:
-    """How paths resolve for the contender's proof: who sees the probe sees what is behind it.
+    """The function that resolves paths for the contender's proof.
 
-    That the probe found the contender there is its own to tell (`proof.not_behind`).
+    For a probed contender it maps the probe's path to the contender's library, since the witness
+    sees that the probe owns malloc. The probe's files prove that the library is behind it
+    (`proof.not_behind`).
     """
     if not contender.probed:
         return real_path
@@ -525,7 +561,7 @@ def seen_by(contender: Contender) -> Callable[[str], str]:
 
 
 def carried_witness(scratch: Path) -> Path:
-    """The witness by such a path."""
+    """The witness's library by a path that LD_PRELOAD can carry."""
     (path,) = carryable([str(native.witness())], scratch)
     return Path(path)
 
@@ -541,21 +577,27 @@ def _tail(path: Path, limit: int = _TAIL_BYTES) -> str:
 
 
 def _reported(path: Path) -> tuple[Reported | None, str | None, str | None]:
-    """A workload's report, what of it must be the same under every contender, and why there is none."""
+    """A workload's report and its digest, or the failure if there is no valid report.
+
+    The digest must be the same under every contender; see workloads.digest().
+    """
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - workloads.LINE_MAX_BYTES))
             found = workloads.reported(file.read())
     except OSError as error:
-        return None, None, f"left no report that could be read: {error.strerror}"
+        return None, None, f"left no readable report: {error.strerror}"
     except workloads.NotReported as error:
         return None, None, str(error)
     return found, workloads.digest(found), None
 
 
 def _counted(errors: str) -> tuple[float | None, str]:
-    """What callgrind counted in the command itself, all its threads together, and what the command said beside."""
+    """Callgrind's count for the command itself, over all its threads, and the command's own stderr.
+
+    The count is None if callgrind printed none.
+    """
     counts = re.findall(r"^==\d+== Collected : (\d+)$", errors, re.MULTILINE)
     said = re.sub(r"^==\d+==.*\n?", "", errors, flags=re.MULTILINE)
     return (float(counts[-1]) if counts else None), said[-_TAIL_BYTES:]
@@ -567,7 +609,10 @@ def _digest(path: Path) -> str:
 
 
 def _watch(pipe: int, report: Path | None) -> str | None:
-    """Waits for the launcher's line; returns early, with the reason, when the witness reports a lost preload."""
+    """Waits for the launcher's report. Returns early, with the reason, if a preload is lost.
+
+    report: the witness's file; with None it returns at once.
+    """
     if report is None:
         return None
     seen = 0
@@ -582,9 +627,11 @@ def _watch(pipe: int, report: Path | None) -> str | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the launcher, and through it the whole tree; twice, because the second request does not wait.
+    """Ends the launcher, which ends the whole process tree.
 
-    The launcher itself gives a killed tree ten seconds; ended earlier, it would leave processes and cgroup behind.
+    It is asked twice, because at the second request it does not wait for the tree's own end. The
+    launcher gives a killed tree ten seconds. If it were killed earlier, processes and cgroup would
+    stay behind.
     """
     for patience_s in (_GRACE_S, _LAST_GRACE_S):
         process.terminate()

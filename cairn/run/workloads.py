@@ -1,7 +1,8 @@
-"""The built-in workloads: `workloads.toml`, read and checked, and the line in which a workload tells what it did.
+"""The built-in workloads: reads and checks `workloads.toml` and the reports that workloads print.
 
-Each is a small C program on plain malloc; docs/workloads.md describes them. What a program prints last is judged here
-and nowhere else: a line that is missing, torn or says that blocks lost their contents is a failed run, never a figure.
+Each workload is a small C program that uses plain malloc; docs/workloads.md describes them. Its
+last line of output is its report. Only this module judges reports: if the line is missing or torn,
+or says that blocks lost their contents, the run has failed and gives no number.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from cairn.errors import CairnError, UsageError
 from cairn.model import Reported, Workload
 
 LINE_SCHEMA = 1
-"""Version of the line that a workload prints; one of another version is not understood."""
+"""The version of the report line; other versions are refused."""
 
 LINE_MAX_BYTES = 64 * 1024
-"""More than any workload prints in its last line, by a factor of ten."""
+"""The length at the end of the output that is searched: ten times the longest report."""
 
 _LARGEST_NUMBER = 1e15
-"""Eleven days in nanoseconds, a pebibyte; `store` reads no larger figure either."""
+"""The limit of all numbers: eleven days in nanoseconds, nearly a pebibyte. `store` has it, too."""
 
 GROUP_TITLES = {
-    "founding": "those of the experiments that started the project",
-    "threads": "what several threads do to an allocator",
-    "shapes": "shapes of real programs",
+    "founding": "the workloads of the experiments that started the project",
+    "threads": "allocation by several threads",
+    "shapes": "allocation patterns of real programs",
 }
 GROUPS = tuple(GROUP_TITLES)
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """An entry of the catalog; its fields are explained at the head of `workloads.toml`."""
+    """An entry of the catalog. The head of `workloads.toml` explains the fields."""
 
     name: str
     program: str
@@ -58,19 +59,19 @@ class BuiltIn:
     quick: bool = False
 
     def workload(self, arguments: str, cpus: int, *, name: str = "", group: str = "") -> Workload:
-        """The program with these arguments, as a workload of a run."""
+        """A workload of a run: the program with these arguments, on a machine with `cpus`."""
         command = (str(native.workload(self.program)), *words(arguments, cpus))
         return Workload(name=name or self.name, command=command, group=group or self.group)
 
 
 def words(arguments: str, cpus: int) -> tuple[str, ...]:
-    """The arguments one by one; {threads} stands for one thread a processor, and two where there is but one."""
+    """The arguments as words; {threads} becomes the number of processors, but at least 2."""
     return tuple(word.replace("{threads}", str(max(2, cpus))) for word in shlex.split(arguments))
 
 
 @functools.cache
 def load() -> tuple[BuiltIn, ...]:
-    """The catalog that cairn was installed with, in the order of the file, which is that of every table."""
+    """The catalog that cairn was installed with, in the order of the file and of every table."""
     path = Path(__file__).with_name("workloads.toml")
     try:
         return read(path.read_text(encoding="utf-8"))
@@ -81,7 +82,10 @@ def load() -> tuple[BuiltIn, ...]:
 
 
 def read(text: str) -> tuple[BuiltIn, ...]:
-    """Checks every field: a misspelt one would otherwise be silently left out."""
+    """Reads the text of a catalog and checks every field. Raises CairnError.
+
+    An unknown field is an error, so that a misspelt one is not ignored.
+    """
     try:
         document = tomllib.loads(text)
         if set(document) != {"workload"}:
@@ -110,12 +114,12 @@ def _entry(table: Mapping[str, Any]) -> BuiltIn:
 
 
 def named(name: str) -> BuiltIn | None:
-    """The workload of that name."""
+    """The workload with this name; None if there is none."""
     return next((entry for entry in load() if entry.name == name), None)
 
 
 def unknown(name: str, others: tuple[str, ...]) -> UsageError:
-    """The sentence for a name that is neither a workload nor one of the `others`."""
+    """The error for a name that is neither a workload nor one of `others`; it suggests a name."""
     names = (*others, *(entry.name for entry in load()))
     close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ";"
@@ -148,14 +152,17 @@ class _ReportLine(msgspec.Struct):
 
 
 class NotReported(ValueError):
-    """Why the output of a workload is no report: the rest of a sentence that begins with the contender."""
+    """The output of a workload has no valid report.
+
+    The text is the rest of a sentence that begins with the contender.
+    """
 
 
 def reported(output: bytes) -> Reported:
-    """What the last line of a workload's output says. Raises NotReported."""
+    """The report in the last line of a workload's output. Raises NotReported."""
     lines = output.rstrip().splitlines()
     if not lines:
-        raise NotReported("printed nothing, where its last line should be its report")
+        raise NotReported("printed nothing, although its last line should be its report")
     try:
         line = msgspec.json.decode(lines[-1], type=_ReportLine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -165,10 +172,11 @@ def reported(output: bytes) -> Reported:
             f"printed a report of version {line.schema}, and this cairn reads version {LINE_SCHEMA}"
         )
     if line.damaged:
-        raise NotReported(f"found {line.damaged} damaged blocks, and yet ended as if all were well")
+        raise NotReported(f"found {line.damaged} damaged blocks, but ended with exit code 0")
     each = line.ns_per_operation
     numbers = (
-        line.batches, each.mean, each.median, each.p95, each.p99, line.busy_ns, line.idle_ns, line.minor_faults,
+        line.batches, each.mean, each.median, each.p95, each.p99, line.busy_ns, line.idle_ns,
+        line.minor_faults,
         line.live_peak_bytes,
     )  # fmt: skip
     every = (line.operations, *numbers, *line.figures.values())
@@ -196,7 +204,10 @@ def reported(output: bytes) -> Reported:
 
 
 def digest(report: Reported) -> str | None:
-    """What must be the same under every allocator; None when a time ended the workload, so that nothing can be."""
+    """A digest of the results that must be the same under every allocator.
+
+    None if the workload ran for a given time, since its work then differs from run to run.
+    """
     if report.checksum is None:
         return None
     same = [

@@ -167,7 +167,7 @@ def test_with_nothing_fetched_it_competes_with_the_systems_and_more_are_offered(
     ready = prepared(monkeypatch, *here)
     assert [contender.name for contender in ready.contenders] == ["system", "cairn"]
     assert ready.notes == (
-        "only the system's allocator and cairn's own are here; 'cairn allocators get jemalloc mimalloc' brings others",
+        "only the system's allocator and cairn's own are here; 'cairn allocators get jemalloc mimalloc' fetches others",
     )
 
 

@@ -400,4 +400,4 @@ def test_the_probe_stands_before_the_allocator_and_is_seen_through(
         record["malloc"] = {"path": "/opt/libother.so", "build_id": None}
         assert judge(json.dumps(record).encode(), probed, 1, resolve).problem is not None
     assert not_behind(SYSTEM, "/p", "/lib/libc.so.6", str) is None
-    assert "nobody known" in str(not_behind(SYSTEM, "/p", "", str))
+    assert "an unknown object" in str(not_behind(SYSTEM, "/p", "", str))

@@ -69,7 +69,7 @@ def test_a_library_that_was_ignored_is_no_proof() -> None:
 def test_a_program_with_its_own_malloc_is_refused() -> None:
     for contender in (SYSTEM, OTHER):
         problem = proof(start(10, "/bin/prog"), contender=contender).problem
-        assert problem == "/bin/prog brings its own malloc: a preloaded allocator cannot replace it"
+        assert problem == "/bin/prog has its own malloc, which a preloaded allocator cannot replace"
 
 
 def test_a_child_with_its_own_malloc_is_named_and_does_not_spoil_the_run() -> None:
@@ -187,23 +187,23 @@ def test_a_library_that_was_built_anew_is_another_contender() -> None:
         (
             OTHER,
             LIBC,
-            f"in /bin/prog the malloc that was called belongs to {LIBC}, not to liballoc.so",
+            f"in /bin/prog the malloc behind the probe belongs to {LIBC}, not to liballoc.so",
         ),
         (SYSTEM, LIBC, None),
         (
             SYSTEM,
             LIB,
-            f"in /bin/prog the malloc that was called belongs to {LIB}, not to glibc 2.36",
+            f"in /bin/prog the malloc behind the probe belongs to {LIB}, not to glibc 2.36",
         ),
         (
             OTHER,
             "",
-            "in /bin/prog the malloc that was called belongs to nobody known, not to liballoc.so",
+            "in /bin/prog the malloc behind the probe belongs to an unknown object, not to liballoc.so",
         ),
         (
             SYSTEM,
             "",
-            "in /bin/prog the malloc that was called belongs to nobody known, not to glibc 2.36",
+            "in /bin/prog the malloc behind the probe belongs to an unknown object, not to glibc 2.36",
         ),
     ],
 )
