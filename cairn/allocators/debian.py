@@ -62,11 +62,11 @@ class _Refused(Exception):
     """apt or dpkg failed. The text is the reason, as the end of a sentence."""
 
 
-class _NotThere(_Refused):
+class _NotInIndex(_Refused):
     """The distribution's index was read and does not have the package. A new try would not help."""
 
 
-class _Lacking(_NotThere):
+class _NoPackage(_NotInIndex):
     """The index has none of the entry's packages.
 
     `instead` is the next step if another allocator of the catalog can take its place, else None.
@@ -116,11 +116,11 @@ def unpack_from_distribution(
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         with locked(cache / ".lock", progress, "another fetch", LOCK_TIMEOUT_S):
             return _fetch(entry, cache, progress, apt, version)
-    except _Lacking as refusal:
+    except _NoPackage as refusal:
         raise CairnError(
             f"{here}: {refusal}{f'; {refusal.instead}' if refusal.instead else f'. {by_path}'}"
         ) from None
-    except _NotThere as refusal:
+    except _NotInIndex as refusal:
         raise CairnError(f"{here}: {refusal}. {by_path}") from None
     except _Refused as refusal:
         advice = "Check the package sources and the network and try again"
@@ -144,6 +144,11 @@ def unpack_from_distribution(
 def _fetch(
     entry: Allocator, cache: Path, progress: Progress, apt: Apt, version: str | None
 ) -> Found:
+    """Fetches the allocator; the caller holds the lock. Raises _Refused with the reason.
+
+    The first pass uses the system's package lists. If that fails, the second pass fetches new
+    lists.
+    """
     home = cache / entry.name
     home.mkdir(exist_ok=True, mode=0o700)
     for leftover in home.glob(".new-*"):
@@ -156,14 +161,16 @@ def _fetch(
         try:
             lists = read(work, progress, apt)
         except _Refused as refused:
-            raise _without_newer(failure, refused) from None
+            raise _failure_without_update(failure, refused) from None
         if lists is None:
             continue
         try:
             package = _choose(entry, work, lists, apt)
             offered = discover.upstream_version(unquote(package.version))
             if not is_version(offered, version):
-                raise _NotThere(f"{_distribution()} has {entry.title} {offered} and not {version}")
+                raise _NotInIndex(
+                    f"{_distribution()} has {entry.title} {offered} and not {version}"
+                )
             final = home / re.sub(
                 r"[^A-Za-z0-9.+~-]", "_", package.version.partition(":")[2] or package.version
             )
@@ -187,7 +194,7 @@ def _fetch(
     raise failure
 
 
-def _without_newer(before: _Refused | None, refused: _Refused) -> _Refused:
+def _failure_without_update(before: _Refused | None, refused: _Refused) -> _Refused:
     """The failure to report when newer lists cannot be fetched.
 
     before: the failure by the system's own lists, which may be the answer already.
@@ -196,15 +203,16 @@ def _without_newer(before: _Refused | None, refused: _Refused) -> _Refused:
     match before:
         case None:
             return refused
-        case _Lacking():
-            return _Lacking(f"{before}{note}", before.instead)
-        case _NotThere():
-            return _NotThere(f"{before}{note}")
+        case _NoPackage():
+            return _NoPackage(f"{before}{note}", before.instead)
+        case _NotInIndex():
+            return _NotInIndex(f"{before}{note}")
         case _:
             return before if str(before) == str(refused) else _Refused(f"{before}; then: {refused}")
 
 
 def _find_in(entry: Allocator, cache: Path, final: Path) -> Found | None:
+    """The copy of the allocator below the folder `final`; None if there is none."""
     inside = str(final) + os.sep
     copies = discover.find_cached(Catalog((entry,)), cache)
     return next(
@@ -287,7 +295,7 @@ def _apt(work: Path, lists: str, apt: Apt, tool: str, *arguments: str) -> list[s
 def _choose(entry: Allocator, work: Path, lists: _Lists, apt: Apt) -> _Package:
     """The first of the entry's packages that the distribution has. Names differ between releases.
 
-    Raises _Lacking if it has none of them, and _Refused if the lists are incomplete.
+    Raises _NoPackage if it has none of them, and _Refused if the lists are incomplete.
     """
     for name in _in_index(entry.packages, work, lists.folder, apt):
         command = _apt(work, lists.folder, apt, "apt-get", "--print-uris", "download", name)
@@ -308,7 +316,7 @@ def _choose(entry: Allocator, work: Path, lists: _Lists, apt: Apt) -> _Package:
             f"and others are missing: {lists.missing}"
         )
     has_none = f"{_distribution()} does not have {lacking}"
-    raise _Lacking(has_none, _relative(entry, work, lists.folder, apt))
+    raise _NoPackage(has_none, _other_generation(entry, work, lists.folder, apt))
 
 
 def _in_index(names: Sequence[str], work: Path, lists: str, apt: Apt) -> dict[str, str]:
@@ -327,16 +335,14 @@ def _in_index(names: Sequence[str], work: Path, lists: str, apt: Apt) -> dict[st
     return {name: here[name] for name in names if name in here}
 
 
-def _relative(entry: Allocator, work: Path, lists: str, apt: Apt) -> str | None:
+def _other_generation(entry: Allocator, work: Path, lists: str, apt: Apt) -> str | None:
     """The command that gets another generation of the same allocator, which is an own entry."""
     for other in load_catalog().allocators:
         if other.title != entry.title or other.name == entry.name or not other.packages:
             continue
         for name, version in _in_index(other.packages, work, lists, apt).items():
             is_there = f"{name} ({other.title} {discover.upstream_version(version)})"
-            return (
-                f"there it is {is_there}: 'cairn allocators get --from distribution {other.name}'"
-            )
+            return f"it has {is_there}: 'cairn allocators get --from distribution {other.name}'"
     return None
 
 
@@ -351,6 +357,7 @@ def _distribution() -> str:
 
 
 def _download(package: _Package, work: Path, lists: str, progress: Progress, apt: Apt) -> Path:
+    """The package's file, downloaded unless it is there, with a checked checksum."""
     folder = work / "download"
     archive = folder / package.file
     if not archive.is_file() or file_sha256(archive) != package.sha256:

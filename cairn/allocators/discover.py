@@ -352,7 +352,7 @@ def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
         if (
             entry is None
             or entry.comes_along
-            or not (path.startswith(folder + os.sep) or _may_add(values, folder))
+            or not (path.startswith(folder + os.sep) or _is_added_record(values, folder))
         ):
             continue
         item = _inspect(entry, path)
@@ -370,7 +370,7 @@ def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
     return tuple(found)
 
 
-def _may_add(values: Mapping[str, str], folder: str) -> bool:
+def _is_added_record(values: Mapping[str, str], folder: str) -> bool:
     """Whether a record may name a path outside the cache.
 
     Only add() writes such a record, and only below the folder of the added name.

@@ -70,13 +70,13 @@ def obtain_archive(source: Source, cache: Path, progress: Progress) -> Path:
     if source.kind == "crate":
         for copy in _in_cargos_cache(source):
             if _is_pinned(copy, source):
-                return _take(copy, archive)
+                return _copy_to(copy, archive)
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
     try:
-        _remove_left_over(folder)
+        _remove_leftovers(folder)
         progress(f"downloading {source.origin}")
         fetched = _by_cargo(source, fresh) if source.kind == "crate" else _by_pip(source, fresh)
-        return _take(fetched, archive)
+        return _copy_to(fetched, archive)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
@@ -88,7 +88,7 @@ def _is_pinned(path: Path, source: Source) -> bool:
         return False
 
 
-def _take(fetched: Path, archive: Path) -> Path:
+def _copy_to(fetched: Path, archive: Path) -> Path:
     """Copies `fetched` to `archive`, which appears by a rename. Cargo may delete its own file."""
     descriptor, name = tempfile.mkstemp(prefix=".new-", dir=archive.parent)
     os.close(descriptor)
@@ -101,7 +101,7 @@ def _take(fetched: Path, archive: Path) -> Path:
     return archive
 
 
-def _remove_left_over(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Removes leftovers that are older than an hour. Newer ones may be downloads in progress."""
     for path in folder.glob(".new-*"):
         with contextlib.suppress(OSError):
@@ -113,7 +113,7 @@ def _remove_left_over(folder: Path) -> None:
                 path.unlink()
 
 
-def _refuse(path: Path, source: Source) -> None:
+def _refuse_unpinned(path: Path, source: Source) -> None:
     """Raises NotObtained, and deletes the file, if its checksum is not the pinned one."""
     if (found := file_sha256(path)) == source.sha256:
         return
@@ -191,7 +191,7 @@ def _by_cargo(source: Source, fresh: Path) -> Path:
             "check the network and cargo's registries"
         )
     for copy in _in_cargos_cache(source):
-        _refuse(copy, source)
+        _refuse_unpinned(copy, source)
         return copy
     raise NotObtained(
         f"cargo stored no {source.archive} in {_cargos_home()}/registry/cache; "
@@ -237,11 +237,11 @@ def _complaint(output: str) -> str:
     lines = [line.strip() for line in output.replace("\r", "\n").splitlines()]
     for number, line in enumerate(lines):
         if line.lower().startswith("error"):
-            told = line.partition(":")[2].strip() or line
+            reason = line.partition(":")[2].strip() or line
             rest = [following for following in lines[number + 1 : number + 6] if following]
             cause = next((following for following in rest if not following.endswith(":")), "")
-            return " ".join(f"{told} {cause}".split())[:300].rstrip(".")
-    return next((line for line in reversed(lines) if line), "it said nothing")[:300]
+            return " ".join(f"{reason} {cause}".split())[:300].rstrip(".")
+    return next((line for line in reversed(lines) if line), "it printed nothing")[:300]
 
 
 # --- pip ---
@@ -299,5 +299,5 @@ def _by_pip(source: Source, fresh: Path) -> Path:
     fetched = fresh / "out" / source.archive
     if not fetched.is_file():
         raise NotObtained(f"pip downloaded no {source.archive}; check pip's index")
-    _refuse(fetched, source)
+    _refuse_unpinned(fetched, source)
     return fetched

@@ -110,7 +110,7 @@ def obtain(
             f"{base.name}: another get has used its folder for an hour; end that one first."
         ) from None
     except OSError as error:
-        raise CairnError(_sentence_of(base, error, cache)) from None
+        raise CairnError(_os_failure(base, error, cache)) from None
     return replace(found, allocator=entry)
 
 
@@ -195,7 +195,7 @@ def _final(entry: Allocator, source: Source, cache: Path) -> Path:
     return cache / entry.name / f"{source.version}+source"
 
 
-def _sentence_of(entry: Allocator, error: OSError, cache: Path) -> str:
+def _os_failure(entry: Allocator, error: OSError, cache: Path) -> str:
     reason = error.strerror or type(error).__name__
     where = error.filename or cache
     return (
@@ -208,6 +208,7 @@ def _sentence_of(entry: Allocator, error: OSError, cache: Path) -> str:
 
 
 def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) -> Found:
+    """Downloads, unpacks and builds the source; the caller holds the lock. Raises CairnError."""
     started = time.monotonic()
 
     def say(text: str) -> None:
@@ -272,27 +273,29 @@ def _refusal(entry: Allocator, source: Source, reason: str) -> str:
 
 
 def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache: Path) -> str:
+    """The error message for a failed build: the first line with "error", and the log."""
     if "No space left on device" in failure.output:
         return (
             f"{entry.name} cannot be built: no space left in {cache}. "
             "Free some space, or set XDG_CACHE_HOME to another folder."
         )
     lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
-    told = next(
+    reason = next(
         (line for line in lines if "error" in line.lower()), lines[-1] if lines else str(failure)
     )
     return (
-        f"{entry.name} {source.version} cannot be built here: {told[:200]}. "
+        f"{entry.name} {source.version} cannot be built here: {reason[:200]}. "
         f"The full output is in {log}."
     )
 
 
 def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -> None:
+    """Runs the commands of a stage whose files do not exist yet. Raises Failed."""
     tasks = [task for command in stage.commands if (task := _task(command, unpacked)) is not None]
     total = len(stage.commands)
     kept = total - len(tasks)
     started = time.monotonic()
-    said = started
+    reported = started
     say(
         stage.says
         if total == 1
@@ -301,11 +304,11 @@ def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -
     )
 
     def report(done: int) -> None:
-        nonlocal said
+        nonlocal reported
         now = time.monotonic()
-        if now - said < REPORT_EVERY_S:
+        if now - reported < REPORT_EVERY_S:
             return
-        said = now
+        reported = now
         count = f" {kept + done} of {total}" if total > 1 else ""
         say(f"{stage.says}{count}, {now - started:.0f} s")
 

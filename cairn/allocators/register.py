@@ -53,7 +53,7 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
     try:
         home = cache / name
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _turn(cache, name, progress):
+        with _holding_lock(cache, name, progress):
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
             try:
                 discover.write_record(fresh, record)
@@ -92,9 +92,9 @@ def remove(
     copies = [item for item in _copies(entry, cache) if is_version(item.version, version)]
     wanted = f"{entry.name} {version}" if version else entry.name
     if not copies:
-        raise UsageError(f"no {wanted} in the cache; {_where_else(entry, version)}.")
+        raise UsageError(f"no {wanted} in the cache; {_hint(entry, version)}.")
     try:
-        with _turn(cache, entry.name, progress):
+        with _holding_lock(cache, entry.name, progress):
             for item in copies:
                 discover.remove_folder(_folder(item, cache))
             for left in (cache / entry.name).glob(".*"):
@@ -110,7 +110,7 @@ def remove(
 
 
 @contextlib.contextmanager
-def _turn(cache: Path, name: str, progress: Progress) -> Iterator[None]:
+def _holding_lock(cache: Path, name: str, progress: Progress) -> Iterator[None]:
     """Holds the allocator's lock, so that no build loses its files meanwhile."""
     (cache / ".locks").mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -138,7 +138,7 @@ def _folder(item: Found, cache: Path) -> Path:
     )
 
 
-def _where_else(entry: Allocator, version: str | None) -> str:
+def _hint(entry: Allocator, version: str | None) -> str:
     """The end of the error message: another copy that the user may mean, or where to look."""
     for item in discover.discover(names=[entry.name]):
         if not item.cached and item.path is not None and is_version(item.version, version):

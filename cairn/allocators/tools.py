@@ -29,8 +29,10 @@ REPORT_EVERY_S = 10.0
 """The interval of progress messages in a step that takes minutes."""
 
 _OUTPUT_MAX = 1024 * 1024
+"""The most bytes of a tool's output that are kept."""
 
 _GROUP_GONE_S = 2.0
+"""The time to wait until a killed process group is gone."""
 
 _NAMES = {
     "cargo": ("cargo",),
@@ -39,6 +41,8 @@ _NAMES = {
     "make": ("make", "gmake"),
     "cmake": ("cmake",),
 }
+
+"""The names of each tool's programs, in order of preference."""
 
 _VARIABLES = {"cargo": "CARGO", "cc": "CC", "c++": "CXX", "make": "MAKE", "cmake": "CMAKE"}
 
@@ -137,7 +141,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _tied(command: Sequence[str]) -> list[str]:
+def _ended_with_us(command: Sequence[str]) -> list[str]:
     """The command wrapped in a shell that kills the whole process group when cairn dies.
 
     The kernel signals the death of a parent to its direct children only. Without the shell,
@@ -166,7 +170,7 @@ def run_tool(
     `stall_s`.
     """
     process = subprocess.Popen(
-        _tied(command),
+        _ended_with_us(command),
         cwd=folder,
         env={**(os.environ if environment is None else environment), "LC_ALL": "C"},
         stdin=subprocess.DEVNULL,
@@ -254,7 +258,7 @@ def run_tasks(
     """
     waiting = list(reversed(tasks))
     running: dict[Task, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
-    done, said = 0, time.monotonic()
+    done, reported = 0, time.monotonic()
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -274,8 +278,8 @@ def run_tasks(
                     os.replace(task.draft, task.makes)
                 done += 1
                 report(done)
-            if time.monotonic() - said >= REPORT_EVERY_S / 2:
-                said = time.monotonic()
+            if time.monotonic() - reported >= REPORT_EVERY_S / 2:
+                reported = time.monotonic()
                 report(done)
     finally:
         for process, output in running.values():
@@ -291,7 +295,7 @@ def _start(task: Task, environment: Mapping[str, str]) -> tuple[subprocess.Popen
     output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
     try:
         process = subprocess.Popen(
-            _tied(task.command),
+            _ended_with_us(task.command),
             cwd=task.folder,
             env=dict(environment),
             stdin=subprocess.DEVNULL,

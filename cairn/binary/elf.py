@@ -16,15 +16,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 READ_MAX = 64 * 1024
+"""The most bytes of a segment that are read."""
 
 
 _SEGMENTS_MAX = 1024
 
 
 _CHAIN_MAX = 4096
+"""The most symbols of one hash chain that are looked at."""
 
 
 _NAME_MAX = 4096
+"""The most bytes of a name or path that are read."""
 
 
 _MACHINES = {

@@ -306,14 +306,14 @@ class _Judge:
     ) -> list[str]:
         """The commands to run next: the report, then how to use the winner or to measure more."""
         steps = [f"cairn report {run_name} --md"]
-        if self._those(Shown.LESS):
+        if self._showing(Shown.LESS):
             pick, _ = self._pick()
             steps += [
                 f"cairn run -a {shlex.quote(c.spec or c.name)} -- PROG…"
                 for c in contenders
                 if c.name == pick
             ]
-        elif self._those(Shown.NOT_SHOWN):
+        elif self._showing(Shown.NOT_SHOWN):
             rounds = len(self.table.rounds)
             if bench is not None and self.rule.min_rounds <= rounds < BENCH_ROUNDS_MOST:
                 steps.append(f"cairn bench {bench} -r {min(2 * rounds, BENCH_ROUNDS_MOST)}")
@@ -344,7 +344,7 @@ class _Judge:
             return [f"Keep {self.baseline}: {why}."]
         if any(self._change(self.time, name) is None for name in others):
             return ["No verdict yet: no round is complete."]
-        return self._use() if self._those(Shown.LESS) else self._keep()
+        return self._use() if self._showing(Shown.LESS) else self._keep()
 
     def _use(self) -> list[str]:
         """The sentences when at least one contender is shown to take less time."""
@@ -361,14 +361,14 @@ class _Judge:
             )
             sentences = [f"Use {_listed(fastest, 'or')}: {equal}; {why}.", f"{pick}: {gain}"]
         if self._shows(PEAK, pick) is Shown.MORE:
-            sentences.append(f"If memory matters, {self._thrifty(pick)}.")
+            sentences.append(f"If memory matters, {self._advice_on_memory(pick)}.")
         return sentences
 
     def _keep(self) -> list[str]:
         """The sentences when no contender is shown to take less time."""
-        unclear = self._those(Shown.NOT_SHOWN)
-        slower = self._those(Shown.MORE)
-        same = self._those(Shown.EQUIVALENT)
+        unclear = self._showing(Shown.NOT_SHOWN)
+        slower = self._showing(Shown.MORE)
+        same = self._showing(Shown.EQUIVALENT)
         if not unclear and not slower:
             sentences = [
                 f"Keep {self.baseline}: every contender takes the same time "
@@ -382,7 +382,7 @@ class _Judge:
                 sentences.append(
                     f"{'' if unclear else f'Keep {self.baseline}: '}{'; '.join(known)}."
                 )
-        saver = self._saver()
+        saver = self._memory_saver()
         if saver is not None:
             sentences.append(f"If memory matters, {saver}.")
         return sentences
@@ -415,7 +415,7 @@ class _Judge:
 
     def _fastest(self) -> list[str]:
         """The fastest winner, then the winners that are not shown to be slower than it."""
-        winners = self._those(Shown.LESS)
+        winners = self._showing(Shown.LESS)
         against = self.table.changes(self.time.key, winners, winners[0], self.rule)
         return [
             name for name in winners if name not in against or against[name].shown is not Shown.MORE
@@ -436,23 +436,24 @@ class _Judge:
             return leanest, f"{leanest} takes less memory"
         return fastest[0], "none is shown to take the least memory"
 
-    def _thrifty(self, pick: str) -> str:
+    def _advice_on_memory(self, pick: str) -> str:
         """The advice for those who cannot pay the memory of `pick`, as the end of a sentence.
 
-        It names a winner that takes less memory than `pick`, else `_saver`, else the baseline.
+        It names a winner that takes less memory than `pick`, else `_memory_saver`, else the
+        baseline.
         """
-        against = self.table.changes(PEAK.key, self._those(Shown.LESS), pick, self.rule)
-        for name in self._those(Shown.LESS):
+        against = self.table.changes(PEAK.key, self._showing(Shown.LESS), pick, self.rule)
+        for name in self._showing(Shown.LESS):
             if name in against and against[name].shown is Shown.LESS:
                 return f"use {name}: {self._span(self.time, name)}, {self._price(name)}"
-        return self._saver() or f"keep {self.baseline}"
+        return self._memory_saver() or f"keep {self.baseline}"
 
-    def _saver(self) -> str | None:
+    def _memory_saver(self) -> str | None:
         """Advice to use the contender that saves the most memory at no shown difference in time.
 
         It is the end of a sentence. None if no such contender is shown to save memory.
         """
-        even = [*self._those(Shown.EQUIVALENT), *self._those(Shown.NOT_SHOWN)]
+        even = [*self._showing(Shown.EQUIVALENT), *self._showing(Shown.NOT_SHOWN)]
         savers = [name for name in even if self._shows(PEAK, name) is Shown.LESS]
         if not savers:
             return None
@@ -481,7 +482,7 @@ class _Judge:
             case Shown.NOT_SHOWN:
                 return "no difference in memory shown"
 
-    def _those(self, finding: Shown) -> list[str]:
+    def _showing(self, finding: Shown) -> list[str]:
         """The contenders whose change in time shows `finding`, fastest first."""
         return [name for name in self.rows if self._shows(self.time, name) is finding]
 
@@ -508,7 +509,7 @@ class _Judge:
         """
         widths = [
             stats.half_width(self.rows[name].changes[self.time.key])
-            for name in self._those(Shown.NOT_SHOWN)
+            for name in self._showing(Shown.NOT_SHOWN)
         ]
         enough = (self.rule.precision or 0) / 2
         return all(width is not None and width <= enough for width in widths)

@@ -171,7 +171,7 @@ class Measurement:
         self._carry_out(
             (t for t in warming if (t.workload, t.contender) not in self._warm), watch=True
         )
-        self._tell_unchecked()
+        self._report_unchecked()
         self._decide_warm_memory()
         number = max((sample.trial.round for sample in self._samples), default=0)
         while not self._settle():
@@ -278,7 +278,7 @@ class Measurement:
             return replace(sample, failure=f"computed another checksum {other}")
         return replace(sample, failure=f"printed something else {other} (--verify same-output)")
 
-    def _tell_unchecked(self) -> None:
+    def _report_unchecked(self) -> None:
         """Tells the observer which workloads have no checksum, so that none was compared."""
         if self._run.settings.reports:
             settings = self._run.settings
@@ -351,12 +351,12 @@ class Measurement:
         before = self._looks.get(workload)
         decides = before is None or before[1] != len(ratios) or rounds in stats.look_rounds(rule)
         if before is not None and not decides:
-            at, _, said = before
+            at, _, answer = before
             if rounds == at or _LOOKS_ALL < rounds < at * _LOOKS_GROWTH:
-                return said
-        said = stats.look(ratios, rule) if rule.judged == "wall" else look(ratios, rule)
-        self._looks[workload] = rounds, len(ratios), said
-        return said
+                return answer
+        answer = stats.look(ratios, rule) if rule.judged == "wall" else look(ratios, rule)
+        self._looks[workload] = rounds, len(ratios), answer
+        return answer
 
     def _ratios(self, workload: int) -> dict[str, tuple[float, ...]]:
         if self._run.settings.instructions:

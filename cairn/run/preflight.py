@@ -73,7 +73,7 @@ def prepare(
             parsed = with_and_without(here, diagnosis.knob)
             inside = ", ".join(spec.name for spec in here)
             notes.append(f"{MARK}contenders: system · {'='.join(diagnosis.knob)} × {{{inside}}}")
-        notes += _few(here, found)
+        notes += _notes_on_few(here, found)
         chosen = _baseline(parsed, baseline)
     refuse_duplicates(parsed)
     _refuse_system(parsed, diagnosis)
@@ -89,7 +89,7 @@ def prepare(
         )
         seen = reached.look(settings, next(one for one in contenders if one.name == chosen))
         diagnosis = with_a_run(diagnosis, seen) if seen is not None else diagnosis
-    followed = () if specs else _followed(diagnosis)
+    followed = () if specs else _settled_by_run(diagnosis)
     warnings = [
         MARK + (check.says if check.subject in followed else sentence(check))
         for check in diagnosis.warnings
@@ -100,7 +100,7 @@ def prepare(
     )
 
 
-def _few(here: Sequence[ContenderSpec], found: Sequence[Found]) -> list[str]:
+def _notes_on_few(here: Sequence[ContenderSpec], found: Sequence[Found]) -> list[str]:
     """Notes on why there are few contenders, and how to get more."""
     notes = list(left_out(found))
     along = {entry.name for entry in discover.known_catalog().allocators if entry.comes_along}
@@ -178,7 +178,7 @@ def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None
         raise ContenderFailed(f"{system} cannot be a contender here: {sentence(check)}")
 
 
-def _followed(diagnosis: Diagnosis) -> tuple[str, ...]:
+def _settled_by_run(diagnosis: Diagnosis) -> tuple[str, ...]:
     """The subjects of the checks whose next step this run takes itself, so it is not shown."""
     return (
         ("allocator",)

@@ -19,6 +19,7 @@ import msgspec
 from cairn.model import Contender, Proof, Unreached
 
 _NAMED_AT_MOST = 50
+"""The most unreached programs that are kept."""
 _OUR_OWN = (
     "CAIRN_WITNESS",
     "CAIRN_LAUNCH",

@@ -43,9 +43,13 @@ if TYPE_CHECKING:
     from cairn.profile.tally import ProcessProfile, Tree
 
 _TAIL_BYTES = 4096
+"""The size of the end of stderr that is kept."""
 _POLL_S = 0.05
+"""The interval at which the witness's file of a watched trial is read."""
 _GRACE_S = 1.0
+"""The time to wait for the launcher after the first request to end; see _end()."""
 _LAST_GRACE_S = 12.0
+"""The same after the second request."""
 
 _VALGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
 """The command that counts instructions.
@@ -303,11 +307,11 @@ class Runner:
         if problem is None and not owners and not self._settings.why:
             problem = "the probe counted nothing, since its files could not be made"
         if found is None or not self._settings.why:
-            told = None
+            probed = None
         else:
             command = tuple(command_line(self._settings, trial.workload))
-            told = summary.summarized(replace(found, tree=tree_of(launched, command, contender)))
-        return replace(proof, problem=problem), told
+            probed = summary.summarized(replace(found, tree=tree_of(launched, command, contender)))
+        return replace(proof, problem=problem), probed
 
     def _whereabouts(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:
         """The clock samples of the run that has just ended, or the reason why there are none."""
@@ -322,9 +326,9 @@ class Runner:
 
         The hook is not measured. Raises UsageError if it fails.
         """
-        said = self._scratch / "hook"
+        errors_file = self._scratch / "hook"
         # A file, since a process that the hook leaves in the background would keep a pipe open.
-        with said.open("wb") as errors:
+        with errors_file.open("wb") as errors:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=errors, process_group=0,
@@ -336,7 +340,7 @@ class Runner:
                     os.killpg(process.pid, signal.SIGTERM)
                 raise
         if status != 0:
-            tail = last_line(_tail(said))
+            tail = last_line(_tail(errors_file))
             raise UsageError(
                 f"the --{name} command failed with {ending(status)}" + (f": {tail}" if tail else "")
             )
@@ -443,7 +447,7 @@ class Runner:
                 if abs(value) >= LARGEST_NUMBER:
                     return (
                         found,
-                        f"printed {number}, and --metric {pattern.name} takes numbers below 10^15",
+                        f"printed {number}, but --metric {pattern.name} takes numbers below 10^15",
                     )
                 found[pattern.name] = value
             except (ValueError, AttributeError):
@@ -460,7 +464,7 @@ def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
     does not fork. Other programs may fork without executing a program: four forked children of 100
     MB are a tree of 421 MB whose largest process has 103 MB.
     """
-    told = launched.memory
+    measured = launched.memory
     alone = workload and proof.processes == 1 and not proof.unreached and launched.left_behind == 0
     most = launched.largest_process_bytes if alone and launched.largest_process_bytes > 0 else None
 
@@ -468,10 +472,10 @@ def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
         return number if number is None or most is None else min(number, most)
 
     return Memory(
-        method=told.method,
-        peak_bytes=capped(told.peak_bytes),
-        peak_less_lazy_bytes=capped(told.peak_less_lazy_bytes),
-        lazy_peak_bytes=capped(told.lazy_peak_bytes),
+        method=measured.method,
+        peak_bytes=capped(measured.peak_bytes),
+        peak_less_lazy_bytes=capped(measured.peak_less_lazy_bytes),
+        lazy_peak_bytes=capped(measured.lazy_peak_bytes),
     )
 
 
@@ -599,8 +603,8 @@ def _counted(errors: str) -> tuple[float | None, str]:
     The count is None if callgrind printed none.
     """
     counts = re.findall(r"^==\d+== Collected : (\d+)$", errors, re.MULTILINE)
-    said = re.sub(r"^==\d+==.*\n?", "", errors, flags=re.MULTILINE)
-    return (float(counts[-1]) if counts else None), said[-_TAIL_BYTES:]
+    own_errors = re.sub(r"^==\d+==.*\n?", "", errors, flags=re.MULTILINE)
+    return (float(counts[-1]) if counts else None), own_errors[-_TAIL_BYTES:]
 
 
 def _digest(path: Path) -> str:

@@ -280,7 +280,7 @@ def test_another_version_that_the_release_has_is_the_next_step(
     repository.add("libmimalloc3", "3.0.1+ds-2.1", library)
     mention(repository, "libmimalloc3", "libmimalloc2.0")
     assert refusal(catalog.entry("mimalloc"), tmp_path / "c", repository.apt()) == (
-        "mimalloc is not obtainable here: Debian 13 does not have the package libmimalloc2.0; there it is libmimalloc3 "
+        "mimalloc is not obtainable here: Debian 13 does not have the package libmimalloc2.0; it has libmimalloc3 "
         "(mimalloc 3.0.1): 'cairn allocators get --from distribution mimalloc3'"
     )
 

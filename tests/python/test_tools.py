@@ -156,7 +156,7 @@ def test_the_first_task_that_fails_ends_the_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "told"),
     [
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
         ("Updating\n\nno route to host\n\n", "no route to host"),
         (
             "Updating\rerror: failed to get `x`\n\nCaused by:\n  timed out.\nmore",
