@@ -300,7 +300,7 @@ class Sample:
     """Why `cpu_samples` is missing although it was asked for, as the end of a sentence."""
     output_digest: str | None = None
     failure: str | None = None
-    """Why this run is no result, as the rest of a sentence; None if it is one."""
+    """Why this run is no result, as a sentence or the rest of one; None if it is a result."""
 
     @property
     def counts(self) -> bool:
@@ -309,7 +309,7 @@ class Sample:
 
 
 class Direction(Enum):
-    """Which change of a metric is good."""
+    """The change of a metric that counts as good."""
 
     LESS = "less"
     MORE = "more"
@@ -494,10 +494,10 @@ class StopRule:
     """Changes within ±margin count as equivalent."""
     budget_s: float | None = None
     judged: Literal["wall", "active"] = "wall"
-    """"wall": each comparison is a question of its own, and stops when it can be answered.
+    """"wall": each workload is a comparison of its own, and stops when its verdict is certain.
 
-    "active": a suite of many workloads, each of which stops once it is known precisely. In both
-    cases deliberate sleep does not count as time.
+    "active": a suite of many workloads, each of which stops when its times are known precisely. In
+    both cases deliberate sleep does not count as time.
     """
 
 
@@ -609,7 +609,7 @@ class Check:
     says: str
     """A sentence without its full stop."""
     next_step: str | None = None
-    """What to do about it, as a sentence; None only if the state is "fine"."""
+    """The next step, as a sentence; None only if the state is "fine"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,7 @@ def _refusal(entry: Allocator, source: Source, reason: str) -> str:
 
 
 def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache: Path) -> str:
-    """The error message for a failed build: the first line with "error", and the log."""
+    """The message for a failed build: its first line with "error", else its last, and the log."""
     if "No space left on device" in failure.output:
         return (
             f"{entry.name} cannot be built: no space left in {cache}. "

@@ -463,7 +463,7 @@ class _Judge:
         return f"use {best}: {self._span(PEAK, best)}, {cost}"
 
     def _price(self, name: str) -> str:
-        """What the contender costs or saves in memory, as the end of a sentence."""
+        """The cost or the saving of the contender in memory, as the end of a sentence."""
         change = self._change(PEAK, name)
         if change is None:
             return "memory not measured"
@@ -487,7 +487,7 @@ class _Judge:
         return [name for name in self.rows if self._shows(self.time, name) is finding]
 
     def _shows(self, metric: Metric, name: str) -> Shown | None:
-        """What the change shows; a shown difference within the margin counts as equivalence.
+        """The conclusion from the change; a difference within the margin counts as equivalence.
 
         Returns None when the contender has no change in this metric.
         """

@@ -186,8 +186,8 @@ class SignedRank:
         amount in opposite directions. They count against the side that is claimed. Breaking such
         ties at random gives an exact test with at most this p-value, so this p-value is valid.
         Pratt's test and the tie-corrected test are a little sharper, but they sometimes contradict
-        the interval printed next to them. If all differences are 0, p is 1 and the interval is [0,
-        0].
+        the interval printed next to them. If all differences are 0, the p-value is 1 and the
+        interval is [0, 0].
         """
         import numpy as np
 

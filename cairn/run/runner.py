@@ -633,9 +633,9 @@ def _watch(pipe: int, report: Path | None) -> str | None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Ends the launcher, which ends the whole process tree.
 
-    It is asked twice, because at the second request it does not wait for the tree's own end. The
-    launcher gives a killed tree ten seconds. If it were killed earlier, processes and cgroup would
-    stay behind.
+    It is asked twice: after the first request it waits for the tree to end by itself, at the second
+    it kills the tree. It gives a killed tree ten seconds. If the launcher were killed before that,
+    processes and cgroup would stay behind.
     """
     for patience_s in (_GRACE_S, _LAST_GRACE_S):
         process.terminate()
