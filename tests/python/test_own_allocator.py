@@ -99,7 +99,8 @@ def test_it_is_not_fetched_added_or_removed(tmp_path: Path) -> None:
     entry = alone().allocator
     for origin in (None, *obtain.ORIGINS):
         with pytest.raises(
-            CairnError, match=r"comes with cairn and is never fetched; 'cairn allocators' shows it\."
+            CairnError,
+            match=r"comes with cairn and is never fetched; 'cairn allocators' shows it\.",
         ):
             obtain.obtain(entry, origin=origin, cache=tmp_path)
     assert not obtain.obtainable(entry)
