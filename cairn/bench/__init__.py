@@ -1,1 +1,1 @@
-"""The built-in experiments: what each runs, and how a run of it is put together."""
+"""The built-in experiments, and the construction of runs from them."""

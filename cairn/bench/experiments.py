@@ -1,7 +1,9 @@
-"""The built-in experiments: what each runs, and how its material is had. A run of one is a run like any other.
+"""The built-in experiments as data: workloads, contenders, number of rounds, and kind of report.
 
-An experiment runs built-in workloads at sizes of its own (`variants`), the catalog as it is (`suite`), or what its
-`prepare` fetches (`build`).
+There are three kinds of experiments. Most of them run built-in workloads at sizes of their own
+(`Size.variants`). The experiment `suite` runs the catalog of `cairn/run/workloads.toml`. The
+experiment `build` runs a command for which its function `Experiment.prepare` fetches the source.
+`cairn.bench.runs` turns an experiment into a run, which is then stored and reported like any other.
 """
 
 from __future__ import annotations
@@ -42,73 +44,95 @@ _LIBGIT2 = Source(
     ),
 )
 _OPTIONS = (
-    "-DCMAKE_BUILD_TYPE=Debug", "-DBUILD_TESTS=OFF", "-DBUILD_CLI=OFF", "-DUSE_HTTPS=OFF", "-DUSE_SSH=OFF",
-    "-DUSE_NTLMCLIENT=OFF", "-DREGEX_BACKEND=builtin", "-DUSE_BUNDLED_ZLIB=ON", "-DUSE_HTTP_PARSER=builtin",
+    "-DCMAKE_BUILD_TYPE=Debug", "-DBUILD_TESTS=OFF", "-DBUILD_CLI=OFF", "-DUSE_HTTPS=OFF",
+    "-DUSE_SSH=OFF", "-DUSE_NTLMCLIENT=OFF", "-DREGEX_BACKEND=builtin", "-DUSE_BUNDLED_ZLIB=ON",
+    "-DUSE_HTTP_PARSER=builtin",
 )  # fmt: skip
 
 
 Report = Literal["comparison", "standings", "scenarios", "founding", "calibration"]
-"""What a run is about: each workload by itself, means over all, ns per operation with a ranking, why, or costs."""
+"""The kind of report that a run gets:
+
+- comparison: each workload by itself.
+- standings: geometric means over all workloads.
+- scenarios: time per operation, with a ranking by points.
+- founding: the founding cases, with their recorded causes and those that were found.
+- calibration: the costs of each allocator.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A built-in workload at the size of an experiment; seconds and bytes are those of one run under glibc."""
+    """A built-in workload at the size of an experiment."""
 
     name: str
     program: str
+    """The file in workloads/."""
     arguments: str
+    """`{threads}` stands for the number of processors, at least 2."""
     seconds: float
+    """Duration of one run under glibc."""
     memory: int
+    """High estimate of the peak memory of one run, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of an experiment is run."""
+    """The full or the quick form of an experiment."""
 
     rule: StopRule
     contenders: tuple[str, ...] = ()
-    """What -a takes; what is not here is left out, and said. None at all: every allocator here that is not hardened."""
+    """Catalog names of allocators. Those that are not available here are left out, with a note. If
+    the tuple is empty, every available allocator that is not hardened takes part."""
     replaceable: bool = False
-    """Whether others of the catalog take the places of those that are not here."""
+    """True if other allocators of the catalog replace those that are not available here."""
     beside: tuple[str, ...] = ()
-    """Contenders that come after these and need nothing to be here."""
+    """More contenders, written as for `-a`. They are added last, and are always available."""
     variants: tuple[Variant, ...] = ()
+    """The workloads. The tuple is empty if the catalog or `Experiment.prepare` provides them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment by name."""
+    """A built-in experiment."""
 
     name: str
     title: str
+    """Its line in `cairn bench list`, and the title of its pictures."""
     full: Size
     quick: Size
     report: Report = "comparison"
     compared: tuple[tuple[str, str], ...] = ()
-    """Pairs of contenders whose CPU times are compared beside those with the baseline."""
+    """Pairs of contenders whose CPU times are compared in addition to those with the baseline."""
     why: bool = False
-    """Every contender runs behind the probe, too."""
+    """True if each contender also runs with the probe preloaded. These runs are never ranked."""
     cpu_s: float | None = None
-    """Processor seconds of one run that keeps every processor busy; None where the variants tell."""
+    """CPU seconds of one run that keeps every processor busy. None: the duration of a run follows
+    from the workloads."""
     prepare: Callable[[Progress], Settings] | None = None
+    """Fetches and builds the material of the experiment, and returns the settings of its run. None:
+    the experiment runs built-in workloads."""
 
 
 def rounds(number: int) -> StopRule:
-    """A fixed number of rounds: one look, and a duration that is known."""
+    """The rule for a fixed number of rounds. The duration of the run is then known in advance."""
     return StopRule(precision=None, min_rounds=number, max_rounds=number)
 
 
 def _prepare_build(progress: Progress) -> Settings:
-    """Fetches and configures libgit2 once; each trial then builds it from nothing with ninja.
+    """Fetches and configures libgit2, and returns the settings of a run that builds it with ninja.
 
-    Compiled without optimisation, as developers build all day: the compiler's own memory shows most there.
+    The configured source stays in the cache folder for later runs. Before each trial, `ninja -t
+    clean` removes the files of the last build. It is a debug build, without optimisation, because
+    developers build that most often, and a compiler's allocations weigh most there. Raises
+    CairnError if a tool is missing, or if the source cannot be fetched, unpacked or configured.
     """
     tools = {name: find_tool(name) for name in ("cmake", "ninja", "cc")}
     missing = [name for name, path in tools.items() if path is None]
     if missing:
         raise CairnError(
-            f"{' and '.join(missing)} missing for this experiment; Debian: apt-get install {packages_of(missing)}"
+            f"this experiment needs {' and '.join(missing)}, which cannot be found here; "
+            f"Debian: apt-get install {packages_of(missing)}."
         )
     home = cache_folder().parent / "experiments"
     folder = home / f"libgit2-{_LIBGIT2.version}"
@@ -116,11 +140,14 @@ def _prepare_build(progress: Progress) -> Settings:
     if not (build / "build.ninja").exists():
         try:
             archive = obtain_archive(_LIBGIT2, cache_folder(), progress)
-            _unpack_whole(archive, folder)
+            _unpack_source(archive, folder)
         except NotObtained as error:
-            raise CairnError(f"libgit2 is not obtainable here: {error}") from None
+            raise CairnError(f"libgit2 is not obtainable here: {error}.") from None
         except (OSError, tarfile.TarError) as error:
-            raise CairnError(f"cannot unpack libgit2 into {folder}: {error}") from error
+            raise CairnError(
+                f"libgit2 cannot be unpacked into {folder}: {error}. "
+                "Free some space, or set XDG_CACHE_HOME."
+            ) from error
         progress(f"configuring libgit2 {_LIBGIT2.version}")
         command = [
             str(tools["cmake"]), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tools['ninja']}", *_OPTIONS,
@@ -131,10 +158,11 @@ def _prepare_build(progress: Progress) -> Settings:
         )
         if done.returncode != 0:
             shutil.rmtree(build, ignore_errors=True)
-            last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[
-                -1
-            ]
-            raise CairnError(f"cmake cannot configure libgit2: {last}")
+            last = (done.stderr.strip() or done.stdout.strip() or "(none)").splitlines()[-1]
+            raise CairnError(
+                "cmake cannot configure libgit2; check that cmake and the C compiler work. "
+                f"Its last line of output: {last}"
+            )
     ninja = str(tools["ninja"])
     return Settings(
         workloads=(
@@ -147,8 +175,11 @@ def _prepare_build(progress: Progress) -> Settings:
     )
 
 
-def _unpack_whole(archive: Path, folder: Path) -> None:
-    """Puts the source into `folder`, by one rename: never half."""
+def _unpack_source(archive: Path, folder: Path) -> None:
+    """Unpacks the archive and moves the source to `folder/source`.
+
+    `folder` itself is moved into place by one rename, so an interruption leaves no partial source.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as name:
         fresh = Path(name) / "fresh"
@@ -159,51 +190,63 @@ def _unpack_whole(archive: Path, folder: Path) -> None:
         os.replace(fresh, folder)
 
 
-_QUICK_FEW = ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc")
+_QUICK_CONTENDERS = ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc")
 _ARENAS = tuple(
     f"{name}=system:MALLOCTEST_WITH={name}" for name in ("arena", "arena-huge", "bump", "bump-huge")
 )
-"""The same program with its own bulk allocators in malloc's place."""
+"""Contenders for which the workload malloctest uses its own bulk allocators instead of malloc."""
 _GIB = 1 << 30
 
 
 def _malloctest(repeats: int) -> tuple[Variant, ...]:
-    """The reference repeats 500 times, which takes minutes; one repetition would be another experiment.
+    """The workload malloctest with `repeats` repetitions, for each setting of --touch.
 
-    In the first, whoever keeps its pages takes the page faults of 500 MB, which all the others spare it.
+    The founding experiment repeats 500 times, which takes minutes. A single repetition would
+    measure something else: an allocator that keeps its pages pays for the page faults of 500 MB in
+    the first repetition, and saves them in all others.
     """
     return tuple(
         Variant(
-            f"malloctest-{said}", "malloctest", f"1 {repeats} 1000000 10 1000 --touch {touch}", seconds * repeats,
-            700 << 20,
+            f"malloctest-{state}", "malloctest", f"1 {repeats} 1000000 10 1000 --touch {touch}",
+            seconds * repeats, 700 << 20,
         )
-        for said, touch, seconds in (("untouched", "none", 0.15), ("headers", "header", 0.17), ("touched", "all", 0.25))
+        for state, touch, seconds in (
+            ("untouched", "none", 0.15), ("headers", "header", 0.17), ("touched", "all", 0.25),
+        )
     )  # fmt: skip
 
 
 def _fill(gib: float) -> tuple[Variant, ...]:
-    """By one thread and by as many as there are processors."""
+    """The workload fill with `gib` GiB of blocks, by one thread and by one for each processor."""
     size = round(gib * _GIB)
     return tuple(
         Variant(
-            f"fill-{threads}-{said}", "fill", f"--bytes {size} --threads {number} --touch {touch}", seconds * gib,
-            round(1.4 * size),
+            f"fill-{threads}-{state}", "fill",
+            f"--bytes {size} --threads {number} --touch {touch}", seconds * gib, round(1.4 * size),
         )
         for threads, number, factor in (("1", "1", 1.0), ("n", "{threads}", 0.7))
-        for said, touch, seconds in (("untouched", "none", 1.2 * factor), ("touched", "all", 1.4 * factor))
+        for state, touch, seconds in (
+            ("untouched", "none", 1.2 * factor), ("touched", "all", 1.4 * factor),
+        )
     )  # fmt: skip
 
 
 def _mixed(mib: int, live: int, seconds: float) -> tuple[Variant, ...]:
+    """The workload mixed, which allocates `mib` MiB in total with `live` MiB alive at once."""
     return (Variant("mixed", "mixed", f"--bytes {mib}M --live {live}M", seconds, 2 * live << 20),)
 
 
 _FROZEN = "cairn-frozen=cairn:CAIRN_POLICY=frozen"
-"""Our own allocator, which learns nothing: whether learning pays is read off beside it."""
+"""Cairn's own allocator with learning switched off. The comparison with `cairn` shows the effect of
+learning."""
 
 
 def _scenarios() -> tuple[Variant, ...]:
-    """Only the first bytes of a buffer are written: filling 2 MiB costs ten times what the allocator does."""
+    """The workload scenario with each of its four kinds of buffers.
+
+    Only the first bytes of a buffer are written, because filling 2 MiB takes ten times as long as
+    the work of the allocator.
+    """
     return tuple(
         Variant(
             which.upper(),
@@ -216,7 +259,7 @@ def _scenarios() -> tuple[Variant, ...]:
     )
 
 
-_LIKE = (
+_FOUNDING_WORKLOADS = (
     ("dedup", "producer_consumer", "--threads 4 --least 1K --most 64K --operations 120K"),
     ("freqmine", "hash_table", "--threads 2 --operations 2M"),
     ("reverse_index", "document", "--threads 2 --operations 3M"),
@@ -229,11 +272,11 @@ _LIKE = (
     ("canneal", "hash_table", "--operations 2M --tables 4 --most 200K"),
     ("aget", "larson", "--threads 4 --operations 400K"),
 )
-"""Programs of the founding table, and which workload allocates as they do: by whom blocks are freed, how large they
-are, how long they live. What the programs do beside is another thing."""
+"""The applications of the founding cases. Each comes with a workload that allocates like it: the
+threads that free, the sizes and the lifetimes of the blocks are similar. The rest of the work is
+not similar."""
 
-
-_KINDS = (
+_CALIBRATION_WORKLOADS = (
     ("small", "hash_table", "--operations 1M"),
     ("nodes", "document", "--operations 2M"),
     ("mixed", "mixed", "--bytes 512M --live 32M --lifetimes generational"),
@@ -243,70 +286,85 @@ _KINDS = (
     ("large", "large_churn", "--operations 400"),
     ("threads", "producer_consumer", "--threads 2 --operations 1M"),
 )
-"""What a calibration runs: each kind of operations, in more than one company."""
+"""The workloads of a calibration. Most kinds of operations occur in several of them, because the
+time of an operation depends on the operations around it."""
 
 
 def _calibration() -> tuple[Variant, ...]:
     return tuple(
-        Variant(name, program, arguments, 0.5, 256 << 20) for name, program, arguments in _KINDS
+        Variant(name, program, arguments, 0.5, 256 << 20)
+        for name, program, arguments in _CALIBRATION_WORKLOADS
     )
 
 
 def _founding() -> tuple[Variant, ...]:
     return tuple(
-        Variant(name, program, arguments, 0.7, 512 << 20) for name, program, arguments in _LIKE
+        Variant(name, program, arguments, 0.7, 512 << 20)
+        for name, program, arguments in _FOUNDING_WORKLOADS
     )
 
 
 EXPERIMENTS = (
     Experiment(
         name="build",
-        title="a ninja build of libgit2, some 200 C files",
+        title="a ninja build of libgit2, about 200 C files",
         full=Size(
             rounds(12),
             (
-                "system", "cairn", "mimalloc", "mimalloc3", "rpmalloc", "jemalloc", "snmalloc", "tcmalloc",
-                "google-tcmalloc", "google-tcmalloc-rseq", "tbbmalloc", "hoard", "scudo",
+                "system", "cairn", "mimalloc", "mimalloc3", "rpmalloc", "jemalloc", "snmalloc",
+                "tcmalloc", "google-tcmalloc", "google-tcmalloc-rseq", "tbbmalloc", "hoard",
+                "scudo",
             ),
         ),
-        quick=Size(rounds(8), _QUICK_FEW),
+        quick=Size(rounds(8), _QUICK_CONTENDERS),
         cpu_s=18.0,
         prepare=_prepare_build,
     ),
     Experiment(
         name="malloctest",
-        title="a million objects of 10 to 1000 bytes, then all released, again and again: malloc against arenas",
+        title="bulk release of a million objects, repeated: malloc against arenas",
         full=Size(rounds(12), beside=_ARENAS, variants=_malloctest(20)),
-        quick=Size(rounds(6), ("system", "cairn", "mimalloc", "jemalloc"), beside=_ARENAS, variants=_malloctest(3)),
-        compared=(("arena", "system"), ("arena", "bump"), ("arena-huge", "system"), ("arena-huge", "bump-huge")),
+        quick=Size(
+            rounds(6), ("system", "cairn", "mimalloc", "jemalloc"),
+            beside=_ARENAS, variants=_malloctest(3),
+        ),
+        compared=(
+            ("arena", "system"), ("arena", "bump"),
+            ("arena-huge", "system"), ("arena-huge", "bump-huge"),
+        ),
     ),
     Experiment(
         name="fill",
-        title="3 GiB of small blocks one after the other, by one thread and by several, untouched and touched",
+        title="3 GiB of small blocks, by one thread and by several, untouched and touched",
         full=Size(rounds(12), variants=_fill(3.0)),
-        quick=Size(rounds(6), _QUICK_FEW, variants=_fill(0.25)),
+        quick=Size(rounds(6), _QUICK_CONTENDERS, variants=_fill(0.25)),
     ),
     Experiment(
         name="mixed",
-        title="3 GiB of allocations and frees with 760 MiB alive",
+        title="3 GiB of allocations and frees, with 760 MiB alive at once",
         full=Size(rounds(12), variants=_mixed(3072, 760, 4.0)),
-        quick=Size(rounds(6), _QUICK_FEW, variants=_mixed(256, 64, 0.4)),
+        quick=Size(rounds(6), _QUICK_CONTENDERS, variants=_mixed(256, 64, 0.4)),
     ),
     Experiment(
         name="scenarios",
-        title="JSON, MIR, VM and MIXED: ns per operation, page faults, and a ranking by points",
+        title="JSON, MIR, VM and MIXED: time per operation, page faults, and a ranking by points",
         full=Size(
-            rounds(50), ("system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
+            rounds(50),
+            (
+                "system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc",
+                "snmalloc",
+            ),
             beside=(_FROZEN,), variants=_scenarios(),
         ),
         quick=Size(
-            rounds(10), ("system", "cairn", "jemalloc", "mimalloc"), beside=(_FROZEN,), variants=_scenarios(),
+            rounds(10), ("system", "cairn", "jemalloc", "mimalloc"),
+            beside=(_FROZEN,), variants=_scenarios(),
         ),
         report="scenarios",
     ),
     Experiment(
         name="founding-cases",
-        title="why an allocator was slow or fast on a program, as recorded when the project began, and as found here",
+        title="recorded cases of slow and fast allocators, measured again with their causes",
         full=Size(
             rounds(10), ("system", "hoard", "jemalloc", "tcmalloc", "hardened"),
             beside=("glibc-2.21=system:MALLOC_TRIM_THRESHOLD_=4096",), variants=_founding(),
@@ -320,18 +378,23 @@ EXPERIMENTS = (
     ),
     Experiment(
         name="calibration",
-        title="what each allocator costs on this machine: 'cairn profile' then tells what another would save",
+        title="the costs of each allocator here, from which 'cairn profile' predicts savings",
         full=Size(rounds(6), variants=_calibration()),
-        quick=Size(rounds(3), _QUICK_FEW, variants=_calibration()),
+        quick=Size(rounds(3), _QUICK_CONTENDERS, variants=_calibration()),
         report="calibration",
         why=True,
     ),
     Experiment(
         name="suite",
         title="the suite of workloads: geometric means of time and memory",
-        full=Size(StopRule(precision=0.03, min_rounds=4, max_rounds=12, budget_s=55 * 60, judged="active")),
+        full=Size(
+            StopRule(
+                precision=0.03, min_rounds=4, max_rounds=12, budget_s=55 * 60, judged="active",
+            )
+        ),
         quick=Size(
-            replace(rounds(4), judged="active"), ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc", "snmalloc"),
+            replace(rounds(4), judged="active"),
+            ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc", "snmalloc"),
             replaceable=True,
         ),
         report="standings",
@@ -339,20 +402,20 @@ EXPERIMENTS = (
 )  # fmt: skip
 
 SUITE = "suite"
-"""The experiment whose variants are the catalog of workloads."""
+"""The name of the experiment that runs the catalog of workloads."""
 
 SINGLE = Experiment(
     name="workloads",
     title="workloads by name",
     full=Size(StopRule(precision=0.01, min_rounds=10, max_rounds=40, budget_s=10 * 60)),
-    quick=Size(rounds(6), _QUICK_FEW),
+    quick=Size(rounds(6), _QUICK_CONTENDERS),
 )
-"""One workload of the catalog, asked for by its name."""
+"""The experiment for a single workload of the catalog that is named on the command line."""
 
 SEVERAL = replace(SINGLE, full=EXPERIMENTS[-1].full, report="standings")
-"""More than one."""
+"""The experiment for several workloads that are named on the command line."""
 
 
 def find(name: str) -> Experiment | None:
-    """The experiment of that name."""
+    """The experiment of that name; None if there is none."""
     return next((experiment for experiment in EXPERIMENTS if experiment.name == name), None)

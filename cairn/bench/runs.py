@@ -1,6 +1,9 @@
-"""Experiments as runs: their workloads as far as memory allows, their contenders as far as they are here, their rule.
+"""Turns the names on the command line of `cairn bench` into runs, and draws the pictures of a run.
 
-What is left out is said, with the next step; when nothing is left, that is one sentence and no run.
+`chosen` finds the experiments, `contenders` the allocators, `settings` the commands, and `rule` the
+number of rounds. Workloads that do not fit into the available memory and allocators that are not
+available here are left out. The callback `say` reports each of them, with the next step.
+If nothing remains to be run, the functions raise a CairnError.
 """
 
 from __future__ import annotations
@@ -41,29 +44,32 @@ __all__ = [
 ]
 
 _MEMORY_SHARE = 0.9
-"""Of the available memory: what else runs here needs some, and the kernel's estimate is one."""
+"""Share of the available memory that a workload may take. Other programs need the rest, and the
+kernel's number is only an estimate."""
 _OVERHEAD_S = 0.06
-"""What a run costs beside the workload: the launcher, the cgroup, reading the proof."""
-_SPREAD = 1.25
-"""How much longer the average contender takes than the catalog's durations, which are those of a fast one."""
-_PATIENCE = 60
-_PATIENCE_LEAST_S = 120.0
-"""A contender that takes so many times what it should will not end."""
-_COUNTED_S = 0.4
-"""A run of a workload at a small size under callgrind."""
+"""Seconds of a trial beyond the workload itself: the launcher, the cgroup, reading the proof."""
+_DURATION_FACTOR = 1.25
+"""Assumed duration of a trial under the average contender, as a multiple of the one under glibc."""
+_TIMEOUT_FACTOR = 60
+"""The time limit of a trial, as a multiple of the longest workload's duration under glibc. A trial
+that takes longer is assumed to hang."""
+_TIMEOUT_LEAST_S = 120.0
+"""The time limit is at least this."""
+_COUNT_S = 0.4
+"""Expected seconds of one workload at a small size under callgrind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One run to be made: an experiment at a size, of these workloads."""
+    """One run that was asked for: an experiment, its size, and its workloads."""
 
     experiment: Experiment
     size: Size
     workloads: tuple[workloads.BuiltIn, ...] = ()
-    """Of the catalog; the size's own variants where there are none."""
+    """Entries of the catalog. If the tuple is empty, the variants of the size are run."""
 
     def of(self, variants: Sequence[Variant]) -> Chosen:
-        """The same with these of its workloads alone."""
+        """The same run, restricted to the workloads with the names of `variants`."""
         names = {variant.name for variant in variants}
         size = replace(
             self.size,
@@ -77,28 +83,36 @@ class Chosen:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """What runs."""
+        """The workloads of the run; none for an experiment with a function `prepare`."""
         of_catalog = tuple(
             Variant(w.name, w.program, w.suite, w.seconds, w.memory << 20) for w in self.workloads
         )
         return of_catalog or self.size.variants
 
     def expected_s(self, contenders: int, rule: StopRule, *, instructions: bool = False) -> float:
-        """Seconds until the fewest rounds are done; machines differ by two and more."""
+        """Expected seconds for the warm-up round and `rule.min_rounds` rounds.
+
+        The durations come from one machine. Others differ from it by a factor of two and more.
+        """
         runs = (
             contenders
             * (rule.min_rounds + 1)
             * (2 if self.experiment.why and not instructions else 1)
         )
         if instructions:
-            return runs * 2 * len(self.workloads) * _COUNTED_S
+            return runs * 2 * len(self.workloads) * _COUNT_S
         if self.experiment.cpu_s is not None:
             return self.experiment.cpu_s / _cpus() * 1.1 * runs
-        return runs * sum(_SPREAD * variant.seconds + _OVERHEAD_S for variant in self.variants)
+        return runs * sum(
+            _DURATION_FACTOR * variant.seconds + _OVERHEAD_S for variant in self.variants
+        )
 
 
 def named(name: str) -> Experiment | None:
-    """The experiment of that name; UsageError when it is no workload either."""
+    """The experiment of that name; None if it is the name of a workload.
+
+    Raises UsageError if the name is neither.
+    """
     experiment = experiments.find(name)
     if experiment is None and workloads.named(name) is None:
         raise workloads.unknown(name, tuple(experiment.name for experiment in EXPERIMENTS))
@@ -106,7 +120,7 @@ def named(name: str) -> Experiment | None:
 
 
 def chosen(names: Sequence[str], quick: bool) -> tuple[Chosen, ...]:
-    """The runs that these names ask for: one for each experiment, and one for all workloads together."""
+    """The runs for these names: one for each experiment, and one for all workloads together."""
     found: list[Chosen] = []
     single: list[workloads.BuiltIn] = []
     for name in dict.fromkeys(names):
@@ -130,15 +144,18 @@ def chosen(names: Sequence[str], quick: bool) -> tuple[Chosen, ...]:
 
 
 def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
-    """The same as one run that counts instructions: of an experiment, the catalog's entries of its programs.
+    """Merges `choices` into one run that counts instructions.
 
-    One round is enough: the warm-up is a second count, and shows whether the first repeats.
+    The run has the named workloads, and for each experiment all entries of the catalog that use one
+    of its programs. One round is enough, because the warm-up round counts once more and shows
+    whether the counts agree. Raises UsageError for an experiment without built-in workloads.
     """
     entries: dict[str, workloads.BuiltIn] = {}
     for choice in choices:
         if choice.experiment.prepare is not None:
             raise UsageError(
-                f"--instructions is for built-in workloads, and {choice.experiment.name} runs none"
+                f"--instructions counts built-in workloads only, and {choice.experiment.name} runs "
+                "none; 'cairn bench list' shows them."
             )
         programs = {variant.program for variant in choice.variants}
         entries |= {
@@ -149,7 +166,10 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
 
 
 def report_of(run: Run) -> Report:
-    """What a run, perhaps an old one, is about."""
+    """The kind of report for a stored run.
+
+    A run of an older version may have an experiment that is now unknown; it is a comparison.
+    """
     if run.experiment == experiments.SINGLE.name and len(run.settings.workloads) > 1:
         return experiments.SEVERAL.report
     experiment = experiments.find(run.experiment or "")
@@ -157,58 +177,73 @@ def report_of(run: Run) -> Report:
 
 
 def rule(size: Size, runs: int | None) -> StopRule:
-    """The size's own rule, or exactly so many rounds."""
+    """The rule of this size, or with a number in `runs` the rule for exactly that many rounds."""
     if runs is None:
         return size.rule
     return replace(size.rule, precision=None, min_rounds=runs, max_rounds=runs, budget_s=None)
 
 
 def contenders(size: Size, say: Callable[[str], None]) -> tuple[str, ...]:
-    """Those of the experiment that are here; `say` hears of the others, and how to get them.
+    """The contenders of this size that are available here, then those of `size.beside`.
 
-    Where few of a list are here, others of the catalog take their places. Raises ContenderFailed when there would be
-    nothing to compare.
+    `say` reports the allocators that are left out, and how to get them. With `size.replaceable`,
+    other allocators of the catalog replace those that are missing. Raises ContenderFailed if fewer
+    than two contenders remain.
     """
     found = discover.discover()
-    here = [spec.name for spec in default_contenders(found)]
+    available = [spec.name for spec in default_contenders(found)]
     usable = {item.allocator.name for item in found if item.problem is None}
     known = discover.known_catalog().allocators
-    along = {entry.name for entry in known if entry.comes_along}
+    bundled = {entry.name for entry in known if entry.comes_along}
     for sentence in left_out(found):
         say(sentence)
     if size.contenders:
-        missing = [name for name in size.contenders if name not in usable and name not in along]
+        missing = [name for name in size.contenders if name not in usable and name not in bundled]
         taken = [name for name in size.contenders if name in usable]
-        instead = (
-            [name for name in here if name not in taken][: len(missing)] if size.replaceable else []
+        substitutes = (
+            [name for name in available if name not in taken][: len(missing)]
+            if size.replaceable
+            else []
         )
-        taken += instead
+        taken += substitutes
     else:
         missing = [
-            e.name for e in known if e.name not in usable and e.name not in along and not e.hardened
+            e.name
+            for e in known
+            if e.name not in usable and e.name not in bundled and not e.hardened
         ]
-        taken = here
+        taken = available
         hardened = [entry.name for entry in known if entry.name in usable and entry.hardened]
         if hardened:
-            say(f"hardened, and left out: {', '.join(hardened)}; -a names them")
-    brings = f"'cairn allocators get {' '.join(missing)}' brings them"
-    everybody = (*taken, *size.beside)
-    if len(everybody) < 2:
+            say(
+                f"hardened allocators are left out: {', '.join(hardened)}; "
+                "name them with -a to run them."
+            )
+    command = f"'cairn allocators get {' '.join(missing)}'"
+    everyone = (*taken, *size.beside)
+    if len(everyone) < 2:
         raise ContenderFailed(
-            f"only the system's allocator is here, and nothing to compare it with; {brings}"
+            "only the system's allocator is available here, so there is nothing to compare; "
+            f"{command} installs others."
         )
     if missing:
-        say(f"not here, and left out: {', '.join(missing)}; {brings}")
-    return everybody
+        say(
+            f"allocators that are not available here are left out: {', '.join(missing)}; "
+            f"{command} installs them."
+        )
+    return everyone
 
 
 def explained(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
-    """The same with every contender behind the probe, too; UsageError for what ranks by something else than time."""
+    """The same runs, in which every contender also runs with the probe preloaded.
+
+    Raises UsageError for an experiment that ranks by other numbers than the time of its processes.
+    """
     for choice in choices:
         if choice.experiment.report == "scenarios":
             raise UsageError(
-                f"{choice.experiment.name} ranks by the program's own numbers, which --why does not take apart; "
-                "name its workloads, as 'cairn bench list' shows them"
+                f"--why cannot explain {choice.experiment.name}, which ranks by the time per "
+                "operation that its programs report; name workloads of 'cairn bench list' instead."
             )
     return tuple(
         replace(choice, experiment=replace(choice.experiment, why=True)) for choice in choices
@@ -216,40 +251,53 @@ def explained(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
 
 
 def settings(choice: Chosen, say: Progress, *, instructions: bool = False) -> Settings:
-    """How the trials of this run are carried out; fetches and builds what is not there yet."""
+    """The settings of this run: its commands, their folder and their time limit.
+
+    With `instructions`, the run counts instructions instead of measuring time. For an experiment
+    with a function `prepare`, this fetches and builds its material if necessary. Workloads that do
+    not fit into the available memory are left out, and `say` reports them. Raises CairnError if
+    none fits or the preparation fails.
+    """
     if instructions:
-        return _counted(choice)
+        return _counting_settings(choice)
     if choice.experiment.prepare is not None:
         return replace(choice.experiment.prepare(say), why=choice.experiment.why)
     variants = fitting(choice.variants, say)
     groups = {entry.name: entry.group for entry in choice.workloads}
     return Settings(
         workloads=tuple(
-            Workload(v.name, (str(native.workload(v.program)), *workloads.words(v.arguments, _cpus())),
-                     groups.get(v.name, ""))
+            Workload(
+                v.name, (str(native.workload(v.program)), *workloads.words(v.arguments, _cpus())),
+                groups.get(v.name, ""),
+            )
             for v in variants
         ),
         folder="/",
         reports=True,
         why=choice.experiment.why,
-        timeout_s=max(_PATIENCE_LEAST_S, _PATIENCE * max(variant.seconds for variant in variants)),
+        timeout_s=max(
+            _TIMEOUT_LEAST_S, _TIMEOUT_FACTOR * max(variant.seconds for variant in variants)
+        ),
     )  # fmt: skip
 
 
-def _counted(choice: Chosen) -> Settings:
-    """Each workload at two small sizes: what starting costs is the same in both, and goes when one is taken away.
+def _counting_settings(choice: Chosen) -> Settings:
+    """The settings for counting instructions: each workload at its sizes `smallest` and `larger`.
 
-    Only the heads of blocks are written, since to fill them takes more instructions than to allocate them; an entry
-    that says itself what it writes keeps that.
+    Starting the program takes the same number of instructions at both sizes, so the difference of
+    the two counts is free of it. Only the first 8 bytes of a block are written, because filling
+    blocks takes more instructions than allocating them. A workload whose arguments set --touch
+    keeps its own setting. Raises CairnError if valgrind is not installed.
     """
     if shutil.which("valgrind") is None:
         raise CairnError(
-            "valgrind is not here, which counts the instructions; Debian: apt-get install valgrind"
+            "--instructions needs valgrind, which is not installed; "
+            "Debian: apt-get install valgrind."
         )
     return Settings(
         workloads=tuple(
             entry.workload(
-                _touching(arguments), _cpus(), name=f"{entry.name} ({size})", group=entry.name
+                _with_touch(arguments), _cpus(), name=f"{entry.name} ({size})", group=entry.name
             )
             for entry in choice.workloads
             for size, arguments in (("smallest", entry.smallest), ("larger", entry.larger))
@@ -259,16 +307,21 @@ def _counted(choice: Chosen) -> Settings:
         instructions=True,
         memory="none",
         warm_memory=0,
-        timeout_s=_PATIENCE_LEAST_S,
+        timeout_s=_TIMEOUT_LEAST_S,
     )
 
 
-def _touching(arguments: str) -> str:
+def _with_touch(arguments: str) -> str:
+    """The arguments, with `--touch header` added if they do not set --touch."""
     return arguments if "--touch" in arguments.split() else f"{arguments} --touch header"
 
 
 def fitting(variants: Sequence[Variant], say: Progress) -> tuple[Variant, ...]:
-    """Those that the available memory holds; the others would measure the disk, or end somebody else's program."""
+    """The variants that fit into the available memory; `say` reports the others.
+
+    A variant that does not fit would swap and measure the disk, or make the kernel kill another
+    program. Raises CairnError if none fits. If the available memory is unknown, all are returned.
+    """
     available = machine.available_memory()
     if available is None:
         return tuple(variants)
@@ -278,20 +331,25 @@ def fitting(variants: Sequence[Variant], say: Progress) -> tuple[Variant, ...]:
             needs = f"{variant.name} needs about {units.size(variant.memory)} of memory"
             if not fits and len(variants) == 1:
                 raise CairnError(
-                    f"{needs}, and {units.size(available)} are available; --quick takes less"
+                    f"{needs}, but {units.size(available)} are available; try --quick."
                 )
-            say(f"{needs}, and {units.size(available)} are available: left out")
+            say(f"{needs}, but {units.size(available)} are available; it is left out.")
     if not fits:
-        raise CairnError("no workload fits into the memory that is available; --quick takes less")
+        raise CairnError("no workload fits into the available memory; try --quick.")
     return fits
 
 
 def _cpus() -> int:
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> list[Path]:
-    """Draws what the run is about into its folder; nothing where nothing was measured."""
+    """Draws the pictures of a run into its folder, as SVG and as PNG. Returns their paths.
+
+    The list is empty if the run counted instructions, if no round is complete, or if this kind of
+    report has no pictures.
+    """
     if run.settings.instructions or not any(comparison.rounds for comparison in comparisons):
         return []
     experiment = experiments.find(run.experiment or "")
@@ -328,7 +386,11 @@ def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> lis
 def _bars(
     run: Run, comparisons: Sequence[Comparison], title: str
 ) -> dict[str, Callable[[str], bytes]]:
-    """One picture for each workload, by name; a single one is called as the experiment is."""
+    """A drawing function for each workload with a complete round, by the name of the picture.
+
+    The picture of an experiment with a single workload has the name and the title of the
+    experiment.
+    """
     drawn: dict[str, Callable[[str], bytes]] = {}
     for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
         if not comparison.rounds:
@@ -338,10 +400,10 @@ def _bars(
             run.experiment if alone and run.experiment != experiments.SINGLE.name else workload.name
         )
         plain = "".join(c if c.isalnum() or c == "-" else "_" for c in name or workload.name)
-        said = title if alone else workload.name
-        drawn[plain] = functools.partial(_drawn, run, comparison, said)
+        heading = title if alone else workload.name
+        drawn[plain] = functools.partial(_draw, run, comparison, heading)
     return drawn
 
 
-def _drawn(run: Run, comparison: Comparison, title: str, form: str) -> bytes:
+def _draw(run: Run, comparison: Comparison, title: str, form: str) -> bytes:
     return drawing.render(run, comparison, title=title, form=form)

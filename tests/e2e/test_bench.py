@@ -287,7 +287,7 @@ def test_an_experiment_that_cannot_begin_does_not_stop_the_others(cairn) -> None
     """No cmake on the PATH: the build cannot be made, the workload can."""
     result = cairn("bench", "build", "scenario-json", "-r", 1, *ALIKE, PATH="/nowhere")
     assert "median of an operation" in result.out, result.err
-    assert result.code == 1 and "missing for this experiment" in result.sentence
+    assert result.code == 1 and "which cannot be found here" in result.sentence
 
 
 def test_a_picture_that_cannot_be_drawn_takes_nothing_away(cairn, tmp_path: Path) -> None:
