@@ -1,0 +1,73 @@
+"""docs/results stays small, each of its runs can be reported, and nothing in it is unknown to its README."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cairn.cli.runs import measured
+from cairn.report.run import comparisons, rendered
+from cairn.report.view import Form, View
+from cairn.run.run_file import ENDING, RunFile
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "results"
+FILES = sorted(RESULTS.iterdir())
+RUNS = [path for path in FILES if path.name.endswith(ENDING)]
+
+MOST_BYTES = 6 << 20
+MOST_FILES = 60
+ENDINGS = (".md", ".svg", ENDING)
+
+
+def test_the_results_are_few_and_small() -> None:
+    assert all(path.is_file() for path in FILES)
+    assert len(FILES) <= MOST_FILES
+    assert sum(path.stat().st_size for path in FILES) <= MOST_BYTES
+
+
+def test_a_result_is_a_page_a_picture_or_a_run() -> None:
+    assert [path.name for path in FILES if not path.name.endswith(ENDINGS)] == []
+
+
+def test_the_readme_names_every_file() -> None:
+    named = set(re.findall(r"\]\(([^)\s#]+)\)", (RESULTS / "README.md").read_text()))
+    assert {path.name for path in FILES} - {"README.md"} - named == set()
+
+
+def test_links_to_results_lead_to_a_file() -> None:
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for document in documents:
+        for target in re.findall(r"\]\(([^)\s#]*results/[^)\s#]+)", document.read_text()):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document} links to {target}"
+
+
+def test_texts_name_only_results_that_exist() -> None:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for name in re.findall(r"docs/results/[\w.-]*\w", document.read_text()):
+            assert name.endswith("/NAME.tar.xz") or (ROOT / name).exists(), (
+                f"{document} names {name}"
+            )
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
+def test_a_run_is_reported(path: Path) -> None:
+    found = measured(RunFile(path))
+    assert rendered(found, comparisons(found), View())
+
+
+@pytest.mark.parametrize("form", ["md", "json", "csv"])
+def test_a_run_is_reported_in_every_form(form: Form) -> None:
+    found = measured(RunFile(RESULTS / "build.tar.xz"))
+    assert rendered(found, comparisons(found), View(form=form, full=True))
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
+def test_a_run_names_no_folder_of_the_machine_that_measured(path: Path) -> None:
+    stored = RunFile(path)
+    for part in ("run.json", "samples.jsonl"):
+        content = stored.content(part) or b""
+        assert re.search(rb'[" =](?:/home/|/root/|/tmp/|~/)', content) is None
