@@ -1,4 +1,4 @@
-"""docs/results stays small, each of its runs can be reported, and nothing in it is unknown to its README."""
+"""docs/results stays small, its runs can be reported, and its README names every file."""
 
 from __future__ import annotations
 
