@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import rich_click as click
 
 from cairn.allocators import catalog, discover
 from cairn.cli.console import end_like_ctrl_c, output_of, say, stderr
 from cairn.cli.group import cli
 from cairn.errors import CairnError, UsageError
+from cairn.report.view import View
 from cairn.report.words import printable
+
+_PIPED = 1000
+"""Columns when nobody reads on a terminal."""
 
 
 @cli.group(invoke_without_command=True)
@@ -49,6 +56,8 @@ def _list_allocators(as_json: bool, full: bool) -> None:
         click.echo(inventory.document(known, found))
         return
     view = output_of("text", full, "auto", None, False).view
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        view = View(full=True, width=_PIPED)  # for grep and awk, each allocator is one line
     click.echo(inventory.render(known, found, view), nl=False)
 
 

@@ -11,7 +11,6 @@ from cairn.cli.console import output_of
 from cairn.cli.group import cli
 from cairn.cli.runs import measured
 from cairn.errors import UsageError
-from cairn.report.run import explanation
 from cairn.report.view import Form
 from cairn.run import store
 
@@ -40,6 +39,8 @@ def explain(
       cairn compare --why -a system,mimalloc,jemalloc -- ./prog
       cairn explain last jemalloc mimalloc
     """
+    from cairn.report.run import explanation
+
     output = output_of(form, full, color, out, force)
     if output.view.form == "csv" or output.packs:
         raise UsageError(

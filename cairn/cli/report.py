@@ -10,7 +10,6 @@ from cairn.cli import options
 from cairn.cli.console import output_of
 from cairn.cli.group import cli
 from cairn.cli.runs import measured
-from cairn.report.run import comparisons, rendered
 from cairn.report.view import Form
 from cairn.run import store
 from cairn.run.run_file import packed
@@ -37,6 +36,8 @@ def report(
       cairn report last -o speed.tar.xz    the whole run in one file, to keep or to send
       cairn report speed.tar.xz --md       what is in such a file
     """
+    from cairn.report.run import comparisons, rendered
+
     output = output_of(form, full, color, out, force)
     stored = store.find(results or store.root(), name)
     if output.packs:

@@ -26,12 +26,13 @@ from cairn.model import (
     Settings,
     StopRule,
 )
-from cairn.report.run import Measured, comparisons, rendered
 from cairn.run import store
 from cairn.run.run_file import packed
 from cairn.run.stored_run import StoredRun
 
 if TYPE_CHECKING:
+    from cairn.report.run import Measured
+
     pass
 
 _NAMED_ALONE = 4
@@ -236,6 +237,7 @@ def _found_by(folder: StoredRun) -> str:
 def measured(stored: StoredRun) -> Measured:
     """The stored run with all that its report is made from."""
     from cairn.bench import experiments, runs
+    from cairn.report.run import Measured
 
     run = stored.run()
     experiment = experiments.find(run.experiment or "")
@@ -264,6 +266,8 @@ def _predicts(stored: StoredRun) -> bool:
 
 def conduct(console: Console, run: Run, folder: store.Folder, command: str, output: Output) -> None:
     """From the announcement to the exit code. Whatever was measured is shown even if some of it failed."""
+    from cairn.report.run import comparisons, rendered
+
     announce(console, run, folder)
     stopped: Interrupted | None = None
     try:

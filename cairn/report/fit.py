@@ -2,7 +2,7 @@
 
 A table that is too wide is narrowed in steps, and the first that is enough is taken:
 
-1. Heads wrap at their spaces, and one space less separates the columns.
+1. One space less separates the columns; then heads wrap at their spaces, too.
 2. Parts that the table calls optional are left out, in its order; `Fitted.missing` names them. With `full` none is.
 3. The table is divided: as many parts as fit stand side by side, and the rest follows below with the names repeated.
 4. Rows are stacked: a row becomes its name and below it one line for each number.
@@ -37,15 +37,15 @@ class Fitted:
 
 def fit(table: Table, width: int, *, full: bool = False) -> Fitted:
     """The table for a screen of `width` columns."""
-    for tight in (table.tight, True):
-        if _width(drawn := _narrowed(table, tight)) <= width:
+    for drawn in (table, replace(table, tight=True), _narrowed(table)):
+        if _width(drawn) <= width:
             return Fitted((("", drawn),))
     parts = list(range(len(_parts(table))))
     missing: list[str] = []
     for part in () if full else table.optional:
         parts.remove(part)
         missing.append(_head_of(table, part))
-        if _width(drawn := _narrowed(_of_parts(table, parts), True)) <= width:
+        if _width(drawn := _narrowed(_of_parts(table, parts))) <= width:
             return Fitted((("", drawn),), tuple(missing))
     return Fitted(tuple(_divided(table, parts, width)), tuple(missing))
 
@@ -54,15 +54,15 @@ def _divided(table: Table, parts: Sequence[int], width: int) -> Iterator[tuple[s
     """Step 3, and step 4 for a part that is too wide even by itself."""
     chosen: list[int] = []
     for part in parts:
-        if chosen and _width(_narrowed(_of_parts(table, [*chosen, part]), True)) > width:
-            yield "", _narrowed(_of_parts(table, chosen), True)
+        if chosen and _width(_narrowed(_of_parts(table, [*chosen, part]))) > width:
+            yield "", _narrowed(_of_parts(table, chosen))
             chosen = []
         chosen.append(part)
-        if len(chosen) == 1 and _width(_narrowed(_of_parts(table, chosen), True)) > width:
+        if len(chosen) == 1 and _width(_narrowed(_of_parts(table, chosen))) > width:
             yield from _stacked(_of_parts(table, chosen))
             chosen = []
     if chosen:
-        yield "", _narrowed(_of_parts(table, chosen), True)
+        yield "", _narrowed(_of_parts(table, chosen))
 
 
 def _parts(table: Table) -> list[list[int]]:
@@ -93,10 +93,8 @@ def _head_of(table: Table, part: int) -> str:
     return table.heads[_parts(table)[part][0]]
 
 
-def _narrowed(table: Table, tight: bool) -> Table:
-    """The table as it is, or with wrapped heads and the narrow gap."""
-    if not tight or table.tight:
-        return table
+def _narrowed(table: Table) -> Table:
+    """The table with wrapped heads and the narrow gap."""
     heads = [table.heads[0]]
     for place, head in enumerate(table.heads[1:], start=1):
         cells = max((cell_len(row[place].text) for row in table.rows), default=0)

@@ -105,7 +105,7 @@ def test_a_report_is_stored_and_read_again(standin: Path, tmp_path: Path) -> Non
         ("silent", "printed nothing"),
         ("torn", "printed a last line that is no report"),
         ("crash", "was killed by signal 6 (SIGABRT)"),
-        ("damaged", "failed with exit code 1: standin: 3 rounds did not hold"),
+        ("damaged", "failed with exit code 1: standin: 3 blocks did not hold"),
     ],
 )
 def test_a_contender_that_fails_on_one_workload_loses_that_cell_alone(
@@ -148,7 +148,7 @@ def test_a_workload_that_a_time_ends_has_no_checksum_and_that_is_said_once(
     samples, watcher, _ = measured(run, tmp_path)
     assert not watcher.failed
     (said,) = watcher.said
-    assert "standin-200" in said and "standin-100" not in said and "checksum" in said
+    assert "standin-200" in said and "standin-100" not in said and "not compared" in said
     assert all((s.output_digest is None) == (s.trial.workload == 1) for s in samples)
 
 

@@ -45,7 +45,7 @@ def test_a_slower_allocator_is_told_so(cairn, forward: Path, churn: Path) -> Non
     result = cairn("compare", "-r", 8, "-a", "system", "-a", slow, "--json", "--", churn, 3000)
     assert result.code == 0, result.err
     rows = {row["contender"]: row for row in result.json["comparisons"][0]["rows"]}
-    assert rows["slow"]["changes"]["wall"]["finding"] == "more"
+    assert rows["slow"]["changes"]["wall"]["shown"] == "more"
     assert rows["slow"]["changes"]["wall"]["interval"]["low"] > 0.2
     assert result.json["comparisons"][0]["verdict"][0].startswith("Keep system")
 

@@ -74,7 +74,7 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
     for words, says in (
         (("explain",), "compare --why"),
         (("explain", "last", "y"), "there is no y in this run; it has system, x"),
-        (("explain", "last", "system"), "system is what is compared with"),
+        (("explain", "last", "system"), "system cannot be compared with itself"),
         (("explain", "-o", "why.csv"), "no rows for CSV"),
     ):
         result = cairn(*words)

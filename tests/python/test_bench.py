@@ -241,7 +241,7 @@ def test_an_entry_that_says_what_it_touches_keeps_that_when_counted(
 def test_an_allocator_that_works_wrongly_under_valgrind_is_no_limit_of_valgrind() -> None:
     for wrong in (
         "computed another checksum than under system",
-        "failed with exit code 1: larson: 3 rounds did not hold what was written into them",
+        "failed with exit code 1: larson: 3 blocks did not hold what was written into them",
         "found 2 damaged blocks, but ended with exit code 0",
         "was killed by signal 11 (SIGSEGV)",
     ):
