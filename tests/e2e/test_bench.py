@@ -98,7 +98,7 @@ def test_a_workload_says_why_where_that_is_asked_for(cairn) -> None:
     assert len(document["standings"]["places"]) == 2
     assert "allocator code" in cairn("report", "--full").out
     for words, says in (
-        (("scenarios", "--why"), "name its workloads"),
+        (("scenarios", "--why"), "name workloads of"),
         (("suite", "--why", "--instructions"), "leave one of them away"),
     ):
         refused = cairn("bench", *words)
@@ -130,7 +130,7 @@ def test_the_arena_competes_in_malloctest(cairn) -> None:
     for comparison in result.json["comparisons"]:
         assert {row["contender"] for row in comparison["rows"]} == {"system", "arena"}
     for text in ("user time", "system time", "largest process", "peak (tree)"):
-        assert text in cairn("report").out
+        assert text in cairn("report", "--md").out
 
 
 def test_scenarios_end_in_a_ranking_by_points(cairn) -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from support.processes import running
 
+from cairn.model import SCHEMA
+
 FEW = ("--min-rounds", 2, "--max-rounds", 3, "--warm-memory", "off")
 
 
@@ -34,7 +36,7 @@ def test_it_says_which_allocator_to_use(cairn, forward: Path, churn: Path) -> No
         "baseline",
         "other",
     ):
-        assert word in result.out, word
+        assert word in cairn("report", "--md").out, word
     assert "loaded in 1 of 1 processes" in result.out
     assert "Next: " in result.out
     assert "seed" in result.err and "results" in result.err
@@ -65,7 +67,7 @@ def test_every_form_of_report_comes_from_the_same_run(
     full = cairn("report", "--full").out
     assert "mean ± σ" in full and "min … max" in full and "switches" in full
     document = cairn("report", "last", "--json").json
-    assert document["schema"] == 1
+    assert document["schema"] == SCHEMA
     assert len(document["samples"]) == 2 * 4  # one warm-up and three rounds
     rows = list(csv.DictReader(io.StringIO(cairn("report", "--csv").out)))
     assert len(rows) == 8

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from support.surroundings import users_environment, users_tool
 
+from cairn.model import SCHEMA
+
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a file")
 
 
@@ -358,7 +360,7 @@ def test_the_machine_alone(cairn) -> None:
 
 def test_every_line_that_is_not_fine_has_a_next_step(cairn, churn: Path) -> None:
     result = cairn("doctor", "--json", churn)
-    assert result.json["schema"] == 1 and [g["key"] for g in result.json["groups"]] == [
+    assert result.json["schema"] == SCHEMA and [g["key"] for g in result.json["groups"]] == [
         "program", "machine", "instruments",
     ]  # fmt: skip
     for group in result.json["groups"]:

@@ -75,7 +75,7 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
         (("explain",), "compare --why"),
         (("explain", "last", "y"), "there is no y in this run; it has system, x"),
         (("explain", "last", "system"), "system cannot be compared with itself"),
-        (("explain", "-o", "why.csv"), "no rows for CSV"),
+        (("explain", "-o", "why.csv"), "text, Markdown or JSON"),
     ):
         result = cairn(*words)
         assert result.code == 2 and says in result.err and len(result.err.splitlines()) == 1, (
