@@ -1,6 +1,6 @@
 """libcairn under test: preloaded into programs that know nothing of it, and linked into them from the archive.
 
-It is the installed one, or that of the folder $CAIRN_MALLOC, such as build/gcc/src/alloc.
+It is the installed one, or that of the folder $CAIRN_MALLOC, such as build/gcc/src/abi.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where libcairn is: the installed one, or that of the folder $CAIRN_MALLOC, such as build/gcc/src/alloc."""
+"""Where libcairn is: the installed one, or that of the folder $CAIRN_MALLOC, such as build/gcc/src/abi."""
 
 from __future__ import annotations
 
