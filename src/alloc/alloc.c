@@ -14,15 +14,32 @@ static bool has_heap(void)
     return thread_heap != &heap_none && thread_heap != &heap_gone;
 }
 
-/* Takes a large block from the page heap. If there is no memory, frees what waits for this thread
- * or another, and tries again. */
+/* Frees the memory that waits for this thread or another. Called when there is no memory, before
+ * the second and last attempt to allocate. Leaves the lists of this thread's heap empty. */
+static __attribute__((noinline, cold)) void reclaim(void)
+{
+    if (has_heap())
+        heap_collect(thread_heap);
+    heap_sweep();
+}
+
+/* Takes a small block from the thread's heap, whose list of the class is empty. */
+static void *allocate_small(struct heap *heap, unsigned class)
+{
+    void *block = heap_refill(heap, class);
+    if (UNLIKELY(block == NULL)) {
+        reclaim();
+        block = heap_refill(heap, class);
+    }
+    return block;
+}
+
+/* Takes a large block from the page heap. */
 static void *allocate_new(size_t size, size_t alignment, bool *zero)
 {
     void *p = large_allocate(size, alignment, zero);
     if (UNLIKELY(p == NULL)) {
-        if (has_heap())
-            heap_collect(thread_heap);
-        heap_sweep();
+        reclaim();
         p = large_allocate(size, alignment, zero);
     }
     return p;
@@ -107,7 +124,7 @@ void *alloc_malloc_slow(size_t size, const void *caller)
         if (heap->list[class] != NULL) /* thread_birth() may have allocated */
             return heap_pop_checked(heap, class);
     }
-    void *block = heap_refill(heap, class);
+    void *block = allocate_small(heap, class);
     background_look();
     return block;
 }

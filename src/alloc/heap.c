@@ -208,12 +208,6 @@ static struct slab *make_slab(struct heap *heap, unsigned class)
     size_t index = kept_runs_take(&heap->runs, slab_slices(class));
     if (index == 0)
         index = page_heap_allocate(slab_slices(class), 0, &zero);
-    /* Memory that waits for this thread or another may be enough. */
-    if (UNLIKELY(index == 0) && !heap->shared) {
-        heap_collect(heap);
-        heap_sweep();
-        index = page_heap_allocate(slab_slices(class), 0, &zero);
-    }
     if (index == 0)
         return NULL;
     heap_count(&heap->statistics.slabs_made, 1);
