@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.places import PROGRAMS
 from support.surroundings import isolate
 
 isolate()
 
 ROOT = Path(__file__).resolve().parent.parent
-HELPERS = ROOT / "tests" / "helpers"
-
 
 GOLDEN = ROOT / "tests" / "golden"
 """What users see, word by word. `make golden` writes these files anew; a change of them is read before it is committed."""
@@ -58,7 +57,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             Path(source).stem + "".join(flags).replace("/", "_") + (".so" if shared else "")
         )
         if not target.exists():
-            path = HELPERS / source
+            path = PROGRAMS / source
             extra = ["-fPIC"] if shared else []
             subprocess.run(
                 ["gcc", "-O1", "-fno-builtin", *extra, *flags, str(path), "-o", str(target)],

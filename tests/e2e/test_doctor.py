@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.places import PROGRAMS
 from support.surroundings import users_environment, users_tool
 
 from cairn.model import SCHEMA
@@ -266,7 +267,7 @@ def test_a_program_linked_with_an_allocator(
 ) -> None:
     """Its malloc is not the system's: that contender would measure something else, and is refused at once."""
     program = tmp_path / "linked"
-    source = Path(__file__).resolve().parent.parent / "helpers" / "churn.c"
+    source = PROGRAMS / "churn.c"
     subprocess.run(
         [
             "gcc",

@@ -1,4 +1,4 @@
-"""Allocators that are ill on purpose: the illness is found, and of the healthy one nothing. tests/ill/ has them."""
+"""Allocators that are ill on purpose: the illness is found, and of the healthy one nothing. tests/support/ill/ has them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 from support.injecting import carried
+from support.places import ILL, PROGRAMS
 
 from cairn import native
 from cairn.findings import find
 from cairn.profile.reader import gather
 from cairn.profile.tally import Tree
 
-ILL = Path(__file__).parents[1] / "ill"
-HELPERS = ILL.parent / "helpers"
-PROGRAMS = {
+WORKLOADS = {
     "hash_table": ("--operations", "2M"),
     "lru_cache": ("--operations", "1M"),
     "fragmentation": ("--kind", "server", "--operations", "100K"),
@@ -78,7 +77,7 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
         if over is not None:
             preload.append(carried(over))
         out = Path(tempfile.mkdtemp(dir=tmp_path))
-        command = [native.workload(program), *PROGRAMS[program]]
+        command = [native.workload(program), *WORKLOADS[program]]
         started = subprocess.Popen(
             command, stdout=subprocess.DEVNULL,
             env={**os.environ, "CAIRN_PROBE": str(out), "ILL": str(strength), "LD_PRELOAD": ":".join(preload)},
@@ -104,7 +103,7 @@ def test_of_the_systems_allocator_nothing_is_found(
     assert findings(program) == []
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", WORKLOADS)
 def test_of_cairn_nothing_is_found(findings: Callable[..., list[str]], program: str) -> None:
     assert findings(program, over=native.allocator()) == []
 
@@ -147,7 +146,7 @@ def test_rounds_that_grow_and_mappings_of_the_programs_own_are_nobodys_waste(
 ) -> None:
     program, out = tmp_path / "neighbours", tmp_path / "raw"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
-    subprocess.run(["gcc", *flags, HELPERS / "probe_neighbours.c", "-o", program], check=True)
+    subprocess.run(["gcc", *flags, PROGRAMS / "probe_neighbours.c", "-o", program], check=True)
     out.mkdir()
     preload = [carried(native.probe()), *([carried(over)] if over else [])]
     environment = {**os.environ, "CAIRN_PROBE": str(out), "LD_PRELOAD": ":".join(preload)}

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from support.compiling import ROOT
 from support.packages import built_by_cmake, call, needs_cmake, needs_pkg_config, pkg_config
+from support.places import PROGRAMS
 
 from cairn import __version__
 
-HELPERS = ROOT / "tests" / "helpers"
-PROGRAMS = {
-    "cairn": [HELPERS / "counted.c", HELPERS / "counted_new.cpp"],
+PACKAGED = {
+    "cairn": [PROGRAMS / "counted.c", PROGRAMS / "counted_new.cpp"],
     "cairn-arena": [
         ROOT / "examples" / "arena" / "first.c",
         ROOT / "examples" / "arena" / "containers.cpp",
@@ -206,10 +206,10 @@ def libraries_of(prefix: Path, program: Path) -> str:
 
 
 @needs_pkg_config
-@pytest.mark.parametrize("package", PROGRAMS)
+@pytest.mark.parametrize("package", PACKAGED)
 def test_programs_are_linked_by_pkg_config(prefix: Path, tmp_path: Path, package: str) -> None:
     assert pkg_config(prefix, "--modversion", package) == [__version__]
-    for source in PROGRAMS[package]:
+    for source in PACKAGED[package]:
         compiler = ["gcc", "-std=c11"] if source.suffix == ".c" else ["g++", "-std=c++17"]
         flags = pkg_config(prefix, "--cflags", "--libs", package)
         shared, static = tmp_path / source.stem, tmp_path / "static" / source.stem
@@ -228,8 +228,8 @@ def test_programs_are_linked_by_pkg_config(prefix: Path, tmp_path: Path, package
 def test_programs_are_linked_by_cmake(
     prefix: Path, tmp_path: Path, package: str, target: str
 ) -> None:
-    build = built_by_cmake(tmp_path, prefix, f"{package} {__version__}", target, PROGRAMS[package])
-    for source in PROGRAMS[package]:
+    build = built_by_cmake(tmp_path, prefix, f"{package} {__version__}", target, PACKAGED[package])
+    for source in PACKAGED[package]:
         program = build / source.stem
         run_linked(prefix, package, program)
         assert (f"lib{package}.so.0" in libraries_of(prefix, program)) == (

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from support import peers
 from support.injecting import carried
+from support.places import PROGRAMS
 from support.probing import Probed
 
 from cairn import native
@@ -137,7 +138,7 @@ def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(
 ) -> None:
     """Go's runtime does so by system calls of its own; what runs after it frees, and that may call the kernel."""
     program = tmp_path / "blocked"
-    source = Path(__file__).parents[1] / "helpers" / "probe_blocked.cpp"
+    source = PROGRAMS / "probe_blocked.cpp"
     subprocess.run(
         ["g++", "-std=c++17", "-O1", "-fno-builtin", str(source), "-o", str(program), "-pthread"],
         check=True,
@@ -148,7 +149,7 @@ def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(
 
 def test_operators_of_cxx_are_counted_and_may_throw(probed: Probed, tmp_path: Path) -> None:
     program = tmp_path / "operators"
-    source = Path(__file__).parents[1] / "helpers" / "probe_operators.cpp"
+    source = PROGRAMS / "probe_operators.cpp"
     subprocess.run(
         ["g++", "-std=c++17", "-O0", "-fno-builtin", str(source), "-o", str(program)], check=True
     )

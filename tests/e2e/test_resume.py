@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from support.places import PROGRAMS
 from support.processes import running
 
 NAP = f"sleep {200_000 + os.getpid()}"
@@ -69,7 +70,7 @@ def test_a_library_that_is_gone_or_built_anew_is_told(
     library.unlink()
     refused = cairn("compare", "--resume", "last")
     assert refused.code == 4 and "is gone" in refused.sentence
-    source = Path(__file__).parents[1] / "helpers" / "forward_malloc.c"
+    source = PROGRAMS / "forward_malloc.c"
     subprocess.run(
         ["gcc", "-O0", "-g", "-fPIC", "-shared", "-fno-builtin", source, "-o", library], check=True
     )

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from support.places import PROGRAMS
 from support.processes import running
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a file")
-HERE = Path(__file__).resolve().parent
 NAP = f"sleep {100_000 + os.getpid()}"
 """A command that no other test runs."""
 
@@ -146,7 +146,7 @@ def test_an_environment_that_is_cleaned_by_a_script_is_noticed_while_it_runs(
 
 def test_a_program_with_an_allocator_of_its_own(cairn, tmp_path: Path) -> None:
     own = tmp_path / "own"
-    source = HERE.parent / "helpers" / "forward_malloc.c"
+    source = PROGRAMS / "forward_malloc.c"
     main = tmp_path / "main.c"
     main.write_text("int main(void) { return 0; }\n")
     subprocess.run(["gcc", "-O1", "-fno-builtin", "-rdynamic", source, main, "-o", own], check=True)

@@ -1,4 +1,4 @@
-"""`cairn compare --why` and `cairn explain`: a gap that somebody made, and what it is made of. tests/ill/ has the libraries."""
+"""`cairn compare --why` and `cairn explain`: a gap that somebody made, and what it is made of. tests/support/ill/ has the libraries."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.places import ILL
 
 from cairn import native
 
-ILL = Path(__file__).parents[1] / "ill"
 FLAGS = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
-PROGRAMS = {
+WORKLOADS = {
     "hash_table": ("--operations", "2M"),
     "lru_cache": ("--operations", "1M"),
     "fragmentation": ("--kind", "server", "--operations", "100K"),
@@ -108,7 +108,7 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
 ) -> None:
     """In a server's sessions slow_new strikes memory that serves again: blocks grow in number, not in bytes."""
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
-    command = (native.workload(program), *PROGRAMS[program])
+    command = (native.workload(program), *WORKLOADS[program])
     result = cairn(
         "compare", "--why", "-r", 10, "-a", "system", "-a", ill, "--json", "--", *command
     )

@@ -113,9 +113,7 @@ class Record:
         then.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        common = digest(
-            "cairn", "src", "tests/support", "tests/helpers", "tests/conftest.py", "tests/ill"
-        )
+        common = digest("cairn", "src", "tests/support", "tests/conftest.py")
         busy: list[str] = []
         for waits, names in ((False, files), (True, busy)):
             for name in names:

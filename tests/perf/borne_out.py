@@ -6,7 +6,7 @@ RUN is the folder of a run with --why and several allocators, such as 'cairn ben
 one alone is taken away by taking another: what the best of the others takes less, of CPU time, of the peak, or of the wall
 clock where it is threads' time; all else that the other does better is in that, too. Of each finding one line, then how
 many gains lie within a factor of two of the claim, and how many of an end of its range. What is found beside another is
-not here: it is a part of a difference that was measured, and tests/ill hold it to account.
+not here: it is a part of a difference that was measured, and tests/support/ill hold it to account.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pathlib import Path
 from cairn import native, units
 from cairn.compare import stats
 
-HELPERS = Path(__file__).resolve().parents[1] / "helpers"
+PROGRAMS = Path(__file__).resolve().parents[1] / "support" / "programs"
 LIMIT = 0.03
 
 
@@ -84,7 +84,7 @@ def main() -> int:
         scratch = Path(name)
         program = scratch / "spin"
         subprocess.run(
-            ["gcc", "-O1", "-fno-builtin", str(HELPERS / "spin.c"), "-o", str(program)], check=True
+            ["gcc", "-O1", "-fno-builtin", str(PROGRAMS / "spin.c"), "-o", str(program)], check=True
         )
         all_ways = ways(program, scratch)
         seconds: dict[str, list[float]] = {way: [] for way in all_ways}

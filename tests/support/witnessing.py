@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
-HELPERS = Path(__file__).parents[1] / "helpers"
+from support.places import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Bench:
         return path
 
     def helper(self, file: str, *flags: str) -> Path:
-        return self.build(Path(file).stem, (HELPERS / file).read_text(), *flags)
+        return self.build(Path(file).stem, (PROGRAMS / file).read_text(), *flags)
 
     def library(self, name: str, source: str, *flags: str) -> Path:
         return self.build(name, source, "-shared", "-fPIC", *flags)

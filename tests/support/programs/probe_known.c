@@ -111,7 +111,7 @@ static void on_alarm(int number)
     siglongjmp(back, 1);
 }
 
-/* Runs over the allocator tests/helpers/probe_paths.c, whose blocks of 77 bytes take a tenth of a
+/* Runs over the allocator tests/support/programs/probe_paths.c, whose blocks of 77 bytes take a tenth of a
  * second. */
 static void jump(void)
 {

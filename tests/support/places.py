@@ -1,0 +1,11 @@
+"""Where the sources are that tests compile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SUPPORT = Path(__file__).resolve().parent
+PROGRAMS = SUPPORT / "programs"
+"""Programs for tests to start, and libraries to preload into programs."""
+ILL = SUPPORT / "ill"
+"""Allocators with one illness each, over a healthy allocator."""
