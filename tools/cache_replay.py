@@ -1,13 +1,14 @@
-"""Which cache of freed large blocks would have had what a program asks for: keyed by size, by call site, or by what fits.
+"""Compares caches of freed large blocks: keyed by size, by call site, or by what fits.
 
-    .venv/bin/python tests/perf/replay.py PROG [ARG…]
+    .venv/bin/python tools/cache_replay.py PROG [ARG…]
 
-Runs the program once, over glibc, with large_blocks.c, and replays what each of its processes allocated above 32 KiB. Prints
-allocations, and of 100 the hits of each kind of cache at 2, 8 and 32 MiB.
+Runs the program once under glibc with large_blocks.c, which records all blocks above 32 KiB. Then
+replays the record of each process against each kind of cache. Prints the number of allocations, and
+how many of 100 each cache serves if it may hold 2, 8 or 32 MiB.
 
-    size   64 sets of four slots, by count of slices of 16 KiB
-    site   the same, by count of slices, return address and low bits of the stack's depth
-    fit    a list for each count of slices; up to a quarter more will do
+    size   64 sets of four slots, keyed by the number of slices of 16 KiB
+    site   the same, keyed by slices, return address and low bits of the stack's depth
+    fit    a list for each number of slices; a block may be a quarter larger than requested
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MIB = 1 << 20
 
 
 class Block(NamedTuple):
-    """What is known of it when it is asked for."""
+    """The facts about a block that are known when it is requested."""
 
     slices: int
     caller: int
@@ -40,7 +41,7 @@ class Block(NamedTuple):
 
 
 class Cache(ABC):
-    """Freed blocks, no more than `most` bytes; the eldest goes."""
+    """Freed blocks of at most `most` bytes in all. The oldest one is dropped first."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -49,7 +50,7 @@ class Cache(ABC):
         self.kept: OrderedDict[int, Block] = OrderedDict()
 
     def take(self, block: Block) -> bool:
-        """Whether it has one for that; it is then gone."""
+        """Removes a block that serves the request. Returns False if there is none."""
         found = self.find(block)
         if found is None:
             return False
@@ -57,7 +58,7 @@ class Cache(ABC):
         return True
 
     def put(self, block: Block) -> None:
-        """Keeps a freed one."""
+        """Keeps a freed block."""
         if block.slices * SLICE > self.most:
             return
         self.age += 1
@@ -68,37 +69,41 @@ class Cache(ABC):
             self.forget(next(iter(self.kept)))
 
     def forget(self, age: int) -> None:
+        """Drops a block."""
         block = self.kept.pop(age)
         self.bytes -= block.slices * SLICE
         self.remove(age, block)
 
     @abstractmethod
     def find(self, block: Block) -> int | None:
-        """When the one was put in that will do; None: there is none."""
+        """Returns the age of a block that serves the request, or None."""
 
     @abstractmethod
     def add(self, age: int, block: Block) -> None:
-        """It is to be found from now on."""
+        """Makes a block available to find()."""
 
     @abstractmethod
     def remove(self, age: int, block: Block) -> None:
-        """And no more."""
+        """Makes a block unavailable to find()."""
 
 
 class Ring(Cache):
-    """Sets of four slots, by a key; the slot that was filled first is filled next."""
+    """Sets of four slots each, by a key. The slot that was filled first is replaced first."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
         self.sets: defaultdict[int, list[int]] = defaultdict(list)
 
     def key(self, block: Block) -> Hashable:
+        """Returns the key: the size."""
         return block.slices
 
     def slots(self, block: Block) -> list[int]:
+        """Returns the ages of the blocks in the block's set."""
         return self.sets[hash(self.key(block)) % SETS]
 
     def find(self, block: Block) -> int | None:
+        """Returns the newest block of the key."""
         here = (
             age
             for age in reversed(self.slots(block))
@@ -107,42 +112,52 @@ class Ring(Cache):
         return next(here, None)
 
     def add(self, age: int, block: Block) -> None:
+        """Fills a slot."""
         slots = self.slots(block)
         slots.append(age)
         if len(slots) > SLOTS:
             self.forget(slots[0])
 
     def remove(self, age: int, block: Block) -> None:
+        """Empties a slot."""
         self.slots(block).remove(age)
 
 
 class Sites(Ring):
-    """By site and size."""
+    """A ring that is keyed by site and size."""
 
     def key(self, block: Block) -> Hashable:
+        """Returns the key: size, caller and depth."""
         return block
 
 
 class Fit(Cache):
-    """By size, the last freed first; up to a quarter more will do."""
+    """A list for each size, of which the block that was freed last is taken first."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
         self.lists: defaultdict[int, list[int]] = defaultdict(list)
 
     def find(self, block: Block) -> int | None:
+        """Returns the smallest block that fits, at most a quarter larger than requested."""
         counts = range(block.slices, block.slices + block.slices // 4 + 1)
         return next((self.lists[count][-1] for count in counts if self.lists[count]), None)
 
     def add(self, age: int, block: Block) -> None:
+        """Adds a block to the list of its size."""
         self.lists[block.slices].append(age)
 
     def remove(self, age: int, block: Block) -> None:
+        """Removes a block from the list of its size."""
         self.lists[block.slices].remove(age)
 
 
 def replay(events: np.ndarray, cache: Cache) -> tuple[int, int]:
-    """Allocations and hits. A block that is freed and comes at once at the same place was resized where it lay."""
+    """Returns the number of allocations and of hits.
+
+    A block that is freed and at once allocated at the same address was resized in place, which
+    counts as neither.
+    """
     live: dict[int, Block] = {}
     dying: tuple[int, Block] | None = None
     born = hits = 0
@@ -163,6 +178,7 @@ def replay(events: np.ndarray, cache: Cache) -> tuple[int, int]:
 
 
 def main(command: list[str]) -> None:
+    """Runs the program and prints one line for each of its processes."""
     if not command:
         raise SystemExit(__doc__)
     with tempfile.TemporaryDirectory() as name:
@@ -175,7 +191,8 @@ def main(command: list[str]) -> None:
         environment = {**os.environ, "LD_PRELOAD": str(library), "LARGE_BLOCKS": str(out)}
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
         print(
-            "process                 allocations   2 MiB: size site  fit   8 MiB: size site  fit  32 MiB: size site  fit"
+            "process                 allocations   2 MiB: size site  fit   8 MiB: size site  fit"
+            "  32 MiB: size site  fit"
         )
         for file in sorted(out.iterdir(), key=lambda file: -file.stat().st_size):
             events = np.fromfile(file, EVENT)

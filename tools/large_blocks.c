@@ -1,5 +1,8 @@
-/* large_blocks.c - preloaded, over glibc: writes each allocation above 32 KiB and each free of one to $LARGE_BLOCKS/PID.NAME, as
- * struct event. For replay.py. */
+/* large_blocks.c - records large blocks: a library that is preloaded into programs that use glibc.
+ *
+ * It writes a struct event for each allocation above 32 KiB, and for each free of such a block, to
+ * $LARGE_BLOCKS/PID.NAME. cache_replay.py reads these files.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +17,7 @@ enum { SMALL_MOST = 32768, EVENTS = 4096 };
 
 struct event {
     uint64_t block;
-    uint64_t bytes;  /* 0: it is freed */
+    uint64_t bytes;  /* 0: the block is freed */
     uint64_t caller; /* return address */
     uint64_t stack;  /* where the caller's frame ends */
 };
@@ -63,7 +66,7 @@ __attribute__((destructor)) static void end(void)
         write_out();
 }
 
-/* Inlined, so that it is the caller's caller that is told. */
+/* A macro, so that the recorded caller is that of the replaced function. */
 #define BORN(block, bytes)                                                                         \
     do {                                                                                           \
         if ((block) != NULL && (bytes) > SMALL_MOST)                                               \

@@ -1,11 +1,14 @@
-"""How often it is right what 'cairn profile' says that another allocator would save.
+"""Compares the predictions of 'cairn profile' about other allocators with measured savings.
 
-    .venv/bin/python tests/perf/predictions.py RUN CALIBRATION
+    .venv/bin/python tools/prediction_accuracy.py RUN CALIBRATION
 
-RUN is the folder of a run with --why, CALIBRATION that of one of 'cairn calibrate', on the same machine. Each contender that
-was calibrated is predicted from the probed runs of each other one; what it really saves the plain runs show. Of each
-workload and pair one line: what it saves, as told, the range, and as it was; then how many of the gains of 5 % and more
-were told to within 5 points, and how often 5 % or more was promised where there was no such gain.
+RUN is the folder of a run with --why. CALIBRATION is the folder of a run of 'cairn calibrate' on
+the same machine. Each calibrated contender is predicted from the probed runs of each other
+contender. The plain runs show what it saves.
+
+Prints one line for each workload and pair: the predicted saving, its range, and the measured
+saving. Then prints how many of the savings of 5 % and more were predicted to within 5 points, and
+how often 5 % or more was predicted where less was saved.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ NEAR = 0.05
 
 @dataclass(frozen=True)
 class Cell:
-    """On a workload, from one allocator to another; shares of CPU time."""
+    """A change from one allocator to another on one workload; shares of CPU time."""
 
     workload: str
     before: str
@@ -41,19 +44,19 @@ class Cell:
 
     @property
     def promised(self) -> bool:
-        """As a user would be told, if this were the best of the others."""
+        """Whether a user would be advised to change, if no other allocator were better."""
         return self.told >= TELL_FROM and self.low > 0
 
     @property
     def is_near(self) -> bool:
-        """Within so many points."""
+        """Whether the prediction is within NEAR of the measured saving."""
         return abs(self.told - self.saved) <= NEAR
 
 
 def cells(
     run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Costs]
 ) -> Iterator[Cell]:
-    """Every pair on every workload of which enough is known."""
+    """Yields every pair on every workload of which enough is known."""
     for place, workload in enumerate(run.settings.workloads):
         its = [one for one in samples if one.trial.workload == place and one.counts]
         cpu = {
@@ -79,7 +82,7 @@ def cells(
 
 
 def main() -> int:
-    """Prints the lines."""
+    """Prints the table and the counts."""
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
@@ -90,7 +93,8 @@ def main() -> int:
     for one in found:
         spread = f"[{one.low * 100:.0f}, {one.high * 100:.0f}]"
         print(
-            f"{one.workload:24} {one.before:10} {one.after:10} {one.told * 100:6.1f} % {spread:>16} {one.saved * 100:5.1f} %"
+            f"{one.workload:24} {one.before:10} {one.after:10} {one.told * 100:6.1f} % "
+            f"{spread:>16} {one.saved * 100:5.1f} %"
         )
     gains = [one for one in found if one.saved >= TELL_FROM]
     others = [one for one in found if one.saved < TELL_FROM]

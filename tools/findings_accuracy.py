@@ -1,12 +1,15 @@
-"""Whether what is found is borne out: the effect that is claimed, beside what is gained where the cause is taken away.
+"""Compares the effect that each finding claims with the gain of a change of allocator.
 
-    .venv/bin/python tests/perf/borne_out.py RUN
+    .venv/bin/python tools/findings_accuracy.py RUN
 
-RUN is the folder of a run with --why and several allocators, such as 'cairn bench suite --why'. The cause of what is found of
-one alone is taken away by taking another: what the best of the others takes less, of CPU time, of the peak, or of the wall
-clock where it is threads' time; all else that the other does better is in that, too. Of each finding one line, then how
-many gains lie within a factor of two of the claim, and how many of an end of its range. What is found beside another is
-not here: it is a part of a difference that was measured, and tests/support/ill hold it to account.
+RUN is the folder of a run with --why and several allocators, such as 'cairn bench suite --why'. A
+finding about one allocator names a cause. Another allocator takes that cause away. The gain is what
+the best of the others saves: CPU time, peak memory, or wall time if the finding is about threads'
+time. It includes everything else that the other allocator does better.
+
+Prints one line for each finding, and then how many gains are within a factor of two of the claim,
+and how many within a factor of two of its range. Findings from the comparison of two allocators are
+left out: they are part of a measured difference, and the tests with tests/support/ill check them.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ FACTOR = 2.0
 
 @dataclass(frozen=True)
 class Claim:
-    """Shares of what the allocator's runs take, or hold."""
+    """A finding and its gain, both as shares of what the allocator's runs take or hold."""
 
     workload: str
     allocator: str
@@ -38,7 +41,7 @@ class Claim:
     gain: float
 
     def is_borne_out(self, *, by_range: bool) -> bool:
-        """Within the factor of the value, or of the range; a gain of nothing bears nothing out."""
+        """Returns whether the gain is within FACTOR of the claim, or of its range."""
         ends = self.ends if by_range and self.ends else Interval(self.effect, self.effect, 0.95)
         return self.gain > 0 and ends.low / FACTOR <= self.gain <= ends.high * FACTOR
 
@@ -48,7 +51,7 @@ def _wall(samples: list[Sample], name: str) -> float:
 
 
 def _gain(why: Why, of: str, its: list[Sample]) -> float:
-    """What the baseline of the pair takes less than its contender."""
+    """Returns the share that the baseline of the pair saves against its contender."""
     if of == "thread time":
         mine, other = (_wall(its, name) for name in (why.contender, why.baseline))
         return 1 - other / mine
@@ -57,7 +60,7 @@ def _gain(why: Why, of: str, its: list[Sample]) -> float:
 
 
 def claims(run: Run, samples: tuple[Sample, ...]) -> Iterator[Claim]:
-    """Every finding of every contender on every workload."""
+    """Yields every finding about every contender on every workload."""
     names = [one.name for one in run.competing]
     for place, workload in enumerate(run.settings.workloads):
         its = [one for one in samples if one.trial.workload == place and one.counts]
@@ -77,7 +80,7 @@ def claims(run: Run, samples: tuple[Sample, ...]) -> Iterator[Claim]:
 
 
 def main() -> int:
-    """Prints the lines."""
+    """Prints the table and the two counts."""
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
@@ -96,14 +99,15 @@ def main() -> int:
             else "  ✘"
         )
         print(
-            f"{one.workload:22} {one.allocator:10} {one.finding:24} {one.effect * 100:6.1f} % {spread:>12} "
-            f"{one.gain * 100:6.1f} %  {one.best}{sign}"
+            f"{one.workload:22} {one.allocator:10} {one.finding:24} {one.effect * 100:6.1f} % "
+            f"{spread:>12} {one.gain * 100:6.1f} %  {one.best}{sign}"
         )
     near, within = (
         sum(one.is_borne_out(by_range=by_range) for one in found) for by_range in (False, True)
     )
     print(
-        f"\n{len(found)} findings; the gain is within a factor of 2 of {near}, and of the range of {within}"
+        f"\n{len(found)} findings; the gain is within a factor of 2 of the claim for {near},"
+        f" and of its range for {within}"
     )
     print(f"by {cairn.__file__}")
     return 0
