@@ -1,0 +1,106 @@
+"""Every file of src/ is part of something that is installed, or NOT_SHIPPED says why it is not.
+
+CMake itself is asked what it would build: its file API reports the sources of each target, the
+targets that each target is made of, and which targets are installed. Headers count if a source that
+counts includes them, directly or through other headers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.compiling import ROOT
+from support.packages import call, needs_cmake
+
+NOT_SHIPPED = {
+    "src/policy/policy.c": "no knob needed it: docs/decisions/0021-a-bandit-for-six-steps.md",
+    "src/policy/policy.h": "no knob needed it: docs/decisions/0021-a-bandit-for-six-steps.md",
+}
+"""Files that only tests build, with the reason to keep them."""
+
+
+def configured(build: Path) -> list[dict[str, Any]]:
+    """Configures as for an installation, and returns CMake's answers about files and targets."""
+    questions = build / ".cmake" / "api" / "v1" / "query"
+    questions.mkdir(parents=True)
+    for question in ("codemodel-v2", "cmakeFiles-v1"):
+        (questions / question).touch()
+    call("cmake", "-S", ROOT, "-B", build)
+    answers = build / ".cmake" / "api" / "v1" / "reply"
+    return [
+        json.loads(file.read_text())
+        for kind in ("target", "cmakeFiles")
+        for file in answers.glob(f"{kind}-*.json")
+    ]
+
+
+def parts_of_installed(targets: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yields the targets that are installed, and all that they are made of."""
+    by_id = {target["id"]: target for target in targets}
+    waiting = [name for name, target in by_id.items() if target.get("install")]
+    seen = set(waiting)
+    while waiting:
+        target = by_id[waiting.pop()]
+        yield target
+        new = {other["id"] for other in target.get("dependencies", ())} - seen
+        seen |= new
+        waiting += new
+
+
+def with_headers(files: Iterable[str]) -> set[str]:
+    """Returns the files, and those of src/ that they include."""
+    found: set[str] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file in found:
+            continue
+        found.add(file)
+        text = (ROOT / file).read_text()
+        names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.MULTILINE)
+        waiting += [f"src/{name}" for name in names if (ROOT / "src" / name).is_file()]
+    return found
+
+
+def shipped(build: Path) -> set[str]:
+    """Returns the files of src/ that something installed is made of, relative to the root."""
+    answers = configured(build)
+    parts = list(parts_of_installed(answer for answer in answers if "id" in answer))
+    assert parts, "CMake installs nothing"
+    named = [source["path"] for part in parts for source in part["sources"]]
+    flags = [
+        flag["fragment"]
+        for part in parts
+        for flag in part.get("link", {}).get("commandFragments", ())
+    ]
+    named += re.findall(rf"{re.escape(str(ROOT))}/(src/\S+\.map)", " ".join(flags))
+    named += [one["path"] for answer in answers for one in answer.get("inputs", ())]
+    return with_headers(path for path in named if path.startswith("src/"))
+
+
+def in_the_tree() -> set[str]:
+    return {
+        os.path.relpath(file, ROOT)
+        for file in (ROOT / "src").rglob("*")
+        if file.is_file() and not file.name.startswith(".")
+    }
+
+
+@needs_cmake
+def test_every_file_of_src_is_shipped_or_named_as_an_exception(tmp_path: Path) -> None:
+    there, used = in_the_tree(), shipped(tmp_path)
+    assert not sorted(there - used - set(NOT_SHIPPED)), "files that nothing installed is made of"
+    assert not sorted(used & set(NOT_SHIPPED)), "exceptions that are shipped"
+
+
+@pytest.mark.parametrize("file", NOT_SHIPPED)
+def test_an_exception_exists_and_a_unit_test_builds_it(file: str) -> None:
+    """tests/unit compiles a folder of src/ if a test's name begins with the folder's name."""
+    assert (ROOT / file).is_file()
+    assert list((ROOT / "tests" / "unit").glob(f"{Path(file).parent.name}_*.c"))
