@@ -103,7 +103,7 @@ def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
         with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
             samples = Path(folder) / "samples"
             done = subprocess.run(
-                [*command, "--whereabouts", str(samples), "--", "true"],
+                [*command, "--cpu-samples", str(samples), "--", "true"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=TIMEOUT_S,

@@ -1,6 +1,6 @@
 """Splits the CPU time of a plain run by the kernel's clock samples.
 
-'cairn-launch --whereabouts' writes the samples. After each period of CPU time, the kernel notes
+'cairn-launch --cpu-samples' writes the samples. After each period of CPU time, the kernel notes
 which thread a processor runs, its address, and the top of its stack. The file also says which files
 are mapped where. `read` and `split` count the samples of the run's processes:
 

@@ -174,7 +174,7 @@ class Runner:
         self._scratch = scratch
         self._launcher = native.launcher()
         self._witness = carried_witness(scratch)
-        self._notes = scratch / "whereabouts"
+        self._notes = scratch / "cpu_samples"
         self._profiles = scratch / "profiles"
         self._profiles.mkdir(exist_ok=True)
 
@@ -209,7 +209,7 @@ class Runner:
             *(["--timeout", f"{settings.timeout_s:.3f}"] if settings.timeout_s is not None else []),
             *(["--cpus", settings.cpus] if settings.cpus is not None else []),
             *(["--counters"] if settings.counters else []),
-            *(["--whereabouts", str(self._notes)] if looked_at else []),
+            *(["--cpu-samples", str(self._notes)] if looked_at else []),
             *setenv(environment),
         ]
         started_at = time.time()
@@ -226,7 +226,7 @@ class Runner:
         summary = None
         if contender.probed:
             proof, summary = self._behind_probe(contender, proof, trial, launched)
-        where, unseen = self._whereabouts(contender) if looked_at else (None, None)
+        where, unseen = self._cpu_samples(contender) if looked_at else (None, None)
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
         digest, reported = None, None
@@ -313,7 +313,7 @@ class Runner:
             probed = summary.summarized(replace(found, tree=tree_of(launched, command, contender)))
         return replace(proof, problem=problem), probed
 
-    def _whereabouts(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:
+    def _cpu_samples(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:
         """The clock samples of the run that has just ended, or the reason why there are none."""
         from cairn.profile import cpu_samples
 

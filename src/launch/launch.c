@@ -22,6 +22,7 @@
 #include "launch/child.h"
 #include "launch/complaint.h"
 #include "launch/counters.h"
+#include "launch/cpu_samples.h"
 #include "launch/options.h"
 #include "launch/processes.h"
 #include "launch/report.h"
@@ -29,7 +30,6 @@
 #include "launch/signals.h"
 #include "launch/terminal.h"
 #include "launch/touch.h"
-#include "launch/whereabouts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ struct launch {
     struct cgroup cgroup;
     struct sampler sampler;
     struct counters counters;
-    struct whereabouts whereabouts;
+    struct cpu_samples cpu_samples;
     struct terminal terminal;
     struct report report;
     uint64_t terminate_ns;  /* when PROG gets SIGTERM (NEVER_NS: never) */
@@ -235,8 +235,8 @@ static void handle_deadlines(struct launch *launch)
         else
             sampler_begin(&launch->sampler); /* the child is not PROG yet */
     }
-    if (now_ns >= whereabouts_due_ns(&launch->whereabouts))
-        whereabouts_drain(&launch->whereabouts);
+    if (now_ns >= cpu_samples_due_ns(&launch->cpu_samples))
+        cpu_samples_drain(&launch->cpu_samples);
     if (now_ns >= launch->terminate_ns) {
         launch->terminate_ns = NEVER_NS;
         launch->kill_ns = now_ns + launch->options.grace_ns;
@@ -256,7 +256,7 @@ static bool watch(struct launch *launch)
 {
     while (!launch->main_ended) {
         uint64_t look_ns =
-            earlier(sampler_due_ns(&launch->sampler), whereabouts_due_ns(&launch->whereabouts));
+            earlier(sampler_due_ns(&launch->sampler), cpu_samples_due_ns(&launch->cpu_samples));
         uint64_t deadline_ns = earlier(look_ns, earlier(launch->terminate_ns, launch->kill_ns));
         short report_events = 0;
         wait_until(launch, earlier(deadline_ns, launch->despair_ns),
@@ -383,7 +383,7 @@ static int finish(struct launch *launch)
     report->sampling_cpu_ns = sampler_cpu_ns(&launch->sampler);
     sampler_end(&launch->sampler);
     counters_read(&launch->counters);
-    whereabouts_close(&launch->whereabouts);
+    cpu_samples_close(&launch->cpu_samples);
     if (launch->reader_gone) {
         complaint("the reader of the report is gone", NULL, 0);
         return COMPLAINT_EXIT;
@@ -421,7 +421,7 @@ static int run(struct launch *launch)
     launch->terminal.fd = -1;
     for (size_t i = 0; i < COUNTERS_COUNT; i++)
         launch->counters.fds[i] = -1;
-    launch->whereabouts.file = -1;
+    launch->cpu_samples.file = -1;
     if (!signals_take(&launch->signals)) {
         complaint("cannot wait for signals", NULL, errno);
         return COMPLAINT_EXIT;
@@ -434,8 +434,8 @@ static int run(struct launch *launch)
         return fail(launch);
     if (launch->options.counters)
         counters_open(&launch->counters, launch->child.pid);
-    const char *path = launch->options.whereabouts_path;
-    if (path != NULL && !whereabouts_open(&launch->whereabouts, path, launch->child.pid)) {
+    const char *path = launch->options.cpu_samples_path;
+    if (path != NULL && !cpu_samples_open(&launch->cpu_samples, path, launch->child.pid)) {
         complaint("cannot write", path, errno);
         return fail(launch);
     }

@@ -33,7 +33,7 @@ const char options_help[] =
     "  --stdout FILE        PROG's standard output; emptied first, created for its owner only\n"
     "  --stderr FILE        PROG's standard error, likewise; may be the same file\n"
     "  --counters           read performance counters of the whole tree\n"
-    "  --whereabouts FILE   write clock samples of all processors; emptied first, created for its\n"
+    "  --cpu-samples FILE   write clock samples of all processors; emptied first, created for its\n"
     "                       owner only\n"
     "  --touch BYTES        start no PROG: write to this much memory once, and give it back\n"
     "  --help, --version\n"
@@ -168,8 +168,8 @@ static const char *take_value(struct options *options, const char *name, char *v
         options->stdout_path = value;
     } else if (strcmp(name, "--stderr") == 0) {
         options->stderr_path = value;
-    } else if (strcmp(name, "--whereabouts") == 0) {
-        options->whereabouts_path = value;
+    } else if (strcmp(name, "--cpu-samples") == 0) {
+        options->cpu_samples_path = value;
     }
     return NULL;
 }
@@ -178,7 +178,7 @@ static bool needs_value(const char *name)
 {
     static const char *const names[] = {
         "--report-fd", "--timeout", "--grace", "--memory", "--setenv", "--unsetenv",    "--cpus",
-        "--touch",     "--chdir",   "--stdin", "--stdout", "--stderr", "--whereabouts",
+        "--touch",     "--chdir",   "--stdin", "--stdout", "--stderr", "--cpu-samples",
     };
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         if (strcmp(name, names[i]) == 0)

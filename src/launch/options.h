@@ -46,7 +46,7 @@ struct options {
     const char *stdin_path;
     const char *stdout_path;
     const char *stderr_path;
-    const char *whereabouts_path;
+    const char *cpu_samples_path;
     char **edits; /* changes of PROG's environment */
     size_t edit_count;
     char **command; /* ends with NULL */

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mutants.copy import ROOT, Copy, Tested, tracked
 
-PYTHON_TESTS = ["tests/python", "tests/tidy", "tests/e2e", "tests/launch/test_whereabouts.py"]
+PYTHON_TESTS = ["tests/python", "tests/tidy", "tests/e2e", "tests/launch/test_cpu_samples.py"]
 """The tests of the package. The other folders test the libraries and programs."""
 
 ALLOCATOR = [
@@ -35,7 +35,7 @@ WITNESS = [
 ]
 PROBE = [
     *("tests/e2e/test_probe.py", "tests/e2e/test_probe_signals.py", "tests/e2e/test_profile.py"),
-    *("tests/e2e/test_why.py", "tests/e2e/test_findings.py", "tests/launch/test_whereabouts.py"),
+    *("tests/e2e/test_why.py", "tests/e2e/test_findings.py", "tests/launch/test_cpu_samples.py"),
 ]
 
 

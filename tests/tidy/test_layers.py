@@ -80,7 +80,7 @@ C_ORDER: dict[str, list[str]] = {
             "memory",
             "sampler",
         ),
-        *("counters", "whereabouts", "touch", "child", "terminal", "report", "launch"),
+        *("counters", "cpu_samples", "touch", "child", "terminal", "report", "launch"),
     ],
     "witness": ["kernel", "environment", "target", "owner", "record", "exec", "witness"],
     "probe": [

@@ -20,7 +20,7 @@ TEST(options_default_to_the_measured_program_alone)
     CHECK(options.timeout_ns == 0);
     CHECK(options.grace_ns == 2 * NS_PER_S);
     CHECK(!options.terminal && !options.counters && !options.has_cpus &&
-          options.whereabouts_path == NULL);
+          options.cpu_samples_path == NULL);
     CHECK(options.edit_count == 0);
     CHECK(strcmp(options.command[0], "true") == 0);
     CHECK(strcmp(options.command[1], "--x") == 0);
@@ -74,7 +74,7 @@ TEST(wrong_options_are_reported)
         {"--unsetenv", "A=1", "--", "true"},
         {"--unsetenv", "", "--", "true"},
         {"--cpus", "", "--", "true"},
-        {"--whereabouts"},
+        {"--cpu-samples"},
         {"--touch", "1k"},
         {"--touch", "0"},
         {"--touch", "5", "--", "true"},

@@ -1,11 +1,11 @@
-/* whereabouts.h - takes clock samples of a program and its descendants on every processor.
+/* cpu_samples.h - takes clock samples of a program and its descendants on every processor.
  *
- * Every WHEREABOUTS_PERIOD_NS the kernel takes a clock sample on each processor that is not idle:
+ * Every CPU_SAMPLES_PERIOD_NS the kernel takes a clock sample on each processor that is not idle:
  * the thread that runs, its instruction address, and the top of its stack. The kernel also records
  * which files are mapped where and which process starts which. Nothing is injected into the program
  * and its calls are not redirected, so its threads contend for locks as often as without it. The
  * file contains the kernel's records as perf_event_open(2) describes them, after one struct
- * whereabouts_head. cairn/profile/cpu_samples.py reads it.
+ * cpu_samples_head. cairn/profile/cpu_samples.py reads it.
  *
  * The clock belongs to the processor, not to the thread. A thread's own clock starts with the
  * thread, so threads shorter than a period would have no sample, and longer ones would have theirs
@@ -21,13 +21,13 @@
  *     after the head there are only whole records: those of each processor in turn, sorted by time,
  *     and then a mark
  *     a record after a mark is not older than the youngest record before the previous mark
- *     the rings are drained every WHEREABOUTS_DRAIN_NS while the program runs, or as soon after as
+ *     the rings are drained every CPU_SAMPLES_DRAIN_NS while the program runs, or as soon after as
  *     the launcher wakes up; if a ring is full, the kernel counts the lost records in a record of
  *     its own
  *     if the samples exceed a GiB, all of them are dropped
  */
-#ifndef CAIRN_LAUNCH_WHEREABOUTS_H
-#define CAIRN_LAUNCH_WHEREABOUTS_H
+#ifndef CAIRN_LAUNCH_CPU_SAMPLES_H
+#define CAIRN_LAUNCH_CPU_SAMPLES_H
 
 #include "base/base.h"
 
@@ -37,14 +37,14 @@
 /* Nearly a thousand samples per second. The period is in no simple ratio to the milliseconds of
  * periodic work in kernels and programs. Each sample costs an interrupt, which takes 10 to 25 us in
  * a virtual machine. */
-#define WHEREABOUTS_PERIOD_NS UINT64_C(1061803)
+#define CPU_SAMPLES_PERIOD_NS UINT64_C(1061803)
 
-#define WHEREABOUTS_DRAIN_NS (50 * NS_PER_MS)
+#define CPU_SAMPLES_DRAIN_NS (50 * NS_PER_MS)
 
 /* "wherabt" followed by the version of the format. */
-#define WHEREABOUTS_MAGIC UINT64_C(0x0274626172656877)
+#define CPU_SAMPLES_MAGIC UINT64_C(0x0274626172656877)
 
-struct whereabouts_head {
+struct cpu_samples_head {
     uint64_t magic;
     uint64_t period_ns;
     uint32_t pid;   /* process number of PROG */
@@ -52,39 +52,39 @@ struct whereabouts_head {
 };
 
 /* The type of a mark, which is a record without content. The kernel never writes this type. */
-enum { WHEREABOUTS_MARK = 1 << 16 };
+enum { CPU_SAMPLES_MARK = 1 << 16 };
 
 struct perf_event_mmap_page;
 
-struct whereabouts_ring {
+struct cpu_samples_ring {
     int fd;
     struct perf_event_mmap_page *page;
     size_t bytes; /* size of its data, a power of two */
 };
 
-struct whereabouts {
+struct cpu_samples {
     int file; /* -1 if samples were not requested */
-    struct whereabouts_head head;
+    struct cpu_samples_head head;
     size_t count;
     uint64_t due_ns;
     uint64_t bytes; /* written to the file so far */
-    struct whereabouts_ring rings[CPU_SETSIZE];
+    struct cpu_samples_ring rings[CPU_SETSIZE];
 };
 
 /* Starts sampling into the file `path`. `pid` is a child that has not yet called exec. Returns
  * false with errno set if the file cannot be created. If sampling is not possible, it returns true,
  * and head.error has the reason. */
-bool whereabouts_open(struct whereabouts *whereabouts, const char *path, pid_t pid);
+bool cpu_samples_open(struct cpu_samples *samples, const char *path, pid_t pid);
 
 /* Returns when the rings must be drained, on the clock of clock_now_ns(). Returns UINT64_MAX if
  * there are no rings. */
-uint64_t whereabouts_due_ns(const struct whereabouts *whereabouts);
+uint64_t cpu_samples_due_ns(const struct cpu_samples *samples);
 
 /* Moves the records from the rings to the file. */
-void whereabouts_drain(struct whereabouts *whereabouts);
+void cpu_samples_drain(struct cpu_samples *samples);
 
 /* Drains the rings for the last time and closes everything. Call it once all processes have
  * ended. */
-void whereabouts_close(struct whereabouts *whereabouts);
+void cpu_samples_close(struct cpu_samples *samples);
 
 #endif

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE 1
 
-#include "launch/whereabouts.h"
+#include "launch/cpu_samples.h"
 
 #include "base/clock.h"
 
@@ -37,7 +37,7 @@ static int open_event(int cpu)
         .type = PERF_TYPE_SOFTWARE,
         .size = sizeof attr,
         .config = PERF_COUNT_SW_CPU_CLOCK,
-        .sample_period = WHEREABOUTS_PERIOD_NS,
+        .sample_period = CPU_SAMPLES_PERIOD_NS,
         .sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER |
                        PERF_SAMPLE_STACK_USER,
         .sample_regs_user = REGISTERS,
@@ -55,7 +55,7 @@ static int open_event(int cpu)
 
 /* Maps a ring as large as the kernel permits. Returns false with errno set if even the smallest is
  * refused. */
-static bool map_ring(struct whereabouts_ring *ring)
+static bool map_ring(struct cpu_samples_ring *ring)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     for (ring->bytes = RING_BYTES_MOST; ring->bytes >= RING_BYTES_LEAST; ring->bytes /= 2) {
@@ -73,7 +73,7 @@ static bool map_ring(struct whereabouts_ring *ring)
 
 /* Opens a ring for every processor that is online. This includes processors that the program may
  * not use now, because it may move to them. Returns 0 or an errno. */
-static int open_rings(struct whereabouts *whereabouts)
+static int open_rings(struct cpu_samples *samples)
 {
     if (REGISTERS == 0)
         return ENOSYS;
@@ -81,29 +81,29 @@ static int open_rings(struct whereabouts *whereabouts)
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         int fd = open_event(cpu);
         if (fd < 0 && (errno == ENODEV || errno == EINVAL)) {
-            error = whereabouts->count == 0 ? errno : error;
+            error = samples->count == 0 ? errno : error;
             continue;
         }
         if (fd < 0)
             return errno;
-        struct whereabouts_ring *ring = &whereabouts->rings[whereabouts->count++];
-        *ring = (struct whereabouts_ring){.fd = fd};
+        struct cpu_samples_ring *ring = &samples->rings[samples->count++];
+        *ring = (struct cpu_samples_ring){.fd = fd};
         if (!map_ring(ring))
             return errno;
     }
-    return whereabouts->count == 0 ? error : 0;
+    return samples->count == 0 ? error : 0;
 }
 
-static void close_rings(struct whereabouts *whereabouts)
+static void close_rings(struct cpu_samples *samples)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < whereabouts->count; i++) {
-        struct whereabouts_ring *ring = &whereabouts->rings[i];
+    for (size_t i = 0; i < samples->count; i++) {
+        struct cpu_samples_ring *ring = &samples->rings[i];
         if (ring->page != NULL)
             munmap(ring->page, page_bytes + ring->bytes);
         close(ring->fd);
     }
-    whereabouts->count = 0;
+    samples->count = 0;
 }
 
 static bool write_all(int fd, const char *data, size_t bytes)
@@ -124,45 +124,44 @@ static bool write_all(int fd, const char *data, size_t bytes)
 
 /* Stops sampling and drops all samples: an incomplete set is useless, and the program may need the
  * disk space. Only the head stays, with the error. */
-static void give_up(struct whereabouts *whereabouts, int error)
+static void give_up(struct cpu_samples *samples, int error)
 {
-    close_rings(whereabouts);
-    whereabouts->head.error = (uint32_t)error;
-    const struct whereabouts_head head = whereabouts->head;
-    if (ftruncate(whereabouts->file, 0) == 0 && lseek(whereabouts->file, 0, SEEK_SET) == 0)
-        write_all(whereabouts->file, (const char *)&head,
+    close_rings(samples);
+    samples->head.error = (uint32_t)error;
+    const struct cpu_samples_head head = samples->head;
+    if (ftruncate(samples->file, 0) == 0 && lseek(samples->file, 0, SEEK_SET) == 0)
+        write_all(samples->file, (const char *)&head,
                   sizeof head); /* without a head, readers reject the file */
 }
 
-bool whereabouts_open(struct whereabouts *whereabouts, const char *path, pid_t pid)
+bool cpu_samples_open(struct cpu_samples *samples, const char *path, pid_t pid)
 {
-    whereabouts->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (whereabouts->file < 0)
+    samples->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (samples->file < 0)
         return false;
-    whereabouts->head = (struct whereabouts_head){
-        .magic = WHEREABOUTS_MAGIC,
-        .period_ns = WHEREABOUTS_PERIOD_NS,
+    samples->head = (struct cpu_samples_head){
+        .magic = CPU_SAMPLES_MAGIC,
+        .period_ns = CPU_SAMPLES_PERIOD_NS,
         .pid = (uint32_t)pid,
     };
-    int error = open_rings(whereabouts);
-    if (error == 0 &&
-        !write_all(whereabouts->file, (const char *)&whereabouts->head, sizeof whereabouts->head))
+    int error = open_rings(samples);
+    if (error == 0 && !write_all(samples->file, (const char *)&samples->head, sizeof samples->head))
         error = errno;
     if (error != 0)
-        give_up(whereabouts, error);
-    whereabouts->due_ns = clock_now_ns() + WHEREABOUTS_DRAIN_NS;
+        give_up(samples, error);
+    samples->due_ns = clock_now_ns() + CPU_SAMPLES_DRAIN_NS;
     return true;
 }
 
-uint64_t whereabouts_due_ns(const struct whereabouts *whereabouts)
+uint64_t cpu_samples_due_ns(const struct cpu_samples *samples)
 {
-    return whereabouts->count == 0 ? UINT64_MAX : whereabouts->due_ns;
+    return samples->count == 0 ? UINT64_MAX : samples->due_ns;
 }
 
 /* Writes all new records of a ring to the file, in two parts if they wrap around the ring's end. */
-static bool drain_ring(struct whereabouts *whereabouts, struct whereabouts_ring *ring)
+static bool drain_ring(struct cpu_samples *samples, struct cpu_samples_ring *ring)
 {
-    int file = whereabouts->file;
+    int file = samples->file;
     const char *data = (const char *)ring->page + ring->page->data_offset;
     /* acquire: the kernel writes its records before it moves data_head. release: the records are
      * read before the kernel may overwrite them. */
@@ -171,31 +170,31 @@ static bool drain_ring(struct whereabouts *whereabouts, struct whereabouts_ring 
     size_t at = (size_t)tail & (ring->bytes - 1), bytes = (size_t)(head - tail);
     size_t first = bytes < ring->bytes - at ? bytes : ring->bytes - at;
     bool written = write_all(file, data + at, first) && write_all(file, data, bytes - first);
-    whereabouts->bytes += bytes;
+    samples->bytes += bytes;
     __atomic_store_n(&ring->page->data_tail, head, __ATOMIC_RELEASE);
     return written;
 }
 
-void whereabouts_drain(struct whereabouts *whereabouts)
+void cpu_samples_drain(struct cpu_samples *samples)
 {
-    static const struct perf_event_header mark = {.type = WHEREABOUTS_MARK, .size = sizeof mark};
+    static const struct perf_event_header mark = {.type = CPU_SAMPLES_MARK, .size = sizeof mark};
     bool written = true;
-    for (size_t i = 0; i < whereabouts->count && written; i++)
-        written = drain_ring(whereabouts, &whereabouts->rings[i]);
-    if (whereabouts->count > 0 &&
-        !(written && write_all(whereabouts->file, (const char *)&mark, sizeof mark)))
-        give_up(whereabouts, errno);
-    else if (whereabouts->bytes > FILE_BYTES_MOST)
-        give_up(whereabouts, EFBIG);
-    whereabouts->due_ns = clock_now_ns() + WHEREABOUTS_DRAIN_NS;
+    for (size_t i = 0; i < samples->count && written; i++)
+        written = drain_ring(samples, &samples->rings[i]);
+    if (samples->count > 0 &&
+        !(written && write_all(samples->file, (const char *)&mark, sizeof mark)))
+        give_up(samples, errno);
+    else if (samples->bytes > FILE_BYTES_MOST)
+        give_up(samples, EFBIG);
+    samples->due_ns = clock_now_ns() + CPU_SAMPLES_DRAIN_NS;
 }
 
-void whereabouts_close(struct whereabouts *whereabouts)
+void cpu_samples_close(struct cpu_samples *samples)
 {
-    if (whereabouts->file < 0)
+    if (samples->file < 0)
         return;
-    whereabouts_drain(whereabouts);
-    close_rings(whereabouts);
-    close(whereabouts->file);
-    whereabouts->file = -1;
+    cpu_samples_drain(samples);
+    close_rings(samples);
+    close(samples->file);
+    samples->file = -1;
 }

@@ -1,12 +1,12 @@
-/* whereabouts.c - works for a given time in each place where a processor can be, and prints how
+/* cpu_places.c - works for a given time in each place where a processor can be, and prints how
  * long.
  *
- *     whereabouts MS                  uses MS of CPU time in each place; prints "own calls faults
+ *     cpu_places MS                   uses MS of CPU time in each place; prints "own calls faults
  *                                     others program" in nanoseconds
- *     whereabouts MS short            uses MS in the library, in children and threads of 0.2 to
+ *     cpu_places MS short             uses MS in the library, in children and threads of 0.2 to
  *                                     0.6 ms each, which then work half as long in the program;
  *                                     prints "own program"
- *     whereabouts COUNT sleeps        does COUNT short sleeps; library-sleeps: in the library
+ *     cpu_places COUNT sleeps         does COUNT short sleeps; library-sleeps: in the library
  *     with -shared                    the library that stands for the allocator; LIBRARY_ONLY is
  *                                     defined
  *

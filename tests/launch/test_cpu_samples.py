@@ -34,16 +34,14 @@ def all_of(found: CpuSamples) -> float:
 @pytest.fixture(scope="session")
 def library(compiled: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What plays the allocator, by the name that its users know it by."""
-    made = compiled("whereabouts.c", "-shared", "-DLIBRARY_ONLY", "-Wl,-soname,libplaces.so")
+    made = compiled("cpu_places.c", "-shared", "-DLIBRARY_ONLY", "-Wl,-soname,libplaces.so")
     return Path(shutil.copy(made, tmp_path_factory.mktemp("library") / "libplaces.so"))
 
 
 @pytest.fixture(scope="session")
 def program(compiled: Callable[..., Path], library: Path) -> str:
     return str(
-        compiled(
-            "whereabouts.c", "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}"
-        )
+        compiled("cpu_places.c", "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}")
     )
 
 
@@ -51,7 +49,7 @@ def test_each_place_gets_the_time_that_was_spent_there(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "notes"
-    outcome = launch("--whereabouts", str(file), "--", program, "150")
+    outcome = launch("--cpu-samples", str(file), "--", program, "150")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
     spent = dict(zip(PLACES, map(int, outcome.out.split()), strict=True))
     seen = {place: getattr(found, place) * found.period_ns for place in PLACES}
@@ -69,7 +67,7 @@ def test_nothing_of_a_library_that_is_not_the_allocators_is_its_own(
     launch: Launch, program: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "notes"
-    launch("--whereabouts", str(file), "--", program, "20")
+    launch("--cpu-samples", str(file), "--", program, "20")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({"/nowhere"})))
     assert (found.own, found.calls) == (0, 0)
 
@@ -78,7 +76,7 @@ def test_notes_are_as_many_as_the_tree_takes_time(
     launch: Launch, hold: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "notes"
-    report = launch("--whereabouts", str(file), "--", hold, "spinners", "0", "200").told
+    report = launch("--cpu-samples", str(file), "--", hold, "spinners", "0", "200").told
     found = noted(file, cpu_samples.AllocatorCode(frozenset()))
     assert all_of(found) == pytest.approx(
         report["user_ns"] + report["system_ns"], rel=0.05, abs=10e6
@@ -94,7 +92,7 @@ def test_processes_and_threads_that_live_for_less_than_a_period_have_their_part(
     more than the program knew of.
     """
     file = tmp_path / "notes"
-    outcome = launch("--whereabouts", str(file), "--", program, "400", "short")
+    outcome = launch("--cpu-samples", str(file), "--", program, "400", "short")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
     told, (own, others) = outcome.told, map(int, outcome.out.split())
     assert all_of(found) == pytest.approx(told["user_ns"] + told["system_ns"], rel=0.2, abs=10e6)
@@ -109,7 +107,7 @@ def test_a_program_that_sleeps_pays_nothing_for_being_looked_at(
     ratios = []
     for _ in range(5):
         with_clock = launch(
-            "--whereabouts", str(tmp_path / "notes"), "--", program, "3000", "sleeps"
+            "--cpu-samples", str(tmp_path / "notes"), "--", program, "3000", "sleeps"
         ).told
         without = launch("--", program, "3000", "sleeps").told
         ratios.append(
@@ -124,7 +122,7 @@ def test_sleeps_of_the_allocators_are_its_kernel_calls(
 ) -> None:
     """Few have a note: on the way into sleep and out of it interrupts are mostly off."""
     file = tmp_path / "notes"
-    launch("--whereabouts", str(file), "--", program, "20000", "library-sleeps")
+    launch("--cpu-samples", str(file), "--", program, "20000", "library-sleeps")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
     if found.calls + found.others < 8:
         pytest.skip(f"{found.calls + found.others} notes tell nothing")
@@ -135,7 +133,7 @@ def test_the_systems_allocator_is_found_in_libc(
     launch: Launch, compiled: Callable[..., Path], tmp_path: Path
 ) -> None:
     file = tmp_path / "notes"
-    launch("--whereabouts", str(file), "--", str(compiled("churn.c")), "3000000")
+    launch("--cpu-samples", str(file), "--", str(compiled("churn.c")), "3000000")
     found = noted(file, cpu_samples.AllocatorCode(frozenset()))
     assert found.own > 0.1 * (found.own + found.program)
 
@@ -144,7 +142,7 @@ def test_what_cannot_be_written_is_told_before_the_program_begins(
     launch: Launch, tmp_path: Path
 ) -> None:
     touched = tmp_path / "touched"
-    outcome = launch("--whereabouts", str(tmp_path / "none" / "notes"), "--", "touch", str(touched))
+    outcome = launch("--cpu-samples", str(tmp_path / "none" / "notes"), "--", "touch", str(touched))
     assert outcome.code == 125 and "cannot write" in outcome.err and outcome.err.count("\n") == 1
     assert not touched.exists()
 
