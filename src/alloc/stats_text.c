@@ -301,15 +301,25 @@ static void line(struct text *text, const char *says, uint64_t value, const char
     text_add(text, unit);
 }
 
+/* Adds a number and what it counts, in the plural unless there is one. */
+static void add_count(struct text *text, uint64_t count, const char *noun)
+{
+    text_add_unsigned(text, count);
+    text_add_char(text, ' ');
+    text_add(text, noun);
+    if (count != 1)
+        text_add_char(text, 's');
+}
+
 void stats_write_lines(struct text *text, const struct cairn_stats *stats)
 {
     line(text, "live", stats->live_bytes, " bytes in ");
-    text_add_unsigned(text, stats->live_count);
-    text_add(text, " blocks, ");
+    add_count(text, stats->live_count, "block");
+    text_add(text, ", ");
     text_add_unsigned(text, stats->large_bytes);
     text_add(text, " of these bytes in ");
-    text_add_unsigned(text, stats->large_count);
-    text_add(text, " large blocks\n");
+    add_count(text, stats->large_count, "large block");
+    text_add_char(text, '\n');
     line(text, "used", stats->used_bytes, " bytes, at most ");
     text_add_unsigned(text, stats->used_most_bytes);
     text_add(text, "; ");
@@ -327,10 +337,10 @@ void stats_write_lines(struct text *text, const struct cairn_stats *stats)
     text_add_unsigned(text, stats->own_bytes);
     text_add(text, " for the allocator itself\n");
     line(text, "given back", stats->purged_bytes, " bytes in ");
-    text_add_unsigned(text, stats->purge_calls);
-    text_add(text, " system calls; ");
-    text_add_unsigned(text, stats->map_calls);
-    text_add(text, " system calls took more\n");
+    add_count(text, stats->purge_calls, "system call");
+    text_add(text, "; ");
+    add_count(text, stats->map_calls, "system call");
+    text_add(text, " took more\n");
     line(text, "threads", stats->thread_count, ", slabs ");
     text_add_unsigned(text, stats->slab_count);
     text_add(text, ", refills ");
@@ -347,7 +357,7 @@ void stats_write_lines(struct text *text, const struct cairn_stats *stats)
         text_add(text, " live of ");
         text_add_unsigned(text, class->block_count);
         text_add(text, " in ");
-        text_add_unsigned(text, class->slab_count);
-        text_add(text, " slabs\n");
+        add_count(text, class->slab_count, "slab");
+        text_add_char(text, '\n');
     }
 }

@@ -99,6 +99,10 @@ def test_malloc_stats_writes_lines_on_stderr(program: Callable[..., Program], mo
     assert ended.code == 0 and not ended.out
     assert all(line.startswith("cairn: ") for line in ended.err.splitlines())
     assert "live" in ended.err and "of 256 bytes: 1 live of" in ended.err
+    nouns = "(block|large block|system call|slab)"
+    assert re.search(rf"\b1 {nouns}\b", ended.err)
+    assert not re.search(rf"\b1 {nouns}s", ended.err)
+    assert not re.search(rf"\b([02-9]|\d\d+) {nouns}\b", ended.err)
 
 
 def prometheus(text: str) -> dict[str, int]:
