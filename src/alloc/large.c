@@ -98,7 +98,7 @@ void *large_move(struct slab *slab, size_t size)
     if (moved == OS_NOT_MOVED || moved == OS_NOT_MOVED_TO_LOST) {
         atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
         if (moved == OS_NOT_MOVED)
-            page_heap_free_clean(to, want);
+            page_heap_free_renewed(to, want);
         return NULL;
     }
     if (UNLIKELY(site_is_counted()))
@@ -147,7 +147,7 @@ static bool extend(struct slab *slab, size_t index, size_t more)
     enum os_lengthened longer =
         os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT);
     if (longer == OS_NOT_LENGTHENED) /* ..._BEHIND_LOST: they stay unused */
-        page_heap_free_clean(index + have, more);
+        page_heap_free_renewed(index + have, more);
     return longer == OS_LENGTHENED;
 }
 

@@ -583,14 +583,6 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
     return use;
 }
 
-void page_heap_free_clean(size_t index, size_t slices)
-{
-    lock_take(&lock);
-    release(index, slices);
-    clean(index, slices);
-    lock_drop(&lock);
-}
-
 void page_heap_free_renewed(size_t index, size_t slices)
 {
     lock_take(&lock);

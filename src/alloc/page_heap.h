@@ -60,12 +60,8 @@ struct page_heap_level page_heap_epoch(void);
  * use afterwards. Freeing a slice that is not in use ends the program. */
 struct page_heap_use page_heap_free(size_t index, size_t slices);
 
-/* Like page_heap_free(), for slices that read as zero and are not resident because the kernel has
- * dropped or moved their pages. */
-void page_heap_free_clean(size_t index, size_t slices);
-
-/* Like page_heap_free_clean(), for slices that are a new mapping. Whatever the kernel was asked
- * about huge pages in their chunks no longer holds. */
+/* Like page_heap_free(), for slices that are a new mapping: they read as zero and are not resident.
+ * Whatever the kernel was asked about huge pages in their chunks no longer holds. */
 void page_heap_free_renewed(size_t index, size_t slices);
 
 /* Lengthens a run by `more` slices at its end. Returns false if these are not all free, or if

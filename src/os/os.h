@@ -52,7 +52,7 @@ bool os_offer(void *start, size_t bytes);
  * made by os_claim() or os_move(), and possibly lengthened by os_lengthen(). */
 enum os_moved {
     OS_MOVED,
-    OS_NOT_MOVED,         /* refused; `to` now reads as zero */
+    OS_NOT_MOVED,         /* refused; `to` reads as zero, usually as a new mapping */
     OS_MOVED_FROM_LOST,   /* moved; `from` is no longer mapped */
     OS_NOT_MOVED_TO_LOST, /* refused; `to` is no longer mapped */
 };
@@ -62,7 +62,8 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes);
  * whose content is not needed. The added part reads as zero, and the whole can be moved again. */
 enum os_lengthened {
     OS_LENGTHENED,
-    /* The mapping is unchanged. The memory behind it reads as zero, or is no longer mapped. */
+    /* The mapping is unchanged. The memory behind it reads as zero, usually as a new mapping, or is
+     * no longer mapped. */
     OS_NOT_LENGTHENED,
     OS_NOT_LENGTHENED_BEHIND_LOST,
 };

@@ -3,6 +3,7 @@
 #include "alloc/large.h"
 
 #include "alloc/alloc.h"
+#include "alloc/chunk.h"
 #include "alloc/first_touch.h"
 #include "alloc/page_heap.h"
 #include "alloc_os.h"
@@ -194,6 +195,59 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     for (unsigned i = 0; i < MANY; i++)
         alloc_free(blocks[i]);
     page_heap_purge(0);
+    page_heap_check();
+}
+
+/* Requests huge pages for all free chunks, as a large program does that grows. */
+static void want_huge_pages(void)
+{
+    enum { SPARE = 64 }; /* MiB */
+    alloc_free(alloc_malloc(SPARE * MIB));
+    heap_collect(thread_heap);
+    page_heap_purge(0);
+    for (size_t number = 1; number < region.slices / CHUNK_SLICES; number++) {
+        struct chunk *chunk = chunk_of(number);
+        if (chunk->used_count > 0 || free_map.chunks[number].longest == 0) /* skipped */
+            continue;
+        os_want_huge_pages(region_address(number * CHUNK_SLICES), CHUNK_BYTES);
+        chunk->huge = true;
+        chunk->small = false;
+    }
+}
+
+/* Returns for how many chunks the allocator believes to have requested huge or small pages. */
+static unsigned requests(void)
+{
+    unsigned count = 0;
+    for (size_t number = 1; number < region.slices / CHUNK_SLICES; number++)
+        count += chunk_of(number)->huge || chunk_of(number)->small;
+    return count;
+}
+
+/* Before it refuses, the kernel unmaps the memory that the block should move or grow to. The new
+ * mapping there has none of the old one's requests. */
+TEST(memory_that_is_mapped_anew_after_a_refusal_has_no_request_for_its_pages)
+{
+    struct block *block = alloc_malloc(4 * MIB);
+    REQUIRE(block != NULL);
+    want_huge_pages();
+    unsigned before = requests();
+    REQUIRE(before > 8);
+    fake_os.refuses_moves = true;
+    CHECK(large_move(slab_of(block), 8 * MIB) == NULL);
+    CHECK(requests() <= before - 8 * MIB / CHUNK_BYTES);
+    fake_os.refuses_moves = false;
+
+    block = large_move(slab_of(block), 4 * MIB + SLICE_BYTES);
+    REQUIRE(block != NULL && slab_of(block)->moved);
+    want_huge_pages();
+    before = requests();
+    fake_os.refuses_moves = true;
+    CHECK(!large_resize(slab_of(block), 8 * MIB));
+    CHECK(requests() < before);
+    fake_os.refuses_moves = false;
+    alloc_free(block);
+    heap_collect(thread_heap);
     page_heap_check();
 }
 

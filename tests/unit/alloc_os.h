@@ -66,6 +66,7 @@ static struct {
     uintptr_t addresses_end;        /* first address that does not exist; 0: no limit */
     unsigned behind_lost;           /* times that os_lengthen() unmapped the memory behind */
     bool losing;                    /* a refused move sometimes unmaps one of the two places */
+    bool refuses_moves;             /* refuses os_move() and os_lengthen() */
     bool trapping;
     /* Duration of the first touch after huge pages were requested; 0: small_touch_ticks. */
     uint64_t huge_touch_ticks;
@@ -185,7 +186,7 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
 {
     fake_expect_ours(from, from_bytes);
     fake_expect_ours(to, to_bytes);
-    if (!fake_refuses())
+    if (!fake_refuses() && !fake_os.refuses_moves)
         return real_move(from, from_bytes, to, to_bytes);
     switch (fake_os.losing ? fake_os.refused_count % 3 : 0) {
     case 0:
@@ -208,7 +209,7 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
 enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
 {
     fake_expect_ours(start, bytes + more);
-    if (!fake_refuses())
+    if (!fake_refuses() && !fake_os.refuses_moves)
         return real_lengthen(start, bytes, more);
     if (fake_os.losing && fake_os.refused_count % 2 == 0) {
         real_unmap((char *)start + bytes, more);
