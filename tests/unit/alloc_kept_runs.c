@@ -252,6 +252,21 @@ TEST(at_the_limit_the_kept_run_makes_room_for_a_block_that_grows)
     page_heap_check();
 }
 
+/* A slab without a live block waits for the next block of its class. */
+TEST(at_the_limit_an_empty_slab_makes_room_for_a_block_of_another_class)
+{
+    be_large();
+    come_and_go(SLICE_BYTES / SMALL / 2, SMALL);
+    REQUIRE(thread_heap->runs.slices == 0);
+    page_heap_limit(used() * SLICE_BYTES);
+    void *p = alloc_malloc(MEDIUM);
+    page_heap_limit(0);
+    CHECK(p != NULL);
+    alloc_free(p);
+    heap_check(thread_heap);
+    page_heap_check();
+}
+
 /* The long run is the first that a growing heap returns. */
 TEST(a_heap_that_grows_keeps_no_long_run)
 {
