@@ -81,9 +81,9 @@ golden: all .venv/tested ## regenerate tests/golden from the current output; rev
 
 format: .venv/tested ## format all C and Python files
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
-	.venv/bin/clang-format -i include/cairn/* examples/arena/* examples/heap/* tests/arena/*.cpp \
-	  src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tools/*.[ch] \
-	  tests/*/*.[ch] tests/support/*/*.[ch]
+	.venv/bin/clang-format -i include/cairn/* examples/arena/* examples/heap/* \
+	  src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tools/*.c \
+	  tests/*/*.[ch] tests/*/*.cpp tests/support/*/*.[ch] tests/support/*/*.cpp
 
 install: build/installed ## install for this user, or under PREFIX=…; DESTDIR=… is for packagers
 	@"$(PYTHON)" tools/install.py install
