@@ -86,7 +86,7 @@ struct cairn_arena_options {
      * NULL. */
     void *memory;
     size_t memory_bytes; /* size of `memory`; at least CAIRN_ARENA_OWN_BYTES */
-    bool fixed;          /* take no memory from the kernel: fail if `memory` is full */
+    bool fixed;          /* if `memory` is full, fail: the kernel is not asked */
     enum cairn_arena_huge huge;
     enum cairn_arena_checked checked;
 };

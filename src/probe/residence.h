@@ -27,8 +27,8 @@ uint64_t residence_bytes(void);
  * that the allocator has there from the kernel. */
 struct residence {
     uint64_t unasked_bytes;   /* never handed out */
-    uint64_t unwritten_bytes; /* of these, filled with zeroes; estimated from a sample of pages */
-    uint64_t huge_bytes;      /* of the process, in huge pages; see RESIDENCE_HUGE_LEAST */
+    uint64_t unwritten_bytes; /* of these, all zeroes; estimated from a sample */
+    uint64_t huge_bytes;      /* of the process; see RESIDENCE_HUGE_LEAST */
     uint64_t own_bytes;       /* all of it, handed out or not */
 };
 

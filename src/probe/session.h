@@ -24,11 +24,11 @@ struct session {
     struct profile_head *head;       /* NULL: no file, nothing is counted */
     struct profile_samples *samples; /* lies in the same file */
     _Atomic bool parallel;
-    uint32_t gap;                /* one allocation in `gap` is timed, on average */
-    bool timers;                 /* sample CPU time; off by CAIRN_PROBE_TIMER=off */
-    bool exact;                  /* CAIRN_PROBE_PATHS=exact: look up the owner at every free */
-    bool measures;               /* malloc and malloc_usable_size are of one library */
-    _Atomic uint64_t held_bytes; /* mapped by the allocator, less unmapped */
+    uint32_t gap;                       /* one allocation in `gap` is timed, on average */
+    bool timers;                        /* sample CPU time; off by CAIRN_PROBE_TIMER=off */
+    bool exact;                         /* CAIRN_PROBE_PATHS=exact: every free finds its owner */
+    bool measures;                      /* malloc and malloc_usable_size are of one library */
+    _Atomic uint64_t held_bytes;        /* mapped by the allocator, less unmapped */
     _Atomic uint64_t next_moment_ticks; /* when the next moment is due */
 };
 

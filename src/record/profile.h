@@ -329,14 +329,14 @@ struct profile_moment {
     uint64_t ns;                /* since ns_begin */
     uint64_t live_bytes;        /* requested and not freed; estimated */
     uint64_t live_usable_bytes; /* set apart for these; UINT64_MAX: not asked */
-    uint64_t held_bytes;        /* mapped by the allocator; 0 if system calls are not seen */
+    uint64_t held_bytes;        /* mapped by the allocator; 0: no system calls seen */
     uint64_t resident_bytes;    /* of the process, without pages of files */
 
     /* Of the next four, UINT64_MAX means not measured. All but huge_bytes are resident memory of
      * the allocator, in extents of 2 MiB with at least one page that was handed out. */
     uint64_t unasked_bytes;   /* never handed out */
     uint64_t unwritten_bytes; /* of these, filled with zeroes; from a sample of pages */
-    uint64_t huge_bytes;      /* of the process, in huge pages; if unwritten_bytes >= 8 MiB */
+    uint64_t huge_bytes;      /* of the process; if unwritten_bytes >= 8 MiB */
     uint64_t own_bytes;       /* all of it, handed out or not */
 };
 

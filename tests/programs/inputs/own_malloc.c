@@ -1,6 +1,7 @@
-/* A program that brings the four functions of malloc, as the C library's manual says one may, and uses a fifth that the
- * library builds on them. Like that of chromium, its malloc asks the kernel while it holds a lock, is first called before any
- * library has been initialised, and a child ends whose thread-local storage is not libc's. */
+/* A program with its own malloc, calloc, realloc and free, as the C library's manual permits. It
+ * also uses a fifth function, which the library builds on these. Its malloc does three things that
+ * chromium's does: it makes a system call while it holds a lock, it is called before any library is
+ * initialised, and a child with thread-local storage that is not libc's ends. */
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -69,8 +70,9 @@ static int end_of_child(void)
     static _Alignas(64) char stack[1 << 16];
     static _Alignas(64) char storage[1 << 16];
     int status = -1;
-    pid_t child = clone(leave, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_SETTLS | SIGCHLD, NULL, NULL,
-                        storage + sizeof storage / 2);
+    pid_t child =
+        clone(leave, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_SETTLS | SIGCHLD, NULL,
+              NULL, storage + sizeof storage / 2);
     waitpid(child, &status, 0);
     return status;
 }
@@ -87,7 +89,8 @@ int main(void)
         fprintf(stream, "%d ", i);
     fclose(stream);
     char *copy = strdup(text);
-    printf("%s %zu %d %d\n", block, strlen(copy), block > arena && block < arena + BYTES, end_of_child());
+    printf("%s %zu %d %d\n", block, strlen(copy), block > arena && block < arena + BYTES,
+           end_of_child());
     free(text), free(copy), free(block);
     return 0;
 }

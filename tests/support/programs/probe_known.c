@@ -111,8 +111,8 @@ static void on_alarm(int number)
     siglongjmp(back, 1);
 }
 
-/* Runs over the allocator tests/support/programs/probe_paths.c, whose blocks of 77 bytes take a tenth of a
- * second. */
+/* Runs over the allocator tests/support/programs/probe_paths.c, whose blocks of 77 bytes take a
+ * tenth of a second. */
 static void jump(void)
 {
     struct sigaction action = {.sa_handler = on_alarm};
