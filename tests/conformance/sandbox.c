@@ -1,7 +1,7 @@
 /* sandbox.c - confines the process by seccomp to the system calls of docs/allocator-reference.md.
- * Any other call ends the process. The arguments name calls that are refused in addition: madvise or
- * mremap. Then it allocates, frees, resizes and trims in the main thread and in threads that began
- * before. */
+ * Any other call ends the process. The arguments name calls that are refused in addition: madvise
+ * or mremap. Then it allocates, frees, resizes and trims in the main thread and in threads that
+ * began before. */
 #include "conformance.h"
 
 #include <linux/filter.h>
