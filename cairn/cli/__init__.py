@@ -1,6 +1,9 @@
-"""The command: what the user types in, what is printed, which exit code comes out. Nothing else prints or exits.
+"""The command `cairn`: reads the arguments, prints the results, sets the exit code.
 
-`group` is the command itself, the modules beside hold what it can do, and `console` how it speaks.
+No other package prints or exits.
+
+`group` holds the command itself. Each subcommand has a module of its own. `console` writes to the
+terminal.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ __all__ = [
 
 @contextlib.contextmanager
 def _sentences() -> Iterator[None]:
-    """Every failure becomes one sentence and its exit code."""
+    """Turns each exception into one sentence on stderr and the exit code that belongs to it."""
     try:
         yield
     except CairnError as error:
@@ -72,7 +75,9 @@ def _sentences() -> Iterator[None]:
     except OSError as error:
         try:
             sys.stdout.flush()
-        except OSError:  # a full disk under stdout: what is buffered goes nowhere, and must not be tried again at exit
+        except OSError:
+            # The disk under stdout is full. Python would flush the buffer again at exit and fail
+            # again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         name = f" {error.filename}" if error.filename else ""
         fail(
@@ -81,11 +86,12 @@ def _sentences() -> Iterator[None]:
 
 
 def main() -> None:
-    """The entry point of the command."""
+    """Runs the command and exits with its code. The entry point of the installed script."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we run
-        getattr(sys, name).reconfigure(errors="backslashreplace")  # a locale that has no ▸
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open
+        # The locale's encoding may lack signs such as ▸.
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     with _sentences():
         code = cli.main(prog_name="cairn", standalone_mode=False)
         sys.stdout.flush()

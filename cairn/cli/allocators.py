@@ -1,4 +1,4 @@
-"""cairn allocators: what is on this machine; get, add and remove."""
+"""cairn allocators: lists, fetches, adds and removes allocators."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _PIPED = 1000
 
 
 @cli.group(invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--full", is_flag=True, help="All columns, whatever the width of the terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
 @click.pass_context
 def allocators(context: click.Context, as_json: bool, full: bool) -> None:
-    """List the allocators that are here; 'get' brings others, 'add' names your own, 'remove' deletes.
+    """List the allocators on this machine; fetch, add or remove some.
 
     \b
-      cairn allocators get jemalloc mimalloc@2     from pinned sources, or the distribution's package
-      cairn allocators add mine ./libmine.so       then: cairn run -a mine -- PROG
-      cairn allocators remove jemalloc@5.3.0       from the user's cache; nothing else is touched
+      cairn allocators get jemalloc mimalloc@2   fetch: from pinned sources or packages
+      cairn allocators add mine ./libmine.so     name a library of yours: cairn run -a mine -- PROG
+      cairn allocators remove jemalloc@5.3.0     delete it from your cache, and no other file
     """
     if context.invoked_subcommand is None:
         _list_allocators(as_json, full)
     elif (as_json or full) and context.invoked_subcommand != "list":
         option = "--json" if as_json else "--full"
-        raise UsageError(f"'{context.invoked_subcommand}' lists nothing; leave out {option}")
+        raise UsageError(f"'{context.invoked_subcommand}' prints no list; leave out {option}")
 
 
 @allocators.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--full", is_flag=True, help="All columns, whatever the width of the terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
 @click.pass_context
 def list_(context: click.Context, as_json: bool, full: bool) -> None:
-    """List the allocators that are here: version, layout, licence, checksum, origin, and caveats."""
+    """List the allocators on this machine: version, layout, licence, checksum, origin, caveats."""
     above = context.parent.params if context.parent is not None else {}
     _list_allocators(as_json or above.get("as_json", False), full or above.get("full", False))
 
@@ -66,15 +66,16 @@ def _list_allocators(as_json: bool, full: bool) -> None:
     "--from",
     "origin",
     type=click.Choice(["source", "distribution"]),
-    help="Build the pinned source, or unpack the distribution's package. Default: the source, if its tools are here.",
+    help="Build the pinned source, or unpack the distribution's package. Default: source, if the "
+    "build tools are installed.",
 )
 @click.argument("names", metavar="NAME[@VERSION]…", nargs=-1, required=True)
 def get(names: tuple[str, ...], origin: str | None) -> None:
-    """Bring allocators into the user's cache: built from pinned sources, or unpacked from the distribution's packages.
+    """Fetch allocators into your cache, from pinned sources or the distribution's packages.
 
-    Needs no root, and installs nothing. Sources come through the user's own cargo or pip, with the registries and
-    mirrors configured for them, and are refused unless their checksum is the pinned one. Packages are checked against
-    the distribution's signed index.
+    This needs no root and installs nothing on the system. cargo or pip downloads the sources, with
+    the registries and mirrors that you configured for them. A source whose checksum is not the
+    pinned one is refused. A package is checked against the distribution's signed index.
     """
     from cairn.allocators import obtain
 
@@ -100,7 +101,8 @@ def get(names: tuple[str, ...], origin: str | None) -> None:
             say(console, "✘", f"{name}: {error}")
     if failures:
         raise CairnError(
-            f"{len(failures)} of {len(names)} could not be had; the sentences above say why"
+            f"{len(failures)} of {len(names)} allocators could not be fetched; the lines above "
+            "say why"
         )
 
 
@@ -108,7 +110,8 @@ def _name_and_version(text: str) -> tuple[str, str | None]:
     name, at, version = text.partition("@")
     if at and not version:
         raise UsageError(
-            f"'{text}' has no version after '@'; write one, such as jemalloc@5.3.1, or leave out the '@'"
+            f"'{text}' has no version after '@'; write one, such as jemalloc@5.3.1, or leave out "
+            "the '@'"
         )
     return name, version or None
 
@@ -117,9 +120,10 @@ def _name_and_version(text: str) -> tuple[str, str | None]:
 @click.argument("name", metavar="NAME")
 @click.argument("path", metavar="PATH", type=click.Path())
 def add(name: str, path: str) -> None:
-    """Give a library of your own a name, so that -a NAME means it.
+    """Give a library of your own a name for -a.
 
-    The file stays where it is. Its checksum is kept, and a warning told when it is no longer the same.
+    The file stays where it is. Its checksum is recorded; if the file changes later, 'cairn
+    allocators' warns.
     """
     from cairn.allocators import register
 
@@ -130,9 +134,10 @@ def add(name: str, path: str) -> None:
 @allocators.command()
 @click.argument("names", metavar="NAME[@VERSION]…", nargs=-1, required=True)
 def remove(names: tuple[str, ...]) -> None:
-    """Delete allocators from the user's cache, and forget added ones.
+    """Delete allocators from your cache, and forget the ones that you added.
 
-    Nothing outside the cache is deleted: neither what the system installed nor a library that was added by its path.
+    Nothing outside the cache is deleted: no installed library, and no library that you added by its
+    path.
     """
     from cairn.allocators import register
 

@@ -31,55 +31,62 @@ if TYPE_CHECKING:
     "specs",
     multiple=True,
     metavar="SPEC",
-    help="These contenders instead of the experiment's own; as for 'cairn compare'.",
+    help="Use these contenders instead of the experiment's own; written as for 'cairn compare'.",
 )
-@click.option("--quick", is_flag=True, help="Fewer contenders and rounds, smaller sizes: minutes.")
 @click.option(
-    "--plan", is_flag=True, help="Say what would run and how long it would take; run nothing."
+    "--quick", is_flag=True, help="Take minutes: fewer contenders and rounds, smaller sizes."
+)
+@click.option(
+    "--plan", is_flag=True, help="Print what would run and how long it would take; run nothing."
 )
 @click.option(
     "-r", "--runs", type=click.IntRange(1, BENCH_ROUNDS_MOST), metavar="N",
-    help="Exactly N rounds. Default: the experiment's own number, or until it is precise enough.",
+    help="Run exactly N rounds. Default: the experiment's own number, or until the result is "
+    "precise enough.",
 )  # fmt: skip
 @click.option(
     "--instructions", is_flag=True,
-    help="Count instructions per operation with valgrind instead of measuring time: each workload at two small sizes.",
+    help="Count instructions per operation with valgrind instead of measuring time. Each workload "
+    "runs at two small sizes.",
 )  # fmt: skip
 @click.option(
     "--why", is_flag=True,
-    help="Run every contender behind the probe, too, and say what each gap is made of; as for 'cairn compare'.",
+    help="Also run every contender with the probe, and split each gap into its parts; as for "
+    "'cairn compare'.",
 )  # fmt: skip
 @click.option(
     "--resume",
     metavar="RUN",
-    help="Go on with an interrupted run: 'last', an id or a path; other options stay as they were.",
+    help="Continue an interrupted run: 'last', an id or a path. Its options stay as they were.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     metavar="N",
-    help="Seed of the order of runs. Default: random, printed.",
+    help="Seed of the random order of runs. Default: a random seed, which is printed.",
 )
 @options.output_options
 def bench(
-    names: tuple[str, ...], specs: tuple[str, ...], quick: bool, plan: bool, runs: int | None, instructions: bool,
-    why: bool, resume: str | None, seed: int | None, form: Form | None, full: bool, out: Path | None, force: bool,
-    results: Path | None, color: str,
+    names: tuple[str, ...], specs: tuple[str, ...], quick: bool, plan: bool, runs: int | None,
+    instructions: bool, why: bool, resume: str | None, seed: int | None, form: Form | None,
+    full: bool, out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
-    """Run built-in experiments and workloads: table, verdict, pictures, raw data.
+    """Run built-in experiments and workloads; without a name, list them.
 
-    Without a name it lists them all. Several workloads make one run with geometric means; each experiment is a run of
-    its own. Pictures (SVG and PNG) lie in the results folder, and 'cairn report' shows a run again.
+    The result is a table, a verdict, pictures and raw data. Several workloads make one run with
+    geometric means; each experiment is a run of its own. The pictures (SVG and PNG) are in the
+    results folder. 'cairn report' shows a run again.
 
     \b
       cairn bench suite --quick          a dozen workloads, six allocators
-      cairn bench suite                  all of both, in an hour
+      cairn bench suite                  all workloads, all allocators: about an hour
       cairn bench larson -a system,jemalloc
       cairn bench suite --why -a system,mimalloc
-      cairn bench suite --instructions   what an operation takes of them
+      cairn bench suite --instructions   instructions per operation
 
-    Exit codes: 0 fine, 1 cairn failed, 2 usage, 3 a workload fails under the baseline, 4 it fails under some contender
-    only, or there is no contender here, 130 interrupted (go on with --resume last).
+    Exit codes: 0 success, 1 cairn failed, 2 usage, 3 a workload fails under the baseline, 4 a
+    workload fails under another contender only, or no contender is installed, 130 interrupted
+    (continue with --resume last).
     """
     from cairn.bench import runs as benching
 
@@ -93,15 +100,14 @@ def bench(
         return
     if not names or "list" in names:
         for name in given({"names", "results", "color"}):
-            raise UsageError(
-                f"which experiment? {name} is for a run; 'cairn bench' alone lists what there is"
-            )
+            raise UsageError(f"which experiment? {name} needs one; 'cairn bench' alone lists them")
         _list(names)
         return
     choices = benching.chosen(names, quick)
     if why and instructions:
         raise UsageError(
-            "--why takes time apart, and --instructions measures none; leave one of them away"
+            "--why splits CPU time into parts, and --instructions measures no time; leave out one "
+            "of them"
         )
     if why:
         choices = benching.explained(choices)
@@ -109,11 +115,13 @@ def bench(
         choices = benching.counted(choices)
     if plan and (out is not None or output.view.form != "text"):
         raise UsageError(
-            "--plan measures nothing, so there is nothing for a document or a file; leave one of them away"
+            "--plan measures nothing, so it has no document and no file to write; leave out one "
+            "of the options"
         )
     if len(choices) > 1 and (out is not None or output.view.form != "text"):
         raise UsageError(
-            f"these are {len(choices)} runs, and a file or document holds one; name them one by one"
+            f"these are {len(choices)} runs, and a document or file holds one run; name one "
+            "experiment at a time"
         )
     failures: list[CairnError] = []
     for place, choice in enumerate(choices):
@@ -137,7 +145,8 @@ def bench(
             making.conduct(console, run, folder, "cairn bench", output)
         except (Interrupted, UsageError):
             raise
-        except CairnError as error:  # the next experiment does not depend on this one
+        except CairnError as error:
+            # The next experiment does not depend on this one.
             failures.append(error)
             if place + 1 < len(choices) or _gravest(failures) is not error:
                 say(console, "✘", str(error))
@@ -146,12 +155,15 @@ def bench(
 
 
 def _gravest(failures: Sequence[CairnError]) -> CairnError:
-    """1: not even tried; 3: nothing to compare with; 4."""
+    """Returns the failure with the lowest exit code.
+
+    1 means that nothing was measured, 3 that the baseline failed, 4 that another contender failed.
+    """
     return min(failures, key=lambda error: error.exit_code)
 
 
 def _list(beside: Sequence[str]) -> None:
-    """All there is, grouped, with what a run of each takes."""
+    """Prints all experiments and workloads by group, with the time that a run of each takes."""
     from cairn.allocators import discover
     from cairn.allocators.contenders import default_contenders
     from cairn.bench import runs as benching
@@ -160,7 +172,7 @@ def _list(beside: Sequence[str]) -> None:
     others = [name for name in beside if name != "list"]
     if others:
         raise UsageError(
-            f"'list' shows everything and runs nothing; leave {', '.join(others)} away, or 'list'"
+            f"'list' shows everything and runs nothing; leave out {', '.join(others)} or 'list'"
         )
     here = len(default_contenders(discover.discover()))
     entries = workloads.load()
@@ -169,7 +181,8 @@ def _list(beside: Sequence[str]) -> None:
         for name in (*(e.name for e in benching.EXPERIMENTS), *(entry.name for entry in entries))
     )
     click.echo(
-        f"experiments, and about how long they take with the {here} allocators here, or with --quick"
+        f"experiments, and about how long each takes with the {here} allocators here, and with "
+        "--quick"
     )
     for experiment in benching.EXPERIMENTS:
         times = []
@@ -186,7 +199,8 @@ def _list(beside: Sequence[str]) -> None:
         click.echo(f"\nworkloads: {workloads.GROUP_TITLES[group]}")
         for entry in (entry for entry in entries if entry.group == group):
             click.echo(
-                f"  {entry.name:<{width}}  {units.time(entry.seconds * 1e9):>9} a run  {entry.title}"
+                f"  {entry.name:<{width}}  {units.time(entry.seconds * 1e9):>9} a run  "
+                f"{entry.title}"
             )
 
 
@@ -203,7 +217,10 @@ def _plan(
     instructions: bool,
     note: Callable[[str], None],
 ) -> None:
-    """What would run, and how long it would take. Fails where the run would."""
+    """Prints what would run and how long it would take.
+
+    Fails with the same errors as the run itself.
+    """
     from cairn.bench import runs as benching
     from cairn.run import preflight
 
@@ -225,7 +242,8 @@ def _plan(
         click.echo(f"{len(names)} workload{'s' * (len(names) > 1)}: {', '.join(names)}")
     if instructions:
         click.echo(
-            f"about {units.duration(seconds)} for both sizes of each, counted {rule.min_rounds + 1} times"
+            f"about {units.duration(seconds)} for both sizes of each, counted "
+            f"{rule.min_rounds + 1} times"
         )
         return
     rounds = f"{rule.min_rounds} round{'s' * (rule.min_rounds > 1)}"

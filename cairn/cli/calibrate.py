@@ -1,4 +1,4 @@
-"""cairn calibrate: what each allocator costs on this machine is measured, for predictions."""
+"""cairn calibrate: measures what each allocator costs here, for predictions of `cairn profile`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from cairn.report.view import Form
 @cli.command()
 @click.option(
     "-a", "--allocator", "specs", multiple=True, metavar="SPEC",
-    help="These allocators; as for 'cairn compare'. Default: every one here that is not hardened.",
+    help="Measure these allocators; written as for 'cairn compare'. Default: all that are "
+    "installed and not hardened.",
 )  # fmt: skip
-@click.option("--quick", is_flag=True, help="Fewer allocators and rounds.")
+@click.option("--quick", is_flag=True, help="Measure fewer allocators in fewer rounds.")
 @options.output_options
 def calibrate(
-    specs: tuple[str, ...], quick: bool, form: Form | None, full: bool, out: Path | None, force: bool,
-    results: Path | None, color: str,
+    specs: tuple[str, ...], quick: bool, form: Form | None, full: bool, out: Path | None,
+    force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
-    """Measure what each allocator costs on this machine, so that 'cairn profile' can tell what another would save.
+    """Measure what each allocator costs on this machine, for predictions of 'cairn profile'.
 
-    Runs a few workloads under every allocator that is here, as they are and behind the probe; the same as 'cairn bench
-    calibration'. From then on a profile ends with what the best of them is expected to save, without running it.
+    A few workloads run under every allocator, with and without the probe; 'cairn bench calibration'
+    does the same. From then on, each profile ends with the CPU time that the best allocator is
+    expected to save. The program does not run under that allocator for it.
     """
     context = click.get_current_context()
     assert context is not None

@@ -1,4 +1,4 @@
-"""cairn clean: stored runs and fetched allocators are removed."""
+"""cairn clean: removes stored runs and fetched allocators."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from cairn.run import store
     "--older-than",
     type=options.DURATION,
     default="0",
-    help="Only runs that began longer ago, such as 72h.",
+    help="Remove only runs that began longer ago than this, such as 72h.",
 )
 @click.option(
     "--cache",
     "also_cache",
     is_flag=True,
-    help="Also the cache: allocators that were fetched, experiments.",
+    help="Also remove the cache: fetched allocators and the files of experiments.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.RESULTS
 def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) -> None:
-    """Remove stored runs, and with --cache what was fetched; asks before anything goes."""
+    """Remove stored runs, and with --cache fetched allocators, too. Asks first."""
     where = results or store.root()
     now = time.time()
     going = [path for path in store.runs(where) if now - store.began(path) >= older_than]
@@ -48,10 +48,12 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
         click.echo(f"{units.size(bytes_below(path)):>10}  {printable(str(path))}")
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("nobody is here to be asked; -y removes without asking")
+            raise UsageError(
+                "cannot ask, since standard input is no terminal; -y removes without asking"
+            )
         click.confirm(f"Remove {'this' if len(going) == 1 else f'these {len(going)}'}?", abort=True)
     for path in going:
         if store.is_measured(path):
-            click.echo(f"kept, for it is being measured: {printable(str(path))}")
+            click.echo(f"kept, because it is being measured: {printable(str(path))}")
         else:
             store.remove(path)

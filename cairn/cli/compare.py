@@ -1,4 +1,4 @@
-"""cairn compare: a program under several allocators, with a verdict."""
+"""cairn compare: measures a program under several allocators and gives a verdict."""
 
 from __future__ import annotations
 
@@ -32,27 +32,28 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     "specs",
     multiple=True,
     metavar="[NAME=]LIB[@VERSION][:KEY=VAL;…]",
-    help="A contender: a name from 'cairn allocators' or a path, with environment knobs behind ':'. Repeatable; "
-    "a,b,c gives several without knobs. Default: the system's, cairn's own, and all others here that are not hardened.",
+    help="A contender: a name from 'cairn allocators' or a path; environment variables follow "
+    "after ':'. Repeatable. a,b,c names several without variables. Default: the system's, cairn's "
+    "own, and all installed ones that are not hardened.",
 )
 @click.option(
     "--baseline",
     metavar="NAME",
-    help="What the others are compared with. Default: system, else the first.",
+    help="Compare all others with this contender. Default: system, else the first.",
 )
 @click.option(
     "--precision",
     type=options.PERCENT,
     default="1%",
     show_default=True,
-    help="Stop when every interval of the change in wall time is at least this narrow, ±.",
+    help="Stop when the change in wall time is known within ± this for every contender.",
 )
 @click.option(
     "--margin",
     type=options.PERCENT,
     default="1%",
     show_default=True,
-    help="Changes within ± this count as equivalent.",
+    help="Call changes within ± this equivalent.",
 )
 @click.option(
     "--min-rounds",
@@ -60,7 +61,7 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     default=10,
     show_default=True,
     metavar="N",
-    help="Never call it enough before N rounds; the budget may.",
+    help="Run at least N rounds, unless the budget ends the run earlier.",
 )
 @click.option(
     "--max-rounds",
@@ -68,36 +69,39 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     default=60,
     show_default=True,
     metavar="N",
-    help="Never run more than N rounds.",
+    help="Run at most N rounds.",
 )
 @click.option(
     "--budget",
     type=options.SOME_TIME,
     default="10min",
     show_default=True,
-    help="Begin no round that would end later. With -r, none unless given.",
+    help="Begin no round that would end after this time. With -r, there is no budget unless you "
+    "give one.",
 )
 @click.option(
     "-r",
     "--runs",
     type=click.IntRange(1, ROUNDS_MOST),
     metavar="N",
-    help="Exactly N rounds, whatever the precision.",
+    help="Run exactly N rounds, whatever the precision.",
 )
 @click.option(
     "--resume",
     metavar="RUN",
-    help="Go on with an interrupted run: 'last', an id or a path; other options stay as they were.",
+    help="Continue an interrupted run: 'last', an id or a path. Its options stay as they were.",
 )
 @click.option(
     "-c", "--command", "lines", multiple=True, metavar="LINE",
-    help="A command as one line, instead of '-- PROG'. Repeatable: all run in one plan, each with its own verdict.",
+    help="A command as one line, instead of '-- PROG'. Repeatable: all commands run in one plan, "
+    "each with a verdict of its own.",
 )  # fmt: skip
 @click.option(
     "-L", "--parameter", "parameters", type=options.PARAMETER, multiple=True, metavar="NAME=A,B,…",
-    help="Run with each of these values where the command says {NAME}. Repeatable: every combination.",
+    help="Run the command once for each value, in place of {NAME}. Repeatable: every combination "
+    "runs.",
 )  # fmt: skip
-@click.option("--shell", is_flag=True, help="The command is a line for /bin/sh.")
+@click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line.")
 @click.option(
     "--input",
     "stdin",
@@ -105,14 +109,15 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     default="/dev/null",
     show_default=True,
     metavar="FILE",
-    help="The program's standard input.",
+    help="File for the program's standard input.",
 )
 @click.option(
     "--output",
     "stdout",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="The program's standard output; overwritten by every run. Default: thrown away.",
+    help="File for the program's standard output; every run overwrites it. Default: discard the "
+    "output.",
 )
 @click.option(
     "--ok-exit",
@@ -124,15 +129,15 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 @click.option(
     "--verify",
     type=click.Choice(["same-output"]),
-    help="All contenders must print the same as the baseline.",
+    help="Fail every contender whose output differs from the baseline's.",
 )
 @click.option(
     "--timeout",
     type=options.SOME_TIME,
-    help="End a run, with all its processes, after this long; it counts as failed.",
+    help="Kill a run with all its processes after this time; the run counts as failed.",
 )
 @click.option(
-    "--cpus", type=options.CPUS, help="Run the program on these CPUs only, for example 0,2-3."
+    "--cpus", type=options.CPUS, help="Run the program on these CPUs only, such as 0,2-3."
 )
 @click.option(
     "--warmup",
@@ -140,68 +145,74 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     default=1,
     show_default=True,
     metavar="N",
-    help="Uncounted runs of each contender before the first round.",
+    help="Run each contender N times before the first round, without counting.",
 )
-@click.option("--setup", metavar="COMMAND", help="Run once before everything.")
-@click.option("--prepare", metavar="COMMAND", help="Run before each run, not measured.")
-@click.option("--conclude", metavar="COMMAND", help="Run after each run, not measured.")
-@click.option("--cleanup", metavar="COMMAND", help="Run once at the end.")
+@click.option("--setup", metavar="COMMAND", help="Run this once before everything else.")
+@click.option("--prepare", metavar="COMMAND", help="Run this before each run, unmeasured.")
+@click.option("--conclude", metavar="COMMAND", help="Run this after each run, unmeasured.")
+@click.option("--cleanup", metavar="COMMAND", help="Run this once at the end.")
 @click.option(
     "--metric",
     "patterns",
     type=options.PATTERN,
     multiple=True,
-    help="A number from the program's output: the group, or the whole, of the last match. Repeatable.",
+    help="Read a number from the program's output: the group of the last match, or the whole "
+    "match without a group. Repeatable.",
 )
 @click.option(
     "--counters",
     is_flag=True,
-    help="perf's default counters for the whole tree, where the machine has them.",
+    help="Count perf's default events for the whole process tree, if the machine has them.",
 )
 @click.option(
     "--why", is_flag=True,
-    help="Look at each contender by the kernel's clock, run it behind the probe, too, and take the differences apart: "
-    "code, kernel, faults, waiting, program. Takes more than twice as long.",
+    help="Explain the differences: split CPU time into allocator, system calls, page faults and "
+    "program, and memory into its parts. Samples the plain runs by the kernel's clock, and also "
+    "runs each contender with the probe: more than twice the time.",
 )  # fmt: skip
 @click.option(
     "--memory",
     type=click.Choice(["auto", "cgroup", "sampled", "none"]),
     default="auto",
     show_default=True,
-    help="How to find the peak memory of the tree.",
+    help="How to measure the peak memory of the process tree.",
 )
 @click.option(
     "--warm-memory",
     type=options.WARM,
     default="auto",
     show_default=True,
-    help="Touch this much memory before each round; auto: in a virtual machine, for footprints from 256 MiB.",
+    help="Touch this much memory before each round. auto does so in a virtual machine, for "
+    "programs from 256 MiB.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     metavar="N",
-    help="Seed of the order of runs. Default: random, printed.",
+    help="Seed of the random order of runs. Default: a random seed, which is printed.",
 )
 @options.output_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def compare(
-    command: tuple[str, ...], lines: tuple[str, ...], parameters: tuple[tuple[str, tuple[str, ...]], ...],
+    command: tuple[str, ...], lines: tuple[str, ...],
+    parameters: tuple[tuple[str, tuple[str, ...]], ...],
     specs: tuple[str, ...], baseline: str | None, resume: str | None, precision: float,
-    margin: float, min_rounds: int, max_rounds: int, budget: float, runs: int | None, seed: int | None, shell: bool,
-    stdin: str, stdout: str | None, ok_exit: tuple[int, ...], verify: str | None, timeout: float | None,
-    cpus: str | None, warmup: int, setup: str | None, prepare: str | None, conclude: str | None, cleanup: str | None,
-    patterns: tuple[Pattern, ...], counters: bool, why: bool, memory: str, warm_memory: int | None,
-    form: Form | None, full: bool, out: Path | None, force: bool, results: Path | None, color: str,
+    margin: float, min_rounds: int, max_rounds: int, budget: float, runs: int | None,
+    seed: int | None, shell: bool, stdin: str, stdout: str | None, ok_exit: tuple[int, ...],
+    verify: str | None, timeout: float | None, cpus: str | None, warmup: int, setup: str | None,
+    prepare: str | None, conclude: str | None, cleanup: str | None, patterns: tuple[Pattern, ...],
+    counters: bool, why: bool, memory: str, warm_memory: int | None, form: Form | None, full: bool,
+    out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Run a program under several allocators and say which one it should use.
 
-    Every allocator runs once per round, in random order, so that drift of the machine touches all alike. A run counts
-    only if it succeeds and every process of its tree proves which library owned malloc. Results are kept; 'cairn
-    report' shows them again.
+    Every allocator runs once per round, in random order, so that a machine that gets slower or
+    faster affects all of them alike. A run counts only if it succeeds and every process of its tree
+    proves which library owned malloc. Results are kept; 'cairn report' shows them again.
 
-    Exit codes: 0 fine, 1 cairn failed, 2 usage, 3 the program fails under the baseline, 4 it fails under some contender
-    only or cannot be loaded with it, 130 interrupted (go on with --resume last).
+    Exit codes: 0 success, 1 cairn failed, 2 usage, 3 the program fails under the baseline, 4 the
+    program fails under another contender only or cannot be loaded with it, 130 interrupted
+    (continue with --resume last).
     """
     console = stderr(color)
     output = output_of(form, full, color, out, force)
@@ -212,7 +223,7 @@ def compare(
     else:
         if stdin != "/dev/null" and not Path(stdin).is_file():
             raise UsageError(
-                f"--input {stdin} is no regular file: every run reads it from the beginning"
+                f"--input {stdin} is not a regular file; every run must read it from its beginning"
             )
         doubles = [
             pattern.name
@@ -224,16 +235,16 @@ def compare(
         settings = Settings(
             workloads=_workloads(command, lines, parameters, shell), folder=str(Path.cwd()),
             shell=shell, stdin=str(Path(stdin).absolute()),
-            stdout=str(Path(stdout).absolute()) if stdout else None, setup=setup, prepare=prepare, conclude=conclude,
-            cleanup=cleanup, patterns=patterns, ok_exit=ok_exit, verify_output=verify is not None, cpus=cpus,
-            timeout_s=timeout, warmup=warmup, warm_memory=warm_memory, counters=counters, memory=memory,
-            why=why,
+            stdout=str(Path(stdout).absolute()) if stdout else None, setup=setup, prepare=prepare,
+            conclude=conclude, cleanup=cleanup, patterns=patterns, ok_exit=ok_exit,
+            verify_output=verify is not None, cpus=cpus, timeout_s=timeout, warmup=warmup,
+            warm_memory=warm_memory, counters=counters, memory=memory, why=why,
         )  # fmt: skip
         if runs is not None:
             for name in ("precision", "min_rounds", "max_rounds"):
                 if was_given(name):
                     raise UsageError(
-                        f"-r runs {runs} rounds, whatever is shown; leave --{name.replace('_', '-')} away"
+                        f"-r runs exactly {runs} rounds; leave out --{name.replace('_', '-')}"
                     )
             rule = StopRule(None, runs, runs, margin, budget if was_given("budget") else None)
         elif max_rounds < min_rounds:
@@ -251,7 +262,7 @@ def _workloads(
     parameters: tuple[tuple[str, tuple[str, ...]], ...],
     shell: bool,
 ) -> tuple[Workload, ...]:
-    """What to run: `-- PROG` or the lines of -c, with the values of -L."""
+    """Returns the commands to run: `-- PROG` or the lines of -c, for all combinations of -L."""
     from cairn.compare import sweep
 
     if command and lines:

@@ -1,4 +1,4 @@
-"""cairn completion: the line that gives a shell its completions."""
+"""cairn completion: prints the script with which a shell completes the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the command speaks: to the user on stderr, with results on stdout or into a file."""
+"""Writes to the user: progress and errors to stderr, results to stdout or to a file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cairn.run.run_file import ENDING
 from cairn.run.stored_run import cannot
 
 _NARROWEST = 40
-"""A terminal that claims fewer columns is taken to have these."""
+"""Reports are at least this wide, even on a terminal that has fewer columns."""
 
 
 def wants_color(choice: str, stream: Any) -> bool:
-    """Whether a stream gets colour, by --color, NO_COLOR and what it is."""
+    """Returns whether a stream gets colour: --color decides, else NO_COLOR, TERM and isatty()."""
     if choice != "auto":
         return choice == "always"
     return (
@@ -39,7 +39,7 @@ def wants_color(choice: str, stream: Any) -> bool:
 
 
 class _Stderr(Console):
-    """Who reads it may go away; the work goes on."""
+    """A stderr whose reader may exit: later text is dropped, and the command continues."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -47,7 +47,7 @@ class _Stderr(Console):
 
 
 def stderr(color: str = "auto") -> Console:
-    """Where progress and warnings go."""
+    """Returns the console for progress and warnings."""
     wanted = wants_color(color, sys.stderr)
     return _Stderr(
         stderr=True, no_color=not wanted, highlight=False, soft_wrap=True, force_terminal=None
@@ -55,19 +55,22 @@ def stderr(color: str = "auto") -> Console:
 
 
 def say(console: Console, head: str, text: str) -> None:
-    """A line with its subject in front; the text may come from anywhere."""
+    """Prints a line that begins with its subject.
+
+    The text is made printable; it may come from a program.
+    """
     console.print(f"{head:<8} {printable(text)}", markup=False)
 
 
 def was_given(name: str) -> bool:
-    """Whether the command line has this parameter of the command that runs."""
+    """Returns whether the user gave this parameter on the command line."""
     context = click.get_current_context()
     assert context is not None
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def given(beside: Collection[str]) -> Iterator[str]:
-    """What the command line has but for these parameters, as the user wrote it or would."""
+    """Yields the command line's parameters except those in `beside`, as the user spells them."""
     context = click.get_current_context()
     assert context is not None
     for parameter in context.command.params:
@@ -81,18 +84,18 @@ def given(beside: Collection[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How a command's result is shown, and where to."""
+    """The form and the destination of a command's result."""
 
     view: View
     out: Path | None = None
-    """A file; None is standard output."""
+    """The file to write; None is standard output."""
     force: bool = False
-    """Whether a file that exists is replaced."""
+    """Whether an existing file is replaced."""
     packs: bool = False
-    """The whole run as a run file, instead of a report."""
+    """Whether to write the whole run as a run file, instead of a report."""
 
     def write(self, content: str | bytes) -> None:
-        """The result goes to standard output, or to the file as a whole."""
+        """Writes the result to standard output or to the file. Fails as `emit` does."""
         emit(content, self.out, self.force)
 
 
@@ -106,15 +109,18 @@ _ENDINGS: dict[str, Form] = {
 
 
 def output_of(form: Form | None, full: bool, color: str, out: Path | None, force: bool) -> Output:
-    """The result as the options ask for it: in a file, its ending chooses the form if no option does.
+    """Returns how and where to write the result.
 
-    Raises UsageError or CairnError if the file cannot be written: now, and not after minutes of measuring.
+    Without a form option, the file's ending chooses the form.
+
+    Raises UsageError or CairnError if the file cannot be written. It does so before minutes of
+    measuring, not after.
     """
     packs = form is None and out is not None and out.name.endswith(ENDING)
     if form is None and out is not None and not packs:
         if out.suffix not in _ENDINGS:
             raise UsageError(
-                f"the ending of {out} names no form; end it with .json, .csv, .md, .txt or .tar.xz, "
+                f"the ending of {out} chooses no form; use .json, .csv, .md, .txt or .tar.xz, "
                 "or give --json, --csv or --md"
             )
         form = _ENDINGS[out.suffix]
@@ -125,14 +131,14 @@ def output_of(form: Form | None, full: bool, color: str, out: Path | None, force
 
 
 def width_of(stream: Any) -> int:
-    """Columns for a text: those of the terminal, or of $COLUMNS, else a fixed number."""
+    """Returns the width of a text in columns: that of the terminal, else $COLUMNS, else WIDTH."""
     if stream.isatty() or os.environ.get("COLUMNS", "").isdigit():
         return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
     return WIDTH
 
 
 def check_out(out: Path | None, force: bool) -> None:
-    """Says now what would fail after minutes of measuring."""
+    """Raises UsageError or CairnError if the file cannot be written. Call it before measuring."""
     if out is None:
         return
     if out.is_dir():
@@ -146,9 +152,15 @@ def check_out(out: Path | None, force: bool) -> None:
 
 
 def emit(content: str | bytes, out: Path | None, force: bool) -> None:
-    """Writes a result to standard output, or to a file as a whole: never half of it, never through a link."""
+    """Writes a result to standard output, or to a file, completely or not at all.
+
+    A link is replaced, not followed.
+
+    Raises UsageError or CairnError if the file cannot be written.
+    """
     if out is None:
-        click.echo(content, nl=False, color=True)  # it has colour only where that is wanted
+        # The content has colour codes only if colour is wanted.
+        click.echo(content, nl=False, color=True)
         return
     check_out(out, force)
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
@@ -164,18 +176,21 @@ def emit(content: str | bytes, out: Path | None, force: bool) -> None:
 
 
 def fail(error: BaseException, code: int) -> NoReturn:
-    """One sentence, and out."""
+    """Prints the error as one sentence and exits with `code`."""
     stderr().print(f"✘ {printable(str(error))}", markup=False, style="red")
     sys.exit(code)
 
 
 def end_like_ctrl_c() -> None:
-    """From now on, being ended keeps what there is; under nohup a hangup goes on meaning nothing."""
+    """From now on, SIGTERM and SIGHUP act like ctrl-C, so that finished trials are kept.
+
+    A signal that is ignored stays ignored: under nohup, SIGHUP still has no effect.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
 
 
 def interrupt(number: int, _: object) -> NoReturn:
-    """A signal handler: being ended is like ctrl-C."""
+    """Signal handler that acts like ctrl-C."""
     raise KeyboardInterrupt(number)

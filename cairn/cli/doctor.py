@@ -1,4 +1,4 @@
-"""cairn doctor: whether a program's allocator can be swapped, and what this machine can measure."""
+"""cairn doctor: checks if an allocator can be swapped, and what this machine can measure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from cairn.errors import ContenderFailed
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [PROG [ARG]…]")
 def doctor(command: tuple[str, ...], as_json: bool, color: str) -> None:
-    """Say whether a program's allocator can be swapped, how noisy this machine is, and what can be measured here.
+    """Check whether a program's allocator can be swapped, and what this machine can measure.
 
-    Nothing of the program is executed. Without PROG, only the machine is looked at.
+    The report also says how noisy the machine is. The program is read, not run. Without PROG, only
+    the machine is checked.
 
-    Exit codes: 0 nothing stands in the way, or warnings only; 3 there is no such program; 4 no preloaded allocator can
-    work in it, as 'cairn compare' would say.
+    Exit codes: 0 no obstacle, at most warnings; 3 no such program; 4 a preloaded allocator cannot
+    work in the program, so that 'cairn compare' would refuse it.
     """
     from cairn.doctor import machine
     from cairn.doctor.abilities import abilities

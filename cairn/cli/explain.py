@@ -1,4 +1,4 @@
-"""cairn explain: the gap between two contenders of a stored run, taken apart."""
+"""cairn explain: splits the gap between two contenders of a stored run into its parts."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from cairn.run import store
 @click.argument("name", metavar="[RUN", default="last")
 @click.argument("contender", metavar="[CONTENDER", required=False)
 @click.argument("other", metavar="[OTHER]]]", required=False)
-@click.option("--full", is_flag=True, help="All columns, whatever the width of the terminal.")
-@click.option("--json", "form", flag_value="json", help="One JSON document.")
-@click.option("--md", "form", flag_value="md", help="Markdown.")
+@click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
+@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+@click.option("--md", "form", flag_value="md", help="Print Markdown.")
 @options.OUT
 @options.FORCE
 @options.RESULTS
 @options.COLOR
 def explain(
-    name: str, contender: str | None, other: str | None, form: Form | None, full: bool, out: Path | None, force: bool,
-    results: Path | None, color: str,
+    name: str, contender: str | None, other: str | None, form: Form | None, full: bool,
+    out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
-    """Say why a contender takes more, or less, than another: the gap between them, taken apart.
+    """Say why one contender takes more or less CPU time and memory than another.
 
-    RUN is one of 'cairn compare --why': 'last', an id or a path. CONTENDER is compared with OTHER, else with the run's
-    baseline; without both, every contender is.
+    RUN is a run of 'cairn compare --why': 'last', an id or a path. CONTENDER is compared with
+    OTHER, else with the run's baseline. Without CONTENDER, every contender is compared with the
+    baseline.
 
     \b
       cairn compare --why -a system,mimalloc,jemalloc -- ./prog
@@ -44,7 +45,8 @@ def explain(
     output = output_of(form, full, color, out, force)
     if output.view.form == "csv" or output.packs:
         raise UsageError(
-            "an explanation is a text, Markdown or JSON; 'cairn report' has every trial and the whole run"
+            "an explanation is text, Markdown or JSON; 'cairn report' writes every trial as CSV, "
+            "and the whole run as a file"
         )
     found = measured(store.find(results or store.root(), name))
     output.write(explanation(found, contender, other, output.view))

@@ -1,4 +1,4 @@
-"""The command itself; what it can do is in the modules beside."""
+"""The command `cairn` itself. Each subcommand has a module of its own."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ click.rich_click.OPTION_GROUPS = {
     "cairn compare": [
         {"name": "Contenders", "options": ["-a", "--baseline"]},
         {"name": "When to stop",
-         "options": ["--precision", "--margin", "--min-rounds", "--max-rounds", "--budget", "-r", "--resume"]},
+         "options": ["--precision", "--margin", "--min-rounds", "--max-rounds", "--budget",
+                     "-r", "--resume"]},
         {"name": "The program", "options": [
-            "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout", "--cpus", "--warmup", "--setup",
-            "--prepare", "--conclude", "--cleanup"]},
-        {"name": "What to measure", "options": ["--metric", "--counters", "--memory", "--warm-memory", "--seed"]},
-        {"name": "Results", "options": ["--full", "--json", "--csv", "--md", "-o", "--force", "--results", "--color"]},
+            "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout", "--cpus",
+            "--warmup", "--setup", "--prepare", "--conclude", "--cleanup"]},
+        {"name": "What to measure",
+         "options": ["--metric", "--counters", "--memory", "--warm-memory", "--seed"]},
+        {"name": "Results", "options": [
+            "--full", "--json", "--csv", "--md", "-o", "--force", "--results", "--color"]},
     ],
     "cairn profile": [
-        {
-            "name": "What to count, and how",
-            "options": ["-a", "--gap", "--paths", "--kernel-calls", "--counters", "--no-cpu-timers"],
-        },
+        {"name": "What to count, and how", "options": [
+            "-a", "--gap", "--paths", "--kernel-calls", "--counters", "--no-cpu-timers"]},
         {"name": "When", "options": ["--delay", "--duration", "--signal"]},
-        {"name": "Report", "options": ["--full", "--json", "--csv", "--force", "--keep", "--read", "--color"]},
+        {"name": "Report", "options": [
+            "--full", "--json", "--csv", "--force", "--keep", "--read", "--color"]},
         {"name": "Instead", "options": ["--overhead"]},
     ],
 }  # fmt: skip
@@ -36,14 +38,15 @@ click.rich_click.OPTION_GROUPS = {
 def cli() -> None:
     """Say which allocator a program should use.
 
-    Cairn runs a program under several memory allocators, in random interleaved rounds, proves in every process which
-    library was in use, and says which one to use, with its confidence interval and its price in memory.
+    Cairn runs a program under several memory allocators, in random interleaved rounds. It proves in
+    every process which library was in use. It names the best allocator, with a confidence interval
+    and the price in memory.
 
     \b
       cairn compare -- ninja -C build       which allocator is best for this build?
       cairn run -a jemalloc -- ./server     use one, with proof that it is loaded
-      cairn allocators                      which ones are here
+      cairn allocators                      which allocators are installed
       cairn doctor ./server                 can its allocator be swapped? can this machine measure?
       cairn report last --md                the last result again, as Markdown
-      cairn profile -- ./server             what its allocator does in it, and what could be saved at most
+      cairn profile -- ./server             what its allocator does, and how much could be saved
     """

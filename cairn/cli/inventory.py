@@ -1,4 +1,4 @@
-"""Which allocators are here, as a table and as JSON."""
+"""The installed allocators, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from cairn.report.words import printable
 _UNKNOWN = "unknown"
 
 _SHORT = 12
-"""Digits of a checksum in the table: enough to tell two files apart; --json has all."""
+"""Digits of a checksum in the table, enough to tell two files apart. --json has all digits."""
 
 
 def render(catalog: Catalog, found: Sequence[Found], view: View) -> str:
-    """Everything found; then faults and caveats; then what the catalog has besides, and how to get it."""
+    """Returns the table of allocators, their faults and caveats, and how to get the others."""
     screen = Screen(view)
     sums = {item: _sha256(item) for item in found}
     heads = ("name", "version", "layout", "hardened", "licence", "sha256", "origin")
@@ -62,7 +62,7 @@ def render(catalog: Catalog, found: Sequence[Found], view: View) -> str:
     known = [entry.name for entry in missing if obtain.obtainable(entry)]
     if known:
         screen.line()
-        screen.line(f"Not here: {', '.join(known)}.")
+        screen.line(f"Not installed: {', '.join(known)}.")
         screen.line(f"To get them: cairn allocators get {' '.join(known)}")
     return screen.text()
 
@@ -83,7 +83,10 @@ def _row(item: Found, checksum: str | None) -> tuple[Cell, ...]:
 
 
 def document(catalog: Catalog, found: Sequence[Found]) -> str:
-    """The same as one JSON document; "sha256" is that of the library as it lies there now."""
+    """Returns the same as one JSON document.
+
+    "sha256" is the checksum of the library file as it is now.
+    """
     parts = {
         "schema": SCHEMA,
         "found": [
@@ -103,7 +106,7 @@ def document(catalog: Catalog, found: Sequence[Found]) -> str:
 
 
 def _sha256(item: Found) -> str | None:
-    """Of the library; None for the system's own allocator, and for what cannot be read."""
+    """Returns the library's checksum; None for the system's allocator and an unreadable file."""
     if item.path is None or not os.path.isfile(item.path):
         return None
     try:
@@ -113,9 +116,15 @@ def _sha256(item: Found) -> str | None:
 
 
 def _damage(item: Found, now: str | None) -> str | None:
-    """A library in the cache that is not the one that came there. An added one's own caveat says it."""
+    """Returns a sentence if a library in the cache has changed since it was fetched, else None.
+
+    A library that the user added has a caveat for that, so it is left out here.
+    """
     inside = item.source_sha256 is not None
     if not inside or item.sha256 is None or now is None or now == item.sha256:
         return None
     name = item.allocator.library_of or item.allocator.name
-    return f"{item.path} is not what came into the cache; run: cairn allocators remove {name}, then get it again"
+    return (
+        f"{item.path} has changed since it came into the cache; "
+        f"run 'cairn allocators remove {name}', then get it again"
+    )

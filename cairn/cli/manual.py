@@ -1,6 +1,6 @@
-"""What is written from the program itself, `python -m cairn.cli.manual`: the man page, and the tables of two documents.
+"""Writes the man page and two documents' tables from the program: `python -m cairn.cli.manual`.
 
-One man page, so that one search finds all.
+All commands share one man page, so that one search finds everything.
 """
 
 from __future__ import annotations
@@ -22,20 +22,27 @@ from cairn.cli import cli
 from cairn.run import workloads
 
 _EXITS = (
-    ("0", "fine"),
-    ("1", "cairn itself failed: a file that cannot be written, a full disk"),
-    ("2", "usage"),
+    ("0", "success"),
+    ("1", "cairn itself failed: a file cannot be written, or the disk is full"),
+    ("2", "the command line is wrong"),
     ("3", "the program fails, or does not end in time, under the baseline"),
-    ("4", "it fails under some contender only, or a contender cannot be loaded into it"),
-    ("130", "interrupted; what was measured is kept"),
+    (
+        "4",
+        "the program fails under another contender only, or a contender cannot be loaded into it",
+    ),
+    ("130", "interrupted; the finished trials are kept"),
 )
 _ENVIRONMENT = (
     ("CAIRN_RESULTS", "folder that keeps the runs"),
-    ("XDG_DATA_HOME, XDG_CACHE_HOME", "where runs and unpacked allocators are kept otherwise"),
-    ("NO_COLOR", "no colour"),
+    (
+        "XDG_DATA_HOME, XDG_CACHE_HOME",
+        "folders for the runs (without CAIRN_RESULTS) and for the unpacked allocators",
+    ),
+    ("NO_COLOR", "any value: print no colour"),
     (
         "CAIRN_STATS",
-        "1, json or prometheus: the allocator cairn tells on standard error what it did when a program ends",
+        "1, json or prometheus: the allocator cairn prints its statistics on standard error when "
+        "the program exits",
     ),
     (
         "CAIRN_SITES",
@@ -44,24 +51,26 @@ _ENVIRONMENT = (
     ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
     (
         "CAIRN_HUGE_PAGES",
-        "0: the allocator cairn asks the kernel for no huge pages; 1: also where they are slow to come",
+        "0: the allocator cairn asks the kernel for no huge pages; 1: it also asks where huge "
+        "pages are slow to arrive",
     ),
     (
         "CAIRN_BACKGROUND",
-        "1: the allocator cairn gives memory back by a thread while the program sleeps",
+        "1: a thread of the allocator cairn returns memory to the kernel while the program sleeps",
     ),
     (
         "CAIRN_PURGE",
-        "free: the allocator cairn offers memory to the kernel (MADV_FREE) instead of dropping it",
+        "free: the allocator cairn returns memory to the kernel with MADV_FREE instead of "
+        "MADV_DONTNEED",
     ),
-    ("CAIRN_POLICY", "frozen: the allocator cairn learns nothing of the program"),
-    ("CAIRN_TRACE", "1: the allocator cairn says on stderr what it has learnt"),
+    ("CAIRN_POLICY", "frozen: the allocator cairn does not adapt to the program"),
+    ("CAIRN_TRACE", "1: the allocator cairn prints on standard error what it has learnt"),
     ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
 )
 
 
 def page() -> str:
-    """The page in man(7)'s language."""
+    """Returns the man page in the markup of man(7)."""
     lines = [
         f'.TH CAIRN 1 "" "cairn {cairn.__version__}" "User commands"',
         ".SH NAME",
@@ -79,9 +88,11 @@ def page() -> str:
     lines += [".SH EXIT STATUS", *_pairs(_EXITS)]
     lines += [
         ".PP",
-        "cairn run and cairn profile return the program's own code, 125 for a failure of their own, 126 when the",
-        "allocator cannot be preloaded or is not proved, 127 when the program is not found, and 128 + n when signal n",
-        "killed it.",
+        "cairn run and cairn profile return the program's own exit code. They return 125 for a "
+        "failure of their own,",
+        "126 when the allocator cannot be preloaded or is not proved to be loaded, 127 when the "
+        "program is not found,",
+        "and 128 + n when signal n killed the program.",
         ".SH ENVIRONMENT",
         *_pairs(_ENVIRONMENT),
     ]
@@ -116,7 +127,12 @@ def _pairs(pairs: tuple[tuple[str, str], ...] | list[tuple[str, str]]) -> Iterat
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    r"""Click's \b marks a paragraph that keeps its lines. Docstrings are indented before Python 3.13, and not since."""
+    r"""Yields the man page's lines for a help text.
+
+    Click marks a paragraph that keeps its lines with \b.
+
+    Python indents docstrings before 3.13 and not since, so cleandoc() removes the indent.
+    """
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         lines = [line.strip("\n") for line in paragraph.splitlines()]
         if lines[0].strip() == "\b":
@@ -132,11 +148,11 @@ def _escape(text: str) -> str:
 
 CATALOG = "the catalog"
 SIZE_CLASSES = "the size classes"
-"""What the comments before and behind a table are called: in docs/workloads.md, in docs/allocator-reference.md."""
+"""Names in the comments around the tables in docs/workloads.md and docs/allocator-reference.md."""
 
 
 def catalog() -> str:
-    """The workloads as a Markdown table, a part per group."""
+    """Returns the workloads as Markdown, one table for each group."""
     lines = []
     for group in workloads.GROUPS:
         lines += [
@@ -155,17 +171,20 @@ def catalog() -> str:
 
 @dataclass(frozen=True, slots=True)
 class SizeClass:
-    """Small blocks of one size, as the library cuts them."""
+    """A size class of the allocator: small blocks of one size."""
 
     block_bytes: int
     smallest: int
-    """Request that gets such a block."""
+    """The smallest request, in bytes, that gets such a block."""
     slab_bytes: int
     slab_blocks: int
 
 
 class _Heap:
-    """A heap of the library in this process, beside whichever malloc there is: nobody else allocates in it."""
+    """A heap of the allocator in this process.
+
+    It is independent of malloc, so only this class allocates in it.
+    """
 
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
@@ -185,13 +204,13 @@ class _Heap:
         self._library.cairn_heap_destroy(self._heap)
 
     def room(self, size: int) -> int:
-        """Usable bytes of a new block that was asked for with this size."""
+        """Allocates a block of `size` bytes and returns its usable bytes."""
         return int(
             self._library.cairn_usable_size(self._library.cairn_heap_malloc(self._heap, size))
         )
 
     def held(self) -> tuple[int, dict[int, int]]:
-        """Bytes that are in use, and how many slabs there are by the size of their blocks."""
+        """Returns the bytes in use, and the number of slabs by the size of their blocks."""
         self._library.cairn_statistics_json(self._text, len(self._text))
         figures = json.loads(self._text.value)
         return figures["used_bytes"], {
@@ -200,9 +219,13 @@ class _Heap:
 
 
 def size_classes(library: Path) -> Iterator[SizeClass]:
-    """What the library itself shows of its classes: no second formula, which could be another."""
+    """Yields the size classes of the library.
+
+    The blocks and slabs of a heap show them. A second copy of the allocator's formula could differ.
+    """
     heap = _Heap(library)
-    heap.room(4 << 20)  # in a process that is small yet, classes share slabs
+    # In a small process, classes share slabs. A large block ends that.
+    heap.room(4 << 20)
     heap.close()
     smallest = 1
     while True:
@@ -212,7 +235,7 @@ def size_classes(library: Path) -> Iterator[SizeClass]:
         after, slabs = heap.held()
         if block_bytes not in slabs:
             heap.close()
-            return  # a block with a run of its own: small ones end here
+            return  # The block has no slab: small sizes end here.
         blocks = 0
         while heap.held()[1][block_bytes] == slabs[block_bytes]:
             heap.room(block_bytes)
@@ -223,7 +246,10 @@ def size_classes(library: Path) -> Iterator[SizeClass]:
 
 
 def size_class_table(library: Path) -> str:
-    """A row per class; all sizes that get a block of it are taken for equally frequent."""
+    """Returns the table in Markdown, a row per class.
+
+    The average assumes that all sizes of a class are equally frequent.
+    """
     lines = [
         "",
         "| block | for sizes | unused, at worst | on average | slab | blocks in it | left over |",
@@ -233,19 +259,20 @@ def size_class_table(library: Path) -> str:
         worst = (of.block_bytes - of.smallest) / of.block_bytes
         left = of.slab_bytes - of.slab_blocks * of.block_bytes
         lines.append(
-            f"| {of.block_bytes:,} | {of.smallest:,} – {of.block_bytes:,} | {worst:.1%} | {worst / 2:.1%} "
-            f"| {of.slab_bytes >> 10} KiB | {of.slab_blocks:,} | {left:,} ({left / of.slab_bytes:.1%}) |"
+            f"| {of.block_bytes:,} | {of.smallest:,} – {of.block_bytes:,} | {worst:.1%} | "
+            f"{worst / 2:.1%} | {of.slab_bytes >> 10} KiB | {of.slab_blocks:,} | {left:,} "
+            f"({left / of.slab_bytes:.1%}) |"
         )
     return "\n".join(lines).replace("%", " %") + "\n\n"
 
 
 def with_catalog(text: str) -> str:
-    """The document with the table of workloads as it is now."""
+    """Returns the document with the current table of workloads."""
     return _with_table(text, CATALOG, catalog())
 
 
 def with_size_classes(text: str) -> str:
-    """The document with the table of the installed allocator's size classes."""
+    """Returns the document with the table of size classes of the installed allocator."""
     return _with_table(text, SIZE_CLASSES, size_class_table(native.allocator()))
 
 
@@ -256,7 +283,11 @@ def _with_table(text: str, name: str, table: str) -> str:
 
 
 def main() -> None:
-    """Writes the man page and two tables: `python -m cairn.cli.manual man docs/workloads.md docs/allocator-reference.md`."""
+    """Writes the man page and two tables.
+
+    The arguments are the folder of the man page and two documents: man docs/workloads.md
+    docs/allocator-reference.md.
+    """
     (Path(sys.argv[1]) / "cairn.1").write_text(page(), encoding="utf-8")
     for argument, with_table in zip(sys.argv[2:], (with_catalog, with_size_classes), strict=True):
         document = Path(argument)

@@ -1,4 +1,4 @@
-"""What options of the command look like: the texts they take, and those that every report shares."""
+"""The types of option values, and the options that all reports share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Parsed(click.ParamType[Any]):
-    """An option whose text one function understands; its ValueError is the message."""
+    """The type of an option that one function parses.
+
+    The text of its ValueError is the message to the user.
+    """
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
@@ -28,7 +31,7 @@ class Parsed(click.ParamType[Any]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Click's interface: the parsed value, or a usage error."""
+        """Returns the parsed value, or fails with a usage error. Click calls it."""
         if not isinstance(value, str):
             return value
         try:
@@ -38,7 +41,10 @@ class Parsed(click.ParamType[Any]):
 
 
 def parse_pattern(text: str) -> Pattern:
-    """NAME=REGEX; the number is the whole match or its one group."""
+    """Parses NAME=REGEX.
+
+    The number is the regular expression's only group, or the whole match if it has none.
+    """
     name, equals, regex = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_][\w./-]{0,39}", name):
         raise ValueError(f"{text!r} is not NAME=REGEX, for example 'rate=([0-9.]+) requests/s'")
@@ -48,13 +54,14 @@ def parse_pattern(text: str) -> Pattern:
         raise ValueError(f"{regex!r} is not a regular expression: {error}") from error
     if groups > 1:
         raise ValueError(
-            f"{regex!r} has {groups} groups; the number is the whole match or one group"
+            f"{regex!r} has {groups} groups; use one group for the number, or none for the whole "
+            "match"
         )
     return Pattern(name=name, regex=regex)
 
 
 def parse_exits(text: str) -> tuple[int, ...]:
-    """Exit codes, separated by commas."""
+    """Parses exit codes separated by commas."""
     codes = text.split(",")
     if not all(code.isascii() and code.isdigit() and int(code) <= 255 for code in codes):
         raise ValueError(f"{text!r} is not a list of exit codes, for example 0,1")
@@ -62,7 +69,10 @@ def parse_exits(text: str) -> tuple[int, ...]:
 
 
 def parse_cpus(text: str) -> str:
-    """CPUs that this process may use, as 0,2-3; kept as text for the launcher."""
+    """Checks a list of CPUs such as 0,2-3 and returns it as it is, for the launcher.
+
+    Raises ValueError if this process may not use one of them.
+    """
     allowed = os.sched_getaffinity(0)
     chosen: set[int] = set()
     for part in text.split(","):
@@ -72,20 +82,21 @@ def parse_cpus(text: str) -> str:
         chosen.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     if not chosen <= allowed:
         raise ValueError(
-            f"no CPU {min(chosen - allowed)} for this process; it may use {', '.join(map(str, sorted(allowed)))}"
+            f"CPU {min(chosen - allowed)} is not available; this process may use "
+            f"{', '.join(map(str, sorted(allowed)))}"
         )
     return text
 
 
 def parse_warm(text: str) -> int | None:
-    """None for auto, 0 for off, else bytes."""
+    """Parses --warm-memory: None for auto, 0 for off, else bytes."""
     if text == "auto":
         return None
     return 0 if text in ("off", "never") else units.parse_size(text)
 
 
 def parse_share(text: str) -> float:
-    """A percentage above 0 and below 100, as a ratio."""
+    """Parses a percentage above 0 and below 100. Returns it as a ratio."""
     ratio = units.parse_percent(text)
     if not 0 < ratio < 1:
         raise ValueError(f"{text!r} is not between 0 % and 100 %")
@@ -93,23 +104,23 @@ def parse_share(text: str) -> float:
 
 
 def parse_some_time(text: str) -> float:
-    """A duration of at least a millisecond, in seconds."""
+    """Parses a duration of at least a millisecond. Returns seconds."""
     seconds = units.parse_duration(text)
     if seconds < 0.001:
-        raise ValueError(f"{text!r} is no time at all; write for example 90s or 10min")
+        raise ValueError(f"{text!r} is less than a millisecond; write for example 90s or 10min")
     return seconds
 
 
 def parse_events(text: str) -> tuple[str, ...]:
-    """Events that a processor counts, separated by commas: some of profiles.EVENTS, at most profiles.SLOTS."""
+    """Parses hardware events separated by commas: at most tally.SLOTS members of tally.EVENTS."""
     from cairn.profile.tally import EVENTS, SLOTS
 
     chosen = tuple(dict.fromkeys(text.split(",")))
     if unknown := [event for event in chosen if event not in EVENTS]:
-        raise ValueError(f"{unknown[0]!r} is none of {', '.join(EVENTS)}")
+        raise ValueError(f"{unknown[0]!r} is not an event; the events are {', '.join(EVENTS)}")
     if len(chosen) > SLOTS:
         raise ValueError(
-            f"at most {SLOTS} events are counted together, and these are {len(chosen)}"
+            f"at most {SLOTS} events can be counted together, and these are {len(chosen)}"
         )
     return chosen
 
@@ -125,32 +136,33 @@ PARAMETER = Parsed("NAME=A,B", parse_parameter)
 WARM = Parsed("auto|off|SIZE", parse_warm)
 COLOR = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="Colour on terminals; the NO_COLOR variable turns it off too.",
+    help="Use colour; auto: on a terminal, unless NO_COLOR is set.",
 )  # fmt: skip
 RESULTS = click.option(
     "--results", type=click.Path(path_type=Path), metavar="FOLDER",
-    help="Where runs are kept. Default: $CAIRN_RESULTS, else ~/.local/share/cairn/results.",
+    help="Folder that keeps the runs. Default: $CAIRN_RESULTS, else ~/.local/share/cairn/results.",
 )  # fmt: skip
 
 
 OUT = click.option(
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write the report to FILE; its ending (.json .csv .md .txt) chooses the form.",
+    help="Write the report to FILE. Its ending (.json .csv .md .txt) chooses the form.",
 )  # fmt: skip
-FORCE = click.option("--force", is_flag=True, help="Let -o replace a file that exists.")
+FORCE = click.option("--force", is_flag=True, help="Let -o replace an existing file.")
 
 
 def output_options(command: F) -> F:
-    """The options that every report has."""
+    """Adds the options that all reports share to a command."""
     for option in reversed((
-        click.option("--full", is_flag=True, help="Add mean ± σ, range and runs of every metric, and switches."),
-        click.option("--json", "form", flag_value="json", help="One JSON document with run, comparison and samples."),
-        click.option("--csv", "form", flag_value="csv", help="CSV, one row per run."),
-        click.option("--md", "form", flag_value="md", help="Markdown."),
-        OUT,
-        FORCE,
-        RESULTS,
-        COLOR,
+        click.option(
+            "--full", is_flag=True,
+            help="Show all columns, and mean ± σ, range and number of runs of every metric."),
+        click.option(
+            "--json", "form", flag_value="json",
+            help="Print one JSON document with run, comparison and samples."),
+        click.option("--csv", "form", flag_value="csv", help="Print CSV, one row per run."),
+        click.option("--md", "form", flag_value="md", help="Print Markdown."),
+        OUT, FORCE, RESULTS, COLOR,
     )):  # fmt: skip
         command = option(command)
     return command

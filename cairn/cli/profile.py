@@ -1,4 +1,4 @@
-"""cairn profile: what an allocator does inside a program."""
+"""cairn profile: reports what an allocator does inside a program."""
 
 from __future__ import annotations
 
@@ -34,94 +34,108 @@ if TYPE_CHECKING:
 @cli.command(context_settings={"allow_interspersed_args": False})
 @ALLOCATOR
 @click.option(
-    "--kernel-calls", type=click.Choice(["auto", "dispatch", "interpose", "off"]), default="auto", show_default=True,
-    help="How to see the allocator's calls of the kernel: all (dispatch), or those through libc's functions.",
+    "--kernel-calls", type=click.Choice(["auto", "dispatch", "interpose", "off"]), default="auto",
+    show_default=True,
+    help="How to see the allocator's system calls: all of them (dispatch), or those through "
+    "libc's functions (interpose).",
 )  # fmt: skip
 @click.option(
     "--gap", type=click.IntRange(1, 1_000_000), default=256, show_default=True, metavar="N",
-    help="Time one in N operations on small and medium blocks; those on large ones are timed all.",
+    help="Time one in N operations on small and medium blocks. All operations on large blocks are "
+    "timed.",
 )  # fmt: skip
 @click.option(
     "--paths", type=click.Choice(["sampled", "exact"]), default="sampled", show_default=True,
-    help="Tell frees apart by who had the block: of a sample, or of all, which costs a quarter of the live memory.",
+    help="Tell local from remote frees for a sample of blocks, or for all (exact), which costs a "
+    "quarter of the live memory.",
 )  # fmt: skip
 @click.option(
     "--no-cpu-timers", is_flag=True,
-    help="Do without timers of the threads' CPU time, by which the allocator's share is estimated once more.",
+    help="Use no timers of CPU time. They are a second estimate of the allocator's share.",
 )  # fmt: skip
 @click.option(
     "--counters", type=options.EVENTS, metavar="EVENT[,EVENT]…",
-    help="Count in operations, too, at most four of: cycles, instructions, branch-misses, cache-misses, "
-    "dTLB-load-misses, page-faults. Each thread then holds descriptors.",
+    help="Also count these events inside operations, at most four: cycles, instructions, "
+    "branch-misses, cache-misses, "
+    "dTLB-load-misses, page-faults. Each thread then holds file descriptors for them.",
 )  # fmt: skip
 @click.option(
-    "--delay", type=options.DURATION, help="Begin counting so long after the program began."
+    "--delay", type=options.DURATION, help="Begin counting this long after the program's start."
 )
 @click.option(
     "--duration", type=options.SOME_TIME,
-    help="Count for so long, then report; the program goes on. --keep keeps what was counted before and after, too.",
+    help="Count for this long, then report; the program continues. --keep still keeps the counts "
+    "of the whole run.",
 )  # fmt: skip
 @click.option(
     "--signal", "toggle", type=click.Choice(["USR1", "USR2", "HUP"]),
-    help="Begin counting when cairn gets this signal, and end it at the next; it is not passed on.",
+    help="Begin counting when cairn gets this signal, and end at the next one. The program does "
+    "not get it.",
 )  # fmt: skip
 @click.option(
     "--overhead", is_flag=True,
-    help="Measure what the probe costs this program, instead: with and without it, in random rounds (cairn compare).",
+    help="Measure what the probe costs this program instead: 'cairn compare' with and without it.",
 )  # fmt: skip
 @click.option(
     "--full",
     is_flag=True,
-    help="Add times by size and phase, lives of blocks, and memory over time.",
+    help="Add times by size and phase, lifetimes of blocks, and memory over time.",
 )
 @click.option(
     "--json",
     "as_json",
     metavar="FILE|-",
-    help="Everything as one JSON document; - is standard output.",
+    help="Write everything as one JSON document; - is standard output.",
 )
-@click.option("--csv", "as_csv", metavar="FILE|-", help="The tables as CSV; - is standard output.")
-@click.option("--force", is_flag=True, help="Let --json and --csv replace files that exist.")
+@click.option(
+    "--csv", "as_csv", metavar="FILE|-", help="Write the tables as CSV; - is standard output."
+)
+@click.option("--force", is_flag=True, help="Let --json and --csv replace existing files.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Keep the raw files there, one per process.",
+    help="Keep the raw files in FOLDER, one per process.",
 )
 @click.option(
     "--read",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Run nothing; report what --keep kept there.",
+    help="Run nothing; report what --keep kept in FOLDER.",
 )
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
-    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, no_cpu_timers: bool,
-    counters: tuple[str, ...] | None, delay: float | None, duration: float | None, toggle: str | None, overhead: bool,
-    full: bool, as_json: str | None, as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
+    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str,
+    no_cpu_timers: bool, counters: tuple[str, ...] | None, delay: float | None,
+    duration: float | None, toggle: str | None, overhead: bool, full: bool, as_json: str | None,
+    as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
 ) -> None:  # fmt: skip
-    """Say what an allocator does inside a program: calls, times, kernel calls, memory, and what could be saved at most.
+    """Say what an allocator does inside a program, and how much another could save at most.
 
-    Counts are exact; times are those of a sample, scaled to the counts, with their error. Every process of the program
-    is in it. The report comes on standard error when the program has ended, for standard output is the program's.
+    The report has calls, times, system calls, locks and memory.
+    Counts are exact. Times come from a sample of operations, scaled to the counts, with their
+    error. All processes of the program are included. The report is printed on standard error when
+    the program has ended, because standard output is the program's.
 
     \b
       cairn profile -- ./prog                               the system's allocator
       cairn profile -a jemalloc --full -- ./prog
-      cairn profile --delay 5s --duration 30s -- ./server   which goes on
+      cairn profile --delay 5s --duration 30s -- ./server   the server continues afterwards
       cairn profile --keep raw -- ./prog
       cairn profile --read raw --csv -
 
-    Exit codes are those of cairn run; without a program, 0, 1 and 2; with --overhead those of cairn compare.
+    Exit codes: those of 'cairn run'; without a program 0, 1 and 2; with --overhead those of 'cairn
+    compare'.
     """
     if read is not None:
         if command or keep or delay or duration or toggle:
             raise UsageError(
-                "--read shows what is there; it goes with no program, no --keep and no time"
+                "--read reports a profile that exists; leave out the program, --keep, --delay, "
+                "--duration and --signal"
             )
         for name in given({"read", "full", "as_json", "as_csv", "force", "color"}):
-            raise UsageError(f"--read shows what was counted as it was; leave {name} away")
+            raise UsageError(f"--read reports a profile as it was counted; leave out {name}")
         from cairn.profile.reader import gather
 
         outs = _Outs(full, as_json, as_csv, force, color)
@@ -132,7 +146,7 @@ def profile(
             "which program? For example: cairn profile -a jemalloc -- ls -R /usr/share"
         )
     if delay is not None and toggle:
-        raise UsageError("counting begins after --delay or at a --signal; name one of them")
+        raise UsageError("--delay and --signal both say when to begin; leave out one of them")
     span = Span(delay, duration, signal.Signals[f"SIG{toggle}"] if toggle else None)
     told = {
         "GAP": str(gap),
@@ -145,7 +159,8 @@ def profile(
     if overhead:
         if as_json or as_csv or keep or not span.whole:
             raise UsageError(
-                "--overhead compares whole runs, which 'cairn report last' shows in every form"
+                "--overhead compares whole runs; leave out the other options, and use 'cairn "
+                "report last' for JSON and CSV"
             )
         _measure_overhead(spec, command, told, full, color)
         return
@@ -163,7 +178,10 @@ def profile(
 
 
 class _Outs:
-    """Where the report goes; what cannot be is refused before anything runs."""
+    """The destinations of the report.
+
+    A file that cannot be written is refused before the program runs.
+    """
 
     def __init__(
         self, full: bool, as_json: str | None, as_csv: str | None, force: bool, color: str
@@ -178,7 +196,7 @@ class _Outs:
             check_out(_path(out), force)
 
     def report(self, found: Profile, title: str | None, stream: TextIO) -> None:
-        """Writes all forms."""
+        """Writes the report in all forms that were asked for. `title` is the allocator's name."""
         from cairn.report import profile, profile_export
 
         others = _predicted(found)
@@ -196,7 +214,10 @@ class _Outs:
 
 
 def _predicted(found: Profile) -> tuple[Prediction, ...]:
-    """What the allocators of the last 'cairn calibrate' would save; nothing where too little is known."""
+    """Returns what the allocators of the last 'cairn calibrate' would save.
+
+    Returns () for a part of a run, for several processes, and without a calibration.
+    """
     from cairn.profile.tally import lasting
     from cairn.why import prediction
     from cairn.why.summary import summarized
@@ -208,8 +229,9 @@ def _predicted(found: Profile) -> tuple[Prediction, ...]:
         if folder is None:
             return ()
         run, samples = folder.run(), folder.samples()
-    except CairnError as error:  # the profile is good without
-        say(stderr(), "note", f"nothing is predicted: {error}")
+    except CairnError as error:
+        # The profile is complete without a prediction.
+        say(stderr(), "note", f"no prediction: {error}")
         return ()
     known = prediction.costs(run, samples)
     name = next((one.name for one in run.competing if _is_same(one, found.tree)), "")
@@ -218,7 +240,7 @@ def _predicted(found: Profile) -> tuple[Prediction, ...]:
 
 
 def _is_same(contender: Contender, tree: Tree) -> bool:
-    """The allocator that was calibrated, with the environment that it had there."""
+    """Returns whether the calibrated allocator is the profiled one, with the same environment."""
     builds = {contender.build_id, tree.build_id} - {None}
     return contender.title == tree.allocator and contender.knobs == tree.knobs and len(builds) < 2
 
@@ -229,7 +251,10 @@ def _path(out: str | None) -> Path | None:
 
 @contextlib.contextmanager
 def _raw_files(keep: Path | None) -> Iterator[Path]:
-    """A folder of our own for what the probe writes; the user's, if it is to be kept."""
+    """Yields the folder for the probe's files: the user's, or a private one that is deleted later.
+
+    Raises UsageError if the user's folder is not empty, and CairnError if it cannot be made.
+    """
     from cairn.run.runner import private_folder
 
     if keep is None:
@@ -241,7 +266,7 @@ def _raw_files(keep: Path | None) -> Iterator[Path]:
     except FileExistsError:
         if keep.is_symlink() or not keep.is_dir() or any(keep.iterdir()):
             raise UsageError(
-                f"--keep {keep} is there already; name a folder that is empty, or none yet"
+                f"--keep {keep} exists and is not an empty folder; name an empty or a new one"
             ) from None
     except OSError as error:
         raise CairnError(f"cannot make {keep}: {error.strerror or error}") from error
@@ -279,7 +304,7 @@ def _run(
 
 
 def _describe(folder: Path, command: tuple[str, ...], contender: Contender, ended: Ended) -> None:
-    """Puts what only the launcher knows beside what the probe left."""
+    """Writes the launcher's figures of the process tree into the folder of the probe's files."""
     from cairn.profile.reader import write_tree
     from cairn.run.runner import tree_of
 
@@ -288,7 +313,10 @@ def _describe(folder: Path, command: tuple[str, ...], contender: Contender, ende
 
 
 def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
-    """Reports what was counted, if the probe too found the contender everywhere."""
+    """Writes the report.
+
+    Raises ContenderFailed if the probe found another allocator than the contender.
+    """
     from cairn.run.proof import not_behind
     from cairn.run.runner import real_path
 
@@ -302,7 +330,10 @@ def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
 
 
 def _finished(counting: Counting, ended: Ended) -> Ended:
-    """The program has ended; its failure stays its own."""
+    """Reports after the program has ended.
+
+    If the report fails, the program's own failure decides the exit code.
+    """
     from cairn.profile.reader import NoProfile
 
     try:
@@ -310,7 +341,7 @@ def _finished(counting: Counting, ended: Ended) -> Ended:
     except ContenderFailed as error:
         return replace(ended, problem=str(error))
     except NoProfile as error:
-        known = "no process left a profile: none of them allocated"
+        known = "there is no profile: no process of the program allocated memory"
         fail(
             CairnError(known if counting.whole else str(error)), ended.exit_code or EXIT_CANNOT_RUN
         )

@@ -1,4 +1,8 @@
-"""What a person sees on stderr while a comparison runs: a bar on a terminal, a few quiet lines elsewhere."""
+"""Progress of a comparison on stderr: a bar on a terminal, a few lines elsewhere.
+
+`Bar` and `Lines` are observers of a measurement: `run.measure` calls their methods between trials,
+in one thread.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ def _standing(now: Standing) -> str:
 
 
 class Bar:
-    """A live bar: rounds done of those expected, time left, who leads, how wide the widest interval is."""
+    """A live bar: finished and expected rounds, time left, leading contender, widest interval."""
 
     def __init__(
         self, console: Console, rule: StopRule, trials_per_round: int, warm_up: int
@@ -40,7 +44,7 @@ class Bar:
             TextColumn("{task.fields[now]}", style="dim", markup=False),
             console=console,
             transient=True,
-            auto_refresh=False,  # a thread that draws would run beside what is measured
+            auto_refresh=False,  # A drawing thread would disturb the program.
         )
         first = rule.max_rounds if rule.precision is None else rule.min_rounds
         self._expected = first
@@ -50,16 +54,16 @@ class Bar:
         self._standing = ""
 
     def __enter__(self) -> Bar:
-        """Starts drawing."""
+        """Draws the bar."""
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Takes the bar away again."""
+        """Removes the bar."""
         self._bar.stop()
 
     def trial_begins(self, trial: Trial) -> None:
-        """Names the contender that runs now."""
+        """Shows the name of the contender that runs now."""
         if trial.round != WARM_UP:
             place = f"{trial.round}/{self._expected}"
             self._bar.update(
@@ -74,25 +78,26 @@ class Bar:
         self._show("")
 
     def contender_failed(self, name: str, why: str) -> None:
-        """Says so above the bar, at once."""
+        """Prints the failure above the bar at once."""
         self._console.print(
             f"✘ {printable(name)} {printable(why)}", style="red", markup=False, highlight=False
         )
 
     def told(self, sentence: str) -> None:
-        """Says it above the bar."""
+        """Prints a warning above the bar."""
         self._console.print(
             f"▲ {printable(sentence)}", style="yellow", markup=False, highlight=False
         )
 
     def warmed(self, size: int) -> None:
-        """Says that memory is warmed."""
+        """Prints how much memory is touched before each round."""
         self._console.print(
-            f"memory   {units.size(size)} touched before each round, so that no run pays for cold pages"
+            f"memory   {units.size(size)} is touched before each round, so that no run pays for "
+            "cold pages"
         )
 
     def round_ended(self, progress: Standing) -> None:
-        """Updates the estimate."""
+        """Updates the expected rounds and the standing."""
         self._expected = progress.rounds_expected
         self._standing = _standing(progress)
         self._show("")
@@ -104,7 +109,7 @@ class Bar:
 
 
 class Lines:
-    """For logs: failures at once, and how far it is every half minute; a single run may take longer than that."""
+    """Lines for logs: failures at once, and the progress every half minute, between two runs."""
 
     def __init__(
         self, console: Console, rule: StopRule, trials_per_round: int, warm_up: int
@@ -118,21 +123,21 @@ class Lines:
         self._trial: Trial | None = None
 
     def __enter__(self) -> Lines:
-        """Nothing to prepare."""
+        """Does nothing."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to take away."""
+        """Does nothing."""
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def trial_begins(self, trial: Trial) -> None:
-        """Remembers which one it is."""
+        """Keeps the trial for the next line."""
         self._trial = trial
 
     def trial_ended(self, _: Sample) -> None:
-        """Told every half minute: runs done of those expected."""
+        """Prints the finished and expected runs, at most every half minute."""
         trial = self._trial
         if trial is None or time.monotonic() - self._last < _QUIET_EVERY_S:
             return
@@ -146,20 +151,21 @@ class Lines:
         self._say(f"rounds   {' · '.join(filter(None, [said, self._standing]))}")
 
     def contender_failed(self, name: str, why: str) -> None:
-        """Told at once."""
+        """Prints the failure at once."""
         self._say(f"✘ {printable(name)} {printable(why)}")
 
     def told(self, sentence: str) -> None:
-        """Told at once."""
+        """Prints a warning at once."""
         self._say(f"▲ {printable(sentence)}")
 
     def warmed(self, size: int) -> None:
-        """Told once."""
+        """Prints how much memory is touched before each round."""
         self._say(
-            f"memory   {units.size(size)} touched before each round, so that no run pays for cold pages"
+            f"memory   {units.size(size)} is touched before each round, so that no run pays for "
+            "cold pages"
         )
 
     def round_ended(self, progress: Standing) -> None:
-        """Kept for the next time that something is told."""
+        """Keeps the expected rounds and the standing for the next line."""
         self._rounds = progress.rounds_expected
         self._standing = _standing(progress)

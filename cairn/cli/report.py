@@ -1,4 +1,4 @@
-"""cairn report: a stored run is shown again."""
+"""cairn report: shows a stored run again."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def report(
 ) -> None:
     """Show a run again: RUN is 'last', an id, a folder or a run file.
 
-    Nothing is measured; the same stored run gives the same report.
+    Nothing is measured again: a stored run always gives the same report.
 
     \b
       cairn report last --full             every metric, with spread and range
-      cairn report last -o speed.tar.xz    the whole run in one file, to keep or to send
-      cairn report speed.tar.xz --md       what is in such a file
+      cairn report last -o speed.tar.xz    write the whole run into one file, to keep or to send
+      cairn report speed.tar.xz --md       show the run in such a file
     """
     from cairn.report.run import comparisons, rendered
 

@@ -1,4 +1,4 @@
-"""cairn run: a program with an allocator, for its user."""
+"""cairn run: runs a program with an allocator and proves that it is loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from cairn.run.foreground import Ended
 
 EXIT_CANNOT_RUN, EXIT_CANNOT_PRELOAD, EXIT_NOT_FOUND, EXIT_SIGNAL = 125, 126, 127, 128
-"""`cairn run` fails as env(1) does, so that the program's own exit codes keep their meaning."""
+"""Exit codes of `cairn run` for its own failures, as env(1) has them: a program seldom uses these
+codes itself."""
 
 
 ALLOCATOR = click.option(
@@ -37,7 +38,8 @@ ALLOCATOR = click.option(
     default="system",
     show_default=True,
     metavar="[NAME=]LIB[@VERSION][:KEY=VAL;…]",
-    help="The allocator: a name from 'cairn allocators' or a path, with environment knobs behind ':'.",
+    help="The allocator: a name from 'cairn allocators' or a path; environment variables follow "
+    "after ':'.",
 )
 
 
@@ -47,10 +49,11 @@ ALLOCATOR = click.option(
 def run(command: tuple[str, ...], spec: str) -> None:
     """Run a program with an allocator, and prove that it is loaded.
 
-    Terminal, standard input and signals are the program's. Its exit code is returned; as with env(1), 125 is our own
-    failure, 126 "cannot be preloaded or not proved", 127 "not found", and 128 + n "killed by signal n".
+    The program gets the terminal, standard input and signals. Start servers in the foreground:
+    processes that the program leaves in the background are killed when it ends.
 
-    What the program leaves in the background is ended with it: start servers in the foreground.
+    Exit codes: the program's own; 125 cairn failed, 126 the allocator cannot be preloaded or is not
+    proved to be loaded, 127 the program is not found, 128 + n signal n killed the program.
     """
     if not command:
         raise UsageError("which program? For example: cairn run -a jemalloc -- ls -R /usr/share")
@@ -63,7 +66,10 @@ def run(command: tuple[str, ...], spec: str) -> None:
 
 @contextlib.contextmanager
 def failing_as_env() -> Iterator[None]:
-    """Ends the command with the exit codes of env(1); what is wrong with the command line stays a usage error."""
+    """Ends the command with the exit codes of env(1) if the body raises an error.
+
+    Usage errors pass through.
+    """
     try:
         yield
     except ProgramMissing as error:
@@ -77,17 +83,20 @@ def failing_as_env() -> Iterator[None]:
 
 
 def contender_for(spec: str, command: Sequence[str]) -> Contender:
-    """What -a means for this program."""
+    """Returns the allocator that -a names for this program.
+
+    Raises CairnError if it cannot be preloaded.
+    """
     return resolve(parse_contender(spec), discover.discover(), _program(command))
 
 
 def end(ended: Ended) -> NoReturn:
-    """Exits as the program did, unless its allocator was not proved."""
+    """Exits with the program's exit code, or with an error if the allocator was not proved."""
     if ended.left_behind:
         say(
             stderr(),
             "run",
-            f"{ended.left_behind} processes were still alive and were ended with the command",
+            f"{ended.left_behind} background processes outlived the program and were killed",
         )
     if ended.problem is not None:
         fail(ContenderFailed(ended.problem), ended.exit_code or EXIT_CANNOT_PRELOAD)
@@ -95,7 +104,10 @@ def end(ended: Ended) -> NoReturn:
 
 
 def _program(command: Sequence[str]) -> Program:
-    """What the command is; refused when no allocator can be preloaded into it."""
+    """Returns the program of the command.
+
+    Raises CairnError if no allocator can be preloaded into it.
+    """
     refuse_wrapper(command)
     program = inspect_program(command[0])
     refuse_program(program)

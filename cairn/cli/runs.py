@@ -1,4 +1,4 @@
-"""What every command that makes or shows a run does alike: begin or resume it, announce it, carry it out, render it."""
+"""The steps that all commands with a run share: begin or resume, announce, measure, show."""
 
 from __future__ import annotations
 
@@ -36,27 +36,33 @@ if TYPE_CHECKING:
     pass
 
 _NAMED_ALONE = 4
-"""More programs than these are announced on one line."""
+"""Up to this number of programs, each is announced on a line of its own; more share one line."""
 
 _OURS = "cairn"
-"""Contenders of this name, or that begin with it and a dash, are compared with each other one, scenario by scenario."""
+"""Contenders with this name, alone or before a dash, are compared with every other contender in
+each scenario."""
 
 _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", "name", "names"}
 
 
 def refuse_beside_resume() -> None:
-    """A run goes on as it began: an option that would change it is refused, not ignored."""
+    """Raises UsageError for an option that would change a resumed run.
+
+    Ignoring it would mislead the user.
+    """
     for name in given(_BESIDE_RESUME):
         raise UsageError(
-            f"--resume goes on with a run as it was; leave {name} away, or begin a new run"
+            f"--resume continues a run with its own options; leave out {name}, or begin a new run"
         )
 
 
 def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
-    """What the exit code says, after everything was shown: a baseline that fails weighs most.
+    """Raises the error that sets the exit code, after everything was shown.
 
-    A contender that cannot run under valgrind is no failure: it was not measured, and that is told. One that works
-    wrongly under it is.
+    A failed baseline comes first.
+
+    When instructions are counted, a contender that valgrind cannot run is not measured, and that is
+    no failure. A contender that works wrongly under valgrind is one.
     """
     counting = run.settings.instructions
     several = len(comparisons) > 1
@@ -70,39 +76,47 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
     rows = [row for comparison in comparisons for row in comparison.rows]
     failed = dict.fromkeys(row.contender for row in rows if _failures(row, counting))
     if failed:
-        raise ContenderFailed(f"no result for {', '.join(failed)}; the sentences above say why")
+        raise ContenderFailed(f"no result for {', '.join(failed)}; the lines above say why")
     if counting and all(row.failures for row in rows):
-        raise CairnError("no instruction was counted; the sentences above say why")
+        raise CairnError("no instruction was counted; the lines above say why")
 
 
 def _failures(row: Row, counting: bool) -> list[str]:
-    """Of the contender; what only valgrind could not do is none."""
+    """Returns the contender's failures.
+
+    If instructions are counted, limits of valgrind are left out.
+    """
     return [
         failure for failure in row.failures if not counting or instructions.works_wrongly(failure)
     ]
 
 
 def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple[Run, store.Folder]:
-    """A run that was interrupted, ready to go on; one of 'cairn bench', and of `bench` if that names an experiment."""
+    """Returns an interrupted run and its folder, ready to continue.
+
+    `bench` is None for 'cairn compare', else the names given to 'cairn bench'. Raises UsageError if
+    the run does not belong to that command or those names, or if the folder in which its program
+    ran is gone.
+    """
     folder = store.to_resume(where, name)
     run = folder.run()
     if bench is not None and run.experiment is None:
         raise UsageError(
-            f"{name} is no run of 'cairn bench'; 'cairn compare --resume' goes on with it"
+            f"{name} is not a run of 'cairn bench'; continue it with 'cairn compare --resume'"
         )
     if bench and set(bench) != {run.experiment} and set(bench) != set(_named(run)):
         told = ", ".join(_named(run)) or run.experiment
-        raise UsageError(
-            f"{name} is a run of {told}, not of {' '.join(bench)}; leave the name away"
-        )
+        raise UsageError(f"{name} is a run of {told}, not of {' '.join(bench)}; leave out the name")
     if not Path(run.settings.folder).is_dir():
-        raise UsageError(f"the run was made in {run.settings.folder}, which is gone")
+        raise UsageError(
+            f"the run was made in {run.settings.folder}, which is gone; begin a new run"
+        )
     folder.mark_resumed()
     return run, folder
 
 
 def _named(run: Run) -> tuple[str, ...]:
-    """What 'cairn bench' takes to make such a run: the experiment's name, or those of its workloads."""
+    """Returns the names that make 'cairn bench' repeat the run: the experiment or its workloads."""
     from cairn.bench import experiments
 
     if run.experiment is None or experiments.find(run.experiment) is not None:
@@ -120,7 +134,10 @@ def new_run(
     seed: int | None,
     experiment: str | None = None,
 ) -> Run:
-    """What was asked, once doctor has nothing against it and every contender is found."""
+    """Returns the description of a new run.
+
+    Raises CairnError if doctor finds an obstacle or a contender is missing.
+    """
     from cairn.doctor import machine
     from cairn.run import preflight
 
@@ -132,32 +149,37 @@ def new_run(
         contenders += _twins(contenders)
     now = time.time()
     return Run(
-        schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__, settings=settings,
-        contenders=contenders, baseline=ready.baseline, rule=rule,
-        seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(), notes=ready.notes,
-        experiment=experiment,
+        schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__,
+        settings=settings, contenders=contenders, baseline=ready.baseline, rule=rule,
+        seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(),
+        notes=ready.notes, experiment=experiment,
     )  # fmt: skip
 
 
 def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
-    """The same ones behind the probe, to tell why."""
+    """Returns each contender once more, with the probe preloaded.
+
+    Raises UsageError if --why cannot use them.
+    """
     from cairn.allocators.contenders import behind_probe
     from cairn.why.gap import twin
 
     if len(contenders) < 2:
         raise UsageError(
-            "--why takes the difference between contenders apart; name two, as in -a system,mimalloc"
+            "--why explains the difference between contenders; name at least two, as in -a "
+            "system,mimalloc"
         )
     for one in contenders:
         if one.probed:
             raise UsageError(
-                f"--why runs every contender behind the probe, too; leave {one.name} away"
+                f"--why itself runs every contender with the probe; leave out {one.name}"
             )
     names = {one.name for one in contenders}
     for one in contenders:
         if twin(one.name) in names:
             raise UsageError(
-                f"{twin(one.name)} is what --why calls {one.name} behind the probe; give it another name"
+                f"--why calls {one.name} with the probe {twin(one.name)}; give that contender "
+                "another name"
             )
     return tuple(
         replace(one, name=twin(one.name), probed=True, spec=behind_probe(one.spec))
@@ -166,13 +188,15 @@ def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
 
 
 def announce(console: Console, run: Run, folder: store.Folder) -> None:
-    """Before anything runs: where, with whom, how long, and what a reader should beware of."""
+    """Prints program, machine, plan and warnings before anything runs."""
     from cairn.run import preflight
 
     rule = run.rule
     limits = (
-        f"{rule.max_rounds} random round{'s' * (rule.max_rounds > 1)}" if rule.precision is None else
-        f"{rule.min_rounds}–{rule.max_rounds} random rounds, stop at ±{units.percent(rule.precision, signed=False)}"
+        f"{rule.max_rounds} random round{'s' * (rule.max_rounds > 1)}"
+        if rule.precision is None else
+        f"{rule.min_rounds}–{rule.max_rounds} random rounds, stop at "
+        f"±{units.percent(rule.precision, signed=False)}"
     ) + (f" or {units.duration(rule.budget_s)}" if rule.budget_s is not None else "")  # fmt: skip
     count = len(run.competing)
     host = run.host
@@ -189,14 +213,16 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
     say(
         console,
         "host",
-        f"{host.cpus} CPUs ({kind}), load {host.load}, {host.libc}, huge pages {host.transparent_huge_pages}"
+        f"{host.cpus} CPUs ({kind}), load {host.load}, {host.libc}, huge pages "
+        f"{host.transparent_huge_pages}"
         + "".join(f" ▲ {phrase}" for phrase in preflight.host_warnings(host)),
     )
-    probed = ", each behind the probe, too," if run.settings.why else ""
+    probed = ", each also with the probe," if run.settings.why else ""
     say(
         console,
         "plan",
-        f"{count} contender{'s' * (count > 1)}{probed} × {limits} · seed {run.seed} · {folder.path.name}",
+        f"{count} contender{'s' * (count > 1)}{probed} × {limits} · seed {run.seed} · "
+        f"{folder.path.name}",
     )
     for note in run.notes:
         if note not in said:
@@ -204,7 +230,10 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
 
 
 def carry_out(console: Console, run: Run, folder: store.Folder, command: str) -> None:
-    """Measures until the rule says stop; an interruption tells how to go on."""
+    """Measures until the stop rule is met.
+
+    If the user interrupts it, the error names the command that continues.
+    """
     from cairn.cli.progress import Bar, Lines
     from cairn.run.measure import Measurement
     from cairn.run.runner import private_folder
@@ -218,7 +247,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
             Measurement(run, folder, scratch, observer).measure()
     except Interrupted as stopped:
         raise Interrupted(
-            f"{stopped}; go on with: {command} --resume {_found_by(folder)}"
+            f"{stopped}; continue with: {command} --resume {_found_by(folder)}"
         ) from None
     except CairnError:
         say(console, "results", str(folder.path))
@@ -226,7 +255,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
 
 
 def _found_by(folder: StoredRun) -> str:
-    """What a command takes to find the run again, in a shell: its name where it is kept by default, else its path."""
+    """Returns the run's name in a shell command: its id in the default folder, else its path."""
     return (
         folder.path.name
         if folder.path.parent == store.root()
@@ -235,7 +264,7 @@ def _found_by(folder: StoredRun) -> str:
 
 
 def measured(stored: StoredRun) -> Measured:
-    """The stored run with all that its report is made from."""
+    """Returns the stored run with all data of its report."""
     from cairn.bench import experiments, runs
     from cairn.report.run import Measured
 
@@ -254,7 +283,7 @@ def measured(stored: StoredRun) -> Measured:
 
 
 def _predicts(stored: StoredRun) -> bool:
-    """Whether this is the calibration from which 'cairn profile' predicts."""
+    """Returns whether this run is the calibration that 'cairn profile' uses for predictions."""
     from cairn.why import prediction
 
     try:
@@ -265,7 +294,10 @@ def _predicts(stored: StoredRun) -> bool:
 
 
 def conduct(console: Console, run: Run, folder: store.Folder, command: str, output: Output) -> None:
-    """From the announcement to the exit code. Whatever was measured is shown even if some of it failed."""
+    """Announces, measures and shows a run, and raises the error that sets the exit code.
+
+    Finished trials are shown even if others failed or the run was interrupted.
+    """
     from cairn.report.run import comparisons, rendered
 
     announce(console, run, folder)
@@ -293,22 +325,23 @@ def conduct(console: Console, run: Run, folder: store.Folder, command: str, outp
         )
         if failed:
             raise ContenderFailed(
-                f"the differences cannot be explained without {', '.join(failed)}; "
-                "the sentences above say what happened"
+                f"the differences cannot be explained, because {', '.join(failed)} failed; the "
+                "lines above say why"
             )
 
 
 def _draw(
     console: Console, run: Run, comparisons: Sequence[Comparison], folder: store.Folder
 ) -> None:
-    """Pictures come after the report: one that cannot be drawn takes nothing away."""
+    """Draws the pictures after the report, so that a failure to draw loses no result."""
     from cairn.bench import runs
 
     try:
         drawn = runs.pictures(run, comparisons, folder)
-    except Exception as error:  # whatever a library for pictures comes upon: the figures are there
+    except Exception as error:
+        # Any failure of the drawing library is only a warning, since the report is already printed.
         why = str(error) or type(error).__name__
-        say(console, "▲", f"no picture of this run: {why}; nothing else is missing")
+        say(console, "▲", f"no picture of this run: {why}; the results are complete")
         return
     if len(drawn) > _NAMED_ALONE:
         say(console, "pictures", f"{len(drawn)} in {folder.path}")

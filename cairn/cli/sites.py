@@ -1,4 +1,4 @@
-"""sites: who allocates large blocks, by the allocator cairn's own count."""
+"""cairn sites: shows which functions allocate large blocks, as the allocator cairn counted."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=30,
     show_default=True,
-    help="Show so many of a process.",
+    help="Show at most this many call sites of a process.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document, with all that is told.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with everything.")
 @click.argument(
     "file", metavar="[FILE]", type=click.File("r", encoding="utf-8", errors="replace"), default="-"
 )
 def sites(file: TextIO, most: int, as_json: bool) -> None:
-    """Say which functions allocate large blocks, above 32 KiB: how many, how much of it lives, how long others did.
+    """Say which functions allocate large blocks (above 32 KiB), how many live, and how long.
 
-    FILE is what a program wrote on standard error that ran with the allocator cairn, CAIRN_SITES=1 and
-    CAIRN_STATS=json; by default standard input. Functions are named from the files that the program was made of: they
-    must still be there and the same, and a program that was called by a relative path is looked for from here. A
-    child of a fork tells its parent's blocks once more.
+    FILE holds what a program wrote to standard error under the allocator cairn with CAIRN_SITES=1
+    and CAIRN_STATS=json. The default is standard input. Function names come from the program and
+    its libraries, which must still exist unchanged. A program that was started by a relative path
+    is searched from the current folder. A forked child counts its parent's blocks again.
 
     \b
-      cairn run -a 'cairn:CAIRN_SITES=1;CAIRN_STATS=json' -- ./prog 2>told
-      cairn sites told
-      cairn sites told | c++filt
+      cairn run -a 'cairn:CAIRN_SITES=1;CAIRN_STATS=json' -- ./prog 2>log
+      cairn sites log
+      cairn sites log | c++filt
     """
     from cairn.profile import sites as told
     from cairn.profile import symbols
@@ -50,7 +50,7 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
     documents, damaged = told.parse(file)
     if damaged:
         click.echo(
-            f"▲ {damaged} {'line was' if damaged == 1 else 'lines were'} cut off or mixed up, and left out",
+            f"▲ {damaged} damaged {'line was' if damaged == 1 else 'lines were'} left out",
             err=True,
         )
     if as_json:
@@ -59,7 +59,7 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
     for place, document in enumerate(documents, 1):
         if document.count or document.others.blocks:
             head = (
-                f"process {place} of {len(documents)}, in the order of their ends\n"
+                f"process {place} of {len(documents)}, in the order in which they ended\n"
                 if len(documents) > 1
                 else ""
             )

@@ -1,4 +1,4 @@
-"""When counting begins and ends while a program runs: by time, by signals, or with the program."""
+"""Begins and ends the counting of a profile: by time, by signals, or with the program."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What of a program's life is counted; nothing given: all of it."""
+    """The part of the program's life that is counted. All defaults mean the whole life."""
 
     delay: float | None = None
-    """Seconds from its beginning until counting begins."""
+    """Seconds from the program's start until counting begins."""
     duration: float | None = None
-    """Seconds until it ends."""
+    """Seconds from the begin of counting until its end; None counts until the program ends."""
     toggle: signal.Signals | None = None
-    """Begins it, and ends it."""
+    """The signal that begins counting, and ends it when it arrives again."""
 
     @property
     def whole(self) -> bool:
-        """From the program's beginning to its end."""
+        """Whether the program is counted from its start to its end."""
         return self == Span()
 
 
 class Counting:
-    """Around the run of a program: looks at the probe's files when it is time, in a thread of its own."""
+    """Context of a program's run.
+
+    A thread of its own reads the probe's files when counting begins and ends.
+    """
 
     def __init__(self, span: Span, folder: Path, report: Callable[[Profile], None]) -> None:
         self._span, self._folder, self._report = span, folder, report
@@ -63,18 +66,18 @@ class Counting:
 
     @property
     def whole(self) -> bool:
-        """Whether all of the program's life is counted."""
+        """Whether the whole life of the program is counted."""
         return self._span.whole
 
     @property
     def signals(self) -> Mapping[signal.Signals, Callable[[], None]]:
-        """For the run: what is not the program's."""
+        """Handlers for the signals that cairn keeps for itself and does not pass to the program."""
         return {self._span.toggle: lambda: self._events.put("signal")} if self._span.toggle else {}
 
     def finish(self) -> None:
-        """The program has ended: reports what was not yet reported.
+        """Reports after the program has ended, unless the report was written while it ran.
 
-        Raises CairnError where there is nothing to say, and whatever kept a report from being written.
+        Raises CairnError if nothing was counted, and any error that prevented the earlier report.
         """
         from cairn.profile import reader, window
 
@@ -91,7 +94,8 @@ class Counting:
     def _follow(self) -> None:
         try:
             self._count()
-        except Exception as error:  # finish() raises it where it is told
+        except Exception as error:
+            # finish() raises it in the main thread.
             self._failure = error
 
     def _count(self) -> None:
@@ -102,7 +106,7 @@ class Counting:
             f"kill -{span.toggle.name.removeprefix('SIG')} {os.getpid()}" if span.toggle else ""
         )
         if span.toggle:
-            say(stderr(), "profile", f"{by_signal} begins counting")
+            say(stderr(), "profile", f"to begin counting: {by_signal}")
         later = span.delay is not None or span.toggle is not None
         if later and not self._waited(span.delay):
             return
@@ -112,13 +116,13 @@ class Counting:
             else window.Snapshot(self._started_ns, {}, frozenset(), {})
         )
         if span.toggle:
-            say(stderr(), "profile", f"counting; {by_signal} ends it")
+            say(stderr(), "profile", f"counting; to end it: {by_signal}")
         if self._waited(span.duration):
             self._report(window.since(self._folder, self._begin, self._started_ns))
             self._reported = True
 
     def _waited(self, seconds: float | None) -> bool:
-        """Until that time has passed, or a signal came; false when the program ended before."""
+        """Waits `seconds` or for the signal. Returns false if the program ended before."""
         try:
             return self._events.get(timeout=seconds) == "signal"
         except Empty:
