@@ -1,4 +1,4 @@
-"""A whole run in one compressed file, for keeping and for sending: a tar archive of its parts, compressed by xz."""
+"""A whole run in one file, to keep or to send: a tar archive of its parts, compressed with xz."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PARTS = (RUN, SAMPLES, STOPPED)
 
 
 class RunFile(StoredRun):
-    """A file that `packed` made. Nothing of it is unpacked to the disk, and other members are ignored."""
+    """A file made by `packed`. Its parts are only read into memory; other members are ignored."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._parts = _read(path)
 
     def content(self, name: str) -> bytes | None:
-        """As StoredRun says."""
+        """Returns one part of the run, as StoredRun.content does."""
         return self._parts.get(name)
 
 
@@ -35,7 +35,8 @@ def _read(path: Path) -> dict[str, bytes]:
                     continue
                 if member.size > LARGEST_FILE:
                     raise CairnError(
-                        f"{path}: {member.name} is larger than {LARGEST_FILE >> 20} MiB: not a run that cairn made"
+                        f"{path}: {member.name} is larger than {LARGEST_FILE >> 20} MiB, so cairn "
+                        "did not write it"
                     )
                 file = archive.extractfile(member)
                 assert file is not None
@@ -43,12 +44,12 @@ def _read(path: Path) -> dict[str, bytes]:
     except OSError as error:
         raise cannot("read", path, error) from error
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise CairnError(f"{path} is not a run file, or it is damaged: {error}") from error
+        raise CairnError(f"{path} is not a run file, or is damaged: {error}") from error
     return parts
 
 
 def packed(run: StoredRun) -> bytes:
-    """The run as a run file. The same run gives the same bytes."""
+    """Returns the run as the bytes of a run file. The same run always gives the same bytes."""
     created_at = int(run.run().created_at)
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:xz", preset=9, format=tarfile.USTAR_FORMAT) as archive:

@@ -1,12 +1,15 @@
-"""Where runs are kept: folders to which measuring appends, and from which reports are made. Nothing else holds state.
+"""Keeps runs as folders on the disk.
 
-    ROOT/ID/run.json        what was asked; written once, before the first trial
+Measuring appends to them, and reports read them. No other state exists.
+
+    ROOT/ID/run.json        the settings; written once, before the first trial
     ROOT/ID/samples.jsonl   one line for each trial, in the order in which they ran
-    ROOT/ID/stopped         why measuring ended; absent while it goes on or when it was cut short
+    ROOT/ID/stopped         why measuring ended; absent while it runs, or if it was cut short
     ROOT/ID/witness/…       the raw lines of the witness in each contender's first trial
-    ROOT/ID/failed/…        what a failed trial wrote to stderr
+    ROOT/ID/failed/…        the standard error of a failed trial
 
-An interrupted run goes on in its folder. A line that was cut off at the end of samples.jsonl is removed then.
+An interrupted run continues in its folder. An incomplete last line of samples.jsonl is removed
+then. While a process measures a run, it holds an exclusive flock(2) on run.json.
 """
 
 from __future__ import annotations
@@ -26,10 +29,14 @@ from cairn.run.run_file import RunFile
 from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot
 
 _NAME_LENGTH = 64
+"""The most characters of a file name in `witness` and `failed`."""
 
 
 def root() -> Path:
-    """Where runs are kept: $CAIRN_RESULTS, else the user's data folder."""
+    """Returns the folder of all runs: $CAIRN_RESULTS, else one in the user's data folder.
+
+    Raises CairnError if the user has no home folder.
+    """
     given = os.environ.get("CAIRN_RESULTS")
     if given:
         return Path(given)
@@ -45,19 +52,22 @@ def root() -> Path:
 
 
 def new_id(now: float) -> str:
-    """Sorts by time (UTC: no hour comes twice); two runs of the same second differ."""
+    """Returns a new name for a run. Names sort by time, in UTC, since local hours can repeat.
+
+    Random digits distinguish two runs of the same second.
+    """
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + secrets.token_hex(2)
 
 
 class Folder(StoredRun):
-    """The folder of one run."""
+    """The folder of one run. Its methods raise CairnError if the disk refuses to read or write."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._lock: int | None = None
 
     def content(self, name: str) -> bytes | None:
-        """As StoredRun says."""
+        """Returns one part of the run, as StoredRun.content does."""
         path = self.path / name
         try:
             if not path.exists():
@@ -66,25 +76,25 @@ class Folder(StoredRun):
                 raise CairnError(f"{path} is not a regular file")
             if path.stat().st_size > LARGEST_FILE:
                 raise CairnError(
-                    f"{path} is larger than {LARGEST_FILE >> 20} MiB: not a run that cairn made"
+                    f"{path} is larger than {LARGEST_FILE >> 20} MiB, so cairn did not write it"
                 )
             return path.read_bytes()
         except OSError as error:
             raise cannot("read", path, error) from error
 
     def _hold(self) -> None:
-        """Keeps every other cairn from measuring this run, until this process ends."""
+        """Locks the run until this process ends. Raises CairnError if another process has it."""
         self._lock = os.open(self.path / RUN, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CairnError(
-                f"another cairn is measuring {self.path.name} just now; wait for its end"
+                f"another cairn is measuring {self.path.name}; wait until it ends"
             ) from None
 
     @classmethod
     def create(cls, results: Path, run: Run) -> Folder:
-        """Makes ROOT/ID with its run.json; the directory is the user's alone."""
+        """Makes ROOT/ID with run.json and locks it. Only the user can read the folder."""
         path = results / run.id
         content = msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"
         try:
@@ -110,28 +120,32 @@ class Folder(StoredRun):
             os.fsync(descriptor)
 
     def append(self, sample: Sample) -> None:
-        """Adds one trial. After an error the file still ends with a whole line, or with one that reading leaves out."""
+        """Appends one trial. Removes `stopped`, because measuring continues.
+
+        After an error, the file ends with a whole line or with an incomplete one, which readers
+        leave out.
+        """
         path = self.path / SAMPLES
         line = msgspec.json.encode(sample) + b"\n"
         try:
-            (self.path / STOPPED).unlink(missing_ok=True)  # it goes on
+            (self.path / STOPPED).unlink(missing_ok=True)
             with path.open("ab") as file:
                 if file.tell() + len(line) > LARGEST_FILE:
                     raise CairnError(
-                        f"{path} is full: a run has {LARGEST_FILE >> 20} MiB at most; begin another"
+                        f"{path} is full: a run has at most {LARGEST_FILE >> 20} MiB; begin another"
                     )
                 file.write(line)
         except OSError as error:
             raise cannot("write", path, error) from error
 
     def mark_stopped(self, because: str) -> None:
-        """Says why measuring ended."""
+        """Records why measuring ended."""
         self.write(STOPPED, because.encode() + b"\n")
 
     def mark_resumed(self) -> None:
-        """Measuring is to go on: a line that was cut off is gone.
+        """Locks the run and removes an incomplete last line, so that measuring can continue.
 
-        What says why it stopped goes with the next sample.
+        `stopped` is removed by the next append().
         """
         samples = self.path / SAMPLES
         try:
@@ -143,7 +157,7 @@ class Folder(StoredRun):
             raise cannot("write", samples, error) from error
 
     def write(self, name: str, content: bytes) -> None:
-        """Replaces a small file as a whole."""
+        """Writes or replaces a small file atomically."""
         target = self.path / name
         draft = target.with_name(target.name + ".new")
         try:
@@ -155,7 +169,7 @@ class Folder(StoredRun):
             raise cannot("write", target, error) from error
 
     def keep(self, kind: str, name: str, content: bytes) -> None:
-        """Keeps raw material, under a file name that holds no surprise."""
+        """Keeps raw data in the folder `kind`. Unusual characters of the file name become "_"."""
         plain = (
             "".join(c if c.isalnum() or c in "-_.+" else "_" for c in name)[:_NAME_LENGTH].lstrip(
                 "."
@@ -166,15 +180,19 @@ class Folder(StoredRun):
 
 
 def _is_run(path: Path) -> bool:
-    """What profiles and other tools keep may have a run.json, too."""
+    """Returns whether a folder holds a run.
+
+    Folders of profiles and other tools may have a run.json, too.
+    """
     try:
         return all((path / name).is_file() for name in (RUN, SAMPLES))
-    except OSError:  # a folder that another user closed, as sudo leaves it
+    except OSError:
+        # The folder belongs to another user, for example after sudo.
         return False
 
 
 def runs(results: Path) -> list[Path]:
-    """Every run there is, oldest first."""
+    """Returns the paths of all runs, oldest first."""
     try:
         return sorted(path for path in results.iterdir() if _is_run(path))
     except FileNotFoundError:
@@ -184,9 +202,10 @@ def runs(results: Path) -> list[Path]:
 
 
 def find(results: Path, name: str) -> StoredRun:
-    """The run called `name`: "last", an id or the beginning of one, the path of a folder, or that of a run file.
+    """Returns the run called `name`: "last", an id or its beginning, or a path.
 
-    Raises UsageError if there is none, or if several ids begin so.
+    A path names a folder or a run file.
+    Raises UsageError if there is no such run, or if several ids begin with `name`.
     """
     known = runs(results)
     if name == "last":
@@ -203,10 +222,10 @@ def find(results: Path, name: str) -> StoredRun:
         case []:
             if name and Path(name).exists():
                 return _at(Path(name))
-            raise UsageError(f"no run called {name} in {results}; the last one is 'last'")
+            raise UsageError(f"there is no run {name} in {results}; 'last' names the newest one")
         case several:
             raise UsageError(
-                f"{name} could be any of {', '.join(path.name for path in several[:5])}"
+                f"several runs begin with {name}: {', '.join(path.name for path in several[:5])}"
             )
 
 
@@ -215,21 +234,28 @@ def _at(path: Path) -> StoredRun:
         return RunFile(path)
     if not _is_run(path):
         raise UsageError(
-            f"{path} holds no run; a run is a folder with run.json in it, or a file that ends in .tar.xz"
+            f"{path} is not a run; a run is a folder that contains run.json, or a file that ends "
+            "in .tar.xz"
         )
     return Folder(path)
 
 
 def to_resume(results: Path, name: str) -> Folder:
-    """The run called `name`, as `find` says, in which measuring can go on; a run file is refused."""
+    """Returns the folder of the run called `name`, in which measuring can continue.
+
+    Raises UsageError as `find` does, and for a run file.
+    """
     found = find(results, name)
     if not isinstance(found, Folder):
-        raise UsageError(f"{name} is a file, in which no run can go on; begin a new run")
+        raise UsageError(f"{name} is a run file, and a run cannot continue in it; begin a new run")
     return found
 
 
 def last_of(results: Path, experiment: str) -> Folder | None:
-    """The newest run of a built-in experiment that came to its end, with every contender behind the probe, too."""
+    """Returns the newest complete run of a built-in experiment that has trials with the probe.
+
+    Returns None if there is none.
+    """
     wanted = f'"experiment": "{experiment}"'.encode()
     for path in reversed(runs(results)):
         folder = Folder(path)
@@ -245,7 +271,7 @@ def last_of(results: Path, experiment: str) -> Folder | None:
 
 
 def is_measured(path: Path) -> bool:
-    """Whether a cairn is at work on this run just now."""
+    """Returns whether a process is measuring this run now."""
     try:
         with (path / RUN).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -257,12 +283,12 @@ def is_measured(path: Path) -> bool:
 
 
 def began(path: Path) -> float:
-    """When a run was begun, in seconds since the epoch."""
+    """Returns when a run began, in seconds since the epoch."""
     return (path / RUN).stat().st_mtime
 
 
 def remove(path: Path) -> None:
-    """Removes a run or a cache whole; links are removed, not followed."""
+    """Removes a run or a cache with its contents. Links are removed, not followed."""
     try:
         shutil.rmtree(path)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""A stored run as it is read: what was asked, every sample, and why measuring ended.
+"""Reads a stored run: its settings, all samples, and why measuring ended.
 
-A line that was cut off at the end of the samples (the run was killed, or the disk was full) is left out. Damage anywhere
-else is an error, and never a smaller result.
+An incomplete last line of the samples is left out: the run was killed, or the disk was full. Any
+other damage is an error, and never a smaller result.
 """
 
 from __future__ import annotations
@@ -17,53 +17,62 @@ from cairn.errors import CairnError
 from cairn.model import LARGEST_NUMBER, SCHEMA, Run, Sample
 
 LARGEST_FILE = 256 << 20
-"""Bytes that one part of a run may have."""
+"""The most bytes of one part of a run."""
 RUN, SAMPLES, STOPPED = "run.json", "samples.jsonl", "stopped"
-"""The parts that a report needs."""
+"""The names of the parts that a report needs."""
 
 _ROUNDS_MAX = 10_000
 _REASONS_MAX = 10_000
 _LATEST = 1e11
-"""Seconds since the epoch; some three thousand years from now."""
+"""Seconds since the epoch, about three thousand years from now."""
 
 T = TypeVar("T")
 
 
 def cannot(what: str, path: Path, error: OSError) -> CairnError:
-    """The sentence for a file that cannot be used."""
+    """Returns the error for a file that cannot be used. `what` is a verb, such as "read"."""
     return CairnError(f"cannot {what} {path}: {error.strerror or error}")
 
 
 class StoredRun(ABC):
-    """One run; `path` is its folder or its file."""
+    """A run on the disk. `path` is its folder or its file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @abstractmethod
     def content(self, name: str) -> bytes | None:
-        """One part of the run; None if it is absent. Raises CairnError if it cannot be read or is too large."""
+        """Returns one part of the run; None if it is absent.
+
+        Raises CairnError if it cannot be read or is larger than LARGEST_FILE.
+        """
 
     def _needed(self, name: str) -> bytes:
         content = self.content(name)
         if content is None:
-            raise CairnError(f"{self.path} has no {name}: it is not a run of cairn")
+            raise CairnError(f"{self.path} has no {name}, so it is not a run of cairn")
         return content
 
     def run(self) -> Run:
-        """What was asked."""
+        """Returns the settings of the run.
+
+        Raises CairnError if they are damaged or of an unknown version.
+        """
         path, content = self.path / RUN, self._needed(RUN)
         schema = _decode(_Versioned, content, path).schema
         if schema not in _READABLE:
             raise CairnError(
-                f"{path} has version {schema} of the format, and this cairn reads versions up to {SCHEMA}"
+                f"{path} has format version {schema}; this cairn reads versions up to {SCHEMA}"
             )
         run = _decode(Run, content, path)
         _check_run(run, path)
         return run
 
     def samples(self) -> tuple[Sample, ...]:
-        """All trials so far, in the order in which they ran."""
+        """Returns all trials so far, in the order in which they ran.
+
+        Raises CairnError if one is damaged.
+        """
         path, content = self.path / SAMPLES, self._needed(SAMPLES)
         whole = content[: content.rfind(b"\n") + 1]
         samples = tuple(
@@ -76,7 +85,10 @@ class StoredRun(ABC):
         return samples
 
     def stopped(self) -> tuple[str, ...]:
-        """Why measuring ended: one reason for each workload, or one for all. Empty if it was cut short."""
+        """Returns why measuring ended: one reason for each workload, or one for all.
+
+        Returns () if it was cut short.
+        """
         content = self.content(STOPPED)
         if content is None:
             return ()
@@ -89,7 +101,8 @@ class _Versioned(msgspec.Struct):
 
 
 _READABLE = range(1, SCHEMA + 1)
-"""Versions of run.json. An interrupted run of version 1 goes on in its folder, so that its samples may be of both."""
+"""Readable versions of run.json. An interrupted run of version 1 continues in its folder with
+samples of the current version, so that both kinds of samples may follow each other."""
 
 _RENAMED: dict[type, dict[tuple[str, ...], dict[str, str]]] = {
     Run: {("rule",): {"min_blocks": "min_rounds", "max_blocks": "max_rounds"}},
@@ -98,11 +111,11 @@ _RENAMED: dict[type, dict[tuple[str, ...], dict[str, str]]] = {
         ("trial",): {"block": "round"},
     },
 }
-"""By path within a record: keys of version 1, and what they are called now."""
+"""Keys of version 1 and their current names, by the path of the record that holds them."""
 
 
 def _renewed(kind: type, record: object) -> object:
-    """The record with the keys of the current version."""
+    """Returns the record with the keys of the current version."""
     for path, names in _RENAMED.get(kind, {}).items():
         part = record
         for key in path:
@@ -123,7 +136,7 @@ def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) 
 
 
 def _check_run(run: Run, path: Path) -> None:
-    """What no run of ours says: reports would stumble over it."""
+    """Raises CairnError for settings that no run of cairn has. Reports rely on them."""
     names = [contender.name for contender in run.contenders]
     rule = run.rule
     whole = (
@@ -138,34 +151,38 @@ def _check_run(run: Run, path: Path) -> None:
         and 0 <= run.created_at < _LATEST
     )
     if not whole:
-        raise CairnError(f"{path} is damaged: what it says of the run does not fit together")
+        raise CairnError(f"{path} is damaged: its settings contradict each other")
 
 
 def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
-    """Numbers that no trial can have: a damaged file must not become a strange result."""
+    """Raises CairnError for numbers that no trial can have.
+
+    Without this check, a damaged file could become a strange result.
+    """
     limit = 1 << 62
     numbers: tuple[float, ...] = (
-        sample.trial.round, sample.trial.position, sample.user_ns, sample.system_ns, sample.minor_faults,
-        sample.major_faults, sample.voluntary_switches, sample.involuntary_switches, sample.wall_ns,
-        sample.left_behind, sample.proof.loaded, sample.proof.processes, sample.largest_process_bytes or 0,
-        sample.memory.peak_bytes or 0, sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
+        sample.trial.round, sample.trial.position, sample.user_ns, sample.system_ns,
+        sample.minor_faults, sample.major_faults, sample.voluntary_switches,
+        sample.involuntary_switches, sample.wall_ns, sample.left_behind, sample.proof.loaded,
+        sample.proof.processes, sample.largest_process_bytes or 0, sample.memory.peak_bytes or 0,
+        sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
     )  # fmt: skip
     if sample.trial.workload not in range(len(run.settings.workloads)) or all(
         contender.name != sample.trial.contender for contender in run.contenders
     ):
         raise CairnError(
-            f"{path}, line {line} is damaged: it belongs to no contender or no workload of this run"
+            f"{path}, line {line} is damaged: this run has no such contender or workload"
         )
     told = sample.reported
     if told is not None:
         numbers += (
-            told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults, told.live_peak_bytes,
-            told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
+            told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults,
+            told.live_peak_bytes, told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
         )  # fmt: skip
     if sample.probe is not None:
         numbers += tuple(_leaves(msgspec.to_builtins(sample.probe)))
         if sample.probe.samples_inside + sample.probe.samples_probe > sample.probe.samples:
-            raise CairnError(f"{path}, line {line} is damaged: parts are more than the whole")
+            raise CairnError(f"{path}, line {line} is damaged: the parts exceed the whole")
     found = (
         *sample.metrics.values(),
         *(number for number in sample.counters.values() if number is not None),
@@ -180,7 +197,7 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
 
 
 def _leaves(value: object) -> Iterator[float]:
-    """All numbers of a document, however deep."""
+    """Yields all numbers of a document, at any depth."""
     if isinstance(value, int | float):
         yield value
     elif isinstance(value, dict):
