@@ -1,1 +1,1 @@
-"""Comparison to text: terminal, Markdown, CSV, JSON. Pure; text that came from outside is made harmless here."""
+"""Turns results into text, documents and pictures. Pure; other programs' texts become printable."""

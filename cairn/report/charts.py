@@ -1,8 +1,12 @@
-"""Standings and scenarios as pictures: every ratio with its interval, time against memory, median to P99. SVG and PNG.
+"""Pictures of standings and scenarios, as SVG and PNG.
 
-Always true here: the same data give the same bytes of SVG; colours are told apart by people who do not see all of them
-(Paul Tol's "muted"), and a marker's shape says the same; what failed or was not measured is written, never drawn as a
-number; all text is printable and none of it is markup.
+They show every ratio with its interval, time against memory, and median to P99. Always true:
+
+- The same data give the same bytes of SVG.
+- Colour-blind people can distinguish the colours (Paul Tol's "muted"). A marker's shape says the
+  same.
+- A failed or missing measurement is written as text, never drawn as a number.
+- All text is printable, and none of it is markup.
 """
 
 from __future__ import annotations
@@ -24,23 +28,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLORS = (
-    "#332288", "#cc6677", "#117733", "#ddaa33", "#88ccee", "#aa4499", "#44aa99", "#882255", "#999933", "#4477aa",
-    "#777777", "#000000", "#ee7733",
+    "#332288", "#cc6677", "#117733", "#ddaa33", "#88ccee", "#aa4499", "#44aa99", "#882255",
+    "#999933", "#4477aa", "#777777", "#000000", "#ee7733",
 )  # fmt: skip
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">", "p", "h", "*", "d")
 _GRID, _FAINT, _GOOD, _BAD = "#dddddd", "#777777", "#117733", "#882255"
 _CUTS = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
-"""Where the axis of ratios may end. What lies beyond is written at the edge, so that 60 does not flatten 1.05."""
+"""Possible ends of the axis of ratios. Larger ratios are written at its edge, so that 60 does not
+hide 1.05."""
 _BEYOND = 0.03
-"""The share of ratios that may lie beyond the end."""
+"""At most this share of the ratios lies beyond the end of the axis."""
 _STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
 
 
 def ratios(run: Run, found: Standings, *, title: str, form: str, memory: bool = False) -> bytes:
-    """A panel per contender, a row per workload: dot and interval of the ratio to the best, on one axis for all.
+    """Draws each ratio to the best with its interval: a panel per contender, a row per workload.
 
-    Thirteen colours in one panel would hide who is who; side by side, one contender's weak spots are one column of
-    dots, and one workload is one line across.
+    Thirteen colours in one panel could not be distinguished. With panels side by side, the weak
+    spots of a contender are in one column of dots, and a workload is one line across all panels.
     """
     from matplotlib.figure import Figure
 
@@ -68,14 +73,15 @@ def ratios(run: Run, found: Standings, *, title: str, form: str, memory: bool = 
     what = "peak memory" if memory else "time"
     _framed(
         figure, run, title,
-        f"{what} over the best of each workload · dot: estimate, line: {_percent(found.level)} interval · filled: "
-        "shown to be behind the best, hollow: may be the best, diamond: apparent best · band: geometric mean",
+        f"{what} ÷ best of each workload · dot: estimate, line: {_percent(found.level)} interval "
+        "· filled: shown to be worse than the best, hollow: may be the best, diamond: apparent "
+        "best · band: interval of the geometric mean",
     )  # fmt: skip
     return _drawn(figure, form)
 
 
 def _cut(ratios: Sequence[float]) -> float:
-    """The first end that leaves few ratios beyond it."""
+    """Returns the smallest end of the axis with at most _BEYOND of the ratios beyond it."""
     return next(
         (cut for cut in _CUTS if sum(x > 0.96 * cut for x in ratios) <= _BEYOND * len(ratios)),
         _CUTS[-1],
@@ -125,7 +131,10 @@ def _panel(
 
 
 def _thinned(steps: Sequence[float], most: int) -> list[float]:
-    """At most so many, spread evenly in the logarithm, the first among them."""
+    """Returns at most `most` of the steps, spread evenly on a logarithmic axis.
+
+    The first one stays.
+    """
     shown = list(steps)
     while len(shown) > most:
         gaps = [
@@ -150,8 +159,8 @@ def _dot(
         return
     if ratio.estimate > 0.96 * cut:
         axes.text(
-            0.985, row, f"{times(ratio.estimate)} ▸", fontsize=6.5, color=_BAD, va="center", ha="right",
-            transform=axes.get_yaxis_transform(),
+            0.985, row, f"{times(ratio.estimate)} ▸", fontsize=6.5, color=_BAD, va="center",
+            ha="right", transform=axes.get_yaxis_transform(),
         )  # fmt: skip
         return
     if ratio.interval is not None:
@@ -164,13 +173,21 @@ def _dot(
     maybe = ratio.interval is None or ratio.interval.low <= 1
     color = _GOOD if ratio.best else "#332288"
     axes.plot(
-        (ratio.estimate,), (row,), marker="D" if ratio.best else "o", markersize=3.6, color=color, zorder=3,
+        (ratio.estimate,),
+        (row,),
+        marker="D" if ratio.best else "o",
+        markersize=3.6,
+        color=color,
+        zorder=3,
         markerfacecolor="white" if maybe and not ratio.best else color,
-    )  # fmt: skip
+    )
 
 
 def time_against_memory(run: Run, found: Standings, *, title: str, form: str) -> bytes:
-    """The geometric means of both, with crosses of intervals; down and left is better, the star is best everywhere."""
+    """Draws the geometric means of time and memory, with their intervals as crosses.
+
+    Down and left is better. A star marks the best of every workload.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.2, 6.4), layout="constrained")
@@ -208,22 +225,20 @@ def time_against_memory(run: Run, found: Standings, *, title: str, form: str) ->
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel(
-        f"time over the best of each workload, geometric mean of {len(found.time_over)}", fontsize=9
+        f"time ÷ best of each workload, geometric mean of {len(found.time_over)}", fontsize=9
     )
-    axes.set_ylabel(
-        f"peak memory over the best, geometric mean of {len(found.memory_over)}", fontsize=9
-    )
+    axes.set_ylabel(f"peak memory ÷ best, geometric mean of {len(found.memory_over)}", fontsize=9)
     absent = [
         printable(place.contender) for place in found.places if not (place.time and place.memory)
     ]
-    note = f" · not shown, for they have no mean: {', '.join(absent)}" if absent else ""
+    note = f" · not shown, because they have no mean: {', '.join(absent)}" if absent else ""
     _framed(figure, run, title, f"crosses: {_percent(found.level)} intervals{note}")
     _label(figure, axes, [("best everywhere", 1.0, 1.0), *points])
     return _drawn(figure, form)
 
 
 def _ticks(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Plain numbers on logarithmic axes from just below 1 on."""
+    """Labels logarithmic axes with plain numbers, from just below 1."""
     for end, limit, ticks in (
         (max(xs, default=2.0), axes.set_xlim, axes.set_xticks),
         (max(ys, default=2.0), axes.set_ylim, axes.set_yticks),
@@ -236,9 +251,10 @@ def _ticks(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
 
 @without_glyph_warnings()
 def _label(figure: Figure, axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
-    """Writes names beside their points so that they cover neither each other nor a point.
+    """Writes names near their points so that they cover neither each other nor a point.
 
-    For each in turn the first place around its point that is free, near ones first; a line leads to one that is far.
+    Each name takes the first free place around its point, near ones first. A line connects distant
+    names.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox
@@ -253,11 +269,18 @@ def _label(figure: Figure, axes: Axes, points: Sequence[tuple[str, float, float]
         for distance, degrees in _PLACES:
             right, up = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
             text = axes.annotate(
-                name, (x, y), xytext=(distance * right, distance * up), textcoords="offset points", fontsize=8,
+                name,
+                (x, y),
+                xytext=(distance * right, distance * up),
+                textcoords="offset points",
+                fontsize=8,
                 ha="left" if right > 0.1 else "right" if right < -0.1 else "center",
-                va="bottom" if up > 0.1 else "top" if up < -0.1 else "center", parse_math=False,
-                arrowprops={"arrowstyle": "-", "color": _FAINT, "linewidth": 0.6} if distance > 15 else None,
-            )  # fmt: skip
+                va="bottom" if up > 0.1 else "top" if up < -0.1 else "center",
+                parse_math=False,
+                arrowprops={"arrowstyle": "-", "color": _FAINT, "linewidth": 0.6}
+                if distance > 15
+                else None,
+            )
             text.set_in_layout(False)
             box = text.get_window_extent(renderer)
             inside = (
@@ -281,7 +304,7 @@ _PLACES = tuple(
 
 
 def percentiles(run: Run, found: Ranking, *, title: str, form: str) -> bytes:
-    """A panel per scenario, a row per contender: median, P95 and P99 of an operation on one logarithmic axis."""
+    """Draws median, P95 and P99 of an operation: a panel per scenario, a row per contender."""
     from matplotlib.figure import Figure
 
     shown = [
@@ -360,7 +383,7 @@ def _operation(axes: Axes, row: int, entry: Entry) -> None:
 
 
 def _times_axis(axes: Axes, entries: Sequence[Entry]) -> None:
-    """1, 2, 5, 10 … with their units, as many as fit."""
+    """Labels the axis of times with 1, 2, 5, 10 … and units, as many as fit."""
     from cairn import units
 
     known = [
@@ -381,7 +404,10 @@ def _times_axis(axes: Axes, entries: Sequence[Entry]) -> None:
 
 
 def _styles(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """A colour and a marker for each, in an order that does not depend on who is ahead."""
+    """Returns a colour and a marker for each name.
+
+    They depend on the set of names, not on the ranking.
+    """
     ordered = sorted(names)
     return {
         name: (
@@ -397,7 +423,7 @@ def _percent(level: float) -> str:
 
 
 def _framed(figure: Figure, run: Run, title: str, says: str) -> None:
-    """Title, and a footer with how to read the picture and the machine."""
+    """Adds a title, and a footer with the explanation `says` and the machine."""
     host = run.host
     machine = ", ".join(filter(None, (host.cpu_model, f"{host.cpus} CPUs", host.libc, host.kernel)))
     footer = "\n".join((printable(says), printable(f"{machine} · cairn {run.cairn}, {run.id}")))
@@ -407,7 +433,7 @@ def _framed(figure: Figure, run: Run, title: str, says: str) -> None:
 
 @without_glyph_warnings()
 def _drawn(figure: Figure, form: str) -> bytes:
-    """The picture's bytes; names inside an SVG are made from a fixed salt instead of at random."""
+    """Returns the picture's bytes. A fixed salt replaces the random names inside an SVG."""
     import matplotlib
 
     made = BytesIO()

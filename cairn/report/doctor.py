@@ -1,4 +1,4 @@
-"""What 'cairn doctor' found, as terminal text and as JSON."""
+"""The report of 'cairn doctor', as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STYLES: dict[State, str] = {
 
 
 def render(groups: Sequence[Examined], view: View) -> str:
-    """The checks of each group; below each one that is not fine, what to do about it."""
+    """Returns the checks of each group as text, each with its next step if it is not fine."""
     screen = Screen(view)
     subjects = max((len(check.subject) for group in groups for check in group.checks), default=0)
     for place, group in enumerate(groups):
@@ -42,18 +42,24 @@ def render(groups: Sequence[Examined], view: View) -> str:
 
 
 def summary(groups: Sequence[Examined]) -> str:
-    """The answer in one line."""
+    """Returns the answer in one line."""
     states = [check.state for group in groups for check in group.checks]
     if "obstacle" in states:
-        return "✘ No preloaded allocator can work in this program; the line above says what would help."
+        return (
+            "✘ No preloaded allocator can work in this program; the line above says what would "
+            "help."
+        )
     count = sum(state != "fine" for state in states)
     if count:
-        return f"▲ {count} {'thing' if count == 1 else 'things'} to know before believing numbers from here."
+        return (
+            f"▲ {count} {'thing' if count == 1 else 'things'} to know before you trust results "
+            "from this machine."
+        )
     return "✔ Nothing stands in the way."
 
 
 def document(groups: Sequence[Examined], *, cairn: str) -> str:
-    """The same as one JSON document; text stays as it is, since JSON escapes what steers a terminal."""
+    """Returns the same as one JSON document. JSON itself escapes control characters in texts."""
     parts = {
         "schema": SCHEMA,
         "cairn": cairn,

@@ -1,11 +1,12 @@
-"""Fits a table into a width, so that no number, unit, sign or name is cut.
+"""Fits a table into a width without cutting a number, unit, sign or name.
 
-A table that is too wide is narrowed in steps, and the first that is enough is taken:
+A table that is too wide is narrowed in steps until it fits:
 
-1. One space less separates the columns; then heads wrap at their spaces, too.
-2. Parts that the table calls optional are left out, in its order; `Fitted.missing` names them. With `full` none is.
-3. The table is divided: as many parts as fit stand side by side, and the rest follows below with the names repeated.
-4. Rows are stacked: a row becomes its name and below it one line for each number.
+1. One space instead of two separates the columns; then heads also wrap at their spaces.
+2. Optional parts are left out in the table's order, unless `full`. `Fitted.missing` names them.
+3. The table is divided: parts stand side by side while they fit, and the others follow below with
+   the row names repeated.
+4. Rows are stacked: the name of a row, and below it one line for each number.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from cairn.report.words import pieces, wrapped
 WIDE_GAP, NARROW_GAP = 2, 1
 """Spaces between two columns."""
 _INDENT = "    "
-"""Of the numbers below a stacked row's name."""
+"""The indent of the numbers below the name of a stacked row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A table as it is to be drawn."""
+    """A table that fits a width."""
 
     parts: tuple[tuple[str, Table], ...]
-    """To be drawn one below the other, each below its line of text, if that is not empty. A head with line breaks is
-    wrapped there."""
+    """Tables to draw one below the other, each with a line of text above it (may be empty). Heads
+    may contain line breaks."""
     missing: tuple[str, ...] = ()
     """Heads of the parts that were left out."""
 
 
 def fit(table: Table, width: int, *, full: bool = False) -> Fitted:
-    """The table for a screen of `width` columns."""
+    """Returns the table for a screen of `width` columns."""
     for drawn in (table, replace(table, tight=True), _narrowed(table)):
         if _width(drawn) <= width:
             return Fitted((("", drawn),))
@@ -51,7 +52,7 @@ def fit(table: Table, width: int, *, full: bool = False) -> Fitted:
 
 
 def _divided(table: Table, parts: Sequence[int], width: int) -> Iterator[tuple[str, Table]]:
-    """Step 3, and step 4 for a part that is too wide even by itself."""
+    """Step 3, and step 4 for a part that is too wide by itself."""
     chosen: list[int] = []
     for part in parts:
         if chosen and _width(_narrowed(_of_parts(table, [*chosen, part]))) > width:
@@ -66,7 +67,7 @@ def _divided(table: Table, parts: Sequence[int], width: int) -> Iterator[tuple[s
 
 
 def _parts(table: Table) -> list[list[int]]:
-    """The columns of each part; the first column, which names the rows, belongs to none."""
+    """Returns the columns of each part. The first column names the rows and belongs to no part."""
     count = len(table.heads) - 1
     lengths = table.parts or (1,) * count
     assert sum(lengths) == count, f"{table.heads} are not {lengths}"
@@ -94,7 +95,7 @@ def _head_of(table: Table, part: int) -> str:
 
 
 def _narrowed(table: Table) -> Table:
-    """The table with wrapped heads and the narrow gap."""
+    """Returns the table with wrapped heads and the narrow gap."""
     heads = [table.heads[0]]
     for place, head in enumerate(table.heads[1:], start=1):
         cells = max((cell_len(row[place].text) for row in table.rows), default=0)
@@ -103,12 +104,12 @@ def _narrowed(table: Table) -> Table:
 
 
 def _wrapped(head: str, width: int) -> str:
-    """The head on as few lines as `width` allows, which grows to that of its longest piece."""
+    """Returns the head with line breaks, at most `width` or the longest piece wide."""
     return "\n".join(wrapped(head, max(width, *map(cell_len, pieces(head)))))
 
 
 def _width(table: Table) -> int:
-    """Columns of the screen that the table takes when no line of it is broken."""
+    """Returns the width of the table on the screen, in columns."""
     columns = [
         max(
             *(cell_len(line) for line in head.split("\n")),

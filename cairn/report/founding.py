@@ -1,4 +1,4 @@
-"""The founding cases as a table: what was recorded, what was found here, and whether that is the same."""
+"""The founding cases as a table: the recorded effect, the effect here, and whether they agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CAUSES = 2
 
 
 def board(judged: Sequence[Judged]) -> Board:
-    """One row a case, then the cases whose cause is told in sentences."""
+    """Returns one row per case, and a sentence about the cause of each measured case."""
     rows = [
         (
             Cell("  " + one.case.application),
@@ -26,19 +26,22 @@ def board(judged: Sequence[Judged]) -> Board:
         )
         for one in judged
     ]
-    table = Table("", ("like", "under", "recorded", "here, CPU time", "is that so"), tuple(rows))
+    table = Table(
+        "", ("application", "allocator", "recorded", "CPU time here", "verdict"), tuple(rows)
+    )
     same = sum(one.verdict == "as recorded" for one in judged)
     measured = [one for one in judged if one.verdict != "not measured"]
     open_ones = sum(one.verdict == "not shown" for one in measured)
-    says = [f"{same} of {len(measured) - open_ones} cases are as recorded, by gap and by cause."]
+    says = [f"{same} of {len(measured) - open_ones} cases agree with the record in gap and cause."]
     if open_ones:
-        says[0] += f" {open_ones} more may be: the intervals leave that open."
+        says[0] += f" {open_ones} more may agree: their intervals do not decide."
     says += [f"{one.case.application}, {one.case.contender}: {_told(one)}" for one in measured]
     rounds = min((one.why.rounds for one in measured if one.why is not None), default=0)
     footer = (
-        f"{rounds} rounds, each contender as it is and behind the probe, against the system's",
-        "kernels that allocate like the applications; glibc-2.21: glibc that trims at once, as that did by a mistake; "
-        "hardened: stands in for DieHarder",
+        f"{rounds} rounds, each contender with and without the probe, against the system's "
+        "allocator",
+        "programs that allocate like the applications · glibc-2.21: a glibc that trims at once, "
+        "as 2.21 did by mistake · hardened: stands in for DieHarder",
     )
     failures = [
         printable(f"{one.case.application}, {one.case.contender}: {_why_not(one.why)}")
@@ -55,7 +58,7 @@ def _why_not(why: Why) -> str:
     if why.why_not:
         return why.why_not
     told = why.time is not None and why.time.whole.interval is not None
-    return "the parts that its cause would show in were not measured" if told else "too few rounds"
+    return "the parts that would show its cause were not measured" if told else "too few rounds"
 
 
 def _here(one: Judged) -> str:
@@ -70,7 +73,7 @@ def _here(one: Judged) -> str:
 
 
 def _told(one: Judged) -> str:
-    """The recorded cause beside the one found."""
+    """Returns the recorded cause and the largest causes found here, as sentences."""
     assert one.why is not None and one.why.time is not None
     whole = one.why.time.whole.other or 0.0
     found = [
@@ -81,6 +84,4 @@ def _told(one: Judged) -> str:
     ]
     rest = one.why.time.unexplained.change or 0.0
     tail = f"; unexplained {units.percent(rest / whole)}" if whole else ""
-    return (
-        f"recorded: {one.case.cause}. Found: {'; '.join(found) or 'no part of it is shown'}{tail}."
-    )
+    return f"recorded: {one.case.cause}. Found: {'; '.join(found) or 'no part is shown'}{tail}."

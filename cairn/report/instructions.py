@@ -1,4 +1,4 @@
-"""Instructions per operation, as a table of workloads and contenders: text, Markdown, JSON."""
+"""Instructions per operation as a table of workloads and contenders: text, Markdown, JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.report.view import View
 
-TITLE = "instructions per operation, counted by callgrind; the workload's own are in it, the same for all"
+TITLE = (
+    "instructions per operation, counted by callgrind; the workload's own are included, the same "
+    "for all"
+)
 
 
 def render(run: Run, samples: Sequence[Sample], view: View) -> str:
-    """A table of workloads and contenders, and the notes on it."""
+    """Returns the table of workloads and contenders with its notes, as text."""
     found = counts(run, samples)
     names, rows = _rows(run, found)
     table = Table(
@@ -37,7 +40,7 @@ def render(run: Run, samples: Sequence[Sample], view: View) -> str:
 
 
 def as_markdown(run: Run, samples: Sequence[Sample]) -> str:
-    """The same as one table."""
+    """Returns the same as Markdown."""
     found = counts(run, samples)
     names, rows = _rows(run, found)
     escape = markdown.escape
@@ -61,7 +64,7 @@ def as_markdown(run: Run, samples: Sequence[Sample]) -> str:
 
 
 def document(run: Run, samples: Sequence[Sample]) -> str:
-    """One JSON document."""
+    """Returns the same as one JSON document, with all samples."""
     parts = {
         "schema": SCHEMA,
         "run": run,

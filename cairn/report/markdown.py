@@ -1,4 +1,4 @@
-"""A comparison as Markdown, for an issue or a wiki."""
+"""Reports as Markdown, for an issue or a wiki. They have the same content as on the terminal."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@])")
 
 
 def escape(text: str) -> str:
-    """Text that Markdown and HTML inside it take literally."""
+    """Returns the text with all characters escaped that Markdown or HTML would interpret."""
     return (
         _SPECIAL.sub(r"\\\1", words.printable(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")
     )
 
 
 def render(run: Run, comparisons: Sequence[Comparison], *, full: bool) -> str:
-    """The same content as on the terminal."""
+    """Returns the comparisons, a section for each workload."""
     parts = ["# Allocators compared"]
     for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
         parts += ["", f"## {escape(workload.name)}", "", *_section(run, comparison, full)]
@@ -33,7 +33,7 @@ def render(run: Run, comparisons: Sequence[Comparison], *, full: bool) -> str:
 
 
 def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = None) -> str:
-    """The same content as on the terminal, with the contenders' full names."""
+    """Returns the standings with the contenders' full names."""
     return _board(run, boards.standings(run, found, stopped=stopped))
 
 
@@ -44,12 +44,12 @@ def scenarios(
     matrices: Sequence[Matrix] = (),
     stopped: Sequence[str] | None = None,
 ) -> str:
-    """The same content as on the terminal."""
+    """Returns the ranking of scenarios."""
     return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped))
 
 
 def whys(run: Run, found: Sequence[Why]) -> str:
-    """The same content as on the terminal."""
+    """Returns the explained gaps, a section for each workload."""
     parts = ["# Why"]
     for board in why.boards(run, found):
         parts += [
@@ -61,7 +61,7 @@ def whys(run: Run, found: Sequence[Why]) -> str:
 
 
 def board(run: Run, board: Board) -> str:
-    """Any board."""
+    """Returns a board with the run's notes."""
     return _board(run, board)
 
 
@@ -80,8 +80,8 @@ def _body(run: Run, board: Board) -> Iterator[str]:
 def _origin(run: Run) -> str:
     host = run.host
     return escape(
-        f"{host.system}, {host.kernel}, {host.architecture}, {host.cpus} CPUs, {host.libc}; cairn {run.cairn}, "
-        f"run {run.id}, seed {run.seed}"
+        f"{host.system}, {host.kernel}, {host.architecture}, {host.cpus} CPUs, {host.libc}; cairn "
+        f"{run.cairn}, run {run.id}, seed {run.seed}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A comparison as bars with intervals: CPU time, wall time, peak memory. SVG and PNG."""
+"""A comparison as bars with intervals: CPU time, wall time and peak memory, as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _USER, _SYSTEM, _PLAIN, _BASELINE = "#4477aa", "#99c1de", "#4477aa", "#bbbbbb"
 
 @contextlib.contextmanager
 def without_glyph_warnings() -> Iterator[None]:
-    """A letter that the font lacks is drawn as a box; a warning of it on stderr helps nobody."""
+    """Silences the warnings about letters that the font lacks. They are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
@@ -30,7 +30,10 @@ def without_glyph_warnings() -> Iterator[None]:
 
 @without_glyph_warnings()
 def render(run: Run, comparison: Comparison, *, title: str, form: str) -> bytes:
-    """The picture as "svg" or "png". Whiskers: the interval of the paired change, around the baseline's median."""
+    """Returns the picture in the form "svg" or "png".
+
+    Whiskers show the interval of the paired change, applied to the baseline's median.
+    """
     from matplotlib.figure import Figure
 
     time = comparison.time
@@ -53,7 +56,8 @@ def render(run: Run, comparison: Comparison, *, title: str, form: str) -> bytes:
     axes[0].set_yticks(range(len(rows)), names, parse_math=False)
     figure.suptitle(printable(title), fontsize=11, parse_math=False)
     figure.supxlabel(
-        f"{tables.footer(comparison)} · {run.host.cpus} CPUs, {run.host.libc} · cairn {run.cairn}, {run.id}",
+        f"{tables.footer(comparison)} · {run.host.cpus} CPUs, {run.host.libc} · cairn "
+        f"{run.cairn}, {run.id}",
         fontsize=7,
         parse_math=False,
     )

@@ -1,4 +1,4 @@
-"""What other allocators are expected to save, and the costs that this rests on."""
+"""The predicted savings of other allocators, and the table of costs that predictions use."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from cairn.report.words import printable
 from cairn.why.prediction import Costs, Prediction
 
 TELL_FROM = 0.05
-"""Of CPU time: less than that is no reason to change."""
+"""A share of CPU time. A smaller saving is no reason to change the allocator."""
 _KINDS = ("new", "reused", "calloc", "realloc", "free, local", "free, remote")
 _MIB = 1 << 20
 
 
 def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
-    """The best of the others; nothing where nobody knows."""
+    """Yields the sentence about the best predicted allocator; nothing without predictions."""
     if not predictions:
         return
     best = next((one for one in predictions if one.saves >= TELL_FROM and one.low > 0), None)
-    among = f"of {len(predictions)} that were measured on this machine"
+    among = f"of {len(predictions)} measured on this machine"
     if best is None:
-        yield f"No other allocator, {among}, is expected to save 5 % of CPU or more."
+        yield f"No other allocator {among} is expected to save 5 % of CPU time or more."
         return
     ends = f"[{best.low * 100:.0f}, {best.high * 100:.0f}]"
     parts = (
-        ("its own code", best.own),
-        ("kernel calls", best.kernel),
+        ("allocator code", best.own),
+        ("allocator system calls", best.kernel),
         ("page faults", best.faults),
     )
     told = ", ".join(
@@ -37,12 +37,16 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
     )
     yield (
         f"{best.allocator}, the best {among}, is expected to save about "
-        f"{units.percent(best.saves, signed=False)} of CPU {ends}: {told}. 'cairn compare' tells whether it does."
+        f"{units.percent(best.saves, signed=False)} of CPU time {ends}: {told}. "
+        "'cairn compare' tests the prediction."
     )
 
 
 def board(costs: Mapping[str, Costs], names: Sequence[str], *, used: bool) -> Board:
-    """One row an allocator: the medians over the workloads. `used`: it is the calibration that profiles are told by."""
+    """Returns the costs, one row per allocator: medians over the workloads.
+
+    `used` says whether 'cairn profile' predicts from this calibration.
+    """
     rows = tuple(
         (
             Cell("  " + printable(name)),
@@ -54,9 +58,9 @@ def board(costs: Mapping[str, Costs], names: Sequence[str], *, used: bool) -> Bo
         )
         for name, one in costs.items()
     )
-    heads = ("an operation, on average", *_KINDS, "kernel calls a MiB", "faults a MiB")
+    heads = ("mean of an operation", *_KINDS, "system calls per MiB", "faults per MiB")
     failed = [
-        printable(f"{name} failed on a workload, and is not in it")
+        printable(f"{name} failed on a workload and is left out")
         for name in names
         if name not in costs
     ]
@@ -65,11 +69,11 @@ def board(costs: Mapping[str, Costs], names: Sequence[str], *, used: bool) -> Bo
         says=(
             f"'cairn profile' uses the costs of these {len(costs)} allocators from now on."
             if used and len(costs) > 1
-            else "'cairn profile' does not use these costs: it takes the last calibration that came to its end in the "
-            "folder where results are kept by default, and needs two allocators or more.",
+            else "'cairn profile' does not use these costs. It uses the last complete calibration "
+            "in the default results folder, and that must have at least two allocators.",
         ),
         tables=(Table("", heads, rows, tight=True),),
-        footer=("medians over the workloads, of means · MiB of the peak",),
+        footer=("medians over the workloads of the means · per MiB: of peak memory",),
         failures=tuple(failed),
     )
 

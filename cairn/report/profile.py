@@ -1,6 +1,6 @@
-"""A profile as a person reads it in a minute: what was called, what it took, what the kernel did, what it holds.
+"""The report of a profile as text: calls, times, system calls, locks and memory of an allocator.
 
-Ends in the ceiling, which says whether another allocator can matter at all.
+It ends with the ceiling: the CPU time that another allocator could save at most.
 """
 
 from __future__ import annotations
@@ -67,12 +67,13 @@ from cairn.why.prediction import Prediction
 
 _COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
 _SHORT_NS = 100
-"""Operations below that overlap much with what is around them."""
+"""Shorter operations overlap much with the instructions around them."""
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
-"""GROUPS, by what their blocks ask for."""
+"""The requested sizes of GROUPS."""
 _COMMAND_MAX = 60
+"""Characters of the command in the title."""
 _TIMELINE = 12
-"""Rows of it; a process leaves up to 512 moments."""
+"""Rows of the table of memory over time. A process records up to 512 moments."""
 
 
 def render(
@@ -82,9 +83,10 @@ def render(
     allocator: str | None = None,
     others: Sequence[Prediction] = (),
 ) -> str:
-    """The report for a terminal.
+    """Returns the report as text.
 
-    `allocator` is the name that the user gave it; None takes the name of its file. `others` are predictions.
+    `allocator` is the user's name for it; None takes the name of its file. `others` are
+    predictions.
     """
     text = board(profile, allocator=allocator, full=view.full, others=others)
     title = "\n".join(wrapped(text.title, view.width))
@@ -98,7 +100,7 @@ def board(
     full: bool = False,
     others: Sequence[Prediction] = (),
 ) -> Board:
-    """The same before anyone decides how it is drawn."""
+    """Returns the report's tables and sentences before they are fitted into a width."""
     found = [_operations(profile), _times(profile), _kernel(profile), _waiting(profile)]
     found += [_events(profile), _memory(profile)]
     if full:
@@ -117,29 +119,32 @@ def board(
 
 
 def sentence(limit: Ceiling) -> str:
-    """What can be had from another allocator, in time."""
+    """Returns the sentence about the CPU time that another allocator can save at most."""
     if limit.share is None:
-        return f"What a free allocator would save was {NOT_MEASURED}: {limit.why_not}."
+        return f"What another allocator could save was {NOT_MEASURED}: {limit.why_not}."
     share = f"{_percent(limit.share.value)} of CPU {_within(limit.share)}"
-    return f"A free allocator would save at most {share}, {limit.how}."
+    return f"Another allocator can save at most {share}, {limit.how}."
 
 
 def because(finding: Finding) -> str:
-    """A finding in a paragraph: what, how much, how that is known, and what to do."""
+    """Returns a finding as a paragraph: the cause, its size, the evidence and the advice."""
     about = f"{_percent(finding.effect)} of {finding.of}"
     ends = finding.interval
     within = f" {_range(ends, finding.effect)}" if ends is not None and ends.low < ends.high else ""
-    return f"▲ {finding.says}: {about}{within}. {'; '.join(finding.evidence)}. To do: {finding.advice}."
+    return (
+        f"▲ {finding.says}: {about}{within}. {'; '.join(finding.evidence)}. To do: "
+        f"{finding.advice}."
+    )
 
 
 def allocator_of(profile: Profile, given: str | None) -> str:
-    """As the user knows it, else by the file names of what the processes called."""
+    """Returns the user's name of the allocator, else the names of the libraries that own malloc."""
     known = given or (profile.tree.allocator if profile.tree else None)
     return known or one_or_more([path.rpartition("/")[2] or "unknown" for path in _used(profile)])
 
 
 def program_of(profile: Profile) -> str:
-    """The command that was run, if that is known; else the programs of its processes."""
+    """Returns the command if it is known, else the programs of the processes."""
     if profile.tree is None:
         return one_or_more([process.program for process in profile.processes])
     command = shlex.join(profile.tree.command)
@@ -147,7 +152,7 @@ def program_of(profile: Profile) -> str:
 
 
 def _used(profile: Profile) -> list[str]:
-    """The objects that owned malloc, the most frequent first."""
+    """Returns the paths of the libraries that owned malloc, the most frequent first."""
     return [
         path
         for path, _ in Counter(process.allocator for process in profile.processes).most_common()
@@ -215,7 +220,7 @@ def _times(profile: Profile) -> Table:
     shortest = ticking.resolution_ns if ticking else 0.0
     rows = [_time_row(line, shortest, whole) for line in found]
     kernel = kernel_lines(profile)
-    for waiting, name in ((False, "in the kernel"), (True, "waiting in it")):
+    for waiting, name in ((False, "system calls"), (True, "waiting in them")):
         of = [one for one in kernel if (one.name in WAITING) == waiting]
         total = kernel_ns(of, waiting=waiting)
         if of:
@@ -263,7 +268,10 @@ def _time(ns: float | None, shortest: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """With three significant digits: an interval of 0.8 to 0.8 would say nothing."""
+    """Returns a share as text, with three significant digits.
+
+    With fewer digits, the ends of its interval could look equal.
+    """
     return f"{share * 100:.{_decimals(share)}f} %"
 
 
@@ -272,7 +280,7 @@ def _decimals(share: float) -> int:
 
 
 def _within(share: Estimate) -> str:
-    """The interval, with as many decimals as the number in it."""
+    """Returns the interval as text, with as many decimals as its estimate."""
     return _range(share.interval, share.value)
 
 
@@ -310,8 +318,8 @@ def _kernel(profile: Profile) -> Table:
         )
         for one in kernel_lines(profile)
     ]
-    heads = ("calls", "failed", "bytes", "total", "mean", "longest", "a second", "per 1,000 op.")
-    return _table("kernel calls", heads, rows)
+    heads = ("calls", "failed", "bytes", "total", "mean", "longest", "per second", "per 1,000 op.")
+    return _table("system calls", heads, rows)
 
 
 def _waiting(profile: Profile) -> Table:
@@ -355,7 +363,7 @@ def _events(profile: Profile) -> Table:
     ]
     return _table(
         "counted, in user mode",
-        ("operations", "looked at", *(f"{event} each" for event in events)),
+        ("operations", "sampled", *(f"{event} each" for event in events)),
         rows,
     )
 
@@ -389,23 +397,23 @@ def _memory(profile: Profile) -> Table:
     if tally.watched_bytes:
         slack = units.percent(tally.usable_bytes / tally.watched_bytes - 1)
     rows = [
-        (f"live{where}, at most", NOT_MEASURED if live is None else f"≈ {units.size(live)}"),
+        (f"peak of live blocks{where}", NOT_MEASURED if live is None else f"≈ {units.size(live)}"),
         (
-            f"held from the kernel{where}, at most",
+            f"peak held from the kernel{where}",
             NOT_MEASURED if held is None else units.size(held),
         ),
-        (f"resident{where}, at most", NOT_MEASURED if resident is None else units.size(resident)),
+        (f"peak resident{where}", NOT_MEASURED if resident is None else units.size(resident)),
         *(
             []
             if unasked is None
-            else [(f"of it, among blocks, never handed out{where}, at most", units.size(unasked))]
+            else [(f"peak between blocks, never handed out{where}", units.size(unasked))]
         ),
-        ("set apart beyond what was asked for", slack or NOT_MEASURED),
+        ("usable bytes beyond the requests", slack or NOT_MEASURED),
         ("page faults in the allocator", _estimated(inside)),
-        ("page faults, all", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
+        ("page faults in total", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
     ]
     if new is not None:
-        rows.append(("malloc and new that got new memory", _percent(new)))
+        rows.append(("malloc and new from new memory", _percent(new)))
     if tally.released.sum():
         rows.append(("freed by another thread", _share(remote_share(tally))))
     return _table("memory", ("",), rows)
@@ -469,11 +477,12 @@ def _timeline(profile: Profile) -> Table:
 
 
 def notes(profile: Profile) -> Iterator[str]:
-    """How the numbers were made, and what is not in them."""
+    """Yields how the numbers were measured, and warnings (▲) about missing parts."""
     if profile.window:
         yield (
-            f"counted for {units.time(profile.wall_ns)}, from {units.time(profile.window.after_ns)} after the "
-            f"program's beginning; the longest of anything is {UNKNOWN} unless it was in that time"
+            f"counted for {units.time(profile.wall_ns)}, beginning "
+            f"{units.time(profile.window.after_ns)} after the program's start; a longest time is "
+            f"{UNKNOWN} unless it occurred in that period"
         )
     tally, processes = profile.tally, profile.processes
     total = lines(profile)[-1]
@@ -481,19 +490,26 @@ def notes(profile: Profile) -> Iterator[str]:
     one_in = " or ".join(units.count(gap) for gap in gaps[:3])
     if total.timed:
         yield (
-            f"{units.count(total.timed)} of {units.count(round(total.operations))} operations were timed: one in "
-            f"{one_in} of those on small and medium blocks, all on large ones · intervals: the sample's error alone"
+            f"{units.count(total.timed)} of {units.count(round(total.operations))} operations "
+            f"were timed: one in {one_in} on small and medium blocks, all on large blocks · "
+            "intervals: the sampling error only"
         )
     sizes = size_below(tally, 0.5), size_below(tally, 0.95)
     if sizes[0] is not None and sizes[1] is not None:
-        yield f"half of all blocks are below {units.size(sizes[0])}, 95 % below {units.size(sizes[1])}"
+        yield (
+            f"half of all blocks are smaller than {units.size(sizes[0])}, "
+            f"95 % are smaller than {units.size(sizes[1])}"
+        )
     if total.mean_ns is not None and total.alone_ns is not None and total.mean_ns < _SHORT_NS:
         yield (
-            f"times are of operations among others, as the program makes them; alone, with nothing else under way, one "
-            f"takes {_time(total.alone_ns, 0.0)} on average"
+            "times: operations overlap with the program's other instructions; an operation that "
+            f"overlaps with nothing takes {_time(total.alone_ns, 0.0)} on average"
         )
     if ceiling(profile).share is not None:
-        yield "what is saved at most is the allocator's own time: how its blocks lie changes the program's, too"
+        yield (
+            "the possible saving is the allocator's own time; another layout of the blocks can "
+            "also change the program's time"
+        )
     yield from _seen(profile)
     yield from _by_timers(profile)
     yield from _counters(profile)
@@ -505,24 +521,31 @@ def notes(profile: Profile) -> Iterator[str]:
     own = probe_ns(profile)
     if own and cpu_ns(profile):
         how = "by CPU timers" if tally.cpu_samples >= SAMPLES_ENOUGH else "as far as it is known"
-        yield f"of the CPU time, {units.time(own)} are the probe's own ({how}), and taken off"
+        yield f"the probe's own CPU time is subtracted: {units.time(own)} ({how})"
     if total.timed and clock(tally) is None:
         yield f"▲ Times are {NOT_MEASURED}: the processes ended before the clock was calibrated."
     waited = kernel_ns(kernel_lines(profile), waiting=True)
     if waited and total.total_ns and waited > total.total_ns.value / 100:
-        yield f"▲ {units.time(waited)} in the kernel were waiting, which takes no CPU; they are in the times above."
+        yield (
+            f"▲ The times above contain {units.time(waited)} of waiting in system calls, "
+            "which takes no CPU time."
+        )
     if short := cut_short(processes):
         yield (
-            f"▲ {_number(len(short), 'process was', 'processes were')} killed, or ended by a system call: "
-            f"counted up to then ({one_or_more([process.program for process in short])})."
+            f"▲ {_number(len(short), 'process was', 'processes were')} killed or exited by a "
+            "system call, and counted "
+            f"up to then ({one_or_more([process.program for process in short])})."
         )
     if profile.empty:
         ended = _number(profile.empty, "process", "processes")
-        yield f"▲ {ended} ended before anything was counted, or had no room for a file."
+        yield f"▲ {ended} left no counts (ended too early, or could not write a file)."
     switched, ticking = int(tally.timed.switched.sum()), clock(tally)
     if switched and ticking:
         time = units.time(float(tally.timed.switched_ticks.sum()) * ticking.ns_per_tick)
-        yield f"▲ {units.count(switched)} timed operations lost the processor ({time} in all): in no time above."
+        yield (
+            f"▲ {units.count(switched)} timed operations were preempted ({time} in total); "
+            "the times above leave them out."
+        )
     yield from _missing(profile, total)
 
 
@@ -533,32 +556,41 @@ def _missing(profile: Profile, total: Line) -> Iterator[str]:
             [one.name for one in lines(profile) if one.untimed and one.name != total.name]
             or ["free"]
         )
-        yield f"▲ {units.count(total.untimed)} operations are of kinds of which none was timed ({kinds}): in no time."
+        yield (
+            f"▲ {units.count(total.untimed)} operations are of kinds without a timed one "
+            f"({kinds}); their time is not included."
+        )
     if late := int(tally.late_calls.sum()):
-        yield f"▲ {_number(late, 'call', 'calls')} by threads that were ending: counted, in no phase and in no time."
+        yield (
+            f"▲ {_number(late, 'call', 'calls')} by ending threads: counted, but in no phase and "
+            "not timed."
+        )
     if failed := [
         (name, int(count)) for name, count in zip(ALLOCATING, tally.failed, strict=True) if count
     ]:
         yield (
-            "▲ Failed: "
+            "▲ Failed calls: "
             + ", ".join(f"{units.count(count)} of {name}" for name, count in failed)
             + "."
         )
     if lost := sum(process.threads_lost for process in processes):
-        yield f"▲ {units.count(lost)} threads could not be counted: is the disk full?"
+        yield f"▲ {units.count(lost)} threads could not be counted; is the disk full?"
     if len(used := _used(profile)) > 1:
-        yield f"▲ Not all processes called the same allocator: {', '.join(path or 'unknown' for path in used[:4])}."
+        yield (
+            "▲ The processes called different allocators: "
+            f"{', '.join(path or 'unknown' for path in used[:4])}."
+        )
 
 
 _HOW: dict[Seen, str] = {
-    "dispatch": "kernel calls: every one, by the kernel's own dispatch",
-    "interpose": "▲ Kernel calls: those alone that go through functions of libc",
-    "unseen": f"▲ Kernel calls and held memory are {NOT_MEASURED}",
+    "dispatch": "system calls: all were seen, by syscall user dispatch",
+    "interpose": "▲ System calls: only those through libc's functions were seen",
+    "unseen": f"▲ System calls and held memory were {NOT_MEASURED}",
 }
 
 
 def _seen(profile: Profile) -> Iterator[str]:
-    """How kernel calls were seen, and why not better."""
+    """Yields how system calls were seen, and why syscall user dispatch was refused."""
     ways = Counter(process.seen for process in profile.processes)
     for way, count in ways.most_common():
         among = (
@@ -576,15 +608,18 @@ def _seen(profile: Profile) -> Iterator[str]:
 
 
 def _counters(profile: Profile) -> Iterator[str]:
-    """What operations were to be counted by and were not."""
+    """Yields the counters that were asked for and refused, and how the others were counted."""
     refused = events_refused(profile)
     if refused:
         names = ", ".join(
             f"{event} ({' or '.join(map(_refusal, errors))})" for event, errors in refused.items()
         )
-        yield f"▲ Counters within the allocator: not available here: {names}"
+        yield f"▲ Counters within the allocator are not available here: {names}"
     if event_lines(profile):
-        yield "counted in user mode, in some of the operations that were sampled, less what looking takes"
+        yield (
+            "counters: in user mode, in a part of the timed operations; the cost of reading them "
+            "is subtracted"
+        )
 
 
 def _refusal(reason: int) -> str:
@@ -596,30 +631,31 @@ def _refusal(reason: int) -> str:
 
 
 def _by_timers(profile: Profile) -> Iterator[str]:
-    """The other estimate of the allocator's share, and whether the two agree."""
+    """Yields how CPU timers estimated the share, and whether the timed operations agree."""
     found, refused = sampled(profile), sum(process.timers_refused for process in profile.processes)
     if refused:
         reasons = {process.timer_errno for process in profile.processes if process.timers_refused}
         why = " or ".join(
             errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3]
         )
-        yield f"▲ {_number(refused, 'thread', 'threads')} could not have a timer of CPU time ({why})."
+        yield f"▲ {_number(refused, 'thread', 'threads')} got no timer of CPU time ({why})."
     if not found:
         yield f"by CPU timers: {NOT_MEASURED}"
         return
     yield (
-        f"by CPU timers: where {_number(found[0].of, 'sample', 'samples')} of the threads' CPU time found them, "
-        "which owe nothing to the timed operations"
+        f"by CPU timers: from {_number(found[0].of, 'clock sample', 'clock samples')} of the "
+        "threads' CPU time, independent of the timed operations"
     )
     if (apart := disagreement(profile)) is not None:
         yield (
-            f"▲ CPU timers found {_percent(abs(apart))} of CPU {'more' if apart > 0 else 'less'} in the allocator than "
-            "the timed operations explain, which is beyond what both may err."
+            f"▲ CPU timers found {_percent(abs(apart))} of CPU time "
+            f"{'more' if apart > 0 else 'less'} in the allocator "
+            "than the timed operations. The difference is larger than both errors together."
         )
 
 
 def _whole(tree: Tree) -> str:
-    """The whole program from outside; of the machine's counters, those that it has."""
+    """Returns the figures of the process tree: times, context switches and hardware counters."""
     counted = {
         name: value
         for name, value in tree.counters.items()
@@ -628,23 +664,25 @@ def _whole(tree: Tree) -> str:
     missing = [name for name in _COUNTERS if name not in counted]
     texts = [f"{units.count(value)} {name}" for name, value in counted.items()]
     if (cycles := counted.get("cycles")) and "instructions" in counted:
-        texts.append(f"{counted['instructions'] / cycles:.2f} instructions a cycle")
+        texts.append(f"{counted['instructions'] / cycles:.2f} instructions per cycle")
     where = " in user mode" if tree.user_mode_only and counted else ""
     lacking = f"{'; ' if texts else ''}not available here: {', '.join(missing)}" if missing else ""
     return (
         f"the whole program: user {units.time(tree.user_ns)}, system {units.time(tree.system_ns)}, "
-        f"{units.count(tree.voluntary_switches)} waits, {units.count(tree.involuntary_switches)} times lost its "
-        f"processor · counters{where}: {', '.join(texts)}{lacking}"
+        f"{units.count(tree.voluntary_switches)} voluntary and "
+        f"{units.count(tree.involuntary_switches)} "
+        f"involuntary context switches · counters{where}: {', '.join(texts)}{lacking}"
     )
 
 
 def _waits(profile: Profile) -> Iterator[str]:
-    """Where else waiting shows, and what the table of locks does not say."""
+    """Yields the number of contended locks, how sections were timed, and waiting system calls."""
     if lock_lines(profile):
         sections = int(profile.tally.locks.sections.sum())
         yield (
-            f"locks: {_number(profile.tally.contended_locks, 'lock was', 'different locks were')} waited for · "
-            f"mean section: from lock to unlock, of {units.count(sections)} that were timed"
+            "locks: threads waited for "
+            f"{_number(profile.tally.contended_locks, 'lock', 'different locks')} · "
+            f"mean section: from lock to unlock, over {units.count(sections)} timed sections"
         )
     in_kernel = [
         f"{one.name} {units.count(one.count)}"
@@ -652,16 +690,16 @@ def _waits(profile: Profile) -> Iterator[str]:
         if one.name in WAITING
     ]
     if in_kernel:
-        yield f"waiting among the kernel calls: {', '.join(in_kernel)}; libc's own locks are told by these alone"
+        yield f"waiting system calls: {', '.join(in_kernel)}; libc's own locks show only here"
 
 
 def _other(profile: Profile) -> str:
-    """Kernel calls without a kind of their own, by name."""
+    """Returns the most frequent system calls in the row "other", by name; "" if there are none."""
     known = profile.tally.other_calls.most_common(8)
     told = [f"{call_name(number, profile.machine)} {units.count(count)}" for number, count in known]
     rest = int(profile.tally.kernel.count[CALLS.index("other")]) - sum(count for _, count in known)
     return (
-        ("other kernel calls: " + ", ".join(told) + (f", {rest:,} more" if rest > 0 else ""))
+        ("other system calls: " + ", ".join(told) + (f", {rest:,} more" if rest > 0 else ""))
         if told
         else ""
     )

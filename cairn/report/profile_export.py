@@ -1,4 +1,4 @@
-"""A profile for programs: one JSON document, and CSV with a row for each line of its tables."""
+"""A profile for programs: one JSON document, and CSV with a row for each line of the tables."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ _QUANTILES = ("median_ns", "p95_ns", "p99_ns", "p999_ns")
 def document(
     profile: Profile, *, allocator: str | None, cairn: str, others: Sequence[Prediction] = ()
 ) -> str:
-    """Everything that is known. A time below `clock.resolution_ns` is only that; null was not measured."""
+    """Returns the whole profile as JSON.
+
+    null means not measured. A time below `clock.resolution_ns` means only that it is below it.
+    """
     tally, ticking, limit = profile.tally, clock(profile.tally), ceiling(profile)
     parts: dict[str, Any] = {
         "schema": SCHEMA,
@@ -188,7 +191,10 @@ def _line(line: Line, *, name: bool = True) -> dict[str, Any]:
 
 
 def _histogram(weights: Floats, ends: Sequence[float], what: str) -> list[dict[str, float]]:
-    """The buckets that hold something; each begins where the one before ends."""
+    """Returns the buckets that are not empty.
+
+    `what` names their upper ends; each begins at the end before.
+    """
     return [
         {what: end, "weight": float(weight)}
         for end, weight in zip(ends, weights, strict=True)
@@ -224,11 +230,13 @@ _COLUMNS = (
 
 
 def rows(profile: Profile) -> str:
-    """Tables `counted`, `timed`, `cpu timers`, `paths`, `kernel`, `locks`, `counters`; an empty field was not measured.
+    """Returns the profile's tables as CSV.
 
-    Of locks, operations are those that were taken, failed those that a trylock did not get, times are of waiting, and
-    `timed` is of critical sections. How many different ones were contended has a row of its own. Of counters, `timed`
-    is of operations that were looked at.
+    They are `counted`, `timed`, `cpu timers`, `paths`, `kernel`, `locks` and `counters`.
+    An empty field was not measured. In `locks`, `operations` counts taken locks, `failed` counts
+    refused trylocks, `timed` counts timed critical sections, and times are waiting times. The row
+    `different locks` counts contended locks. In `counters`, `timed` counts the operations whose
+    events were read.
     """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")

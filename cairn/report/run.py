@@ -1,6 +1,6 @@
-"""The report of a stored run: which tables, sentences and documents it has, in every form.
+"""The report of a stored run, in every form.
 
-What is shown after measuring is what `cairn report` shows later, because both come from here.
+The report after measuring and that of `cairn report` are the same, because both are made here.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from cairn.why import gap
 from cairn.why.gap import Why
 
 Kind = Literal["comparison", "standings", "scenarios", "calibration", "founding"]
-"""What a run is about, and so which report it gets. A run of a user's own program is a comparison."""
+"""The kind of report that a run gets. A run of a user's own program is a comparison."""
 
 _OURS = "cairn"
-"""A ranking compares contenders of this name, or that begin with it and a dash, with each other contender."""
+"""A ranking compares contenders named so, also before a dash, with every other contender."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A stored run with all that its report is made from."""
+    """A stored run with all data of its report."""
 
     run: Run
     samples: tuple[Sample, ...]
     """In the order in which they ran, warm-up included."""
     stopped: tuple[str, ...]
-    """Why measuring ended: one reason for each workload, or one for all; empty if it was cut short."""
+    """Why measuring ended: one reason per workload, or one for all; empty if it was cut short."""
     name: str
-    """What a command takes to find the run again, quoted for a shell."""
+    """The run's name in a command, quoted for a shell."""
     kind: Kind = "comparison"
     pairs: tuple[tuple[str, str], ...] = ()
-    """Contenders that the experiment compares with each other, besides all with the baseline."""
+    """Pairs that the experiment compares in addition to each contender with the baseline."""
     bench: str | None = None
-    """What 'cairn bench' takes to measure the same again; None for a user's own program."""
+    """The arguments of 'cairn bench' that repeat the run; None for a user's own program."""
     predicts: bool = False
-    """Whether the run is the calibration from which 'cairn profile' predicts."""
+    """Whether 'cairn profile' predicts from this run."""
 
 
 def comparisons(measured: Measured) -> tuple[Comparison, ...]:
-    """One comparison for each workload, in the order of the settings."""
+    """Returns one comparison for each workload, in the order of the settings."""
     run, stopped = measured.run, measured.stopped
     competing = {contender.name for contender in run.competing}
     samples = [sample for sample in measured.samples if sample.trial.contender in competing]
@@ -90,7 +90,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
 
 
 def _reported(samples: Sequence[Sample]) -> list[Metric]:
-    """The numbers that built-in workloads printed about themselves, as metrics."""
+    """Returns the metrics for the numbers that built-in workloads printed about themselves."""
     reports = [sample.reported for sample in samples if sample.reported is not None]
     figures = sorted({name for report in reports for name in report.figures})
     units_of = {"bytes": "bytes", "ns": "ns"}
@@ -107,7 +107,7 @@ def _reported(samples: Sequence[Sample]) -> list[Metric]:
 
 
 def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """The report in the form of `view`; `found` is what `comparisons` gave."""
+    """Returns the report in the form of `view`. `found` is the result of `comparisons`."""
     if view.form == "csv":
         from cairn.report import run_csv
 
@@ -134,7 +134,7 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
 
 
 def explained(measured: Measured) -> tuple[Why, ...]:
-    """Each contender's gap to the baseline on each workload, taken apart; empty for a run without --why."""
+    """Returns each contender's gap to the baseline on each workload, in parts; () without --why."""
     run = measured.run
     if not run.settings.why:
         return ()
@@ -147,26 +147,26 @@ def explained(measured: Measured) -> tuple[Why, ...]:
 
 
 def explanation(measured: Measured, contender: str | None, other: str | None, view: View) -> str:
-    """The gap of one pair, or of every contender to the baseline, on every workload.
+    """Returns the explained gap of one pair, or of every contender to the baseline.
 
-    Raises UsageError for a contender that the run does not have, and for a run that has no answer.
+    Raises UsageError if the run does not have the contender or was made without --why.
     """
     run = measured.run
     known = [one.name for one in run.competing]
     for name in (contender, other):
         if name is not None and name not in known:
-            raise UsageError(f"there is no {name} in this run; it has {', '.join(known)}")
+            raise UsageError(f"this run has no contender {name}; it has {', '.join(known)}")
     other = run.baseline if other is None else other
     if contender == other:
         raise UsageError(
             f"{contender} cannot be compared with itself; this run has {', '.join(known)}"
         )
     if len(known) < 2:
-        raise UsageError(f"{known[0]} ran alone, so there is no difference to take apart")
+        raise UsageError(f"{known[0]} ran alone, so there is no difference to explain")
     if not run.settings.why:
         raise UsageError(
-            "this run has no trials behind the probe, so its differences cannot be explained; "
-            "'cairn compare --why' measures them"
+            "this run has no trials with the probe, so its differences cannot be explained; "
+            "measure again with 'cairn compare --why'"
         )
     whys = (
         explained(measured)
@@ -184,7 +184,7 @@ def explanation(measured: Measured, contender: str | None, other: str | None, vi
 
 
 def whys_rendered(run: Run, whys: Sequence[Why], view: View) -> str:
-    """What `explained` found, as Markdown or for a terminal."""
+    """Returns the result of `explained` as Markdown or text."""
     from cairn.report import markdown, terminal
 
     if view.form == "md":
@@ -213,7 +213,7 @@ def _instructions(measured: Measured, view: View) -> str:
 
 
 def _standings(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """Means over all workloads, and in how many cells a gap was explained; `full` adds each workload."""
+    """Returns means over all workloads and the explained gaps; `full` adds each workload."""
     from cairn.report import markdown, run_json, terminal, why
 
     run = measured.run
@@ -238,7 +238,7 @@ def _standings(measured: Measured, found: Sequence[Comparison], view: View) -> s
 
 
 def _scenarios(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """The ranking by points; `full` adds each scenario's wall time and memory."""
+    """Returns the ranking by points; `full` adds each scenario's wall time and memory."""
     from cairn.report import markdown, run_json, terminal
 
     run, samples, stopped = measured.run, measured.samples, measured.stopped
@@ -256,7 +256,7 @@ def _scenarios(measured: Measured, found: Sequence[Comparison], view: View) -> s
 
 
 def _calibration(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """What each allocator costs; `full` adds each workload."""
+    """Returns the costs of each allocator; `full` adds each workload."""
     from cairn.report import markdown, terminal
     from cairn.report.prediction import board as drawn_up
     from cairn.why import prediction
@@ -272,7 +272,7 @@ def _calibration(measured: Measured, found: Sequence[Comparison], view: View) ->
 def _founding(
     measured: Measured, found: Sequence[Comparison], whys: Sequence[Why], view: View
 ) -> str:
-    """Recorded causes beside those found; `full` adds each workload."""
+    """Returns recorded and found causes; `full` adds each workload."""
     from cairn.report import markdown, terminal
     from cairn.report.founding import board as drawn_up
     from cairn.why import founding

@@ -1,4 +1,4 @@
-"""One CSV row per trial, for people with their own statistics."""
+"""A run as CSV, one row per trial, for a user's own statistics."""
 
 from __future__ import annotations
 
@@ -10,25 +10,30 @@ from cairn.model import Run, Sample, value
 from cairn.report.words import printable
 
 _COLUMNS = (
-    "run", "workload", "round", "position", "contender", "title", "counts", "failure", "started_at", "exit_code",
-    "signal", "timed_out", "wall_ns", "user_ns", "system_ns", "cpu_percent", "minor_faults", "major_faults",
-    "voluntary_switches", "involuntary_switches", "peak_bytes", "largest_process_bytes", "peak_less_lazy_bytes",
-    "lazy_peak_bytes", "memory_method", "processes", "processes_loaded", "processes_unreached", "malloc_owner",
-    "left_behind",
+    "run", "workload", "round", "position", "contender", "title", "counts", "failure", "started_at",
+    "exit_code", "signal", "timed_out", "wall_ns", "user_ns", "system_ns", "cpu_percent",
+    "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches", "peak_bytes",
+    "largest_process_bytes", "peak_less_lazy_bytes", "lazy_peak_bytes", "memory_method",
+    "processes", "processes_loaded", "processes_unreached", "malloc_owner", "left_behind",
 )  # fmt: skip
 
 _REPORTED = (
-    "active_ns", "operations", "batches", "operation_mean_ns", "operation_median_ns", "operation_p95_ns",
-    "operation_p99_ns", "busy_ns", "idle_ns", "workload_minor_faults", "checksum", "live_peak_bytes",
+    "active_ns", "operations", "batches", "operation_mean_ns", "operation_median_ns",
+    "operation_p95_ns", "operation_p99_ns", "busy_ns", "idle_ns", "workload_minor_faults",
+    "checksum", "live_peak_bytes",
 )  # fmt: skip
-"""Of built-in workloads; there only when a sample has them."""
+"""Columns of built-in workloads. They are present only if a sample has them."""
 
 _NOTED = ("own", "calls", "faults", "others", "program", "unknown")
-"""Of plain runs that the kernel's clock looked at, nanoseconds; there only when a sample has them."""
+"""Columns of clock samples of plain runs, in nanoseconds. They are present only if a sample has
+them."""
 
 
 def render(run: Run, samples: Sequence[Sample]) -> str:
-    """All trials in the order they ran, warm-up (round 0) included; an empty field was not measured."""
+    """Returns all trials in the order they ran, with the warm-up as round 0.
+
+    Empty means not measured.
+    """
     titles = {contender.name: contender.title for contender in run.contenders}
     workloads = [workload.name for workload in run.settings.workloads]
     metrics = sorted({name for sample in samples for name in sample.metrics})
@@ -55,14 +60,16 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     for sample in samples:
         cpu = value(sample, "cpu")
         row: list[object] = [
-            run.id, workloads[sample.trial.workload], sample.trial.round, sample.trial.position, sample.trial.contender,
-            titles.get(sample.trial.contender, ""), int(sample.counts), sample.failure, f"{sample.started_at:.3f}",
-            sample.exit_code, sample.signal, int(sample.timed_out), sample.wall_ns, sample.user_ns, sample.system_ns,
-            None if cpu is None else f"{cpu:.1f}", sample.minor_faults, sample.major_faults, sample.voluntary_switches,
-            sample.involuntary_switches, sample.memory.peak_bytes, sample.largest_process_bytes,
-            sample.memory.peak_less_lazy_bytes, sample.memory.lazy_peak_bytes,
-            sample.memory.method, sample.proof.processes, sample.proof.loaded,
-            len(sample.proof.unreached), sample.proof.owner, sample.left_behind,
+            run.id, workloads[sample.trial.workload], sample.trial.round, sample.trial.position,
+            sample.trial.contender, titles.get(sample.trial.contender, ""), int(sample.counts),
+            sample.failure, f"{sample.started_at:.3f}", sample.exit_code, sample.signal,
+            int(sample.timed_out), sample.wall_ns, sample.user_ns, sample.system_ns,
+            None if cpu is None else f"{cpu:.1f}", sample.minor_faults, sample.major_faults,
+            sample.voluntary_switches, sample.involuntary_switches, sample.memory.peak_bytes,
+            sample.largest_process_bytes, sample.memory.peak_less_lazy_bytes,
+            sample.memory.lazy_peak_bytes, sample.memory.method, sample.proof.processes,
+            sample.proof.loaded, len(sample.proof.unreached), sample.proof.owner,
+            sample.left_behind,
         ]  # fmt: skip
         row += _reported(sample) if reported else []
         where = sample.cpu_samples
@@ -77,18 +84,19 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
 
 
 def _reported(sample: Sample) -> list[object]:
-    """What the workload says of itself, in the order of the columns; nothing when it ended without a word."""
+    """Returns the workload's own report in the order of _REPORTED; all None if it printed none."""
     own = sample.reported
     if own is None:
         return [None] * len(_REPORTED)
     return [
-        sample.wall_ns - own.idle_ns, own.operations, own.batches, own.mean_ns, own.median_ns, own.p95_ns,
-        own.p99_ns, own.busy_ns, own.idle_ns, own.minor_faults, own.checksum, own.live_peak_bytes,
+        sample.wall_ns - own.idle_ns, own.operations, own.batches, own.mean_ns, own.median_ns,
+        own.p95_ns, own.p99_ns, own.busy_ns, own.idle_ns, own.minor_faults, own.checksum,
+        own.live_peak_bytes,
     ]  # fmt: skip
 
 
 def inert(cell: object) -> object:
-    """Text that a spreadsheet would run as a formula is kept as text; numbers stay numbers."""
+    """Quotes text that a spreadsheet would run as a formula. Numbers stay numbers."""
     if (
         isinstance(cell, str)
         and cell[:1] in ("=", "+", "-", "@", "\t", "\r")

@@ -25,9 +25,11 @@ def render(
     matrices: Sequence[Matrix] = (),
     whys: Sequence[Why] = (),
 ) -> str:
-    """Everything known of a run, a comparison per workload in the order of `run.settings.workloads`.
+    """Returns the whole run, with one comparison per workload.
 
-    `schema` changes when a field changes its meaning or goes away. What the run is not about is no key.
+    Comparisons have the order of `run.settings.workloads`.
+    `schema` changes when a field changes its meaning or is removed. Results that the run does not
+    have are absent.
     """
     parts: dict[str, Any] = {
         "schema": SCHEMA,
@@ -47,7 +49,7 @@ def render(
 
 
 def explanation(run: Run, whys: Sequence[Why]) -> str:
-    """Why contenders take more, or less, than others."""
+    """Returns the explained gaps of `cairn explain`."""
     return (
         json.dumps(
             msgspec.to_builtins({"schema": SCHEMA, "run": run, "whys": list(whys)}), indent=1
@@ -57,8 +59,11 @@ def explanation(run: Run, whys: Sequence[Why]) -> str:
 
 
 def _plain(record: object) -> dict[str, Any]:
-    """The record's fields by name. Mappings by pairs become lists, since a key of JSON is one text."""
-    return {field.name: getattr(record, field.name) for field in fields(record)}  # type: ignore[arg-type]
+    """Returns the record's fields by name. Callers turn mappings with pairs as keys into lists."""
+    return {
+        field.name: getattr(record, field.name)
+        for field in fields(record)  # type: ignore[arg-type]
+    }
 
 
 def _standings(found: Standings) -> dict[str, Any]:

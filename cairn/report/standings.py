@@ -1,4 +1,4 @@
-"""What standings and a ranking of scenarios say, as sentences and tables, before anyone decides how they are drawn."""
+"""Standings and rankings of scenarios as boards: sentences and tables that every form can draw."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from cairn.report import words
 from cairn.report.tables import Cell, Table, name_of
 
 BEST, MAYBE, FAILED, UNKNOWN = "▸", "≈", "✘", "–"
-"""Signs in a matrix: apparent best; may be the best too; failed; not measured."""
+"""Signs in a matrix: apparent best; may be the best, too; failed; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A report: sentences to act on, tables, how they were made, and what went wrong. All texts are printable."""
+    """A report in parts: conclusions, tables, how they were measured, and failures.
+
+    All texts are printable.
+    """
 
     title: str
     says: tuple[str, ...]
@@ -29,9 +32,9 @@ class Board:
 
 
 def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = None) -> Board:
-    """All that standings hold.
+    """Returns the board of standings.
 
-    `stopped` is why measuring ended: a run that was cut short must not look like a whole one.
+    `stopped` is why measuring ended: a run that was cut short must not look like a complete one.
     """
     tables = [_times(found), _memories(found)]
     for head, of in (("time ÷ best", _time), ("peak memory ÷ best", _memory)):
@@ -52,33 +55,40 @@ def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = Non
 
 
 def _standings_say(found: Standings) -> Iterator[str]:
-    """Who is fastest, who may be, who is leanest."""
+    """Yields who is fastest and leanest, who may be, and who has no mean."""
     first = found.places[0]
     if first.time is None:
         yield "No allocator has a mean over all workloads; the tables say why."
         return
     over = _count(len(found.time_over), "workload")
-    yield f"Fastest over {over}: {_named(first)}, with {_mean(first.time)} the time of each one's best."
+    yield (
+        f"Fastest over {over}: {_named(first)}, at {_mean(first.time)} the time of each "
+        "workload's best."
+    )
     same = [place for place in found.places[1:] if _may_be_best(place.time)]
     if same:
-        yield f"Not shown to be slower over all: {', '.join(map(_named, same))}."
+        yield f"May be as fast: {', '.join(map(_named, same))}."
     lean = next((place for place in found.places if place.contender == found.leanest), None)
     if lean is not None and lean.memory is not None:
         over = _count(len(found.memory_over), "workload")
-        yield f"Leanest over {over}: {_named(lean)}, with {_mean(lean.memory)} the peak memory of each one's best."
+        yield (
+            f"Leanest over {over}: {_named(lean)}, at {_mean(lean.memory)} the peak memory of "
+            "each workload's best."
+        )
         even = [place for place in found.places if place is not lean and _may_be_best(place.memory)]
         if even:
-            yield f"Not shown to be fatter over all: {', '.join(map(_named, even))}."
+            yield f"May be as lean: {', '.join(map(_named, even))}."
     failed = [place for place in found.places if place.failed_on]
     if failed:
-        yield f"Without a place, since a workload failed: {', '.join(map(_named, failed))}."
+        yield f"Not ranked, because a workload failed: {', '.join(map(_named, failed))}."
 
 
 def _may_be_best(mean: Ratio | None) -> bool:
-    """Whether nothing shows that it is behind the best everywhere.
+    """Returns whether the contender may be as good as the best of every workload.
 
-    Not by pairing it with the first in the table: who that is was chosen in the same data, and of contenders that are
-    all alike, some would be called slower in most runs. The intervals of means pay for not knowing who is the best.
+    The first of the table is no fair reference, because it was chosen from the same data: of
+    contenders that are all alike, some would be called slower in most runs. The intervals of means
+    account for the choice of the best.
     """
     return mean is not None and (mean.interval is None or mean.interval.low <= 1)
 
@@ -95,7 +105,7 @@ def _mean(ratio: Ratio) -> str:
 
 
 def _times(found: Standings) -> Table:
-    """Geometric means of time, by place."""
+    """Returns the geometric means of time, in the order of the ranking."""
     rows = []
     for number, place in enumerate(found.places, 1):
         name = name_of(place.title, place.contender)
@@ -108,12 +118,15 @@ def _times(found: Standings) -> Table:
             )
         rows.append((Cell(_numbered(number, name, place.time is not None)), *cells))
     over = _count(len(found.time_over), "workload")
-    heads = (f"time, geometric mean of {over}", _over_best(found.level), "over the one above")
+    heads = (f"time, geometric mean of {over}", _over_best(found.level), "against the row above")
     return Table("", heads, tuple(rows))
 
 
 def _memories(found: Standings) -> Table:
-    """Geometric means of peak memory, in the order of time, so that the eye can go from one table to the other."""
+    """Returns the geometric means of peak memory.
+
+    The rows have the order of time, as in the table above.
+    """
     if not found.memory_over:
         return Table("", (), ())
     groups: list[tuple[str, Callable[[Place], Ratio | None]]] = [
@@ -150,23 +163,26 @@ def _with_interval(ratio: Ratio | None) -> str:
 
 
 def _no_mean(place: Place) -> str:
-    """Why there is none, short; the sentences below tell more."""
+    """Returns why the contender has no mean, in a few words. Sentences below the table say more."""
     return "not measured: failed" if place.failed_on else words.NOT_MEASURED
 
 
 def _against(difference: Difference | None) -> str:
-    """How much more, or that it is not told apart."""
+    """Returns the difference with its interval, or that none is shown."""
     if difference is None:
         return ""
     if difference.interval is None:
-        return "one round: not told apart"
+        return "one round: no interval"
     if not difference.more and not difference.less:
-        return f"{MAYBE} not told apart"
+        return f"{MAYBE} no difference shown"
     low, high = (
         units.percent(end - 1).removesuffix(" %")
         for end in (difference.interval.low, difference.interval.high)
     )
-    return f"{'▲' if difference.more else '▼'} {units.percent(difference.estimate - 1)} [{low}, {high}]"
+    return (
+        f"{'▲' if difference.more else '▼'} {units.percent(difference.estimate - 1)} [{low}, "
+        f"{high}]"
+    )
 
 
 def _time(cell: WorkloadResult) -> Ratio | None:
@@ -178,7 +194,7 @@ def _memory(cell: WorkloadResult) -> Ratio | None:
 
 
 def _matrix(found: Standings, head: str, of: Callable[[WorkloadResult], Ratio | None]) -> Table:
-    """Workloads × contenders, contenders by place."""
+    """Returns a table of workloads × contenders, contenders in the order of the ranking."""
     names = [place.contender for place in found.places]
     rows = tuple(
         (
@@ -220,9 +236,12 @@ def _contests(found: Standings) -> Table:
 
 
 def _best(
-    found: Standings, contest: Contest, name: str | None, of: Callable[[WorkloadResult], float | None],
+    found: Standings,
+    contest: Contest,
+    name: str | None,
+    of: Callable[[WorkloadResult], float | None],
     written: Callable[[float], str],
-) -> tuple[Cell, Cell]:  # fmt: skip
+) -> tuple[Cell, Cell]:
     number = of(found.cells[contest.workload, name]) if name is not None else None
     if name is None or number is None:
         return Cell(UNKNOWN), Cell("")
@@ -230,36 +249,38 @@ def _best(
 
 
 def _standings_footer(run: Run, found: Standings) -> Iterator[str]:
-    """How the numbers were made, and what they do not show."""
+    """Yields how the numbers were measured, and what they do not show."""
     rounds = sorted({contest.rounds for contest in found.contests if contest.rounds})
     if not rounds:
-        yield "No complete round."
+        yield "No round is complete."
         return
     ran = _count(rounds[0], "round") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} rounds"
     methods = sorted({contest.memory_method for contest in found.contests if contest.memory_method})
     memory = f" · peak: anonymous + shared, {', '.join(methods)}" if methods else ""
     yield (
-        f"{ran} of each workload, in each an order by chance · time: wall without deliberate sleep"
+        f"{ran} of each workload, each in random order · time: wall time without deliberate sleep"
         f"{words.printable(memory)}"
     )
     yield (
-        f"1.00: the best of that workload · {BEST} apparent best · {MAYBE} not shown to be behind it · "
+        f"1.00: the best of the workload · {BEST} apparent best · {MAYBE} may be the best, too · "
         f"{FAILED} failed · {UNKNOWN} not measured"
     )
     yield (
-        f"paired Hodges–Lehmann · {100 * found.level:g} % intervals (jackknife, Student's t) include what it costs not "
-        "to know which is the best; each stands for itself, none is adjusted for their number"
+        f"paired Hodges–Lehmann · {100 * found.level:g} % intervals (jackknife, Student's t) "
+        "account for the choice of "
+        "the best from the same data; they are not adjusted for their number"
     )
     yield (
-        "means are geometric, and every workload weighs the same; who failed on one has none, since the others would "
-        "flatter · large and small: by the leanest contender's peak"
+        "geometric means, every workload with the same weight; an allocator that failed on a "
+        "workload has no mean, "
+        "since the rest would flatter it · workloads are divided by the leanest contender's peak"
     )
-    yield "noise: half the length of a typical contender's interval in time"
+    yield "noise: half the width of a typical contender's interval of time"
     longest = max((cell.time_ns for cell in found.cells.values() if cell.time_ns), default=None)
     lasts = f" (the longest run lasts {units.time(longest)})" if longest else ""
     yield (
-        f"not shown: programs that work otherwise than these, machines with more or fewer than {run.host.cpus} "
-        f"processors, and fragmentation over hours{lasts}"
+        "not tested: programs unlike these workloads, machines with more or fewer than "
+        f"{run.host.cpus} processors, fragmentation over hours{lasts}"
     )
 
 
@@ -274,31 +295,39 @@ def _standings_failures(found: Standings) -> Iterator[str]:
         if contest.memory_missing is not None:
             reasons.setdefault(contest.memory_missing, []).append(contest.name)
     for reason, names in reasons.items():
-        yield words.printable(f"no ratios in memory on {', '.join(names)}: {reason}")
+        yield words.printable(f"no memory ratios on {', '.join(names)}: {reason}")
 
 
 def _cut_short(stopped: Sequence[str] | None, rounds: Sequence[int], noun: str) -> Iterator[str]:
-    """That there is less than was asked for: interrupted, not finished, or out of time."""
+    """Yields a sentence if the run was interrupted, is not finished, or ran out of time."""
     if stopped is None:
         return
     if not stopped or set(stopped) == {INTERRUPTED}:
         complete = sum(number > 0 for number in rounds)
         head = INTERRUPTED if stopped else "not finished"
-        yield f"{head}: {complete} of {_count(len(rounds), noun)} {'has' if complete == 1 else 'have'} complete rounds"
+        yield (
+            f"{head}: {complete} of {_count(len(rounds), noun)} "
+            f"{'has' if complete == 1 else 'have'} complete rounds"
+        )
         return
     out = sum(reason == TIME_BUDGET for reason in stopped)
     if out:
-        yield f"{TIME_BUDGET}: it ended {out} of {_count(len(rounds), noun)} before precision was reached"
+        yield (
+            f"{TIME_BUDGET}: {out} of {_count(len(rounds), noun)} ended before the precision was "
+            "reached"
+        )
 
 
 def scenarios(
-    run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (), stopped: Sequence[str] | None = None,
+    run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (),
+    stopped: Sequence[str] | None = None,
 ) -> Board:  # fmt: skip
-    """A ranking by points with its ratios, a table per scenario, and one contender against the others where given."""
+    """Returns the board of scenarios: the ranking by points, a table per scenario, matrices."""
     tables = [_ranks(found), *(_scenario(scenario, found.level) for scenario in found.scenarios)]
     tables += [_against_all(found, matrix) for matrix in matrices]
     return Board(
-        title=f"{_count(len(found.ranks), 'allocator')} in {_count(len(found.scenarios), 'scenario')}",
+        title=f"{_count(len(found.ranks), 'allocator')} in "
+        f"{_count(len(found.scenarios), 'scenario')}",
         says=tuple(_scenarios_say(found)),
         tables=tuple(table for table in tables if table.rows),
         footer=(
@@ -317,21 +346,21 @@ def scenarios(
 def _scenarios_say(found: Ranking) -> Iterator[str]:
     first = found.ranks[0]
     if first.points is None or first.ratio is None:
-        yield "No ranking: nobody ran all scenarios."
+        yield "No ranking: no allocator completed all scenarios."
         return
     yield (
-        f"First by points: {words.printable(first.contender)}, {first.points:g} points, with {_mean(first.ratio)} the "
-        "median of each scenario's best."
+        f"First by points: {words.printable(first.contender)}, {first.points:g} points, at "
+        f"{_mean(first.ratio)} the median of each scenario's best."
     )
     ranked = [rank for rank in found.ranks[1:] if rank.points is not None]
     unclear = [
         rank.contender for rank in ranked if rank.over_above is None or not rank.over_above.more
     ]
     if unclear:
-        yield f"Not shown to be slower than the one above: {words.printable(', '.join(unclear))}."
+        yield f"Not shown to be slower than the row above: {words.printable(', '.join(unclear))}."
     failed = [rank.contender for rank in found.ranks if rank.failed_on]
     if failed:
-        yield f"Without a place, since a scenario failed: {words.printable(', '.join(failed))}."
+        yield f"Not ranked, because a scenario failed: {words.printable(', '.join(failed))}."
 
 
 def _ranks(found: Ranking) -> Table:
@@ -351,7 +380,7 @@ def _ranks(found: Ranking) -> Table:
                 *cells,
             )
         )
-    heads = ("ranking", "points", f"median {_over_best(found.level)}", "over the one above")
+    heads = ("ranking", "points", f"median {_over_best(found.level)}", "against the row above")
     return Table("", heads, tuple(rows))
 
 
@@ -391,7 +420,7 @@ def _or_unknown(number: float | None, written: Callable[[float], str]) -> str:
 
 
 def _against_all(found: Ranking, matrix: Matrix) -> Table:
-    """How many times one contender's median is each other one's."""
+    """Returns the ratios of one contender's median to every other one's, a row per scenario."""
 
     def written(difference: Difference | None) -> Cell:
         if difference is None:
@@ -399,7 +428,8 @@ def _against_all(found: Ranking, matrix: Matrix) -> Table:
         sign = "▲" if difference.more else "▼" if difference.less else MAYBE
         good = False if difference.more else True if difference.less else None
         return Cell(
-            f"{sign} {words.times(difference.estimate)} {words.times_interval(difference.interval)}",
+            f"{sign} {words.times(difference.estimate)} "
+            f"{words.times_interval(difference.interval)}",
             good,
         )
 
@@ -420,20 +450,27 @@ def _against_all(found: Ranking, matrix: Matrix) -> Table:
 def _scenarios_footer(run: Run, found: Ranking) -> Iterator[str]:
     rounds = sorted({scenario.rounds for scenario in found.scenarios if scenario.rounds})
     if not rounds:
-        yield "No complete round."
+        yield "No round is complete."
         return
     ran = _count(rounds[0], "run") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} runs"
-    yield f"{ran} of each contender in each scenario, in rounds with an order by chance"
-    yield "median, P95, P99: of a run over its batches of operations, then the median over runs; faults likewise"
+    yield f"{ran} of each contender in each scenario, in rounds of random order"
     yield (
-        f"÷ best: paired Hodges–Lehmann, with {100 * found.level:g} % intervals that include what it costs not to know "
-        f"which is the best · {MAYBE} not shown to be slower than the one above"
+        "median, P95, P99: over a run's batches of operations, then the median of all runs; "
+        "faults likewise"
     )
     yield (
-        f"points: {len(found.ranks)} for the least median of a scenario, one less for each better one; they hide how "
-        "far apart two are, and whether they are at all: believe the ratios"
+        f"÷ best: paired Hodges–Lehmann, with {100 * found.level:g} % intervals that account for "
+        "the choice of the best "
+        f"from the same data · {MAYBE} not shown to be slower than the row above"
     )
-    yield f"not shown: other mixes of sizes, machines with more or fewer than {run.host.cpus} processors"
+    yield (
+        f"points: {len(found.ranks)} for the lowest median of a scenario, one less for each lower "
+        "one; points hide the size of a difference and whether it is shown: trust the ratios"
+    )
+    yield (
+        f"not tested: other mixes of sizes, machines with more or fewer than {run.host.cpus} "
+        "processors"
+    )
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""The tables of a comparison, before anyone decides how a table is drawn."""
+"""The tables of a comparison. Text and Markdown draw the same tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cairn.report import words
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text, and whether it tells something good or bad; None for neither."""
+    """The text of a cell, and whether it is good news (True), bad news (False), or neither."""
 
     text: str
     good: bool | None = None
@@ -30,11 +30,12 @@ class Table:
     tight: bool = False
     """One space between the columns instead of two, for tables of many narrow columns."""
     parts: tuple[int, ...] = ()
-    """How many columns belong together, from the second column on; empty if each stands by itself."""
+    """The number of columns of each part, from the second column on. Empty: each column is a part.
+    A part is not divided."""
     optional: tuple[int, ...] = ()
-    """Parts that a narrow screen may leave out, the least important first."""
+    """Indexes of the parts that a narrow screen may leave out, the least important first."""
     texts: bool = False
-    """All columns hold texts, which begin at the left."""
+    """Whether all columns hold text, aligned at the left."""
 
 
 _GROUPS = (
@@ -43,12 +44,12 @@ _GROUPS = (
     (model.PEAK_LESS_LAZY, model.LAZY),
 )
 _HEAD_MAX = 14
-"""Letters of a baseline's name in the head of a column; the caption names a longer one."""
+"""The longest name of a baseline, in letters, that stands in the head of a column."""
 _ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
 
 
 def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]:
-    """Medians with paired changes; `full` adds spread, range and number of runs of every metric."""
+    """Returns medians with paired changes; `full` adds spread, range and runs of every metric."""
     measured = {metric.key: metric for metric in comparison.metrics}
     titles = {contender.name: contender for contender in run.contenders}
     built_in = {metric.key for metric in (*model.BUILT_IN, comparison.time)}
@@ -81,7 +82,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
 
 
 def name_of(title: str, name: str) -> str:
-    """What the user called it, with the library if the name does not tell. The program's own needs none."""
+    """Returns the user's name of a contender, with the library's title unless that is clear."""
     if title.lower().startswith(name.lower() + " "):
         return words.printable(title)
     if name.partition(" ")[0] in ("system", title.partition(" ")[0]):
@@ -95,7 +96,10 @@ def _against_head(baseline: str) -> str:
 
 
 def _interesting(metric: Metric, comparison: Comparison) -> bool:
-    """Lazily freed memory is a column only where there is some."""
+    """Returns whether a metric gets a column.
+
+    Lazily freed memory does only if some run has 1 MiB of it.
+    """
     if metric.key not in (model.LAZY.key, model.PEAK_LESS_LAZY.key):
         return True
     lazy = [
@@ -113,7 +117,10 @@ def _alive(comparison: Comparison) -> Sequence[Row]:
 def _changes(
     comparison: Comparison, metrics: Sequence[Metric], names: dict[str, str], *, optional: bool
 ) -> Table:
-    """Medians and changes of some metrics. A narrow screen may leave out all `optional` ones but the first."""
+    """Returns medians and changes of metrics.
+
+    If `optional`, a narrow screen may leave out all but the first.
+    """
     compared = len(comparison.rows) > 1
     heads = [""]
     parts: list[int] = []
@@ -146,7 +153,10 @@ def _changes(
 
 
 def _against(comparison: Comparison) -> Table:
-    """CPU time over that of others than the baseline alone, as ratios: what is near 1 reads better so."""
+    """Returns ratios of CPU time to contenders other than the baseline.
+
+    Numbers near 1 read well as ratios.
+    """
     rows: dict[str, list[Cell]] = {}
     for pair in comparison.against:
         change = pair.change
@@ -186,7 +196,7 @@ def _spread(comparison: Comparison, metric: Metric, names: dict[str, str]) -> Ta
 
 
 def failures(comparison: Comparison) -> list[str]:
-    """A sentence for each contender that gave no result."""
+    """Returns a sentence for each failure of a contender."""
     return [
         words.printable(f"{row.contender} {sentence}")
         for row in comparison.rows
@@ -195,7 +205,7 @@ def failures(comparison: Comparison) -> list[str]:
 
 
 def footer(comparison: Comparison) -> str:
-    """How these numbers were made, on one line."""
+    """Returns how the numbers were measured, on one line."""
     parts = [f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}"]
     why = comparison.stopped_because
     if why and why != parts[0]:
@@ -215,5 +225,5 @@ def footer(comparison: Comparison) -> str:
 
 
 def remarks(run: Run, comparison: Comparison) -> list[str]:
-    """What a reader must know beside the numbers."""
+    """Returns the notes of the run and of the comparison."""
     return [words.printable(line) for line in (*run.notes, *comparison.notes)]

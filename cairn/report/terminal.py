@@ -1,4 +1,4 @@
-"""A comparison as a person reads it on a terminal."""
+"""Reports as text for a terminal or a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cairn.why.gap import Why
 
 
 def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
-    """For each workload: tables, how they were made, the verdict, its limits and the next command."""
+    """Returns tables, method, verdict, limits and next command, for each workload."""
     screen = Screen(view)
     for index, comparison in enumerate(comparisons):
         if len(comparisons) > 1:
@@ -36,7 +36,7 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
 def standings(
     run: Run, found: Standings, view: View, *, stopped: Sequence[str] | None = None
 ) -> str:
-    """How far each contender is behind the best, over all workloads and on each."""
+    """Returns each contender's distance to the best, over all workloads and on each."""
     return _board(run, boards.standings(run, found, stopped=stopped), view)
 
 
@@ -48,12 +48,12 @@ def scenarios(
     matrices: Sequence[Matrix] = (),
     stopped: Sequence[str] | None = None,
 ) -> str:
-    """The ranking by points, its ratios, and what an operation costs in each scenario."""
+    """Returns the ranking by points, its ratios, and the cost of an operation in each scenario."""
     return _board(run, boards.scenarios(run, found, matrices=matrices, stopped=stopped), view)
 
 
 def whys(run: Run, found: Sequence[Why], view: View) -> str:
-    """Why each of some contenders takes more, or less, than another."""
+    """Returns the explained gaps between contenders, for each workload."""
     shown = [(board.title, drawn(board, view)) for board in why.boards(run, found)]
     return "\n".join(f"{title}\n{text}" if title else text for title, text in shown)
 
@@ -64,7 +64,7 @@ def _board(run: Run, board: Board, view: View) -> str:
 
 
 def drawn(board: Board, view: View) -> str:
-    """Tables, how they were made, and the sentences that they lead to."""
+    """Returns a board as text: tables, method, failures, and the conclusions last."""
     screen = Screen(view)
     for table in board.tables:
         screen.table(table)
@@ -98,11 +98,13 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
 
 
 _BESIDE_LEAST, _BELOW = 34, 4
-"""Columns that a paragraph needs beside its heads, and its indent if it stands below them."""
+"""The least columns for a paragraph at the right of its heads, and its indent if it stands below
+them."""
 _TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
-"""Spaces at the end of a line, and colour codes among them, which stay."""
+"""Spaces at the end of a line, with colour codes among them. Only the spaces are removed."""
 _UNBOUNDED = 100_000
-"""Columns for a table that was fitted: it is drawn as wide as it is."""
+"""Columns that rich may use for a table. The table was already fitted, so that rich must not narrow
+it."""
 
 
 class Screen:
@@ -124,7 +126,10 @@ class Screen:
         )
 
     def line(self, text: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
-        """A paragraph, wrapped at spaces. All its lines are indented; `hanging` spaces more all but the first."""
+        """Adds a paragraph, wrapped at spaces.
+
+        All lines but the first are indented by `hanging` more.
+        """
         for part in text.split("\n"):
             lines = words.wrapped(part, self._view.width - indent - hanging)
             for place, line in enumerate(lines):
@@ -132,7 +137,10 @@ class Screen:
                 self._console.print(Text(left + line, style), soft_wrap=True)
 
     def entry(self, heads: Sequence[tuple[str, int, str]], text: str, style: str = "") -> None:
-        """A paragraph beside its heads (text, columns, style); below them if too little room is beside them."""
+        """Adds a paragraph at the right of its heads, or below them if there is no room.
+
+        A head is a text, its columns and its style.
+        """
         beside = sum(columns + 1 for _, columns, _ in heads)
         left = Text()
         for head, columns, of in heads:
@@ -147,7 +155,7 @@ class Screen:
             left = Text(" " * indent)
 
     def table(self, table: tables.Table) -> None:
-        """The table as it fits, and below it what was left out."""
+        """Adds the table, fitted into the width, and a line that names the columns left out."""
         fitted = fit(table, self._view.width, full=self._view.full)
         for place, (name, part) in enumerate(fitted.parts):
             if place and not name:
@@ -159,10 +167,14 @@ class Screen:
             count = len(fitted.missing)
             names = ", ".join(head for head in fitted.missing if head)
             noun = "column" if count == 1 else "columns"
-            self.line(f"{count} more {noun} ({names}): --full or a wider terminal", "dim", indent=2)
+            self.line(
+                f"{count} {noun} left out ({names}): use --full or a wider terminal",
+                "dim",
+                indent=2,
+            )
 
     def text(self) -> str:
-        """All lines so far, without spaces at their ends."""
+        """Returns all lines so far, without spaces at their ends."""
         lines = self._file.getvalue().splitlines()
         return (
             "\n".join(_TRAILING.sub(lambda end: "".join(end[0].split()), line) for line in lines)

@@ -1,4 +1,4 @@
-"""How a report is to be shown."""
+"""The form of a report, its extent and its width."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Literal
 Form = Literal["text", "md", "json", "csv"]
 
 WIDTH = 100
-"""Columns of a text that does not go to a terminal."""
+"""Columns of a text that is not written to a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The form of a report, how much of it, and for which screen."""
+    """How a report is shown."""
 
     form: Form = "text"
     full: bool = False
-    """Also the details: spread and range of every metric, each workload by itself."""
+    """Whether to add details: all columns, spread and range of every metric, each workload by
+    itself."""
     color: bool = False
     width: int = WIDTH
-    """Columns; of a text only."""
+    """Columns of a text. Other forms ignore it."""

@@ -1,4 +1,4 @@
-"""Why one contender takes more than another, as tables and sentences."""
+"""Explained gaps between contenders, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -12,19 +12,28 @@ from cairn.report.words import NOT_MEASURED, printable
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
 
 _TELL_FROM = 0.01
-"""Of the whole: smaller causes stand in the table alone."""
+"""A share of the other contender's whole. Smaller causes appear only in the table."""
 
 
 def _how(why: Why) -> str:
-    """What the parts of CPU time are those of."""
+    """Returns how CPU time was split into parts."""
     if why.time is None or why.time.by == "clock":
-        return f"parts of the plain runs, by the kernel's clock · {UNEXPLAINED}: of which it has no note"
-    because = f"parts of the probed runs, not of the plain ones: {why.time.because}; 'cairn doctor' tells what it takes"
-    return f"{because} · {UNEXPLAINED}: what the plain runs show and the probed ones do not"
+        return (
+            "parts of CPU time: from clock samples of the plain runs · "
+            f"{UNEXPLAINED}: CPU time without a sample, or sampled in no known file"
+        )
+    because = (
+        f"parts of CPU time: from the runs with the probe ({why.time.because}; 'cairn doctor' "
+        "says what clock samples need)"
+    )
+    return (
+        f"{because} · {UNEXPLAINED}: the part of the plain runs' difference that these runs do "
+        "not show"
+    )
 
 
 def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
-    """One for each workload, of all its pairs."""
+    """Returns a board for each workload, with all its pairs."""
     several = len(run.settings.workloads) > 1
     return tuple(
         _board(
@@ -37,16 +46,16 @@ def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
 
 
 def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
-    """Of many pairs: how many gaps there are, how many the parts account for, and where each is told."""
+    """Returns the number of gaps among all pairs, how many are explained, and how to see each."""
     gaps, told = accounted(found)
     what = f"{gaps} gap{'s' * (gaps != 1)} in CPU time above {GAP_LEAST * 100:.0f} %"
     share = f" ({units.percent(told / gaps, signed=False)})" if gaps else ""
     return Board(
         title="Why",
         says=(
-            f"{what}, of {len(found)} pair{'s' * (len(found) != 1)}; "
-            f"in {told}{share} the parts leave {LEFT_MOST * 100:.0f} % of it at most.",
-            f"Each of them: cairn explain {run_name}",
+            f"{what} among {len(found)} pair{'s' * (len(found) != 1)}; "
+            f"{told} explained{share}, with at most {LEFT_MOST * 100:.0f} % of the gap left over.",
+            f"To see each of them: cairn explain {run_name}",
         ),
         tables=(),
         footer=(),
@@ -70,8 +79,8 @@ def _board(found: Sequence[Why], title: str) -> Board:
     rounds = sorted({why.rounds for why in known})
     how = dict.fromkeys(_how(why) for why in known)
     footer = (
-        f"{' or '.join(map(str, rounds))} rounds, each contender as it is and behind the probe · "
-        f"means, Student's t, each interval by itself · {printable('; '.join(how))}",
+        f"{' or '.join(map(str, rounds))} rounds, each contender with and without the probe · "
+        f"means with Student's t intervals, each by itself · {printable('; '.join(how))}",
     )
     return Board(
         title=title,
@@ -103,9 +112,9 @@ def _signed(gap: Gap, number: float | None) -> str:
 def _table(why: Why, gap: Gap) -> Table:
     own, other = printable(why.contender), printable(why.baseline)
     rows = [_row(gap, part, part.name) for part in gap.parts]
-    rows.append(_row(gap, gap.whole, "all of it" if gap.of == "time" else "the peak"))
+    rows.append(_row(gap, gap.whole, "total" if gap.of == "time" else "peak"))
     if gap.waiting is not None and (gap.waiting.own or gap.waiting.other):
-        rows.append(_row(gap, gap.waiting, f"beside: {gap.waiting.name}"))
+        rows.append(_row(gap, gap.waiting, f"not CPU time: {gap.waiting.name}"))
     heads = (
         "CPU time" if gap.of == "time" else "memory",
         own,
@@ -134,14 +143,14 @@ def _row(gap: Gap, part: Part, name: str) -> tuple[Cell, ...]:
 
 
 def _points(gap: Gap, part: Part) -> str:
-    """Of the whole of who it is compared with."""
+    """Returns the part's change in percent of the other contender's whole."""
     if part.change is None or not gap.whole.other:
         return ""
     return units.percent(part.change / gap.whole.other)
 
 
 def sentences(why: Why) -> Iterator[str]:
-    """The answer, the main sentence first; nothing that the intervals do not show."""
+    """Yields the answer, main sentence first. It claims only what the intervals show."""
     for gap in (why.time, why.memory):
         if gap is not None:
             yield from _about(why, gap)
@@ -153,15 +162,21 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
     what = "CPU time" if gap.of == "time" else "memory"
     whole, change, other = gap.whole, gap.whole.change or 0.0, gap.whole.other or 0.0
     if whole.interval is None:
-        yield f"{what}: {why.rounds} rounds are too few to tell why {why.contender} takes what it takes."
+        yield (
+            f"{what}: {why.rounds} rounds are too few to compare {why.contender} with "
+            f"{why.baseline}."
+        )
     elif not whole.shown or not other:
-        yield f"{what}: no difference between {why.contender} and {why.baseline} is shown."
+        yield f"{what}: no difference shown between {why.contender} and {why.baseline}."
     elif abs(change) < _TELL_FROM * other:
-        yield f"{what}: {why.contender} and {why.baseline} are less than 1 % apart."
+        yield f"{what}: {why.contender} and {why.baseline} differ by less than 1 %."
     else:
         more = "more" if change > 0 else "less"
         size = units.percent(abs(change) / other, signed=False)
-        yield f"{why.contender} takes {size} {more} {what} than {why.baseline}: {'; '.join(_parts(gap))}."
+        yield (
+            f"{why.contender} takes {size} {more} {what} than {why.baseline}: "
+            f"{'; '.join(_parts(gap))}."
+        )
     waiting = gap.waiting
     if (
         waiting is not None
@@ -172,27 +187,27 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
         longer = "longer" if (waiting.change or 0.0) > 0 else "shorter"
         time = units.time(abs(waiting.change or 0.0))
         told = "; ".join(waiting.evidence)
-        yield f"Its threads wait {time} {longer} in it, together, than under {why.baseline} ({told})."
+        yield f"Its threads together wait {time} {longer} in it than under {why.baseline} ({told})."
 
 
 def _parts(gap: Gap) -> Iterator[str]:
-    """The causes, what goes the other way, what may be one of them, what is not known, what is left."""
+    """Yields the causes, then opposite, undecided, contradicted, missing and unexplained parts."""
     causes, against = (
         [one for one in of if _matters(gap, one)] for of in (gap.ranked, gap.against)
     )
     yield from (_cause(gap, one) for one in causes)
     if not causes:
-        yield "no part of it is shown by itself"
+        yield "no single part is shown"
     if against:
-        yield f"the other way: {'; '.join(_cause(gap, one) for one in against)}"
+        yield f"in the other direction: {'; '.join(_cause(gap, one) for one in against)}"
     if perhaps := [
         f"{one.name} {_points(gap, one)}" for one in gap.undecided if _matters(gap, one)
     ]:
-        yield f"perhaps, with more rounds: {', '.join(perhaps)}"
+        yield f"possible, but it needs more rounds: {', '.join(perhaps)}"
     if strange := [
         f"{one.name} {_points(gap, one)}" for one in gap.contradicted if _matters(gap, one)
     ]:
-        yield f"not borne out by their number: {', '.join(strange)}"
+        yield f"contradicted by the number of events: {', '.join(strange)}"
     if unknown := [one.name for one in gap.parts if one.change is None]:
         yield f"{', '.join(unknown)}: {NOT_MEASURED}"
     yield f"{UNEXPLAINED} {_points(gap, gap.unexplained)}"
@@ -208,11 +223,11 @@ def _cause(gap: Gap, part: Part) -> str:
 
 
 def _because(why: Why, finding: Finding) -> str:
-    """A finding of the slower one by the other."""
+    """Returns a finding about the slower contender, compared with the faster one."""
     slower, other = why.contender, why.baseline
     if why.time is not None and (why.time.whole.change or 0.0) < 0:
         slower, other = other, slower
-    return f"▲ {slower}, beside {other}: {_told(finding)}"
+    return f"▲ {slower} against {other}: {_told(finding)}"
 
 
 def _alone(name: str, finding: Finding) -> str:
@@ -220,7 +235,7 @@ def _alone(name: str, finding: Finding) -> str:
 
 
 def _told(finding: Finding) -> str:
-    """The cause, its size, the evidence and the advice, as sentences."""
+    """Returns the cause, its size, the evidence and the advice, as sentences."""
     ends = finding.interval
     within = ""
     if ends is not None and ends.low < ends.high:

@@ -1,4 +1,4 @@
-"""How numbers and names read in every kind of report."""
+"""Turns numbers, names and changes into text, alike in all reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOT_MEASURED = "not measured"
 
 
 def printable(text: str) -> str:
-    """The text with every character that could steer a terminal, or hide itself, spelt out."""
+    """Returns the text with control characters and invisible characters as escape sequences."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
@@ -22,11 +22,11 @@ def printable(text: str) -> str:
 _SIGNS = frozenset("≤≥<>±÷▸▲▼≈✘✔→–·")
 _UNITS = r"(?:%|[kMGT]?i?B|[mµn]?s|min|h|d)"
 _BREAK = re.compile(rf" (?!{_UNITS}(?![\w/]))| (?<!\d )(?={_UNITS})")
-"""Spaces but those between a number and its unit."""
+"""All spaces except those between a number and its unit."""
 
 
 def pieces(text: str) -> list[str]:
-    """What no line break may divide: words, numbers with their units, signs with what they stand before."""
+    """Splits text where lines may break: not between number and unit, nor between sign and word."""
     found: list[str] = []
     for piece in _BREAK.split(text):
         if found and found[-1] in _SIGNS:
@@ -37,7 +37,7 @@ def pieces(text: str) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, or of a single piece that is longer."""
+    """Returns the text in lines of at most `width` columns. A longer piece gets its own line."""
     lines: list[str] = []
     for piece in pieces(text):
         if lines and cell_len(lines[-1]) + 1 + cell_len(piece) <= width:
@@ -48,7 +48,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def quantity(value: float, metric: Metric) -> str:
-    """A number in the metric's unit."""
+    """Returns a number with the metric's unit."""
     match metric.unit:
         case "ns":
             return units.time(value)
@@ -64,27 +64,27 @@ def quantity(value: float, metric: Metric) -> str:
 
 
 def share(value: float) -> str:
-    """So many of one thing for each of another, with three significant digits: faults per operation."""
+    """Returns a ratio such as faults per operation, with three significant digits."""
     return units.count(value) if value >= 1000 else f"{value:.3g}"
 
 
 def times(ratio: float) -> str:
-    """A multiple of the best: 1.07, 12.3, 145."""
+    """Returns a multiple of the best with three digits: 1.07, 12.3, 145."""
     return f"{ratio:.{2 if ratio < 9.995 else 1 if ratio < 99.95 else 0}f}"
 
 
 def times_interval(interval: Interval | None) -> str:
-    """The interval of a multiple, in brackets."""
+    """Returns the interval of a multiple, in brackets."""
     return f"[{times(interval.low)}, {times(interval.high)}]" if interval else "[one round]"
 
 
 def median(summary: Summary | None, metric: Metric) -> str:
-    """The median of a column, or that there is none."""
+    """Returns the median of a column, or that it was not measured."""
     return quantity(summary.median, metric) if summary else NOT_MEASURED
 
 
 def sign(change: Change) -> str:
-    """The finding as one character, so that colour is never needed: less, more, or not shown."""
+    """Returns a change as one character, so that colour is not needed: less, more, not shown."""
     match change.shown:
         case Shown.LESS:
             return "▼"
@@ -95,12 +95,12 @@ def sign(change: Change) -> str:
 
 
 def change(change: Change | None) -> str:
-    """The estimate with its sign."""
+    """Returns the estimate with the sign of what is shown."""
     return f"{sign(change)} {units.percent(change.estimate)}" if change else ""
 
 
 def interval(change: Change | None) -> str:
-    """The interval in brackets, in percent."""
+    """Returns the interval in brackets, in percent."""
     if change is None:
         return ""
     if change.interval is None:
@@ -112,7 +112,7 @@ def interval(change: Change | None) -> str:
 
 
 def good(change: Change | None, metric: Metric) -> bool | None:
-    """True for a shown change in the wanted direction, False for one in the other, None for neither."""
+    """Returns True for a shown change in the wanted direction, False for the other, else None."""
     if change is None or metric.direction in (Direction.NEITHER, Direction.UNKNOWN):
         return None
     match change.shown:
@@ -124,7 +124,7 @@ def good(change: Change | None, metric: Metric) -> bool | None:
 
 
 def spread(summary: Summary | None, metric: Metric) -> str:
-    """Mean ± standard deviation; the mean alone for a single run."""
+    """Returns mean ± standard deviation, or the mean alone for a single run."""
     if summary is None:
         return NOT_MEASURED
     if summary.sigma is None:
@@ -133,7 +133,7 @@ def spread(summary: Summary | None, metric: Metric) -> str:
 
 
 def extremes(summary: Summary | None, metric: Metric) -> str:
-    """Smallest and largest run."""
+    """Returns the smallest and the largest run."""
     return (
         f"{quantity(summary.minimum, metric)} … {quantity(summary.maximum, metric)}"
         if summary
