@@ -1,4 +1,4 @@
-"""What all tests share: where the programs are, a compiler, and the command in a home of its own."""
+"""Fixtures of all tests: golden files, compiled programs, and the command in an empty home."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ isolate()
 ROOT = Path(__file__).resolve().parent.parent
 
 GOLDEN = ROOT / "tests" / "golden"
-"""What users see, word by word. `make golden` writes these files anew; a change of them is read before it is committed."""
+"""Reports as users see them, word by word. `make golden` writes these files anew; read the diff
+before you commit it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """golden(name, text): the text must be that of tests/golden/<name>.txt."""
+    """Returns golden(name, text). It fails unless the text is that of tests/golden/<name>.txt."""
 
     def compare(name: str, text: str) -> None:
         file = GOLDEN / f"{name}.txt"
@@ -48,7 +49,10 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """compiled("churn.c", "-O2") → the program; a library when "-shared" is among the flags. Built once a session."""
+    """Returns compiled("churn.c", "-O2"), which builds a program once and returns its path.
+
+    With "-shared" among the flags it builds a library.
+    """
     folder = tmp_path_factory.mktemp("compiled")
 
     def build(source: str, *flags: str) -> Path:
@@ -70,19 +74,19 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def forward(compiled: Callable[..., Path]) -> Path:
-    """A library that passes every call on to glibc: the contender of tests."""
+    """A library that forwards every call to glibc. It is the usual contender of tests."""
     return compiled("forward_malloc.c", "-shared")
 
 
 @pytest.fixture(scope="session")
 def churn(compiled: Callable[..., Path]) -> Path:
-    """A program that allocates and frees."""
+    """A program that allocates and frees blocks."""
     return compiled("churn.c")
 
 
 @dataclass
 class Result:
-    """What a command did."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -90,27 +94,27 @@ class Result:
 
     @property
     def sentence(self) -> str:
-        """The one line of failure that stderr must hold."""
+        """The last failure on stderr. Such a line begins with ✘."""
         lines = [line for line in self.err.splitlines() if line.startswith("✘")]
         assert lines, f"no failure told:\n{self.err}"
         return lines[-1]
 
     @property
     def json(self) -> Any:
-        """Stdout as a document."""
+        """Standard output, parsed as JSON."""
         return json.loads(self.out)
 
 
 @dataclass
 class Command:
-    """`cairn` with a home of its own."""
+    """The command `cairn` with a home folder of its own."""
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def argv(self) -> list[str]:
-        """How to start it."""
+        """The command's arguments up to the subcommand."""
         return [str(Path(sys.executable).with_name("cairn"))]
 
     @property
@@ -127,7 +131,7 @@ class Command:
     def __call__(
         self, *args: object, timeout: float = 120, cwd: Path | None = None, **environment: str
     ) -> Result:
-        """Runs it to its end. No traceback is ever right."""
+        """Runs the command and returns its result. Fails if stderr has a traceback."""
         done = subprocess.run(
             [*self.argv, *map(str, args)],
             env={**self.env, **environment},
@@ -142,7 +146,7 @@ class Command:
         return result
 
     def start(self, *args: object) -> subprocess.Popen[str]:
-        """The same while it runs; the caller sees to its end."""
+        """Starts the command without waiting for it. The caller must end it."""
         return subprocess.Popen(
             [*self.argv, *map(str, args)],
             env=self.env,
@@ -155,7 +159,7 @@ class Command:
 
     @property
     def results(self) -> Path:
-        """Where its runs are."""
+        """The folder of its runs."""
         return self.home / "results"
 
 

@@ -1,4 +1,4 @@
-"""Where libcairn is: the installed one, or that of the folder $CAIRN_MALLOC, such as build/gcc/src/abi."""
+"""Finds libcairn: the installed one, or that in $CAIRN_MALLOC, such as build/gcc/src/abi."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from cairn import native
 
 @dataclass(frozen=True)
 class Library:
-    """The two forms of it."""
+    """The shared library and the archive in one folder."""
 
     folder: Path
 
     @property
     def shared(self) -> Path:
-        """What is preloaded."""
+        """The library to preload."""
         return self.folder / "libcairn.so.0"
 
     @property
     def archive(self) -> Path:
-        """What is linked."""
+        """The library to link."""
         return self.folder / "libcairn.a"
 
 
 def under_test(scratch: Path) -> Library:
-    """The library, by a path that LD_PRELOAD can carry: no space and no colon in it."""
+    """Returns the library, at a path without spaces and colons, which LD_PRELOAD cannot carry."""
     folder = Path(
         os.environ.get("CAIRN_MALLOC") or Path(native.__file__).parent / "native" / "lib"
     ).resolve()

@@ -1,4 +1,4 @@
-"""Made-up runs and comparisons, for tests of reports."""
+"""Invented runs and comparisons, for tests of reports."""
 
 from __future__ import annotations
 

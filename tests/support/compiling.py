@@ -1,4 +1,4 @@
-"""Compilers that are here, and running what they made."""
+"""Finds the installed compilers and runs the programs that they build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STANDARD = {".c": "-std=c11", ".cpp": "-std=c++17"}
 
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What it printed and how it ended; both streams as text."""
+    """Runs a command without variables of cairn. Returns its exit code and both streams as text."""
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")},
         **environment,
@@ -28,7 +28,7 @@ def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
 
 
 def succeed(*command: str | Path, **environment: str) -> str:
-    """Its output, where it must work and complain of nothing."""
+    """Runs a command that must succeed without a word on stderr. Returns its output."""
     done = run(*command, **environment)
     assert done.returncode == 0 and not done.stderr, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout

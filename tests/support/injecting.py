@@ -1,4 +1,4 @@
-"""Libraries by paths that LD_PRELOAD can carry: a clone may lie under a path with a blank."""
+"""Makes libraries available to LD_PRELOAD even if the clone's path contains a space."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cairn.allocators.contenders import carries, carryable
 
 @lru_cache(maxsize=16)
 def carried(path: Path) -> str:
-    """The path itself, or that of a link to it."""
+    """Returns the path itself, or that of a link without spaces and colons."""
     if carries(str(path)):
         return str(path)
     folder = tempfile.mkdtemp(prefix="cairn-lib-")

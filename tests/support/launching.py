@@ -1,4 +1,4 @@
-"""The launcher as a test starts it, and what it then said."""
+"""Starts the launcher and reads its report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METHODS = ("cgroup", "sampled")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What cairn-launch did, and what it said."""
+    """The exit code, the report and the output of cairn-launch."""
 
     code: int
     report: dict[str, Any] | None
@@ -36,13 +36,16 @@ class Outcome:
 
 
 class Launch:
-    """The program under test, with a pipe for its report."""
+    """Starts cairn-launch with a pipe for its report."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def start(self, *arguments: str, **kwargs: Any) -> tuple[subprocess.Popen[str], int]:
-        """Arguments up to and with "--" are options. Returns the process and where its report comes from."""
+        """Starts the launcher. Its options are the arguments up to "--".
+
+        Returns the process and the file descriptor of its report.
+        """
         reader, writer = os.pipe()
         kwargs = {
             "stdout": subprocess.PIPE,
@@ -90,5 +93,5 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> bool:
 
 
 def cgroups_of(pid: int) -> list[str]:
-    """Cgroups that the launcher with this number made and did not remove."""
+    """Returns the cgroups that the launcher with this process id made and did not remove."""
     return [str(path) for path in Path("/sys/fs/cgroup").rglob(f"cairn-{pid}-*")]

@@ -1,4 +1,4 @@
-"""Installed packages as their users find them: by pkg-config, and by find_package in CMake."""
+"""Uses installed packages as their users do: with pkg-config, and with find_package in CMake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not
 
 
 def call(*command: object, **environment: str) -> str:
-    """The output of a command that must succeed, in an environment without anything of the user's."""
+    """Runs a command that must succeed, in an environment without the user's variables.
+
+    Returns its output.
+    """
     done = subprocess.run(
         list(map(str, command)),
         env={"PATH": os.environ["PATH"], **environment},
@@ -30,16 +33,18 @@ def call(*command: object, **environment: str) -> str:
 
 
 def pkg_config(tree: Path, *words: str) -> list[str]:
-    """The answer of pkg-config, which looks into the installed tree first, as a shell would split it."""
+    """Returns the words that pkg-config prints for packages of the installed tree."""
     return shlex.split(call("pkg-config", *words, PKG_CONFIG_PATH=str(tree / "lib" / "pkgconfig")))
 
 
 def built_by_cmake(
     folder: Path, tree: Path, package: str, target: str, programs: list[Path], *options: str
 ) -> Path:
-    """The build folder of a project whose programs link `cairn::target` of a package in the installed tree.
+    """Builds a project whose programs link `cairn::target` of an installed package.
 
-    Each program has the name of its source. The options are further lines of the project.
+    Returns its folder.
+
+    Each program has the name of its source. `options` are further lines of the project.
     """
     lines = [
         "cmake_minimum_required(VERSION 3.20)",

@@ -1,7 +1,8 @@
-"""The allocators that tests run beside ours: named here, in a cache of the tests' own, with the faults that are known.
+"""The other allocators that tests compare with ours, in a cache of the tests' own.
 
-`make test` takes those that Debian packages, and `make check-long` builds others from their pinned sources. Both lie
-below build/peers, so that nothing in the user's cache takes part. A peer that cannot be had is a skip with its reason.
+`make test` uses those that Debian packages; `make check-long` builds others from pinned sources.
+All are below build/peers, so that nothing in the user's cache takes part. A peer that cannot be
+fetched skips its tests and names the reason.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from cairn.allocators.catalog import Found
 from cairn.allocators.debian import UNPACKED
 
 CACHE = Path(__file__).resolve().parents[2] / "build" / "peers"
-"""Stands for ~/.cache: `XDG_CACHE_HOME` of a command that shall find the peers."""
+"""The value of `XDG_CACHE_HOME` for commands that must find the peers."""
 
 NAMED = ("jemalloc", "mimalloc", "tcmalloc")
-"""Those of `make test`."""
+"""The peers of `make test`."""
 
 FAULTS = {
     (
@@ -33,13 +34,14 @@ FAULTS = {
         "aligned",
     ): "aligned_alloc returns misaligned blocks for alignments of 256 bytes and more",
 }
-"""(allocator, version, workload) → the known fault of that release, which makes this workload fail."""
+"""(allocator, version, workload) → the known fault that makes this workload fail."""
 
 
 def peer(name: str, origin: str | None = "distribution") -> Found:
-    """The allocator as it lies in the tests' cache, brought there first where it is missing.
+    """Returns the allocator from the tests' cache, and fetches it first if it is missing.
 
-    An origin of None is the choice of `cairn allocators get`: the pinned source, or else the distribution's package.
+    Skips the test if that fails. An origin of None is the default of `cairn allocators get`: the
+    pinned source, else the distribution's package.
     """
     problem = _bring(name, origin)
     if problem:
@@ -58,7 +60,7 @@ def peer(name: str, origin: str | None = "distribution") -> Found:
 
 
 def in_cache(*names: str) -> tuple[Found, ...]:
-    """Every copy in the tests' cache of these allocators, and the system's own and ours where they are named."""
+    """Returns all copies of these allocators in the tests' cache, also the system's and ours."""
     found = discover.discover(
         names=names, cache=discover.cache_folder({"XDG_CACHE_HOME": str(CACHE)})
     )
@@ -66,14 +68,14 @@ def in_cache(*names: str) -> tuple[Found, ...]:
 
 
 def skip_known_fault(found: Found, workload: str) -> None:
-    """Skips by name what fails for a reason that is the peer's."""
+    """Skips a test with the name of the fault if the peer is known to fail on this workload."""
     fault = FAULTS.get((found.allocator.name, found.version or "", workload))
     if fault is not None:
         pytest.skip(f"{found.title}: {fault}")
 
 
 def preloading(found: Found) -> dict[str, str]:
-    """The variables that put it into a program."""
+    """Returns the environment variables that preload the allocator."""
     assert found.path is not None
     folders = [carried(Path(folder)) for folder in found.library_path]
     environment = {"LD_LIBRARY_PATH": os.pathsep.join(folders)} if folders else {}
@@ -82,7 +84,10 @@ def preloading(found: Found) -> dict[str, str]:
 
 @functools.cache
 def _bring(name: str, origin: str | None) -> str | None:
-    """Why it cannot be had; None when it is there. The user's registries serve it, never the user's cache."""
+    """Fetches an allocator. Returns the reason if that fails, else None.
+
+    It uses the user's registries, but never the user's cache.
+    """
     chosen = [] if origin is None else ["--from", origin]
     command = [str(Path(sys.executable).with_name("cairn")), "allocators", "get", *chosen, name]
     environment = users_environment(XDG_CACHE_HOME=str(CACHE))

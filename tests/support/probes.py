@@ -1,4 +1,4 @@
-"""Files as the probe writes them, made up: a program whose every number is known."""
+"""Invented files of the probe: a program whose every number is known."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ from cairn.profile.tally import Path as TimedPath
 TICKS_PER_NS = 2
 PAIR = 40
 BEHIND_HEAD = 4096
-"""Where the first threads are: the head, rounded up to a line of the cache."""
+"""Offset of the first threads: the size of the head, rounded up to a cache line."""
 NOTHING = 20
-"""Events that are counted where nothing is done."""
+"""Events that are counted for an empty operation."""
 
 
 def bucket(ticks: int) -> int:
-    """profile_bucket() once more, in another way than the reader's edges."""
+    """Returns the bucket of a time, as profile_bucket() does.
+
+    It is computed otherwise than in the reader.
+    """
     if ticks < 8:
         return ticks
     octave = ticks.bit_length() - 1
@@ -42,7 +45,10 @@ def bucket(ticks: int) -> int:
 
 @dataclass
 class Made:
-    """One file to be. Times are given in ns, without what the clock takes."""
+    """The content of one invented file.
+
+    Times are given in ns, without the cost of reading the clock.
+    """
 
     pid: int = 100
     begin_ns: int = 1_000_000_000
@@ -77,23 +83,23 @@ class Made:
         phase: str = "serial",
         thread: int = 0,
     ) -> None:
-        """So many calls of so many bytes."""
+        """Adds `count` calls of `size` bytes each."""
         place = (thread, ALLOCATING.index(function), PHASES.index(phase), GROUPS.index(group))
         self.threads["calls"][place] += count
         self.threads["bytes"][place] += count * size
 
     def fresh(self, group: str, count: int, phase: str = "serial") -> None:
-        """Of the calls of malloc and new, those that got new memory."""
+        """Says how many of the calls of malloc and new got new memory."""
         self.threads["fresh"][0, PHASES.index(phase), GROUPS.index(group)] += count
 
     def released(self, function: str, count: int, phase: str = "serial") -> None:
-        """So many calls."""
+        """Adds `count` calls of a releasing function."""
         self.threads["released"][0, RELEASING.index(function), PHASES.index(phase)] += count
 
     def timed(
         self, kind: str, group: str, times_ns: Iterable[float], phase: str = "serial"
     ) -> None:
-        """Operations that took so long."""
+        """Adds timed operations with these times."""
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, phase))]
         ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
         times["count"] += len(ticks)
@@ -102,7 +108,7 @@ class Made:
         np.add.at(times["buckets"], [bucket(one) for one in ticks], 1)
 
     def timed_alone(self, kind: str, group: str, times_ns: Iterable[float]) -> None:
-        """The same with nothing else under way."""
+        """Adds timed operations that overlapped with nothing."""
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
         times["alone"] += len(ticks)
@@ -111,21 +117,24 @@ class Made:
     def faulted(
         self, kind: str, group: str, looked_at: int, faults: int, squared: int | None = None
     ) -> None:
-        """Of the timed operations; at most one fault each, unless the sum of the squares is given."""
+        """Adds page faults of timed operations.
+
+        Each has at most one fault, unless `squared`, the sum of squares, is given.
+        """
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["fault_operations"] += looked_at
         times["faults"] += faults
         times["faults_squared"] += faults if squared is None else squared
 
     def counted(self, kind: str, group: str, looked_at: int, events: int, squared: int) -> None:
-        """Of the timed operations: what they took of the first slot's event, and the sum of the squares."""
+        """Adds events of the first counter to timed operations. `squared` is the sum of squares."""
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["event_operations"] += looked_at
         times["events"][0] += events + looked_at * NOTHING
         times["events_squared"][0] += squared + 2 * events * NOTHING + looked_at * NOTHING**2
 
     def counts(self, *events: str, refused: dict[str, int] | None = None) -> None:
-        """What operations are counted by, and why not."""
+        """Says which events are counted in operations, and with which errno others were refused."""
         for slot, event in enumerate(events):
             self.start["events"][0, slot] = 1 + EVENTS.index(event)
             self.start["event_nothing"][0, slot] = NOTHING
@@ -133,14 +142,14 @@ class Made:
         self.start["has_event_nothing"] = 1
 
     def freed(self, whose: str, group: str, count: int, phase: str = "serial") -> None:
-        """Every one told apart."""
+        """Adds frees whose kind is known exactly, as with --paths exact."""
         self.start["exact"] = 1
         self.threads["frees"][0, WHOSE.index(whose), PHASES.index(phase), GROUPS.index(group)] += (
             count
         )
 
     def sampled(self, samples: int, inside: int, own: int = 0, what: str = "malloc, new") -> None:
-        """Where timers of CPU time found the threads."""
+        """Adds clock samples of CPU timers: all, those in the allocator, and those in the probe."""
         self.start["timer_ns"] = 500_000
         self.threads["cpu_samples"][0] += samples
         self.threads["cpu_samples_inside"][0, SAMPLED.index(what)] += inside
@@ -149,7 +158,10 @@ class Made:
     def locked(
         self, kind: str, taken: int, waits: Iterable[int] = (), *, refused: int = 0, thread: int = 0
     ) -> None:
-        """So many times, of which some waited for so many ticks; of a critical section, 1 in 10 is timed: 300 ticks."""
+        """Adds taken locks, some of which waited for these ticks.
+
+        One critical section in ten is timed, at 300 ticks each.
+        """
         counts = self.threads["locks"][thread, LOCKS.index(kind)]
         ticks = list(waits)
         counts["taken"] += taken
@@ -162,7 +174,7 @@ class Made:
         counts["max_section_ticks"] = 300 if taken >= 10 else 0
 
     def kernel(self, name: str, count: int, ns: int, size: int = 0, failed: int = 0) -> None:
-        """So many calls, each of which took so long."""
+        """Adds `count` system calls of `ns` each."""
         calls = self.start["calls"][0, CALLS.index(name)]
         calls["calls"] += count
         calls["failed"] += failed
@@ -171,9 +183,10 @@ class Made:
         calls["max_ticks"] = max(calls["max_ticks"], ns * TICKS_PER_NS + PAIR)
 
     def moments(self, *of: tuple[int, ...]) -> None:
-        """(ns, live, held, resident) each, and if that was looked at (unasked, unwritten, huge).
+        """Adds moments (ns, live, held, resident), or also (unasked, unwritten, huge) if examined.
 
-        Then all that is held is the allocator's. For live blocks an eighth more is set apart.
+        Then all held memory is the allocator's. Live blocks are given an eighth more than
+        requested.
         """
         unknown = 2**64 - 1
         told = [
@@ -184,7 +197,7 @@ class Made:
         self.samples["moments"][0, : len(of)] = np.array(told, self.samples["moments"].dtype)
 
     def content(self) -> bytes:
-        """The file."""
+        """Returns the content of the file."""
         head, at = self.start, BEHIND_HEAD
         head["magic"], head["order"], head["version"] = reader.MAGIC, reader.ORDER, reader.VERSION
         for name in ("head", "thread", "samples"):
@@ -216,14 +229,14 @@ class Made:
         return head.tobytes() + b"".join(pieces)
 
     def write(self, folder: Path) -> Path:
-        """Puts it where the probe would."""
+        """Writes the file under the name that the probe would use."""
         path = folder / f"{self.pid}.{self.begin_ns}.probe"
         path.write_bytes(self.content())
         return path
 
 
 def busy(**about: object) -> Made:
-    """A program that allocates: 64,000 small blocks of 100 bytes at 50 ns, 10 large ones, all of it freed."""
+    """A program that allocates and frees 64,000 blocks of 100 bytes at 50 ns, and 10 large ones."""
     made = Made(**about)  # type: ignore[arg-type]
     made.called("malloc", "small", 64_000, 100)
     made.called("malloc", "large", 10, 1 << 20)
@@ -267,7 +280,7 @@ def busy(**about: object) -> Made:
 
 
 def locking(**about: object) -> Made:
-    """One whose allocator takes locks."""
+    """The same program with an allocator that takes locks."""
     made = busy(**about)
     made.locked("mutex", 40_000, [2_000] * 99 + [500_000], refused=7)
     made.locked("spin lock", 300)
@@ -276,7 +289,7 @@ def locking(**about: object) -> Made:
 
 
 def refused(**about: object) -> Made:
-    """One whose kernel calls the kernel would not dispatch."""
+    """The same program, where the kernel refused syscall user dispatch."""
     made = busy(dispatch=2, **about)
     made.start["dispatch_errno"] = errno.EINVAL
     return made

@@ -1,4 +1,4 @@
-"""Programs behind the probe, and what it left of them."""
+"""Runs programs with the probe and reads the profile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .injecting import carried
 
 
 class Probed:
-    """Runs programs with the probe, each in a folder of its own."""
+    """Runs programs with the probe, each with a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -27,9 +27,17 @@ class Probed:
         self.out.mkdir()
         preload = [carried(native.probe()), *([carried(allocator)] if allocator else [])]
         return subprocess.Popen(
-            [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "CAIRN_PROBE": str(self.out), "LD_PRELOAD": ":".join(map(str, preload)), **environment},
-        )  # fmt: skip
+            [str(word) for word in command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "CAIRN_PROBE": str(self.out),
+                "LD_PRELOAD": ":".join(map(str, preload)),
+                **environment,
+            },
+        )
 
     def __call__(self, *command: object, allocator: Path | None = None, **environment: str) -> str:
         process = self.start(*command, allocator=allocator, **environment)

@@ -1,4 +1,4 @@
-"""Which processes run, from /proc: procps need not be installed."""
+"""Finds running processes in /proc, since procps need not be installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def running(command: str) -> list[int]:
-    """Processes whose command line begins with this text, zombies left out."""
+    """Returns the processes whose command line begins with this text, without zombies."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Made-up runs of many workloads under many allocators, with the truth known: for tests of standings and charts."""
+"""Invented runs of many workloads and allocators with known truth, for standings and charts."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from cairn.model import (
 )
 
 ALLOCATORS = (
-    "system", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "snmalloc", "tcmalloc", "google-tcmalloc",
-    "google-tcmalloc-rseq", "tbbmalloc", "hoard", "scudo", "hardened-light",
+    "system", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "snmalloc", "tcmalloc",
+    "google-tcmalloc", "google-tcmalloc-rseq", "tbbmalloc", "hoard", "scudo", "hardened-light",
 )  # fmt: skip
 WORKLOADS = (
-    "malloctest", "fill", "fill-threads", "mixed", "scenario-json", "scenario-mir", "scenario-vm", "scenario-mixed",
-    "larson", "producer-consumer", "free-only", "sleeping-owner", "thread-birth", "burst", "false-sharing-active",
-    "false-sharing-passive", "hash-table", "lru-cache", "large-churn", "phase-change", "document", "syntax-tree",
-    "big-integers", "realloc-growth", "robson", "server",
+    "malloctest", "fill", "fill-threads", "mixed", "scenario-json", "scenario-mir", "scenario-vm",
+    "scenario-mixed", "larson", "producer-consumer", "free-only", "sleeping-owner", "thread-birth",
+    "burst", "false-sharing-active", "false-sharing-passive", "hash-table", "lru-cache",
+    "large-churn", "phase-change", "document", "syntax-tree", "big-integers", "realloc-growth",
+    "robson", "server",
 )  # fmt: skip
 MIB = 1 << 20
 
 
 def a_suite(workloads: Sequence[str], contenders: Sequence[str], rounds: int = 10) -> Run:
-    """A run of so many workloads; nothing of it ran."""
+    """Returns a run of these workloads and contenders. Nothing has run."""
     rule = StopRule(precision=None, min_rounds=rounds, max_rounds=rounds)
     settings = Settings(
         workloads=tuple(Workload(name, ("cairn-work", name)) for name in workloads),
@@ -66,7 +67,7 @@ def reported(median_ns: float, idle_ns: int = 0, **more: object) -> Reported:
 def a_run_of(
     workload: int, contender: str, round_: int, wall_ms: float, peak: float = 100 * MIB
 ) -> Sample:
-    """One sample with the numbers given."""
+    """Returns one sample with the given numbers."""
     return replace(
         a_sample(round_, contender, wall_ms),
         trial=Trial(round_, 0, contender, workload),
@@ -78,7 +79,10 @@ def a_run_of(
 def exact(
     run: Run, times: Mapping[tuple[int, str], float], rounds: int = 6, peak: float = 100 * MIB
 ) -> list[Sample]:
-    """Samples without noise but for each round's pace, which all contenders share; times in ms."""
+    """Returns samples whose only noise is the pace of each round, common to all contenders.
+
+    Times in ms.
+    """
     return [
         a_run_of(workload, name, round_, wall * (1 + 0.3 * (round_ % 3)), peak)
         for round_ in range(1, rounds + 1)
@@ -87,7 +91,10 @@ def exact(
 
 
 def lively(run: Run, *, seed: int = 4711, noise: float = 0.02) -> list[Sample]:
-    """As real data look: allocators differ by workload, noise has heavy tails, a few cells are far off, two failed."""
+    """Returns samples like real data.
+
+    Allocators differ by workload, noise has heavy tails, a few cells are far off, and two failed.
+    """
     rng = np.random.default_rng(seed)
     names = [contender.name for contender in run.contenders]
     result = []

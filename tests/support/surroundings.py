@@ -1,8 +1,9 @@
-"""Tests see a home, a cache and a PATH of their own, never those of the user who runs them.
+"""Gives tests a home, a cache and a PATH of their own, never those of the user.
 
-`isolate()` is called once, by the root conftest, before any test module is imported. From then on `os.environ` holds what
-`KEPT` names and nothing else of the user's: no LD_PRELOAD, no MALLOC_*, no PYTHON*, no settings of cairn. The home is
-empty and goes with the process. A test that needs the user's own registries (cargo, pip) takes `USER` and says so.
+The root conftest calls `isolate()` once, before any test module is imported. From then on,
+`os.environ` holds only the variables in `KEPT`: no LD_PRELOAD, no MALLOC_*, no PYTHON*, no settings
+of cairn. The home is empty and is deleted with the process. A test that needs the user's own
+registries (cargo, pip) uses `USER` and says so.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ KEPT = (
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_*",
     "OPENBLAS_*",
 )  # fmt: skip
-"""Patterns of the variables that stay: the tests' own switches, and what the machine needs to work at all."""
+"""Patterns of variables that stay: the tests' own switches, and those that the machine needs."""
 
 
 def isolate() -> None:
-    """Replaces `os.environ` for this process and all that it starts. Has no effect the second time."""
+    """Replaces `os.environ` for this process and its children. A second call has no effect."""
     if "CAIRN_TESTS_HOME" in os.environ:
         return
     home = tempfile.mkdtemp(prefix="cairn-tests-")
@@ -50,9 +51,10 @@ def isolate() -> None:
 
 
 def users_tool(name: str) -> str:
-    """A tool that is often installed for one user alone, such as cargo or go; skips the test where there is none.
+    """Returns the path of a tool that is often installed for one user only, such as cargo or go.
 
-    Start it with `users_environment()`: such tools find their parts by the user's home.
+    Skips the test if it is missing. Start the tool with `users_environment()`, since it finds its
+    parts by the user's home.
     """
     found = shutil.which(name, path=USER.get("PATH"))
     if found is None:
@@ -70,7 +72,7 @@ def users_tool(name: str) -> str:
 
 
 def users_environment(**more: str) -> dict[str, str]:
-    """What a user's tool needs: the user's home, PATH, and the settings of registries. Nothing about malloc or cairn."""
+    """Returns a user's environment for a tool: home, PATH and registries, no malloc or cairn."""
     prefixes = ("CARGO_", "RUSTUP_", "GO", "PIP_", "SSL_")
     kept = {name: value for name, value in USER.items() if name.startswith(prefixes)}
     return {**os.environ, **kept, "HOME": USER.get("HOME", "/"), "PATH": USER["PATH"], **more}

@@ -1,4 +1,4 @@
-"""One report on screens of several widths, as one text for a golden file."""
+"""Draws one report at several widths, as one text for a golden file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def words_of(text: str) -> set[str]:
 
 
 def at_all_widths(render: Callable[[View], str], *, full: bool = False) -> str:
-    """The report at each width, and once in colour.
+    """Returns the report at each width, and once in colour.
 
-    Checks first that no line is wider than the screen, that no word of the unbounded report is broken at any width, and that
-    colours are all that differs.
+    Checks first that no line is wider than the screen, that no word of the unbounded report is
+    broken at any width, and that colour changes nothing else.
     """
     whole = words_of(render(View(full=True, width=UNBOUNDED)))
     parts = []

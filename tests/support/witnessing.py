@@ -1,4 +1,4 @@
-"""Programs under the witness, and what their witnesses wrote."""
+"""Runs programs under the witness and reads the witness's records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.places import PROGRAMS
 
 @dataclass(frozen=True)
 class Seen:
-    """What a program did, and what its witnesses wrote."""
+    """The output of a program and the records of its witnesses."""
 
     code: int
     out: str
@@ -28,14 +28,17 @@ class Seen:
         return [record for record in self.records if record["event"] == event]
 
     def of(self, pid: int) -> list[tuple[str, str]]:
-        """Event and path of one process, in the order written; spawn may come after start."""
+        """Returns event and path of one process's records, in the order written.
+
+        "spawn" may follow "start".
+        """
         own = [record for record in self.records if record["pid"] == pid]
         return [
             (record["event"], text(record.get("path") or record.get("exe") or "")) for record in own
         ]
 
     def tries(self) -> list[tuple[str, str]]:
-        """Event and kind of everything but the starts."""
+        """Returns event and kind of all records except the starts."""
         return [
             (record["event"], record["kind"])
             for record in self.records
@@ -46,9 +49,10 @@ class Seen:
         return [record["kind"] for record in self.records if record["event"] in ("exec", "spawn")]
 
     def unproven(self) -> dict[int, int]:
-        """The processes that began fewer programs than were announced: the rule of record.h.
+        """Returns the processes that started too few programs, by the rule of record.h.
 
-        A process that nobody announced (the command itself, a shell of system) may have one start more.
+        A process that was not announced (the command itself, a shell of system()) may have one
+        start more.
         """
         balance: Counter[int] = Counter()
         for record in self.records:
@@ -60,13 +64,13 @@ class Seen:
 
 
 def text(escaped: str) -> str:
-    """A string of a record as Python writes paths: every escape was one byte."""
+    """Returns a string of a record as Python writes paths. Each escape was one byte."""
     return os.fsdecode(escaped.encode("latin-1"))
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A folder that every user may enter, with the witness, a compiler and a place to write to."""
+    """A folder open to every user, with the witness, a compiler and a place to write."""
 
     folder: Path
     witness: Path
@@ -103,7 +107,7 @@ class Bench:
         without: bool = False,
         **options: object,
     ) -> Seen:
-        """Runs a command under the witness (or `without` it) and reads what was written."""
+        """Runs a command under the witness, or `without` it, and returns what was written."""
         if file is None:
             self.file.write_bytes(b"")
             self.file.chmod(0o666)

@@ -1,4 +1,4 @@
-"""The workloads as tests run them: directly, with any library preloaded."""
+"""Runs the workloads directly, with any library preloaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPUS = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a workload ended, and what it said."""
+    """The exit code and output of a workload."""
 
     code: int
     line: dict[str, Any]
@@ -25,7 +25,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Work:
-    """The programs of one build."""
+    """The workload programs of one build."""
 
     folder: Path
 
@@ -51,19 +51,19 @@ class Work:
     def smallest(
         self, name: str, *more: str, preload: str = "", under: tuple[str, ...] = (), **env: str
     ) -> Outcome:
-        """The entry of that name with the arguments that end it soonest."""
+        """Returns the entry with this name, with the arguments that make it end soonest."""
         entry = entry_of(name)
         words = workloads.words(entry.smallest, CPUS)
         return self(entry.program, *words, *more, preload=preload, under=under, **env)
 
 
 def entry_of(name: str) -> workloads.BuiltIn:
-    """The catalog's entry of that name."""
+    """Returns the catalog's entry with this name."""
     entry = workloads.named(name)
     assert entry is not None
     return entry
 
 
 def names() -> list[str]:
-    """All of the catalog; several may be one program with other arguments."""
+    """Returns all names of the catalog. Several names may be one program with other arguments."""
     return [entry.name for entry in workloads.load()]
