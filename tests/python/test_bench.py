@@ -1,4 +1,4 @@
-"""What `cairn bench` would run, and how precisely a suite measures."""
+"""The plan of `cairn bench`, and the precision of a suite."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUITE_RULE = experiments.EXPERIMENTS[-1].full.rule
 
 
 def here(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Makes these allocators, and no others, be found."""
+    """Makes `discover` find these allocators and no others."""
     known = load_catalog()
     monkeypatch.setattr(
         discover,
@@ -160,7 +160,10 @@ def test_a_suite_stops_a_workload_on_width_alone() -> None:
 
 @pytest.mark.parametrize("sigma", [0.005, 0.02, 0.04, 0.08])
 def test_stopping_on_width_costs_little_coverage_and_no_bias(sigma: float) -> None:
-    """Made for any end, a 95 % interval still covers in more than 91 %, since the rule cannot see who is ahead."""
+    """A 95 % interval may end anywhere, but must still cover the truth in more than 91 % of series.
+
+    The stop rule cannot see which contender leads, so it adds no bias.
+    """
     rng = random.Random(20260101)
     errors: list[float] = []
     covered = 0
@@ -183,8 +186,8 @@ def counted(
     report = Reported(operations, 1, 1.0, 1.0, 1.0, 1.0, 1, 0, 0, "ff", 1)
     failure = None if instructions_ is not None else "was killed by signal 6 (SIGABRT): Failed."
     return replace(
-        a_sample(round_, contender, 10.0), trial=Trial(round_, 0, contender, index), reported=report, failure=failure,
-        counters={instructions.COUNTER: instructions_},
+        a_sample(round_, contender, 10.0), trial=Trial(round_, 0, contender, index),
+        reported=report, failure=failure, counters={instructions.COUNTER: instructions_},
     )  # fmt: skip
 
 
@@ -290,7 +293,7 @@ def sleeping(round_: int, name: str, wall_ms: float, idle_ms: float) -> Sample:
 
 
 def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
-    """900 of 1000 ms are sleep: half the work in half the time was called 5 % less."""
+    """900 of 1000 ms are sleep. Half the work in half the time was once reported as 5 % less."""
     run = a_run()
     samples = [
         sleeping(round_, name, 900 + work + round_ % 3, 900)

@@ -1,4 +1,7 @@
-"""What a file is, and whether a preloaded allocator can work in it. Every file may be hostile."""
+"""Reads programs and libraries, and decides if a preloaded allocator can work.
+
+Files may be hostile.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ Build = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """The file that gcc makes of a source; skips where this gcc lacks what the flags need."""
+    """Returns the file that gcc builds from a source.
+
+    Skips if this gcc lacks a feature that the flags need.
+    """
     folder = tmp_path_factory.mktemp("built")
 
     def make(name: str, source: str, *flags: str) -> Path:
@@ -72,7 +78,7 @@ def library(build: Build) -> Path:
 
 
 def refusal(path: object, program: Program | None = None, *folders: str) -> str:
-    """The sentence with which a library given by path is refused."""
+    """Returns the sentence that refuses a library given by path."""
     with pytest.raises(ContenderFailed) as caught:
         refuse_library(inspect_library(str(path)), program, folders, given_by_path=True)
     return is_sentence(str(caught.value))
@@ -125,8 +131,12 @@ def test_a_program_that_exports_its_own_malloc_is_refused(build: Build) -> None:
 
 
 def test_a_program_that_only_calls_malloc_has_none_of_its_own(build: Build) -> None:
-    # A non-PIE that takes malloc's address has an undefined symbol with a value, which is no definition.
-    source = "#include <stdlib.h>\nvoid *(*volatile f)(size_t) = malloc;\nint main(void) { return f(1) == 0; }\n"
+    # A non-PIE that takes malloc's address has an undefined symbol with a value. That is no
+    # definition.
+    source = (
+        "#include <stdlib.h>\nvoid *(*volatile f)(size_t) = malloc;\nint main(void) { return f(1) "
+        "== 0; }\n"
+    )
     assert not inspect_program(str(build("caller", source, "-no-pie"))).own_malloc
 
 
@@ -220,8 +230,9 @@ def test_scripts_that_run_each_other_end_in_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["-i", "x"], ["-", "x"], ["--ignore-environment", "x"], ["-vi", "x"], ["-S", "-i x"], ["-S-i x"],
-        ["-u", "LD_PRELOAD", "x"], ["-uLD_PRELOAD", "x"], ["--unset=LD_PRELOAD", "x"], ["LD_PRELOAD=", "x"],
+        ["-i", "x"], ["-", "x"], ["--ignore-environment", "x"], ["-vi", "x"], ["-S", "-i x"],
+        ["-S-i x"], ["-u", "LD_PRELOAD", "x"], ["-uLD_PRELOAD", "x"], ["--unset=LD_PRELOAD", "x"],
+        ["LD_PRELOAD=", "x"],
     ],
 )  # fmt: skip
 def test_env_that_drops_the_allocator_is_refused(words: list[str]) -> None:
@@ -510,7 +521,10 @@ def may_try(line: str) -> bool:
 
 
 def judge(path: Path, note: str = "") -> None:
-    """Whatever the file is: facts or a sentence, within two seconds, and nothing else."""
+    """Reads the file.
+
+    It must yield facts or one sentence within two seconds, whatever it contains.
+    """
     started = time.monotonic()
     try:
         refuse_library(inspect_library(str(path)), given_by_path=True)
@@ -581,7 +595,10 @@ def test_a_huge_sparse_file_is_judged_at_once(library: Path, tmp_path: Path) -> 
 
 
 def test_tables_without_end_are_judged_at_once(library: Path, tmp_path: Path) -> None:
-    """A sparse file can promise a table of 2^40 bytes for nothing: hash chains and dynamic entries of all ones."""
+    """A sparse file can claim a table of 2^40 bytes at no cost.
+
+    Here hash chains and dynamic entries are all ones.
+    """
     whole = library.read_bytes()
     count = struct.unpack_from("<H", whole, 56)[0]
     for kind in (2, 4):  # PT_DYNAMIC, PT_NOTE

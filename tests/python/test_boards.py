@@ -1,4 +1,4 @@
-"""What the reports say of standings and scenarios, from made-up runs; nothing is run."""
+"""Reports of standings and scenarios from invented runs. Nothing runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def full() -> tuple[Run, list[Sample]]:
 
 
 def two() -> tuple[Run, list[Sample]]:
-    """`fast` is twice as fast as `system` on both workloads, and both take the same memory."""
+    """`fast` is twice as fast as `system` on both workloads, and both use the same memory."""
     run = a_suite(("w0", "w1"), ("system", "fast"))
     return run, exact(
         run, {(w, name): ms for w in (0, 1) for name, ms in (("system", 100.0), ("fast", 50.0))}
@@ -78,8 +78,8 @@ class TestStandings:
         assert "2.00 [2.00, 2.00]" in text
         assert "▲ +100 % [+100, +100]" in text
         assert (
-            "Fastest over 2 workloads: fast, with 1.00 times [1.00, 1.00] the time of each one's best."
-            in text
+            "Fastest over 2 workloads: fast, at 1.00 times [1.00, 1.00] the time of each "
+            "workload's best." in text
         )
 
     def test_an_order_by_chance_is_said_so(self) -> None:
@@ -91,8 +91,8 @@ class TestStandings:
             for round_, wall in enumerate(series, 1)
         ]
         text = shown(run, of)
-        assert "≈ not told apart" in text
-        assert "Not shown to be slower over all: " in text
+        assert "≈ no difference shown" in text
+        assert "May be as fast: " in text
         assert "≈1.0" in text
 
     def test_a_failure_is_a_sign_a_sentence_and_no_mean(self) -> None:
@@ -100,13 +100,13 @@ class TestStandings:
         assert "✘ scudo was killed by signal 11 (SIGSEGV) on fill-threads" in text
         (line,) = [line for line in text.splitlines() if line.startswith("    scudo 1.0")]
         assert line.split(maxsplit=2)[2].strip() == "not measured: failed"
-        assert "Without a place, since a workload failed: scudo, hardened-light." in text
+        assert "Not ranked, because a workload failed: scudo, hardened-light." in text
 
     def test_one_round_has_no_interval_and_says_so(self) -> None:
         run, samples = two()
         text = shown(run, [s for s in samples if s.trial.round == 1])
         assert "2.00 [one round]" in text
-        assert "one round: not told apart" in text
+        assert "one round: no interval" in text
         assert "(one round: no interval)" in text
 
     def test_memory_that_was_not_measured_is_no_table_and_a_sentence(self) -> None:
@@ -115,7 +115,7 @@ class TestStandings:
             run, [replace(s, memory=Memory("not measured", None, None, None)) for s in samples]
         )
         assert "peak memory" not in text
-        assert "no ratios in memory on w0, w1: not measured" in text
+        assert "no memory ratios on w0, w1: not measured" in text
         assert "–" in text
 
     def test_large_and_small_programs_are_apart_where_there_are_both(self) -> None:
@@ -135,7 +135,7 @@ class TestStandings:
             "Hodges–Lehmann",
             "95 %",
             "cgroup v2",
-            "not shown:",
+            "not tested:",
             "without deliberate sleep",
         ):
             assert word in text
@@ -143,7 +143,7 @@ class TestStandings:
     def test_nothing_measured_is_said_and_no_table_of_numbers(self) -> None:
         run, _ = two()
         text = shown(run, [])
-        assert "No complete round." in text
+        assert "No round is complete." in text
         assert "No allocator has a mean" in text
 
     def test_without_colour_there_is_none(self) -> None:
@@ -166,7 +166,7 @@ class TestScenarios:
         text = scenarios(*two())
         assert re.search(r" 1\. fast 1\.0 +4 +1\.00 \[1\.00, 1\.00\]", text)
         assert re.search(r" 2\. system 1\.0 +2 +2\.00 \[2\.00, 2\.00\] +▲ \+100 %", text)
-        assert "believe the ratios" in text
+        assert "trust the ratios" in text
 
     def test_each_scenario_has_its_figures(self) -> None:
         text = scenarios(*two())
@@ -241,10 +241,14 @@ class TestDocument:
         assert "scenarios" not in plain
         made = json.loads(
             run_json.render(
-                run, [], samples, standings=standings(run, samples), scenarios=ranking(run, samples),
+                run,
+                [],
+                samples,
+                standings=standings(run, samples),
+                scenarios=ranking(run, samples),
                 matrices=[matrix(run, samples, "fast")],
             )
-        )  # fmt: skip
+        )
         assert [place["contender"] for place in made["standings"]["places"]] == ["fast", "system"]
         cells = {(cell["workload"], cell["contender"]): cell for cell in made["standings"]["cells"]}
         assert cells[1, "system"]["time"]["estimate"] == pytest.approx(2.0)
@@ -282,18 +286,25 @@ class TestRows:
 
 
 def test_who_is_not_shown_to_be_slower_does_not_depend_on_who_is_first_by_luck() -> None:
-    """The first was chosen in the same data: paired with it, one of four equal contenders was often called slower."""
+    """The first contender is chosen from the same data.
+
+    When each was compared with it, one of four equal contenders was often called slower.
+    """
     names = ("a", "b", "c", "d")
     wrong = 0
     for seed in range(40):
         rng = random.Random(seed)
         run = a_suite(("w0", "w1", "w2"), names)
         of = [
-            a_run_of(w, name, round_, 100 * (1 + rng.gauss(0, 0.02)), MIB * 50 * (1 + rng.gauss(0, 0.02)))
-            for w in range(3) for round_ in range(1, 7) for name in names
-        ]  # fmt: skip
+            a_run_of(
+                w, name, round_, 100 * (1 + rng.gauss(0, 0.02)), MIB * 50 * (1 + rng.gauss(0, 0.02))
+            )
+            for w in range(3)
+            for round_ in range(1, 7)
+            for name in names
+        ]
         says = boards.standings(run, standings(run, of)).says
-        for head in ("Not shown to be slower over all: ", "Not shown to be fatter over all: "):
+        for head in ("May be as fast: ", "May be as lean: "):
             line = next((line for line in says if line.startswith(head)), head)
             wrong += len(line.removeprefix(head).rstrip(".").split(", ")) < 3
     assert wrong <= 4, f"{wrong} of 80 lists leave somebody out; paired with the first it was 7"
@@ -306,7 +317,7 @@ def test_who_is_not_shown_to_be_slower_does_not_depend_on_who_is_first_by_luck()
         (("interrupted",), "interrupted: 1 of 2 workloads has complete rounds"),
         (
             ("time budget", "precision reached"),
-            "time budget: it ended 1 of 2 workloads before precision was reached",
+            "time budget: 1 of 2 workloads ended before the precision was reached",
         ),
         (("12 rounds", "precision reached"), ""),
     ],
@@ -326,12 +337,12 @@ def test_a_run_that_was_cut_short_does_not_look_finished(
 
 
 def elsewhere(run: Run) -> Run:
-    """The same on a machine with as many processors wherever the test runs."""
+    """The same run on a machine with 8 processors, wherever the test runs."""
     return replace(run, host=replace(run.host, cpus=8))
 
 
 def test_the_tables_of_standings_are_golden(golden: Callable[[str, str], None]) -> None:
-    """Two are alike, one fails on a workload, and the memory of the last workload was measured in two ways."""
+    """Two are alike, one fails, and the memory of one workload was measured in two ways."""
     run = a_suite(("json", "parse", "sort"), ("system", "fast", "alike", "broken"))
     ms = {"system": 100.0, "fast": 50.0, "alike": 50.2, "broken": 80.0}
     samples = []

@@ -1,4 +1,4 @@
-"""What `-a` means, what is here, and what the two make together."""
+"""The meaning of `-a`, the allocators on this machine, and how both are combined."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def compile_to() -> Compile:
 
 @pytest.fixture
 def nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which only LD_LIBRARY_PATH and the cache hold libraries."""
+    """A machine where only LD_LIBRARY_PATH and the cache contain libraries."""
     monkeypatch.setattr(discover, "_loader_cache", lambda: ())
     folders = discover._library_folders
     monkeypatch.setattr(
@@ -79,8 +79,8 @@ def nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_catalog_holds_every_peer_and_no_name_twice() -> None:
     known = catalog.load_catalog()
     peers = {
-        "system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "snmalloc", "rpmalloc", "tcmalloc", "google-tcmalloc",
-        "hardened", "scudo", "tbbmalloc", "hoard",
+        "system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "snmalloc", "rpmalloc", "tcmalloc",
+        "google-tcmalloc", "hardened", "scudo", "tbbmalloc", "hoard",
     }  # fmt: skip
     assert peers <= {entry.name for entry in known.allocators}
     assert len(set(known.names)) == len(known.names)
@@ -109,15 +109,14 @@ def test_no_library_pattern_fits_two_allocators() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "x", "a = 1", "[[allocator]]", "[[allocator]]\nname = 'x'\ntitle = 'x'", "allocator = [1]",
-        "[[allocator]]\nname = 'system'\ntitle = 'x'\nlayuot = 'sequential'",
+        "", "x", "a = 1", "[[allocator]]", "[[allocator]]\nname = 'x'\ntitle = 'x'",
+        "allocator = [1]", "[[allocator]]\nname = 'system'\ntitle = 'x'\nlayuot = 'sequential'",
         "[[allocator]]\nname = 'system'\ntitle = 'x'\nlayout = 'round'",
         "[[allocator]]\nname = 'system'\ntitle = 1",
         "[[allocator]]\nname = 'system'\ntitle = 'x'\nhardened = 'no'",
         "[[allocator]]\nname = 'system'\ntitle = 'x'\nours = 'lib.so'",
         "[[allocator]]\nname = 'system'\ntitle = 'x'\naliases = ['system']",
-        "[[allocator]]\nname = 'a b'\ntitle = 'x'",
-        "[[allocator]]\nname = 'custom'\ntitle = 'x'",
+        "[[allocator]]\nname = 'a b'\ntitle = 'x'", "[[allocator]]\nname = 'custom'\ntitle = 'x'",
         "[[allocator]]\nname = 'system'\ntitle = 'x'\nfaults = ['it is slow']",
     ],
 )  # fmt: skip
@@ -341,10 +340,16 @@ def test_versions_sort_as_people_read_them() -> None:
 @pytest.mark.parametrize(
     ("full", "upstream"),
     [
-        ("5.3.0-1", "5.3.0"), ("2.0.9+ds-2", "2.0.9"), ("1:14.0.6-12", "14.0.6"), ("2021.8.0-2+deb12u1", "2021.8.0"),
-        ("1:19.1.7-3~deb12u1", "19.1.7"), ("2.2.7+dfsg-1", "2.2.7"), ("3", "3"), ("", ""),
+        ("5.3.0-1", "5.3.0"),
+        ("2.0.9+ds-2", "2.0.9"),
+        ("1:14.0.6-12", "14.0.6"),
+        ("2021.8.0-2+deb12u1", "2021.8.0"),
+        ("1:19.1.7-3~deb12u1", "19.1.7"),
+        ("2.2.7+dfsg-1", "2.2.7"),
+        ("3", "3"),
+        ("", ""),
     ],
-)  # fmt: skip
+)
 def test_upstreams_version_is_taken_from_the_packages(full: str, upstream: str) -> None:
     assert discover.upstream_version(full) == upstream
 
@@ -417,7 +422,10 @@ def test_the_newest_version_of_the_cache_comes_first(compile_to: Compile, tmp_pa
 def test_a_release_with_a_known_fault_is_usable_and_says_so(
     compile_to: Compile, tmp_path: Path
 ) -> None:
-    """Mimalloc 2.0.9 misaligns aligned_alloc of 256, 512 and 1024 bytes; Debian 12 packages it."""
+    """Version 2.0.9 misaligns aligned_alloc of 256, 512 and 1024 bytes.
+
+    Debian 12 packages that version.
+    """
     for version in ("2.0.9", "2.3.2"):
         compile_to(tmp_path / "mimalloc" / version / "libx.so", MALLOC)
         record(tmp_path / "mimalloc" / version, allocator="mimalloc")
@@ -435,9 +443,17 @@ def test_a_release_with_a_known_fault_is_usable_and_says_so(
 @needs_gcc
 @pytest.mark.parametrize(
     "values",
-    [{"schema": 2}, {"allocator": "quux"}, {"allocator": 7}, {"library": "../../out.so"}, {"library": "/etc/passwd"},
-     {"library": ""}, {"library": "a\0b"}, {"allocator": "system"}],
-)  # fmt: skip
+    [
+        {"schema": 2},
+        {"allocator": "quux"},
+        {"allocator": 7},
+        {"library": "../../out.so"},
+        {"library": "/etc/passwd"},
+        {"library": ""},
+        {"library": "a\0b"},
+        {"allocator": "system"},
+    ],
+)
 def test_a_record_that_makes_no_sense_is_passed_over(
     compile_to: Compile, tmp_path: Path, values: dict[str, object]
 ) -> None:

@@ -1,4 +1,4 @@
-"""From samples to a ranking and to sentences that say what was shown, and no more."""
+"""From samples to a ranking and sentences, which claim no more than was shown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def contender(name: str, **more: object) -> Contender:
 def sample(
     name: str, round_: int, wall: float = 10.0, peak: float | None = 100 * MIB, **more: object
 ) -> Sample:
-    """One run; wall in seconds, peak in bytes."""
+    """One run. Wall time in seconds, peak in bytes."""
     peak_bytes = None if peak is None else round(peak)
     made = Sample(
         trial=Trial(round_, 0, name),
@@ -87,7 +87,7 @@ def runs(
 def judge(
     samples: Sequence[Sample], names: Iterable[str], rule: StopRule = FIXED, **more: object
 ) -> Comparison:
-    """Compare with "system" as the baseline."""
+    """Compares with "system" as the baseline."""
     return compare(samples, [contender(name) for name in names], "system", rule, **more)  # type: ignore[arg-type]
 
 
@@ -255,7 +255,7 @@ class TestColumns:
         assert row(comparison, "a").changes["counter:cycles"].shown is Shown.LESS
 
     def test_a_round_in_which_one_of_two_lacks_a_number_is_left_out_of_that_metric(self) -> None:
-        """The other metrics of the round count."""
+        """The round still counts for the other metrics."""
         rate = Metric("metric:rate", "rate", "", Direction.MORE)
         lacking = {("a", 3), ("system", 5), ("b", 7)}
         samples = [
@@ -326,7 +326,7 @@ class TestColumns:
         assert all(5 not in r.outliers for r in judge(samples, walls).rows)
 
     def test_a_time_of_zero_flags_nobody(self) -> None:
-        """A run too short for the clock of CPU time has no logarithm."""
+        """A run that is too short for the clock of CPU time has no logarithm."""
         samples = [
             replace(s, user_ns=0, system_ns=0)
             if (s.trial.contender, s.trial.round) == ("a", 4)
@@ -377,7 +377,10 @@ class TestVerdict:
         )
         fastest = comparison.rows[0].contender
         other = "b" if fastest == "a" else "a"
-        head = f"Use {fastest} or {other}: no difference in time shown between them; b takes less memory."
+        head = (
+            f"Use {fastest} or {other}: no difference in time shown between them; b takes less "
+            "memory."
+        )
         assert comparison.verdict[0] == head
         assert comparison.verdict[1].startswith("b: ")
         assert comparison.next_steps[1] == "cairn run -a b -- PROG…"
@@ -392,7 +395,7 @@ class TestVerdict:
     def test_a_winner_that_is_leaner_than_some_of_the_equals_only_is_not_called_the_leanest(
         self,
     ) -> None:
-        """Memory chooses between a and the others, but not between b and c."""
+        """Memory decides between a and the others, but not between b and c."""
         peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 120.01 * MIB}
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
         winners = [one.contender for one in comparison.rows if one.contender != "system"]

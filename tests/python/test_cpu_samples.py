@@ -1,4 +1,4 @@
-"""Notes of where processors were, made up: what each of them counts for."""
+"""Invented clock samples, and the part of CPU time to which each belongs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KERNEL, USER = 1, 2
 EXECUTED = 1 << 13
 LIBC = "/lib/libc.so.6"
 ALLOCATOR = __file__
-"""Some file that can be read."""
+"""Any readable file."""
 OWN = cpu_samples.AllocatorCode(frozenset({ALLOCATOR}))
 CODE, MINE, C = 0x400000, 0x7F0000000000, 0x7F1000000000
 CALLED = 0x120
@@ -24,7 +24,7 @@ CALLED = 0x120
 
 @pytest.fixture(scope="module")
 def libc(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Whose only instruction that calls the kernel ends at CALLED."""
+    """A libc whose only system call instruction ends at CALLED."""
     path = tmp_path_factory.mktemp("lib") / "libc.so.6"
     path.write_bytes(b"\x90" * (CALLED - 2) + b"\x0f\x05" + b"\x90" * 64)
     return str(path)
@@ -63,7 +63,10 @@ def note(
     when: int = 100,
     readable: int | None = None,
 ) -> bytes:
-    """One note; with `user` in the kernel, and there is the program."""
+    """One clock sample.
+
+    With `user`, the processor is in the kernel and the program is at that address.
+    """
     words = [*stack, *[0] * 32][:32]
     there = 256 if readable is None else readable
     here = address if user is None else user
@@ -96,24 +99,26 @@ IN_KERNEL = 1 << 63
         (note(CODE + 5), "program"),
         (note(MINE + 5), "own"),
         (note(C + 5, MINE + 9), "own"),  # memset for the allocator
+        # memset for the program. The stack below is left from an earlier call.
         (
             note(C + 5, CODE + 9, MINE + 9),
             "program",
-        ),  # for the program; what lies beneath is of an earlier call
+        ),
+        # A lock's slow path: one library function in another.
         (
             note(C + 5, 12, C + 30, MINE + 9),
             "own",
-        ),  # a lock's slow path: one library function in another
-        (note(C + 5, *[12] * 8, MINE + 9), "program"),  # too far up to be believed
-        (note(C + 5), "program"),  # nobody is seen
+        ),
+        (note(C + 5, *[12] * 8, MINE + 9), "program"),  # too far up the stack to be believed
+        (note(C + 5), "program"),  # no caller is seen
         (note(C + 5, MINE + 9, readable=0), "program"),
         (note(0x10), "unknown"),
         (note(MINE + 0x10000), "unknown"),
         (note(IN_KERNEL, user=C + CALLED), "others"),
-        (note(IN_KERNEL, MINE + 9, user=C + CALLED), "calls"),  # munmap of the allocator's
-        (note(IN_KERNEL, *[12] * 30, MINE + 9, user=C + CALLED), "calls"),  # its usleep
-        (note(IN_KERNEL, CODE + 9, user=C + CALLED), "others"),  # read(2) of the program's
-        (note(IN_KERNEL, MINE + 9, user=C + CALLED - 1), "faults"),  # memset's
+        (note(IN_KERNEL, MINE + 9, user=C + CALLED), "calls"),  # munmap by the allocator
+        (note(IN_KERNEL, *[12] * 30, MINE + 9, user=C + CALLED), "calls"),  # the allocator's usleep
+        (note(IN_KERNEL, CODE + 9, user=C + CALLED), "others"),  # read(2) by the program
+        (note(IN_KERNEL, MINE + 9, user=C + CALLED - 1), "faults"),  # a page fault in memset
         (note(IN_KERNEL, user=MINE + 5), "faults"),
         (note(IN_KERNEL, user=0x10), "faults"),
     ],
@@ -147,7 +152,10 @@ def test_where_notes_are_missing_nothing_is_said(libc: str, kind: int, why: str)
 def test_who_is_in_the_kernel_from_code_that_cannot_be_read(
     libc: str, path: str, place: str
 ) -> None:
-    """The kernel's own code in a process calls it for some clocks; compilers at run time write to pages."""
+    """For some clocks, the kernel's own code in a process enters the kernel.
+
+    JIT compilers write to code pages.
+    """
     found = counts(libc, mapped(path, 0x5000000, when=2), note(IN_KERNEL, CODE + 5, user=0x5000005))
     assert getattr(found, place) == 1
 
@@ -195,7 +203,7 @@ def test_a_number_that_another_process_gets_later_is_not_the_programs(libc: str)
 
 
 def test_processors_by_turns_are_put_into_the_order_of_their_times(libc: str) -> None:
-    """The second processor's records of the first turn come after the first's of the second."""
+    """The second processor's records of turn 1 come after the first processor's of turn 2."""
     mark = record(cpu_samples.MARK, 0, b"")
     one = (note(MINE + 5, when=100), note(MINE + 5, when=290), mark)
     two = (

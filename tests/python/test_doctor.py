@@ -1,4 +1,4 @@
-"""What doctor makes of facts; all facts here are made up, but for the hostile files at the end."""
+"""The judgements of doctor. All facts are invented, except the hostile files at the end."""
 
 from __future__ import annotations
 
@@ -37,17 +37,31 @@ from cairn.run import preflight
 
 BITS, MACHINE, MUSL = elf.native()
 PLAIN = Program(
-    command="app", path="/opt/app", kind="dynamic", interpreter=None, elf_class=BITS, machine=MACHINE,
-    needs=("libc.so.6",), loader="/lib/ld-musl-x86_64.so.1" if MUSL else "/lib64/ld-linux-x86-64.so.2", setuid=False,
-    setgid=False, capabilities=False, gains_rights=False, own_malloc=False, sanitizer=None, build_id=None,
-)  # fmt: skip
+    command="app",
+    path="/opt/app",
+    kind="dynamic",
+    interpreter=None,
+    elf_class=BITS,
+    machine=MACHINE,
+    needs=("libc.so.6",),
+    loader="/lib/ld-musl-x86_64.so.1" if MUSL else "/lib64/ld-linux-x86-64.so.2",
+    setuid=False,
+    setgid=False,
+    capabilities=False,
+    gains_rights=False,
+    own_malloc=False,
+    sanitizer=None,
+    build_id=None,
+)
 HOST = Host(
-    system="Debian", kernel="6.1.0", architecture="x86_64", libc="glibc 2.36", cpus=4, cpu_model=None,
-    memory_bytes=None, page_bytes=4096, virtual=False, transparent_huge_pages="madvise", governor=None, load=0.0,
+    system="Debian", kernel="6.1.0", architecture="x86_64", libc="glibc 2.36", cpus=4,
+    cpu_model=None, memory_bytes=None, page_bytes=4096, virtual=False,
+    transparent_huge_pages="madvise", governor=None, load=0.0,
 )  # fmt: skip
 QUIET = Conditions(
-    cpus=4, load=0.2, steal=0.0, spread=0.004, others=0, quota=None, governor="performance", turbo=False,
-    threads_share_cores=False, virtual=False, huge_pages="madvise", address_randomization=2, swap_used_bytes=0,
+    cpus=4, load=0.2, steal=0.0, spread=0.004, others=0, quota=None, governor="performance",
+    turbo=False, threads_share_cores=False, virtual=False, huge_pages="madvise",
+    address_randomization=2, swap_used_bytes=0,
 )  # fmt: skip
 HARDWARE = (
     *("cycles", "instructions", "branches", "branch-misses", "cache-references", "cache-misses"),
@@ -55,8 +69,8 @@ HARDWARE = (
 )
 SOFTWARE = ("task-clock", "context-switches", "cpu-migrations", "page-faults")
 ABLE = Abilities(
-    memory_method="cgroup v2", counters=dict.fromkeys(SOFTWARE + HARDWARE, True), paranoid=2, dispatch=True,
-    rseq_registered=True, reserved_huge_pages=0,
+    memory_method="cgroup v2", counters=dict.fromkeys(SOFTWARE + HARDWARE, True), paranoid=2,
+    dispatch=True, rseq_registered=True, reserved_huge_pages=0,
 )  # fmt: skip
 PYTHON = replace(PLAIN, command="python3", path="/usr/bin/python3.12")
 
@@ -72,7 +86,7 @@ def whole(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def complete(check: Check) -> Check:
-    """Every line that is not fine has a next step, and both are sentences on one line."""
+    """Every line that is not fine must have a next step. Both are one-line sentences."""
     assert check.says and "\n" not in check.says and not check.says.endswith("."), check
     if check.state != "fine":
         assert check.next_step and check.next_step.endswith("."), check
@@ -208,7 +222,10 @@ def test_a_run_shows_whether_a_carried_allocator_is_used(reached: Reached, state
 
 @pytest.mark.parametrize("evidence", ["symbol", "text"])
 def test_the_mimalloc_inside_cpython_serves_its_objects_alone(evidence: str) -> None:
-    """CPython 3.13 carries it for PYTHONMALLOC=mimalloc. A rebuild was advised beside 'every allocation reaches malloc'."""
+    """CPython 3.13 contains mimalloc for PYTHONMALLOC=mimalloc.
+
+    Doctor once advised a rebuild next to 'every allocation reaches malloc'.
+    """
     inside = Inside(allocator="mimalloc", evidence=evidence, mark="mi_malloc", python=True)
     program = replace(PYTHON, path="/usr/bin/python3.13")
     diagnosis = judged(program, inside, environment={"PYTHONMALLOC": "malloc"})
@@ -417,7 +434,7 @@ MACHINES: list[tuple[dict[str, object], str, str]] = [
     ({"address_randomization": 0}, "addresses", "warning"),
     ({"address_randomization": 1}, "addresses", "warning"),
 ]
-"""What differs from a quiet machine, the subject that it is about, and how that is judged."""
+"""The difference to a quiet machine, the subject of its line, and the judgement."""
 
 
 @pytest.mark.parametrize(("change", "subject", "state"), MACHINES)
@@ -484,7 +501,7 @@ INSTRUMENTS: list[tuple[dict[str, object], str, str]] = [
     ({"rseq_registered": False}, "rseq", "warning"),
     ({"reserved_huge_pages": 64}, "reserved huge pages", "fine"),
 ]
-"""The same, of what can be measured here."""
+"""The same, for the abilities of the machine."""
 
 
 @pytest.mark.parametrize(("change", "subject", "state"), INSTRUMENTS)
@@ -666,7 +683,10 @@ def test_an_allocator_of_a_library_is_not_taken_for_one_inside(tmp_path: Path) -
 
 @needs_gcc
 def test_a_hidden_malloc_is_found_and_an_exported_one_left_to_others(tmp_path: Path) -> None:
-    source = "{}void *malloc(unsigned long n) {{ return (void *)n; }} int main(void) {{ return malloc(1) == 0; }}"
+    source = (
+        "{}void *malloc(unsigned long n) {{ return (void *)n; }} int main(void) {{ return "
+        "malloc(1) == 0; }}"
+    )
     hidden = built(tmp_path, source.format('__attribute__((visibility("hidden"))) '))
     assert look_inside(str(hidden)).allocator == "malloc"
     exported = built(tmp_path, source.format(""), "-rdynamic")

@@ -1,4 +1,4 @@
-"""Totals and shares from samples: right where all was timed, and honest where only some of it was."""
+"""Totals and shares from samples: exact if everything was timed, else with an honest interval."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def test_totals_are_times_scaled_to_exact_counts(tmp_path: Path) -> None:
 
 
 def test_quantiles_are_of_all_operations_and_not_of_the_timed(tmp_path: Path) -> None:
-    """Large blocks are timed all, small ones now and then: half of the sample is no half of the operations."""
+    """Large blocks are all timed, small ones rarely.
+
+    So half of the sample is not half of the operations.
+    """
     made = Made()
     made.called("malloc", "small", 6_400, 100)
     made.called("malloc", "large", 100, 1 << 20)
@@ -90,7 +93,7 @@ def test_quantiles_beyond_the_sample_are_not_given(tmp_path: Path) -> None:
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path: Path) -> None:
-    """Known populations, sampled as the probe does: by lot, two kinds in one stratum, a tail that the sample meets."""
+    """Known populations, randomly sampled as by the probe: two kinds in a stratum, a rare tail."""
     rng = np.random.default_rng(20261122)
     held = {"free, local": 0, "free, remote": 0, TOTAL: 0}
     rounds = 100
@@ -118,13 +121,13 @@ def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path: Path) -> None:
 
 
 def reach(found: Line) -> float:
-    """From a total to the upper end of its interval."""
+    """Returns the distance from a total to the upper end of its interval."""
     assert found.total_ns is not None
     return found.total_ns.interval.high - found.total_ns.value
 
 
 def test_the_spread_of_a_small_sample_is_over_its_number_less_one(tmp_path: Path) -> None:
-    """The four times are as many ticks as the middles of their two buckets, 391.5 and 823.5, together."""
+    """The four times have 391.5, 391.5, 823.5 and 823.5 ticks, the middles of their two buckets."""
     made = Made()
     made.called("malloc", "small", 100, 100)
     made.timed("reused", "small", [195.5, 196.0, 411.5, 412.0])
@@ -182,9 +185,8 @@ def test_times_below_the_clocks_resolution_are_no_times(tmp_path: Path) -> None:
     assert one.mean_ns < clock.resolution_ns
     assert one.total_ns is not None
     assert one.total_ns.interval.high == pytest.approx(6_400 * clock.resolution_ns)
-    assert (
-        one.quantiles[0] == (1 + 2) / 2 / TICKS_PER_NS
-    )  # 40 to 43 ticks, of which the clock takes 40
+    # The times have 40 to 43 ticks, of which reading the clock takes 40.
+    assert one.quantiles[0] == (1 + 2) / 2 / TICKS_PER_NS
 
 
 @pytest.mark.parametrize("head", [{"ticks_last": 7}, {"ns_last": 1_000_000_000}])
@@ -284,7 +286,10 @@ def test_remote_frees_are_a_share_with_wilsons_interval(tmp_path: Path) -> None:
 def test_page_faults_are_scaled_by_strata_and_not_by_the_large_blocks_that_are_timed_all(
     tmp_path: Path,
 ) -> None:
-    """All 100 large ones fault, 1 in 1,000 of the small ones: taken together, half of all would."""
+    """All 100 large operations fault, and 1 in 1,000 small ones.
+
+    A pooled estimate would say that half of all fault.
+    """
     made = Made()
     made.called("malloc", "small", 64_000, 100)
     made.called("malloc", "large", 100, 1 << 20)
@@ -323,9 +328,8 @@ def test_counters_of_a_sample_stand_for_all_operations(tmp_path: Path) -> None:
     assert reused.per_operation("instructions").value == pytest.approx(60)
     assert reused.per_operation("instructions").interval.low == pytest.approx(60, rel=0.02)
     assert line["new"].totals["instructions"].value == pytest.approx(10 * 10_000)
-    assert line["free"].per_operation("instructions").value == pytest.approx(
-        50
-    )  # of 60, 10 took 100 and the others 40
+    # Ten of 60 operations took 100 ticks, the others 40.
+    assert line["free"].per_operation("instructions").value == pytest.approx(50)
     assert line["free"].per_operation("instructions").interval.high > 54
     parts = [line[name].totals["instructions"].value for name in ("new", "reused", "free")]
     assert line[TOTAL].totals["instructions"].value == pytest.approx(sum(parts))
@@ -340,7 +344,7 @@ def test_counters_of_more_operations_than_there_were_stand_for_themselves(tmp_pa
 
 @pytest.mark.parametrize(("one_in", "each"), [(10, 1), (40, 10)])
 def test_intervals_of_page_faults_hold_the_truth(tmp_path: Path, one_in: int, each: int) -> None:
-    """Looked for in one operation of 512: one in ten takes a fault, or one in forty takes ten."""
+    """One operation in 512 is examined. One in ten takes a fault, or one in forty takes ten."""
     rng = np.random.default_rng(20261122)
     held, rounds = 0, 100
     for _ in range(rounds):
@@ -371,7 +375,7 @@ def test_frees_that_are_told_apart_have_no_error_in_their_number(tmp_path: Path)
     assert line(found, "free, remote").operations == 300
     total = line(found, TOTAL)
     assert total.operations == found.operations
-    assert total.untimed == 100  # of blocks that nobody is known to have had
+    assert total.untimed == 100  # operations on blocks without a known owner
     share = estimates.remote_share(found.tally)
     assert share == Estimate(300 / 70_310, Interval(300 / 70_310, 300 / 70_310, 0.95))
 
@@ -385,9 +389,8 @@ def test_timers_of_cpu_time_are_another_estimate(tmp_path: Path) -> None:
     assert (found[TOTAL].samples, found[TOTAL].of) == (100, 1_000)
     assert found[TOTAL].total_ns.value == pytest.approx(0.1 * 900e6)
     assert found["free, delete"].total_ns.value == pytest.approx(0.04 * 900e6)
-    assert found[TOTAL].share.value == pytest.approx(
-        0.1 / 0.91
-    )  # of the rest, when the probe's own is taken off
+    # The share is of the CPU time without the probe's own.
+    assert found[TOTAL].share.value == pytest.approx(0.1 / 0.91)
     ends = estimates.wilson(100, 1_000)
     assert found[TOTAL].share.interval.low == pytest.approx(ends.low / 0.91)
 
@@ -405,7 +408,8 @@ def test_the_ceiling_is_by_timers_where_there_were_enough_of_them(tmp_path: Path
     enough = estimates.ceiling(gathered(tmp_path, made))
     assert enough.how == "by CPU timers"
     assert enough.share is not None
-    assert enough.share.value == pytest.approx(0.5, rel=1e-3)  # but for the clock's own time
+    # Only the clock's own time may make a difference.
+    assert enough.share.value == pytest.approx(0.5, rel=1e-3)
 
 
 def test_times_alone_are_apart(tmp_path: Path) -> None:
@@ -423,7 +427,7 @@ def test_times_alone_are_apart(tmp_path: Path) -> None:
 
 
 def test_two_estimates_that_differ_are_told_and_no_others(tmp_path: Path) -> None:
-    """Timed are 7.9 ms of 0.9 s, just below 1 %; waiting is no CPU time."""
+    """The timed operations took 7.9 ms of 0.9 s, just below 1 %. Waiting takes no CPU time."""
     made = busy()
     assert estimates.disagreement(gathered(tmp_path, made)) is None
     made.sampled(90_000, 800)
@@ -439,7 +443,7 @@ def test_two_estimates_that_differ_are_told_and_no_others(tmp_path: Path) -> Non
 
 
 def test_less_that_was_sampled_than_timed_is_a_disagreement_below_zero(tmp_path: Path) -> None:
-    """A tenth of CPU time was timed; at most 15 % of that may be missing among the samples."""
+    """A tenth of CPU time was timed. At most 15 % of that may be missing among the samples."""
     made = busy()
     made.timed("new", "large", [90_000_000])
     made.called("malloc", "large", 1, 1 << 20)

@@ -1,4 +1,4 @@
-"""What is found in made-up profiles, and what is not."""
+"""Findings in invented profiles, and profiles without findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gathered(tmp_path: Path, made: Made, *, system_ns: int = 0) -> Profile:
 
 
 def storm() -> Made:
-    """1,000 of 140,820 operations give 64 KiB back at 100 µs each, of which all is touched again."""
+    """1,000 of 140,820 operations return 64 KiB at 100 µs each, and all of it is touched again."""
     made = busy()
     made.kernel("madvise(DONTNEED)", 1_000, 100_000, 64 << 10)
     made.start["minor_faults"] = 5_000 + 30 * 256 + 16_000
@@ -73,12 +73,14 @@ def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda made: made.start.__setitem__("minor_faults", 5_000),  # nothing was touched again
-        lambda made: made.start.__setitem__(
-            "minor_faults", 0
-        ),  # nor was anything, as in a window of a life
-        lambda made: made.start["calls"]["calls"].__setitem__(0, 0),  # nothing was given back
-        lambda made: made.start["calls"]["ticks"].__setitem__(0, 0),  # and it took no time
+        # Nothing was touched again.
+        lambda made: made.start.__setitem__("minor_faults", 5_000),
+        # Nor was it here, as in a window of a program's life.
+        lambda made: made.start.__setitem__("minor_faults", 0),
+        # Nothing was returned.
+        lambda made: made.start["calls"]["calls"].__setitem__(0, 0),
+        # Returning took no time.
+        lambda made: made.start["calls"]["ticks"].__setitem__(0, 0),
     ],
 )
 def test_where_one_sign_is_missing_nothing_is_found(
@@ -102,7 +104,7 @@ def test_asking_again_and_again_is_found_unless_it_follows_from_giving_back(tmp_
 
 
 def test_moving_pages_instead_of_copying_them_is_nothing_found(tmp_path: Path) -> None:
-    """Cairn's realloc was named for it, on a program where every other allocator took longer."""
+    """Cairn's realloc was once blamed for mremap, though all other allocators took longer."""
     made = busy()
     made.kernel("mremap", 500, 100_000, 1 << 20)
     assert find(gathered(tmp_path, made)) == ()
@@ -111,9 +113,8 @@ def test_moving_pages_instead_of_copying_them_is_nothing_found(tmp_path: Path) -
 def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) -> None:
     made = busy()
     made.threads["since_ticks"][0] = 7
-    made.threads["lived_ticks"][0] = (
-        2_000_000_000  # another before it, for as long: both one second
-    )
+    # Another thread lived before, equally long. Each lived one second.
+    made.threads["lived_ticks"][0] = 2_000_000_000
     made.kernel("futex wait", 200, 1_000_000)
     (found,) = find(gathered(tmp_path, made))
     assert (found.name, found.of) == ("queues", "thread time")
@@ -122,7 +123,8 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     (found,) = find(gathered(tmp_path / "woken", made))
     assert found.effect == pytest.approx(0.15, rel=0.01)
     assert "100 ms to wake waiting threads" in found.evidence[0]
-    made.kernel("futex wake", 800, 500_000)  # of five, four were for threads of the allocator's own
+    # Four of five wakes are for the allocator's own threads.
+    made.kernel("futex wake", 800, 500_000)
     (found,) = find(gathered(tmp_path / "others", made))
     assert found.effect == pytest.approx(0.15, rel=0.01)
 
@@ -134,7 +136,10 @@ def test_who_wakes_nobody_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def test_what_waits_burns_no_more_than_its_own_time_on_a_processor(tmp_path: Path) -> None:
-    """Of 200 ms of system time, 100 were in calls that give back, and 80 in yielding: 20 are left for 20,000 faults."""
+    """100 of 200 ms of system time were in calls that return memory, 80 in yielding.
+
+    So 20 ms are left for 20,000 faults.
+    """
     made = storm()
     made.kernel("sched_yield", 10, 50_000_000)
     made.start["calls"][0, CALLS.index("sched_yield")]["cpu_ns"] = 80_000_000
@@ -149,7 +154,7 @@ def test_what_waits_burns_no_more_than_its_own_time_on_a_processor(tmp_path: Pat
 def test_memory_that_does_not_serve_again_is_found_from_twice_on(
     tmp_path: Path, own: int, count: int
 ) -> None:
-    """20 MiB are live, by some 3,400 watched rounds, for which an eighth more is set apart."""
+    """20 MiB are live in about 3,400 watched blocks, with an eighth more set apart."""
     made = busy()
     made.moments((1, 20 * MIB, own * MIB, 110 * MIB, 0, 0, UNKNOWN))
     found = find(gathered(tmp_path, made))
@@ -159,7 +164,10 @@ def test_memory_that_does_not_serve_again_is_found_from_twice_on(
 
 
 def test_what_is_the_programs_own_is_no_memory_that_does_not_serve_again(tmp_path: Path) -> None:
-    """Addresses of 400 MiB are the allocator's, as glibc's arenas are, and 90 MiB of 110 resident are the program's."""
+    """The allocator has 400 MiB of addresses, like glibc's arenas.
+
+    90 MiB of the 110 MiB resident are the program's.
+    """
     made = busy()
     made.moments((1, 20 * MIB, 400 * MIB, 110 * MIB))
     assert find(gathered(tmp_path, made)) == ()
@@ -178,7 +186,7 @@ def test_rounds_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Pat
     made = busy()
     made.moments((1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN))
     assert names(find(gathered(tmp_path, made))) == ["not-reused"]
-    made.samples["sizes"][0, 50] = 200  # of some 16 KiB: a third of all bytes
+    made.samples["sizes"][0, 50] = 200  # blocks of about 16 KiB: a third of all bytes
     assert find(gathered(tmp_path, made)) == ()
 
 
@@ -186,7 +194,7 @@ def test_rounds_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Pat
 def test_sizes_are_too_coarse_by_what_live_rounds_take(
     tmp_path: Path, usable: int, count: int
 ) -> None:
-    """All allocations ever made took twice what was asked for, but those that are live need not."""
+    """All allocations together took twice the requested bytes, but live blocks need not."""
     made = busy()
     made.samples["usable_bytes"], made.samples["asked_bytes"] = 200, 100
     made.moments((1, 40 * MIB, 90 * MIB, 90 * MIB))
@@ -206,10 +214,11 @@ UNKNOWN = 2**64 - 1
         ((30 * MIB, 30 * MIB, 60 * MIB), ["huge-page-bloat"]),
         ((30 * MIB, 0, UNKNOWN), ["touches-more-than-it-gives"]),
         ((30 * MIB, 15 * MIB, 60 * MIB), ["huge-page-bloat", "touches-more-than-it-gives"]),
+        # Zeroes outside huge pages have no known owner.
         (
             (30 * MIB, 30 * MIB, UNKNOWN),
             [],
-        ),  # of zeroes that lie in no huge pages nobody knows whose they are
+        ),
         ((30 * MIB, 30 * MIB, 2 * MIB), []),
         ((7 * MIB, 7 * MIB, 60 * MIB), []),
         ((UNKNOWN, UNKNOWN, UNKNOWN), []),

@@ -1,4 +1,4 @@
-"""The founding cases: what was recorded beside what is found."""
+"""The founding cases: the recorded cause and the cause found here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIM = CASES[0]
 def part(
     name: str, change: float | None, half: float = 1.0, evidence: tuple[str, ...] = ()
 ) -> Part:
-    """`change` in ms, of 100."""
+    """A part whose `change` is given in ms, of 100 ms."""
     if change is None:
         return Part(name, None, None, None, None)
     ends = Interval((change - half) * NS, (change + half) * NS, 0.95)
@@ -69,7 +69,7 @@ def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_on
     whys[faster.application, faster.contender] = why(faster, -20, kernel=-15, own=-4)
     board = founding.board(judge(whys))
     assert len(board.tables[0].rows) == len(CASES)
-    assert board.says[0] == "2 of 2 cases are as recorded, by gap and by cause."
+    assert board.says[0] == "2 of 2 cases agree with the record in gap and cause."
     assert (
         f"recorded: {TRIM.cause}. Found: allocator system calls +30.0 %; unexplained +10.0 %."
         in board.says[1]

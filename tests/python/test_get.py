@@ -1,4 +1,4 @@
-"""Fetching from a distribution: a package repository of our own stands in for it, so nothing leaves this machine."""
+"""Fetches from a distribution. A package repository on this machine stands in for it."""
 
 from __future__ import annotations
 
@@ -40,9 +40,12 @@ void free(void *block) { (void)block; }
 """
 
 ENTRY = Allocator(
-    name="jemalloc", title="jemalloc", libraries=("libpretend.so.2",), packages=("libpretend9t64", "libpretend9"),
+    name="jemalloc",
+    title="jemalloc",
+    libraries=("libpretend.so.2",),
+    packages=("libpretend9t64", "libpretend9"),
     licence="MIT",
-)  # fmt: skip
+)
 
 
 @dataclass
@@ -55,7 +58,7 @@ class Repository:
     def add(
         self, package: str, version: str, library: bytes, name: str = "libpretend.so.2"
     ) -> Path:
-        """A package with one library, and its entry in the index."""
+        """Adds a package with one library, and its entry in the index."""
         root = self.folder.parent / f"root-{package}-{version.replace(':', '_')}"
         target = root / "usr/lib/pretend"
         target.mkdir(parents=True)
@@ -82,7 +85,7 @@ class Repository:
         return archive
 
     def apt(self, uri: str | None = None) -> debian.Apt:
-        """An apt that knows this repository and nothing else."""
+        """An apt that knows only this repository."""
         sources = self.folder.parent / "sources.list"
         sources.write_text(f"deb [trusted=yes] {uri or f'copy:{self.folder}'} ./\n")
         settings = {
@@ -116,7 +119,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def versions(cache: Path) -> list[str]:
-    """Everything that lies where a complete allocator would, and nothing else may."""
+    """Returns everything in the places of complete allocators."""
     home = cache / ENTRY.name
     return sorted(os.listdir(home)) if home.exists() else []
 
@@ -230,7 +233,7 @@ ADVICE_ON_THE_NETWORK = "Check the package sources and the network"
 
 
 def refusal(entry: Allocator, cache: Path, apt: debian.Apt, version: str | None = None) -> str:
-    """The sentence that says why the entry cannot be had."""
+    """Returns the sentence that says why the entry cannot be fetched."""
     with pytest.raises(CairnError) as caught:
         debian.unpack_from_distribution(entry, cache, apt=apt, version=version)
     assert "\n" not in str(caught.value)
@@ -239,7 +242,7 @@ def refusal(entry: Allocator, cache: Path, apt: debian.Apt, version: str | None 
 
 @pytest.fixture
 def trixie(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that calls itself Debian 13."""
+    """A system that claims to be Debian 13."""
     release = {
         "NAME": "Debian GNU/Linux",
         "VERSION_ID": "13",
@@ -249,7 +252,10 @@ def trixie(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mention(repository: Repository, package: str, replaces: str) -> None:
-    """Lets an index entry replace a package that the index does not hold: apt then knows the name without a version."""
+    """Makes an index entry that replaces a missing package.
+
+    apt then knows the package without a version.
+    """
     index = repository.folder / "Packages"
     entry = f"Package: {package}\n"
     assert entry in index.read_text()
@@ -263,12 +269,16 @@ def mention(repository: Repository, package: str, replaces: str) -> None:
 def test_a_package_that_the_release_lacks_is_told_as_lacking(
     repository: Repository, library: bytes, tmp_path: Path, mentioned: bool
 ) -> None:
-    """Debian 13's libmimalloc3 mentions libmimalloc2.0. The demo then blamed the network for a package that is gone."""
+    """Debian 13's libmimalloc3 mentions libmimalloc2.0.
+
+    The demo then blamed the network for a package that no longer exists.
+    """
     repository.add("something-else", "1", library)
     if mentioned:
         mention(repository, "something-else", "libpretend9t64, libpretend9")
     assert refusal(ENTRY, tmp_path / "c", repository.apt()) == (
-        "jemalloc is not obtainable here: Debian 13 does not have any of the packages libpretend9t64 and libpretend9. "
+        "jemalloc is not obtainable here: Debian 13 does not have any of the packages "
+        "libpretend9t64 and libpretend9. "
         "Build it, and name its library: -a jemalloc=/path/to/it.so"
     )
 
@@ -280,8 +290,8 @@ def test_another_version_that_the_release_has_is_the_next_step(
     repository.add("libmimalloc3", "3.0.1+ds-2.1", library)
     mention(repository, "libmimalloc3", "libmimalloc2.0")
     assert refusal(catalog.entry("mimalloc"), tmp_path / "c", repository.apt()) == (
-        "mimalloc is not obtainable here: Debian 13 does not have the package libmimalloc2.0; it has libmimalloc3 "
-        "(mimalloc 3.0.1): 'cairn allocators get --from distribution mimalloc3'"
+        "mimalloc is not obtainable here: Debian 13 does not have the package libmimalloc2.0; it "
+        "has libmimalloc3 (mimalloc 3.0.1): 'cairn allocators get --from distribution mimalloc3'"
     )
 
 
@@ -299,7 +309,10 @@ def test_a_version_that_the_release_lacks_is_told_with_the_one_it_has(
 def test_a_package_may_lie_in_the_index_that_could_not_be_fetched(
     repository: Repository, library: bytes, tmp_path: Path
 ) -> None:
-    """One of two sources cannot be reached: the other's index alone does not prove that the release lacks a package."""
+    """One of two sources cannot be reached.
+
+    The other's index does not prove that the release lacks a package.
+    """
     repository.add("something-else", "1", library)
     apt = repository.apt()
     with socket.socket() as closed:
@@ -323,7 +336,7 @@ def test_the_systems_lists_answer_where_newer_ones_cannot_be_fetched(
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         lists = tmp_path / "first" / ".apt" / "state" / "lists"
-        # apt knows a list by its source: the same one, which then fails to answer.
+        # apt identifies a list by its source. The same source then fails to answer.
         index = repository.folder / "Packages"
         index.rename(repository.folder / "gone")
         told = refusal(ENTRY, tmp_path / "second", replace(repository.apt(), lists=str(lists)))
@@ -373,7 +386,7 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def silent_server(before: bytes = b"") -> Iterator[int]:
-    """A server that takes every connection, sends at most `before`, and then says nothing for ever."""
+    """A server that accepts every connection, sends at most `before`, and then stays silent."""
     held = []
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
@@ -394,7 +407,7 @@ def silent_server(before: bytes = b"") -> Iterator[int]:
 
 
 def apt_processes(cache: Path) -> list[int]:
-    """Processes that were started for this cache."""
+    """Returns the processes that were started for this cache."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -442,7 +455,7 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(
         finally:
             process.send_signal(signal.SIGKILL)
             process.wait()
-    half_made.mkdir()  # as if it had been killed while unpacking
+    half_made.mkdir()  # like a process killed while unpacking
     for left in apt_processes(cache / ".apt"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(left, signal.SIGKILL)

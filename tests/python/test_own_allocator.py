@@ -1,4 +1,7 @@
-"""Our own allocator among the contenders: always here, from our own folder, and missed aloud when it is not there."""
+"""Our own allocator is always a contender.
+
+Cairn loads it from its own folder and reports its absence.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def test_what_the_catalog_says_of_it_is_what_its_sources_say() -> None:
 def test_no_other_library_of_that_name_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither one on the library path nor one that was added under the name before it was taken."""
+    """A library on the library path, or one that was added under the name earlier, is not used."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     other = shutil.copy(native.allocator(), tmp_path / "libcairn.so.0")
@@ -86,9 +89,8 @@ def test_no_other_library_of_that_name_is_taken(
 def test_it_competes_by_default_right_behind_the_systems() -> None:
     names = [spec.name for spec in contenders.default_contenders(discover.discover())]
     assert names[:2] == ["system", "cairn"]
-    for experiment in (
-        one for one in experiments.EXPERIMENTS if one.report != "founding"
-    ):  # which has a list of its own
+    # The founding experiment has a list of its own.
+    for experiment in (one for one in experiments.EXPERIMENTS if one.report != "founding"):
         for size in (experiment.full, experiment.quick):
             named = size.contenders or runs.contenders(size, lambda _: None)
             assert named[:2] == ("system", "cairn"), experiment.name
@@ -124,7 +126,8 @@ def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
         with pytest.raises(ContenderFailed, match="install it again"):
             contenders.resolve(contenders.parse_contender(spec), (found,))
     said: list[str] = []
-    with contextlib.suppress(ContenderFailed):  # where there is no other either
+    # No other allocator may be installed either.
+    with contextlib.suppress(ContenderFailed):
         assert "cairn" not in runs.contenders(experiments.EXPERIMENTS[-1].full, said.append)
     assert [line for line in said if line.startswith("cairn is left out: this installation")]
     assert not [line for line in said if "get cairn" in line]
@@ -168,7 +171,8 @@ def test_with_nothing_fetched_it_competes_with_the_systems_and_more_are_offered(
     ready = prepared(monkeypatch, *here)
     assert [contender.name for contender in ready.contenders] == ["system", "cairn"]
     assert ready.notes == (
-        "only the system's allocator and cairn's own are here; 'cairn allocators get jemalloc mimalloc' fetches others",
+        "only the system's allocator and cairn's own are here; 'cairn allocators get jemalloc "
+        "mimalloc' fetches others",
     )
 
 

@@ -1,4 +1,4 @@
-"""Order of trials."""
+"""The order of trials."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_round_of_several_workloads_runs_each_at_a_stretch() -> None:
         )
         assert {stretch[0].workload for stretch in stretches} == {0, 1, 2, 5}
         orders.add(tuple(stretch[0].workload for stretch in stretches))
-    assert len(orders) == 24  # all there are of four
+    assert len(orders) == 24  # all orders of four contenders
 
 
 def test_each_workload_of_a_round_and_each_seed_has_an_order_of_its_own() -> None:
@@ -69,7 +69,8 @@ def test_each_workload_of_a_round_and_each_seed_has_an_order_of_its_own() -> Non
     first = orders(7, 0)
     for other in (orders(7, 1), orders(8, 0)):
         alike = sum(one == another for one, another in zip(first, other, strict=True))
-        assert alike < 20  # of 24 orders chance makes about 4 of 100 alike
+        # With 24 orders, about 4 of 100 rounds repeat the order before by chance.
+        assert alike < 20
 
 
 def test_the_order_of_workloads_depends_on_the_seed() -> None:
@@ -83,7 +84,7 @@ def test_the_order_of_workloads_depends_on_the_seed() -> None:
 
 
 def test_the_order_of_a_stored_run_is_the_same_in_every_version() -> None:
-    """An interrupted run is gone on with, perhaps by a later version."""
+    """A later version may continue an interrupted run, so the order must not change."""
     trials = plan.one_round(3, ["a", "b", "c"], seed=7, workloads=(0, 1, 2))
     assert (
         " ".join(f"{trial.workload}{trial.contender}" for trial in trials)

@@ -1,4 +1,4 @@
-"""What another allocator would save, from made-up costs that are known."""
+"""Predicted savings of another allocator, from invented costs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def an_account(ns: float = 20.0, count: int = 1_000_000, **more: object) -> Prob
 def calibrated(
     *, places: int = 1, factor: float = 1.0, kernel: float = 0.0, faults: float = 0.0
 ) -> Costs:
-    """20 ns each times `factor`; the kernel's times are ns for each byte of the peak."""
+    """Costs of 20 ns per operation times `factor`.
+
+    Kernel costs are ns for each byte of the peak.
+    """
     each = dict.fromkeys(range(places), 20.0 * factor)
     same = dict.fromkeys(range(places), kernel), dict.fromkeys(range(places), faults)
     return Costs(
@@ -55,7 +58,7 @@ SYSTEM = calibrated()
 
 
 def test_detours_to_the_kernel_are_neither_saved_nor_the_programs() -> None:
-    """12 of the 32 ms of system time: 3 of them were found in the allocator, and 9 in the probe."""
+    """Detours take 12 of 32 ms of system time: 3 were found in the allocator, 9 in the probe."""
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     (found,) = predict(
         an_account(samples_inside=63, detours_ns=12 * MS), 32 * MS, 0, "system", known
@@ -65,19 +68,26 @@ def test_detours_to_the_kernel_are_neither_saved_nor_the_programs() -> None:
 
 
 def test_the_clocks_ratio_is_put_right_by_timers() -> None:
-    """By the clock it takes half as long; by timers, in the calibration, four fifths: so it does in the program."""
+    """By the clock it takes half as long, by the calibration's timers four fifths.
+
+    The program follows the timers.
+    """
     by_clock, by_timers = {0: 100.0 * MS}, {0: 200.0 * MS}
     system = replace(SYSTEM, clocked=by_clock, own=by_timers)
     quick = replace(calibrated(factor=0.5), clocked={0: 50.0 * MS}, own={0: 160.0 * MS})
     (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": system, "quick": quick})
     assert found.own == pytest.approx(50 * (1 - 0.8) / 200)
-    unknown = replace(quick, own={})  # too few samples: the clock has to do
+    # Too few samples of the timers, so the clock decides.
+    unknown = replace(quick, own={})
     (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": system, "quick": unknown})
     assert found.own == pytest.approx(50 * (1 - 0.5) / 200)
 
 
 def test_what_another_takes_in_the_kernel_on_any_workload_is_in_the_range() -> None:
-    """20 ms for the peak of 100 MiB on one of six, nothing on the others: where it gives back what it needs."""
+    """One of six workloads took 20 ms for the peak of 100 MiB, the others nothing.
+
+    On that one, the allocator returned memory that it needed again.
+    """
     dear = {0: 20 * MS / (100 * MIB)} | dict.fromkeys(range(1, 6), 0.0)
     known = {
         "system": calibrated(places=6),
@@ -93,10 +103,11 @@ def test_an_allocator_that_takes_half_as_long_saves_half_of_its_own_code() -> No
     (found,) = predict(
         an_account(), 20 * MS, 0, "system", {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     )
-    # 60 of 220 ms in the allocator, 10 of these in the kernel; 20 of 220 are the probe's
+    # 60 of 220 ms are in the allocator, 10 of them in system calls. 20 of 220 ms are the probe's.
     assert found.allocator == "quick"
     assert found.own == pytest.approx(25 / 200)
-    assert found.kernel == pytest.approx(10 / 200)  # which calls the kernel for nothing
+    # The other allocator's system calls cost nothing.
+    assert found.kernel == pytest.approx(10 / 200)
     assert found.saves == pytest.approx(found.own + found.kernel + found.faults)
 
 
@@ -105,7 +116,7 @@ def test_what_the_kernel_takes_follows_the_peak() -> None:
     (found,) = predict(an_account(), 16 * MS, 1000, "system", {"system": SYSTEM, "other": other})
     assert found.own == 0
     assert found.kernel == pytest.approx((10 - 5) / 200)
-    # 6 ms of system time are left, of which 1,000 faults at 5 µs each can be 5
+    # 6 ms of system time are left. 1,000 faults at 5 µs each explain 5 of them.
     assert found.faults == pytest.approx((5 - 2) / 200)
 
 
@@ -186,7 +197,7 @@ def test_a_contender_that_failed_somewhere_has_no_costs() -> None:
     found = costs(a_calibration(), samples)
     assert set(found) == {"system"}
     told = board(found, ["system", "fast"], used=True)
-    assert told.failures == ("fast failed on a workload, and is not in it",)
+    assert told.failures == ("fast failed on a workload and is left out",)
     assert "20.0 ns" in [cell.text for cell in told.tables[0].rows[0]]
 
 
@@ -213,7 +224,7 @@ def test_little_is_no_reason_to_change() -> None:
     much = predict(an_account(), 10 * MS, 0, "system", known)
     (said,) = sentences(much)
     assert said.startswith(
-        "quick, the best of 1 that were measured on this machine, is expected to save about 17.5 %"
+        "quick, the best of 1 measured on this machine, is expected to save about 17.5 %"
     )
     little = predict(
         an_account(samples=2200, samples_inside=60, kernel_ns=0.0), 0, 0, "system", known
@@ -226,7 +237,10 @@ def test_little_is_no_reason_to_change() -> None:
 def test_the_time_of_page_faults_in_the_allocator_is_not_its_own_code(
     inside: float, share: float
 ) -> None:
-    """Of 6 ms that the kernel takes beside its calls, 1,000 page faults take 5; those in the allocator are a share."""
+    """1,000 page faults take 5 of the 6 ms of system time outside system calls.
+
+    The allocator has a share.
+    """
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     (found,) = predict(an_account(faults_inside=inside), 16 * MS, 1000, "system", known)
     assert found.own == pytest.approx((60 - 10 - 5 * share) / 2 / 200)
@@ -249,7 +263,10 @@ def test_nine_tenths_of_the_time_in_the_allocator_must_be_of_kinds_that_are_know
 
 
 def own_ns(plain_system_ms: int, **more: object) -> dict[int, float]:
-    """Of three rounds: 63 of 220 ms in the allocator, 40 ms of system time behind the probe."""
+    """Own code of the allocator over three rounds.
+
+    63 of 220 ms are in the allocator, with 40 ms of system time behind the probe.
+    """
     summary = an_account(samples_inside=63, detours_ns=12.0 * MS, faults_inside=1_000.0, **more)
     probed = {
         "probe": summary,
@@ -269,13 +286,11 @@ def own_ns(plain_system_ms: int, **more: object) -> dict[int, float]:
 
 
 def test_the_own_code_of_a_run_is_without_the_kernel_its_faults_and_the_way_out() -> None:
-    """10 ms of calls, a quarter of the page faults, and a quarter of 12 ms of detours are none of its own code."""
-    assert own_ns(30) == {
-        0: pytest.approx((63 - 10 - 18 / 4 - 3) * MS)
-    }  # 40 - 12 - 10 are left for faults
-    assert own_ns(25) == {
-        0: pytest.approx((63 - 10 - 15 / 4 - 3) * MS)
-    }  # as many as without the probe: 25 - 10
+    """Own code excludes 10 ms of system calls, and a quarter of faults and of 12 ms of detours."""
+    # 40 - 12 - 10 ms are left for faults.
+    assert own_ns(30) == {0: pytest.approx((63 - 10 - 18 / 4 - 3) * MS)}
+    # As many as without the probe: 25 - 10 ms.
+    assert own_ns(25) == {0: pytest.approx((63 - 10 - 15 / 4 - 3) * MS)}
 
 
 def test_a_run_with_few_samples_of_cpu_time_tells_nothing_of_its_own_code() -> None:

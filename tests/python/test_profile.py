@@ -1,4 +1,4 @@
-"""Files of the probe, read: right ones to the last count, wrong ones as one sentence."""
+"""Reads the probe's files: valid ones exactly, invalid ones as one sentence."""
 
 from __future__ import annotations
 
@@ -48,10 +48,12 @@ def read(tmp_path: Path, content: bytes) -> reader.ProcessProfile:
 
 
 def test_the_structs_are_as_long_as_in_c() -> None:
-    """Added up by hand from src/record/profile.h; the unit test in C asserts the same numbers."""
-    numbers = (
-        19 + 24 + 1 + 11 + 17 + 11 + 6
-    )  # of 64 bits: gap … threads_lost, chunks, samples, counts, rusage, locks
+    """The sizes are added up by hand from src/record/profile.h.
+
+    The C unit test asserts the same numbers.
+    """
+    # 64-bit fields: gap … threads_lost, chunks, samples, counts, rusage, locks.
+    numbers = 19 + 24 + 1 + 11 + 17 + 11 + 6
     head = (
         8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 48 + 32 * 16 + 2 * 1024
     )
@@ -224,7 +226,7 @@ def test_a_counter_that_does_not_exist_is_damage(tmp_path: Path) -> None:
 
 
 def test_threads_that_still_live_count_until_the_last_look(tmp_path: Path) -> None:
-    """Of one that began at the last look, or after it, nothing is known."""
+    """Threads that began at the last look or after it are unknown."""
     made = busy()
     last = 7 + 2_000_000_000
     made.threads["lived_ticks"][:2] = (500, 30)
@@ -244,7 +246,7 @@ def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["chunks", "samples"])
 def test_a_place_within_the_head_is_damage(tmp_path: Path, name: str) -> None:
-    """The first place that may hold anything is the one behind the head."""
+    """The first place that may hold anything is directly behind the head."""
     fields = reader.layouts("<").head.fields
     assert fields is not None
     head, at = reader.layouts("<").head.itemsize, fields[name][1]
@@ -293,7 +295,7 @@ def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_largest_file_takes_little_memory_and_time(tmp_path: Path) -> None:
-    """Every chunk that fits is named, in a sparse file of the most bytes that are read at all."""
+    """A sparse file of the largest readable size names every chunk that fits."""
     thread = reader.layouts("<").thread.itemsize
     made = busy()
     path = made.write(tmp_path)
@@ -392,7 +394,7 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
 
 
 def survive(folder: Path, rng: random.Random, *, times: int, shown_every: int) -> tuple[int, int]:
-    """How many of so many mutations of a good file were refused, and how many were shown, together with a good one."""
+    """Returns how many mutations of a good file were refused, and how many were shown."""
     content = busy().content()
     (folder / "2.2.probe").write_bytes(busy(pid=2, begin_ns=2).content())
     path = folder / "1.1.probe"
@@ -441,10 +443,18 @@ def test_a_million_mutated_files_give_nothing_else_either(tmp_path: Path) -> Non
 
 
 TREE = Tree(
-    command=("prog", "a b"), allocator="glibc 2.36", wall_ns=2_000_000_000, user_ns=1_500_000_000,
-    system_ns=20_000_000, voluntary_switches=12, involuntary_switches=3_456, minor_faults=7, major_faults=0,
-    counters={"cycles": 4e9, "instructions": 6e9, "cache-misses": None, "page-faults": 7.0}, user_mode_only=True,
-)  # fmt: skip
+    command=("prog", "a b"),
+    allocator="glibc 2.36",
+    wall_ns=2_000_000_000,
+    user_ns=1_500_000_000,
+    system_ns=20_000_000,
+    voluntary_switches=12,
+    involuntary_switches=3_456,
+    minor_faults=7,
+    major_faults=0,
+    counters={"cycles": 4e9, "instructions": 6e9, "cache-misses": None, "page-faults": 7.0},
+    user_mode_only=True,
+)
 
 
 def test_what_the_launcher_knows_lies_beside_the_files(tmp_path: Path) -> None:
@@ -455,10 +465,12 @@ def test_what_the_launcher_knows_lies_beside_the_files(tmp_path: Path) -> None:
     assert found.tree == TREE
     text = " ".join(profile.render(found, View()).split())
     assert text.startswith("profile prog 'a b' · glibc 2.36 ·")
-    assert "user 1.50 s, system 20.0 ms, 12 waits, 3,456 times lost its processor" in text
     assert (
-        "counters in user mode: 4.00 G cycles, 6.00 G instructions, 1.50 instructions a cycle; not available here:"
-        in text
+        "user 1.50 s, system 20.0 ms, 12 voluntary and 3,456 involuntary context switches" in text
+    )
+    assert (
+        "counters in user mode: 4.00 G cycles, 6.00 G instructions, 1.50 instructions per cycle; "
+        "not available here:" in text
     )
     assert "cache-misses" in text
 

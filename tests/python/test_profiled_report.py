@@ -1,4 +1,4 @@
-"""What a profile's report says, from made-up files; and the command around it, with nothing run."""
+"""The report of a profile, from invented files, and the command `cairn profile`. Nothing runs."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def shown(tmp_path: Path, *made: Made, full: bool = False, **about: Any) -> str:
 
 
 def row(text: str, name: str) -> list[str]:
-    """The cells of the first line with that name."""
+    """Returns the cells of the first line with that name."""
     line = next(line for line in text.splitlines() if line.strip().startswith(name))
     return re.split(r" {2,}|(?<=[sB%]) (?=[\d<–])", line.strip())
 
 
 def test_counters_that_are_not_there_are_named_and_not_counted_as_none(tmp_path: Path) -> None:
     text = " ".join(shown(tmp_path, busy()).split())
-    assert "counted, in user mode operations looked at instructions each" in text
+    assert "counted, in user mode operations sampled instructions each" in text
     assert re.search(r"reused 57,600 100 60 \[", text)
-    assert "▲ Counters within the allocator: not available here: cycles (ENOENT)" in text
+    assert "▲ Counters within the allocator are not available here: cycles (ENOENT)" in text
 
 
 def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
     last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
     assert (
         last
-        == "A free allocator would save at most 35.8 % of CPU [35.6, 36.0], by the timed operations."
+        == "Another allocator can save at most 35.8 % of CPU [35.6, 36.0], by the timed operations."
     )
 
 
@@ -64,7 +64,7 @@ def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
 def test_the_report_of_a_profile_is_golden(
     full: bool, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    """A program with locks and timers of CPU time, and another whose kernel calls could not be seen."""
+    """A program with locks and CPU timers, and another one whose system calls could not be seen."""
     made = locking()
     made.timed_alone("reused", "small", [90] * 300)
     made.moments(
@@ -86,7 +86,10 @@ def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:
     first = shown(
         tmp_path, busy(), busy(pid=2, begin_ns=2, program=b"/bin/other"), allocator="glibc 2.36"
     )
-    says = "profile  /bin/other and 1 other · glibc 2.36 · 2 processes · 2 threads · wall 2.00 s · CPU 1.80 s"
+    says = (
+        "profile  /bin/other and 1 other · glibc 2.36 · 2 processes · 2 threads · wall 2.00 s · "
+        "CPU 1.80 s"
+    )
     assert first.splitlines()[0] == says
 
 
@@ -100,15 +103,15 @@ def test_counts_times_kernel_calls_and_memory_are_there(tmp_path: Path) -> None:
         "free, local",
         "free, remote",
         "TOTAL",
-        "in the kernel",
+        "system calls",
     ):
         assert row(text, name)
     assert "realloc" not in text
     assert "munmap" in text
     assert "madvise" not in text
     assert "getrandom 2, 1 more" in text
-    assert row(text, "held from the kernel, at most")[-1] == "16.0 MiB"
-    assert row(text, "resident, at most")[-1] == "30.0 MiB"
+    assert row(text, "peak held from the kernel")[-1] == "16.0 MiB"
+    assert row(text, "peak resident")[-1] == "30.0 MiB"
     assert "2,220 of 140,820 operations were timed" in text
 
 
@@ -119,11 +122,11 @@ def test_cpu_timers_have_lines_of_their_own(tmp_path: Path) -> None:
     text = shown(tmp_path, made)
     assert row(text, "by CPU timers")[1:] == ["63.0 ms", "7.69 %", "[7.16, 8.26]"]
     assert row(text, "· free, delete")[1] == "9.00 ms"
-    assert "10,000 samples of the threads' CPU time" in " ".join(text.split())
-    assert "81.0 ms are the probe's own (by CPU timers)" in text
+    assert "10,000 clock samples of the threads' CPU time" in " ".join(text.split())
+    assert "the probe's own CPU time is subtracted: 81.0 ms (by CPU timers)" in text
     assert "▲ CPU timers found 6." in text
     assert text.splitlines()[-1].startswith(
-        "A free allocator would save at most 7.69 % of CPU [7.16, 8.26], by CPU timers."
+        "Another allocator can save at most 7.69 % of CPU [7.16, 8.26], by CPU timers."
     )
 
 
@@ -142,20 +145,20 @@ def test_what_was_not_measured_is_said_so_and_never_zero(tmp_path: Path) -> None
     made.start["peak_resident_bytes"] = 0
     text = shown(tmp_path, made, full=True)
     assert (
-        "What a free allocator would save was not measured: none of its operations was timed."
+        "What another allocator could save was not measured: none of its operations was timed."
         in text
     )
     assert "wall not measured · CPU not measured" in text
     for name in (
-        "live",
-        "held from",
-        "resident",
-        "set apart",
-        "page faults in",
-        "page faults, all",
+        "peak of live",
+        "peak held",
+        "peak resident",
+        "usable bytes",
+        "page faults in the",
+        "page faults in total",
     ):
         assert row(text, name)[-1] == "not measured", name
-    assert "Kernel calls and held memory are not measured" in text
+    assert "System calls and held memory were not measured" in text
     assert not re.search(r"(?<![\d.,])0 (ns|B)", text)
 
 
@@ -181,17 +184,19 @@ def test_notes_tell_what_the_numbers_lack(tmp_path: Path) -> None:
         shown(tmp_path, made, busy(pid=2, begin_ns=2, allocator=b"/opt/libje.so")).split()
     )
     for words in (
-        "those alone that go through functions of libc (1 of 2 programs); dispatch was refused: EINVAL",
-        "1 process was killed, or ended by a system call",
-        "1 process ended before anything was counted, or had no room for a file",
-        "2 threads could not be counted: is the disk full?",
-        "4 calls by threads that were ending",
-        "Failed: 1 of realloc.",
-        "3 timed operations lost the processor",
-        "10 operations are of kinds of which none was timed (aligned)",
-        "1.80 ms in the kernel were waiting",
-        "waiting among the kernel calls: futex wait 2; libc's own locks are told by these alone",
-        "Not all processes called the same allocator: /opt/libje.so, /lib/x86_64-linux-gnu/libc.so.6.",
+        "only those through libc's functions were seen (1 of 2 programs); dispatch was refused: "
+        "EINVAL",
+        "1 process was killed or exited by a system call",
+        "1 process left no counts",
+        "2 threads could not be counted; is the disk full?",
+        "4 calls by ending threads",
+        "Failed calls: 1 of realloc.",
+        "3 timed operations were preempted",
+        "10 operations are of kinds without a timed one (aligned)",
+        "contain 1.80 ms of waiting in system calls",
+        "waiting system calls: futex wait 2; libc's own locks show only here",
+        "The processes called different allocators: /opt/libje.so, "
+        "/lib/x86_64-linux-gnu/libc.so.6.",
     ):
         assert words in text, words
 
@@ -202,7 +207,7 @@ def test_waiting_for_locks_has_a_table_where_there_are_any(tmp_path: Path) -> No
     assert row(text, "mutex")[1:] == ["40,000", "100", "0.250 %", "349 µs", "250 µs", "150 ns", "7"]
     assert row(text, "spin lock")[1:] == ["300", "0", "0 %", "0 ns", "0 ns", "150 ns", "0"]
     assert "read-write" not in text
-    assert "2 different locks were waited for" in text
+    assert "threads waited for 2 different locks" in text
 
 
 def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -268,11 +273,11 @@ def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Pa
     assert (different["contended"], different["operations"]) == ("2", "")
 
 
-# --- the command --------------------------------------------------------------------------------------------------
+# --- the command ---
 
 
 class Called:
-    """The command with a program that leaves made-up files instead of running."""
+    """The command with a program that leaves invented files instead of running."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[Made] = [busy()]
@@ -290,9 +295,8 @@ class Called:
 
     def __call__(self, *args: object) -> Any:
         result = CliRunner().invoke(cli, ["profile", *map(str, args)])
-        result.exit_code = getattr(
-            result.exception, "exit_code", result.exit_code
-        )  # as main() ends
+        # As main() ends.
+        result.exit_code = getattr(result.exception, "exit_code", result.exit_code)
         return result
 
 
@@ -307,7 +311,7 @@ def test_the_report_is_on_stderr_and_the_exit_code_the_programs(called: Called) 
     assert result.exit_code == 3
     assert result.stdout == ""
     assert "glibc 2.36" in result.stderr
-    assert "A free allocator would save" in result.stderr
+    assert "Another allocator can save" in result.stderr
     assert (called.told["CAIRN_PROBE_GAP"], called.told["CAIRN_PROBE_KERNEL"]) == ("16", "off")
     assert not Path(called.told["CAIRN_PROBE"]).exists()
 
@@ -358,20 +362,20 @@ def test_without_proof_there_is_no_report(called: Called) -> None:
     result = called("--", "prog")
     assert result.exit_code == 126
     assert "belongs to q" in result.stderr
-    assert "free allocator" not in result.stderr
+    assert "nother allocator" not in result.stderr
     called.ended = replace(called.ended, problem=None)
     called.made = [busy(), busy(pid=7, allocator=b"/opt/libother.so")]
     result = called("--", "prog")
     assert result.exit_code == 126
     assert "belongs to /opt/libother.so, not to glibc 2.36" in result.stderr
-    assert "free allocator" not in result.stderr
+    assert "nother allocator" not in result.stderr
 
 
 def test_a_program_that_left_nothing_is_one_sentence(called: Called) -> None:
     called.made = []
     result = called("--", "prog")
     assert result.exit_code == 125
-    assert "no process left a profile" in result.stderr
+    assert "no process of the program allocated memory" in result.stderr
     called.ended = replace(called.ended, exit_code=4)
     assert called("--", "prog").exit_code == 4
 

@@ -1,4 +1,4 @@
-"""What is told while a run goes on, where there is no terminal."""
+"""Progress without a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cairn.run.measure import Progress
 def test_a_long_run_speaks_every_half_minute_in_the_warm_up_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A round of the suite takes minutes: nothing at all was said until it ended."""
+    """A round of the suite takes minutes, and once nothing was printed until it ended."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     said = io.StringIO()

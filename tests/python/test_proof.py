@@ -1,4 +1,4 @@
-"""What the witness's records prove."""
+"""Conclusions from the witness's records."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_behind_the_probe_a_link_is_followed() -> None:
 
 
 def test_a_child_whose_malloc_is_another_librarys_spoils_the_run() -> None:
-    """Only an allocator that the child brings in its own file is named and passed over."""
+    """Only an allocator inside the child's own file is named and passed over."""
     result = proof(
         start(10), executed(11, path="/bin/own"), start(11, "/opt/libthird.so", exe="/bin/own")
     )

@@ -1,4 +1,4 @@
-"""Pinned sources: fetched by a cargo and a pip of our own making, checked, built, interrupted and built again."""
+"""Builds pinned sources with stand-ins for cargo and pip: checked, interrupted, and built again."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def pretend(shop):
 
 recipes.RECIPES["pretend"] = pretend
 """
-"""What the tests in this process and those in one of their own, which they kill, both do."""
+"""Code for the tests in this process and for those in processes that they kill."""
 
 exec(DRIVER)
 
 
 def crate(files: dict[str, str], top: str = "pretend-sys-1.2.3") -> bytes:
-    """A .crate file, which is a gzipped tar."""
+    """Returns a .crate file, which is a gzipped tar."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, text in files.items():
@@ -76,7 +76,7 @@ def crate(files: dict[str, str], top: str = "pretend-sys-1.2.3") -> bytes:
 
 @dataclass
 class Bench:
-    """A cache, a cargo that hands out what lies in `served`, and compilers that tell of every call."""
+    """A cache, a cargo that serves the files in `served`, and compilers that record every call."""
 
     root: Path
     source: Source
@@ -113,7 +113,7 @@ class Bench:
         return obtain.obtain(entry, version, origin, cache=self.cache, progress=self.said.append)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """The same in a process of its own."""
+        """Starts the same in a process of its own."""
         code = (
             f"{DRIVER}\nsources.sources_of = lambda name: (sources.{self.source!r},)\n"
             f"obtain.obtain({ENTRY!r}, cache=Path({str(self.cache)!r}))"
@@ -121,7 +121,7 @@ class Bench:
         return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
 
     def left(self) -> list[str]:
-        """Everything in the allocator's folder that is not a finished library."""
+        """Returns everything in the allocator's folder except finished libraries."""
         home = self.cache / ENTRY.name
         return (
             sorted(p.name for p in home.iterdir() if not (p / discover.RECORD).exists())
@@ -138,9 +138,16 @@ def script(path: Path, text: str) -> None:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     source = Source(
-        allocator="jemalloc", version="9.8.7", kind="crate", package="pretend-sys", release="1.2.3", sha256="0" * 64,
-        recipe="pretend", tools=("cc",), stand_ins=("libc 0.2.9999", "cc 1.9999.0 parallel"),
-    )  # fmt: skip
+        allocator="jemalloc",
+        version="9.8.7",
+        kind="crate",
+        package="pretend-sys",
+        release="1.2.3",
+        sha256="0" * 64,
+        recipe="pretend",
+        tools=("cc",),
+        stand_ins=("libc 0.2.9999", "cc 1.9999.0 parallel"),
+    )
     made = Bench(tmp_path, source)
     made.serve(crate(PARTS))
     tools = tmp_path / "bin"
@@ -173,7 +180,7 @@ def until(condition: Callable[[], Any], seconds: float = 30) -> None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Processes that name this folder, or work in it."""
+    """Returns the processes that name this folder or work in it."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -212,13 +219,17 @@ def test_every_allocator_of_the_catalog_can_be_had() -> None:
     [
         "", "x", "a = 1", "source = [1]", "[[source]]", "[[source]]\nallocator = 'x'",
         "[[source]]\nallocator = 'x'\nversion = 1",
-        "[[source]]\nallocator = 'x'\nversion = '1'\nkind = 'tarball'\npackage = 'p'\nrelease = '1'\nrecipe = 'r'\n"
+        "[[source]]\nallocator = 'x'\nversion = '1'\nkind = 'tarball'\npackage = 'p'\nrelease = "
+        "'1'\nrecipe = 'r'\n"
         f"sha256 = '{'0' * 64}'",
-        "[[source]]\nallocator = 'x'\nversion = '1'\nkind = 'crate'\npackage = 'p'\nrelease = '1'\nrecipe = 'r'\n"
+        "[[source]]\nallocator = 'x'\nversion = '1'\nkind = 'crate'\npackage = 'p'\nrelease = "
+        "'1'\nrecipe = 'r'\n"
         "sha256 = 'abc'",
-        "[[source]]\nallocator = 'x'\nversion = '1'\nkind = 'crate'\npackage = '../p'\nrelease = '1'\nrecipe = 'r'\n"
+        "[[source]]\nallocator = 'x'\nversion = '1'\nkind = 'crate'\npackage = '../p'\nrelease = "
+        "'1'\nrecipe = 'r'\n"
         f"sha256 = '{'0' * 64}'",
-        "[[source]]\nallocator = 'x'\nversion = '1'\nkind = 'wheel'\npackage = 'p'\nrelease = '1'\nrecipe = 'r'\n"
+        "[[source]]\nallocator = 'x'\nversion = '1'\nkind = 'wheel'\npackage = 'p'\nrelease = "
+        "'1'\nrecipe = 'r'\n"
         f"sha256 = '{'0' * 64}'",
     ],
 )  # fmt: skip
@@ -386,7 +397,7 @@ def test_without_its_tools_the_distribution_is_asked(
 def test_a_package_of_another_version_brings_up_the_pinned_source(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
-    """Only a user who asks for a version is helped by the version of the source."""
+    """The source's version helps only a user who asks for it."""
 
     def refuse(*_: object, **__: object) -> catalog.Found:
         raise CairnError("the distribution has 5.")
@@ -503,7 +514,8 @@ def test_an_interrupted_build_leaves_no_compiler(
     home = bench.root / "home"
     home.mkdir(exist_ok=True)
     code = (
-        f"{DRIVER}\nfrom cairn import cli\nsources.sources_of = lambda name: (sources.{bench.source!r},)\n"
+        f"{DRIVER}\nfrom cairn import cli\nsources.sources_of = lambda name: "
+        f"(sources.{bench.source!r},)\n"
         "sys.argv = ['cairn', 'allocators', 'get', 'jemalloc']; cli.main()"
     )
     environment = {**os.environ, "XDG_CACHE_HOME": str(bench.root / "xdg"), "HOME": str(home)}
@@ -547,7 +559,7 @@ def wheel(library: bytes) -> bytes:
 
 @pytest.fixture
 def tbb(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A pip that hands out what lies in `served`, as the file that was asked for."""
+    """A pip that serves the files in `served` under the requested name."""
     built = bench.root / "x.so"
     text = "".join(PARTS.values())
     subprocess.run(
@@ -557,8 +569,8 @@ def tbb(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
         check=True,
     )
     bench.source = replace(
-        bench.source, kind="wheel", package="tbb", release="1", file="tbb-1-py3-none-any.whl", recipe="tbbmalloc",
-        tools=(), stand_ins=(),
+        bench.source, kind="wheel", package="tbb", release="1", file="tbb-1-py3-none-any.whl",
+        recipe="tbbmalloc", tools=(), stand_ins=(),
     )  # fmt: skip
     bench.serve(wheel(built.read_bytes()))
     script(

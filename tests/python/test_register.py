@@ -1,4 +1,4 @@
-"""Libraries that a user adds by path, and what is taken out of the cache again."""
+"""Libraries that a user adds by path, and removal from the cache."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def silent(_: str) -> None:
-    """Nobody watches."""
+    """A progress callback that ignores its text."""
 
 
 def unpacked(cache: Path, version: str, allocator: str = "jemalloc") -> Path:
-    """A library in the cache, as `get` leaves it."""
+    """Puts a library into the cache, as `get` does."""
     library = build(cache / allocator / version / "lib.so")
     record = {
         "schema": 1,
@@ -116,10 +116,17 @@ def test_a_library_that_is_gone_is_a_sentence(cache: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("jemalloc", "my-jemalloc"), ("glibc", "my-glibc"), ("custom", "cannot be"), ("a b", "cannot be"),
-        ("../x", "cannot be"), (".x", "cannot be"), ("", "cannot be"), ("x=y", "cannot be"), ("x@1", "cannot be"),
+        ("jemalloc", "my-jemalloc"),
+        ("glibc", "my-glibc"),
+        ("custom", "cannot be"),
+        ("a b", "cannot be"),
+        ("../x", "cannot be"),
+        (".x", "cannot be"),
+        ("", "cannot be"),
+        ("x=y", "cannot be"),
+        ("x@1", "cannot be"),
     ],
-)  # fmt: skip
+)
 def test_a_name_that_is_taken_or_cannot_be_typed_is_refused(
     cache: Path, tmp_path: Path, name: str, says: str
 ) -> None:
@@ -182,9 +189,9 @@ def test_a_damaged_library_in_the_cache_is_told(cache: Path) -> None:
     library = unpacked(cache, "5.3.0")
     known = discover.known_catalog()
     found = discover.find_cached(known, cache)
-    assert "is not what came" not in inventory.render(known, found, View())
+    assert "has changed since" not in inventory.render(known, found, View())
     build(library, MALLOC + "int more;\n")
-    assert "is not what came into the cache" in inventory.render(known, found, View())
+    assert "has changed since it came into the cache" in inventory.render(known, found, View())
     item = json.loads(inventory.document(known, found))["found"][0]
     assert item["recorded_sha256"] != item["sha256"] == discover.file_sha256(library)
 

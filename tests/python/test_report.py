@@ -1,4 +1,4 @@
-"""What the reports say, from made-up comparisons; nothing is run."""
+"""Reports of invented comparisons. Nothing runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_best_is_marked_and_its_interval_printed() -> None:
 
 
 def a_comparison_with_everything() -> tuple[Run, list[Sample]]:
-    """One is faster, one far slower in round 5, one without a measured peak, and one fails."""
+    """One is faster, one is far slower in round 5, one has no measured peak, and one fails."""
     names = ("system", "quick", "fast", "lean", "broken")
     run = a_run(*(Contender(name, "custom", f"{name} 1.0") for name in names))
     run = replace(

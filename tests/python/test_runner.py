@@ -1,4 +1,4 @@
-"""What the runner makes of the launcher's account."""
+"""How the runner reads the launcher's report."""
 
 from __future__ import annotations
 
@@ -36,16 +36,28 @@ def launched(peak: int, largest: int, left_behind: int = 0) -> Launched:
     )
     return msgspec.convert(
         {
-            "schema": 1, "pid": 2, "exit_code": 0, "signal": None, "core_dumped": False, "timed_out": False,
-            "interrupted_by": None, "exec_errno": None, "exec_error": None, "wall_ns": 5, **numbers,
-            "left_behind": left_behind, "largest_process_bytes": largest, "memory": memory, "counters": None,
+            "schema": 1,
+            "pid": 2,
+            "exit_code": 0,
+            "signal": None,
+            "core_dumped": False,
+            "timed_out": False,
+            "interrupted_by": None,
+            "exec_errno": None,
+            "exec_error": None,
+            "wall_ns": 5,
+            **numbers,
+            "left_behind": left_behind,
+            "largest_process_bytes": largest,
+            "memory": memory,
+            "counters": None,
         },
         type=Launched,
-    )  # fmt: skip
+    )
 
 
 def test_a_workload_never_held_more_than_its_process() -> None:
-    """On cgroup v1 the peak counter closed a gap with 40 MiB of page cache that was charged meanwhile."""
+    """On cgroup v1 the peak counter once hid 40 MiB of page cache that was charged meanwhile."""
     memory = memory_of(launched(140 * MIB, 100 * MIB), ONE, workload=True)
     assert memory.peak_bytes == memory.peak_less_lazy_bytes == 100 * MIB
     assert memory_of(launched(90 * MIB, 100 * MIB), ONE, workload=True).peak_bytes == 90 * MIB
@@ -65,7 +77,7 @@ def test_a_tree_of_several_may_hold_more_than_its_largest_process() -> None:
 
 
 def test_no_workload_makes_processes_or_memory_outside_its_own() -> None:
-    """What memory_of relies on."""
+    """memory_of relies on this."""
     for file in (ROOT / "workloads").rglob("*.[ch]"):
         assert not re.search(
             r"\b(fork|vfork|clone|posix_spawnp?|system|popen|memfd_create|shm_open)\s*\(",
@@ -89,7 +101,7 @@ def preloads(inherited: dict[str, str], contender: Contender = FAST) -> dict[str
 
 
 def test_the_allocator_comes_before_the_libraries_that_the_user_preloads() -> None:
-    """The first library that defines malloc is the one that the loader takes."""
+    """The loader takes the first library that defines malloc."""
     ours = "/scratch/witness.so:/opt/probe.so:/opt/fast.so"
     for theirs in (
         "/usr/lib/x.so:/usr/lib/y.so",

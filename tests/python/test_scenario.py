@@ -1,4 +1,4 @@
-"""Points, medians over runs, and what the points must not hide."""
+"""Points, medians over runs, and the facts that points must not hide."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOUR = ("JSON", "MIR", "VM", "MIXED")
 
 
 def measured(run: Run, medians: dict[tuple[int, str], float], rounds: int = 8) -> list[Sample]:
-    """Every run reports its median, a little apart from run to run, and P95, P99 and faults after it."""
+    """Runs with a median that scatters a little, and P95, P99 and faults derived from it."""
     result = []
     for round_ in range(1, rounds + 1):
         for place, ((workload, name), ns) in enumerate(medians.items()):
@@ -29,7 +29,10 @@ def measured(run: Run, medians: dict[tuple[int, str], float], rounds: int = 8) -
 
 
 def founding() -> tuple[Run, list[Sample]]:
-    """Five contenders, four scenarios; mimalloc is always first, the order of the others turns."""
+    """Five contenders in four scenarios.
+
+    mimalloc is always first; the order of the others rotates.
+    """
     run = a_suite(FOUR, FIVE, rounds=8)
     orders = [
         ("mimalloc", "ours", "ours-learning", "jemalloc", "system"),

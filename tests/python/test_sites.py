@@ -1,4 +1,4 @@
-"""What is read of sites, and how they are shown; which function an address lies in."""
+"""Reads and shows call sites, and finds the function at an address."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_of_several_processes_those_without_large_blocks_are_counted(cairn, tmp_
     told = tmp_path / "told"
     told.write_text(f"{line()}\n{line(SITE)}\n{line()}\n")
     shown = cairn("sites", told).out.splitlines()
-    assert shown[0] == "process 2 of 3, in the order of their ends"
+    assert shown[0] == "process 2 of 3, in the order in which they ended"
     assert shown[2].startswith("448 KiB") and shown[2].endswith("0x1234 in ./prog")
     assert shown[-1] == "2 processes had no block above 32 KiB"
 
@@ -170,7 +170,7 @@ def test_a_damaged_line_costs_no_other_one(cairn, tmp_path: Path, damaged: str) 
     told.write_text(f"{damaged}\n50 % done{line(SITE)}\n")
     ended = cairn("sites", told)
     assert ended.code == 0 and "0x1234 in ./prog" in ended.out
-    assert ended.err.strip() == "▲ 1 line was cut off or mixed up, and left out"
+    assert ended.err.strip() == "▲ 1 damaged line was left out"
     as_json = cairn("sites", "--json", told)
     assert as_json.code == 0 and as_json.err == ended.err and len(as_json.json) == 1
     told.write_text(damaged)

@@ -1,4 +1,4 @@
-"""Ratios to the best of each workload and their means: who is compared with whom, and what is not claimed."""
+"""Ratios to the best of each workload and their means: the comparisons, and what is not claimed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def named(found: Standings, name: str) -> Place:
 
 
 def simple() -> tuple[Run, list[Sample]]:
-    """Two workloads; `fast` is best on the first, `system` on the second."""
+    """Two workloads. `fast` is best on the first, `system` on the second."""
     run = a_suite(("w0", "w1"), THREE)
     times = {(0, "system"): 100.0, (0, "fast"): 50.0, (0, "slow"): 200.0}
     times |= {(1, "system"): 100.0, (1, "fast"): 200.0, (1, "slow"): 300.0}
@@ -55,7 +55,8 @@ class TestCells:
     def test_one_wild_run_hardly_moves_a_cell(self) -> None:
         run, samples = simple()
         calm = standings(run, samples).cells[0, "slow"].time
-        wild = [replace(s, wall_ns=30 * s.wall_ns) if s.trial.round == 4 and s.trial.contender == "slow" else s
+        wild = [replace(s,
+        wall_ns=30 * s.wall_ns) if s.trial.round == 4 and s.trial.contender == "slow" else s
                 for s in samples]  # fmt: skip
         moved = standings(run, wild).cells[0, "slow"].time
         assert calm is not None
@@ -329,7 +330,7 @@ def test_of_two_and_three_rounds_the_error_is_the_textbook_one() -> None:
 
 
 def test_intervals_have_one_degree_of_freedom_less_than_rounds() -> None:
-    """Of distances 0.1, 0.2 and 0.3 the standard error is 0.1 / sqrt(3), and that of the median is the same."""
+    """Distances 0.1, 0.2 and 0.3 and their median have a standard error of 0.1 / sqrt(3)."""
     logs = np.array([[0.0, 0.1], [0.0, 0.2], [0.0, 0.3]])
     column = ratios.Column.of(("best", "other"), logs, 0.05)
     reach = scipy.stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
@@ -347,7 +348,10 @@ def test_intervals_have_one_degree_of_freedom_less_than_rounds() -> None:
 
 
 def test_the_degrees_of_freedom_of_a_mean_are_welchs_and_satterthwaites() -> None:
-    """Two workloads whose errors are alike have the degrees of both together; one quiet workload adds none."""
+    """Two workloads with equal errors have the degrees of both together.
+
+    One quiet workload adds none.
+    """
     one = ratios.Column.of(("a", "b"), np.array([[0.0, 0.4], [0.0, 0.5], [0.0, 0.6]]), 0.05)
     quiet = ratios.Column.of(("a", "b"), np.array([[0.0, 0.5]] * 3), 0.05)
     for columns, freedom in (([one, one], 4), ([one, quiet], 2)):
@@ -368,7 +372,10 @@ def test_the_same_samples_give_the_same_standings() -> None:
 
 
 def test_numpy_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, cairn.compare.standings, cairn.compare.ranking; sys.exit('numpy' in sys.modules)"
+    code = (
+        "import sys, cairn.compare.standings, cairn.compare.ranking; sys.exit('numpy' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -1,10 +1,10 @@
-"""Do the intervals of ratios to the best, and of their means, contain the truth? Simulated series with a known answer.
+"""Simulates suites with a known answer, and counts the intervals that contain it.
 
-In a round all runs share a drift three times as large as the noise. The noise has heavy tails (Student's t, 3 degrees
-of freedom) and an exponential disturbance in 2 % of the runs; its size differs from workload to workload, by a factor of
-four between quiet and loud ones. What is hard is not the noise but the reference: the best contender is unknown, and
-among several that are alike the luckiest looks best. So the truths go from "all alike" over steps of the size of the
-error to differences that anybody sees.
+All runs of a round share a drift three times as large as the noise. The noise has heavy tails
+(Student's t, 3 degrees of freedom) and an exponential disturbance in 2 % of the runs. It differs
+between quiet and loud workloads by a factor of four. The difficulty is not the noise but the
+reference: the best contender is unknown, and among several equal ones the luckiest looks best. So
+the truths range from "all alike" over steps of the size of the error to obvious differences.
 """
 
 from __future__ import annotations
@@ -32,28 +32,32 @@ class Outcome:
     """Shares of all intervals, and mean errors in units of the true spread of the mean."""
 
     means: float
-    """Intervals of the mean that contain the truth, over all contenders."""
+    """Share of the intervals of the mean that contain the truth, over all contenders."""
     worst: float
-    """The same, of the contender that fares worst."""
+    """The same for the contender with the lowest share."""
     cells: float
-    """Intervals of one workload that do."""
+    """Share of the intervals of one workload that contain the truth."""
     differences: float
-    """Intervals of the mean difference of two contenders that do."""
+    """Share of the intervals of the mean difference of two contenders that contain the truth."""
     overlap: float
-    """Pairs of runs whose intervals of the mean overlap."""
+    """Share of pairs of runs whose intervals of the mean overlap."""
     from_apparent_best: float
-    """Intervals that would, were they made around the distance to the apparent best."""
+    """Share that would contain the truth if intervals were made around the distance to the apparent
+    best."""
     bias: float
-    """Mean error of the estimate, over the error that knowing the best would leave."""
+    """Mean error of the estimate, divided by the error if the best were known."""
     bias_from_apparent_best: float
     width: float
-    """Mean length of an interval of the mean, over the same."""
+    """Mean length of an interval of the mean, divided by the same."""
 
 
 def truths(
     kind: str, workloads: int, contenders: int, error: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Log times by workload and contender, best 0. `error` is the standard error of one centre, by workload."""
+    """Log times by workload and contender; the best has 0.
+
+    `error` is the standard error of a median by workload.
+    """
     rng = np.random.default_rng(SEED)
     steps = np.arange(contenders, dtype=np.float64)
     match kind:
@@ -71,7 +75,7 @@ def truths(
 
 
 def simulate(kind: str, workloads: int, contenders: int, rounds: int, series: int) -> Outcome:
-    """Runs a suite `series` times and holds every interval against the truth."""
+    """Simulates a suite `series` times and compares every interval with the truth."""
     rng = np.random.default_rng(SEED + rounds)
     loud = NOISE * np.exp(np.linspace(-0.7, 0.7, workloads))
     truth = truths(kind, workloads, contenders, loud / math.sqrt(rounds))
@@ -135,12 +139,12 @@ def simulate(kind: str, workloads: int, contenders: int, rounds: int, series: in
 
 
 def report(case: str, outcome: Outcome) -> None:
-    """Shown by `pytest -s`."""
+    """Prints the table. `pytest -s` shows it."""
     print(
         f"{case}: means {outcome.means:.1%} (worst {outcome.worst:.1%}; around the apparent best "
-        f"{outcome.from_apparent_best:.1%}), cells {outcome.cells:.1%}, differences {outcome.differences:.1%}, overlap "
-        f"{outcome.overlap:.1%}, bias {outcome.bias:+.2f} (apparent best {outcome.bias_from_apparent_best:+.2f}), "
-        f"width {outcome.width:.1f}"
+        f"{outcome.from_apparent_best:.1%}), cells {outcome.cells:.1%}, differences "
+        f"{outcome.differences:.1%}, overlap {outcome.overlap:.1%}, bias {outcome.bias:+.2f} "
+        f"(apparent best {outcome.bias_from_apparent_best:+.2f}), width {outcome.width:.1f}"
     )
 
 
@@ -159,7 +163,7 @@ def test_intervals_contain_the_truth(
 
 
 def test_the_apparent_best_alone_would_mislead() -> None:
-    """The simulation is sharp enough to notice when the luck of the best is not taken off."""
+    """The simulation must notice if the luck of the apparent best is not accounted for."""
     outcome = simulate("alike", 26, 13, 8, series=40)
     assert outcome.from_apparent_best < 0.1
     assert outcome.bias_from_apparent_best > 4

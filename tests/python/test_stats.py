@@ -1,4 +1,4 @@
-"""Estimates, intervals and p-values agree with published examples, with scipy, and with each other."""
+"""Estimates, intervals and p-values agree with published examples, scipy and each other."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from cairn.compare import stats
 from cairn.model import Interval, Shown, StopRule
 
-# Hollander & Wolfe, Nonparametric Statistical Methods, table 3.1: Hamilton depression scores before and after a
-# tranquillizer (Salsburg 1970). They report T+ = 5, one-sided P = 0.019, an estimate of -0.46 and, for alpha = 0.039
-# (two-sided), the interval (-0.786, -0.010).
+# Hollander & Wolfe, Nonparametric Statistical Methods, table 3.1: Hamilton depression scores before
+# and after a tranquillizer (Salsburg 1970). They report T+ = 5, one-sided P = 0.019, an estimate of
+# -0.46 and, for alpha = 0.039 (two-sided), the interval (-0.786, -0.010).
 BEFORE = (1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30)
 AFTER = (0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29)
 DEPRESSION = tuple(after - before for before, after in zip(BEFORE, AFTER, strict=True))
 
 differences = st.lists(st.integers(-6, 6).map(lambda x: x / 100), min_size=1, max_size=14)
-"""Small integers: with many ties and zeros, as in counts of page faults."""
+"""Small integers with many ties and zeros, like counts of page faults."""
 error = st.sampled_from([0.2, 0.1, 0.05, 0.04, 0.01, 0.003])
 
 
@@ -34,7 +34,7 @@ def fixed(rounds: int) -> StopRule:
 
 
 def spread(effect: float, noise: float, rounds: int) -> list[float]:
-    """Evenly spread differences around an effect: as symmetric and free of ties as data can be."""
+    """Differences spread evenly around an effect: as symmetric and free of ties as possible."""
     return [effect + noise * (2 * (i + 0.5) / rounds - 1) for i in range(rounds)]
 
 
@@ -176,7 +176,10 @@ class TestHolm:
         assert stats.holm_alphas(p_values, 0.05) == alphas
 
     def test_a_difference_of_just_the_alpha_of_its_step_lets_the_next_step_follow(self) -> None:
-        """Of six rounds the least p-value is 1/32, and the next 1/16: both are rejected at 1/16, and neither above."""
+        """For six rounds the least p-value is 1/32 and the next one 1/16.
+
+        Both are rejected at 1/16, and neither above.
+        """
         family = {
             "first": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
             "second": [-0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
@@ -318,7 +321,8 @@ class TestOutliers:
 
     def test_the_iglewicz_and_hoaglin_threshold_is_applied_to_the_modified_z_score(self) -> None:
         calm = [-2.0, -1.0, -1.0, 0.0, 0.0, 1.0, 1.0, 2.0]
-        # Whatever one more value above 2 is, the median stays 0 and the median absolute deviation 1.
+        # Whatever the last value above 2 is, the median stays 0 and the median absolute deviation
+        # stays 1.
         assert stats.outliers([*calm, 3.5 / 0.6745 + 0.01]) == (8,)
         assert stats.outliers([*calm, 3.5 / 0.6745 - 0.01]) == ()
 
@@ -394,7 +398,7 @@ class TestLook:
         assert (look.stop, look.because) == (True, "60 rounds")
 
     def test_the_expected_number_of_rounds_follows_from_the_width_now(self) -> None:
-        """Twice as wide as asked, with a large effect: four times the rounds."""
+        """The interval is twice as wide as asked and the effect is large: four times the rounds."""
         d = spread(-0.2, 0.05, 13)
         width = stats.look({"a": d}, StopRule()).half_width
         assert width is not None
@@ -432,7 +436,7 @@ class TestLook:
 
 
 def expected(differences: list[float], rule: StopRule) -> int:
-    """The expected number of rounds itself: the smallest floor that is not raised to a later look."""
+    """The expected number of rounds: the smallest floor that is not raised to a later look."""
     floors = range(len(differences) + 1, 2000)
     return next(
         floor
@@ -445,7 +449,7 @@ def expected(differences: list[float], rule: StopRule) -> int:
 
 
 def widths(differences: list[float], margin: float) -> tuple[float, float]:
-    """Half the interval at the ordinary level, and at the strict one of early looks."""
+    """Half-widths of the interval at the ordinary level and at the strict level of early looks."""
     ordinary, strict = (
         stats.half_width(stats.changes({"a": differences}, alpha, margin)["a"])
         for alpha in (stats.ALPHA_STOPPED, stats.ALPHA_EARLY)
@@ -455,7 +459,7 @@ def widths(differences: list[float], margin: float) -> tuple[float, float]:
 
 
 class TestExpectedRounds:
-    """All of 13 rounds. An interval that shall be k times as narrow needs k * k times the rounds."""
+    """After 13 rounds. An interval that is to be k times as narrow needs k * k times the rounds."""
 
     def test_a_shown_difference_needs_the_rounds_for_its_precision(self) -> None:
         d = spread(-0.2, 0.05, 13)
@@ -467,8 +471,8 @@ class TestExpectedRounds:
         ("precise", "equal", "rounds"),
         [
             (1.2, 1.6, 13 * 1.6**2),  # until equivalence is shown
-            (1.9, 1.6, 13 * 1.9**2),  # until it is also precise
-            (1.2, 3.0, 13 * 2.4**2),  # until it is twice as precise as asked, whatever is shown
+            (1.9, 1.6, 13 * 1.9**2),  # until the result is also precise
+            (1.2, 3.0, 13 * 2.4**2),  # until it is twice as precise as asked, shown or not
         ],
     )
     def test_equal_contenders_end_by_the_first_way_that_settles_them(
@@ -487,7 +491,7 @@ class TestExpectedRounds:
         rule = StopRule(precision=ordinary / 1.05, margin=0.0)
         assert 1.05 < strict / (1.2 * estimate) < strict / estimate < 2.1
         assert expected(d, rule) == math.ceil(13 * (strict / estimate) ** 2)
-        far = 2.2 * estimate  # to the end of this margin it is farther than to 0
+        far = 2.2 * estimate  # The far end of this margin is farther away than 0.
         assert expected(d, replace(rule, margin=far)) == math.ceil(
             13 * (strict / (far - estimate)) ** 2
         )
@@ -518,5 +522,8 @@ class TestExpectedRounds:
 
 
 def test_importing_the_module_does_not_import_numpy() -> None:
-    code = "import sys, cairn.compare.stats, cairn.compare.comparison; sys.exit('numpy' in sys.modules)"
+    code = (
+        "import sys, cairn.compare.stats, cairn.compare.comparison; sys.exit('numpy' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,8 +1,9 @@
-"""Does a comparison that stops when it has seen enough still tell the truth? Simulated series with a known answer.
+"""Simulates series with a known answer, and checks comparisons that stop early.
 
-Runs follow each other in time. Each one's log wall time is a drift shared with its neighbours (AR(1), rho 0.8), plus
-noise with heavy tails (Student's t, 3 degrees of freedom) and an exponential disturbance in 2 % of the runs. The noise
-is varied from "precise at once" to "the ceiling is reached", for the price of looking often is highest in between.
+Runs follow each other in time. The log wall time of each is a drift shared with its neighbours
+(AR(1), rho 0.8), plus noise with heavy tails (Student's t, 3 degrees of freedom) and an exponential
+disturbance in 2 % of the runs. The noise varies from "precise at once" to "the ceiling is reached",
+because repeated looks cost the most in between.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Outcome:
     """Shares of all series, or of all contenders in them."""
 
     coverage: float
-    """Intervals that contain the truth."""
+    """Share of intervals that contain the truth."""
     false_winners: float
-    """Series in which a contender without an effect is called faster or slower."""
+    """Share of series in which a contender without an effect is called faster or slower."""
     false_equivalents: float
-    """Contenders outside the margin that are called equivalent."""
+    """Share of contenders outside the margin that are called equivalent."""
     width: float
     """Mean ratio to the plain 95 % interval of the same rounds."""
     rounds: float
@@ -43,7 +44,10 @@ class Outcome:
 def logs(
     seed: int, series: int, rounds: int, contenders: int, noise: float, *, mixed: bool = True
 ) -> NDArray[np.float64]:
-    """Log wall times by series, round and contender; unless mixed, all runs of one come before all runs of the next."""
+    """Log wall times by series, round and contender.
+
+    Unless mixed, all runs of one precede those of the next.
+    """
     rng = np.random.default_rng(seed)
     rho = 0.8
     in_time = np.empty((series, rounds * contenders))
@@ -70,7 +74,10 @@ def simulate(
     *,
     mixed: bool = True,
 ) -> Outcome:
-    """Let every series run until the rule stops it. Effects are relative changes, one per contender."""
+    """Lets every series run until the rule stops it.
+
+    Effects are relative changes, one per contender.
+    """
     runs = logs(SEED, series, rule.max_rounds, len(effects) + 1, noise, mixed=mixed)
     differences = runs[:, :, 1:] - runs[:, :, :1] + np.log1p(effects)
     covered = winners = equivalents = total_rounds = 0
@@ -108,7 +115,10 @@ def simulate(
 
 
 def report(case: str, outcome: Outcome) -> None:
-    """Shown by `pytest -s`: the table of docs/decisions/0002-stop-early-only-at-99-7-percent.md."""
+    """Prints the table of docs/decisions/0002-stop-early-only-at-99-7-percent.md.
+
+    `pytest -s` shows it.
+    """
     print(
         f"{case}: coverage {outcome.coverage:.1%}, false winners {outcome.false_winners:.1%}, "
         f"width {outcome.width:.2f}, rounds {outcome.rounds:.1f}"
@@ -157,7 +167,7 @@ def test_equivalence_is_seldom_claimed_of_a_difference_beyond_the_margin(noise: 
 def test_looking_often_without_paying_for_it_gives_false_winners(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The simulation is sharp enough to notice when the price is not paid."""
+    """The simulation must notice if repeated looks are not paid for."""
     monkeypatch.setattr(stats, "ALPHA_STOPPED", 0.05)
     monkeypatch.setattr(stats, "ALPHA_EARLY", 0.05)
     outcome = simulate((0.0,), 0.012)
@@ -166,7 +176,7 @@ def test_looking_often_without_paying_for_it_gives_false_winners(
 
 
 def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
-    """More runs do not help against drift; only the random order within rounds does."""
+    """More runs do not help against drift. Only the random order within rounds does."""
     rule = StopRule(precision=None, max_rounds=30)
     apart = simulate((0.0,), 0.01, rule, mixed=False)
     mixed = simulate((0.0,), 0.01, rule)

@@ -1,4 +1,4 @@
-"""The results directory survives what happens to files."""
+"""The results directory survives damage, interruptions and full disks."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) ->
     [
         ({"kernel_ns": -1.0}, "out of range"),
         ({"kinds": {"new": Operations(1, 1, 1e300, None)}}, "out of range"),
-        ({"samples_probe": 100}, "more than the whole"),
+        ({"samples_probe": 100}, "parts exceed the whole"),
     ],
 )
 def test_an_account_that_no_probe_gives_is_damage(
@@ -195,7 +195,7 @@ def test_a_run_is_found_by_last_id_beginning_and_path(tmp_path: Path) -> None:
 
 
 def test_what_others_keep_is_no_run(tmp_path: Path) -> None:
-    """A profile has a description of that name, too; 'cairn clean' would take it away."""
+    """A kept profile also has a run.json, and 'cairn clean' must not remove it."""
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile" / "run.json").write_text("{}")
     assert store.runs(tmp_path) == []
@@ -273,7 +273,7 @@ def test_a_run_that_does_not_fit_together_is_damage(
     tmp_path: Path, wrong: dict[str, object]
 ) -> None:
     made = store.Folder.create(tmp_path, replace(a_run(), **wrong))  # type: ignore[arg-type]
-    with pytest.raises(CairnError, match="does not fit together"):
+    with pytest.raises(CairnError, match="settings contradict each other"):
         made.run()
 
 
@@ -312,7 +312,7 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(
 
 
 def show(folder: store.Folder) -> None:
-    """What `cairn report` does, in every form."""
+    """Shows a run in every form, as `cairn report` does."""
     run, samples = folder.run(), folder.samples()
     comparisons = [
         comparison.compare(

@@ -1,4 +1,4 @@
-"""Commands times parameters."""
+"""Combinations of commands and parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other people's tools: which one is found, what it is given, and that no process of it is left."""
+"""Tools of other people: which is found, what it gets, and that no process of it survives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def program(path: Path, text: str = "exit 0") -> Path:
 
 
 def alive(noted: Path) -> bool:
-    """Whether the process whose number was noted there runs; a zombie has no command line."""
+    """Returns whether the process with the noted id runs. A zombie has no command line."""
     try:
         return Path("/proc", noted.read_text().strip(), "cmdline").read_bytes() != b""
     except (FileNotFoundError, ProcessLookupError):
@@ -83,7 +83,7 @@ def test_a_tool_that_does_nothing_is_ended_with_all_that_it_started(tmp_path: Pa
 def test_a_tool_that_writes_below_its_folder_is_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock of the test's own, which goes on by 0.6 s at each look: two looks without a change are too many."""
+    """The test's clock advances 0.6 s per look, so two looks without a change are too many."""
     now, written = itertools.count(0, 0.6), itertools.count()
     monkeypatch.setattr(tools.time, "monotonic", lambda: next(now))
     monkeypatch.setattr(tools, "bytes_below", lambda _: next(written))
@@ -114,7 +114,7 @@ def test_a_lock_that_is_held_is_waited_for_and_then_given_up(tmp_path: Path) -> 
 
 
 def test_tasks_run_in_order_as_many_at_a_time_as_asked_and_are_reported(tmp_path: Path) -> None:
-    """Each counts the files of those that run beside it: its own, and at most one other."""
+    """Each task counts the files of running tasks: its own and at most one other."""
     tool = program(
         tmp_path / "tool",
         'touch "running-$1"; ls -d running-* | wc -l; sleep 0.1; cp /dev/null "draft-$1"; rm "running-$1"',

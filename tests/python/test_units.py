@@ -1,4 +1,4 @@
-"""Numbers with units, in and out."""
+"""Reads and prints numbers with units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gap taken apart: made-up trials of which every part is known."""
+"""Gaps split into parts, from invented trials whose every part is known."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ MIB = 1 << 20
 
 
 def an_account(**more: object) -> ProbeSummary:
-    """Of a run of 100 ms user and 20 ms system time: 40 ms of 120 in the allocator, 6 of these the kernel's calls."""
+    """The probe's summary of a run of 100 ms user and 20 ms system time.
+
+    40 of 120 ms are in the allocator, 6 of these in its system calls.
+    """
     made = ProbeSummary(
         operations=3_000_000,
         cpu_ns=120 * MS,
@@ -75,7 +78,10 @@ def an_account(**more: object) -> ProbeSummary:
 def trials(
     name: str, user_ms: float = 90.0, system_ms: float = 20.0, **probe: object
 ) -> list[Sample]:
-    """Eight rounds of a contender as it is, and behind the probe with `probe`; they scatter by a thousandth."""
+    """Eight rounds of a contender, plain and with the probe's summary `probe`.
+
+    They scatter by a thousandth.
+    """
     made = []
     for round_ in range(9):
         off = 1 + (round_ % 4 - 1.5) / 1500
@@ -115,7 +121,8 @@ def part(of: Gap, name: str) -> Part:
 
 def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None:
     found = gap([*trials("system"), *trials("fast", 80.0, samples_inside=30)])
-    # 40 of 120 samples are in the allocator: 40 ms of 120, less 6 in the kernel, less 200 of 1,400 faults at 14 ms
+    # 40 of 120 samples are in the allocator: 40 ms of 120. Subtract 6 ms of system calls and 200 of
+    # 1,400 faults at 14 ms.
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
     assert part(found, KERNEL).other == pytest.approx(6 * MS)
     assert part(found, FAULTS).other == pytest.approx(20 * MS - 6 * MS)
@@ -124,7 +131,7 @@ def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None
 
 
 def looked_at(samples: list[Sample], **counts: int) -> list[Sample]:
-    """The same, and the plain runs' processors seen so often in each place, a note a half millisecond."""
+    """The same trials, with these numbers of clock samples (0.5 ms each) in the plain runs."""
     known = {"own": 60, "calls": 12, "faults": 26, "others": 10, "program": 110}
     where = CpuSamples(MS // 2, **(known | counts))
     return [replace(one, cpu_samples=None if one.probe else where) for one in samples]
@@ -141,7 +148,7 @@ def test_where_the_clock_looks_at_plain_runs_the_parts_are_theirs() -> None:
         (CALLING, 5 * MS, 5 * MS),
         (PROGRAM, 55 * MS, 55 * MS),
     ]
-    # 100 ms, of which 99 have a note; 110 ms, of which 109 have one
+    # Of 100 ms, 99 have a clock sample; of 110 ms, 109 have one.
     assert found.unexplained.change == pytest.approx(0, abs=0.1 * MS)
     assert sum(one.change or 0.0 for one in found.parts) == pytest.approx(found.whole.change)
 
@@ -186,7 +193,7 @@ def test_how_the_parts_were_told_apart_is_said_below_them() -> None:
         for one in (*trials("system"), *trials("fast"))
     ]
     for samples, says in (
-        (clocked, "of the plain runs, by the kernel's clock"),
+        (clocked, "from clock samples of the plain runs"),
         (blind, "the kernel does not allow clock samples"),
     ):
         (board,) = boards(run, [explain(run, samples, "fast", "system")])
@@ -194,14 +201,14 @@ def test_how_the_parts_were_told_apart_is_said_below_them() -> None:
 
 
 def test_detours_to_the_kernel_are_no_time_of_anybodys() -> None:
-    """8 of the 20 ms of system time: a quarter is found in the allocator, the rest in the probe."""
+    """Detours take 8 of 20 ms of system time: a quarter in the allocator, the rest in the probe."""
     found = gap([*trials("system", detours_ns=8 * MS), *trials("fast")])
     assert part(found, OWN).other == pytest.approx((40 - 6 - 6 / 7 - 2) * MS)
     assert part(found, PROGRAM).other == pytest.approx((120 - 40 - 12 - (6 - 6 / 7)) * MS)
 
 
 def test_what_the_probe_itself_asks_the_kernel_is_nobodys_page_faults() -> None:
-    """14 of the 20 ms of the probed run's system time are neither calls nor in the plain run, which has 6 and 1."""
+    """Of 20 ms of system time with the probe, 6 are calls, 1 is in the plain run, 13 are left."""
     found = gap([*trials("system", system_ms=7.0, samples_probe=25), *trials("fast")])
     assert part(found, FAULTS).other == pytest.approx(1 * MS)
     assert part(found, OWN).other == pytest.approx((40 - 6 - 1 / 7) * MS)
@@ -209,7 +216,7 @@ def test_what_the_probe_itself_asks_the_kernel_is_nobodys_page_faults() -> None:
 
 
 def test_page_faults_that_the_plain_runs_had_less_of_are_not_the_probes() -> None:
-    """The same, but the probe was found in nothing: it can have asked for nothing."""
+    """The same, but no sample found the probe, so it can have asked the kernel for nothing."""
     found = gap([*trials("system", system_ms=7.0, samples_probe=0), *trials("fast")])
     assert part(found, OWN).other == pytest.approx((40 - 6 - 14 / 7) * MS)
     assert part(found, PROGRAM).other == pytest.approx((120 - 40 - (14 - 14 / 7)) * MS)
@@ -227,7 +234,10 @@ def test_a_call_that_waits_is_evidence_by_its_time_on_a_processor() -> None:
 
 
 def test_what_runs_where_the_probe_is_not_is_the_programs() -> None:
-    """Half of the tree's CPU time is in a process without the probe: 40 of 120 samples are of the other half."""
+    """Half of the tree's CPU time is in a process without the probe.
+
+    40 of 120 samples are of the other half.
+    """
     found = gap([*trials("system", cpu_ns=60 * MS), *trials("fast")])
     assert part(found, OWN).other == pytest.approx(20 * MS - 6 * MS - 2 * MS)
     assert part(found, PROGRAM).other == pytest.approx(100 * MS - 6 * MS - 12 * MS)
@@ -237,9 +247,8 @@ def test_the_parts_add_up_to_the_gap_and_what_is_missing_is_told() -> None:
     found = gap([*trials("system"), *trials("fast", 78.0, samples_inside=30)])
     assert found.whole.change == pytest.approx(-12 * MS)
     assert part(found, OWN).change == pytest.approx(-10 * MS)
-    assert part(found, PROGRAM).change == pytest.approx(
-        10 * MS
-    )  # the probed runs took as long: it went to the program
+    # The probed runs took as long, so the time went to the program.
+    assert part(found, PROGRAM).change == pytest.approx(10 * MS)
     assert found.unexplained.change == pytest.approx(-12 * MS)
     known = [one.change for one in found.parts]
     assert sum(change for change in known if change is not None) == pytest.approx(
@@ -259,7 +268,7 @@ def test_kernel_calls_and_faults_share_the_systems_time() -> None:
 
 
 def test_page_faults_are_no_cause_where_there_are_fewer_of_them() -> None:
-    """User and system time are told apart by the kernel's ticks, which are few in a short run."""
+    """The kernel's ticks separate user and system time, and a short run has few of them."""
     found = gap(
         [*(replace(s, minor_faults=800) for s in trials("system", system_ms=35.0)), *trials("fast")]
     )
@@ -273,11 +282,17 @@ def test_page_faults_are_no_cause_where_there_are_fewer_of_them() -> None:
         *trials("fast"),
     ]
     (said, *_) = sentences(explain(why_run("fast"), samples, "fast", "system"))
-    assert "not borne out by their number: page faults −12" in said and "perhaps" not in said
+    assert (
+        "contradicted by the number of events: page faults −12" in said
+        and "needs more rounds" not in said
+    )
 
 
 def test_page_faults_of_both_kinds_are_faults() -> None:
-    """200 of 1,400 faults are the allocator's, 700 of which read a file: 2 of the 14 ms beside the kernel's calls."""
+    """200 of 1,400 faults are the allocator's; 700 read a file.
+
+    They take 2 of the 14 ms outside system calls.
+    """
     both = {"minor_faults": 700, "major_faults": 700}
     found = gap([replace(s, **both) for s in (*trials("system"), *trials("fast"))])  # type: ignore[arg-type]
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
@@ -296,7 +311,7 @@ def test_waiting_takes_no_cpu_time_and_is_told_beside() -> None:
     assert found.waiting is not None and found.waiting.change == pytest.approx(-50 * MS)
     told = list(sentences(explain(why_run("fast"), samples, "fast", "system")))
     assert (
-        "Its threads wait 50.0 ms shorter in it, together, than under system (0 waits against 700)."
+        "Its threads together wait 50.0 ms shorter in it than under system (0 waits against 700)."
         in told
     )
 
@@ -307,10 +322,14 @@ def test_kernel_time_by_the_clock_is_never_more_than_all_system_time() -> None:
 
 
 def test_the_kernels_part_of_the_samples_is_that_of_the_run_that_was_sampled() -> None:
-    """The plain run was so short that the ticks found no system time in it; what the probed one sampled is as it was."""
+    """The plain run was so short that no tick fell into system time.
+
+    The probed run's samples still count.
+    """
     found = gap([*trials("system", system_ms=0.0), *trials("fast")])
     assert part(found, KERNEL).other == 0
-    # 12 of the other 14 may have been the probe's, by its samples, and of 2 a seventh was in the allocator
+    # By its samples, 12 of the other 14 ms may be the probe's. A seventh of the last 2 was in the
+    # allocator.
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS / 7)
 
 
@@ -406,11 +425,11 @@ def test_the_answer_names_the_causes_and_only_those() -> None:
         "fast takes 21.4 % less CPU time than system: allocator code −21.4 % (free, local: 1.50 M ×"
     )
     assert "10.0 ns against 30.0 ns" in first
-    assert any("system, beside fast: Free is slow" in other for other in others)
+    assert any("system against fast: Free is slow" in other for other in others)
 
 
 def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
-    """The allocator's share goes up and down from round to round, so what is the program's does, too."""
+    """The allocator's share changes from round to round, and the program's changes with it."""
     scattered = [
         replace(s, probe=an_account(samples_inside=20 if s.trial.round % 2 else 60))
         if s.probe
@@ -421,13 +440,13 @@ def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
         explain(why_run("fast"), [*scattered, *trials("fast", samples_inside=35)], "fast", "system")
     )
     assert (
-        "no part of it is shown by itself; perhaps, with more rounds: allocator code −3.6 %"
+        "no single part is shown; possible, but it needs more rounds: allocator code −3.6 %"
         in found
     )
 
 
 def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> None:
-    """One is told by its parts, one by none of them, and one is below a twentieth."""
+    """One gap is explained by its parts, one is not, and one is below a twentieth."""
     run = why_run("fast")
     slow = trials("system", 120.0, samples=150, samples_inside=70, cpu_ns=150 * MS)
     slow = [replace(s, user_ns=s.user_ns + 30 * MS) if s.probe else s for s in slow]
@@ -438,21 +457,22 @@ def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> No
     first, second = summary(run, [told, left, small], "last").says
     assert (
         first
-        == "2 gaps in CPU time above 5 %, of 3 pairs; in 1 (50.0 %) the parts leave 20 % of it at most."
+        == "2 gaps in CPU time above 5 % among 3 pairs; 1 explained (50.0 %), with at most 20 % "
+        "of the gap left over."
     )
-    assert second == "Each of them: cairn explain last"
+    assert second == "To see each of them: cairn explain last"
     assert (
         summary(run, [small], "last")
         .says[0]
-        .startswith("0 gaps in CPU time above 5 %, of 1 pair; in 0 the parts")
+        .startswith("0 gaps in CPU time above 5 % among 1 pair; 0 explained, with")
     )
 
 
 def test_what_is_the_same_is_said_to_be_the_same() -> None:
     found = explain(why_run("fast"), [*trials("system"), *trials("fast")], "fast", "system")
     assert list(sentences(found)) == [
-        "CPU time: no difference between fast and system is shown.",
-        "memory: no difference between fast and system is shown.",
+        "CPU time: no difference shown between fast and system.",
+        "memory: no difference shown between fast and system.",
     ]
     slower = {n: replace(o, total_ns=3 * (o.total_ns or 0)) for n, o in an_account().kinds.items()}
     alike = explain(
@@ -473,7 +493,10 @@ def test_findings_of_one_alone_are_told_if_most_trials_had_them() -> None:
 def test_a_finding_is_told_that_more_than_half_of_the_trials_raised(
     raised_in: int, told: bool
 ) -> None:
-    """Of eight. The one told is that of the middle effect, and of an even number the lower one in the middle."""
+    """Of eight trials.
+
+    The finding with the middle effect is reported; of an even number, the lower middle.
+    """
     effects = [0.02 * (1 + k * 5 % 8) for k in range(8)]
     samples = trials("system")
     behind = [
@@ -501,9 +524,9 @@ def test_findings_are_told_in_the_order_of_their_effects() -> None:
 
 
 def queueing(effect: float, **calls: Calls) -> list[Finding]:
-    """What is said of one whose probed runs showed so much.
+    """Returns the findings for a contender whose probed runs showed these shares.
 
-    The clock looks at its plain runs: 110 ms, 30 of them in the allocator and 44 in the kernel for it.
+    The clock samples of its plain runs show 110 ms, 30 in the allocator and 44 in its system calls.
     """
     found = Finding(
         "queues",
@@ -542,7 +565,7 @@ def test_threads_that_meet_more_often_without_the_probe_queue_as_much_as_the_clo
 def test_what_the_probed_runs_showed_of_queues_is_not_made_less() -> None:
     (one,) = queueing(0.5, futex_wait=Calls(5, 0, 9 * MS, 2.0 * MS))
     assert one.effect == 0.5 and one.evidence == ("7 waits",)
-    assert queueing(0.16)[0].effect == 0.16  # no call was seen at all
+    assert queueing(0.16)[0].effect == 0.16  # No call was seen at all.
 
 
 @pytest.mark.parametrize(
@@ -552,7 +575,7 @@ def test_what_the_probed_runs_showed_of_queues_is_not_made_less() -> None:
 def test_queues_that_the_probe_keeps_apart_are_found_by_the_clock(
     waits: int, calls: int, queue: bool
 ) -> None:
-    """Of 3 million operations; `calls` of 220 notes, which are all to wait: 9 %, and 18 %, and 4 %."""
+    """3 million operations. `calls` of 220 clock samples all wait: 9 %, 18 % and 4 %."""
     known = {"futex wait": Calls(waits, 0, 9 * MS, 2.0 * MS)}
     system = looked_at(
         trials("system", calls=known, waits=waits),
@@ -567,7 +590,7 @@ def test_queues_that_the_probe_keeps_apart_are_found_by_the_clock(
 
 
 def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> None:
-    """One contender was looked at by the clock, as the baseline was; of the other only the probe tells."""
+    """One contender and the baseline have clock samples. The other has only the probe's summary."""
     samples = [
         *looked_at(trials("system")),
         *trials("fast", 60.0, samples_inside=20, slack_bytes=40 * MIB, resident_bytes=140 * MIB),
@@ -600,7 +623,7 @@ def test_every_form_holds_a_hostile_name() -> None:
 
 
 def slow(**times: float) -> list[ProbeSummary]:
-    """Kinds with so many times what they take."""
+    """Kinds of operations with multiples of their usual times."""
     kinds = {
         name: replace(one, total_ns=(one.total_ns or 0) * times.get(name.partition(",")[0], 1))
         for name, one in an_account().kinds.items()
@@ -609,7 +632,7 @@ def slow(**times: float) -> list[ProbeSummary]:
 
 
 def longer(ms: float, half: float = 0.0) -> Estimate:
-    """What its own code takes longer."""
+    """A part that says how much longer the allocator's own code takes."""
     return Estimate(ms * MS, Interval((ms - half) * MS, (ms + half) * MS, 0.95))
 
 
@@ -642,7 +665,7 @@ def test_what_is_slow_beside_another(times: dict[str, float], names: list[str]) 
 
 
 def test_of_two_causes_the_larger_is_named() -> None:
-    """60 ms of freeing and 20 of new memory, by the clock."""
+    """By the clock, freeing takes 60 ms and new memory 20 ms."""
     found = beside.beside(beside.Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
     assert [one.name for one in found] == ["slow-free"]
     assert found[0].effect == pytest.approx(0.3)
@@ -658,7 +681,10 @@ def test_no_more_is_believed_than_the_allocators_own_code_takes_longer() -> None
 
 
 def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
-    """180 ms longer by the clock, of which 6 are believed, at least 2: a third is freeing, two thirds are new memory."""
+    """By the clock it takes 180 ms longer, of which 6 are credible, at least 2.
+
+    A third is freeing, two thirds are new memory.
+    """
     mine, theirs = slow(free=5.0, new=31.0), slow()
     assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(
         180.0 * MS
@@ -671,7 +697,10 @@ def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
 
 
 def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
-    """Freeing takes 60 ms longer, new memory 60, reused 14 less: no more than the 12 of its own code, both together."""
+    """Freeing takes 60 ms longer, new memory 60, reused 14 less.
+
+    Both findings together get no more than the 12 ms of its own code.
+    """
     found = beside.beside(
         beside.Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0))
     )
@@ -680,7 +709,7 @@ def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
 
 
 def test_one_operation_in_which_the_machine_stood_hides_nothing() -> None:
-    """In one of the other's trials freeing took 30 times as long, by one timed operation of thousands."""
+    """In one trial of the other contender, one timed operation made freeing 30 times as long."""
     stood = [*slow()[1:], *slow(free=30.0)[:1]]
     (found,) = beside.beside(beside.Two(slow(free=5.0), stood, 100.0 * MS, longer(60.0)))
     assert found.name == "slow-free"

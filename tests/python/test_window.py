@@ -1,4 +1,4 @@
-"""Part of a program's life: what its files say at the end, less what they said at the beginning."""
+"""A part of a program's life: the counts at its end minus those at its beginning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINE = os.getpid()
 
 
 def running(**about: object) -> Made:
-    """A file of a process that lives: this one."""
+    """A file of a living process: this one."""
     return locking(pid=MINE, state=1, begin_ns=time.monotonic_ns() - 10**9, **about)
 
 
@@ -46,7 +46,7 @@ def test_what_was_there_before_is_not_counted(tmp_path: Path) -> None:
     assert total.total_ns.value == pytest.approx(1_000 * 70 + 1_000 * 30)
     calls = {one.name: one for one in tables.kernel_lines(found)}
     assert (calls["mmap"].count, calls["mmap"].bytes, calls["mmap"].max_ns) == (2, 2 << 16, 90_000)
-    assert calls["munmap"].max_ns is None  # an earlier one took longer
+    assert calls["munmap"].max_ns is None  # An earlier call took longer.
     mutex = tables.lock_lines(found)[0]
     assert (mutex.taken, mutex.contended, mutex.wait_ns, mutex.max_wait_ns) == (100, 1, 45, None)
     assert found.window is not None
@@ -55,7 +55,7 @@ def test_what_was_there_before_is_not_counted(tmp_path: Path) -> None:
 
 
 def test_threads_lived_through_the_window_however_old_the_file_is(tmp_path: Path) -> None:
-    """Three of them, since long before; the file's clocks stand where they stood at the last moment."""
+    """Three threads have lived since long before. The file's clocks stand at the last moment."""
     made = running()
     made.start["threads_most"] = 3
     made.threads["since_ticks"][:3] = 7
@@ -83,7 +83,7 @@ def test_cpu_time_is_the_kernels_and_not_the_files(tmp_path: Path) -> None:
 
 def test_processes_that_ended_before_are_left_out_and_new_ones_are_whole(tmp_path: Path) -> None:
     busy(pid=2_000_000, begin_ns=1).write(tmp_path)
-    gone = busy(pid=2_000_001, begin_ns=2, state=1)  # killed: there is no such process
+    gone = busy(pid=2_000_001, begin_ns=2, state=1)  # killed: no such process exists
     gone.write(tmp_path)
     begin = window.look(tmp_path)
     with pytest.raises(reader.NoProfile, match="nothing was counted in that time"):

@@ -1,7 +1,7 @@
-"""The witness: says who owns malloc in every process, names what it cannot reach, harms nobody.
+"""The witness says who owns malloc in every process, names the unreachable ones, and harms none.
 
-Needs a C compiler, binutils and the library: $CAIRN_WITNESS_LIB, or the installed one.
-That it harms nobody is told by running the same program with and without it.
+It needs a C compiler, binutils and the library: $CAIRN_WITNESS_LIB, or the installed one. To show
+that it harms no program, the same program runs with and without it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def test_a_real_allocator_owns_malloc(bench: Bench, child: Path) -> None:
 
 
 def test_a_process_without_standard_input_is_recorded(bench: Bench, child: Path) -> None:
-    """Its file then has the descriptor 0."""
+    """The record's file then has the descriptor 0."""
     record = only_start(bench.run(child, preexec_fn=partial(os.close, 0)))
     assert record["exe"] == str(child)
 
@@ -162,7 +162,10 @@ def test_a_program_with_its_own_allocator_owns_malloc(bench: Bench) -> None:
 def test_who_takes_the_address_of_malloc_does_not_own_it(
     bench: Bench, flags: tuple[str, ...]
 ) -> None:
-    """A program at a fixed address then has an undefined symbol with a value, and dlsym finds it first."""
+    """A program at a fixed address then has an undefined symbol with a value.
+
+    dlsym finds it first.
+    """
     source = """
         #include <stdlib.h>
         void *(*volatile take)(size_t) = malloc;
@@ -183,7 +186,10 @@ def test_a_library_that_replaces_only_malloc_is_seen_to_be_split(bench: Bench, c
 
 
 def test_the_witness_never_calls_malloc(bench: Bench, forms: Path, child: Path) -> None:
-    """Every call would end the program; its own main makes none, and libc's buffers are never used."""
+    """Every call of malloc would end the program.
+
+    Its main makes none, and libc's buffers are never used.
+    """
     deadly = bench.library(
         "libdeadly.so",
         """
@@ -322,7 +328,7 @@ def test_arguments_and_environment_arrive_unchanged(bench: Bench, forms: Path) -
 
 @pytest.mark.parametrize("form", ["execve", "execvp", "execlp", "vfork", "fexecve"])
 def test_a_failed_exec_takes_its_record_back(bench: Bench, forms: Path, form: str) -> None:
-    """Foreseen as dynamic; the kernel refuses it for its interpreter."""
+    """It was announced as dynamic, and the kernel refuses the file because of its interpreter."""
     shutil.copy("/bin/true", broken := bench.folder / "broken")
     content = broken.read_bytes()
     loader = re.search(rb"/lib[\w/.-]*/ld-linux[\w.-]*", content).group(0)
@@ -371,7 +377,7 @@ def test_a_static_program_is_named(bench: Bench, forms: Path) -> None:
 
 
 def test_a_program_of_another_class_is_named(bench: Bench, forms: Path, child: Path) -> None:
-    """A big PowerPC: Linux tells by the number of the machine, not by the word size."""
+    """A big PowerPC. Linux decides by the machine number, not by the word size."""
     program = bench.folder / "other-machine"
     content = bytearray(child.read_bytes())
     content[18:20] = (21).to_bytes(2, "little")
@@ -526,7 +532,7 @@ def test_file_capabilities_count_except_for_root(
 
 
 def test_a_process_with_gained_privileges_writes_nothing(bench: Bench, forms: Path) -> None:
-    """Even where the witness is part of the program, and so not kept out by the loader."""
+    """This holds even if the witness is linked into the program, where the loader cannot bar it."""
     flags = ("-Wl,--no-as-needed", str(bench.witness), f"-Wl,-rpath,{bench.folder}")
     linked = bench.build("linked", CHILD, *flags)
     program = privileged(bench, "linked-set-id", linked, SOMEBODY, 0o4755)
@@ -655,7 +661,7 @@ def test_a_limit_on_file_sizes_does_not_kill(
 
 
 def test_no_descriptor_left_does_no_harm(bench: Bench, child: Path) -> None:
-    """The loader needs one as well, so the limit falls once the program runs."""
+    """The loader needs a descriptor as well, so the limit is lowered once the program runs."""
     program = bench.helper("witness_full.c")
     seen = bench.run(program, child)
     assert seen.code == 0
@@ -680,7 +686,8 @@ def test_processes_at_once_do_not_tear_lines(bench: Bench, child: Path) -> None:
         "echo 'int main(void) {{ return 0; }}' | gcc -x c - -o compiled && ./compiled",
         "printf 'all: a b\\na b:\\n\\ttrue $@ | cat\\n' | make -j4 -f -",
         'perl -e \'system("true"); `true`; exec("true")\'',
-        "find . -maxdepth 1 -name child -exec true {{}} \\; && echo x | xargs true && timeout 5 nice true",
+        "find . -maxdepth 1 -name child -exec true {{}} \\; && echo x | xargs true && timeout 5 "
+        "nice true",
     ],
 )
 def test_real_programs_run_as_without_us(bench: Bench, child: Path, command: str) -> None:
@@ -728,7 +735,7 @@ def test_it_calls_no_allocator_function(witness: Path) -> None:
 
 
 def test_it_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) -> None:
-    """The median of paired differences; an empty library tells how much of it any library costs."""
+    """The median of paired differences. An empty library shows the cost of any preload."""
     empty = bench.library("libempty.so", "int empty;")
     program = bench.helper("witness_busy.c")
     bench.file.write_bytes(b"")

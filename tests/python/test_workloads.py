@@ -1,4 +1,4 @@
-"""The catalog of workloads, and the line a workload prints last."""
+"""The catalog of workloads, and the line that a workload prints last."""
 
 from __future__ import annotations
 
