@@ -1,4 +1,4 @@
-"""libcairn under test: preloaded into programs that know nothing of it, and linked into them from the archive.
+"""libcairn under test: preloaded into unprepared programs, and linked into programs as an archive.
 
 It is the installed one, or that of the folder $CAIRN_MALLOC, such as build/gcc/src/abi.
 """
@@ -26,7 +26,7 @@ COMPILER = {".c": "gcc", ".cpp": "g++"}
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended, and what it said."""
+    """The exit code and the output of a program."""
 
     code: int
     out: str
@@ -48,7 +48,7 @@ class Program:
         timeout: float = 120,
         **environment: str,
     ) -> Ended:
-        """Runs it to its end, with resource limits of its own."""
+        """Runs the program to its end, with the given resource limits."""
         env = {
             name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")
         } | environment
@@ -79,7 +79,7 @@ class Program:
         timeout: float = 120,
         **environment: str,
     ) -> str:
-        """Its output, where it must work and complain of nothing."""
+        """Runs the program, which must succeed without a word on stderr. Returns its output."""
         ended = self(*arguments, under=under, limits=limits, timeout=timeout, **environment)
         assert ended.code == 0 and not ended.err, f"ended with {ended.code}\n{ended.out}{ended.err}"
         return ended.out
@@ -87,13 +87,13 @@ class Program:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    """Where the build or the installation put it."""
+    """The library of the build or the installation."""
     return under_test(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="session")
 def compiled_here(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """compiled_here(source, *flags, name=…) → what gcc or g++ made of it, once a session."""
+    """Returns compiled_here(source, *flags, name=…), which builds once with gcc or g++."""
     folder = tmp_path_factory.mktemp("conformance")
 
     def build(source: str, *flags: str | Path, name: str = "") -> Path:
@@ -122,7 +122,7 @@ def compiled_here(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
 
 @pytest.fixture(scope="session")
 def program(library: Library, compiled_here: Callable[..., Path]) -> Callable[..., Program]:
-    """program(source, mode, *flags) → a program of the source, with the allocator in it in one of MODES, or "linked"."""
+    """Returns program(source, mode, *flags), with the allocator in one of MODES or "linked"."""
 
     def build(source: str, mode: str, *flags: str | Path) -> Program:
         if mode == "preloaded":

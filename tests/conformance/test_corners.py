@@ -1,4 +1,4 @@
-"""What every function returns, and what it leaves alone; what is told of the heap."""
+"""Return values and side effects of every function, and the statistics of the heap."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_every_corner_case_holds(program: Callable[..., Program], mode: str) -> 
 
 @in_both
 def test_every_alignment_holds_with_every_size(program: Callable[..., Program], mode: str) -> None:
-    """22 alignments with more than 200 sizes each: an allocator once misaligned a ninth of them."""
+    """22 alignments with more than 200 sizes each. An allocator once misaligned a ninth of them."""
     said = program("alignment.c", mode).succeed()
     assert int(said.split()[0]) > 22 * 200 and said.endswith("passed, 0 failed\n")
 
 
 @in_both
 def test_mallopt_answers_as_the_c_library_s_own(program: Callable[..., Program], mode: str) -> None:
-    """Known parameters are taken and do nothing; a program that looks at the answer goes on."""
+    """Known parameters are accepted without effect, so programs that check the result continue."""
     theirs = Program(program("mallopt.c", "preloaded").path, None)
     assert program("mallopt.c", mode).succeed() == theirs.succeed()
 
@@ -57,13 +57,13 @@ def test_heaps_and_walks_and_limits_are_as_the_header_says(
 def test_a_heap_without_memory_keeps_nobody_waiting(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """It looks for what others have, who hold the list of all heaps while they look at each."""
+    """Such a heap searches those of others, who hold the list of all heaps while they search."""
     program("full_heap.c", mode).succeed(timeout=60)
 
 
 @in_both
 def test_a_limit_in_the_environment_is_one(program: Callable[..., Program], mode: str) -> None:
-    """Less, if anything, than what it says: small blocks have a part in it."""
+    """The program gets at most the limit, since small blocks need a part of it."""
     run = program("limited.c", mode)
     assert run.succeed(100).split() == ["100", "100"]
     for size in ("60M", str(60 << 20), "61440K"):
@@ -106,7 +106,7 @@ def test_malloc_stats_writes_lines_on_stderr(program: Callable[..., Program], mo
 
 
 def prometheus(text: str) -> dict[str, int]:
-    """What Prometheus would read; each metric's samples follow its type."""
+    """Parses the text as Prometheus does. The samples of each metric must follow its type."""
     samples, typed = {}, ""
     for line in text.splitlines():
         if line.startswith("# TYPE "):

@@ -1,4 +1,7 @@
-"""C++'s operators: as the standard says, whoever brought the C++ runtime, and nothing of it in programs in C."""
+"""C++'s operators behave as the standard says under any C++ runtime.
+
+C programs need none of them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What an operation takes of instructions: they repeat exactly, whatever else the machine does.
+"""Instructions per operation. They repeat exactly, whatever else the machine does.
 
-More than the design wished for (36, 48, 42, 60, 60): docs/decisions/0007-key-covers-the-link.md says what they buy.
+They exceed the design's wishes (36, 48, 42, 60, 60): docs/decisions/0007-key-covers-the-link.md
+says what they buy.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import pytest
 from .conftest import MODES, Program
 
 NOTHING = {"remote": 1}
-"""Instructions of the functions that do nothing, which are taken off with the loop but are no part of it."""
+"""Instructions of the empty functions. They are subtracted with the loop but are not part of it."""
 SHORT, LONG = 20_000, 60_000
 
 
 def instructions(program: Program, what: str, of: str) -> float:
-    """Of one operation: two lengths, so that start and end are in neither."""
+    """Returns the instructions of one operation.
+
+    Two lengths are compared, so that start and end cancel out.
+    """
     counted = []
     for count in (SHORT, LONG):
         ended = program(

@@ -1,4 +1,4 @@
-"""Threads, processes and libraries that come and go."""
+"""Threads, processes and libraries that begin and end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ in_both = pytest.mark.parametrize("mode", MODES)
 SHARED = ("-shared", "-fPIC")
 
 
-# --- processes ------------------------------------------------------------------------------------------------------
+# --- processes ---
 
 
 @in_both
@@ -37,7 +37,7 @@ def test_ten_thousand_children_end(
 def test_handlers_of_fork_that_came_before_ours_may_allocate(
     program: Callable[..., Program], compiled_here: Callable[..., Path], library: Library
 ) -> None:
-    """They run innermost, beside those of the allocator, whose locks must be open then."""
+    """These handlers run innermost, next to the allocator's, whose locks must then be open."""
     handlers = compiled_here("handlers.c", *SHARED)
     run = program("fork.c", "preloaded")
     for both in (f"{library.shared} {handlers}", f"{handlers} {library.shared}"):
@@ -54,7 +54,7 @@ def test_programs_are_started_in_every_way_beside_busy_threads(
 
 @pytest.mark.skipif(not shutil.which("php"), reason="php is not here")
 def test_php_starts_and_works(library: Library) -> None:
-    """It opens its extensions with RTLD_DEEPBIND."""
+    """PHP opens its extensions with RTLD_DEEPBIND."""
     php = Program(Path(shutil.which("php") or ""), library.shared)
     said = php.succeed(
         "-r",
@@ -66,11 +66,11 @@ def test_php_starts_and_works(library: Library) -> None:
 def test_an_auditor_does_no_harm(
     program: Callable[..., Program], compiled_here: Callable[..., Path]
 ) -> None:
-    """It has a libc of its own, which comes before ours."""
+    """An auditor has a libc of its own, which comes before ours."""
     program("early.c", "preloaded").succeed(LD_AUDIT=str(compiled_here("auditor.c", *SHARED)))
 
 
-# --- threads --------------------------------------------------------------------------------------------------------
+# --- threads ---
 
 
 @in_both
@@ -78,9 +78,12 @@ def test_an_auditor_does_no_harm(
 def test_memory_stays_flat_over_many_short_threads(
     program: Callable[..., Program], mode: str, count: int
 ) -> None:
-    """They return, exit or are cancelled; destructors allocate in every round; blocks outlive their threads.
+    """Threads return, exit or are cancelled.
 
-    How many live at once is up to the machine, and with them 4 to 9 MB; a page for each thread would be 26 and more.
+    Destructors allocate in every round; blocks outlive threads.
+
+    The machine decides how many threads live at once: 4 to 9 MB. A page per thread would be 26 MB
+    and more.
     """
     early, late = map(int, program("threads.c", mode).succeed(count, timeout=900).split())
     assert late <= early + 6144, (
@@ -88,14 +91,14 @@ def test_memory_stays_flat_over_many_short_threads(
     )
 
 
-# --- libraries ------------------------------------------------------------------------------------------------------
+# --- libraries ---
 
 
 @pytest.mark.parametrize("deep", [(), ("deep",)], ids=["plain", "RTLD_DEEPBIND"])
 def test_a_plugin_comes_and_goes(
     program: Callable[..., Program], compiled_here: Callable[..., Path], deep: tuple[str, ...]
 ) -> None:
-    """With RTLD_DEEPBIND it would free in libc what was allocated here: Debian's php ends so."""
+    """With RTLD_DEEPBIND, libc would free our blocks. Debian's php dies of that."""
     plugin = compiled_here("plugin.c", *SHARED)
     host = program("host.c", "preloaded")
     assert host.succeed(*deep, 60, plugin, "shared") == "closed\n"
@@ -122,7 +125,7 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
     flags: tuple[str, ...],
     preloaded: bool,
 ) -> None:
-    """Threads that used one end after it was closed, and forks follow."""
+    """Threads that used a library end after it was closed. Forks follow."""
     first = compiled_here("plugin.c", *flags, library.archive, *SHARED)
     second = tmp_path / "second.so"
     shutil.copy(first, second)
@@ -133,7 +136,7 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
 def test_the_caller_s_runpath_holds_through_our_dlopen(
     library: Library, compiled_here: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """The loader looks at the return address to see who asks."""
+    """The loader uses the return address to see who calls."""
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     inner = compiled_here("plugin.c", *SHARED)

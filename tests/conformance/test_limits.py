@@ -1,4 +1,4 @@
-"""Little memory, locked memory, few system calls: NULL where there is no more, and service afterwards."""
+"""Little memory, locked memory, few system calls: NULL when memory ends, and service afterwards."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ def test_locked_memory_stays_near_what_is_used(program: Callable[..., Program], 
         pytest.skip("mlockall is not allowed here")
     resident_kb, asked = map(int, said.split())
     assert resident_kb < 48_000
-    assert 0 < asked < 30  # eight refusals are enough, until a quarter of a second is over
+    # Eight refusals suffice until a quarter of a second has passed.
+    assert 0 < asked < 30
 
 
 @in_both
 def test_a_program_that_grows_has_huge_pages_unless_it_is_told_not_to(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """And what it frees then is no more resident than without."""
+    """After its frees, no more is resident than without huge pages."""
     try:
         enabled = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
     except OSError:
@@ -96,7 +97,7 @@ def test_after_the_start_a_sandbox_need_allow_five_calls(
 
 
 def test_the_document_names_these_five_calls() -> None:
-    """The filter and the table of what is called at work are one list."""
+    """The sandbox's filter and the table of system calls at work are one list."""
     allowed = (
         (HERE / "sandbox.c")
         .read_text()
@@ -140,7 +141,7 @@ def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_p
 
 
 def resident_kb(path: Path, preload: Path | None) -> int:
-    """Of a program that has one block, what is its own and libcairn's; see one_block.c."""
+    """Returns the resident memory of a program with one block (one_block.c) and libcairn's part."""
     environment = {"LD_PRELOAD": str(preload)} if preload else {}
     return int(
         subprocess.run([path], env=environment, capture_output=True, check=True, text=True).stdout
@@ -158,7 +159,7 @@ def test_one_block_costs_little_memory(
 
 
 def test_the_table_of_options_says_what_is_read() -> None:
-    """Every name that options.h explains is looked up in options.c, and no other."""
+    """options.c looks up every name that options.h explains, and no other."""
     folder = Path(__file__).resolve().parents[2] / "src" / "alloc"
     names = r"CAIRN_[A-Z_]*[A-Z]"
     explained = set(
@@ -200,13 +201,12 @@ def test_a_program_that_sleeps_gives_back_what_it_needs_no_longer_by_a_thread(
     assert forked == "1"
     for threads, before, after in (map(int, line.split()) for line in (parent, child)):
         assert threads == 2
-        assert (
-            before > 60 << 10 and after < 11 << 9
-        )  # 6.5 MB where the thread kept runs and empty slabs
+        # It was 6.5 MB when the thread kept runs and empty slabs.
+        assert before > 60 << 10 and after < 11 << 9
     parent, _, _ = background.succeed().splitlines()
     threads, before, after = map(int, parent.split())
     assert threads == 1
-    assert before > 60 << 10 and after > 60 << 10  # the line that the option is for
+    assert before > 60 << 10 and after > 60 << 10  # the limit that the option is for
 
 
 @in_both
@@ -217,9 +217,8 @@ def test_no_thread_for_the_background_is_said_and_no_harm(
     if ended.out == "not allowed\n":
         pytest.skip("a filter is not allowed here")
     assert ended.code == 0
-    assert (
-        ended.err.count("\n") == 1 and "no thread could be created" in ended.err
-    )  # once, and not by the child again
+    # Once, and not again by the child.
+    assert ended.err.count("\n") == 1 and "no thread could be created" in ended.err
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
 
 
@@ -256,7 +255,10 @@ def test_what_is_needed_again_and_again_is_kept_unless_learning_is_frozen(
 def test_what_went_by_the_way_says_nothing_of_what_would_go_at_once(
     program: Callable[..., Program],
 ) -> None:
-    """A tenth of it went while nobody needed it; that the program had grown before is not that it came again."""
+    """A tenth of it was returned while it was not needed.
+
+    That the program had grown before does not mean that it needs the memory again.
+    """
     learnt, held, purged, idle = map(int, program("learning.c", "linked")("slowly").out.split())
     assert learnt == 0 and held == 128 * MIB
     assert purged > 300 * MIB and idle <= 130 * MIB

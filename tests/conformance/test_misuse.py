@@ -1,4 +1,4 @@
-"""Double, invalid and interior frees and writes after free: caught in one line, or harmless."""
+"""Double, invalid and interior frees and writes after free: reported in one line, or harmless."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ OUTCOMES = {
     "C": {"caught"},
     "h": {"harmless"},
     "-": {"none"},
-    # To start the thread, glibc asks for a block and is given this memory. The second free is then that of a block which
-    # is in use, and cannot be noticed. Another libc may ask for nothing.
+    # To start the thread, glibc requests a block and gets this memory. The second free then frees a
+    # block in use, which cannot be detected. Another libc may request nothing.
     "?": {"caught", "harmless"},
 }
 
 
 def expected() -> dict[tuple[str, str], set[str]]:
-    """By kind of misuse and place."""
+    """Returns the expected outcome by kind of misuse and place."""
     rows = [(kind, marks) for kind, *marks in map(str.split, TABLE.strip().splitlines())]
     return {
         (kind, place): OUTCOMES[mark]
@@ -75,7 +75,7 @@ def expected() -> dict[tuple[str, str], set[str]]:
 def verdicts(
     request: pytest.FixtureRequest, program: Callable[..., Program]
 ) -> dict[tuple[str, str], str]:
-    """Kind of misuse and place → the outcome."""
+    """Returns the outcome by kind of misuse and place."""
     lines = program("misuse.c", request.param).succeed(timeout=300).splitlines()
     return {(kind, place): verdict for kind, place, verdict in map(str.split, lines)}
 

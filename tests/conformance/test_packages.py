@@ -1,4 +1,4 @@
-"""What is installed is found by pkg-config and by CMake, wherever it was moved to, and shows what it promises."""
+"""pkg-config and CMake find the installed and moved packages, which export their names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .conftest import HERE, WARNINGS
 MAP = (ROOT / "src" / "abi" / "exports.map").read_text()
 HEADER = ROOT / "include" / "cairn" / "cairn.h"
 FOR_THE_LOADER = {"dlopen", "dlmopen"}
-"""What only a library that comes before libc can do."""
+"""Names that only a library before libc can provide."""
 
 FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 23, "_ZdlPv": 41}
-"""Instructions that may stand before the first return; of free, cold doors included."""
+"""The most instructions before the first return; for free, the cold doors are included."""
 
 _OF_C = ("malloc", "calloc", "realloc")
 COLD_DOORS = {
@@ -36,12 +36,13 @@ COLD_DOORS = {
         "__libc_pvalloc": "names_pvalloc",
     },
 }
-"""By a jump, so that the door's return address is that of the name: the site of a large block (src/alloc/site.h)."""
+"""A jump, so that the door's return address is the caller's: the call site of a large block
+(src/alloc/site.h)."""
 
 
 @pytest.fixture(scope="session")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where `cmake --install` put the allocator, and nothing else."""
+    """The allocator, installed by `cmake --install`."""
     folder = tmp_path_factory.mktemp("installed")
     build = folder / "build"
     call("cmake", "-S", ROOT, "-B", build)
@@ -52,14 +53,14 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def moved(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The installed tree at another place than it was installed to, with a blank in its name."""
+    """The installed tree, moved to a path with a space."""
     target = tmp_path_factory.mktemp("moved") / "a place"
     shutil.copytree(prefix, target, symlinks=True)
     return target
 
 
 def promised() -> set[str]:
-    """Every name of the map."""
+    """Returns every name of the version map."""
     inside = re.sub(r"/\*.*?\*/", "", MAP, flags=re.DOTALL).split("global:")[1].split("local:")[0]
     return {name.strip() for name in inside.split(";") if name.strip()}
 
@@ -128,7 +129,7 @@ def test_every_function_of_the_header_is_shown(prefix: Path) -> None:
 
 
 def test_the_archive_takes_no_other_name_from_its_user(prefix: Path) -> None:
-    """Without the loader's names, and without C++'s nothrow forms, which are the runtime's."""
+    """Without the loader's names and without C++'s nothrow forms, which are the runtime's."""
     lines = call(
         "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a"
     ).splitlines()
@@ -175,7 +176,7 @@ def test_the_loader_s_functions_end_in_a_jump(prefix: Path) -> None:
 
 
 def parts(listing: str, function: str) -> str:
-    """The function, with what the compiler put elsewhere because it is rarely needed."""
+    """Returns the function and its parts that the compiler placed elsewhere as rarely needed."""
     heads = [head for name in (function, f"{function}.cold") if (head := f"<{name}>:\n") in listing]
     return "\n".join(listing.split(head)[1].split("\n\n", maxsplit=1)[0] for head in heads)
 
@@ -186,7 +187,8 @@ def test_the_names_leave_through_their_cold_doors_by_a_jump(prefix: Path) -> Non
         pytest.skip("looked for on x86-64 alone")
     for function, door in COLD_DOORS.items():
         body = parts(listing, function)
-        target = rf".*<{re.escape(door)}(\.\w+)*(@\w+)*>"  # the compiler's own copy, or by way of the loader
+        # The compiler's own copy, or a call by way of the loader.
+        target = rf".*<{re.escape(door)}(\.\w+)*(@\w+)*>"
         assert re.search(rf"\bj\w+\s{target}", body), f"{function} does not jump to {door}\n{body}"
         assert not re.search(rf"\bcall\w*\s{target}", body), f"{function} calls {door}\n{body}"
 
@@ -217,7 +219,7 @@ def test_the_header_compiles_by_itself(tmp_path: Path, compiler: str, standard: 
 def test_programs_in_c_need_no_c_plus_plus(
     compiled_here: Callable[..., Path], prefix: Path
 ) -> None:
-    """Also with the archive: C++'s operators are an object of their own there."""
+    """This holds for the archive, too: C++'s operators are a separate object there."""
     program = compiled_here("one_block.c", prefix / "lib" / "libcairn.a")
     with program.open("rb") as file:
         needed = [

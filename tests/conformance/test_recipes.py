@@ -1,4 +1,4 @@
-"""What docs/allocator.md and its reference tell readers to do: examples, tables, and what is printed."""
+"""The instructions of docs/allocator.md and its reference: examples, tables and output."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def chapter(title: str) -> str:
 
 
 def first_column(text: str) -> Iterator[str]:
-    """The names in the first cells of the tables."""
+    """Returns the names in the first cells of the tables."""
     for cell in re.findall(r"^\| ([^|]*) \|", text, re.MULTILINE):
         yield from re.findall(r"`(\w+)", cell)
 
 
-# --- the document and the code --------------------------------------------------------------------------------------
+# --- the document and the code ---
 
 
 def test_all_code_in_the_document_is_that_of_the_examples() -> None:
@@ -106,7 +106,7 @@ def test_what_is_printed_at_the_end_is_what_the_document_shows(
         assert shape(line) in shown, line
 
 
-# --- C and C++ ------------------------------------------------------------------------------------------------------
+# --- C and C++ ---
 
 
 @pytest.mark.parametrize("compiler", COMPILERS[".c"])
@@ -131,12 +131,12 @@ def test_a_static_program_in_c_plus_plus_works(
     assert "0 failed" in succeed(compiled_here("operators.cpp", library.archive, "-static"))
 
 
-# --- Rust -----------------------------------------------------------------------------------------------------------
+# --- Rust ---
 
 
 @pytest.fixture(scope="session")
 def cargo(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """cargo(command, …) → what it printed; without a network, and nothing is left in the tree."""
+    """Returns cargo(command, …), which works without a network and leaves nothing in the tree."""
     tool = users_tool("cargo")
     target = tmp_path_factory.mktemp("rust")
 
@@ -160,11 +160,11 @@ def test_a_program_in_rust_allocates_here(cargo: Callable[..., str]) -> None:
 
 
 def test_the_crate_keeps_the_contract_of_its_trait(cargo: Callable[..., str]) -> None:
-    """Its own tests, and the code in its documentation."""
+    """The crate's own tests and the code in its documentation."""
     cargo("test")
 
 
-# --- Docker ---------------------------------------------------------------------------------------------------------
+# --- Docker ---
 
 
 def instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
@@ -176,9 +176,9 @@ def instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
 
 
 class Follower:
-    """Follows a Dockerfile where there is no Docker: its stages are folders, and its packages are those of this machine.
+    """Follows a Dockerfile without Docker: stages are folders, and packages are this machine's.
 
-    Programs run in the folders, and not confined to them; what is installed goes there by $DESTDIR.
+    Programs run in these folders without confinement. $DESTDIR installs into them.
     """
 
     def __init__(self, scratch: Path) -> None:
@@ -259,7 +259,7 @@ def test_the_steps_of_the_dockerfile_make_an_image_that_preloads_it(
     assert ended.err.startswith("cairn: live ")
 
 
-# --- systemd --------------------------------------------------------------------------------------------------------
+# --- systemd ---
 
 
 def test_the_drop_in_for_services_sets_what_an_environment_can_hold() -> None:

@@ -1,4 +1,7 @@
-"""Random calls against a shadow: contents, overlap, alignment, usable size, errno. The seed is printed and replays."""
+"""Random calls against a shadow: contents, overlap, alignment, usable size and errno.
+
+The seed is printed and can be replayed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import pytest
 from .conftest import MODES, Program
 
 KINDS = list(product((1, 4), ((), ("fork",), ("limit",), ("fork", "limit"))))
-"""Threads, and what is mixed in: children that go on with what they inherit, times without more address space."""
+"""Threads, mixed with children that continue with inherited blocks, and times without more address
+space."""
 
 QUICK = [(seed, 1_100_000, *KINDS[seed % len(KINDS)]) for seed in range(24)]
 LONG = [
@@ -21,7 +25,7 @@ LONG = [
 
 
 def hold(run: Program, seed: int, operations: int, threads: int, words: tuple[str, ...]) -> int:
-    """Returns how many operations there were."""
+    """Runs the program and returns the number of operations."""
     said = run.succeed(seed, operations, threads, *words, timeout=600)
     ended = re.fullmatch(
         rf"seed {seed}\n(\d+) operations, (\d+) children, (\d+) refusals, ended with [0-9a-f]+\n",

@@ -1,4 +1,4 @@
-"""CAIRN_SITES=1: where large blocks come from, by the function that called."""
+"""CAIRN_SITES=1: the functions that allocate large blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATORS = {
 
 
 def told(program: Program) -> dict[str, list[sites.Site]]:
-    """The sites of each function."""
+    """Returns the call sites of each function."""
     ended = program(CAIRN_SITES="1", CAIRN_STATS="json")
     assert ended.code == 0, ended.err
     ((document,), _) = sites.parse(ended.err.splitlines())

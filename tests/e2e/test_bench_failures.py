@@ -1,4 +1,4 @@
-"""What built-in workloads can do wrong, played by a stand-in: a cell is lost, the run goes on, the sentence tells."""
+"""Failures of built-in workloads, played by a stand-in. A cell is lost, and the run continues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALIKE = ("system", "again=system")
 
 
 class Watcher:
-    """An observer that remembers, and may interrupt."""
+    """An observer that records the events and may interrupt."""
 
     def __init__(self, interrupt_after: int | None = None) -> None:
         self.failed: list[tuple[str, str]] = []
@@ -67,18 +67,20 @@ def standin(compiled: Callable[..., Path]) -> Path:
     return compiled("standin.c")
 
 
-def begun(standin: Path, folder: Path, *specs: str, rule: StopRule | None = None, sizes: tuple[int, ...] = (100, 200),
+def begun(standin: Path, folder: Path, *specs: str, rule: StopRule | None = None, sizes: tuple[int,
+...] = (100, 200),
           **more: object) -> Run:  # fmt: skip
-    """A bench run of the stand-in at these numbers of operations."""
+    """Returns a new bench run of the stand-in with these numbers of operations."""
     settings = Settings(
         workloads=tuple(Workload(f"standin-{size}", (str(standin), str(size))) for size in sizes),
         folder="/", reports=True, **more,
     )  # fmt: skip
     ready = preflight.prepare(specs, settings, None, print)
     return Run(
-        schema=SCHEMA, id="20260101-000000-abcd", created_at=time.time(), cairn="0", settings=settings,
-        contenders=ready.contenders, baseline=ready.baseline, rule=rule or experiments.rounds(2), seed=1,
-        host=replace(machine.host(), virtual=False), experiment="workloads",
+        schema=SCHEMA, id="20260101-000000-abcd", created_at=time.time(), cairn="0",
+        settings=settings, contenders=ready.contenders, baseline=ready.baseline,
+        rule=rule or experiments.rounds(2), seed=1, host=replace(machine.host(), virtual=False),
+        experiment="workloads",
     )  # fmt: skip
 
 
@@ -186,7 +188,7 @@ def test_a_baseline_that_failed_before_the_interruption_is_not_tried_again(
 
 
 def test_a_suite_stops_on_active_time(standin: Path, tmp_path: Path) -> None:
-    """Deliberate sleep is no work: what is judged is the rest, and it is noisier than the whole."""
+    """Deliberate sleep is no work. Only the rest is judged, and it is noisier than the whole."""
     rule = StopRule(precision=0.9, min_rounds=4, max_rounds=6, judged="active")
     settings_run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(1000,))
     command = (str(standin), "1000", "30")
@@ -240,7 +242,7 @@ def test_instructions_are_counted_under_the_contender(
 def test_long_lines_of_valgrind_do_not_hide_the_words_of_a_program_that_failed(
     tmp_path: Path,
 ) -> None:
-    """After a crash valgrind tells where, in lines of up to a kilobyte; more of them than of a usual tail."""
+    """After a crash, valgrind prints lines of up to a kilobyte, more than a usual tail holds."""
     program = tmp_path / "prog"
     program.write_text(
         "#!/bin/sh\necho 'no room for the table' >&2\n"

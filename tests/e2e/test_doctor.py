@@ -1,4 +1,4 @@
-"""'cairn doctor' on real programs, and what 'cairn compare' makes of it. Each skips where its program cannot be had."""
+"""'cairn doctor' on real programs, and the reaction of 'cairn compare'. Missing programs skip."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def built(*command: object, **more: Any) -> None:
 
 
 def checks(cairn, *command: object) -> tuple[int, dict[str, dict[str, Any]]]:
-    """(exit code, what doctor says of the program by subject)."""
+    """Returns the exit code, and doctor's sentences about the program by subject."""
     result = cairn("doctor", "--json", "--", *command)
     (group,) = [group for group in result.json["groups"] if group["key"] == "program"]
     assert result.json["obstacle"] is (result.code == 4)
@@ -41,7 +41,7 @@ def checks(cairn, *command: object) -> tuple[int, dict[str, dict[str, Any]]]:
 
 
 def obstacle(cairn, words: Sequence[str], *command: object) -> None:
-    """Doctor ends with 4, and compare says the same in one sentence before it runs anything."""
+    """Doctor must exit with 4, and compare must refuse with one sentence and run nothing."""
     code, found = checks(cairn, *command)
     bad = [check for check in found.values() if check["state"] == "obstacle"]
     assert code == 4 and len(bad) == 1, found
@@ -216,7 +216,7 @@ def test_rust_with_an_allocator_of_its_own(
 
 
 def allocator_lines(result) -> list[str]:
-    """Doctor's lines about the allocator inside carries.c, without the one that announces the run."""
+    """Returns doctor's lines about the allocator inside carries.c, without the announcement."""
     lines = [
         line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line
     ]
@@ -241,7 +241,7 @@ def test_a_run_tells_whether_a_program_uses_the_allocator_that_it_carries(
 
 
 def test_a_program_that_fails_behind_the_probe_keeps_the_doubt(cairn, compiled) -> None:
-    """Its failure is then that of the comparison, which tells it as ever."""
+    """The comparison reports the program's failure as usual."""
     result = cairn(
         "compare",
         "-r",
@@ -265,7 +265,10 @@ def test_a_program_that_can_only_call_its_own_allocator_is_refused(cairn, compil
 def test_a_program_linked_with_an_allocator(
     cairn, churn: Path, forward: Path, tmp_path: Path
 ) -> None:
-    """Its malloc is not the system's: that contender would measure something else, and is refused at once."""
+    """Its malloc is not the system's.
+
+    That contender would measure something else, so it is refused.
+    """
     program = tmp_path / "linked"
     source = PROGRAMS / "churn.c"
     subprocess.run(
@@ -295,7 +298,7 @@ def test_a_program_linked_with_an_allocator(
 
 @pytest.fixture
 def python() -> str:
-    """A CPython that is no shim and no script."""
+    """A CPython that is neither a shim nor a script."""
     for path in ("/usr/bin/python3", "/usr/local/bin/python3"):
         if Path(path).exists():
             return path
@@ -371,7 +374,7 @@ def test_every_line_that_is_not_fine_has_a_next_step(cairn, churn: Path) -> None
 
 
 def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
-    """A run that waits in its program is one that measures."""
+    """A run that waits in its program counts as measuring."""
     other = subprocess.Popen(
         [*cairn.argv, "compare", "-r", "1", "-a", "system", "--", "sleep", "60"], env=cairn.env,
         stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -391,7 +394,7 @@ def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
 
 
 def test_looking_at_a_program_is_quick(cairn, churn: Path) -> None:
-    """Half a second of it is the machine's noise; the rest is starting Python and one run of 'true'."""
+    """The noise of the machine takes half a second; the rest starts Python and runs 'true'."""
     began = time.monotonic()
     cairn("doctor", churn)
     assert time.monotonic() - began < 5

@@ -1,4 +1,7 @@
-"""Allocators that are ill on purpose: the illness is found, and of the healthy one nothing. tests/support/ill/ has them."""
+"""Allocators with one illness each, from tests/support/ill/.
+
+The illness is found, and a healthy one has none.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ ILLNESSES = [
     pytest.param("huge_bloat", 70, "huge-page-bloat", marks=needs_huge_pages),
 ]
 DECLARED = {"not_reused": ["asks-too-often"]}
-"""What may be found besides, as the illness itself says."""
+"""Additional findings that follow from the illness itself."""
 THREADED = [
     ("remote_kept", 60, "not-reused", ("larson", "producer_consumer", "free_only")),
     ("spinning_lock", 2000, "queues", ("larson", "mixed", "thread_birth")),
@@ -54,7 +57,10 @@ QUICK = [("remote_kept", "producer_consumer"), ("spinning_lock", "mixed")]
 
 @pytest.fixture
 def findings(tmp_path: Path) -> Callable[..., list[str]]:
-    """findings(program, illness, strength, over) → names, what costs most first. Over the system's allocator by default."""
+    """Returns findings(program, illness, strength, over) → names of findings, the largest first.
+
+    The illness is put over the system's allocator by default.
+    """
 
     def look(
         program: str, illness: str | None = None, strength: int = 0, over: Path | None = None
@@ -79,18 +85,25 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
         out = Path(tempfile.mkdtemp(dir=tmp_path))
         command = [native.workload(program), *WORKLOADS[program]]
         started = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL,
-            env={**os.environ, "CAIRN_PROBE": str(out), "ILL": str(strength), "LD_PRELOAD": ":".join(preload)},
-        )  # fmt: skip
+            command,
+            stdout=subprocess.DEVNULL,
+            env={
+                **os.environ,
+                "CAIRN_PROBE": str(out),
+                "ILL": str(strength),
+                "LD_PRELOAD": ":".join(preload),
+            },
+        )
         _, status, used = os.wait4(started.pid, 0)
         assert status == 0
         user_ns, system_ns = round(used.ru_utime * 1e9), round(used.ru_stime * 1e9)
         tree = Tree(
-            tuple(map(str, command)), "", None, user_ns, system_ns, used.ru_nvcsw, used.ru_nivcsw, used.ru_minflt,
-            used.ru_majflt, {}, user_mode_only=False,
+            tuple(map(str, command)), "", None, user_ns, system_ns, used.ru_nvcsw, used.ru_nivcsw,
+            used.ru_minflt, used.ru_majflt, {}, user_mode_only=False,
         )  # fmt: skip
         found = find(replace(gather(out), tree=tree))
-        print(*found, sep="\n")  # shown where a test fails
+        # A failed test shows them.
+        print(*found, sep="\n")
         return [finding.name for finding in found]
 
     return look
@@ -113,7 +126,10 @@ def test_of_cairn_nothing_is_found(findings: Callable[..., list[str]], program: 
 def test_an_illness_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
 ) -> None:
-    """In one of two tries: nobody may have looked near the peak of a short program while the machine stood."""
+    """One of two tries must find it.
+
+    The probe may miss a short program's peak if the machine stalls.
+    """
     first, *others = findings(program, illness, strength) or findings(program, illness, strength)
     assert first == name
     assert others in ([], DECLARED.get(illness, []))
@@ -136,7 +152,7 @@ def test_an_illness_is_found_and_nothing_else(
 def test_an_illness_of_threads_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
 ) -> None:
-    """Over Cairn: glibc's arenas ask the kernel often where there are threads, which would be found as well."""
+    """Over Cairn, since glibc's arenas call the kernel often in threads: a second finding."""
     assert findings(program, illness, strength, native.allocator()) == [name]
 
 

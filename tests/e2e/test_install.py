@@ -1,7 +1,7 @@
-"""`make install`: each file lies where tools look for it, and works after the source tree is gone; `make uninstall`.
+"""`make install` and `make uninstall`. Tools find each file, which works without the source tree.
 
-The dependencies of the package are those of the test environment, so that no test needs the network. A fresh Debian
-installs all of them (tests/e2e/test_fresh_debian_long.py).
+The package's dependencies are those of the test environment, so that no test needs the network. A
+fresh Debian installs all of them (tests/e2e/test_fresh_debian_long.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACKAGED = {
         ROOT / "examples" / "arena" / "containers.cpp",
     ],
 }
-"""What is linked with each package: a program in C and one in C++."""
+"""The programs that are linked with each package: one in C and one in C++."""
 
 TARGETS = [
     ("cairn", "malloc"),
@@ -61,7 +61,7 @@ WITHOUT_NETWORK = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_CACHE_DIR": 
 def make(
     tree: Path, goal: str, prefix: object, *under: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs make, which takes what is built as it is."""
+    """Runs make on the finished build."""
     kept = ("-o", "build/installed")
     return subprocess.run(
         [*under, "make", "--no-print-directory", *kept, goal, f"PREFIX={prefix}"],
@@ -85,7 +85,7 @@ def succeed(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def sentence(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line, besides that of make, in which a refusal is told."""
+    """Returns the one line, apart from make's own, that reports a refusal."""
     assert done.returncode != 0, done.stdout
     lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ")]
     assert len(lines) == 1 and lines[0].startswith("cairn: "), done.stderr
@@ -93,7 +93,7 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def files_below(folder: Path) -> set[str]:
-    """The files, without those of the Python environment."""
+    """Returns the files, without those of the Python environment."""
     names = {
         str(path.relative_to(folder))
         for path in folder.rglob("*")
@@ -103,13 +103,13 @@ def files_below(folder: Path) -> set[str]:
 
 
 def borrow_dependencies(prefix: Path) -> None:
-    """Lets the installed command find the dependencies of the package in the test environment."""
+    """Lets the installed command use the dependencies of the test environment."""
     (site,) = (prefix / "lib" / "cairn").glob("lib/python3*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
 
 def copy_tree(target: Path) -> Path:
-    """A copy of this tree as `make` leaves it, without history and without intermediate files."""
+    """Copies this tree as `make` leaves it, without history and intermediate files."""
     top = {".git", ".venv", "build", "docs", "tests", "workloads"}
 
     def left_out(folder: str, names: list[str]) -> set[str]:
@@ -133,7 +133,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prefix with a space in its path, from a tree that no longer exists."""
+    """A prefix with a space in its path, installed from a tree that no longer exists."""
     folder = tmp_path_factory.mktemp("install")
     tree = copy_tree(folder / "a tree")
     succeed(make(tree, "install", folder / "a prefix"))
@@ -146,7 +146,7 @@ def path_with(prefix: Path) -> str:
     return f"{prefix / 'bin'}:{os.environ['PATH']}"
 
 
-# --- the files --------------------------------------------------------------------------------------------------------
+# --- the files ---
 
 
 def test_every_file_is_where_tools_look_for_it(prefix: Path) -> None:
@@ -176,7 +176,7 @@ def test_man_finds_the_page(prefix: Path) -> None:
     assert found.stdout.decode().strip() == str(prefix / "share" / "man" / "man1" / "cairn.1")
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command ---
 
 
 def test_the_command_works_without_the_tree(prefix: Path, churn: Path, tmp_path: Path) -> None:
@@ -190,18 +190,18 @@ def test_the_command_works_without_the_tree(prefix: Path, churn: Path, tmp_path:
     assert [contender["name"] for contender in document["run"]["contenders"]] == ["system", "cairn"]
 
 
-# --- programs that are linked -----------------------------------------------------------------------------------------
+# --- programs that are linked ---
 
 
 def run_linked(prefix: Path, package: str, program: Path) -> None:
-    """Runs a program. The source of each says how it proves whose memory it has."""
+    """Runs a program. Its source says how it proves who owns its memory."""
     said = call(program, LD_LIBRARY_PATH=str(prefix / "lib"))
     expected = {"first": "998001", "containers": "1000 numbers"}
     assert expected.get(program.name, "") in said
 
 
 def libraries_of(prefix: Path, program: Path) -> str:
-    """The answer of the loader: which library it takes for each name."""
+    """Returns which library the loader uses for each name."""
     return call("ldd", program, LD_LIBRARY_PATH=str(prefix / "lib"))
 
 
@@ -240,7 +240,8 @@ def test_programs_are_linked_by_cmake(
 def test_the_library_is_preloaded_into_a_program_as_it_is(
     prefix: Path, churn: Path, tmp_path: Path
 ) -> None:
-    plain = tmp_path / "lib"  # LD_PRELOAD cannot hold a space
+    # LD_PRELOAD cannot contain a space.
+    plain = tmp_path / "lib"
     plain.symlink_to(prefix / "lib")
     done = subprocess.run(
         [churn, "1000"],
@@ -251,7 +252,7 @@ def test_the_library_is_preloaded_into_a_program_as_it_is(
     assert json.loads(done.stderr)["mapped_bytes"] > 0
 
 
-# --- completions ------------------------------------------------------------------------------------------------------
+# --- completions ---
 
 
 def test_bash_completes_commands_and_options(prefix: Path) -> None:
@@ -295,7 +296,7 @@ def test_fish_completes_commands(prefix: Path, tmp_path: Path) -> None:
     assert said.split()[0] == "compare"
 
 
-# --- again, and away --------------------------------------------------------------------------------------------------
+# --- again, and away ---
 
 
 def test_a_second_install_replaces_the_first_and_uninstall_removes_it(
@@ -341,12 +342,12 @@ def test_a_package_is_put_together_in_destdir(tree: Path, tmp_path: Path) -> Non
     )
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals ---
 
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A folder that its owner may not write."""
+    """A folder in which its owner may not write."""
     folder = tmp_path / "read-only"
     folder.mkdir()
     folder.chmod(0o555)
@@ -355,9 +356,8 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_prefix_that_cannot_be_written_is_refused(tree: Path, read_only: Path) -> None:
-    under = (
-        ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
-    )  # root, without its right to write anywhere
+    # Root, without its right to write everywhere.
+    under = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
     if under and subprocess.run([*under, "true"], capture_output=True, check=False).returncode:
         pytest.skip("setpriv cannot take away rights here")
     for prefix in (read_only, read_only / "below"):

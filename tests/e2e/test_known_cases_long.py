@@ -1,4 +1,7 @@
-"""Allocators whose weak sides are known, beside one that has not got them. What is expected was written down first."""
+"""Allocators with known weak sides, against one without them.
+
+The expectations were written first.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ pytestmark = pytest.mark.long
 
 @dataclass(frozen=True)
 class Case:
-    """`slow` on a program, beside `other`: the part in which most of the gap is, and what must be found of `slow`."""
+    """A program on which `slow` is slower than `other`, the main parts of the gap, the finding."""
 
     slow: str
     other: str
     program: tuple[str, ...]
     parts: tuple[str, ...]
-    """Most of the gap's CPU time is in these together; none: threads wait, which takes no CPU time."""
+    """The parts with most of the gap's CPU time. Empty: threads wait, which takes no CPU time."""
     finding: str
 
 
@@ -59,11 +62,14 @@ NOT_SO = {
     "snmalloc, blocks of 2 MiB": "by perf, too, the program itself holds most of the gap",
     "google-tcmalloc without rseq": "by perf, too, the program itself holds half of the gap",
 }
-"""Expected, and not so where it was run, by perf's samples of the plain programs either: docs/findings.md."""
+"""Cases that did not hold where they ran, also by perf's samples: docs/findings.md."""
 
 
 def cases() -> list[object]:
-    """Those that are not so are kept as they were written down: with more CPUs or another version they may be."""
+    """Returns all cases.
+
+    The failed ones stay as written, since more CPUs or other versions may confirm them.
+    """
     marks = {name: [pytest.mark.xfail(reason=why, strict=False)] for name, why in NOT_SO.items()}
     return [pytest.param(name, marks=marks.get(name, [])) for name in CASES]
 

@@ -1,4 +1,4 @@
-"""Our own allocator as a contender: in every comparison unless the user names others, with proof like any other."""
+"""Our own allocator is a contender of every comparison unless the user names others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIBRARY = str(native.allocator().resolve())
 
 @pytest.fixture
 def jemalloc(cairn, forward: Path) -> None:
-    """A contender of that name wherever the tests run: glibc's malloc, passed on."""
+    """A contender with that name on every machine: glibc's malloc, forwarded."""
     folder = cairn.home / ".cache" / "cairn" / "allocators" / "jemalloc" / "99"
     folder.mkdir(parents=True)
     shutil.copy(forward, folder / "lib.so")
@@ -62,9 +62,8 @@ def test_it_competes_by_default_and_every_process_proves_it(cairn, churn: Path) 
     ]
     assert len(own) == 3
     assert all((proof["loaded"], proof["processes"]) == (3, 3) for proof in own)
-    assert {Path(proof["owner"]).name for proof in own} == {
-        Path(LIBRARY).name
-    }  # a link to it, where its path has a blank
+    # A link to it if its path has a space.
+    assert {Path(proof["owner"]).name for proof in own} == {Path(LIBRARY).name}
     shown = cairn("report", "--full").out
     assert f"cairn {__version__}" in shown
     for form in ("--md", "--csv"):
@@ -139,7 +138,7 @@ def test_there_is_nothing_to_get_or_to_remove(cairn) -> None:
 
 @pytest.fixture
 def without_it(cairn, tmp_path: Path):
-    """The command of a package from which somebody deleted the library."""
+    """The command of a package whose library somebody deleted."""
     package = tmp_path / "package"
     gone = shutil.ignore_patterns("libcairn.so*", "__pycache__")
     shutil.copytree(Path(native.__file__).parent, package / "cairn", ignore=gone)
@@ -148,7 +147,10 @@ def without_it(cairn, tmp_path: Path):
 
 
 def test_a_missing_library_is_one_sentence_with_the_next_step(without_it, churn: Path) -> None:
-    lacks = "this installation of cairn lacks lib/libcairn.so.0; install it again with 'make install' or pip"
+    lacks = (
+        "this installation of cairn lacks lib/libcairn.so.0; install it again with 'make install' "
+        "or pip"
+    )
     for code, command in ((4, "compare"), (126, "run")):
         result = without_it(command, "-a", "cairn", "--", churn, 10)
         assert (result.code, result.sentence) == (code, f"✘ {lacks}")
@@ -164,7 +166,7 @@ def test_a_missing_library_is_one_sentence_with_the_next_step(without_it, churn:
 
 
 def test_who_worked_for_long_and_sleeps_holds_little_a_second_later_where_a_thread_looks() -> None:
-    """Of bursts in which nothing lay idle for a quarter of a second the thread must not conclude that it may sleep on."""
+    """A quarter of a second without idle memory must not let the thread sleep on."""
     command = [native.workload("burst_idle"), "--bytes", "300M", "--idle", "1"]
     environment = {**os.environ, "LD_PRELOAD": carried(Path(LIBRARY)), "CAIRN_BACKGROUND": "1"}
     ended = subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)

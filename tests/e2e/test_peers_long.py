@@ -1,4 +1,4 @@
-"""Every peer is had by its name, from an empty cache, through this machine's own registries, and is proved to load."""
+"""Every peer is fetched by name through this machine's registries, and is proved to load."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ int main(void) { char *text = malloc(100); snprintf(text, 100, "%d", 7); puts(te
 
 @pytest.fixture(scope="module")
 def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Empty before the first of these tests, and the same for all of them."""
+    """A cache that is empty before the first of these tests. All of them share it."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
 def environment(empty_cache: Path) -> dict[str, str]:
-    """The user's own registries, and a cache of our own: cargo finds both its settings and itself by HOME."""
+    """The user's own registries with a cache of our own.
+
+    cargo finds its settings and itself by HOME.
+    """
     users_tool("cargo")
     return users_environment(XDG_CACHE_HOME=str(empty_cache))
 
@@ -56,7 +59,8 @@ def test_a_peer_is_had_by_name_and_proves_its_load(
     version = next(
         item["version"] for item in listed if item["allocator"] == name and item["cached"]
     )
-    spec = f"{name}@{version}"  # the system may have another one, and a newer one would be taken
+    # The system may have another, newer version, which would be used otherwise.
+    spec = f"{name}@{version}"
     file = tmp_path / "file.c"
     file.write_text(PROGRAM)
     python = cairn("run", "-a", spec, "--", "python3", "-c", "print(1)", **environment)
@@ -66,7 +70,7 @@ def test_a_peer_is_had_by_name_and_proves_its_load(
 
 
 def test_all_of_them_are_listed(cairn: Any, environment: dict[str, str]) -> None:
-    """After the tests above: what they brought, with its checksums."""
+    """After the tests above: the fetched allocators with their checksums."""
     listed = cairn("allocators", "list", "--json", **environment).json["found"]
     cached = {item["allocator"]: item for item in listed if item["cached"]}
     assert sorted(cached) == sorted(PEERS)

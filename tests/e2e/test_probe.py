@@ -1,4 +1,4 @@
-"""The probe in programs that know what they ask for: what it says is what they did."""
+"""The probe in programs that know what they allocate. The profile must say the same."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SYSTEM_CALLS = {
     "futex": {call for call in CALLS if call.startswith("futex")},
     "sched_yield": {"sched_yield"},
 }
-"""A trace's names, and the kinds of a profile that they are."""
+"""Names in a trace, and their kinds in a profile."""
 
 
 @pytest.fixture
@@ -70,12 +70,12 @@ def sizes(compiled: Compiled) -> Path:
 
 @pytest.fixture(scope="module")
 def paths(compiled: Compiled) -> Path:
-    """An allocator with known paths; probe_paths.c tells them."""
+    """An allocator with known paths, which probe_paths.c lists."""
     return compiled("probe_paths.c", "-shared", "-pthread")
 
 
 def called(profile: ProcessProfile | Profile) -> dict[str, int]:
-    """Calls by function, in both phases and by threads that were ending."""
+    """Returns calls by function, of both phases and of ending threads."""
     tally = profile.tally
     counts = [
         *(int(calls.sum()) for calls in tally.calls),
@@ -93,7 +93,7 @@ def kernel(profile: ProcessProfile | Profile) -> dict[str, int]:
 
 
 def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
-    """What libc asks for on its own account is the same in both runs."""
+    """Requests of libc itself are the same in both runs."""
     told_first = json.loads(probed(known, "counts", 1))
     first = called(probed.only)
     told = json.loads(probed(known, "counts", 1000))
@@ -136,7 +136,10 @@ def test_phases_and_groups_and_bytes(probed: Probed, known: Path) -> None:
 def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(
     probed: Probed, tmp_path: Path
 ) -> None:
-    """Go's runtime does so by system calls of its own; what runs after it frees, and that may call the kernel."""
+    """Go's runtime blocks signals by system calls of its own.
+
+    Code that runs later frees, which may call the kernel.
+    """
     program = tmp_path / "blocked"
     source = PROGRAMS / "probe_blocked.cpp"
     subprocess.run(
@@ -162,11 +165,12 @@ def test_operators_of_cxx_are_counted_and_may_throw(probed: Probed, tmp_path: Pa
 
 
 GOT = (*peers.NAMED, "mimalloc3", "snmalloc", "rpmalloc", "scudo", "hardened", "hoard")
-"""The peers that a long test takes; those of every test come from the distribution, the others from their sources."""
+"""The peers of long tests. Peers of all tests come from the distribution, the others from their
+sources."""
 
 
 def library_of(allocator: str) -> Path | None:
-    """None for the system's; skips what cannot be had."""
+    """Returns the library; None for the system's. Skips if it cannot be fetched."""
     if allocator in ("system", "cairn"):
         return native.allocator() if allocator == "cairn" else None
     found = peers.peer(allocator, "distribution" if allocator in peers.NAMED else None)
@@ -180,7 +184,10 @@ def library_of(allocator: str) -> Path | None:
 def test_kernel_calls_are_those_of_a_trace(
     probed: Probed, known: Path, tmp_path: Path, which: str
 ) -> None:
-    """The kernel's own words: every signal of a dispatched call names the call. Nothing else is made in between."""
+    """Each signal of a dispatched call names the call in the trace.
+
+    The probe may make no other call.
+    """
     trace = tmp_path / "trace"
     allocator = library_of(which)
     probed("strace", "-f", "-o", trace, known, "kernel", allocator=allocator)
@@ -190,7 +197,8 @@ def test_kernel_calls_are_those_of_a_trace(
         r"--- SIGSYS .*si_syscall=__NR_(\w+)", trace.read_text().split("close(-77)")[1]
     )
     dispatched = Counter(everything)
-    dispatched["getppid"] -= 5  # how the probe finds out what a dispatched call costs
+    # The probe measures the cost of a dispatched call with these.
+    dispatched["getppid"] -= 5
     counted = kernel(read(file))
     for name, kinds in SYSTEM_CALLS.items():
         assert sum(counted.get(kind, 0) for kind in kinds) == dispatched.pop(name, 0), name
@@ -202,7 +210,10 @@ def test_kernel_calls_are_those_of_a_trace(
 def test_the_probe_changes_nothing_in_what_is_asked_of_the_kernel(
     probed: Probed, known: Path, tmp_path: Path
 ) -> None:
-    """The same program without it, traced from outside: glibc's heap grows as often."""
+    """The same program runs without the probe under strace.
+
+    glibc's heap must grow equally often.
+    """
     alone, beside = tmp_path / "alone", tmp_path / "beside"
     subprocess.run(["strace", "-f", "-o", str(alone), str(known), "kernel"], check=True)
     probed("strace", "-f", "-o", beside, known, "kernel")
@@ -240,7 +251,8 @@ def test_counters_count_what_an_operation_does(probed: Probed, sizes: Path, path
     found = {line.name: line for line in event_lines(probed.profile)}
     faults = found["new"].per_operation("page-faults")
     assert found["new"].looked_at > 200
-    # Three, and those of the block itself. The sample is random: two of its 95 % intervals miss the truth once in 10,000 runs.
+    # Three faults, and those of the block itself. The sample is random: two of its 95 % intervals
+    # miss the truth once in 10,000 runs.
     width = faults.interval.high - faults.interval.low
     assert faults.value == pytest.approx(3 + 192 / 4096, abs=width)
     assert width < 0.2
@@ -253,7 +265,7 @@ def test_counters_count_what_an_operation_does(probed: Probed, sizes: Path, path
 
 
 def test_counters_never_read_what_is_the_programs(probed: Probed) -> None:
-    """It closes what it does not know, and makes files of its own at all of those numbers."""
+    """The program closes unknown descriptors and opens files of its own at all of those numbers."""
     code = """
 import os, resource
 limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -289,13 +301,14 @@ def test_locks_within_the_allocator_are_counted(probed: Probed, sizes: Path, pat
     assert list(locks.refused) == [1000, 0, 0]
     assert list(locks.contended) == [0, 0, 0]
     assert probed.only.tally.contended_locks == 0
-    assert 30 <= int(locks.sections.sum()) <= 120  # one in 64 of 4000 by lot, at least one in 127
+    assert 30 <= int(locks.sections.sum()) <= 120  # Random one in 64 of 4000, at least one in 127.
 
 
 def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -> None:
-    """Two threads that hold it a millisecond at a time.
+    """Two threads hold the lock for a millisecond at a time.
 
-    Who gives it up may have it again before the other wakes, so how often one waits is up to the machine.
+    A thread that releases it may take it again before the other wakes, so the machine decides how
+    often one waits.
     """
     probed(sizes, 2, 128, 100, allocator=paths)
     tally = probed.only.tally
@@ -311,14 +324,15 @@ def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -
     section = float(tally.locks.section_ticks[0]) * ms / int(tally.locks.sections[0])
     assert section > 0.99
     lived, span = tally.threads_ticks * ms, tally.span_ns / 1e6
-    assert 1.5 * span < lived <= 3 * span  # the main thread, and both until they end
+    # The main thread lives for the whole span, and so do both others until they end.
+    assert 1.5 * span < lived <= 3 * span
     wait = next(one for one in kernel_lines(probed.profile) if one.name == "futex wait")
     assert wait.total_ns is not None and wait.cpu_ns is not None
     assert 0 < wait.cpu_ns < wait.total_ns / 2
 
 
 def test_resident_memory_is_the_allocators_or_the_programs(probed: Probed) -> None:
-    """A table of 2 million places, by malloc, and the harness's own, which are not."""
+    """A table of 2 million places from malloc, and the harness's own memory, which is not."""
     probed(native.workload("hash_table"), "--operations", "2M")
     looked_at = [one for one in probed.only.moments if one.own_bytes is not None]
     assert looked_at
@@ -330,15 +344,19 @@ def test_resident_memory_is_the_allocators_or_the_programs(probed: Probed) -> No
         )
         assert one.unasked_bytes <= one.own_bytes < 1.02 * one.resident_bytes
         assert 1 <= one.live_usable_bytes / one.live_bytes < 1.5
-    full = max(looked_at, key=lambda one: one.live_usable_bytes or 0)  # every place was written to
+    # At the peak, every place of the table has been written.
+    full = max(looked_at, key=lambda one: one.live_usable_bytes or 0)
     assert full.own_bytes is not None and full.live_usable_bytes is not None
     assert full.own_bytes > 0.98 * full.live_usable_bytes
 
 
 def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Path) -> None:
-    """Two microseconds of computing, within a tenth, told as the middle of a bucket, at most a sixteenth away.
+    """Two microseconds of computing, within a tenth.
 
-    The median, for a busy machine adds to some, and of several runs the least.
+    The middle of a bucket is at most a sixteenth away.
+
+    A busy machine lengthens some operations, so the test takes the median, and the least of several
+    runs.
     """
     most = 2200 * 17 / 16
     medians = []
@@ -363,9 +381,10 @@ def test_every_timed_operation_is_in_one_bucket(probed: Probed, sizes: Path, pat
 def test_cpu_time_in_the_allocator_is_found_by_timers_too(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
-    """Half of its CPU time, by the clock of the threads; both ways of finding out say so.
+    """Half of its CPU time is in the allocator by the threads' clock. Both estimates must agree.
 
-    A host that takes the processor away moves the ticks: in one try or the other, where what is wrong is so in all.
+    A host that takes the processor away shifts the ticks. So one of two tries must be right, since
+    a real error is in all.
     """
     apart = []
     for _ in range(4):
@@ -396,7 +415,7 @@ def test_without_dispatch_or_by_choice_there_is_no_timer(probed: Probed, sizes: 
 def test_a_long_operation_is_timed_although_a_timer_interrupts_it(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
-    """A tenth of a second each; on a machine that does something else besides, most of them lose their processor."""
+    """Each takes a tenth of a second. On a busy machine most of them are preempted."""
     probed(sizes, 1, 77, 24, allocator=paths, CAIRN_PROBE_GAP="1")
     tally = probed.only.tally
     assert int(tally.cpu_samples_inside[0]) > 100
@@ -421,7 +440,10 @@ def test_frees_are_told_apart_one_by_one_where_that_is_asked_for(
 
 
 def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known: Path) -> None:
-    """A fifth of the blocks is freed by another thread. Large ones are all looked at, and small ones by lot."""
+    """Another thread frees a fifth of the blocks.
+
+    Large blocks are all examined, small ones randomly.
+    """
     probed(known, "hand", 2_000, 400, CAIRN_PROBE_GAP="1")
     tally = probed.only.tally
     assert (tally.freed[GROUPS.index("large")], tally.freed_elsewhere[GROUPS.index("large")]) == (
@@ -429,7 +451,8 @@ def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known
         40,
     )
     small = tally.freed_elsewhere[GROUPS.index("small")] / tally.freed[GROUPS.index("small")]
-    assert 0.1 < small < 0.3  # of about 1,000 that are drawn: the standard deviation is 0.013
+    # About 1,000 blocks are drawn, so the standard deviation is 0.013.
+    assert 0.1 < small < 0.3
     looked_at = tally.timed.count + tally.timed.alone + tally.timed.switched
     found = {
         path: int(count)
@@ -444,7 +467,10 @@ def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known
 
 
 def test_sizes_are_told_apart_by_quarters_of_an_octave(probed: Probed, sizes: Path) -> None:
-    """Each quarter by its first and its last size. Small blocks are drawn by lot; large ones are all counted."""
+    """The first and the last size of each quarter.
+
+    Small blocks are sampled, large ones all counted.
+    """
     quarters = [
         ((4 + q) << k, (4 + q + 1 << k) - 1) for k in (*range(1, 12), 15, 18) for q in range(4)
     ]
@@ -472,7 +498,10 @@ def test_sizes_are_told_apart_by_quarters_of_an_octave(probed: Probed, sizes: Pa
 
 
 def test_blocks_of_the_parent_are_local_in_a_child(probed: Probed) -> None:
-    script = "import os; x = [bytes(600) for i in range(5000)]; pid = os.fork(); del x; pid and os.wait()"
+    script = (
+        "import os; x = [bytes(600) for i in range(5000)]; pid = os.fork(); del x; pid and "
+        "os.wait()"
+    )
     probed("python3", "-c", script, CAIRN_PROBE_PATHS="exact", PYTHONMALLOC="malloc")
     frees = [read(file).tally.frees for file in probed.files]
     assert sum(int(of[0].sum()) > 5000 for of in frees) == 2
@@ -522,7 +551,7 @@ def test_blocked_signals_kill_nobody(probed: Probed, known: Path) -> None:
 def test_every_fork_has_a_file(probed: Probed, known: Path) -> None:
     probed(known, "forks", 200)
     profile = probed.profile
-    assert len(profile.processes) == 201 - 1  # the first one does not allocate
+    assert len(profile.processes) == 201 - 1  # the first process does not allocate
     assert {process.state for process in profile.processes} == {"ended"}
     assert called(profile)["calloc"] == 200 * 1000
 
@@ -557,7 +586,8 @@ def test_no_room_for_a_file_is_no_matter_to_the_program(probed: Probed, known: P
     """A limit on file sizes stands for a full disk."""
     out = probed("/bin/bash", "-c", f"ulimit -f 40; exec {known} counts 1000")
     assert json.loads(out)["calloc"] == 5000
-    assert probed.profile.empty == 1  # the shell's own was there before
+    # The shell's own file existed before.
+    assert probed.profile.empty == 1
 
 
 def test_no_room_for_another_thread_is_no_matter_to_the_program(probed: Probed) -> None:
@@ -592,7 +622,7 @@ def test_without_a_folder_it_is_off(known: Path, tmp_path: Path) -> None:
 def test_a_program_s_own_malloc_may_hold_a_lock_when_it_asks_the_kernel(
     probed: Probed, tmp_path: Path
 ) -> None:
-    """To look for a function that nobody has allocates, in the loader; chromium span there for ever."""
+    """In the loader, a lookup of a missing function allocates. chromium once spun there forever."""
     source = Path(__file__).parents[1] / "programs" / "inputs" / "own_malloc.c"
     own = tmp_path / "own"
     subprocess.run(["gcc", "-O1", "-fno-builtin", "-D_GNU_SOURCE", source, "-o", own], check=True)

@@ -1,4 +1,4 @@
-"""The probe where there is very much of something: kills, forks, threads, programs one after the other."""
+"""The probe with very many kills, forks, threads and programs in sequence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def many(compiled: Compiled) -> Path:
 
 
 def started(folder: Path, *command: object) -> subprocess.Popen[str]:
-    """In a group of its own, behind the probe."""
+    """Starts it with the probe, in a process group of its own."""
     return subprocess.Popen(
         [str(word) for word in command],
         env={**os.environ, "CAIRN_PROBE": str(folder), "LD_PRELOAD": carried(native.probe())},
@@ -48,7 +48,7 @@ def started(folder: Path, *command: object) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("whom", ["process", "group"])
 def test_what_was_killed_at_any_moment_is_readable(tmp_path: Path, known: Path, whom: str) -> None:
-    """500 moments of each: within the loader, at work in threads, in forks, at the end."""
+    """500 moments each: in the loader, at work in threads, in forks, at the end."""
     lot = random.Random(20261122)
     kept = 0
     for i in range(500):

@@ -1,4 +1,4 @@
-"""The probe beside programs that use signals and forks in unusual ways; and beside unusual allocators and plugins."""
+"""The probe with unusual uses of signals and forks, and with unusual allocators and plugins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def paths(compiled: Compiled) -> Path:
 def test_a_program_goes_on_as_without_the_probe(
     probed: Probed, signals: Path, paths: Path, what: str
 ) -> None:
-    """Each of them was the end of the process, or hung."""
+    """Each of these programs once died or hung."""
     assert probed(signals, what, allocator=paths) == "went on\n"
     first = min(probed.profile.processes, key=lambda process: process.begin_ns)
     assert first.state == "ended"
@@ -56,7 +56,7 @@ def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, pat
 def test_nobody_else_is_asked_how_large_a_block_is(
     probed: Probed, signals: Path, compiled: Compiled
 ) -> None:
-    """The one of libc was: it reads what lies before the block."""
+    """Once the function of libc was asked. It reads the bytes before the block."""
     allocator = compiled("no_headers.c", "-shared")
     assert probed(signals, "jump", allocator=allocator, CAIRN_PROBE_GAP="1") == "went on\n"
     tally = probed.only.tally
@@ -66,11 +66,15 @@ def test_nobody_else_is_asked_how_large_a_block_is(
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 def test_a_plugin_may_have_a_cxx_runtime_of_its_own(probed: Probed, tmp_path: Path) -> None:
-    """A program in C whose plugin brings operators and exceptions within: its calls came to us, and we knew no next one."""
+    """A C program's plugin brings operators and exceptions inside itself.
+
+    Its calls came to the probe, which knew no next function.
+    """
     (tmp_path / "plugin.cpp").write_text(
         '#include <stdexcept>\n#include <string>\nextern "C" int work() {\n'
         "    try { throw std::runtime_error(std::string(100, 'x')); }\n"
-        "    catch (const std::exception &error) { int *p = new int[25]; delete[] p; return std::string(error.what()).size(); }\n"
+        "    catch (const std::exception &error) { int *p = new int[25]; delete[] p; return "
+        "std::string(error.what()).size(); }\n"
         "}\n"
     )
     (tmp_path / "host.c").write_text(

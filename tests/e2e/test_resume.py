@@ -1,4 +1,4 @@
-"""Going on with a run, and what must not be mixed into it."""
+"""Continuing a run, and the options that a resumed run refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAP = f"sleep {200_000 + os.getpid()}"
 
 
 def interrupted(cairn, *arguments: object, **environment: str) -> None:
-    """Begins a run and ends it by ctrl-C after a few trials."""
+    """Begins a run and interrupts it with ctrl-C after a few trials."""
     known = set(cairn.results.glob("*")) if cairn.results.exists() else set()
     argv = [*cairn.argv, "compare", *map(str, arguments)]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""`cairn run` stands where the program would stand."""
+"""`cairn run` behaves like the program itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_output_and_input_are_passed_through(cairn, forward: Path) -> None:
 
 
 def test_what_the_caller_opened_is_the_programs(cairn, tmp_path: Path) -> None:
-    """A shell's <(…) is a descriptor; so is what make gives its children."""
+    """A shell's <(…) is a descriptor, and so is the jobserver that make gives its children."""
     (tmp_path / "data").write_text("hello\n")
     line = f"exec {shlex.join(cairn.argv)} run -- cat /dev/fd/7 7<{tmp_path}/data"
     done = subprocess.run(
@@ -84,7 +84,7 @@ while True:
 
 
 def test_the_terminal_is_the_programs(cairn) -> None:
-    """Run as a shell's job is: the program's own group has the foreground, and its size is the terminal's."""
+    """As for a shell's job, the program's group is in the foreground, with the terminal's size."""
     ask = "import os; print('foreground', os.tcgetpgrp(0) == os.getpgrp(), os.get_terminal_size(1))"
     argv = shlex.join([*cairn.argv, "run", "--", sys.executable, "-c", ask])
     environment = {**cairn.env, "TERM": "xterm"}

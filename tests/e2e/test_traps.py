@@ -1,4 +1,4 @@
-"""What goes wrong in the field: one sentence, the right exit code, nothing lost, nothing measured in vain."""
+"""Common mistakes: one sentence, the right exit code, nothing lost, nothing measured in vain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAP = f"sleep {100_000 + os.getpid()}"
 
 
 def refused(result, code: int, *words: str) -> None:
-    """One sentence with these words, the exit code, and no verdict."""
+    """Checks for one sentence with these words, the exit code, and no verdict."""
     assert result.code == code, (result.code, result.err)
     for word in words:
         assert word in result.sentence, result.sentence
@@ -101,7 +101,7 @@ def test_a_setuid_program(cairn, churn: Path, tmp_path: Path) -> None:
 @AS_ROOT
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here")
 def test_a_program_with_a_file_capability(cairn, churn: Path, tmp_path: Path) -> None:
-    """Root has every capability already, so this one is asked as somebody else."""
+    """Root has every capability already, so another user runs this one."""
     folder = Path("/tmp") / f"cairn-capability-{os.getpid()}"
     folder.mkdir(mode=0o755)
     try:

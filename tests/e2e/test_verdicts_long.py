@@ -1,4 +1,4 @@
-"""Are the verdicts right on this machine, as it is? Equal things compared, and differences of known size planted."""
+"""Verdicts on this machine: equal things compared, and planted differences of known size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def spin(compiled: Callable[..., Path]) -> Path:
 
 
 def wall(result: Any) -> dict[str, Any]:
-    """The one contender's change in wall time."""
+    """Returns the only contender's change in wall time."""
     assert result.code == 0, result.err
     (change,) = [
         row["changes"]["wall"] for row in result.json["comparisons"][0]["rows"] if row["changes"]
@@ -28,7 +28,7 @@ def wall(result: Any) -> dict[str, Any]:
 
 
 def test_system_against_itself_rarely_has_a_winner(cairn, spin: Path) -> None:
-    """3 of 60 are expected by chance; all of A before all of B gave 8 to 10."""
+    """3 of 60 are expected by chance. All of A before all of B gave 8 to 10."""
     winners = 0
     for repeat in range(60):
         change = wall(
@@ -57,19 +57,23 @@ def test_a_planted_slow_down_of_2_percent_is_found_and_sized(cairn, spin: Path) 
         slow = "slow=system:SPIN_EXTRA=20"
         change = wall(
             cairn(
-                "compare", "-a", "system", "-a", slow, "--seed", repeat, "--precision", "0.4%", *AS_ASKED, "--", spin, 150,
-                timeout=600,
+                "compare", "-a", "system", "-a", slow, "--seed", repeat, "--precision", "0.4%",
+                *AS_ASKED, "--", spin, 150, timeout=600,
             )
         )  # fmt: skip
         print(
-            f"{change['estimate']:+.3%} [{change['interval']['low']:+.3%}, {change['interval']['high']:+.3%}]"
+            f"{change['estimate']:+.3%} [{change['interval']['low']:+.3%}, "
+            f"{change['interval']['high']:+.3%}]"
         )
         good += change["interval"]["low"] > 0 and 0.015 <= change["estimate"] <= 0.025
     assert good >= 8
 
 
 def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
-    """Where the machine is quiet enough for ±1 % in 60 rounds; where it is not, no difference may be shown either."""
+    """On a quiet machine, ±1 % is reached in 60 rounds.
+
+    Elsewhere no difference may be shown either.
+    """
     findings = []
     widths = []
     for repeat in range(10):
@@ -89,6 +93,7 @@ def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
     )
     if equal < 8 and noisy > 2:
         pytest.skip(
-            f"this machine is too noisy: {noisy} of 10 intervals are still wider than ±0.5 % after 60 rounds"
+            f"this machine is too noisy: {noisy} of 10 intervals are still wider than ±0.5 % "
+            "after 60 rounds"
         )
     assert equal >= 8

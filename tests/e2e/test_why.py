@@ -1,4 +1,7 @@
-"""`cairn compare --why` and `cairn explain`: a gap that somebody made, and what it is made of. tests/support/ill/ has the libraries."""
+"""`cairn compare --why` and `cairn explain` on gaps of known cause.
+
+tests/support/ill/ has the libraries.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,9 @@ def test_a_slow_free_is_the_allocators_own_code_and_named(cairn, tmp_path: Path)
         *program,
     )
     assert result.code == 0, result.err
-    assert "each behind the probe, too" in result.err
-    assert "of CPU" in result.out and "ill, beside system: Free is slow" in result.out
-    assert "system+probe" not in result.out  # it competes with nobody
+    assert "each also with the probe" in result.err
+    assert "of CPU" in result.out and "ill against system: Free is slow" in result.out
+    assert "system+probe" not in result.out  # it is never ranked
     document = cairn("report", "--json").json
     assert [row["contender"] for row in document["comparisons"][0]["rows"]] == ["system", "ill"]
     (why,) = document["whys"]
@@ -73,7 +76,7 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
     assert cairn("compare", "-r", 1, "-a", "system", "-a", f"x={forward}", "--", churn).code == 0
     for words, says in (
         (("explain",), "compare --why"),
-        (("explain", "last", "y"), "there is no y in this run; it has system, x"),
+        (("explain", "last", "y"), "this run has no contender y; it has system, x"),
         (("explain", "last", "system"), "system cannot be compared with itself"),
         (("explain", "-o", "why.csv"), "text, Markdown or JSON"),
     ):
@@ -82,7 +85,7 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
             result.err
         )
     twice = cairn("compare", "--why", "-a", "system", "-a", "system+probe", "--", churn)
-    assert twice.code == 2 and "leave system+probe away" in twice.err
+    assert twice.code == 2 and "leave out system+probe" in twice.err
     alone = cairn("compare", "--why", "-a", "system", "--", churn)
     assert alone.code == 2 and "name two" in alone.err
     named = ("-a", "system", "-a", f"x={forward}", "-a", f"x+probe={forward}")
@@ -106,7 +109,7 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
 def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     cairn, tmp_path: Path, program: str, illness: str, strength: int, name: str
 ) -> None:
-    """In a server's sessions slow_new strikes memory that serves again: blocks grow in number, not in bytes."""
+    """In a server's sessions, slow_new slows reused memory: blocks grow in number, not in bytes."""
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *WORKLOADS[program])
     result = cairn(

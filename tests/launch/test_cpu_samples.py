@@ -1,4 +1,4 @@
-"""Where the processors were, as the kernel's clock noted it, of programs that know it themselves."""
+"""Clock samples of programs that know themselves where their processors are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = ("own", "calls", "faults", "others", "program")
 
 
 def noted(file: Path, allocator: cpu_samples.AllocatorCode) -> CpuSamples:
-    """Skips where the kernel does not let anybody look."""
+    """Skips if the kernel does not permit clock samples."""
     found, why = cpu_samples.read(file, allocator)
     if found is None:
         assert "does not allow clock samples here" in why
@@ -26,14 +26,14 @@ def noted(file: Path, allocator: cpu_samples.AllocatorCode) -> CpuSamples:
 
 
 def all_of(found: CpuSamples) -> float:
-    """Nanoseconds."""
+    """Returns the sum in nanoseconds."""
     notes = found.own + found.calls + found.faults + found.others + found.program + found.unknown
     return float(notes * found.period_ns)
 
 
 @pytest.fixture(scope="session")
 def library(compiled: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What plays the allocator, by the name that its users know it by."""
+    """The stand-in for the allocator, under the path that its users know."""
     made = compiled("cpu_places.c", "-shared", "-DLIBRARY_ONLY", "-Wl,-soname,libplaces.so")
     return Path(shutil.copy(made, tmp_path_factory.mktemp("library") / "libplaces.so"))
 
@@ -55,7 +55,7 @@ def test_each_place_gets_the_time_that_was_spent_there(
     seen = {place: getattr(found, place) * found.period_ns for place in PLACES}
     for place in ("own", "calls", "program"):
         assert seen[place] == pytest.approx(spent[place], rel=0.2, abs=10e6), place
-    # What gives back the pages that were touched is a call, a tenth of that time and more.
+    # The call that returns the touched pages takes a tenth of that time and more.
     in_kernel = spent["faults"] + spent["others"]
     assert seen["faults"] + seen["others"] == pytest.approx(in_kernel, rel=0.2, abs=10e6)
     assert seen["faults"] > 0.5 * spent["faults"] and seen["others"] > 0.8 * spent["others"]
@@ -86,10 +86,12 @@ def test_notes_are_as_many_as_the_tree_takes_time(
 def test_processes_and_threads_that_live_for_less_than_a_period_have_their_part(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
-    """A clock of each one's own begins anew with it: those would have no note at all, or all of them at the same moment.
+    """Each process's own clock begins with it.
 
-    The program does not see how long the birth and the end of so many threads take: on a busy machine, a run had 24 %
-    more than the program knew of.
+    They would have no clock sample, or all at the same moment.
+
+    The program does not see how long its many threads take to begin and end. On a busy machine, a
+    run had 24 % more than the program knew of.
     """
     file = tmp_path / "notes"
     outcome = launch("--cpu-samples", str(file), "--", program, "400", "short")
@@ -103,7 +105,7 @@ def test_processes_and_threads_that_live_for_less_than_a_period_have_their_part(
 def test_a_program_that_sleeps_pays_nothing_for_being_looked_at(
     launch: Launch, program: str, tmp_path: Path
 ) -> None:
-    """Timers that are stopped and started with each sleep took a third more of such a program's time."""
+    """Timers that stop and start with each sleep took a third more of such a program's time."""
     ratios = []
     for _ in range(5):
         with_clock = launch(
@@ -120,7 +122,7 @@ def test_a_program_that_sleeps_pays_nothing_for_being_looked_at(
 def test_sleeps_of_the_allocators_are_its_kernel_calls(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
-    """Few have a note: on the way into sleep and out of it interrupts are mostly off."""
+    """Few sleeps have a clock sample: interrupts are mostly off when sleep begins and ends."""
     file = tmp_path / "notes"
     launch("--cpu-samples", str(file), "--", program, "20000", "library-sleeps")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
@@ -150,7 +152,7 @@ def test_what_cannot_be_written_is_told_before_the_program_begins(
 def test_libraries_beside_an_allocator_that_it_needs_are_its_own(
     compiled: Callable[..., Path], library: Path, tmp_path: Path
 ) -> None:
-    """As those of TBB: a proxy is preloaded, and another library in its folder does the work."""
+    """As with TBB, a proxy is preloaded, and another library in its folder does the work."""
     beside = Path(shutil.copy(library, tmp_path))
     made = compiled("forward_malloc.c", "-shared", "-Wl,--no-as-needed", str(beside))
     proxy = Path(shutil.copy(made, tmp_path / "proxy.so"))

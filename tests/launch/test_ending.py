@@ -1,4 +1,4 @@
-"""How a command and its tree end, and what the launcher says of it."""
+"""How a command and its tree end, and what the launcher reports about it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_a_core_dump_is_reported(launch: Launch, tmp_path: Path, dumps: bool) ->
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     if dumps and (pattern.startswith(("|", "/")) or not pattern or hard == 0):
         pytest.skip(
-            f"no core file would be written here: core_pattern is '{pattern}', the hard limit {hard}"
+            f"no core file would be written here: core_pattern is '{pattern}', the hard limit "
+            f"{hard}"
         )
 
     def limit() -> None:
@@ -299,7 +300,7 @@ def test_a_stopped_launcher_stops_its_program(launch: Launch) -> None:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
 
     process.send_signal(signal.SIGTSTP)
-    # A group that nobody could continue is not stopped by SIGTSTP: then the program goes on at once.
+    # An orphaned process group is not stopped by SIGTSTP, so the program continues at once.
     if wait_until(lambda: state(process.pid) == "T", 2):
         assert wait_until(lambda: state(pid) == "T")
         process.send_signal(signal.SIGCONT)
@@ -309,7 +310,7 @@ def test_a_stopped_launcher_stops_its_program(launch: Launch) -> None:
 
 
 def test_an_end_that_comes_while_a_signal_is_passed_on_is_not_overlooked(launch: Launch) -> None:
-    """On one processor a program that is told to end often has, before its launcher runs again."""
+    """On one processor, a program that is told to end often ends before its launcher runs again."""
     one = {min(os.sched_getaffinity(0))}
     for _ in range(100):
         process, reader = launch.start(

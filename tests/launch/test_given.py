@@ -1,4 +1,4 @@
-"""What the command gets: descriptors, environment, files, CPUs."""
+"""What the command gets: descriptors, environment, files and CPUs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def test_no_descriptor_of_ours_reaches_the_program(launch: Launch, tmp_path: Pat
         again = launch("--memory", "sampled", "--", *command)
     finally:
         os.close(extra)
-    # pass_fds closes `extra` for the launcher, so that the program has its three and the folder that ls reads.
+    # pass_fds closes `extra` for the launcher, so the program has its three descriptors and the
+    # folder that ls reads.
     assert int(outcome.out.split("\n")[0]) == 4, outcome.out
     assert int(again.out.split("\n")[0]) == 4, again.out
     assert int(plain.split("\n")[0]) >= 4
@@ -50,9 +51,19 @@ def test_descriptors_of_the_caller_reach_the_program(launch: Launch, tmp_path: P
 
 def test_the_report_may_go_to_a_standard_descriptor(launch: Launch) -> None:
     done = subprocess.run(
-        [launch.path, "--report-fd", "2", "--", "sh", "-c", "readlink /proc/self/fd/2; echo unheard >&2"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [
+            launch.path,
+            "--report-fd",
+            "2",
+            "--",
+            "sh",
+            "-c",
+            "readlink /proc/self/fd/2; echo unheard >&2",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(done.stderr)["exit_code"] == 0
     assert done.stdout == "/dev/null\n"
 
@@ -62,9 +73,15 @@ def test_closed_standard_descriptors_are_filled(launch: Launch, tmp_path: Path) 
     script = f"readlink /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 > {target} 3<&0"
     reader, writer = os.pipe()
     done = subprocess.run(
-        ["sh", "-c", f"exec {shlex.quote(str(launch.path))} --report-fd {writer} -- sh -c '{script}' <&- >&- 2>&-"],
-        pass_fds=(writer,), check=False,
-    )  # fmt: skip
+        [
+            "sh",
+            "-c",
+            f"exec {shlex.quote(str(launch.path))} --report-fd {writer} -- sh -c '{script}' <&- "
+            ">&- 2>&-",
+        ],
+        pass_fds=(writer,),
+        check=False,
+    )
     os.close(writer)
     with open(reader) as file:
         assert json.load(file)["exit_code"] == 0

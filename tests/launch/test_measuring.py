@@ -1,4 +1,4 @@
-"""What the launcher says about time, memory and counters."""
+"""The launcher's figures of time, memory and counters."""
 
 from __future__ import annotations
 
@@ -77,10 +77,13 @@ def test_a_small_program_is_read_exactly(launch: Launch, hold: str, method: str,
 def test_a_file_that_is_read_is_not_memory(
     launch: Launch, hold: str, method: str, tmp_path: Path
 ) -> None:
-    """A program that reads 1 GiB and allocates 10 MiB: its page cache is charged to the cgroup, and is not its memory.
+    """A program reads 1 GiB and allocates 10 MiB.
 
-    Of three runs one may differ: now and then the kernel lets go of some MiB of cache between two readings without counting
-    that it took any (seen in 3 of 380 runs of Linux 6.18, cause not found), which looks like a burst of the program's.
+    The cgroup is charged for its page cache, which is not its memory.
+
+    One of three runs may differ: sometimes the kernel releases a few MiB of cache between two
+    readings without having counted them (3 of 380 runs of Linux 6.18, cause not found). That looks
+    like a burst of the program.
     """
     if is_sanitized(launch.path):
         pytest.skip("a sanitizer slows the launcher down")
@@ -98,7 +101,8 @@ def test_a_file_that_is_read_is_not_memory(
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
 def test_lazily_freed_memory_shows_apart(launch: Launch, hold: str, method: str) -> None:
-    # Process by process, a look at so much memory takes milliseconds, so that there is one every second or two.
+    # Process by process, a look at this much memory takes milliseconds, so there is one every
+    # second or two.
     after_ms = "300" if method == "cgroup" else "4000"
     memory = launch("--memory", method, "--", hold, "lazy", "256", after_ms).memory
     assert memory["peak_bytes"] == pytest.approx(256 * MIB, rel=0.02)
@@ -115,7 +119,7 @@ def test_nothing_is_lazily_freed_without_madvise(launch: Launch, hold: str, meth
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
 def test_a_short_burst_is_seen(launch: Launch, hold: str, method: str) -> None:
-    # Process by process it is seen while the process lives on, from the highest size that this ever had.
+    # Process by process, a peak is seen while the process lives, from its own high-water mark.
     after_ms = "50" if method == "cgroup" else "400"
     for _ in range(3):
         memory = launch("--memory", method, "--", hold, "burst", "200", after_ms).memory
@@ -147,14 +151,15 @@ def test_sampling_stays_within_its_budget(launch: Launch, hold: str, method: str
     if is_sanitized(launch.path):
         pytest.skip("a sanitizer slows the launcher down")
     report = launch("--memory", method, "--", hold, "spin", "0", "2000").told
-    early_ns = 1.5e6  # the first readings of both kinds may cost so much together
+    # The first readings of both kinds may cost this much together.
+    early_ns = 1.5e6
     assert report["memory"]["sampling_cpu_ns"] - early_ns < 0.005 * report["wall_ns"]
     assert report["memory"]["samples"] >= 20
 
 
 @pytest.mark.parametrize("ends", ["exit 0", "kill -9 $$", "sleep 1000 & exit 0", "mkdir_below"])
 def test_the_cgroup_is_removed(launch: Launch, cgroup: None, ends: str) -> None:
-    # A cgroup that the program itself made below ours must not keep ours.
+    # A cgroup that the program made below ours must not keep ours alive.
     below = 'd=/sys/fs/cgroup/memory$(sed -n "s/^[0-9]*:memory://p" /proc/self/cgroup); [ ! -d "$d" ] || mkdir "$d/below"'
     process, reader = launch.start(
         "--memory", "cgroup", "--", "sh", "-c", below if ends == "mkdir_below" else ends
@@ -198,7 +203,8 @@ def test_counters_are_numbers_or_absent(launch: Launch, hold: str) -> None:
         assert counters["cpu-migrations"] is None
     for name in ("cycles", "instructions", "branches"):
         assert counters[name] != 0
-    if counters["task-clock"] is not None:  # all three spinners, of which one is an orphan
+    # All three spinners count, one of them an orphan.
+    if counters["task-clock"] is not None:
         assert counters["task-clock"] == pytest.approx(
             report["user_ns"] + report["system_ns"], rel=0.2
         )
@@ -215,9 +221,10 @@ def test_counters_are_not_opened_unasked(launch: Launch) -> None:
 def test_the_report_is_complete(launch: Launch) -> None:
     report = launch("--", "true").told
     assert list(report) == [
-        "schema", "pid", "exit_code", "signal", "core_dumped", "timed_out", "interrupted_by", "exec_errno",
-        "exec_error", "wall_ns", "user_ns", "system_ns", "minor_faults", "major_faults", "voluntary_switches",
-        "involuntary_switches", "reaped", "left_behind", "largest_process_bytes", "memory", "counters",
+        "schema", "pid", "exit_code", "signal", "core_dumped", "timed_out", "interrupted_by",
+        "exec_errno", "exec_error", "wall_ns", "user_ns", "system_ns", "minor_faults",
+        "major_faults", "voluntary_switches", "involuntary_switches", "reaped", "left_behind",
+        "largest_process_bytes", "memory", "counters",
     ]  # fmt: skip
     assert report["schema"] == 1
     assert 0 < report["minor_faults"] < 1000

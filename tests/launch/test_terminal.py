@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from support.launching import Launch, is_alive, wait_until
 
-# A shell in small: gives the launcher a job of its own in the foreground, and says through descriptor 4 when it stops
-# and ends. A byte from descriptor 3 continues it.
+# A small shell: it gives the launcher a job in the foreground, and reports through descriptor 4
+# when it stops and ends. A byte from descriptor 3 continues it.
 SHELL = r"""
 import os, signal, sys
 tty = os.open("/dev/tty", os.O_RDWR)
@@ -55,7 +55,7 @@ while True:
 
 
 class Terminal:
-    """A shell in a session with a terminal, which runs one launcher as its job."""
+    """A shell in a session with a terminal. It runs one launcher as its job."""
 
     def __init__(self, launch: Launch, *arguments: str) -> None:
         self.go_reader, self.go = os.pipe()
@@ -75,7 +75,7 @@ class Terminal:
         self.screen = b""
 
     def see(self, text: str, seconds: float = 10) -> bool:
-        """Whether this appears on the screen."""
+        """Returns whether this text appears on the screen."""
         deadline = time.monotonic() + seconds
         while text.encode() not in self.screen:
             ready, _, _ = select.select([self.master], [], [], max(0, deadline - time.monotonic()))
@@ -83,12 +83,12 @@ class Terminal:
                 return False
             try:
                 self.screen += os.read(self.master, 4096)
-            except OSError:  # nobody has the terminal open any more
+            except OSError:  # Nobody has the terminal open any more.
                 return text.encode() in self.screen
         return True
 
     def hear(self, seconds: float = 10) -> str:
-        """What the shell says next."""
+        """Returns the shell's next message."""
         ready, _, _ = select.select([self.says], [], [], seconds)
         return os.read(self.says, 100).decode().strip() if ready else "nothing"
 
@@ -179,7 +179,10 @@ def test_a_stopped_job_ends_when_its_terminal_goes_away(terminal: Callable[..., 
 
 
 def test_ctrl_z_where_nobody_could_continue_is_ignored(launch: Launch) -> None:
-    """The launcher leads the session itself, so that its group is orphaned: stopping would be for ever."""
+    """The launcher leads the session itself, so its group is orphaned.
+
+    A stop would last forever.
+    """
     reader, writer = os.pipe()
     pid, master = pty.fork()
     if pid == 0:
@@ -225,7 +228,7 @@ def test_without_terminal_the_program_cannot_reach_it(launch: Launch) -> None:
 
 
 def test_a_background_job_does_not_take_the_terminal(launch: Launch) -> None:
-    """A shell that keeps the foreground: the program's group must not get it."""
+    """The shell keeps the foreground, and the program's group must not get it."""
     pid, master = pty.fork()
     if pid == 0:
         job = os.fork()

@@ -1,9 +1,9 @@
-"""What our own parts cost a program of about 50 ms: the launcher, the witness, and both, in interleaved rounds.
+"""Measures what the launcher, the witness and both cost a program of 50 ms, in mixed rounds.
 
     .venv/bin/python tests/perf/cost.py [ROUNDS]
 
-Seen from outside: from before the start to after the end, the start of the launcher included. Exits 1 when both together
-cost more than 3 %.
+The time is measured from outside, from before the start to after the end, including the start of
+the launcher. Exits 1 if both together cost more than 3 %.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMIT = 0.03
 
 
 def spawn(argv: list[str], environment: dict[str, str]) -> None:
-    """Starts a command as cheaply as can be, with its output thrown away, and waits for it."""
+    """Starts a command as cheaply as possible, discards its output, and waits for it."""
     silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     pid = os.posix_spawn(argv[0], argv, environment, file_actions=silent)
     if os.waitpid(pid, 0)[1] != 0:
@@ -34,7 +34,7 @@ def spawn(argv: list[str], environment: dict[str, str]) -> None:
 
 
 def turns_of_50_ms(program: Path) -> str:
-    """How much work is 50 ms here: the best of a few runs, since noise only adds."""
+    """Returns how much work takes 50 ms: the best of a few runs, since noise only adds time."""
     turns, best = 20, math.inf
     for _ in range(7):
         began = time.perf_counter()
@@ -44,7 +44,7 @@ def turns_of_50_ms(program: Path) -> str:
 
 
 def ways(program: Path, scratch: Path) -> dict[str, Callable[[], None]]:
-    """The program alone, and with each of our parts."""
+    """Returns the commands: the program alone, and with each of our parts."""
     argv = [str(program), turns_of_50_ms(program)]
     plain = {"PATH": os.environ["PATH"]}
     report = scratch / "witness.jsonl"
@@ -78,7 +78,7 @@ def ways(program: Path, scratch: Path) -> dict[str, Callable[[], None]]:
 
 
 def main() -> int:
-    """Measures and prints; the exit code says whether the limit is kept."""
+    """Measures and prints. Returns the exit code, which says whether the limit is kept."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     with tempfile.TemporaryDirectory(prefix="cairn-") as name:
         scratch = Path(name)
@@ -110,7 +110,8 @@ def main() -> int:
             else "too few rounds"
         )
         print(
-            f"{way:<20} {units.percent(change.estimate):>8}  {span}  ({units.time(change.estimate * alone * 1e9)})"
+            f"{way:<20} {units.percent(change.estimate):>8}  {span}  "
+            f"({units.time(change.estimate * alone * 1e9)})"
         )
     return int(changes["launcher + witness"].estimate > LIMIT)
 

@@ -1,11 +1,12 @@
-"""What an allocator holds while a program runs, and what it learns: one run under each, drawn over time.
+"""Draws the memory that allocators hold while a program runs, and what they learn. Each runs once.
 
     .venv/bin/python tests/perf/over_time.py PICTURE.svg [NAME=LIBRARY[:KEY=VALUE;…]…] -- PROG [ARG…]
 
-By default cairn as it is, and frozen. Twice a second the anonymous memory of the program and of all that it started is read
-from /proc; each line that the allocator writes with CAIRN_TRACE=1 is a mark at its time. Prints, of each, CPU time, the
-mean and the most of that memory, and how many marks there are. One run shows how things go, not which is better: for
-that is 'cairn compare'.
+The default is cairn as it is, and frozen. Twice a second, the anonymous memory of the program and
+its descendants is read from /proc. Each line that the allocator writes with CAIRN_TRACE=1 is a mark
+at its time. For each allocator, the program prints CPU time, the mean and the maximum of that
+memory, and the number of marks. One run shows the course, not which is better; 'cairn compare'
+shows that.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TRACE = "cairn: "
 
 @dataclass
 class Course:
-    """Of one run: seconds since its start, and bytes."""
+    """The course of one run: seconds since its start, and bytes."""
 
     name: str
     times: list[float] = field(default_factory=list)
@@ -37,7 +38,7 @@ class Course:
 
 
 def tree(root: int) -> list[int]:
-    """The process and its descendants, as far as they are there."""
+    """Returns the process and its descendants, as far as they still exist."""
     found, queue = [], [root]
     while queue:
         pid = queue.pop()
@@ -53,7 +54,7 @@ def tree(root: int) -> list[int]:
 
 
 def anonymous_bytes(root: int) -> int:
-    """Resident, and no file's."""
+    """Returns the process's resident memory that belongs to no file."""
     total = 0
     for pid in tree(root):
         try:
@@ -65,7 +66,7 @@ def anonymous_bytes(root: int) -> int:
 
 
 def run(name: str, library: str, knobs: dict[str, str], command: list[str]) -> Course:
-    """One run to its end."""
+    """Runs the program once to its end."""
     course = Course(name)
     environment = {**os.environ, **knobs, "CAIRN_TRACE": "1", "LD_PRELOAD": library}
     began = time.monotonic()
@@ -104,7 +105,7 @@ def run(name: str, library: str, knobs: dict[str, str], command: list[str]) -> C
 
 
 def draw(courses: list[Course], title: str, picture: Path) -> None:
-    """Memory over time, one panel above the other."""
+    """Draws memory over time, a panel for each allocator."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 1 + 2 * len(courses)), layout="constrained")
@@ -125,7 +126,7 @@ def draw(courses: list[Course], title: str, picture: Path) -> None:
 
 
 def main() -> int:
-    """Runs each once, and prints a line of each."""
+    """Runs each once and prints a line for it."""
     if len(sys.argv) < 4 or "--" not in sys.argv:
         print(__doc__, file=sys.stderr)
         return 2
@@ -144,8 +145,8 @@ def main() -> int:
         courses.append(course)
         mean, most = sum(course.held) / max(1, len(course.held)), max(course.held, default=0)
         print(
-            f"{name:12} {course.cpu_s:8.2f} s of CPU time, {units.size(mean)} held on average, {units.size(most)} at most, "
-            f"{len(course.marks)} changes",
+            f"{name:12} {course.cpu_s:8.2f} s of CPU time, {units.size(mean)} held on average, "
+            f"{units.size(most)} at most, {len(course.marks)} changes",
             flush=True,
         )
     draw(courses, " ".join(Path(word).name for word in command), Path(sys.argv[1]))

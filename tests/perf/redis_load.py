@@ -1,11 +1,12 @@
-"""Redis under a load that changes: what over_time.py and 'cairn compare' run for a server that lives for a minute.
+"""Redis under a changing load, which over_time.py and 'cairn compare' run for a minute.
 
     python3 tests/perf/redis_load.py REDIS-SERVER [ROUNDS]
 
-REDIS-SERVER must be built with MALLOC=libc; Debian's has an allocator within. The server makes all values itself, so that
-the client takes next to nothing. A round: a cache is filled with values of one size, 120 to 300 MB of them; beside them
-lists and hashes grow; these go one by one, the cache all at once, as where a new version of a site comes out; and every
-fifth round nothing happens for half a second. The work is the same whoever does it: CPU time tells who needs less.
+REDIS-SERVER must be built with MALLOC=libc, since Debian's contains an allocator. The server makes
+all values itself, so the client costs next to nothing. In each round, a cache is filled with 120 to
+300 MB of values of one size while lists and hashes grow. The lists and hashes are deleted one by
+one, the cache at once, as when a site publishes a new version. In every fifth round nothing happens
+for half a second. The work is always the same, so CPU time says which allocator needs less.
 """
 
 import socket
@@ -27,11 +28,11 @@ DELETED = """
 for i = 0, 500 do redis.call('DEL', 'list' .. i, 'hash' .. i) end
 """
 VALUES = ((400_000, 300), (60_000, 5_000), (4_000, 60_000), (150_000, 1_500))
-"""How many, and bytes of each, by turns."""
+"""The number of values and the bytes of each, by turns."""
 
 
 def asked(server: socket.socket, *words: str) -> bytes:
-    """Sends one command; its answer is one line."""
+    """Sends one command. Its answer is one line."""
     server.sendall(
         b"*%d\r\n" % len(words)
         + b"".join(b"$%d\r\n%s\r\n" % (len(one), one.encode()) for one in words)
@@ -47,7 +48,7 @@ def asked(server: socket.socket, *words: str) -> bytes:
 
 
 def connected(path: Path) -> socket.socket:
-    """When the server is there."""
+    """Returns a connection as soon as the server answers."""
     for _ in range(500):
         server = socket.socket(socket.AF_UNIX)
         try:
@@ -61,7 +62,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def main() -> None:
-    """Round after round, then an ordinary end."""
+    """Runs the rounds and then ends the server in the ordinary way."""
     if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS

@@ -1,10 +1,11 @@
-"""A service under a load that changes: what over_time.py and 'cairn compare' run for a program that lives for a minute.
+"""A service under a changing load, which over_time.py and 'cairn compare' run for a minute.
 
     PYTHONMALLOC=malloc python3 tests/perf/service.py [SECONDS]
 
-Requests are JSON documents that are parsed, changed, put into a cache of bounded size and written again. Every two seconds
-the load changes: many small documents, few large ones, hardly any. So many requests are answered as there are in the plan,
-whatever time each takes: CPU time tells who needs less.
+Requests are JSON documents that are parsed, changed, put into a cache of bounded size and written
+again. Every two seconds the load changes: many small documents, few large ones, almost none. The
+plan fixes the number of requests, whatever time each takes, so CPU time says which allocator needs
+less.
 """
 
 import json
@@ -14,12 +15,12 @@ from collections import OrderedDict
 
 PHASE_S = 2.0
 PLAN = ((9000, 20), (40, 6000), (300, 20), (2500, 200), (100, 50))
-"""Requests of a phase, and rows of a document."""
+"""Requests per phase, and rows per document."""
 CACHED = 400
 
 
 def document(number: int, rows: int) -> str:
-    """A document of so many rows, each a little other than the last."""
+    """Returns a document of this many rows, each slightly different from the last."""
     return json.dumps(
         [
             {"id": number * 7 + row, "name": f"row {row % 97}", "tags": ["a", "b" * (row % 40)]}
@@ -29,7 +30,7 @@ def document(number: int, rows: int) -> str:
 
 
 def answer(text: str, cache: OrderedDict[int, object], number: int) -> int:
-    """Parses, changes, keeps and writes one."""
+    """Parses, changes, keeps and writes one document."""
     parsed = json.loads(text)
     for row in parsed[::3]:
         row["name"] = row["name"].upper()
@@ -40,7 +41,7 @@ def answer(text: str, cache: OrderedDict[int, object], number: int) -> int:
 
 
 def main() -> None:
-    """Phase after phase."""
+    """Runs one phase after the other."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     cache: OrderedDict[int, object] = OrderedDict()
     number = written = 0

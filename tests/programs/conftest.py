@@ -1,11 +1,13 @@
-"""Programs of other people, each run twice: as it is, and with libcairn in it, which must make no difference to be seen.
+"""Programs of other people, each run without and with libcairn, which must change nothing visible.
 
-With CAIRN_UNDER_PROBE=NAME, it is the probe that must make none: each runs twice under that allocator (by its name for
-`cairn -a`; it is brought into the tests' cache), without the probe and with it. What does not run under the allocator alone is skipped.
+With CAIRN_UNDER_PROBE=NAME, the probe must make none: each program runs twice under that allocator
+(its name for `cairn -a`; it is fetched into the tests' cache), without and with the probe. A
+program that does not run under the allocator alone is skipped.
 
-A test is a session: what it does with its programs, and what they answered. It is held on two stages in turn. On the one
-with libcairn the witness is preloaded too, so that every process says who owns malloc in it, and one that does not say so
-is a failure: a preload that went wrong is silent, and would leave glibc to pass these tests.
+A test is a session: what it does with its programs, and their answers. It runs on two stages in
+turn. On the stage with libcairn the witness is preloaded, too, so that every process says who owns
+malloc. A process that does not say so is a failure, because a failed preload is silent and would
+let glibc pass these tests.
 """
 
 from __future__ import annotations
@@ -43,21 +45,24 @@ NOBODY = 65534
 MIB = 1 << 20
 UNDER_PROBE = os.environ.get("CAIRN_UNDER_PROBE")
 PATIENCE_ALONE_S = 60
-"""There are allocators under which a fork of a program with threads waits for ever; no need to wait with it."""
+"""Under some allocators, a fork of a program with threads waits forever. Such a run ends here."""
 
 
-# --- which programs there are -------------------------------------------------------------------------------------
+# --- which programs there are ---
 
 
 def packages(when: str = "") -> dict[str, str]:
-    """Debian's package of each program, from packages.txt; all, or those wanted by "test" or "long"."""
+    """Returns Debian's package of each program, for all or those of "test" or "long"."""
     lines = (HERE / "packages.txt").read_text().splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
     return {program: package for program, package, wanted in rows if when in ("", wanted)}
 
 
 def path_of(program: str) -> str:
-    """Debian's own first: before it there may be a script that chooses among several."""
+    """Returns the program's path, Debian's own first.
+
+    A script that chooses among several may precede it.
+    """
     servers = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))
     path = os.pathsep.join([*servers, "/usr/bin", "/bin", "/usr/sbin", os.environ["PATH"]])
     found = shutil.which(program, path=path)
@@ -69,27 +74,27 @@ def path_of(program: str) -> str:
 
 
 def image_of(program: str) -> str:
-    """The name of the file that runs, behind links: that by which the witness tells of it."""
+    """Returns the name of the file that runs, behind links. The witness uses this name."""
     return Path(path_of(program)).resolve().name
 
 
-# --- the stage ----------------------------------------------------------------------------------------------------
+# --- the stage ---
 
 
 @dataclass(frozen=True)
 class Injected:
-    """Copies of what is preloaded, where every user can read them."""
+    """Copies of the preloaded libraries, readable by every user."""
 
     witness: Path
     library: Path | None
-    """None: libc's own allocator, behind the probe."""
+    """The library; None for libc's own allocator, with the probe."""
     probe: Path | None = None
     also: tuple[tuple[str, str], ...] = ()
-    """Variables that the library needs."""
+    """Environment variables that the library needs."""
 
     @property
     def first(self) -> Path:
-        """Who is called by the program."""
+        """The library that the program calls."""
         found = self.probe or self.library
         assert found is not None
         return found
@@ -109,7 +114,7 @@ class Injected:
         return environment
 
     def proven(self, report: Path, pid: int, own_malloc: Sequence[str]) -> Counter[str]:
-        """The programs that ran, each of which said that its malloc is ours, but for these, which bring one."""
+        """Returns the programs that proved our malloc, except those that bring an allocator."""
         written = report.read_bytes()
         owners = (os.path.realpath(self.first), *own_malloc)
         contender = Contender(
@@ -127,7 +132,7 @@ class Injected:
         return Counter(Path(record["exe"]).name for record in started)
 
     def _counted(self, folder: Path) -> None:
-        """Every file of the probe's can be read, and says that the allocator is behind it."""
+        """Checks that every file of the probe is readable and names the allocator."""
         behind = os.path.realpath(self.library) if self.library else None
         found = reader.gather(folder)
         for process in found.processes:
@@ -138,7 +143,7 @@ class Injected:
 
 @dataclass
 class Started:
-    """A program that runs."""
+    """A running program."""
 
     stage: Stage
     process: subprocess.Popen[bytes]
@@ -148,7 +153,7 @@ class Started:
         return (self.stage.folder.parent / f"{self.name}.{where}").read_text()
 
     def holds_the_library(self, pid: int | None = None) -> bool:
-        """Whether it, or a child of it, has libcairn mapped: where there is one to be."""
+        """Returns whether it or a child of it has mapped libcairn, if there is one."""
         if self.stage.injected is None:
             return True
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -159,9 +164,9 @@ class Started:
         return False
 
     def end(self, timeout: float = 300, talks: str | None = None) -> str:
-        """What it printed, when it has ended; it must have worked and complained of nothing.
+        """Waits for its end and returns its output. It must succeed without complaints.
 
-        talks: lines with this in them are what it always says on stderr.
+        `talks` marks lines that it always prints on stderr.
         """
         pid = self.process.pid
         status = 0
@@ -175,7 +180,8 @@ class Started:
             if time.monotonic() > deadline:
                 self.kill()
                 pytest.fail(
-                    f"{self.name} did not end within {timeout} s\n{self._said('out')}{self._said('err')}"
+                    f"{self.name} did not end within {timeout} "
+                    f"s\n{self._said('out')}{self._said('err')}"
                 )
             time.sleep(0.003)
         self.process.returncode = os.waitstatus_to_exitcode(status)
@@ -194,26 +200,26 @@ class Started:
         return out
 
     def kill(self) -> None:
-        """Ends it and what it started, without a word."""
+        """Kills it and its children."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 @dataclass
 class Stage:
-    """A folder and an environment for programs to run in, with libcairn in them or not."""
+    """A folder and an environment in which programs run, with or without libcairn."""
 
     folder: Path
     injected: Injected | None
     alone: Mapping[str, str] = field(default_factory=dict)
-    """Where nothing is injected, the variables of the allocator that the probe is to stand before."""
+    """Variables of the allocator that the probe is put before, used if nothing is injected."""
     user: int | None = None
     own_malloc: Sequence[str] = ()
     """Programs that bring an allocator, which no preloaded one can replace."""
     reached: Counter[str] = field(default_factory=Counter)
-    """Programs that were proven to use libcairn, and how often."""
+    """Programs that were proved to use libcairn, and how often."""
     peak_bytes: int = 0
-    """The most that any one process had resident."""
+    """The largest resident set of one process."""
     count: int = 0
 
     def start(self, *command: str | Path, stdin: str | bytes = b"", **environment: str) -> Started:
@@ -263,14 +269,17 @@ class Stage:
         talks: str | None = None,
         **environment: str,
     ) -> str:
-        """What the program printed; it must work and complain of nothing but what matches `talks`."""
+        """Runs a program and returns its output.
+
+        It must succeed, and may only complain as `talks` says.
+        """
         return self.start(*command, stdin=stdin, **environment).end(timeout, talks)
 
     @contextmanager
     def serving(
         self, *command: str | Path, ready: Callable[[], bool], **environment: str
     ) -> Iterator[Started]:
-        """A server, from when it is ready until the end of the block, which tells it to end."""
+        """Runs a server from when it is ready until the end of the block, which stops it."""
         server = self.start(*command, **environment)
         try:
             assert wait_until(lambda: ready() or server.process.poll() is not None, 30), (
@@ -288,7 +297,7 @@ class Stage:
 
 
 def connected(path: Path) -> socket.socket:
-    """A connection to a server's socket."""
+    """Returns a connection to a server's socket."""
     stream = socket.socket(socket.AF_UNIX)
     stream.settimeout(60)
     stream.connect(str(path))
@@ -296,7 +305,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def listens(path: Path) -> bool:
-    """Whether a server is there; before that, its socket may be."""
+    """Returns whether a server answers. Its socket may exist before."""
     try:
         connected(path).close()
     except (FileNotFoundError, ConnectionRefusedError):
@@ -309,7 +318,7 @@ Session = Callable[[Stage], str]
 
 @pytest.fixture(scope="session")
 def injected() -> Iterator[Injected]:
-    """The library and the witness under test: the installed ones, or those of $CAIRN_MALLOC and $CAIRN_WITNESS_LIB."""
+    """The library and the witness: installed ones, or $CAIRN_MALLOC and $CAIRN_WITNESS_LIB."""
     with tempfile.TemporaryDirectory(prefix="cairn-lib-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -322,7 +331,10 @@ def injected() -> Iterator[Injected]:
 
 
 def _allocator(name: str, folder: Path) -> tuple[Path | None, tuple[tuple[str, str], ...]]:
-    """Its library, as a copy that every user can read, unless it has companions; and the variables that it needs."""
+    """Returns the allocator's library and its environment variables.
+
+    The library is a copy that every user can read, unless it has companions.
+    """
     if name not in ("system", "cairn"):
         peers.peer(name, origin=None)
     try:
@@ -339,15 +351,16 @@ def _allocator(name: str, folder: Path) -> tuple[Path | None, tuple[tuple[str, s
 
 @pytest.fixture
 def both(injected: Injected) -> Callable[..., str]:
-    """both(session, *reached, user=…, own_malloc=…) → what the session gave, the same with libcairn as without.
+    """Returns both(session, *reached, user=…, own_malloc=…), which runs a session on both stages.
 
-    reached: programs that must be among those that were proven.
+    `reached` names programs that must be among the proved ones.
     """
 
     def hold(
         session: Session, *reached: str, user: int | None = None, own_malloc: Sequence[str] = ()
     ) -> str:
-        with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp") as name:  # short, for sockets
+        # The path is short, since those of sockets are limited.
+        with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp") as name:
             top = Path(name)
             top.chmod(0o755)
             own = user if os.getuid() == 0 else None
@@ -375,7 +388,7 @@ def both(injected: Injected) -> Callable[..., str]:
 
 
 def play_or_skip(session: Session, stage: Stage) -> str:
-    """What does not run under an allocator is not the probe's affair."""
+    """Runs a session. A program that fails under the allocator alone skips the test."""
     try:
         return play(session, stage)
     except (AssertionError, pytest.fail.Exception, OSError) as failure:
@@ -383,7 +396,10 @@ def play_or_skip(session: Session, stage: Stage) -> str:
 
 
 def play(session: Session, stage: Stage) -> str:
-    """The session's answer; its folder has the same path on both stages, as some programs write it down."""
+    """Runs a session and returns its answer.
+
+    Its folder has the same path on both stages, as some programs print it.
+    """
     stage.folder.mkdir()
     if stage.user is not None:
         os.chown(stage.folder, stage.user, stage.user)

@@ -1,4 +1,4 @@
-"""Compilers: every pass is a process of its own, and what they write is the same to the byte."""
+"""Compilers: every pass is a process of its own, and their output is the same to the byte."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ static unsigned f%(i)d(unsigned x)
 
 
 def functions(count: int) -> str:
-    """A C program of so many functions, each of which calls earlier ones."""
+    """Returns a C program of this many functions, each of which calls earlier ones."""
     each = (
         FUNCTION
         % {
@@ -46,7 +46,8 @@ def functions(count: int) -> str:
     )
     calls = "".join(f"    sum += f{i}({i * 37}u);\n" for i in range(count))
     return (
-        "#include <stdio.h>\n#include <stdlib.h>\nstatic unsigned f0(unsigned x) { return x + 1; }\n"
+        "#include <stdio.h>\n#include <stdlib.h>\nstatic unsigned f0(unsigned x) { return x + 1; "
+        "}\n"
         f'{"".join(each)}int main(void)\n{{\n    unsigned sum = 0;\n{calls}    printf("%u\\n", sum);\n    return 0;\n}}\n'
     )
 

@@ -1,4 +1,4 @@
-"""What a program has at its end, as libcairn itself counts it: the blocks are really served by it."""
+"""libcairn's own statistics at a program's exit show that it really served the blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Git, which starts a good many of itself, and packs with threads."""
+"""Git, which starts many of its own programs and packs with threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interpreters and run times of other languages."""
+"""Interpreters and runtimes of other languages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def test_java_compiles_and_runs(both: Callable[..., str], collector: str) -> Non
 
 
 def test_java_s_own_addresses_leave_room(both: Callable[..., str]) -> None:
-    """ZGC puts a large heap at 4, 8 and 16 TiB: a region of ours among that could not grow, in a quarter of the runs."""
+    """ZGC puts a large heap at 4, 8 or 16 TiB.
+
+    In a quarter of the runs, our region there could not grow.
+    """
     compiler = path_of("javac")
     java = Path(compiler).resolve().with_name("java")
     options = ["-XX:+UseZGC", "-Xmx64g", "-Xms64m", "-XX:MaxDirectMemorySize=2g", "-Xlog:disable"]
@@ -54,7 +57,7 @@ def test_java_s_own_addresses_leave_room(both: Callable[..., str]) -> None:
 
 
 def test_go_with_c(both: Callable[..., str], tmp_path: Path) -> None:
-    """The tools of Go are static, so that they build without the library."""
+    """Go's tools are static, so they build without the library."""
     own = {
         "HOME": str(tmp_path),
         "GOCACHE": str(tmp_path / "cache"),

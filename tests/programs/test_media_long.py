@@ -1,4 +1,4 @@
-"""Programs that work on pictures, films and pages: large blocks, and threads that hand them on."""
+"""Programs for pictures, films and pages: large blocks, and threads that pass them on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def digests(stage: Stage, *names: str) -> str:
 
 
 def test_ffmpeg(both: Callable[..., str]) -> None:
-    """A film is made, filtered, packed by two codecs, and read again."""
+    """A film is made, filtered, encoded by two codecs, and read again."""
     ffmpeg = path_of("ffmpeg")
     quiet = ["-nostdin", "-v", "error", "-threads", "4"]
     made = [
@@ -143,7 +143,7 @@ def test_imagemagick(both: Callable[..., str]) -> None:
 
 
 def test_ghostscript(both: Callable[..., str]) -> None:
-    """Pages are drawn; made into a PDF; and that is drawn."""
+    """Pages are drawn and made into a PDF, and the PDF is drawn."""
     gs = path_of("gs")
     quiet = ["-q", "-dNOPAUSE", "-dBATCH", "-dSAFER"]
     draw = [
@@ -164,9 +164,9 @@ def test_ghostscript(both: Callable[..., str]) -> None:
 
 
 def test_chromium(both: Callable[..., str]) -> None:
-    """It brings a malloc, and every library uses that one. What is shown is that libcairn beside it does no harm.
+    """The browser brings a malloc that all its libraries use. libcairn next to it must do no harm.
 
-    In a sandbox where it can make one: as nobody, with user namespaces.
+    It runs in a sandbox where it can make one: as nobody, with user namespaces.
     """
     chromium = path_of("chromium")
     own = ["/usr/lib/chromium/chromium", "/usr/lib/chromium/chrome_crashpad_handler"]

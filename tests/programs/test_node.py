@@ -1,4 +1,7 @@
-"""Node: its objects are V8's own affair, but V8 itself, buffers, zlib and OpenSSL allocate in many threads."""
+"""Node.
+
+V8 allocates its objects itself, but V8, buffers, zlib and OpenSSL use malloc in many threads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Programs that bring a malloc, which comes before any preloaded one: what they do not bring must fit to it."""
+"""Programs with a malloc of their own, which comes before ours.
+
+Our other functions must fit to it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import pytest
 from .conftest import INPUTS, UNDER_PROBE, Stage, path_of
 
 FITTING = (None, "system", "cairn")
-"""Whose reallocarray() knows a block that is not its own. hoard's fails at it, mimalloc's mostly: of 60 runs alone, 56."""
+"""Allocators whose reallocarray() accepts blocks of others. hoard's fails, and mimalloc's mostly:
+in 56 of 60 runs alone."""
 
 
 @pytest.mark.skipif(
@@ -20,7 +24,7 @@ FITTING = (None, "system", "cairn")
 def test_a_program_s_own_malloc_serves_what_is_built_on_it(
     both: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Our reallocarray() took the block of such a program, as chromium is one, for a pointer from nowhere."""
+    """Our reallocarray() once took a block of such a program (chromium) for an invalid pointer."""
     own = tmp_path / "own"
     flags = ["-O1", "-fno-builtin", "-D_GNU_SOURCE"]
     subprocess.run([path_of("gcc"), *flags, INPUTS / "own_malloc.c", "-o", own], check=True)

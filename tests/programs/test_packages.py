@@ -1,4 +1,4 @@
-"""What must be installed for these tests is told in one place, and where people look for it."""
+"""One list names the packages that these tests need, in the place where people look for it."""
 
 from __future__ import annotations
 

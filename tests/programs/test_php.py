@@ -1,4 +1,4 @@
-"""PHP, which opens its extensions with RTLD_DEEPBIND and ends at its start under other allocators for that."""
+"""PHP. It opens its extensions with RTLD_DEEPBIND, and therefore dies under other allocators."""
 
 from __future__ import annotations
 

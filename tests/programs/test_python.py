@@ -13,7 +13,8 @@ def test_objects_threads_and_processes(both: Callable[..., str]) -> None:
     python = os.path.realpath(sys.executable)
 
     def session(stage: Stage) -> str:
-        forks = "ignore:This process:DeprecationWarning"  # of a process with threads; Python 3.12 warns of that
+        # Python 3.12 warns of forks in a process with threads.
+        forks = "ignore:This process:DeprecationWarning"
         said = stage.run(
             python, "-W", forks, INPUTS / "work.py", PYTHONMALLOC="malloc", PYTHONHASHSEED="0"
         )

@@ -1,4 +1,4 @@
-"""A redis server with its clients over a socket: many small blocks, children that write what there is, and an end."""
+"""A redis server and its clients: many small blocks, children that save data, a shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers with their clients: processes that live, and children and threads that come and go in them."""
+"""Servers and their clients: long-lived processes, with children and threads that come and go."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def children(pid: int) -> list[int]:
     return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
-# --- nginx --------------------------------------------------------------------------------------------------------
+# --- nginx ---
 
 
 class Http(HTTPConnection):
-    """A connection to a socket's file."""
+    """A connection to a Unix socket."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=60)
@@ -44,7 +44,7 @@ class Http(HTTPConnection):
 
 
 def fetched(path: Path, names: list[str]) -> str:
-    """What the server gave over one connection that is kept, packed and plain by turns."""
+    """Returns the server's answers over one connection, compressed and plain by turns."""
     sum_ = hashlib.sha256()
     with closing(Http(path)) as connection:
         for place, name in enumerate(names):
@@ -58,7 +58,7 @@ def fetched(path: Path, names: list[str]) -> str:
 
 
 def test_nginx(both: Callable[..., str]) -> None:
-    """It packs, passes on, lists, and changes its workers while it serves."""
+    """The server compresses, forwards, lists, and replaces its workers while it serves."""
     nginx = path_of("nginx")
 
     def session(stage: Stage) -> str:
@@ -69,7 +69,7 @@ def test_nginx(both: Callable[..., str]) -> None:
         (files / "all.html").write_text(
             '<!--#include virtual="/3.txt" --><!--#echo var="request_uri" -->\n' * 20
         )
-        for file in files.iterdir():  # lists name the minute
+        for file in files.iterdir():  # Lists contain the minute.
             os.utime(file, (1e9, 1e9))
         names = [f"{way}{i}.txt" for i in range(0, 60, 3) for way in ("/", "/through/")]
         names += ["/list/", "/through/all.html", "/none", "/through/none"] * 3
@@ -87,7 +87,8 @@ def test_nginx(both: Callable[..., str]) -> None:
             early = [resident_bytes(pid) for pid in first]
             for _ in range(4):
                 answers += round_()
-            # Where blocks lie far apart, as hardened_malloc has them, what the probe notes of them is pages of its own.
+            # If blocks are far apart, as under hardened_malloc, the probe needs many pages for its
+            # notes.
             its_own = 4 * MIB if UNDER_PROBE else 0
             assert max(map(resident_bytes, first)) <= 1.3 * max(early) + its_own
             server.process.send_signal(signal.SIGHUP)
@@ -103,7 +104,7 @@ def test_nginx(both: Callable[..., str]) -> None:
     both(session, image_of("nginx"))
 
 
-# --- memcached ----------------------------------------------------------------------------------------------------
+# --- memcached ---
 
 
 def ask(stream: socket.socket, text: bytes, until: bytes = b"\r\n") -> bytes:
@@ -117,7 +118,7 @@ def ask(stream: socket.socket, text: bytes, until: bytes = b"\r\n") -> bytes:
 
 
 def stored(path: Path, client: int) -> str:
-    """One client's work: keys of its own, many sizes, asked for and partly dropped."""
+    """The work of one client: its own keys in many sizes, read and partly deleted."""
     sum_ = hashlib.sha256()
     with closing(connected(path)) as stream:
         for i in range(2000):
@@ -156,11 +157,11 @@ def test_memcached(both: Callable[..., str]) -> None:
     both(session, image_of("memcached"))
 
 
-# --- postgres -----------------------------------------------------------------------------------------------------
+# --- postgres ---
 
 
 def test_postgres(both: Callable[..., str]) -> None:
-    """A process for each client, and several for one question. It serves nobody who is root."""
+    """A process for each client, and several for one query. postgres refuses to run as root."""
     programs = {name: path_of(name) for name in ("postgres", "initdb", "psql", "pgbench")}
 
     def session(stage: Stage) -> str:
@@ -190,14 +191,16 @@ def test_postgres(both: Callable[..., str]) -> None:
             )
             answers.append(
                 asked(
-                    "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = sum(delta) FROM pgbench_history"
+                    "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = sum(delta) FROM "
+                    "pgbench_history"
                 )
             )
             mine = server.process.pid
             assert wait_until(lambda: all(map(server.holds_the_library, children(mine)))), (
                 "but for one that ends"
             )
-            server.process.send_signal(signal.SIGTERM)  # it waits for its clients to be gone
+            # It waits until its clients have left.
+            server.process.send_signal(signal.SIGTERM)
         return "".join(answers)
 
     both(session, *map(image_of, programs), user=NOBODY)

@@ -9,7 +9,7 @@ from .conftest import INPUTS, Stage, path_of
 
 
 def test_rows_indexes_and_vacuum(both: Callable[..., str]) -> None:
-    """The file that is left is the same to the byte."""
+    """The resulting file is the same to the byte."""
     sqlite = path_of("sqlite3")
 
     def session(stage: Stage) -> str:

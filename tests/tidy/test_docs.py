@@ -23,7 +23,7 @@ def identity(path: Path) -> str:
 
 
 def commands(text: str) -> Iterator[str]:
-    """Lines of code blocks and inline code that call cairn or make."""
+    """Yields the lines of code blocks and the inline code that call cairn or make."""
     blocks = re.findall(r"^```[a-z]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
     inline = re.findall(

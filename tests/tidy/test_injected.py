@@ -1,4 +1,4 @@
-"""What is put into other people's programs needs libc alone and uses no thread-local storage that dlopen could refuse."""
+"""The libraries in other people's programs need only libc, and no TLS that dlopen could refuse."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def test_it_looks_for_libraries_nowhere_else(library: object) -> None:
 
 @pytest.mark.parametrize("library", INJECTED)
 def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
-    """General-dynamic storage calls __tls_get_addr, which may allocate: inside an allocator's first call that recurses."""
+    """General-dynamic TLS calls __tls_get_addr, which may allocate.
+
+    In an allocator's first call that recurses.
+    """
     assert callable(library)
     with library().open("rb") as file:
         elf = ELFFile(file)

@@ -1,4 +1,4 @@
-"""Who may see whom, as one table; docs/architecture.md says why."""
+"""One table says which layer sees which. docs/architecture.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ C_ORDER: dict[str, list[str]] = {
         *("account", "interpose", "operators", "locks", "signals", "process"),
     ],
 }
-"""Within a folder a file sees only files before it."""
+"""Within a folder, a file sees only files before it."""
 
 GROUND = ("__init__", "errors", "model", "units", "native")
-"""The modules beside the folders; each sees only those before it."""
+"""The modules outside the folders. Each sees only those before it."""
 
 PYTHON_LAYERS: dict[str, set[str]] = {
     "ground": set(),
@@ -132,10 +132,10 @@ PYTHON_LAYERS: dict[str, set[str]] = {
         "bench",
     },
 }
-"""One row for each folder of cairn/, with the folders that it sees: only such as stand above it."""
+"""Each folder of cairn/ and the folders that it sees. They are all above it in this table."""
 
 PURE = {"compare", "findings", "why", "report", "profile"}
-"""Folders without a file, a clock and a process, but for the modules of `READERS`."""
+"""Folders that may use no file, clock or process, except for the modules in `READERS`."""
 READERS = {"profile/reader.py", "profile/window.py", "profile/cpu_samples.py"}
 IMPURE_MODULES = {
     "time",
@@ -160,13 +160,13 @@ def c_includes() -> Iterator[tuple[Path, str]]:
 
 
 def folder_of(file: Path) -> str:
-    """The folder of a file of the package, or "ground"."""
+    """Returns the folder of a file of the package, or "ground"."""
     parts = file.relative_to(PACKAGE).parts
     return parts[0] if len(parts) > 1 else "ground"
 
 
 def python_imports() -> Iterator[tuple[Path, str]]:
-    """(file, imported module or name) for every import, wherever in the file it stands."""
+    """Yields (file, imported module or name) for every import, wherever it is in the file."""
     for file in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
@@ -178,7 +178,7 @@ def python_imports() -> Iterator[tuple[Path, str]]:
 
 
 def our_imports() -> Iterator[tuple[Path, str, str]]:
-    """(file, the folder that it sees, the module that it sees there); the module of a whole folder is "__init__"."""
+    """Yields (file, seen folder, seen module of it). The module of a whole folder is "__init__"."""
     for file, imported in python_imports():
         package, *words = imported.split(".")
         if package != "cairn":

@@ -1,4 +1,4 @@
-"""What lies in the user's home, cache, PATH and environment cannot change what a test finds."""
+"""The user's home, cache, PATH and environment cannot change the result of a test."""
 
 from __future__ import annotations
 

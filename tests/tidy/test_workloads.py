@@ -1,4 +1,4 @@
-"""The workloads are the yardstick: they see nothing of ours, and change only with a decision that says why."""
+"""The workloads are the yardstick: they use none of our code, and change only with a decision."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ def sources() -> list[Path]:
 
 
 def without_layout(text: str) -> str:
-    """The text without white space, but one between two words; several strings side by side are one."""
+    """Returns the text with one space between words and none elsewhere.
+
+    Adjacent strings are joined.
+    """
     joined = " ".join(re.sub(r'""(\s*"")+', '""', text).split())
     return re.sub(r" (?=\W)|(?<=\W) ", "", joined)
 
 
 def frozen() -> str:
-    """Over what a workload does, how it is compiled and how it is called.
+    """Returns a checksum of what a workload does, how it is compiled and how it is called.
 
-    Sources and build rules without comments, layout and texts; sizes in the catalog and in the experiments; the choice
-    for --quick. All workloads have the same weight. What runs to tell why is no yardstick: nobody is ranked by it.
+    It covers sources and build rules without comments, layout and texts; the sizes in the catalog
+    and in the experiments; and the choice for --quick. All workloads have the same weight. Runs
+    that explain a difference are left out, since they rank no contender.
     """
     digest = hashlib.sha256()
     for file in sources():
@@ -75,9 +79,12 @@ def test_no_workload_is_compiled_by_a_compiler_that_knows_malloc() -> None:
 
 
 def test_the_workloads_are_those_that_were_decided_on() -> None:
-    """A figure from one set of workloads says nothing about another: write why it changed, and measure all peers again."""
+    """Figures from one set of workloads say nothing about another.
+
+    If you change it, write why and measure all peers again.
+    """
     decided = "".join(file.read_text() for file in (ROOT / "docs" / "decisions").glob("*.md"))
     assert frozen()[:16] in decided, (
-        f"the workloads are now {frozen()[:16]}; a change needs a record in docs/decisions that names this, says why, "
-        "and holds the results of all peers again"
+        f"the workloads are now {frozen()[:16]}; a change needs a record in docs/decisions that "
+        "names this, says why, and holds the results of all peers again"
     )

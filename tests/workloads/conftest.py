@@ -1,4 +1,4 @@
-"""The programs under test: those that are installed, or those of another build (CAIRN_WORKLOADS)."""
+"""The programs under test: the installed ones, or those of another build (CAIRN_WORKLOADS)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every workload is clean: under valgrind here; under the sanitizers when tests/run names their builds."""
+"""Every workload is clean: under valgrind here, under sanitizers if tests/run names builds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.working import Work, names
 
 @pytest.mark.parametrize("name", names())
 def test_it_runs_at_its_smallest_and_says_nothing_on_stderr(work: Work, name: str) -> None:
-    """Under a sanitizer that is what clean means."""
+    """Under a sanitizer, this is the definition of clean."""
     done = work.smallest(name)
     assert done.code == 0, done.err
     assert done.err == ""

@@ -1,4 +1,4 @@
-"""An allocator with a flaw is caught: by the workload itself where results are wrong, by its figures where they are not."""
+"""A flawed allocator is caught: by the workload if results are wrong, else by its figures."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def ill(compiled: Callable[..., Path]) -> str:
 
 
 def caught(sick: Outcome, well: Outcome) -> bool:
-    """The workload failed, or computed something else."""
+    """Returns whether the workload failed or computed another result."""
     return sick.code != 0 or sick.line["checksum"] != well.line["checksum"]
 
 
 def test_an_allocator_that_never_reuses_memory_is_sound(work: Work, ill: str) -> None:
-    """Else the tests below would catch the vessel and not the illness."""
+    """Otherwise the tests below would catch the carrier and not the illness."""
     for name in names():
         well, wasteful = work.smallest(name), work.smallest(name, preload=ill)
         assert wasteful.code == 0, wasteful.err
@@ -44,7 +44,10 @@ UNNOTICED = {
 def test_wrong_blocks_are_caught_by_every_workload(
     work: Work, ill: str, name: str, illness: str
 ) -> None:
-    """Those that free nothing before the end, or too little, cannot notice a wiped neighbour; larger inputs do."""
+    """Workloads that free nothing, or little, before the end cannot notice a wiped neighbour.
+
+    Larger inputs do.
+    """
     if (name, illness) in UNNOTICED:
         pytest.skip(UNNOTICED[name, illness])
     entry = entry_of(name)
@@ -78,7 +81,10 @@ def test_a_damaged_block_is_counted_and_fails_the_run(work: Work, ill: str) -> N
 
 
 def peak(work: Work, preload: str, illness: str, *command: str) -> int:
-    """Peak resident set in bytes; through the launcher, since a process inherits the peak of who started it."""
+    """Returns the peak resident set in bytes.
+
+    The launcher measures it, since a process inherits the peak of its parent.
+    """
     launch = Launch(native.launcher())
     words = [
         "--setenv",
@@ -101,7 +107,7 @@ def test_more_memory_shows_in_the_peak(work: Work, ill: str, illness: str, facto
 
 
 def test_a_slow_allocator_shows_in_time_per_operation(work: Work, ill: str) -> None:
-    """Some 5 µs against some 50 ns: far beyond what a busy machine does."""
+    """About 5 µs against about 50 ns: far more than a busy machine changes."""
     healthy = work("mixed", "--bytes", "8M", "--live", "2M")
     slow = work("mixed", "--bytes", "8M", "--live", "2M", preload=ill, ILL="slow")
     assert slow.line["ns_per_operation"]["median"] > 3 * healthy.line["ns_per_operation"]["median"]

@@ -1,4 +1,4 @@
-"""Every workload: in the catalog, determined by its seed, and as its help says."""
+"""Every workload is in the catalog, is determined by its seed, and does what its help says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def test_every_program_is_in_the_catalog_and_the_other_way_round(work: Work) -> 
 
 @pytest.mark.parametrize("name", names())
 def test_a_seed_decides_all(work: Work, name: str) -> None:
-    """Twice the same; another seed, other contents. The workloads that fill by address order alone have no exception."""
+    """The same seed gives the same contents, another seed others.
+
+    This includes workloads that fill memory in the order of addresses only.
+    """
     first, again = (work.smallest(name) for _ in range(2))
     assert first.code == again.code == 0, first.err + again.err
     assert (first.line["checksum"], first.line["operations"]) == (
@@ -39,7 +42,7 @@ def test_a_seed_decides_all(work: Work, name: str) -> None:
 @pytest.mark.parametrize("touch", ["none", "header"])
 @pytest.mark.parametrize("name", names())
 def test_less_can_be_touched(work: Work, name: str, touch: str) -> None:
-    """Found unchanged, and what there was to do stayed the same."""
+    """The contents are found unchanged, and the amount of work is the same."""
     done = work.smallest(name, "--touch", touch)
     assert done.code == 0, done.err
     assert done.line["parameters"]["touch"] == touch
@@ -59,7 +62,7 @@ def test_every_line_says_what_a_reader_needs(work: Work, name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_a_time_ends_it_too(work: Work, name: str) -> None:
-    """Arguments that only say how much to do lose their meaning; there is no checksum to compare."""
+    """Arguments that only say how much to do then have no effect. No checksum can be compared."""
     words = [*workloads.words(entry_of(name).smallest, CPUS)]
     if "--operations" in words:
         place = words.index("--operations")
@@ -112,11 +115,22 @@ def test_help_names_every_parameter(work: Work, program: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--bytes"], ["--bytes", "abc"], ["--bytes", "-1"], ["--bytes", "99999999999999999999"], ["--touch", "some"],
-        ["--threads", "0"], ["--threads", "1000000"], ["--nonsense", "1"], ["3", "4"], ["--seconds", "nan"],
-        ["--seconds", "-1"], ["--operations", "1", "--threads", "2"], ["--bytes", "1Q"], ["--seed", ""],
+        ["--bytes"],
+        ["--bytes", "abc"],
+        ["--bytes", "-1"],
+        ["--bytes", "99999999999999999999"],
+        ["--touch", "some"],
+        ["--threads", "0"],
+        ["--threads", "1000000"],
+        ["--nonsense", "1"],
+        ["3", "4"],
+        ["--seconds", "nan"],
+        ["--seconds", "-1"],
+        ["--operations", "1", "--threads", "2"],
+        ["--bytes", "1Q"],
+        ["--seed", ""],
     ],
-)  # fmt: skip
+)
 def test_a_wrong_argument_is_one_sentence(work: Work, arguments: list[str]) -> None:
     done = subprocess.run(
         [work.folder / "fill", *arguments], capture_output=True, text=True, check=False, timeout=10
