@@ -48,7 +48,8 @@ ALPHA_EARLY = 0.003
 Early looks are strict, so that they cost the last one little: this is the boundary of Haybittle and
 Peto (British Journal of Radiology 1971, British Journal of Cancer 1976). Their tables do not fit a
 rule that demands precision first. This value and ALPHA_STOPPED therefore come from simulation:
-docs/decisions/0002-stop-early-only-at-99-7-percent.md. tests/python/test_stopping_coverage.py checks them.
+docs/decisions/0002-stop-early-only-at-99-7-percent.md. tests/python/test_stopping_coverage.py
+checks them.
 """
 
 LOOK_GROWTH = 1.25

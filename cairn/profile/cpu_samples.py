@@ -21,7 +21,8 @@ The system's allocator is a part of libc: everything from the first to the last 
 object file, which the linker puts side by side.
 
 Nothing is preloaded for this. So threads contend for locks as often as they do without a
-measurement, which the probe's detours would change (docs/decisions/0027-parts-from-the-kernel-clock.md).
+measurement, which the probe's detours would change
+(docs/decisions/0027-parts-from-the-kernel-clock.md).
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ those of the process with the most live bytes:
                               are the same under both contenders
 
 All numbers are means over rounds, because only means add up. Intervals use Student's t.
-docs/decisions/0016-parts-from-probed-runs.md and 0027-parts-from-the-kernel-clock.md give the reasons.
+docs/decisions/0016-parts-from-probed-runs.md and 0027-parts-from-the-kernel-clock.md give the
+reasons.
 """
 
 from __future__ import annotations
