@@ -178,7 +178,7 @@ def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
     for one in contenders:
         if twin(one.name) in names:
             raise UsageError(
-                f"--why calls {one.name} with the probe {twin(one.name)}; give that contender "
+                f"--why gives the name {twin(one.name)} to {one.name} with the probe; give it "
                 "another name"
             )
     return tuple(

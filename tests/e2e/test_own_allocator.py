@@ -109,7 +109,7 @@ def test_the_scenarios_rank_it_and_set_it_against_each_other_one(cairn) -> None:
     result = cairn("bench", "scenarios", "--quick", "-r", 2)
     assert result.code == 0, result.err
     count = len(contenders(cairn("report", "--json").json))
-    assert f"points: {count} for the least median of a scenario" in result.out
+    assert f"points: {count} for the lowest median of a scenario" in result.out
     assert f"cairn {__version__}" in result.out
     assert "cairn ÷" in result.out
 
