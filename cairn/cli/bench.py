@@ -15,6 +15,7 @@ from cairn.cli.console import given, output_of, say, stderr
 from cairn.cli.group import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import BENCH_ROUNDS_MOST, StopRule
+from cairn.report.terminal import Screen
 from cairn.report.view import Form
 from cairn.report.words import printable
 from cairn.run import store
@@ -180,9 +181,10 @@ def _list(beside: Sequence[str]) -> None:
         len(name)
         for name in (*(e.name for e in benching.EXPERIMENTS), *(entry.name for entry in entries))
     )
-    click.echo(
-        f"experiments, and about how long each takes with the {here} allocators here, and with "
-        "--quick"
+    screen = Screen(output_of("text", False, "auto", None, False).view)
+    screen.line(
+        f"experiments, and about how long each takes with the {here} allocators here"
+        " (in brackets: with --quick)"
     )
     for experiment in benching.EXPERIMENTS:
         times = []
@@ -192,16 +194,14 @@ def _list(beside: Sequence[str]) -> None:
             count = (len(choice.size.contenders) or here) + len(choice.size.beside)
             seconds = choice.expected_s(count, rule) if rule.budget_s is None else rule.budget_s
             times.append(units.duration(60 * max(1, round(seconds / 60))))
-        click.echo(
-            f"  {experiment.name:<{width}}  {times[0]:>9}, {times[1]:>6}  {experiment.title}"
-        )
+        took = f"{times[0]} ({times[1]})"
+        screen.entry(((f"  {experiment.name}", width + 3, ""), (took, 17, "")), experiment.title)
     for group in workloads.GROUPS:
-        click.echo(f"\nworkloads: {workloads.GROUP_TITLES[group]}")
+        screen.line(f"\nworkloads: {workloads.GROUP_TITLES[group]}")
         for entry in (entry for entry in entries if entry.group == group):
-            click.echo(
-                f"  {entry.name:<{width}}  {units.time(entry.seconds * 1e9):>9} a run  "
-                f"{entry.title}"
-            )
+            took = f"{units.time(entry.seconds * 1e9)} a run"
+            screen.entry(((f"  {entry.name}", width + 3, ""), (took, 17, "")), entry.title)
+    click.echo(screen.text(), nl=False, color=True)
 
 
 def _split(specs: Sequence[str]) -> tuple[str, ...]:

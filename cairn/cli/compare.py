@@ -31,10 +31,9 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     "--allocator",
     "specs",
     multiple=True,
-    metavar="[NAME=]LIB[@VERSION][:KEY=VAL;…]",
-    help="A contender: a name from 'cairn allocators' or a path; environment variables follow "
-    "after ':'. Repeatable. a,b,c names several without variables. Default: the system's, cairn's "
-    "own, and all installed ones that are not hardened.",
+    metavar="SPEC",
+    help="A contender. Repeatable; a,b,c gives several. Default: the system's, cairn's own, and all "
+    "installed ones that are not hardened.",
 )
 @click.option(
     "--baseline",
@@ -175,7 +174,8 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     type=click.Choice(["auto", "cgroup", "sampled", "none"]),
     default="auto",
     show_default=True,
-    help="How to measure the peak memory of the process tree.",
+    metavar="HOW",
+    help="How to measure the peak memory of the process tree: by a cgroup, sampled, none, or auto.",
 )
 @click.option(
     "--warm-memory",
@@ -209,6 +209,9 @@ def compare(
     Every allocator runs once per round, in random order, so that a machine that gets slower or
     faster affects all of them alike. A run counts only if it succeeds and every process of its tree
     proves which library owned malloc. Results are kept; 'cairn report' shows them again.
+
+    SPEC is [NAME=]LIB[@VERSION][:KEY=VALUE;…]: a name from 'cairn allocators' or a path, with
+    environment variables after ':'. NAME= gives the contender another name in the report.
 
     Exit codes: 0 success, 1 cairn failed, 2 usage, 3 the program fails under the baseline, 4 the
     program fails under another contender only or cannot be loaded with it, 130 interrupted

@@ -7,7 +7,8 @@ import rich_click as click
 import cairn
 
 click.rich_click.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
-click.rich_click.MAX_WIDTH = 110
+click.rich_click.MAX_WIDTH = 100
+click.rich_click.RANGE_STRING = ""  # an error names the range; here it would be broken
 click.rich_click.OPTION_GROUPS = {
     "cairn compare": [
         {"name": "Contenders", "options": ["-a", "--baseline"]},
@@ -33,7 +34,7 @@ click.rich_click.OPTION_GROUPS = {
 }  # fmt: skip
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(cairn.__version__, "-V", "--version", message="cairn %(version)s")
 def cli() -> None:
     """Say which allocator a program should use.

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 @ALLOCATOR
 @click.option(
     "--kernel-calls", type=click.Choice(["auto", "dispatch", "interpose", "off"]), default="auto",
-    show_default=True,
-    help="How to see the allocator's system calls: all of them (dispatch), or those through "
-    "libc's functions (interpose).",
+    show_default=True, metavar="HOW",
+    help="How to see the allocator's system calls: all of them (dispatch), those through "
+    "libc's functions (interpose), off, or auto.",
 )  # fmt: skip
 @click.option(
     "--gap", type=click.IntRange(1, 1_000_000), default=256, show_default=True, metavar="N",

@@ -37,9 +37,9 @@ ALLOCATOR = click.option(
     "spec",
     default="system",
     show_default=True,
-    metavar="[NAME=]LIB[@VERSION][:KEY=VAL;…]",
-    help="The allocator: a name from 'cairn allocators' or a path; environment variables follow "
-    "after ':'.",
+    metavar="SPEC",
+    help="The allocator: a name from 'cairn allocators' or a path, and after ':' environment "
+    "variables as KEY=VALUE;….",
 )
 
 

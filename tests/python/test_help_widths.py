@@ -1,0 +1,38 @@
+"""Help texts fit the terminal: no word of them is broken from 60 columns on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+from rich.cells import cell_len
+from support.widths import WIDTHS
+
+from cairn.cli import cli
+
+
+def commands(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
+    yield above
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *above, name)
+        else:
+            yield (*above, name)
+
+
+def helped(words: tuple[str, ...], width: int) -> str:
+    told = CliRunner().invoke(cli, [*words, "--help"], env={"COLUMNS": str(width)})
+    assert told.exit_code == 0, told.output
+    return re.sub(r"[╭╮╰╯─│]", " ", told.output)
+
+
+@pytest.mark.parametrize("words", commands(cli), ids=lambda words: "-".join(words) or "cairn")
+def test_no_word_of_a_help_text_is_broken(words: tuple[str, ...]) -> None:
+    whole = set(helped(words, WIDTHS[-1]).split())
+    for width in WIDTHS:
+        text = helped(words, width)
+        assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
+        assert whole <= set(text.split()), (width, sorted(whole - set(text.split())))
