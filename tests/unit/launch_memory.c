@@ -178,8 +178,7 @@ TEST(memory_reading_fails_on_garbage_and_recovers)
         "anon x\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
         "anon -1\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
         "anon\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
-        "anon 99999999999999999999999\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file "
-        "3500\n",
+        "anon 999999999999999999999\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
         "anon_thp 1000\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
         "  anon 1000\nfile 5000\nshmem 300\nactive_file 2000\ninactive_file 3500\n",
     };
