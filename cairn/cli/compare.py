@@ -32,8 +32,8 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     "specs",
     multiple=True,
     metavar="SPEC",
-    help="A contender. Repeatable; a,b,c gives several. Default: the system's, cairn's own, and all "
-    "installed ones that are not hardened.",
+    help="A contender. Repeatable; a,b,c gives several. Default: the system's, cairn's own, and "
+    "all installed ones that are not hardened.",
 )
 @click.option(
     "--baseline",

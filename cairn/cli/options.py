@@ -136,11 +136,13 @@ PARAMETER = Parsed("NAME=A,B", parse_parameter)
 WARM = Parsed("auto|off|SIZE", parse_warm)
 COLOR = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    metavar="WHEN", help="Use colour always, never, or (auto) on a terminal unless NO_COLOR is set.",
+    metavar="WHEN",
+    help="Use colour: always, never, or auto (on a terminal, unless NO_COLOR is set).",
 )  # fmt: skip
 RESULTS = click.option(
     "--results", type=click.Path(path_type=Path), metavar="FOLDER",
-    help="Folder that keeps the runs. Default: $CAIRN_RESULTS, else cairn/results in your data folder.",
+    help="Folder that keeps the runs. Default: $CAIRN_RESULTS, else cairn/results in your data "
+    "folder.",
 )  # fmt: skip
 
 
