@@ -15,7 +15,6 @@ from cairn.cli.console import given, output_of, say, stderr
 from cairn.cli.group import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import BENCH_ROUNDS_MOST, StopRule
-from cairn.report.terminal import Screen
 from cairn.report.view import Form
 from cairn.report.words import printable
 from cairn.run import store
@@ -168,6 +167,7 @@ def _list(beside: Sequence[str]) -> None:
     from cairn.allocators import discover
     from cairn.allocators.contenders import default_contenders
     from cairn.bench import runs as benching
+    from cairn.report.terminal import Screen
     from cairn.run import workloads
 
     others = [name for name in beside if name != "list"]

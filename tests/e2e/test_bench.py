@@ -24,6 +24,7 @@ WITH_VALGRIND = pytest.mark.skipif(shutil.which("valgrind") is None, reason="val
 
 
 def test_everything_is_listed_with_what_it_takes(cairn) -> None:
+    cairn.environment["COLUMNS"] = "200"
     listed = cairn("bench")
     assert listed.code == 0 and listed.out == cairn("bench", "list").out
     first = [line.split()[0] for line in listed.out.splitlines() if line.startswith("  ")]
