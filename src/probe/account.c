@@ -18,8 +18,8 @@ static uint64_t thread_faults(void)
     return (uint64_t)(usage.ru_minflt + usage.ru_majflt);
 }
 
-/* Starts the clock of an operation. It does as little as possible: work that the processor still
- * has under way would be measured with the operation. */
+/* Starts the clock of an operation. This function does as little as possible, because the clock
+ * would also measure work of the probe that the processor has not finished yet. */
 void account_time(struct self *me, enum profile_group group)
 {
     me->guard = SELF_INSIDE;
@@ -79,7 +79,7 @@ struct reading {
 static struct reading read_end(struct self *me)
 {
     uint64_t now = me->alone ? ticks_after() : ticks_now();
-    /* Readings without fences may run out of order, so that the end seems to come first. */
+    /* Without fences the processor may take the second reading before the first one. */
     struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0};
     end.switched = canary_is_gone(); /* before any system call */
     if (me->counted)
@@ -89,15 +89,15 @@ static struct reading read_end(struct self *me)
     return end;
 }
 
-/* Adds an operation's time to its path: to the times of operations that were switched, alone, or
- * plain. */
+/* Adds the time of an operation to the totals of its path. Each path has three: operations that
+ * lost the processor, operations timed alone, and all others (struct profile_times). */
 static void note_times(struct self *me, struct profile_times *times, struct reading end)
 {
     uint64_t dispatching = me->kernel_calls * kernel_calls_cost_ticks();
     uint64_t taken =
         end.ticks > dispatching + me->kernel_ticks ? end.ticks - dispatching : me->kernel_ticks;
-    /* A system call may give the processor away: then the switch is part of the operation's
-     * time. */
+    /* A system call of the allocator may itself give the processor away. The switch is then part of
+     * the operation's time. */
     if (end.switched && me->kernel_calls == 0) {
         session_add(&times->switched, 1);
         session_add(&times->switched_ticks, taken);
@@ -137,8 +137,9 @@ static void note_events(const struct self *me, struct profile_times *times)
     }
 }
 
-/* Adds what was measured of an operation to its path. Reading faults or events takes system calls,
- * which disturb the time of a quick operation. So only large operations are timed in addition. */
+/* Adds the measurements of an operation to its path. An operation whose faults or events were read
+ * is slower by the system calls that read them. So its time is not added, unless the operation is
+ * large: there the difference is small. */
 static void note_timed(struct self *me, struct profile_times *times, enum profile_group group,
                        struct reading end)
 {
@@ -165,7 +166,8 @@ static uint32_t path_of(enum profile_function function, bool is_new)
     }
 }
 
-/* Returns the bucket of a size: exact below 4 bytes, then four buckets for each doubling. */
+/* Returns the bucket of a size: one bucket for each size below 4 bytes, then four for each octave
+ * (a power of two up to the next). */
 static uint32_t size_bucket(uint64_t bytes)
 {
     if (bytes < 4)
@@ -175,7 +177,8 @@ static uint32_t size_bucket(uint64_t bytes)
     return bucket < PROFILE_SIZE_BUCKETS ? bucket : PROFILE_SIZE_BUCKETS - 1;
 }
 
-/* Ends an operation; after a timed one, notes a moment if one is due. */
+/* Ends an operation. If the operation was timed and a moment is due, adds the moment to the
+ * file. */
 static void leave(struct self *me, bool timed)
 {
     if (thread_was_forked(me))
@@ -189,8 +192,9 @@ static void leave(struct self *me, bool timed)
 }
 
 /* Watches the block that an operation returned. A watched block that realloc moved stays watched.
- * Every large block is watched with weight 1. If realloc makes a large block small or medium, it is
- * kept with probability 1 / `gap` and gets the weight `gap`, as such blocks do. */
+ * Every large block is watched with weight 1. If realloc makes a large block small or medium, the
+ * block stays watched with probability 1 / `gap` and gets the weight `gap`, as a sampled block of
+ * its new size would. */
 static void watch(struct self *me, const void *block, size_t bytes, size_t usable)
 {
     bool large = profile_group(bytes) == PROFILE_LARGE;
@@ -227,8 +231,9 @@ static void note_allocation(struct self *me, enum profile_function function, siz
     session_add(&samples->sizes[size_bucket(bytes)], weight);
 }
 
-/* Returns what the allocator set apart for a block, 0 if it cannot be asked. The allocator may make
- * system calls to answer, so this comes after all times are noted. */
+/* Returns the usable bytes of a block by malloc_usable_size(). Returns 0 if that function and
+ * malloc belong to different libraries. The function may make system calls, so it is called after
+ * the times of the operation were noted. */
 static size_t usable_bytes(const void *block)
 {
     return session.measures ? next.malloc_usable_size((void *)(uintptr_t)block) : 0;
@@ -241,8 +246,8 @@ static void note_usable(size_t bytes, size_t usable)
     session_add(&session.samples->usable_bytes, weight * usable);
 }
 
-/* Returns true in the child of a fork that happened within the operation, if the child has no file.
- * Then the thread is set back to SELF_UNKNOWN. */
+/* Returns true if the process forked during this operation, this process is the child, and the
+ * child has no file yet. In that case the function sets the guard back to SELF_UNKNOWN. */
 static bool is_lost(struct self *me)
 {
     if (LIKELY(session.head != NULL))

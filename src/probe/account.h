@@ -5,14 +5,16 @@
  * function of the same name, then account_leave() or account_leave_release():
  *
  *     if (!account_enter(me, …))
- *         return next.malloc(…);              the probe is off, or the allocator called us
+ *         return next.malloc(…);              not counted
  *     block = next.malloc(…);
  *     account_leave(me, …);
  *
- * Between the two the thread is inside (self.h): calls that the allocator makes to interposed
- * functions are not counted. If an operation is left by longjmp or an exception, process.c ends it;
- * if that was not seen, the thread's next operation notices it by its stack frame. errno stays as
- * the allocator left it.
+ * account_enter() returns false if the probe is off, or if the allocator itself called the
+ * interposed function. Between account_enter() and account_leave() the thread is inside (self.h),
+ * and the allocator's own calls of interposed functions are not counted. If a longjmp or an
+ * exception leaves an operation, process.c ends the operation. If process.c does not see the jump,
+ * the thread's next operation notices it from the stack pointer. errno stays as the allocator left
+ * it.
  */
 #ifndef CAIRN_PROBE_ACCOUNT_H
 #define CAIRN_PROBE_ACCOUNT_H
@@ -23,7 +25,7 @@
 #include "probe/shadow.h"
 #include "probe/thread.h"
 
-/* The slow paths, out of line. They run with the guard at SELF_INSIDE. */
+/* The slow paths of the inline functions below. They run with the guard at SELF_INSIDE. */
 void account_time(struct self *me, enum profile_group group);
 void account_take_watched(struct self *me, const void *block);
 void account_take_freed(struct self *me, const void *block);
@@ -32,8 +34,8 @@ void account_leave_slowly(struct self *me, enum profile_function function, const
                           size_t bytes);
 void account_leave_release_slowly(struct self *me);
 
-/* Returns true if this operation is to be counted. The caller then counts it and sets the guard to
- * SELF_INSIDE. */
+/* Returns true if this operation must be counted. In that case the caller counts the operation and
+ * sets the guard to SELF_INSIDE. */
 static inline __attribute__((always_inline)) bool
 account_begin(struct self *me, enum profile_function function, size_t bytes)
 {
@@ -60,8 +62,9 @@ static inline __attribute__((always_inline)) void account_count(struct self *me,
     counts->bytes[function][phase][group] += bytes;
 }
 
-/* Begins an allocation: counts it, and draws whether it is timed. `old` is the block passed to
- * realloc, else NULL. Returns false if the operation is not to be counted. */
+/* Begins an allocation: counts it, and decides at random whether it is timed. `old` is the block
+ * passed to realloc; for other functions it is NULL. Returns false if the operation must not be
+ * counted. */
 static inline __attribute__((always_inline)) bool
 account_enter(struct self *me, enum profile_function function, size_t bytes, const void *old)
 {
@@ -70,7 +73,7 @@ account_enter(struct self *me, enum profile_function function, size_t bytes, con
     if (UNLIKELY(old != NULL && watched_maybe(old)))
         account_take_watched(me, old);
     if (UNLIKELY(bytes > PROFILE_MEDIUM_MAX)) {
-        /* A request beyond the address space fails: it adds a call, and no bytes. */
+        /* A request of 2^47 bytes or more always fails. It is counted as a call without bytes. */
         account_count(me, function, PROFILE_LARGE, bytes >> 47 == 0 ? bytes : 0);
         account_time(me, PROFILE_LARGE);
     } else {
@@ -82,8 +85,8 @@ account_enter(struct self *me, enum profile_function function, size_t bytes, con
     return true;
 }
 
-/* Ends an allocation. The quick path is an operation without specials whose block lies in memory
- * that was handed out before. */
+/* Ends an allocation. The quick path needs two conditions: no bit of enum self_special is set, and
+ * the memory of the block was handed out before. */
 static inline __attribute__((always_inline)) void
 account_leave(struct self *me, enum profile_function function, const void *block, size_t bytes)
 {
@@ -96,8 +99,8 @@ account_leave(struct self *me, enum profile_function function, const void *block
     account_leave_slowly(me, function, block, bytes);
 }
 
-/* Begins a free or delete: counts it, and times it if its block is watched. Returns false as
- * account_enter() does. */
+/* Begins a free or delete: counts it, and times it if its block is watched. Returns false if the
+ * operation must not be counted. */
 static inline __attribute__((always_inline)) bool
 account_enter_release(struct self *me, enum profile_function function, const void *block)
 {

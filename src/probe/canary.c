@@ -2,9 +2,10 @@
 
 #if defined(__x86_64__) && __has_include(<sys/rseq.h>)
 
-/* A sequence of one byte that no thread ever runs. The kernel checks an announced sequence and
- * kills the thread if it is malformed: glibc's signature must stand in front of the abort address,
- * and the abort address must lie outside the sequence. */
+/* A restartable sequence of one byte that no thread ever runs. The kernel checks each sequence that
+ * a thread announces, and kills the thread if the sequence is malformed. Two rules hold: glibc's
+ * signature must stand before the abort address, and the abort address must lie outside the
+ * sequence. */
 __asm__(".pushsection .text\n"
         ".globl canary_nowhere, canary_abort\n"
         ".hidden canary_nowhere, canary_abort\n"

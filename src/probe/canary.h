@@ -1,11 +1,11 @@
-/* canary.h - detects whether the thread lost its processor between two points. Costs 1.5 ns and no
- * system call.
+/* canary.h - detects whether the thread lost its processor between two points. This takes 1.5 ns
+ * and no system call.
  *
- * canary_set() announces a restartable sequence to the kernel that the thread is never in (rseq(2),
- * Linux 4.18; glibc registers every thread from 2.35 on). On a switch, a migration or a signal, the
- * kernel notices that the thread is not in the sequence and clears the announcement. An allocator
- * that uses such sequences itself overwrites ours with its own: then canary_is_gone() returns
- * false.
+ * canary_set() announces a restartable sequence to the kernel (rseq(2), Linux 4.18; glibc registers
+ * every thread from 2.35 on). The thread never runs the instructions of this sequence. On a switch,
+ * a migration or a signal, the kernel therefore clears the announcement, and canary_is_gone()
+ * returns true. An allocator that uses restartable sequences itself overwrites the announcement
+ * with its own. canary_is_gone() then returns false.
  */
 #ifndef CAIRN_PROBE_CANARY_H
 #define CAIRN_PROBE_CANARY_H
@@ -33,15 +33,15 @@ static inline bool canary_works(void)
 
 extern struct rseq_cs canary_sequence;
 
-/* Begins the watch. */
+/* Announces the sequence. */
 static inline void canary_set(void)
 {
     if (canary_works())
         *canary_note() = (uintptr_t)&canary_sequence;
 }
 
-/* Ends the watch. Returns true if the thread lost its processor, false if it did not or that is not
- * known. */
+/* Ends the announcement. Returns true if the thread lost its processor since canary_set(). Returns
+ * false if it kept the processor, or if that is not known. */
 static inline bool canary_is_gone(void)
 {
     if (!canary_works())

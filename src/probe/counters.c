@@ -58,7 +58,8 @@ void counters_begin(void)
 
 /* --- a thread's group ------------------------------------------------------------------------- */
 
-/* Moves a descriptor up to 700 or more, where a program seldom has its own. */
+/* Moves a descriptor to a number of 700 or more, because programs seldom have files of their own
+ * there. Returns the new descriptor, or `fd` if it cannot be moved. */
 static long move_up(long fd)
 {
     enum { HIGH = 700 };
@@ -84,8 +85,8 @@ static long open_event(uint32_t event, long leader)
     return stub_failed(fd) ? fd : move_up(fd);
 }
 
-/* Returns the number of events in the thread's group. Their descriptors stand in the order of their
- * slots. */
+/* Returns the number of events in the thread's group. me->counters holds their descriptors in the
+ * order of their slots. */
 static unsigned group_size(const struct self *me)
 {
     return (unsigned)__builtin_popcount(me->counter_slots);
@@ -106,8 +107,8 @@ static void open_group(struct self *me)
     }
 }
 
-/* Measures what an empty operation counts. The least of some tries is taken, since user mode counts
- * nearly the same each time. */
+/* Counts the events of an empty operation and stores them in the file. Each stored number is the
+ * least of nine tries. In user mode the tries differ little, and disturbances only add events. */
 static void measure_nothing(struct self *me)
 {
     enum { TRIES = 9 };
@@ -132,7 +133,8 @@ void counters_arm(struct self *me)
         measure_nothing(me);
 }
 
-/* Returns false if the descriptor is closed, or is a file of the program's by now. */
+/* Returns false if the program has closed the descriptor, or has given its number to a file of its
+ * own. */
 static bool is_event(int fd)
 {
     uint64_t id;
@@ -163,8 +165,9 @@ static bool read_group(const struct self *me, struct group *group)
     return stub_call3(SYS_read, me->counters[0], (long)group, bytes) == bytes;
 }
 
-/* Replaces each slot's number x by the group's value - x. The first call starts from zeroes and
- * stores the values before the operation; the second call yields the difference. */
+/* Replaces each number x in me->events by v - x, where v is the group's present value. Before the
+ * operation all x are 0, so the first call stores v. After the operation the second call yields the
+ * difference. */
 static void subtract_from(struct self *me, const struct group *group)
 {
     unsigned place = 0;

@@ -1,11 +1,12 @@
 /* counters.h - counts cycles, instructions and misses within an operation, if the processor's
  * counters are available.
  *
- * It is off unless CAIRN_PROBE_COUNTERS names events, separated by commas, since each thread then
- * holds descriptors: one group of perf events (perf_event_open(2)) that count its user mode. A
- * group is read by one system call before the operation and one after it. The first thread measures
- * what an empty operation counts, and stores that in the file for the reader to subtract. thread.c
- * and account.c call these functions, for the calling thread only.
+ * Counting is on if CAIRN_PROBE_COUNTERS names events, separated by commas. It is off by default,
+ * because each thread needs a descriptor for each event. The events of a thread form one group of
+ * perf events (perf_event_open(2)) and are counted in user mode. One system call reads the group
+ * before the operation, and another one after it. The first thread counts the events of an empty
+ * operation and stores them in the file, so that the reader can subtract them. thread.c and
+ * account.c call these functions. Each call is for the calling thread only.
  *
  *     bit s of me->counter_slots  ==  the thread's group counts profile_head.events[s]; 0: no group
  *
@@ -21,14 +22,15 @@
 /* Writes the wanted events into the file. Called once for each file. */
 void counters_begin(void);
 
-/* Opens and closes the thread's group. An event that cannot be opened is left out, and its errno is
- * in the file. */
+/* Opens and closes the thread's group. If an event cannot be opened, the group does not contain it,
+ * and profile_head.event_errnos has the reason. */
 void counters_arm(struct self *me);
 void counters_disarm(struct self *me);
 
-/* Called before and after an operation of a thread that has a group. After both, me->events holds
- * what was counted in between. Returns false if that is not known: the group is gone, or it did not
- * count all the time because the processor has fewer counters than the group needs. */
+/* Called before and after an operation of a thread that has a group. After counters_after(),
+ * me->events holds the events between the two calls. The functions return false if these numbers
+ * are not known. Either the group cannot be read, or it did not count all the time because the
+ * processor has fewer counters than the group needs. */
 bool counters_before(struct self *me);
 bool counters_after(struct self *me);
 

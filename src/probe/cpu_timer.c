@@ -11,13 +11,13 @@
 char cpu_timer_mark;
 
 enum {
-    INTERVAL_NS = 500 * 1000, /* less than a tick: due at every tick */
+    INTERVAL_NS = 500 * 1000, /* less than a tick, so due at every tick */
     FIRST_NS = 1,             /* due at the first tick, for short threads */
     AWAY_NS = 100 * 1000,     /* a longer absence is a lost processor */
 };
 
-/* Reads a clock without libc. libc's function may make a system call, which would be dispatched and
- * counted as the allocator's if the thread is inside. */
+/* Reads a clock without libc. libc's function may make a system call. If the thread is inside, the
+ * probe would count this call as one of the allocator. */
 static uint64_t now_ns(clockid_t clock)
 {
     struct timespec now = {.tv_sec = 0};
@@ -40,7 +40,8 @@ void cpu_timer_arm(struct self *me)
     event._sigev_un._tid = (pid_t)stub_call0(SYS_gettid);
     long made =
         stub_call3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, (long)&event, (long)&me->timer);
-    /* The usual reason is RLIMIT_SIGPENDING: it limits the timers of all threads together. */
+    /* The usual reason is RLIMIT_SIGPENDING, which limits the number of timers of all threads
+     * together. */
     if (stub_failed(made)) {
         session.head->timer_errno = (uint32_t)-made;
         session_add(&session.head->timers_refused, 1);
@@ -60,10 +61,11 @@ void cpu_timer_disarm(struct self *me)
     me->has_timer = false;
 }
 
-/* The kernel clears the canary for a signal as it does for a switch (canary.h). An operation of
- * some milliseconds surely meets a tick, and would wrongly count as one that lost its processor. So
- * the canary is set again, unless the thread was off its processor since the last sample: that may
- * have been within the operation. */
+/* The signal of this timer clears the canary, as a switch does (canary.h). An operation of some
+ * milliseconds surely meets such a signal, and would wrongly count as one that lost its processor.
+ * So the canary is set again if the thread kept its processor since the last sample. If the thread
+ * did not keep it, the canary stays cleared, because the switch may have been within the
+ * operation. */
 static void keep_canary(struct self *me)
 {
     uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -81,11 +83,11 @@ extern const char etext[] __attribute__((visibility("hidden")));
 
 void cpu_timer_told(struct self *me, uintptr_t instruction, uintptr_t stack)
 {
-    /* A child that has not begun, or a thread that is ending. */
+    /* The thread has not begun since a fork, or it is ending. */
     if (me->counts == NULL || !me->has_timer)
         return;
     bool ours = instruction - (uintptr_t)__ehdr_start < (uintptr_t)etext - (uintptr_t)__ehdr_start;
-    /* Above its frame, the thread has left the operation by a jump. */
+    /* A stack pointer above the frame means that a jump has left the operation. */
     bool inside = me->guard == SELF_INSIDE && stack <= me->frame;
     me->counts->cpu_samples++;
     if (inside && (!ours || me->calling))

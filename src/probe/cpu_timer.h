@@ -3,28 +3,29 @@
  *
  * This is a second estimate of the allocator's share of CPU time, independent of the timed
  * operations. Each thread has a kernel timer that runs with its CPU time (timer_create(2)). The
- * kernel looks at such timers at the scheduler's ticks only, so each tick that finds the thread
- * running gives one clock sample. The timer's signal is SIGSYS, which belongs to the probe if
- * system calls are dispatched (kernel_calls.h); without dispatch there are no samples. The signal
- * cuts no wait of the program short: Linux sends it when the thread is about to return to its own
- * code (5.9, x86-64).
+ * kernel checks such timers only at the ticks of the scheduler. So each tick at which the thread
+ * runs gives one clock sample. The timer's signal is SIGSYS, which belongs to the probe if system
+ * calls are dispatched (kernel_calls.h). Without dispatch there are no samples. The signal never
+ * interrupts a system call in which the program waits, because the kernel sends it when the thread
+ * is about to return to user mode (Linux 5.9, x86-64).
  */
 #ifndef CAIRN_PROBE_CPU_TIMER_H
 #define CAIRN_PROBE_CPU_TIMER_H
 
 #include "probe/self.h"
 
-/* Creates and deletes the calling thread's timer, while SIGSYS belongs to the probe. A timer lives
- * as long as the process, so each thread must delete its own at its end. If the kernel refuses a
- * timer, the file says so (timer_errno, timers_refused). */
+/* The two functions create and delete the calling thread's timer. SIGSYS must belong to the probe.
+ * The kernel keeps a timer until the process ends, so each thread must delete its own timer at its
+ * end. If the kernel refuses a timer, the file says so (timer_errno, timers_refused). */
 void cpu_timer_arm(struct self *me);
 void cpu_timer_disarm(struct self *me);
 
-/* Called by the handler of SIGSYS for a signal of the thread's timer: counts one clock sample.
- * `instruction` and `stack` are where the signal found the thread. */
+/* Counts one clock sample. The handler of SIGSYS calls this for each signal of the thread's timer.
+ * `instruction` and `stack` are the instruction pointer and the stack pointer of the thread at the
+ * signal. */
 void cpu_timer_told(struct self *me, uintptr_t instruction, uintptr_t stack);
 
-/* Its address is the value that the timers' signals carry. */
+/* The signals of all timers carry the address of this variable as their value. */
 extern char cpu_timer_mark __attribute__((visibility("hidden")));
 
 #endif

@@ -1,7 +1,8 @@
-/* interpose.c - the allocating functions of C, POSIX and glibc. Each counts the operation by
- * account.h and calls the allocator's function of the same name by next.h.
+/* interpose.c - the allocating functions of C, POSIX and glibc. Each function counts the operation
+ * (account.h) and calls the allocator's function of the same name (next.h).
  *
- * During the search for the allocator's functions, early blocks serve the allocations (next.h).
+ * While the probe searches for the allocator's functions, it serves allocations with early blocks
+ * (next.h).
  */
 #include "probe/account.h"
 #include "probe/next.h"
@@ -13,7 +14,8 @@
 
 /* --- early blocks ----------------------------------------------------------------------------- */
 
-/* Moves an early block into a block of the allocator, or into another early one. */
+/* Copies an early block into a new block. The new block is an early one if the allocator is not
+ * found yet. */
 static void *early_realloc(void *old, size_t bytes)
 {
     void *block = next_found() ? next.malloc(bytes) : next_early_block(bytes);
@@ -177,7 +179,8 @@ INTERPOSED size_t malloc_usable_size(void *block)
     return bytes;
 }
 
-/* If the allocator has none, the next one is libc's, which trims libc's own heap. */
+/* If the allocator has no malloc_trim(), this calls libc's function, which trims libc's own
+ * heap. */
 INTERPOSED int malloc_trim(size_t keep)
 {
     struct self *me = &self;

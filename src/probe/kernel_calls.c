@@ -114,7 +114,7 @@ static void give_back(uintptr_t start, size_t bytes)
     shadow_let_go(start, bytes);
 }
 
-/* Follows the end of the heap (brk). Returns by how many bytes it moved. */
+/* Records the new end of the heap (brk). Returns the number of bytes by which the end moved. */
 static uint64_t note_break(uintptr_t end)
 {
     uintptr_t before = atomic_exchange(&break_end, end);
@@ -127,7 +127,8 @@ static uint64_t note_break(uintptr_t end)
     return before - end;
 }
 
-/* Follows what a successful call changed, and returns how many bytes it was about. */
+/* Records the mappings that a successful call changed. Returns the number of bytes that the call
+ * mapped, unmapped, advised or grew. */
 static uint64_t follow(enum profile_call kind, const long arguments[3], long result)
 {
     uintptr_t start = (uintptr_t)arguments[0];
@@ -163,7 +164,7 @@ static uint64_t follow(enum profile_call kind, const long arguments[3], long res
 }
 
 /* Counts a call of kind PROFILE_OTHER by its number. Each number gets an entry at its first call.
- * If all entries are taken, the call is counted in the kind's sum only. */
+ * If all entries are taken, the call is counted only in the total of PROFILE_OTHER. */
 static void note_other(long number)
 {
     struct profile_other_call *others = session.head->other_calls;
@@ -193,8 +194,8 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
     self.kernel_ticks += ticks;
     if (kind == PROFILE_OTHER)
         note_other(number);
-    /* brk() reports a failure by returning the old end. EAGAIN of a futex is no failure: its value
-     * had changed. */
+    /* brk() reports a failure by returning the old end. EAGAIN of a futex call is no failure. It
+     * means that the value of the futex had changed. */
     bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];
     if (refused || (stub_failed(result) && result != -EAGAIN))
         session_add(&counts->failed, 1);
@@ -218,8 +219,8 @@ enum { MASK_BYTES = 8, SA_RESTORER_FLAG = 0x04000000, SYSCALL_BYTES = 2 };
 
 static const uint64_t our_bit = UINT64_C(1) << (SIGSYS - 1);
 
-/* Makes rt_sigprocmask() for the thread: changes the mask that the thread gets when the handler
- * returns. SIGSYS stays out of it. */
+/* Does the work of rt_sigprocmask() for the thread: changes the mask that the thread gets when the
+ * handler returns. The new mask never blocks SIGSYS. */
 static long change_mask(ucontext_t *context, const greg_t *registers)
 {
     uint64_t mask;
@@ -248,8 +249,8 @@ static long change_mask(ucontext_t *context, const greg_t *registers)
     return 0;
 }
 
-/* Sets the guard outside and repeats the call, so that the thread makes it by itself. The rest of
- * the operation is not seen. */
+/* Sets the guard to SELF_OUTSIDE and lets the thread repeat the system call, which the kernel then
+ * does not dispatch. The probe does not see further system calls of this operation. */
 static void let_go(greg_t *registers)
 {
     self.guard = SELF_OUTSIDE;
@@ -257,7 +258,7 @@ static void let_go(greg_t *registers)
     registers[REG_RIP] -= SYSCALL_BYTES;
 }
 
-/* Reads the thread's CPU clock. libc's function would be dispatched again. */
+/* Reads the thread's CPU clock. The system call of libc's function would be dispatched again. */
 static uint64_t thread_cpu_ns(void)
 {
     struct timespec now = {.tv_sec = 0};
@@ -267,8 +268,9 @@ static uint64_t thread_cpu_ns(void)
 
 static uint64_t cpu_pair_ns; /* CPU time that reading the clock takes */
 
-/* Returns the CPU time since `before_ns`, without that of reading the clock. Returns 0 in the child
- * of a fork that a signal handler made meanwhile, since the child's clock began anew. */
+/* Returns the CPU time since `before_ns`, less the time of reading the clock. If a signal handler
+ * forked after `before_ns`, the function returns 0 in the child, because the child's clock began
+ * anew. */
 static uint64_t cpu_since(uint64_t before_ns)
 {
     uint64_t now_ns = thread_cpu_ns();
@@ -304,8 +306,8 @@ static void pass_to_program(int signal, siginfo_t *info, void *context)
     }
 }
 
-/* The handler of SIGSYS: a timer's signal, a system call of the allocator's, or a signal of the
- * program's. */
+/* The handler of SIGSYS. The signal comes from a timer (cpu_timer.h), from a dispatched system call
+ * of the allocator, or from the program itself. */
 static void on_signal(int signal, siginfo_t *info, void *given)
 {
     ucontext_t *context = given;
@@ -325,7 +327,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     case SYS_rt_sigprocmask:
         registers[REG_RAX] = change_mask(context, registers);
         return;
-    /* The thread makes these itself: the child returns from the call too, on a stack of its own. */
+    /* The thread makes these calls itself, because the child returns from them too, on a stack of
+     * its own. */
     case SYS_clone:
     case SYS_clone3:
     case SYS_fork:
@@ -335,7 +338,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     default:
         break;
     }
-    /* Above its frame, the thread has left the operation by a longjmp or an exception. */
+    /* If the stack pointer is above the frame, a longjmp or an exception has left the operation. */
     if ((uintptr_t)registers[REG_RSP] > self.frame) {
         let_go(registers);
         return;
@@ -351,7 +354,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     uint64_t ticks = ticks_after() - before;
     self.calling = false;
     uint64_t cpu_ns = waiting ? cpu_since(cpu_before_ns) : 0;
-    /* Reading the CPU clock is no part of the operation: its beginning is moved by that time. */
+    /* Reading the CPU clock is no part of the operation. The operation's beginning is moved by the
+     * time that the readings took. */
     if (waiting)
         self.began_ticks += ticks_now() - begin - ticks;
     if (!calibrating)
@@ -383,8 +387,8 @@ bool kernel_calls_disarm(struct self *me)
     return !me->armed;
 }
 
-/* Returns the cost of a dispatched call: the median over some calls of its time less that of the
- * same call undispatched. */
+/* Returns the cost of dispatching a system call, in ticks. Each try makes a call with and without
+ * dispatch and takes the difference of the two times. The result is the median of the tries. */
 static uint64_t calibrate(struct self *me)
 {
     enum { TRIES = 5 };
@@ -412,10 +416,10 @@ static uint64_t calibrate(struct self *me)
     return sorted[TRIES / 2];
 }
 
-/* Returns true within valgrind. Valgrind makes the program's system calls from its own code, so the
- * calls of our stubs would be dispatched too, and the first one would kill the process. The
- * question is a "client request" of valgrind's manual: four rotations that cancel out, and an
- * exchange of a register with itself. */
+/* Returns true within valgrind. Valgrind makes the program's system calls from its own code. So the
+ * calls of stub.h would be dispatched too, and the first of them would kill the process. The
+ * instructions are a "client request" from valgrind's manual: four rotations that cancel out, and
+ * an exchange of a register with itself. */
 static bool within_valgrind(void)
 {
     enum { RUNNING_ON_VALGRIND = 0x1001 };
@@ -429,8 +433,8 @@ static bool within_valgrind(void)
     return answer != 0;
 }
 
-/* Asks the kernel for dispatch, takes over SIGSYS and measures what a dispatched call costs.
- * Returns false, with dispatch_errno in the file, if there is no dispatch. */
+/* Turns on dispatch, takes over SIGSYS and measures the cost of a dispatched call. Returns false if
+ * the kernel refuses dispatch. dispatch_errno in the file then has the reason. */
 static bool dispatch_begin(struct self *me)
 {
     if (within_valgrind()) {

@@ -1,12 +1,14 @@
 /* kernel_calls.h - counts and times every system call that the allocator makes.
  *
- * It uses syscall user dispatch (Linux 5.11, x86-64). At each system call of an armed thread the
- * kernel reads self.guard. If it is SELF_INSIDE, the kernel raises SIGSYS instead, and the probe's
- * handler makes the call for the thread. So the calls that libc makes internally, which no
- * interposed function meets, are seen too. Children of fork, vfork and clone do not inherit
- * dispatch: every thread arms itself.
+ * The probe uses syscall user dispatch (Linux 5.11, x86-64). At each system call of an armed thread
+ * the kernel reads self.guard. If the guard is SELF_INSIDE, the kernel raises SIGSYS instead of
+ * making the call, and the probe's handler makes the call for the thread: the call is dispatched.
+ * So the probe also sees the calls that libc makes internally, which do not pass through interposed
+ * functions. Children of fork, vfork and clone do not inherit dispatch, so every thread arms
+ * itself.
  *
- * If dispatch is refused, only calls through libc's memory functions are seen (process.c).
+ * If the kernel refuses dispatch, the probe sees only calls through libc's memory functions
+ * (process.c).
  */
 #ifndef CAIRN_PROBE_KERNEL_CALLS_H
 #define CAIRN_PROBE_KERNEL_CALLS_H
@@ -14,44 +16,47 @@
 #include "probe/self.h"
 #include "probe/session.h"
 
-/* Chooses how system calls are seen, and writes that into the file. CAIRN_PROBE_KERNEL=off or
- * =interpose is taken as it is; otherwise dispatch is tried first. Called once for each file,
- * before any thread arms. */
+/* Chooses how system calls are seen (enum profile_dispatch), and writes the choice into the file.
+ * CAIRN_PROBE_KERNEL=off and CAIRN_PROBE_KERNEL=interpose make the choice. Without them dispatch is
+ * tried first. Called once for each file, before any thread arms itself. */
 void kernel_calls_begin(struct self *me);
 
-/* Arms and disarms the calling thread. While it is armed, its guard must be SELF_INSIDE or
- * SELF_OUTSIDE. kernel_calls_disarm() returns false if a sandbox refuses the call: the thread then
- * stays armed. */
+/* The two functions arm and disarm the calling thread. While it is armed, its guard must be
+ * SELF_INSIDE or SELF_OUTSIDE. kernel_calls_disarm() returns false if a sandbox refuses the system
+ * call for it. The thread then stays armed. */
 void kernel_calls_arm(struct self *me);
 bool kernel_calls_disarm(struct self *me);
 
-/* Unblocks SIGSYS once more. A thread that blocked it by a system call of its own, as Go's runtime
- * does before a thread ends, would be killed by its next dispatched call. */
+/* Unblocks SIGSYS for an armed thread. Go's runtime, for example, blocks SIGSYS by a system call of
+ * its own before a thread ends. The next dispatched call would then kill the process. */
 void kernel_calls_unblock(const struct self *me);
 
-/* Counts one system call of the allocator, and follows what it maps and unmaps. `result` is -errno
- * if it failed; `cpu_ns` is as in struct profile_call_counts. */
+/* Counts one system call of the allocator, and records the memory that the call maps and unmaps.
+ * `result` is -errno if the call failed. `cpu_ns` has the meaning of the field in struct
+ * profile_call_counts. */
 void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks,
                        uint64_t cpu_ns);
 
-/* Returns what a dispatched call costs in addition to the call itself, 0 if dispatch was never
- * used. */
+/* Returns the cost of dispatching one system call, without the call itself. Returns 0 if dispatch
+ * was never used. */
 uint64_t kernel_calls_cost_ticks(void);
 
-/* Returns true if this thread is inside, and calls through libc's functions are to be noted. */
+/* Returns true if this thread is inside, and the probe counts system calls by libc's interposed
+ * functions. */
 bool kernel_calls_interposed(void);
 
-/* Keeps the program's own action for SIGSYS, as sigaction() would set it, and returns the former
- * one in `*before`. Both pointers may be NULL. The action is carried out for a SIGSYS that is not
- * the probe's. */
+/* Stores the program's own action for SIGSYS, as sigaction() would set it, and returns the former
+ * one in `*before`. Both pointers may be NULL. The probe's handler carries out this action for a
+ * SIGSYS that the program caused itself. */
 struct sigaction;
 void kernel_calls_their_action(const struct sigaction *wanted, struct sigaction *before);
 
-/* Returns true if SIGSYS belongs to the probe, since system calls are dispatched. */
+/* Returns true if system calls are dispatched, so that SIGSYS belongs to the probe. */
 bool kernel_calls_owns_signal(void);
 
-/* Called before main if the probe is on. From then on kernel_calls_may_own_signal() returns true if
- * SIGSYS belongs to the probe, or may do so from the program's first allocation on. */
+/* kernel_calls_expect() is called before main if the probe is on. From then on
+ * kernel_calls_may_own_signal() returns true if SIGSYS belongs to the probe already, or may belong
+ * to it after the program's first allocation. */
 void kernel_calls_expect(void);
 bool kernel_calls_may_own_signal(void);
 

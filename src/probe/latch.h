@@ -1,10 +1,11 @@
 /* latch.h - the probe's own lock. All zeroes is a free latch.
  *
- * It is held briefly, by code that calls neither the program nor the allocator. The holder has a
- * guard other than SELF_OUTSIDE (self.h), or holds a latch that no allocation takes (process.c). So
- * a signal handler of the program that allocates meanwhile passes the probe by and cannot wait for
- * a latch that its own thread holds. A waiting thread sleeps in the kernel by stub.h, unseen by the
- * probe.
+ * A latch is held briefly, by code that calls neither the program nor the allocator. The thread
+ * that holds a latch has a guard other than SELF_OUTSIDE (self.h), or the latch is one that no
+ * allocation takes (process.c). Suppose that a signal handler interrupts the holder and allocates.
+ * Because of the guard, the allocation is not counted and takes no latch, so it cannot wait for its
+ * own thread. A waiting thread sleeps in the kernel by a call of stub.h, which the probe does not
+ * count.
  */
 #ifndef CAIRN_PROBE_LATCH_H
 #define CAIRN_PROBE_LATCH_H
@@ -32,8 +33,8 @@ static inline void latch_take(struct latch *latch)
         stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAIT_PRIVATE, 2);
 }
 
-/* For a signal handler, which may have interrupted the holder and must not wait for ever. Returns
- * false if the latch was not free in 1,000 tries. */
+/* Tries to take the latch. Returns false if the latch was not free in 1,000 tries. A signal handler
+ * calls this, because it may have interrupted the holder and would otherwise wait forever. */
 static inline bool latch_take_soon(struct latch *latch)
 {
     enum { TRIES = 1000 };
@@ -54,8 +55,9 @@ static inline void latch_drop(struct latch *latch)
         stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* Frees a latch in the child of a fork. Returns true if it was held, by a thread that does not
- * exist in the child. A free latch is only read, so that its page stays shared with the parent. */
+/* Frees a latch in the child of a fork. Returns true if the latch was held. The thread that held it
+ * does not exist in the child. A free latch is only read, so that its page stays shared with the
+ * parent. */
 static inline bool latch_reset(struct latch *latch)
 {
     return atomic_load_explicit(&latch->state, memory_order_relaxed) != 0 &&

@@ -1,10 +1,10 @@
-/* locks.c - counts the pthread locks that the allocator takes. The program's own locks are passed
- * on.
+/* locks.c - counts the pthread locks that the allocator takes. For the program's own locks the
+ * functions only call libc.
  *
- * A lock is tried first. If it is free, that is the only call, as without the probe. If it is
- * taken, the thread waits for it, and the wait is timed. One critical section in SECTIONS_ONE_IN,
- * at random, is timed from the lock to the unlock. These times are read without fences, since
- * critical sections are long enough.
+ * The probe calls the trylock function first. If the lock is free, this is the only call of libc.
+ * If the lock is taken, the probe calls the lock function and times the wait. It also times one
+ * critical section in SECTIONS_ONE_IN, chosen at random, from the lock to the unlock. The clock is
+ * read without fences, because critical sections are long enough.
  */
 #include "base/ticks.h"
 #include "probe/next.h"
@@ -43,7 +43,8 @@ static inline bool is_inside(const struct self *me)
     return me->guard == SELF_INSIDE && me->counts != NULL && session.head != NULL;
 }
 
-/* Counts a lock that was taken, and begins a timed critical section if one is due. */
+/* Counts a lock that the thread has taken, and starts timing its critical section if that is
+ * due. */
 static void note_taken(struct self *me, const void *lock, enum profile_lock kind)
 {
     me->counts->locks[kind].taken++;
@@ -54,7 +55,7 @@ static void note_taken(struct self *me, const void *lock, enum profile_lock kind
     me->section_ticks = ticks_now();
 }
 
-/* Ends the timed critical section, if this is its lock. */
+/* Ends the timed critical section if `lock` is the lock of that section. */
 static void note_released(struct self *me, const void *lock, enum profile_lock kind)
 {
     struct profile_lock_counts *counts = &me->counts->locks[kind];
@@ -68,8 +69,8 @@ static void note_released(struct self *me, const void *lock, enum profile_lock k
         counts->max_section_ticks = ticks;
 }
 
-/* Takes a lock. `tried` is the result of the trylock function; if that is EBUSY, it waits by
- * `take`. Returns what the lock function would return. */
+/* Takes a lock. `tried` is the result of the trylock function. If `tried` is EBUSY, this calls the
+ * lock function `take`, which waits. Returns the result that the lock function would return. */
 static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tried,
                     int (*take)(void *))
 {

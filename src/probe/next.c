@@ -18,7 +18,8 @@ void next_find(void *where, const char *name)
     *(void **)where = dlsym(RTLD_NEXT, name);
 }
 
-/* In the order of struct next_operators: the name for single objects, and that for arrays. */
+/* The names of the operators, in the order of struct next_operators. Each pair is the operator for
+ * single objects and the one for arrays. */
 static const char *const operators[][2] = {
     {"_Znwm", "_Znam"},
     {"_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t"},
@@ -33,8 +34,8 @@ static const char *const operators[][2] = {
 };
 static_assert(sizeof operators == 2 * sizeof(struct next_operators), "one name for each");
 
-/* A runtime that a plugin brought is in the search order of that plugin only. The loader finds it
- * by its name. */
+/* If a plugin has loaded the C++ runtime, dlsym(RTLD_NEXT) does not search the runtime for us.
+ * dlopen() finds the runtime by its file name. */
 void *next_of_runtime(const char *name)
 {
     static const char *const runtimes[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
@@ -49,9 +50,9 @@ void *next_of_runtime(const char *name)
     return found;
 }
 
-/* `address` lies in this library if a plugin's operator, which we called, ended with a jump to
- * another operator: the return address is then ours. The call is of the same plugin as the last
- * one. */
+/* We may have called an operator of a plugin that ends with a jump to another operator. The return
+ * address `address` then lies in this library. In that case the call comes from the same plugin as
+ * the last one. */
 void *next_of_object(const void *address, const char *name)
 {
     static __thread void *last;
@@ -136,8 +137,8 @@ static void find_all(void)
     next_find(&next.malloc, "malloc");
 }
 
-/* No second thread can meet the search: it exists only after our pthread_create(), which finishes
- * the search first. */
+/* The search runs while there is only one thread: our pthread_create() finishes the search before
+ * it creates a thread. */
 bool next_found(void)
 {
     int begun = NOT_BEGUN;

@@ -1,9 +1,9 @@
 /* next.h - the functions that the program would call if the probe were not there.
  *
- * The loader finds each one by its name, in the libraries that come after this one
- * (dlsym(RTLD_NEXT)). A pointer is NULL if no library has the function. All are found once, in the
- * probe's constructor or by the first operation before it. The search may itself allocate (dlsym()
- * does in old libcs), while the allocator is not known yet: next_early_block() serves these
+ * dlsym(RTLD_NEXT) finds each function by its name, in the libraries that come after this one. A
+ * pointer is NULL if no library has the function. The search for all functions runs once: at the
+ * first operation, or in the probe's constructor if no operation came earlier. dlsym() of old libcs
+ * allocates during the search, when the allocator is not known yet. next_early_block() serves these
  * allocations. Any thread may call any function here.
  */
 #ifndef CAIRN_PROBE_NEXT_H
@@ -108,24 +108,24 @@ struct next {
 
 extern struct next next __attribute__((visibility("hidden")));
 
-/* Finds all of them at the first call. Returns true if they are known, and false for a call from
- * within the search. */
+/* The first call finds all functions. Returns true if the functions are known. Returns false if the
+ * search is still running: the call then comes from within the search. */
 bool next_found(void);
 
-/* Finds a single function, which every libc has. The search for all may allocate, and the caller of
- * a lock or signal function may hold a lock of an allocator that the probe does not interpose, such
- * as the program's own. */
+/* Finds a single function. Lock and signal functions use this instead of next_found(), which
+ * searches for all functions and may allocate. Their caller may be an allocator that the probe does
+ * not interpose, such as the program's own, and may hold a lock that an allocation would need. */
 void next_find(void *where, const char *name);
 #define NEXT_ALONE(name)                                                                           \
     (LIKELY(next.name != NULL) ? next.name : (next_find(&next.name, #name), next.name))
 
-/* Looks for a function of the C++ runtime again, since a plugin may have brought the runtime later.
- * Returns NULL if no library has it. */
+/* Looks for a function of the C++ runtime. This search can succeed later than that of next_found(),
+ * because a plugin may load the runtime. Returns NULL if no library has it. */
 void *next_of_runtime(const char *name);
 
 /* Looks for a function in the library that `address` lies in, such as a plugin with a C++ runtime
- * built in. The result is for that library's calls only, since another plugin may have a runtime of
- * its own. Aborts if there is none: without the probe, the program would call NULL. */
+ * built in. The result is valid for calls of that library only, because another plugin may have a
+ * runtime of its own. Aborts if the library has no such function. */
 void *next_of_object(const void *address, const char *name);
 
 /* Finds an operator by next_of_runtime(), or else by next_of_object() for `caller`. `number` is the
@@ -145,7 +145,8 @@ static inline bool next_is_early(const void *block)
            (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_BYTES;
 }
 
-/* Returns how many bytes may be read from `block` on, 0 if it is no early block. */
+/* Returns the number of bytes that may be read from `block` on. Returns 0 if it is not an early
+ * block. */
 size_t next_early_rest(const void *block);
 
 #endif

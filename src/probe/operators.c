@@ -1,9 +1,9 @@
-/* operators.c - C++'s operators new and delete, under their names in the Itanium ABI. Each counts
- * the operation by account.h and calls the next operator of the same name.
+/* operators.c - C++'s operators new and delete, under their names in the Itanium ABI. Each operator
+ * counts the operation (account.h) and calls the allocator's operator of the same name (next.h).
  *
- * An exception passes through these functions; __cxa_throw() in process.c ends the operation. An
- * operator may be unknown at first, if a plugin brings the C++ runtime later: then each call looks
- * for it again until it is found.
+ * If operator new throws, the exception passes through these functions, and __cxa_throw() in
+ * process.c ends the operation. An operator may be unknown at first, because a plugin may load the
+ * C++ runtime later. Each call then searches for the operator again until it is found.
  */
 #include "probe/account.h"
 #include "probe/next.h"
@@ -12,7 +12,7 @@
 
 enum { PLAIN, ARRAY };
 
-/* Yields a member of struct next_operators, after searching for it if it is not known. */
+/* Yields a member of struct next_operators. If the member is not known, searches for it first. */
 #define NEXT(kind, type, member)                                                                   \
     ((type *)((kind) == ARRAY                                                                      \
                   ? operator_of(&next.array.member, ARRAY, __builtin_return_address(0))            \

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-/* A word holds the number of the thread, and in its two lowest bits the size group. */
+/* A word holds the size group in its two lowest bits, and the number of the thread above. */
 enum { GRANULE_SHIFT = 4, LEAF_SHIFT = 26, LEAVES = 1 << (47 - LEAF_SHIFT), GROUP_SHIFT = 2 };
 
 struct leaf {
@@ -13,8 +13,8 @@ struct leaf {
 
 static _Atomic(struct leaf *) leaves[LEAVES];
 
-/* Returns the word of a block, and makes its leaf if needed. Returns NULL if there is no memory for
- * the leaf. */
+/* Returns the word of a block. Creates the leaf of the word if there is none. Returns NULL if there
+ * is no memory for the leaf. */
 static _Atomic uint32_t *word_of(const void *block)
 {
     uintptr_t start = (uintptr_t)block;

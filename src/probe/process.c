@@ -1,5 +1,5 @@
-/* process.c - the interposed functions besides allocation: threads, the end of the process, jumps,
- * and libc's memory functions.
+/* process.c - the interposed functions that do not allocate: threads, the end of the process,
+ * jumps, and libc's memory functions.
  */
 #include "base/ticks.h"
 #include "probe/kernel_calls.h"
@@ -17,8 +17,8 @@
 
 #define INTERPOSED __attribute__((visibility("default")))
 
-/* Writes the code passed to exit() into the file. It is registered before main, and so runs after
- * the program's exit handlers and after all destructors, probe_end() included. */
+/* Writes the code passed to exit() into the file. probe_begin() registers this handler before main.
+ * So it runs after the program's exit handlers and after all destructors, including probe_end(). */
 static void note_exit(int code, void *nothing)
 {
     (void)nothing;
@@ -28,8 +28,8 @@ static void note_exit(int code, void *nothing)
 
 static void forget_starts(void);
 
-/* Runs before main. An allocation that comes earlier, in the constructor of a library, finds the
- * allocator's functions by itself. */
+/* Runs before main. An earlier allocation, in the constructor of a library, finds the allocator's
+ * functions by itself. */
 __attribute__((constructor)) static void probe_begin(void)
 {
     (void)next_found();
@@ -45,9 +45,9 @@ __attribute__((destructor)) static void probe_end(void)
     thread_end_process(0);
 }
 
-/* A child of clone() may have thread-local storage that libc did not set up: all zeroes, without
- * the probe's data. Chromium makes such a child, and _exit() is the only function here that it
- * calls. */
+/* Chromium makes a child by clone() whose thread-local storage was not set up by libc. The storage
+ * is all zeroes and has no room for the probe's data. Of the functions in this file, such a child
+ * calls only _exit(). */
 INTERPOSED void _exit(int code)
 {
     if (LIKELY(pthread_self() != 0))
@@ -63,8 +63,8 @@ INTERPOSED void _Exit(int code)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* The start function and argument of a thread that pthread_create() is making. A struct is reused
- * for a later thread. */
+/* The start function and argument of a thread that pthread_create() is making. After the thread has
+ * started, the struct is reused for a later thread. */
 struct start {
     void *(*run)(void *);
     void *argument;
@@ -97,8 +97,8 @@ static void start_drop(struct start *start)
     latch_drop(&starts_latch);
 }
 
-/* In the child of a fork. If another thread held the latch during the fork, the list may be broken
- * and is dropped. */
+/* Runs in the child of a fork. If another thread held the latch during the fork, the list may be
+ * broken and is forgotten. */
 static void forget_starts(void)
 {
     if (latch_reset(&starts_latch))
@@ -135,9 +135,9 @@ INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 
 /* --- leaving an operation by a jump or an exception ------------------------------------------- */
 
-/* Called before a jump. The target lies outside the allocator, since no allocator calls setjmp().
- * SIGSYS is removed from the mask that the jump restores, which may have been saved before SIGSYS
- * belonged to the probe. */
+/* Called before a jump. Allocators do not call setjmp(), so the target of the jump lies outside the
+ * allocator. The jump restores a saved signal mask. If the mask was saved before SIGSYS belonged to
+ * the probe, it may block SIGSYS, so SIGSYS is removed from it. */
 static void leave_to(struct __jmp_buf_tag *place)
 {
     thread_leaves();
@@ -164,7 +164,7 @@ INTERPOSED _Noreturn void siglongjmp(sigjmp_buf place, int value)
     __builtin_unreachable();
 }
 
-/* The name that _FORTIFY_SOURCE gives to all three. */
+/* _FORTIFY_SOURCE replaces all three functions above by this one. */
 _Noreturn void __longjmp_chk(jmp_buf place, int value);
 INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
 {
@@ -175,7 +175,7 @@ INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
     __builtin_unreachable();
 }
 
-/* The Itanium ABI's throw. Operator new leaves an operation by it, with std::bad_alloc. */
+/* The throw of the Itanium ABI. Operator new calls it to leave an operation with std::bad_alloc. */
 _Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *));
 INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destroy)(void *))
 {
@@ -191,7 +191,8 @@ INTERPOSED _Noreturn void __cxa_throw(void *exception, void *type, void (*destro
 
 /* --- libc's memory functions, without dispatch ------------------------------------------------ */
 
-/* Notes a call made through libc's function, which failed if it returned -1. */
+/* Counts a system call that was made through libc's function. The call failed if libc's function
+ * returned -1. */
 static void note(long number, long a, long b, long c, long result, uint64_t before)
 {
     kernel_calls_note(number, (const long[3]){a, b, c}, result == -1 ? -errno : result,

@@ -46,7 +46,7 @@ uint64_t residence_bytes(void)
     return (resident > of_files ? resident - of_files : 0) * page_bytes();
 }
 
-/* Returns the bytes of the process that lie in huge pages. */
+/* Returns the bytes of the process's memory that lie in huge pages. */
 static uint64_t huge_bytes(void)
 {
     static const char name[] = "AnonHugePages:";
@@ -59,17 +59,17 @@ static uint64_t huge_bytes(void)
 
 /* --- pages that were never handed out --------------------------------------------------------- */
 
-/* Counts of pages during one look. */
+/* Numbers of pages in one call of residence_look(). */
 static struct {
-    uint64_t own;    /* resident, of the allocator */
-    uint64_t pages;  /* of these, never handed out */
-    uint64_t looked; /* of these, read */
-    uint64_t zero;   /* of these, filled with zeroes */
-    uint64_t stride; /* one in `stride` of `pages` is read */
+    uint64_t own;    /* resident pages of the allocator */
+    uint64_t pages;  /* pages of `own` that were never handed out */
+    uint64_t looked; /* pages of `pages` that were read */
+    uint64_t zero;   /* pages of `looked` that are filled with zeroes */
+    uint64_t stride; /* every `stride`-th page of `pages` is read */
 } tally;
 
-/* Copies a page by the kernel, since the program may have made it unreadable or unmapped it.
- * Returns false if the kernel cannot read it either. */
+/* Lets the kernel copy a page, because the program may have made the page unreadable or unmapped
+ * it. Returns false if the kernel cannot read the page either. */
 static bool read_page(uintptr_t page, void *copy)
 {
     struct iovec to = {.iov_base = copy, .iov_len = PAGE_BYTES};
@@ -90,8 +90,8 @@ static void tally_page(uintptr_t page)
     tally.zero += any == 0;
 }
 
-/* Sets one bit for each page of an extent that is resident and belongs to no file. Returns false if
- * pagemap cannot be read. */
+/* Sets one bit of `resident` for each page of the extent that is resident and belongs to no file.
+ * Returns false if pagemap cannot be read. */
 static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_EXTENT_PAGES / 64])
 {
     static uint64_t entries[SHADOW_EXTENT_PAGES]; /* proc_pid_pagemap(5) */
@@ -104,8 +104,9 @@ static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_E
     return !stub_failed(got);
 }
 
-/* Adds one extent to the tally. The allocator owns at most `held` pages there. So at most `held -
- * noted` of them were never handed out, and any further page belongs to another owner. */
+/* Adds one extent to the tally. The allocator owns at most `held` pages there. Of these, `noted`
+ * were handed out, so at most `held - noted` were never handed out. Any further resident page
+ * belongs to another owner. */
 static void tally_extent(long pagemap, const struct shadow_leaf *leaf, size_t extent)
 {
     uint64_t resident[SHADOW_EXTENT_PAGES / 64];
@@ -137,8 +138,8 @@ struct residence residence_look(void)
     long pagemap = open_own("/proc/self/pagemap");
     if (stub_failed(pagemap))
         return found;
-    /* One page in 16 is read at first: 128 pages of 8 MiB. Later looks read fewer, by the number of
-     * pages that the last look found. */
+    /* The first look reads one page in 16, which is 128 pages of 8 MiB. The more pages a look
+     * found, the smaller is the part that the next look reads. */
     tally.stride = 16 + tally.pages / 128;
     tally.own = tally.pages = tally.looked = tally.zero = 0;
     for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)

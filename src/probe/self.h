@@ -1,14 +1,14 @@
-/* self.h - what the probe knows about the calling thread. Only that thread, and signal handlers
- * that run on it, use it.
+/* self.h - the state of the calling thread in the probe. Only the thread itself and signal handlers
+ * that run on it use this state.
  *
  *     guard == SELF_OUTSIDE  <=>  this thread counts, and is not in the allocator
- *     guard == SELF_INSIDE   <=>  it is in the allocator, or in the probe on its behalf: its
- *                                 system calls are seen (kernel_calls.h), and its allocations
- *                                 are not counted
+ *     guard == SELF_INSIDE   <=>  this thread is in the allocator, or in the probe on behalf of an
+ *                                 operation: its system calls are seen (kernel_calls.h), and
+ *                                 its allocations are not counted
  *
- * In these two states `counts` is the thread's place in the file. It is a struct that is never
- * read, if a sandbox refused to disarm the thread at its end. In other states `counts` is NULL or
- * that struct.
+ * In these two states `counts` is the thread's place in the file. There is one exception: if a
+ * sandbox refused to disarm the thread at its end, `counts` is a dummy struct that no reader sees.
+ * In other states `counts` is NULL or the dummy.
  *
  * The kernel reads `guard` at every system call of an armed thread, and kills the thread if it
  * finds another value than these two.
@@ -28,56 +28,57 @@ enum self_guard {
     SELF_ENDED = 4, /* destructors have run, or the file had no room */
 };
 
-/* Bits: why the operation that the thread is in, or its next one, leaves through the slow path. */
+/* Reasons why the operation that the thread is in, or its next one, ends on the slow path. One bit
+ * each. */
 enum self_special {
-    SELF_TIMED = 1,   /* it is timed */
-    SELF_WATCHED = 2, /* the block that it was given is a watched one */
-    SELF_EXACT = 4,   /* the owners of all blocks are noted: set always */
-    SELF_UNSEEN = 8,  /* the guard was set outside in the middle of it */
+    SELF_TIMED = 1,   /* the operation is timed */
+    SELF_WATCHED = 2, /* the block that it frees or reallocates is watched */
+    SELF_EXACT = 4,   /* owners of all blocks are recorded; then always set */
+    SELF_UNSEEN = 8,  /* its guard was set to SELF_OUTSIDE before its end */
 };
 
 struct self {
     uint8_t guard;   /* enum self_guard */
     uint8_t special; /* enum self_special */
     bool armed;      /* the kernel dispatches this thread's calls */
-    bool calling;    /* in a system call made for the allocator */
-    uint8_t kind;    /* of its operation: enum profile_kind */
-    uint8_t rounds;  /* of destructors that have run */
+    bool calling;    /* the handler makes a call for the allocator */
+    uint8_t kind;    /* enum profile_kind of its operation */
+    uint8_t rounds;  /* rounds of destructors that have run */
 
-    /* Allocations until the next one is timed, and what is measured in that one. */
+    /* Number of allocations until the next timed one, and the measurements of that one. */
     uint32_t until_timed;
     bool faults_wanted; /* its page faults */
     bool alone;         /* its time, with fences around it */
     bool counted;       /* its events (counters.h) */
 
-    uintptr_t frame;               /* stack pointer in our function */
-    struct profile_thread *counts; /* its place in the file */
+    uintptr_t frame;               /* stack pointer in the interposed function */
+    struct profile_thread *counts; /* the thread's place in the file */
 
     /* The operation that the thread is in. */
     uint64_t began_ticks;   /* when it began, if it is timed */
-    uint32_t kernel_calls;  /* its system calls so far */
-    uint64_t kernel_ticks;  /* their time */
-    struct watched watched; /* if SELF_WATCHED: about `given` */
+    uint32_t kernel_calls;  /* number of its system calls so far */
+    uint64_t kernel_ticks;  /* time of these system calls */
+    struct watched watched; /* data of `given`, if SELF_WATCHED */
     const void *given;      /* block passed to free or realloc */
-    uint64_t faults;        /* of the thread before it; then its own */
+    uint64_t faults;        /* the thread's faults before it; then its own faults */
 
     /* Sampled critical sections (locks.c). */
-    const void *section;    /* lock whose section is timed, or NULL */
+    const void *section;    /* lock of the section that is timed, or NULL */
     uint64_t section_ticks; /* when that section began */
     uint32_t until_section; /* locks until the next timed section */
 
-    uint32_t number; /* of this thread; never 0, never reused */
+    uint32_t number; /* number of this thread; never 0, never reused */
     struct random random;
 
     bool has_timer;        /* it has a timer (cpu_timer.h) */
     int timer;             /* the kernel's number of that timer */
-    uint64_t timer_cpu_ns; /* last signal by the thread's CPU clock */
-    uint64_t timer_ns;     /* the same by CLOCK_MONOTONIC */
+    uint64_t timer_cpu_ns; /* time of the last signal, by the thread's CPU clock */
+    uint64_t timer_ns;     /* the same time, by CLOCK_MONOTONIC */
 
-    uint8_t counter_slots;          /* counters.h */
+    uint8_t counter_slots;          /* slots with an event; see counters.h */
     int counters[PROFILE_SLOTS];    /* descriptors of its events */
-    uint64_t events[PROFILE_SLOTS]; /* before; then of the operation */
-    uint64_t events_missed;         /* ns in which they did not run */
+    uint64_t events[PROFILE_SLOTS]; /* counts before the operation; then of the operation */
+    uint64_t events_missed;         /* ns in which the events were not counted */
 };
 
 extern __thread struct self self __attribute__((visibility("hidden")));

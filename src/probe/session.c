@@ -31,8 +31,8 @@ static struct latch latch;
 static uint64_t file_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
-/* Index of the first place of the last chunk that no thread has used. It and all later places have
- * never been written. */
+/* Index of the first unused place in the last chunk. This place and all later ones have never been
+ * written. */
 static uint64_t unused;
 /* Head of the list of places that ended threads left: 1 + (index << 8 | chunk); 0: empty. */
 static uint64_t vacant;
@@ -44,7 +44,7 @@ static uint64_t looked_bytes; /* most resident bytes at any look */
 
 enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 10 << 20 };
 
-/* Layout of the first piece of the file; each later piece is one chunk of places for threads. */
+/* Layout of the first piece of the file. Each later piece is one chunk of places for threads. */
 struct first {
     struct profile_head head;
     struct profile_samples samples;
@@ -63,8 +63,8 @@ static uint64_t page_bytes(void)
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* Returns false if a file of this size is over the limit: writing it would raise SIGXFSZ in the
- * program. */
+/* Returns false if a file of this size is above RLIMIT_FSIZE. Writing to it would raise SIGXFSZ in
+ * the program. */
 static bool may_grow_to(uint64_t bytes)
 {
     struct rlimit limit = {.rlim_cur = 0};
@@ -141,8 +141,8 @@ static bool name_file(const char *folder)
     return !text.truncated;
 }
 
-/* Returns the median difference of two clock readings with nothing between them, with fences if
- * `alone`. */
+/* Returns the median difference of two clock readings with nothing between them. If `alone` is
+ * true, the clock is read with fences. */
 static uint64_t pair_ticks(bool alone)
 {
     enum { TRIES = 31 };
@@ -176,12 +176,13 @@ static bool lies_in(const struct dl_phdr_info *object, uintptr_t address)
     return false;
 }
 
-/* Path of the library that owns malloc. Empty if that is the program itself, or not known. */
+/* Path of the library that owns malloc. Empty if the program itself owns malloc, or if the owner is
+ * not known. */
 static char allocator[PROFILE_PATH_BYTES];
 
-/* For dl_iterate_phdr(): finds the object that malloc lies in. dladdr() would do, but it also
- * searches every symbol of that object, which takes a tenth of the probe's cost in a short
- * process. */
+/* For dl_iterate_phdr(): finds the object that malloc lies in. dladdr() would give the same answer,
+ * but it also searches every symbol of the object. In a short process that would be a tenth of the
+ * probe's cost. */
 static int find_allocator(struct dl_phdr_info *object, size_t size, void *nothing)
 {
     (void)size;
@@ -207,8 +208,8 @@ static void add_chunk(struct profile_thread *threads, uint64_t offset)
 
 static bool begin(void)
 {
-    /* Kept, so that a child creates its file where its parent did, even if the environment has
-     * changed. */
+    /* The folder is remembered, so that a child creates its file in the same folder as its parent
+     * even if the environment has changed. */
     static char folder[PATH_MAX];
     const char *wanted = session_option("CAIRN_PROBE");
     if (folder[0] == '\0' && wanted != NULL && wanted[0] == '/' && strlen(wanted) < sizeof folder)
@@ -251,8 +252,8 @@ static bool begin(void)
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
     stub_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
-    /* Not in a fork's child: another thread of the parent may have held the loader's lock during
-     * the fork. */
+    /* This call takes the loader's lock. A fork's child must not make it, because another thread of
+     * the parent may have held the lock during the fork. */
     if (!is_child)
         dl_iterate_phdr(find_allocator, NULL);
     copy_path(head->allocator, allocator[0] != '\0' ? allocator : head->program);
@@ -261,7 +262,8 @@ static bool begin(void)
     session.head = head;
     session.samples = &first->samples;
     add_chunk(first->threads, offsetof(struct first, threads));
-    /* The magic comes last: a reader takes the file for a profile from here on. */
+    /* The magic is written last, because readers accept the file as a profile once it has the
+     * magic. */
     memcpy(head->magic, PROFILE_MAGIC, sizeof head->magic);
     return true;
 }
@@ -283,7 +285,7 @@ bool session_on(void)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* Counts `change` more living threads and updates session.parallel. */
+/* Adds `change` to the number of living threads and updates session.parallel. */
 static void count_live(int64_t change)
 {
     struct profile_head *head = session.head;
@@ -309,8 +311,8 @@ void session_thread_stays_away(void)
     __atomic_fetch_sub(&session.head->threads_started, 1, __ATOMIC_RELAXED);
 }
 
-/* Adds a chunk, twice as large as the one before it. Returns false if the file cannot grow. Under
- * the latch. */
+/* Adds a chunk, twice as large as the one before it. Returns false if the file cannot grow. The
+ * caller holds the latch. */
 static bool grow(void)
 {
     if (chunk_count == PROFILE_CHUNKS)
@@ -324,7 +326,7 @@ static bool grow(void)
     return true;
 }
 
-/* Returns a place for a thread, NULL if there is none. Under the latch. */
+/* Returns a place for a thread, or NULL if there is none. The caller holds the latch. */
 static struct profile_thread *take_counts(void)
 {
     if (vacant != 0) {
@@ -366,8 +368,8 @@ void session_thread_end(struct profile_thread *counts)
         if (counts < chunks[chunk] || index >= chunk_threads(chunk))
             continue;
         counts->thread = 0;
-        /* since_ticks is cleared first: a reader at this moment counts this lifetime once at
-         * most. */
+        /* since_ticks is cleared first. So a reader that looks between these lines does not count
+         * this lifetime twice. */
         uint64_t since = counts->since_ticks;
         counts->since_ticks = 0;
         counts->lived_ticks += ticks_now() - since;
@@ -382,10 +384,11 @@ void session_thread_end(struct profile_thread *counts)
 static const struct residence unknown = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN,
                                          RESIDENCE_UNKNOWN};
 
-/* Returns true if it is time for residence_look(). Below CLOSELY_BYTES it never is, since no
- * finding could come of it. Above, it is time once a second, and whenever the resident set is an
- * eighth larger than at any look before, so that the peak is not missed. All looks together, the
- * next one included, take at most a fiftieth of the process's time. */
+/* Returns true if residence_look() is due. It is never due below CLOSELY_BYTES, because no finding
+ * could result from so little memory. Above, it is due once a second, and whenever the resident set
+ * is an eighth larger than at every look before, so that no look misses the peak by much. All
+ * looks, including the next one, may take at most a fiftieth of the process's time. A look that
+ * would exceed this budget is not due. */
 static bool look_is_due(uint64_t resident, uint64_t lived_ns)
 {
     uint64_t expected_ns = (resident >> SHADOW_EXTENT_SHIFT) * RESIDENCE_EXTENT_NS;
@@ -393,8 +396,9 @@ static bool look_is_due(uint64_t resident, uint64_t lived_ns)
            (resident > looked_bytes + looked_bytes / 8 || lived_ns - looked_ns >= NS_PER_S);
 }
 
-/* Looks at every page, if it is time. Not under the latch, so that no other thread waits for it. A
- * thread that comes while another one looks returns `unknown`. */
+/* Calls residence_look() if it is due. The caller does not hold the latch, so that no other thread
+ * waits during the look. Returns `unknown` if the look is not due, or if another thread is in
+ * it. */
 static struct residence look_closely(const struct profile_head *head, uint64_t resident)
 {
     uint64_t begin = clock_now_ns();
@@ -412,9 +416,9 @@ static struct residence look_closely(const struct profile_head *head, uint64_t r
     return found;
 }
 
-/* Halves the full list of moments and the rate of later ones. Of each pair the second moment is
- * kept, unless only the first one has the figures of residence_look(). Returns how many are
- * left. */
+/* Drops every second moment of the full list, and halves the rate of later moments. Of each pair
+ * the second moment is kept, unless only the first one has the figures of residence_look(). Returns
+ * the number of moments that are left. */
 static size_t thin(struct profile_samples *samples)
 {
     size_t kept = 0;
@@ -446,7 +450,7 @@ static void update_head(struct profile_head *head)
     head->ns_last = clock_now_ns();
 }
 
-/* Appends a moment and sets when the next one is due. Under the latch. */
+/* Appends a moment and sets the time of the next one. The caller holds the latch. */
 static void note_moment(struct watched_live live, uint64_t resident, struct residence closely)
 {
     static size_t used;
@@ -488,9 +492,9 @@ void session_moment(struct watched_live live)
 
 /* --- fork and end ----------------------------------------------------------------------------- */
 
-/* Replaces a piece of the parent's file by memory that is thrown away. It stays mapped, since
- * an operation that was interrupted by a signal handler that forked may write to it when it
- * goes on. */
+/* Replaces a mapped piece of the parent's file by private memory. The addresses stay mapped for the
+ * following case: a signal handler interrupts an operation and forks. In the child the operation
+ * goes on and may still write to these addresses. */
 static void leave_piece(void *piece, uint64_t bytes)
 {
     stub_call(SYS_mmap, (long)piece, (long)round_up(bytes, page_bytes()), PROT_READ | PROT_WRITE,

@@ -2,9 +2,9 @@
  *
  * The file is created at the process's first allocation, in the folder that CAIRN_PROBE names.
  * Without that variable, or in a process with gained privileges (setuid), the probe is off: every
- * function passes its call on to the allocator. thread.c begins and ends threads here, account.c
- * notes moments; any thread may call any function. A thread that takes the lock of this file is
- * inside (self.h). Between calls, always:
+ * function passes its call on to the allocator. thread.c begins and ends threads here, and
+ * account.c adds moments. Any thread may call any function. A thread that takes the latch of
+ * session.c is inside (self.h). Between calls, always:
  *
  *     session.head != NULL      <=>  the file is mapped, and all of it has disk blocks reserved
  *     session.samples != NULL   <=>  session.head != NULL
@@ -21,30 +21,30 @@
 #include <stdatomic.h>
 
 struct session {
-    struct profile_head *head;       /* NULL: no file, nothing is counted */
+    struct profile_head *head;       /* NULL: there is no file, and nothing is counted */
     struct profile_samples *samples; /* lies in the same file */
     _Atomic bool parallel;
     uint32_t gap;                       /* one allocation in `gap` is timed, on average */
-    bool timers;                        /* sample CPU time; off by CAIRN_PROBE_TIMER=off */
+    bool timers;                        /* CPU time is sampled; CAIRN_PROBE_TIMER=off: not */
     bool exact;                         /* CAIRN_PROBE_PATHS=exact: every free finds its owner */
-    bool measures;                      /* malloc and malloc_usable_size are of one library */
-    _Atomic uint64_t held_bytes;        /* mapped by the allocator, less unmapped */
+    bool measures;                      /* one library has malloc and malloc_usable_size */
+    _Atomic uint64_t held_bytes;        /* bytes that the allocator mapped and not unmapped */
     _Atomic uint64_t next_moment_ticks; /* when the next moment is due */
 };
 
 extern struct session session __attribute__((visibility("hidden")));
 
-/* Returns the value of an environment variable, or NULL if it is not set. Unlike getenv() it takes
- * no lock. */
+/* Returns the value of an environment variable, or NULL if the variable is not set. Unlike
+ * getenv(), the function takes no lock. */
 const char *session_option(const char *name);
 bool session_option_is(const char *name, const char *value);
 
-/* Returns true if this process has a file to count in; the first call creates it. Returns false if
- * the probe is off, if libc has not set up the environment yet, or while another call is creating
- * the file. */
+/* Returns true if this process has a file to count in. The first call creates the file. Returns
+ * false if the probe is off, if libc has not set up the environment yet, or while another call is
+ * creating the file. */
 bool session_on(void);
 
-/* Gives a thread a place to count in: one that an ended thread left, or a new one. `announced` says
+/* Gives a thread a place to count in: the place of an ended thread, or a new one. `announced` says
  * that session_thread_comes() has already counted the thread as living. Returns NULL if the file
  * cannot grow. */
 struct profile_thread *session_thread_begin(bool announced);
@@ -52,8 +52,8 @@ struct profile_thread *session_thread_begin(bool announced);
 /* Makes the place of an ended thread available to the next one, and counts the thread as ended. */
 void session_thread_end(struct profile_thread *counts);
 
-/* Counts a thread as living before pthread_create() makes it; the second function takes that back
- * if pthread_create() failed. */
+/* session_thread_comes() counts a thread as living before pthread_create() makes it. If
+ * pthread_create() then fails, session_thread_stays_away() subtracts the thread again. */
 void session_thread_comes(void);
 void session_thread_stays_away(void);
 
@@ -61,13 +61,13 @@ void session_thread_stays_away(void);
  * `live`. */
 void session_moment(struct watched_live live);
 
-/* For a child of fork, before it allocates: detaches it from its parent's file. Its next operation
- * creates its own. */
+/* A child of fork calls this before its first allocation. Detaches the child from its parent's
+ * file. The next operation of the child creates a file of its own. */
 void session_forked(void);
 
-/* Notes the last moment and that the process ended with `exit_code`. A signal handler that calls
- * _exit() may have interrupted one of these functions, which holds the lock: then the last moment
- * is left out. */
+/* Adds the last moment, and records that the process ended with `exit_code`. A signal handler that
+ * calls _exit() may have interrupted a function that holds the latch. In that case the last moment
+ * is not added. */
 void session_end(int exit_code, struct watched_live live);
 
 /* Adds `amount` to a number in the file that several threads add to. */
@@ -76,7 +76,7 @@ static inline void session_add(uint64_t *number, uint64_t amount)
     __atomic_fetch_add(number, amount, __ATOMIC_RELAXED);
 }
 
-/* Raises a number in the file to `value`, if it is less. */
+/* Raises a number in the file to `value`, if the number is less. */
 static inline void session_raise(uint64_t *number, uint64_t value)
 {
     uint64_t old = __atomic_load_n(number, __ATOMIC_RELAXED);

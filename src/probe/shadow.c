@@ -9,13 +9,13 @@ static _Atomic(struct shadow_leaf *) leaves;
 
 #define LEAF_BYTES   ((uintptr_t)1 << SHADOW_LEAF_SHIFT)
 #define PAGE_BYTES   ((uintptr_t)1 << SHADOW_PAGE_SHIFT)
-#define LARGE_BYTES  (8 * PAGE_BYTES) /* from this size on, whole pages get one bit each */
+#define LARGE_BYTES  (8 * PAGE_BYTES) /* blocks of this size use one bit for each page */
 #define GRANULE_BITS SHADOW_GRANULE_SHIFT
 
 enum act { SET, CLEAR };
 
-/* Returns the leaf of an address. Creates it if `make` is set; returns NULL if there is none or no
- * memory for one. */
+/* Returns the leaf of an address. If there is none, creates the leaf if `make` is true. Returns
+ * NULL if there is no leaf, or no memory for one. */
 static struct shadow_leaf *leaf_of(uintptr_t address, bool make)
 {
     _Atomic(struct shadow_leaf *) *place =
@@ -54,8 +54,8 @@ bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page)
     return any != 0;
 }
 
-/* Returns the end of the pages from `page` on that lie in one extent and before `last`. Sets
- * `*extent` to that extent. */
+/* Returns the end of the extent of `page`, or `last` if `last` comes earlier. Sets `*extent` to the
+ * extent. */
 static size_t end_in_extent(size_t page, size_t last, size_t *extent)
 {
     *extent = page / SHADOW_EXTENT_PAGES;
@@ -63,10 +63,10 @@ static size_t end_in_extent(size_t page, size_t last, size_t *extent)
     return end < last ? end : last;
 }
 
-/* Updates the counts of noted pages before the bits of [from, to) change. If `noted` is false, its
- * pages without a noted granule are about to be noted and are added. If it is true, its noted pages
- * are about to be forgotten and are subtracted. The bits of an extent whose count is 0 need not be
- * read. */
+/* Updates the counts of noted pages before the bits of [from, to) change. If `noted` is false, the
+ * caller is about to note the range. The pages without a noted granule are then added to the
+ * counts. If `noted` is true, the caller is about to clear the range. The pages with a noted
+ * granule are then subtracted. If the count of an extent is 0, its bits need not be read. */
 static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool noted)
 {
     size_t last = (to + PAGE_BYTES - 1) >> SHADOW_PAGE_SHIFT;
@@ -145,9 +145,9 @@ bool shadow_hand_out(const void *block, size_t bytes)
         return false;
     bool is_new = !is_noted(leaf, start);
     struct shadow_leaf *last = leaf_of(end - 1, true);
-    /* The end may be new where the beginning is not: realloc grew the block, or the last block
-     * there was shorter. If both are noted, the first granule still gets its own bit: the next
-     * time, shadow_is_noted() sees it. */
+    /* The end may be new even if the beginning is not: realloc grew the block, or the last block at
+     * this address was shorter. If both are noted, the first granule still gets a bit of its own,
+     * so that shadow_is_noted() finds it the next time. */
     if (is_new || (last != NULL && !is_noted(last, end - 1)))
         note_all(start, end);
     else
@@ -157,7 +157,7 @@ bool shadow_hand_out(const void *block, size_t bytes)
 
 void shadow_forget(uintptr_t start, size_t bytes)
 {
-    /* munmap() and madvise() round the end up to a page, too. */
+    /* munmap() and madvise() also round the end up to a page. */
     uintptr_t end = (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     start = (start + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     for (uintptr_t next; start < end; start = next) {
@@ -167,8 +167,8 @@ void shadow_forget(uintptr_t start, size_t bytes)
             continue;
         uintptr_t from = start % LEAF_BYTES;
         uintptr_t to = from + ((next < end ? next : end) - start);
-        /* Pages of a whole leaf are given back to the kernel rather than filled with zeroes: many
-         * may never have been touched. */
+        /* The bits of a whole leaf are given back to the kernel rather than filled with zeroes,
+         * because many of their pages may never have been touched. */
         if (to - from == LEAF_BYTES) {
             stub_call3(SYS_madvise, (long)leaf, offsetof(struct shadow_leaf, noted),
                        4 /* MADV_DONTNEED */);
@@ -185,8 +185,8 @@ void shadow_forget(uintptr_t start, size_t bytes)
 
 enum { WIDE_MOST = 32 };
 
-/* Mappings of 1 GiB and more. They are mostly reserved addresses, and are never counted as given
- * back. */
+/* Mappings of 1 GiB and more. Most of them only reserve addresses. Their pages are never counted as
+ * given back. */
 static struct {
     _Atomic uintptr_t start;
     _Atomic uintptr_t end;

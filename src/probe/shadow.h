@@ -1,17 +1,18 @@
-/* shadow.h - records which memory was ever handed out since the kernel mapped it.
+/* shadow.h - records which memory the allocator has handed out since the kernel mapped it.
  *
- * account.c asks at every allocation whether the block's memory is new or reused; residence.c looks
- * for pages that were never handed out. The record has one bit for each granule of 16 bytes and one
- * for each OS page of 4 KiB. A leaf is the part for 1 GiB of addresses, an extent is 2 MiB of it.
+ * At every allocation account.c asks whether the block's memory is new or reused. residence.c looks
+ * for pages that were never handed out. The record has one bit for each granule of 16 bytes, and
+ * one bit for each OS page of 4 KiB. One leaf of the record covers 1 GiB of addresses. An extent is
+ * 2 MiB of addresses.
  *
  *     granule g is noted  <=>  its own bit or the bit of its page is set
  *     leaf->noted[e]      ==   OS pages of extent e with a noted granule
  *     leaf->held[e]       ==   OS pages of extent e that the allocator has from the kernel
  *
- * Any thread may call any function at any time. No update is locked: if two threads note
- * neighbouring granules at once, one note may be lost, and the counts may be off by a few pages. A
- * block whose note is lost counts as new once more. If there is no memory for a leaf, its blocks
- * count as reused. The child of a fork has a copy of its own.
+ * Any thread may call any function at any time. Updates take no lock. If two threads set bits of
+ * neighbouring granules at once, one bit may be lost, and the counts may be wrong by a few pages. A
+ * block whose bit is lost counts as new once more. If there is no memory for a leaf, its blocks
+ * count as reused. The child of a fork has its own copy of the record.
  */
 #ifndef CAIRN_PROBE_SHADOW_H
 #define CAIRN_PROBE_SHADOW_H
@@ -43,8 +44,8 @@ struct shadow_leaf {
 extern _Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES]
     __attribute__((visibility("hidden")));
 
-/* Returns true if the granule at `address` has its own bit set. False does not mean that it is new:
- * the page's bit is not looked at. Returns false for NULL. */
+/* Returns true if the granule at `address` has its own bit set. False does not mean that the
+ * granule is new, because the function ignores the bit of the page. Returns false for NULL. */
 static inline __attribute__((always_inline)) bool shadow_is_noted(const void *address)
 {
     uintptr_t start = (uintptr_t)address;
@@ -58,25 +59,27 @@ static inline __attribute__((always_inline)) bool shadow_is_noted(const void *ad
     return ((word >> (start >> SHADOW_GRANULE_SHIFT) % 64) & 1) != 0;
 }
 
-/* Notes that a block was handed out. Returns true if its beginning was never handed out before. */
+/* Records that a block was handed out. Returns true if the first granule of the block was never
+ * handed out before. */
 bool shadow_hand_out(const void *block, size_t bytes);
 
-/* Returns the first of all leaves, NULL if there are none; `next` leads to the others. */
+/* Returns the first leaf in the list of all leaves, or NULL if there are none. */
 struct shadow_leaf *shadow_first(void);
 
 /* Returns true if any granule of an OS page is noted. `page` is its index in the leaf. */
 bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page);
 
-/* Makes [start, start + bytes) new again: the kernel took it back, or has mapped it anew. Rounds
- * both ends up to OS pages. */
+/* Marks [start, start + bytes) as never handed out. The caller has seen that the kernel took this
+ * memory back or mapped it anew. Rounds both ends up to OS pages. */
 void shadow_forget(uintptr_t start, size_t bytes);
 
-/* Counts pages that the allocator got from the kernel, or gave back to it. */
+/* shadow_hold() counts pages that the allocator got from the kernel. shadow_let_go() counts pages
+ * that it gave back. */
 void shadow_hold(uintptr_t start, size_t bytes);
 void shadow_let_go(uintptr_t start, size_t bytes);
 
-/* Returns how many pages of an extent the allocator has from the kernel. Returns
- * SHADOW_EXTENT_PAGES if that is not known. */
+/* Returns the number of pages of an extent that the allocator has from the kernel. Returns
+ * SHADOW_EXTENT_PAGES if the number is not known. */
 unsigned shadow_held(const struct shadow_leaf *leaf, size_t extent);
 
 #endif

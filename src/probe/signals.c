@@ -1,9 +1,9 @@
 /* signals.c - libc's signal functions, interposed to keep SIGSYS for the probe.
  *
  * If system calls are dispatched, SIGSYS belongs to the probe (kernel_calls.h). A dispatched call
- * kills the process if its thread blocks SIGSYS. So these functions leave SIGSYS out of the masks
- * of threads and handlers, and the program's own action for it is kept apart. System calls that the
- * program makes without libc are not seen.
+ * kills the process if its thread blocks SIGSYS. So these functions remove SIGSYS from the masks of
+ * threads and handlers. They store the program's own action for SIGSYS without setting it in the
+ * kernel. If the program changes masks or actions without libc, these functions do not see it.
  */
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
@@ -13,8 +13,8 @@
 
 #define INTERPOSED __attribute__((visibility("default")))
 
-/* Returns the set without SIGSYS, copied into `copy`; the set itself if SIGSYS is not the probe's
- * or the set is NULL. */
+/* Copies the set into `copy`, removes SIGSYS, and returns `copy`. If SIGSYS does not belong to the
+ * probe, or if the set is NULL, returns the set itself. */
 static const sigset_t *without_ours(const sigset_t *set, sigset_t *copy)
 {
     if (set == NULL || !kernel_calls_owns_signal())
@@ -104,7 +104,7 @@ INTERPOSED int epoll_pwait(int file, struct epoll_event *events, int most, int m
     return NEXT_ALONE(epoll_pwait)(file, events, most, ms, without_ours(set, &copy));
 }
 
-/* glibc has it since 2.35. */
+/* glibc has this function since version 2.35. */
 int epoll_pwait2(int file, struct epoll_event *events, int most, const struct timespec *time,
                  const sigset_t *set);
 INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
@@ -120,8 +120,8 @@ INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
 
 /* --- handlers --------------------------------------------------------------------------------- */
 
-/* The mask of a handler is changed even before SIGSYS belongs to the probe, since the handler may
- * run later. */
+/* The mask of a handler is changed even before SIGSYS belongs to the probe, because the handler may
+ * run after that. */
 INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)
 {
     if (number == SIGSYS && kernel_calls_owns_signal()) {
@@ -137,8 +137,8 @@ INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigacti
     return NEXT_ALONE(sigaction)(number, new, old);
 }
 
-/* Returns true if `number` is SIGSYS and belongs to the probe. Then it keeps the program's handler
- * and sets `*before` to the former one, or to SIG_ERR. */
+/* Returns true if `number` is SIGSYS and belongs to the probe. In that case it stores the program's
+ * handler and sets `*before` to the former handler, or to SIG_ERR if `handler` is not valid. */
 static bool keep_handler(int number, sighandler_t handler, int flags, sighandler_t *before)
 {
     if (number != SIGSYS || !kernel_calls_owns_signal())
@@ -155,8 +155,8 @@ static bool keep_handler(int number, sighandler_t handler, int flags, sighandler
     return true;
 }
 
-/* libc's signal() and the functions below do not call sigaction() by its public name, so they are
- * interposed, too. */
+/* libc's signal() and the functions below do not call sigaction() by its public name. So they need
+ * functions of their own here. */
 INTERPOSED sighandler_t signal(int number, sighandler_t handler)
 {
     sighandler_t before;

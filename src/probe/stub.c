@@ -2,8 +2,8 @@
 
 #if defined(__x86_64__)
 
-/* The kernel compares the address behind the `syscall` instruction with the range. So each
- * `syscall` is followed by an instruction that still lies between stub_begin and stub_end. */
+/* The kernel checks that the address after the `syscall` instruction lies between stub_begin and
+ * stub_end. So each `syscall` is followed by another instruction before stub_end. */
 __asm__(".pushsection .text\n"
         ".globl stub_begin, stub_end, stub_call, stub_restorer, stub_return_from_signal\n"
         ".hidden stub_begin, stub_end, stub_call, stub_restorer, stub_return_from_signal\n"
@@ -29,7 +29,7 @@ __asm__(".pushsection .text\n"
         "  mov $15, %eax\n"
         "  syscall\n"
         "  ud2\n"
-        "  nop\n" /* unwinders look one byte before stub_restorer */
+        "  nop\n" /* unwinders look at the byte before stub_restorer */
         ".type stub_restorer, @function\n"
         "stub_restorer:\n"
         "  mov $15, %rax\n"

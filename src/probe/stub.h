@@ -1,8 +1,8 @@
 /* stub.h - system calls for the probe itself, which bypass libc and the probe's own dispatch.
  *
- * Syscall user dispatch lets every call through whose instruction lies between stub_begin and
- * stub_end (kernel_calls.h). The functions here allocate nothing, take no lock, are no cancellation
- * points and leave errno alone. They work in a signal handler and in a child of vfork.
+ * The kernel does not dispatch a call whose instruction lies between stub_begin and stub_end
+ * (kernel_calls.h). The functions here allocate nothing and take no lock. They are no cancellation
+ * points and do not change errno. They work in a signal handler and in a child of vfork.
  */
 #ifndef CAIRN_PROBE_STUB_H
 #define CAIRN_PROBE_STUB_H
@@ -11,7 +11,7 @@
 
 #include <sys/syscall.h>
 
-/* Makes a system call and returns its result; a failure is returned as -errno. */
+/* Makes a system call and returns its result. If the call fails, the result is -errno. */
 long stub_call(long number, long a, long b, long c, long d, long e, long f);
 
 #if defined(__x86_64__)
@@ -19,10 +19,11 @@ long stub_call(long number, long a, long b, long c, long d, long e, long f);
 extern const char stub_begin[] __attribute__((visibility("hidden")));
 extern const char stub_end[] __attribute__((visibility("hidden")));
 
-/* The probe's signal handler returns here, to end the signal by a call that is not dispatched. */
+/* The probe's signal handler returns to this function. It ends the signal by a system call that is
+ * not dispatched. */
 void stub_restorer(void);
 
-/* Returns from the signal whose frame `stack` points to, as that signal's own restorer would. */
+/* Returns from the signal whose stack frame is at `stack`, as the restorer of that signal would. */
 _Noreturn void stub_return_from_signal(uintptr_t stack);
 
 #endif

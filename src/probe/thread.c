@@ -16,10 +16,11 @@ static pthread_key_t key; /* its destructor runs when a thread ends */
 static bool has_key;
 static _Atomic uint32_t last_number;
 
-/* 1, on a page that the kernel fills with zeroes in a child. NULL if the kernel cannot do that. */
+/* Points to a 1 on a page that the kernel fills with zeroes in the child of a fork. NULL if the
+ * kernel has no such pages. */
 static volatile uint32_t *fork_mark;
 
-/* A place to count in that is never read. */
+/* A dummy for self.counts. No reader sees the counts in it. */
 static struct profile_thread unread_counts;
 
 static void on_thread_end(void *argument);
@@ -27,10 +28,10 @@ static void on_fork(void);
 
 /* --- between operations ----------------------------------------------------------------------- */
 
-/* Returns the number of allocations until the next timed one. It is geometrically distributed, so
- * that a program with a rhythm is not always timed at the same operation. It is computed as the
- * logarithm of a random number, with the mantissa taken as linear. The mean is within 6 % of the
- * gap; nothing relies on it. */
+/* Returns the number of allocations until the next timed one. The number is geometrically
+ * distributed, so that in a program with a fixed rhythm the timed operations are not always the
+ * same. It is computed as the logarithm of a random number, which is approximated as linear between
+ * powers of two. The mean is within 6 % of the gap, and no other code relies on the exact mean. */
 static uint32_t next_gap(struct self *me)
 {
     uint64_t x = random_next(&me->random) | 1;
@@ -42,8 +43,9 @@ static uint32_t next_gap(struct self *me)
 
 void thread_is_idle(struct self *me)
 {
-    /* One timed operation in FAULTS_ONE_IN is looked at for page faults. Of the others, one in
-     * ALONE_ONE_IN is timed alone. Of the rest, one in COUNTED_ONE_IN is counted by events. */
+    /* Page faults are counted in one of FAULTS_ONE_IN timed operations. Of the other operations,
+     * one in ALONE_ONE_IN is timed alone. Of the rest, events are counted in one of
+     * COUNTED_ONE_IN. */
     enum { FAULTS_ONE_IN = 8, ALONE_ONE_IN = 4, COUNTED_ONE_IN = 2 };
     me->special = session.exact ? SELF_EXACT : 0;
     me->section = NULL;
@@ -59,7 +61,8 @@ void thread_is_idle(struct self *me)
 
 /* --- begin ------------------------------------------------------------------------------------ */
 
-/* Sets up how ends of threads and forks are noticed. Called before the first thread counts. */
+/* Registers the functions that run at the end of a thread and after a fork. Called before the first
+ * thread counts. */
 static void prepare(void)
 {
     static bool done;
@@ -76,8 +79,8 @@ static void prepare(void)
     }
 }
 
-/* Begins a thread. Returns false, with the guard SELF_UNKNOWN, if the probe is off or not ready;
- * and false, with the guard SELF_ENDED, if the file has no room for the thread. */
+/* Begins a thread. Returns false if the probe is off or not ready; the guard is SELF_UNKNOWN then.
+ * Also returns false if the file has no room for the thread; the guard is SELF_ENDED then. */
 static bool begin(struct self *me, bool announced)
 {
     int error = errno;
@@ -93,7 +96,8 @@ static bool begin(struct self *me, bool announced)
     }
     if (session.exact && !watched_maybe(NULL))
         watched_look_at_all();
-    /* A thread that began before a fork keeps its number, since it owns blocks of that time. */
+    /* A thread that began before a fork keeps its number, because the blocks that it allocated
+     * before the fork carry this number. */
     if (me->number == 0)
         me->number = atomic_fetch_add(&last_number, 1) + 1;
     me->random = random_of(clock_now_ns() ^ ((uint64_t)me->number << 48));
@@ -102,7 +106,7 @@ static bool begin(struct self *me, bool announced)
     me->rounds = 0;
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL) {
-        /* A signal handler that runs from here on returns by a dispatched call, and its allocations
+        /* If a signal handler runs after this point, its return is dispatched, and its allocations
          * are not counted. */
         me->frame = UINTPTR_MAX;
         me->guard = SELF_INSIDE;
@@ -137,8 +141,8 @@ bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function
 {
     switch (me->guard) {
     case SELF_INSIDE:
-        /* The stack grows down: our function was called from within the operation, by the allocator
-         * or by a signal handler. */
+        /* The stack grows down. So a frame at or below that of the operation belongs to a function
+         * that the operation called: the allocator or a signal handler called us. */
         if (frame <= me->frame)
             return false;
         thread_is_idle(me);
@@ -168,14 +172,14 @@ void thread_ends(void)
     kernel_calls_unblock(&self);
 }
 
-/* Destructors of the program's own keys may allocate, in every round. So this one registers itself
- * again until the last round, and ends the thread there. Later system calls must not be dispatched:
- * libc frees the thread's own memory with every signal blocked, and a dispatched call would then
- * kill the process. */
+/* The destructor of the probe's key. Destructors of the program's keys may allocate in every round.
+ * So this destructor registers itself again until the last round, and ends the thread there. Later
+ * system calls must not be dispatched: libc frees the thread's own memory with every signal
+ * blocked, and a dispatched call would then kill the process. */
 static void on_thread_end(void *argument)
 {
     struct self *me = argument;
-    if (me->guard == SELF_UNKNOWN) /* it has not begun since a fork */
+    if (me->guard == SELF_UNKNOWN) /* the thread has not begun since a fork */
         return;
     if (++me->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
         pthread_setspecific(key, me);
@@ -184,7 +188,8 @@ static void on_thread_end(void *argument)
     cpu_timer_disarm(me);
     counters_disarm(me);
     bool disarmed = kernel_calls_disarm(me);
-    /* The kernel goes on reading the guard if a sandbox refused to disarm the thread. */
+    /* If a sandbox refused to disarm the thread, the kernel goes on reading the guard, and
+     * SELF_ENDED would kill the thread. */
     me->guard = disarmed ? SELF_ENDED : SELF_INSIDE;
     session_thread_end(me->counts);
     me->counts = &unread_counts;
@@ -197,7 +202,7 @@ void thread_end_process(int exit_code)
     uint8_t guard = self.guard;
     if (guard == SELF_UNKNOWN || guard == SELF_BEGINNING)
         return;
-    /* A child of vfork shares the file, and all else, with its parent. */
+    /* A child of vfork shares its memory and the file with its parent. It must not end the file. */
     if (stub_call0(SYS_getpid) != session.head->process)
         return;
     if (guard == SELF_OUTSIDE)
@@ -208,23 +213,24 @@ void thread_end_process(int exit_code)
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
-/* In a child: leaves the parent's file and brings the thread back to SELF_UNKNOWN. */
+/* Runs in the child of a fork. Detaches the process from the parent's file and sets the guard back
+ * to SELF_UNKNOWN. */
 static void begin_anew(struct self *me)
 {
     session_forked();
     watched_forked();
     me->armed = false;
     me->has_timer = false;
-    counters_disarm(me);         /* the events count the parent */
-    me->counts = &unread_counts; /* an operation under way may still count */
+    counters_disarm(me);         /* the descriptors count events of the parent */
+    me->counts = &unread_counts; /* an unfinished operation may still count */
     me->guard = SELF_UNKNOWN;
     if (fork_mark != NULL)
         *fork_mark = 1;
 }
 
-/* For pthread_atfork(), in the child. If a signal handler interrupted an operation and forked, that
- * operation goes on in the child and counts when it ends. So the thread begins at once, in the
- * child's own file. */
+/* pthread_atfork() calls this in the child. If a signal handler interrupted an operation and
+ * forked, the operation goes on in the child and is counted when it ends. So the thread begins
+ * immediately, in the child's own file. */
 static void on_fork(void)
 {
     struct self *me = &self;

@@ -1,9 +1,9 @@
 /* thread.h - begins and ends a thread in the probe, and handles fork and the end of the process.
  *
  * A thread begins with its first operation, or before its first instruction if our pthread_create()
- * made it. It ends in the last round of its destructors: what it frees later is counted in the file
- * as late, and its system calls are not seen any more. The functions are called by the thread that
- * they are about.
+ * made it. It ends in the last round of its destructors. After that, its operations are counted as
+ * late (profile_head.late_calls), and its system calls are not seen. A thread calls these functions
+ * for itself only.
  */
 #ifndef CAIRN_PROBE_THREAD_H
 #define CAIRN_PROBE_THREAD_H
@@ -11,31 +11,33 @@
 #include "probe/self.h"
 
 /* Called at the beginning of an operation if the guard is not SELF_OUTSIDE. It begins a new thread.
- * It also notices that the thread left its last operation in a way that bypassed the probe, such as
- * a jump. `frame` is the stack pointer in our function. Returns false if the operation must not be
- * counted: the allocator itself called our function, the probe is off, or the thread has ended. In
- * the last case the operation is counted here, as late. */
+ * It also notices if the thread left its last operation without passing the probe, for example by a
+ * jump. `frame` is the stack pointer in the interposed function. Returns false if the operation
+ * must not be counted. There are three reasons: the allocator itself called the interposed
+ * function, the probe is off, or the thread has ended. In the last case this function counts the
+ * operation as late. */
 bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function function,
                          size_t bytes);
 
 /* Called before a longjmp or a throw: ends the operation that the thread is in, if there is one. */
 void thread_leaves(void);
 
-/* Called when an operation is over: draws when the next operation is timed, and what is measured in
- * it. */
+/* Called when an operation is over. Decides at random which operation is timed next, and what is
+ * measured in it. */
 void thread_is_idle(struct self *me);
 
 /* Begins a thread that pthread_create() made and that session_thread_comes() has counted. */
 void thread_begin_announced(void);
 
-/* Called when the thread's start function has returned; its destructors follow. */
+/* Called when the thread's start function has returned, before its destructors run. */
 void thread_ends(void);
 
-/* Called when the process ends: closes the file with this exit code. */
+/* Called when the process ends. Completes the file and writes the exit code into it. */
 void thread_end_process(int exit_code);
 
-/* Returns true if this process is a child that was forked without our handler, by a clone system
- * call. Then it also leaves the parent's file, and the thread begins anew at its next operation. */
+/* Returns true if this process is a child that a clone system call made, so that our fork handler
+ * did not run. In that case the function also detaches the child from the parent's file. The thread
+ * begins anew at its next operation. */
 bool thread_was_forked(struct self *me);
 
 #endif

@@ -3,9 +3,9 @@
 #include "probe/latch.h"
 #include "record/profile.h"
 
-/* The table has 64 parts, so that threads seldom meet at a latch. They hold 8,192 blocks in all:
- * with so many, one free in 16 of a block that is not watched passes the filter and is looked up in
- * vain. */
+/* The table has 64 parts, so that threads seldom wait for the latch of a part. All parts together
+ * hold 8,192 blocks. A full table thus fills one in 16 of the 131,072 slots of the filter. So one
+ * in 16 frees of unwatched blocks passes the filter and searches the table in vain. */
 enum {
     SHARDS = 1 << WATCHED_SHARDS_SHIFT,
     SHARD_BLOCKS = 128,
@@ -14,7 +14,7 @@ enum {
 struct shard {
     struct latch latch;
     uint32_t count;
-    uint32_t halved[2]; /* number of halvings; [1]: of large blocks */
+    uint32_t halved[2]; /* number of halvings; [1] is for large blocks */
     uintptr_t blocks[SHARD_BLOCKS];
     struct watched abouts[SHARD_BLOCKS];
 } __attribute__((aligned(64)));
@@ -22,7 +22,7 @@ struct shard {
 _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
 static struct shard shards[SHARDS];
 
-/* Totals of each shard. They lie side by side, since a process that ends adds them all up. */
+/* Totals of each shard. They lie side by side, because watched_live() adds them all up. */
 static struct {
     _Atomic uint64_t bytes;
     _Atomic uint64_t usable;
@@ -36,8 +36,8 @@ static struct shard *shard_of(const void *block)
     return &shards[watched_slot(block) >> (WATCHED_FILTER_SHIFT - WATCHED_SHARDS_SHIFT)];
 }
 
-/* Changes the number of watched blocks in a block's slot of the filter. The caller holds the
- * shard's latch, as in all static functions below. */
+/* Adds `change` to the number of watched blocks in the filter slot of `block`. The caller holds the
+ * shard's latch. This is true for all static functions below. */
 static void filter_add(uintptr_t block, int change)
 {
     _Atomic uint8_t *slot = &watched_filter[watched_slot((void *)block)];
@@ -46,14 +46,14 @@ static void filter_add(uintptr_t block, int change)
                           memory_order_relaxed);
 }
 
-/* Adds to a total that is only written under the latch. */
+/* Adds to a total. Totals are only written under the latch. */
 static void grow(_Atomic uint64_t *sum, uint64_t by)
 {
     atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + by,
                           memory_order_relaxed);
 }
 
-/* Adds `count` blocks like this one to the shard's totals. A negative count subtracts. */
+/* Adds `count` times the bytes of a block to the shard's totals. A negative count subtracts. */
 static void live_add(struct shard *shard, const struct watched *about, int64_t count)
 {
     grow(&live[shard - shards].bytes, about->bytes * (uint64_t)count);
@@ -74,7 +74,8 @@ static bool is_large(const struct watched *about)
     return about->bytes > PROFILE_MEDIUM_MAX;
 }
 
-/* Drops each block of one kind with probability one half, and doubles the weights of the others. */
+/* Drops each block of one kind (large, or small and medium) with probability one half. Doubles the
+ * weights of the blocks of this kind that stay. */
 static void halve(struct shard *shard, bool large, struct random *random)
 {
     for (uint32_t i = shard->count; i-- > 0;) {
@@ -91,8 +92,8 @@ static void halve(struct shard *shard, bool large, struct random *random)
     shard->halved[large]++;
 }
 
-/* Adds a block. If the shard is full, it halves the small and medium blocks first, then the large
- * ones until there is room. */
+/* Adds a block. If the shard is full, halves the number of its small and medium blocks. If there is
+ * still no room, halves the number of its large blocks until there is room. */
 static void add(struct shard *shard, const void *block, struct watched watched,
                 struct random *random)
 {

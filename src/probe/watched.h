@@ -1,12 +1,13 @@
 /* watched.h - a fair sample of the live blocks, with the thread, the time and the size of each
  * allocation.
  *
- * A block whose allocation is timed is watched until it is freed: small and medium blocks by a
- * sample, large ones all. A watched block stands for `weight` blocks of its kind. The table has a
- * fixed size. When a part of it is full, each small and medium block in that part is dropped with
- * probability one half, and the weights of the others double (the idea of bottom-k sampling); large
- * blocks are halved if that frees no room. So the sums over the watched blocks are unbiased
- * estimates. account.c calls these functions from any thread, while it is inside (self.h). Always:
+ * A block whose allocation is timed is watched until it is freed. All large allocations are timed,
+ * and a sample of the small and medium ones. A watched block stands for `weight` blocks of its
+ * kind. The table has a fixed size. When a part of the table is full, each small and medium block
+ * in this part is dropped with probability one half. The weights of those that stay double, so that
+ * sums over the watched blocks remain unbiased estimates (the idea of bottom-k sampling). If this
+ * frees no room, the large blocks are treated in the same way. account.c calls these functions from
+ * any thread. The thread is inside (self.h). Always:
  *
  *     watched_filter[watched_slot(block)] == 0  =>  the block is not watched
  *     watched_live().bytes                      ==  sum over watched blocks of weight * bytes
@@ -25,18 +26,19 @@ enum {
 };
 
 struct watched {
-    uint64_t ticks;  /* when it was handed out */
-    uint64_t bytes;  /* as requested */
-    uint64_t usable; /* bytes set apart for it; 0: not asked */
-    uint32_t thread; /* self.number of the thread that got it */
+    uint64_t ticks;  /* when the block was handed out */
+    uint64_t bytes;  /* requested bytes */
+    uint64_t usable; /* by malloc_usable_size(); 0: not known */
+    uint32_t thread; /* self.number of the thread that allocated it */
     uint32_t weight; /* number of blocks that it stands for */
 };
 
 extern _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT]
     __attribute__((visibility("hidden")));
 
-/* Returns the slot of a block in the filter. The lowest bits of addresses are alike, so Fibonacci
- * hashing (Knuth, vol. 3) takes the highest bits of a product. */
+/* Returns the slot of a block in the filter. The lowest bits of most addresses are equal. So
+ * Fibonacci hashing (Knuth, vol. 3) multiplies the address by a constant and takes the highest bits
+ * of the product. */
 static inline uint32_t watched_slot(const void *block)
 {
     return (uint32_t)(((uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15)) >>
@@ -49,30 +51,30 @@ static inline bool watched_maybe(const void *block)
     return atomic_load_explicit(&watched_filter[watched_slot(block)], memory_order_relaxed) != 0;
 }
 
-/* Watches a block. After n halvings, only one block in 2^n is kept, with a weight multiplied by
- * 2^n. */
+/* Watches a block. After n halvings of its part of the table, the block is watched only with
+ * probability 1 / 2^n, and its weight is multiplied by 2^n. */
 void watched_add(const void *block, struct watched watched, struct random *random);
 
-/* Watches a block again that watched_take() returned, at the address where realloc left it. */
+/* Watches a block again after watched_take(). `block` is its address after realloc. */
 void watched_move(const void *block, struct watched watched, struct random *random);
 
-/* Stops watching a block and sets `*watched` to what is known of it. Returns false if it was not
+/* Stops watching a block and copies its data to `*watched`. Returns false if the block was not
  * watched. */
 bool watched_take(const void *block, struct watched *watched);
 
 /* Estimated totals over all live blocks. */
 struct watched_live {
     uint64_t bytes;  /* requested */
-    uint64_t usable; /* set apart by the allocator */
+    uint64_t usable; /* by malloc_usable_size() */
 };
 struct watched_live watched_live(void);
 
-/* Makes watched_maybe() true for every block from now on, so that every free takes the slow path.
+/* From now on watched_maybe() returns true for every block, so that every free takes the slow path.
  * Called before the first block is watched. */
 void watched_look_at_all(void);
 
-/* For a fork's child: empties each part of the table that another thread was changing during the
- * fork. */
+/* Called in the child of a fork. Empties each part of the table that another thread was changing
+ * during the fork. */
 void watched_forked(void);
 
 #endif
