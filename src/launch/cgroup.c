@@ -44,7 +44,7 @@ static char *next_field(char **line, char separator)
     return field;
 }
 
-/* Decodes a path of mountinfo in place: blanks are written there as \040. */
+/* Decodes a path of mountinfo in place. The kernel writes a blank there as \040. */
 static void unescape(char *path)
 {
     char *to = path;
@@ -105,8 +105,8 @@ static char *parse_membership(char *line, unsigned version)
     return right ? line : NULL;
 }
 
-/* Writes the concatenation of two paths to `to` without slashes at its end. Returns false if it
- * does not fit. */
+/* Concatenates two paths into `to`, without slashes at the end. Returns false if the result does
+ * not fit. */
 static bool join(char *to, size_t capacity, const char *first, const char *second)
 {
     struct text text = text_over(to, capacity);
@@ -133,8 +133,8 @@ bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mount
             path[0] = '\0';
     }
     file_lines_close(&lines);
-    /* The kernel writes "/.." for a cgroup outside our cgroup namespace. No folder here stands for
-     * it. */
+    /* The kernel writes "/.." for a cgroup outside our cgroup namespace. Such a cgroup has no
+     * folder here. */
     if (path[0] != '/' || strncmp(path, "/..", 3) == 0)
         return false;
 
@@ -161,7 +161,8 @@ bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mount
     return found;
 }
 
-/* Chooses a name that no other process chooses. Two names of the same process differ as well. */
+/* Chooses a name for the cgroup. No other process chooses the same name, and neither does another
+ * call in this process. */
 static void choose_name(struct cgroup *cgroup)
 {
     struct text name = text_over(cgroup->name, sizeof cgroup->name);
@@ -179,7 +180,8 @@ static bool move_process(int folder, pid_t pid)
     return file_write_at(folder, "cgroup.procs", number);
 }
 
-/* v2: moves the process into the new cgroup. v1: stores how the process can move itself. */
+/* v2: moves the process into the new cgroup. v1: stores the path of the file by which the process
+ * can move itself. */
 static bool admit(struct cgroup *cgroup, const char *parent_path, pid_t pid)
 {
     if (cgroup->version == 2)
@@ -202,8 +204,9 @@ static bool has_memory(const struct cgroup *cgroup)
     return faccessat(cgroup->folder, "memory.stat", R_OK, 0) == 0;
 }
 
-/* Enables the memory controller for the children of the parent cgroup, because v2 counts memory
- * only in such children. Sets `enabled` if it was not enabled before. */
+/* Enables the memory controller for the children of the parent cgroup. v2 counts the memory of a
+ * cgroup only if its parent has enabled the controller. Sets `enabled` if this call has enabled
+ * it. */
 static bool enable_memory(struct cgroup *cgroup, bool *enabled)
 {
     char controllers[512];
@@ -238,8 +241,8 @@ static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *
     }
     moved = cgroup->version == 2;
     /* The memory controller is enabled last, so that an earlier failure has less to undo. The
-     * kernel forbids processes in a v2 cgroup that has controllers enabled for its children.
-     * Our process has left the parent by now, so this fails only if the parent holds other
+     * kernel forbids processes in a v2 cgroup that has controllers enabled for its children. The
+     * process has already left the parent, so enabling fails only if the parent holds other
      * processes. */
     if (cgroup->version == 2 && !enable_memory(cgroup, &enabled)) {
         because(cgroup, "cannot enable the memory controller in ", parent_path, errno);
@@ -289,9 +292,9 @@ static bool is_ours(const char *path)
     return name != NULL && strncmp(name + 1, NAME_PREFIX, strlen(NAME_PREFIX)) == 0;
 }
 
-/* Tries our own cgroup and then each ancestor up to the mount point, until one permits a child. For
- * example, a user's terminal is in a scope of the user's service manager, and only the slice above
- * it may have children. */
+/* Tries to make the new cgroup in our own cgroup, and then in each ancestor up to the mount point.
+ * For example, a user's terminal is in a scope of the user's service manager, and only the slice
+ * above it may have children. */
 static bool make_v2(struct cgroup *cgroup, const struct cgroup_place *place, pid_t pid)
 {
     char path[sizeof place->own];
@@ -331,8 +334,8 @@ bool cgroup_kill(struct cgroup *cgroup)
     return cgroup->version == 2 && file_write_at(cgroup->folder, "cgroup.kill", "1");
 }
 
-/* Removes the cgroups below `folder`. PROG may have created them, or another cairn-launch that was
- * killed before it could clean up. */
+/* Removes the cgroups below `folder`. They were created by PROG, or by another cairn-launch that
+ * was killed before it could remove them. */
 static void remove_below(int folder)
 {
     int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

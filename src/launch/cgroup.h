@@ -6,19 +6,19 @@
  *
  * From the moment cgroup_make() returned true until cgroup_remove():
  *
- *     the process is in the new cgroup (v2), or will be when it calls cgroup_join() (v1)
+ *     v2: the process is in the new cgroup; v1: the process enters it when it calls cgroup_join()
  *     `folder` is the new cgroup's folder, which has the memory counters
  *     the only other change on the machine is that the parent's cgroup.subtree_control may now
  *     contain "memory" (v2)
  *
- * If cgroup_make() returned false, nothing changed: the process is in its old cgroup, and `reason`
- * explains the failure in a few words.
+ * If cgroup_make() returned false, the process is still in its old cgroup, the machine is
+ * unchanged, and `reason` explains the failure in a few words.
  *
  * Moving another process costs 10 to 20 ms, because the kernel waits until no CPU is in the middle
  * of a fork. A thread that moves itself does not wait, but only v1 has a file for that (`tasks`).
  *
  * If cairn-launch itself runs in the cgroup of another cairn-launch, the new cgroup is created
- * inside that one, because the outer one must count everything that runs in it.
+ * inside the outer one, so that the outer one counts these processes too.
  */
 #ifndef CAIRN_LAUNCH_CGROUP_H
 #define CAIRN_LAUNCH_CGROUP_H
@@ -31,7 +31,7 @@ enum { CGROUP_JOIN_BYTES = 2200 };
 
 struct cgroup {
     unsigned version; /* 2 or 1; 0 if there is no cgroup */
-    int parent;       /* descriptor of the folder that contains it */
+    int parent;       /* descriptor of the parent cgroup's folder */
     int folder;
     char name[64];
     char reason[192]; /* why there is no cgroup */
@@ -50,13 +50,13 @@ bool cgroup_make(struct cgroup *cgroup, pid_t pid, const char *mountinfo, const 
  * the move fails. */
 bool cgroup_join(const char *join);
 
-/* Kills every process in the cgroup and in the cgroups below it. Returns false if the kernel cannot
- * do this: v1 never can, v2 can since Linux 5.14. */
+/* Kills every process in the cgroup and in the cgroups below it. Returns false if the kernel has no
+ * such function: v1 has none, and v2 has one since Linux 5.14. */
 bool cgroup_kill(struct cgroup *cgroup);
 
-/* Removes the cgroup. Call it once the last process of the cgroup was reaped. The kernel may still
- * hold the cgroup then; the function waits up to `patience_ns` for it. Returns false with errno set
- * if the cgroup is still there. */
+/* Removes the cgroup. Call it after the last process of the cgroup was reaped. The kernel may still
+ * use the cgroup then, so the function waits up to `patience_ns`. Returns false with errno set if
+ * the cgroup is still there. */
 bool cgroup_remove(struct cgroup *cgroup, uint64_t patience_ns);
 
 /* Two folders of a cgroup hierarchy: the mount point of the hierarchy and the cgroup of the calling
@@ -66,8 +66,8 @@ struct cgroup_place {
     char own[2048];
 };
 
-/* Finds the hierarchy of the given version. Only a v1 hierarchy with the memory controller is
- * considered. Returns false if there is none, or if the caller's cgroup is not visible in it. */
+/* Finds the hierarchy of the given version. A v1 hierarchy without the memory controller is
+ * ignored. Returns false if there is none, or if the caller's cgroup is not visible in it. */
 bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mountinfo,
                  const char *membership);
 

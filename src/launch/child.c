@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define EXIT_NOT_RUN 127 /* never reported: `failed` has the reason */
+#define EXIT_NOT_RUN 127 /* not reported; child_state.failed has the reason */
 
 const char *child_step_complaint(enum child_step step)
 {
@@ -38,7 +38,7 @@ const char *child_step_complaint(enum child_step step)
 
 /* The functions from here to become_program() run in the child. */
 
-/* Stores the failed step for the launcher and ends the child. */
+/* Stores the failed step in `state`, for the launcher, and ends the child. */
 _Noreturn static void give_up(struct child_state *state, enum child_step step, const char *object,
                               int error)
 {
@@ -68,7 +68,8 @@ static void redirect_all(struct child_state *state, const struct options *option
     redirect(state, options->stdout_path, output, STDOUT_FILENO);
     bool same = options->stdout_path != NULL && options->stderr_path != NULL &&
                 strcmp(options->stdout_path, options->stderr_path) == 0;
-    /* Both streams share one file position. With two positions they would overwrite each other. */
+    /* Both streams must share one file position. With two positions they would overwrite each
+     * other. */
     if (same)
         dup2(STDOUT_FILENO, STDERR_FILENO);
     else
@@ -159,7 +160,8 @@ bool child_start(struct child *child, const struct options *options, const struc
 
 void child_release(struct child *child)
 {
-    /* The write fails only if the child has ended. The launcher learns that from waitid(). */
+    /* The write fails only if the child has ended, and the launcher learns from waitid() that it
+     * has ended. */
     ssize_t written = write(child->go, "g", 1);
     (void)written;
     close(child->go);

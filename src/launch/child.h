@@ -7,7 +7,7 @@
  * The launcher's thread calls the functions of this file. The child shares only `state` with the
  * launcher:
  *
- *     state->started_ns != 0       exec was tried; time and resources used before are not PROG's
+ *     state->started_ns != 0       exec was tried; resources used before that are not PROG's
  *     state->failed == CHILD_OK    no step has failed so far
  */
 #ifndef CAIRN_LAUNCH_CHILD_H
@@ -36,11 +36,11 @@ enum child_step {
 struct child_state {
     enum child_step failed;
     int error; /* errno of the step that failed */
-    /* The argument that the failed step was about. It points into argv, which is at the same
+    /* The argument for which the step failed. The pointer leads into argv, which has the same
      * address in both processes. */
     const char *object;
     _Atomic uint64_t started_ns;
-    struct rusage before;         /* resources that the child had used by then */
+    struct rusage before;         /* resources that the child used before exec */
     char join[CGROUP_JOIN_BYTES]; /* the launcher writes it before child_release() */
 };
 

@@ -10,7 +10,7 @@
 struct event {
     uint32_t type;
     uint64_t config;
-    bool in_kernel_only; /* an event inside the kernel; user mode has none */
+    bool in_kernel_only; /* this event never happens in user mode */
 };
 
 static const struct event events[COUNTERS_COUNT] = {
@@ -59,7 +59,7 @@ void counters_open(struct counters *counters, pid_t pid)
         counters->fds[i] = open_event(&events[i], pid, false);
         if (counters->fds[i] >= 0 || (errno != EACCES && errno != EPERM))
             continue;
-        /* perf_event_paranoid is 2 or higher, so the kernel itself may not be observed. */
+        /* perf_event_paranoid is 2 or higher, so events inside the kernel may not be counted. */
         if (!events[i].in_kernel_only)
             counters->fds[i] = open_event(&events[i], pid, true);
         if (counters->fds[i] >= 0)

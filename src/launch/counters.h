@@ -6,8 +6,8 @@
  *     a counter that the machine or its settings do not offer is absent, never 0
  *     `scaled` is true if counters shared the hardware; their values are then scaled to
  *     the whole time
- *     `user_mode_only` is true if the kernel may not be observed; events that happen only in the
- *     kernel (context switches, migrations) are absent then, because they would read 0
+ *     `user_mode_only` is true if events inside the kernel may not be counted; events that happen
+ *     only in the kernel (context switches, migrations) are absent then, because they would be 0
  */
 #ifndef CAIRN_LAUNCH_COUNTERS_H
 #define CAIRN_LAUNCH_COUNTERS_H
@@ -33,7 +33,7 @@ extern const char *const counters_names[COUNTERS_COUNT];
  * opened is absent. */
 void counters_open(struct counters *counters, pid_t pid);
 
-/* Reads and closes the counters. Call it once all processes have ended, because the kernel adds a
+/* Reads and closes the counters. Call it after all processes have ended, because the kernel adds a
  * child's counts to its parent's only when the child ends. */
 void counters_read(struct counters *counters);
 

@@ -11,12 +11,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Bytes of the stack in each sample. They must reach the return addresses of the functions of libc
- * that allocators call; functions that sleep have the largest frames. */
+/* Bytes of the stack in each sample. They must be enough to include the return address of a
+ * function of libc that an allocator has called. Of these functions, those that sleep have the
+ * largest frames. */
 #define STACK_BYTES 256
 
-/* Size of a ring: half a second of samples, or the libraries that a thousand processes load.
- * Without privileges the kernel permits 512 KiB per processor. */
+/* Size of a ring. The largest ring has room for half a second of samples, or for the records of the
+ * libraries that a thousand processes load. Without privileges the kernel permits 512 KiB per
+ * processor. */
 #define RING_BYTES_MOST  ((size_t)256 << 10)
 #define RING_BYTES_LEAST ((size_t)16 << 10)
 
@@ -27,8 +29,8 @@
 #define REGISTERS UINT64_C(0) /* cpu_samples.py does not know other registers */
 #endif
 
-/* Limit for the file: half an hour on two processors. A larger file may take disk space that the
- * program needs. */
+/* Limit for the size of the file. Two processors need half an hour to reach it. A larger file could
+ * take disk space that the program needs. */
 #define FILE_BYTES_MOST (UINT64_C(1) << 30)
 
 static int open_event(int cpu)
@@ -53,8 +55,8 @@ static int open_event(int cpu)
     return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* Maps a ring as large as the kernel permits. Returns false with errno set if even the smallest is
- * refused. */
+/* Maps a ring as large as the kernel permits. Returns false with errno set if the kernel refuses
+ * even the smallest ring. */
 static bool map_ring(struct cpu_samples_ring *ring)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);

@@ -2,28 +2,29 @@
  *
  * Every CPU_SAMPLES_PERIOD_NS the kernel takes a clock sample on each processor that is not idle:
  * the thread that runs, its instruction address, and the top of its stack. The kernel also records
- * which files are mapped where and which process starts which. Nothing is injected into the program
- * and its calls are not redirected, so its threads contend for locks as often as without it. The
- * file contains the kernel's records as perf_event_open(2) describes them, after one struct
- * cpu_samples_head. cairn/profile/cpu_samples.py reads it.
+ * the files that processes map, with their addresses, and which process starts which other process.
+ * Nothing is loaded into the program and none of its calls is redirected. So its threads contend
+ * for locks as often as without sampling. The file contains the kernel's records as
+ * perf_event_open(2) describes them, after one struct cpu_samples_head.
+ * cairn/profile/cpu_samples.py reads it.
  *
- * The clock belongs to the processor, not to the thread. A thread's own clock starts with the
- * thread, so threads shorter than a period would have no sample, and longer ones would have theirs
- * at the same moments of each run. The kernel also stops and restarts such a clock whenever the
- * thread sleeps, which would slow down threads that sleep often.
+ * The clock belongs to the processor, not to the thread. A clock of the thread would start with the
+ * thread. Threads shorter than a period would then have no sample, and longer threads would be
+ * sampled at the same moments of each run. The kernel would also stop and restart such a clock
+ * whenever the thread sleeps, and so slow down threads that sleep often.
  *
- * Sampling all processes needs root's rights, or kernel.perf_event_paranoid of 0 or less.
+ * Sampling all processes needs the rights of root, or a kernel.perf_event_paranoid of 0 or less.
  *
  * launch.c calls these functions from its only thread. Always:
  *
  *     the file begins with a whole head, unless it could not be written
- *     head.error is 0, or the errno of why there are no samples
+ *     head.error is 0, or the errno that explains why there are no samples
  *     after the head there are only whole records: those of each processor in turn, sorted by time,
  *     and then a mark
  *     a record after a mark is not older than the youngest record before the previous mark
- *     the rings are drained every CPU_SAMPLES_DRAIN_NS while the program runs, or as soon after as
- *     the launcher wakes up; if a ring is full, the kernel counts the lost records in a record of
- *     its own
+ *     while the program runs, the launcher drains the rings every CPU_SAMPLES_DRAIN_NS, or later if
+ *     it wakes up later; if a ring is full, the kernel drops records and writes a record with the
+ *     number of dropped ones
  *     if the samples exceed a GiB, all of them are dropped
  */
 #ifndef CAIRN_LAUNCH_CPU_SAMPLES_H
@@ -34,9 +35,9 @@
 #include <sched.h>
 #include <sys/types.h>
 
-/* Nearly a thousand samples per second. The period is in no simple ratio to the milliseconds of
- * periodic work in kernels and programs. Each sample costs an interrupt, which takes 10 to 25 us in
- * a virtual machine. */
+/* The period gives nearly a thousand samples per second. It is not a simple fraction or multiple of
+ * a millisecond, because much periodic work of kernels and programs has a period of whole
+ * milliseconds. Each sample costs an interrupt, which takes 10 to 25 us in a virtual machine. */
 #define CPU_SAMPLES_PERIOD_NS UINT64_C(1061803)
 
 #define CPU_SAMPLES_DRAIN_NS (50 * NS_PER_MS)
@@ -48,7 +49,7 @@ struct cpu_samples_head {
     uint64_t magic;
     uint64_t period_ns;
     uint32_t pid;   /* process number of PROG */
-    uint32_t error; /* errno; unless 0, no sample is valid */
+    uint32_t error; /* errno; if it is not 0, there are no samples */
 };
 
 /* The type of a mark, which is a record without content. The kernel never writes this type. */
@@ -67,7 +68,7 @@ struct cpu_samples {
     struct cpu_samples_head head;
     size_t count;
     uint64_t due_ns;
-    uint64_t bytes; /* written to the file so far */
+    uint64_t bytes; /* bytes written to the file so far */
     struct cpu_samples_ring rings[CPU_SETSIZE];
 };
 
@@ -83,7 +84,7 @@ uint64_t cpu_samples_due_ns(const struct cpu_samples *samples);
 /* Moves the records from the rings to the file. */
 void cpu_samples_drain(struct cpu_samples *samples);
 
-/* Drains the rings for the last time and closes everything. Call it once all processes have
+/* Drains the rings for the last time and closes everything. Call it after all processes have
  * ended. */
 void cpu_samples_close(struct cpu_samples *samples);
 

@@ -33,8 +33,8 @@ bool file_read(int fd, char *text, size_t capacity)
         if (got < 0)
             return false;
         length += (size_t)got;
-        /* The kernel returns such a file in one piece if the buffer has room to spare. Another
-         * read() to find the end would double the cost. */
+        /* If the buffer is larger than the text, the kernel returns the whole text by one read(). A
+         * second read(), only to find the end, would double the cost. */
         if (got == 0 || length + 1 < capacity)
             break;
     }
@@ -173,8 +173,8 @@ char *file_lines_next(struct file_lines *lines)
     if (!cut)
         return line;
 
-    /* The line fills the buffer. Its remaining bytes are skipped one by one; its end may be far
-     * away. */
+    /* The line fills the buffer. Its other bytes are read one by one and dropped, because the
+     * number of them is not known. */
     char byte = 0;
     while (byte != '\n' && read(lines->fd, &byte, 1) == 1) {
     }

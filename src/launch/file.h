@@ -17,12 +17,13 @@
 
 #include "base/base.h"
 
-/* Reads a whole file into `text`, or writes `text` to the beginning of a file by one write. */
+/* file_read_at() reads a whole file into `text`. file_write_at() writes `text` to the beginning of
+ * a file by one write(). */
 bool file_read_at(int folder, const char *path, char *text, size_t capacity);
 bool file_write_at(int folder, const char *path, const char *text);
 
-/* The same for an open descriptor. Each call starts at the beginning of the file and reads its
- * present contents. */
+/* The same functions for an open descriptor, and one that reads a number. Each call starts at the
+ * beginning of the file. A call that reads gets the present contents. */
 bool file_read(int fd, char *text, size_t capacity);
 bool file_read_number(int fd, uint64_t *number);
 bool file_write(int fd, const char *text);

@@ -7,12 +7,12 @@
  *
  *     there is one thread; it sleeps in ppoll() until a signal arrives, a deadline passes, or the
  *     reader of the report is gone
- *     when PROG has ended, all its descendants are ended, reaped and counted before the report is
- *     written
+ *     when PROG has ended, the launcher ends, reaps and counts all its descendants, and only then
+ *     writes the report
  *     the result is either the report's line and status 0, or a sentence on stderr and status 125
  *
- * The launcher is small so that it does not show in its own measurements: a child inherits the peak
- * memory size of its parent.
+ * The launcher uses little memory, because a child inherits the peak memory size of its parent. A
+ * large launcher would show in its own measurements.
  */
 #define _GNU_SOURCE 1
 
@@ -64,7 +64,7 @@ struct launch {
     struct report report;
     uint64_t terminate_ns;  /* when PROG gets SIGTERM (NEVER_NS: never) */
     uint64_t kill_ns;       /* when PROG gets SIGKILL */
-    uint64_t despair_ns;    /* when the launcher stops waiting for its end */
+    uint64_t despair_ns;    /* when the launcher stops waiting for PROG's end */
     unsigned interruptions; /* number of SIGINT and SIGTERM we received */
     bool main_ended;        /* PROG itself has ended; it is not yet reaped */
     bool reader_gone;       /* the reader has closed the report's pipe */
@@ -105,8 +105,8 @@ static bool prepare_descriptors(struct options *options)
     return true;
 }
 
-/* Sends a signal to PROG's process group. The group exists until PROG is reaped, but the child
- * creates it only some time after the fork. Before that, PROG itself gets the signal. */
+/* Sends a signal to PROG's process group. The group exists until PROG is reaped. The child creates
+ * the group only some time after the fork. Before that, the signal is sent to PROG itself. */
 static void signal_group(const struct launch *launch, int signal)
 {
     if (kill(-launch->child.pid, signal) != 0)
@@ -141,7 +141,8 @@ static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short 
 }
 
 /* Reaps the children that are not PROG: orphans of the tree, which the kernel gives to us. Sets
- * `main_ended` if PROG has ended. `woke_ns` is then taken as the time of its end. */
+ * `main_ended` if PROG has ended. In that case `woke_ns`, when the launcher woke up, is taken as
+ * the time of PROG's end. */
 static void reap_orphans(struct launch *launch, uint64_t woke_ns)
 {
     while (!launch->main_ended) {
@@ -176,8 +177,8 @@ static void follow_stop(struct launch *launch)
         return; /* SIGSTOP and debuggers stop only this process */
     terminal_take_back(&launch->terminal);
     /* If our group is orphaned, the kernel does not stop it, because no shell could continue it.
-     * PROG waits for a terminal that it can never get. It receives SIGHUP, which the kernel sends
-     * in the same situation. */
+     * After SIGTTIN or SIGTTOU, PROG would then wait for a terminal that it can never get. So PROG
+     * receives SIGHUP, which the kernel sends in the same situation. */
     if (!signals_stop_us(signal, true) && signal != SIGTSTP)
         signal_group(launch, SIGHUP);
     resume(launch);
@@ -189,8 +190,8 @@ static void handle_signal(struct launch *launch, int signal)
 {
     switch (signal) {
     case SIGCHLD:
-        /* PROG may have ended after the last call of reap_orphans(). The signal does not come
-         * again. */
+        /* PROG may have ended after the last call of reap_orphans(). No further SIGCHLD would
+         * report that. */
         reap_orphans(launch, clock_now_ns());
         return;
     case SIGCONT:
@@ -199,8 +200,8 @@ static void handle_signal(struct launch *launch, int signal)
     case SIGTSTP:
         if (launch->options.terminal)
             break;
-        /* PROG's group is in a session of its own and orphaned, so that SIGTSTP would have no
-         * effect. */
+        /* PROG's group is in a session of its own and is orphaned. SIGTSTP would not stop it, so
+         * SIGSTOP is sent. */
         signal_group(launch, SIGSTOP);
         signals_stop_us(SIGTSTP, false);
         resume(launch);
@@ -315,9 +316,9 @@ static bool end_tree(struct launch *launch)
     }
 }
 
-/* Opens the method of measuring memory: a new cgroup, or readings process by process if there is
- * none. Returns false after an error message if --memory cgroup was requested and no cgroup can be
- * made. */
+/* Chooses and opens the method of measuring memory: a new cgroup, or, if no cgroup can be made,
+ * readings process by process. If --memory cgroup was requested and no cgroup can be made, prints
+ * an error and returns false. */
 static bool confine(struct launch *launch)
 {
     struct memory *memory = &launch->sampler.memory;

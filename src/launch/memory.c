@@ -13,9 +13,9 @@
 
 #define BATCH_PAGES UINT64_C(64) /* MEMCG_CHARGE_BATCH of the kernel */
 
-/* Limits for reading page tables: the tree has at most EXACT_PROCESSES_MAX processes and holds at
- * most EXACT_SLACKS times the slack. Above that size the error of the statistics, half the slack,
- * is below 4 % of the result. */
+/* Page tables are read only if the tree has at most EXACT_PROCESSES_MAX processes and holds at most
+ * EXACT_SLACKS times the slack. A tree that holds more does not need them: the error of the statistics is
+ * half the slack, which is below 4 % of its memory. */
 #define EXACT_PROCESSES_MAX 4
 #define EXACT_SLACKS        16
 
@@ -42,8 +42,8 @@ const char *memory_method_name(enum memory_method method)
     return "not measured";
 }
 
-/* The CPU time of reading page tables has its own budget, apart from other readings. There is no
- * upper limit for the time between two of them. */
+/* Reading page tables has a budget of CPU time that is separate from that of other readings. There
+ * is no upper limit for the time between two readings of page tables. */
 static const struct pace look_pace = {
     .min_ns = NS_PER_MS, .max_ns = UINT64_MAX / 2, .divisor = 500};
 
@@ -75,15 +75,16 @@ static const struct stat_names names_v2 = {"anon ", "shmem ", "file ", "active_f
 static const struct stat_names names_v1 = {"total_rss ", "total_shmem ", "total_cache ",
                                            "total_active_file ", "total_inactive_file "};
 
-/* Returns the number in the statistics, or 0 if they do not have it. */
+/* Returns the number named `name` in the statistics. Returns 0 if the statistics do not have this
+ * number. */
 static uint64_t stat_or_zero(const char *text, const char *name)
 {
     uint64_t bytes;
     return file_field(text, name, &bytes) ? bytes : 0;
 }
 
-/* Returns the kernel memory of the cgroup. v2 has it among the statistics, since Linux 5.18 as one
- * sum. v1 has a file of its own for it. */
+/* Returns the kernel memory of the cgroup. v2 reports this memory in the statistics, since Linux
+ * 5.18 as one sum. v1 reports it in a separate file. */
 static uint64_t kernel_bytes(const struct memory *memory, const char *stat)
 {
     uint64_t bytes;
@@ -147,8 +148,8 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
     uint64_t begin_ns = clock_thread_cpu_ns();
     struct process_share exact;
     if (look_at_members(memory->members, &exact)) {
-        /* Takes the larger number. The statistics are older, but they include shared memory that is
-         * not mapped. */
+        /* Takes the larger number. The page tables are newer, but the statistics include shared
+         * memory that no process maps. */
         if (exact.anon_bytes > reading->anon_bytes)
             reading->anon_bytes = exact.anon_bytes;
         if (exact.shmem_bytes > reading->shmem_bytes)
@@ -159,8 +160,9 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
 }
 
 /* Updates `cache_taken`: the number of file pages that the kernel has reclaimed plus the number of
- * times that the whole page cache was dropped. Skipped while `other` is within the slack, because
- * no more than that could have been reclaimed. */
+ * times that the whole page cache was dropped. The update is skipped if the other memory was within
+ * the slack at this reading and at the last one. The kernel could then not have reclaimed more than
+ * the slack. */
 static void read_cache_taken(struct memory *memory, uint64_t other_bytes)
 {
     uint64_t most = other_bytes > memory->other_bytes ? other_bytes : memory->other_bytes;
@@ -213,7 +215,7 @@ static bool open_cgroup(struct memory *memory, int folder, enum memory_method me
         .slack_bytes = memory_slack_bytes(),
     };
     memory->resettable = memory->charged_max >= 0 && file_write(memory->charged_max, "0");
-    /* Before Linux 6.12, memory.peak of v2 cannot be written and so cannot be reset. */
+    /* Before Linux 6.12, memory.peak of v2 is read-only and cannot be reset. */
     if (memory->charged_max < 0)
         memory->charged_max = openat(folder, charged_max, O_RDONLY | O_CLOEXEC);
     struct peak_reading reading;
@@ -240,7 +242,8 @@ bool memory_open_v1(struct memory *memory, int folder)
 /* Readings process by process. */
 
 /* Returns a lower bound for the memory that a process held at some moment since the last reading.
- * Returns 0 if its highest size (VmHWM) did not grow since then, or if no entry is free for it. */
+ * Returns 0 if the highest size of the process (VmHWM) did not grow since that reading, or if no
+ * entry is free for the process. */
 static uint64_t follow(struct memory *memory, pid_t pid, const struct process_memory *now)
 {
     struct memory_followed *place = NULL;
@@ -274,8 +277,9 @@ static void forget_unseen(struct memory *memory)
     }
 }
 
-/* Updates the list of processes. While no process was started on this machine, the old list still
- * includes all of the tree. Processes on it that have ended cannot be read and count as 0. */
+/* Updates the list of processes. If no process was started on this machine since the last update,
+ * the old list still includes the whole tree. Processes of the list that have ended cannot be read,
+ * and count as 0. */
 static void find_processes(struct memory *memory)
 {
     pid_t newest = processes_newest();
@@ -285,8 +289,8 @@ static void find_processes(struct memory *memory)
     memory->pid_count = processes_descendants(memory->ancestor, memory->pids, PROCESSES_MAX);
 }
 
-/* Reads the number of pages that the whole machine has ever freed lazily. If it did not change, no
- * process of the tree freed pages lazily. */
+/* Reads the number of pages that all processes of the machine have ever freed lazily. If the number
+ * did not change, no process of the tree freed pages lazily. */
 static bool read_freed_lazily(uint64_t *pages)
 {
     char text[16384];
@@ -294,8 +298,8 @@ static bool read_freed_lazily(uint64_t *pages)
            file_field(text, "pglazyfree ", pages);
 }
 
-/* Updates `lazy_bytes` from the page tables, if it is time to read them and the number may have
- * changed. */
+/* Updates `lazy_bytes` from the page tables, if it is time to read them and some process of the
+ * machine has freed pages lazily since the last time. */
 static void look_at_lazy(struct memory *memory)
 {
     if (!look_is_due(memory))

@@ -5,21 +5,20 @@
  * memory_close(), always:
  *
  *     the descriptors are open and close-on-exec, so that a reading needs no path lookup
- *     one reading was already made; it warmed the code and the caches for the readings that count
- *     a reading that fails changes nothing; the next may succeed
+ *     one reading was already made and ignored, so that code and caches are warm for the others
+ *     a reading that fails changes nothing; the next one may succeed
  *
  * With a cgroup, the kernel updates the statistics of a cgroup only after about 64 pages per CPU
- * have changed. Until then it returns older numbers. The error would be large for a tree whose
- * memory is only a few such batches. For small trees the page tables are read as well, which are
+ * have changed. Until then it returns older numbers. For a tree whose memory is only a few such
+ * batches, the error would be large. So for small trees the page tables are read as well, which are
  * exact.
  *
  * The method process by process works everywhere, but is less accurate in three ways:
  *
- * - Pages shared since a fork, and shared memory, count in every process that maps them.
- * - A peak between two readings is known only from the highest size that a process ever had. That
- * size includes mapped files, so that a file which was mapped and unmapped between two readings
- * counts as memory.
- * - A process that begins and ends between two readings is not seen at all.
+ * - Pages shared since a fork, and shared memory, count in every process that maps them. - A peak
+ * between two readings is known only from the highest size that a process ever had. That size
+ * includes mapped files, so that a file which was mapped and unmapped between two readings counts
+ * as memory. - A process that begins and ends between two readings is not seen at all.
  *
  * Reading page tables takes longer the larger the processes are, so it has a pace of its own.
  */
@@ -43,7 +42,7 @@ enum memory_method {
 /* Returns the name of the method as it appears in the report, for example "cgroup v2". */
 const char *memory_method_name(enum memory_method method);
 
-/* The highest sizes of at most this many processes are tracked. */
+/* Maximum number of processes whose highest sizes are tracked. */
 #define MEMORY_FOLLOWED_MAX 64
 
 /* The state of one process at the last reading. Only the method process by process uses it. */
@@ -56,35 +55,37 @@ struct memory_followed {
 
 struct memory {
     enum memory_method method;
-    struct pace look; /* when page tables are read */
+    struct pace look; /* pace at which page tables are read */
 
     /* Fields for the cgroup methods. */
     int stat; /* memory.stat */
-    /* v1: the file of the kernel memory. -1 if the cgroup does not count it separately. */
+    /* v1: descriptor of the file with the kernel memory. -1 if the cgroup does not count kernel
+     * memory separately. */
     int kernel;
     int charged_max;      /* file of the highest charge; -1 if there is none */
     int members;          /* cgroup.procs; -1 if it cannot be read */
     int vmstat;           /* /proc/vmstat; -1 if it cannot be read */
     bool resettable;      /* each reading resets charged_max */
     uint64_t slack_bytes; /* memory_slack_bytes() */
-    uint64_t other_bytes; /* at the last reading */
+    uint64_t other_bytes; /* other memory at the last reading; see peak.h */
     uint64_t cache_taken; /* see struct peak_reading */
 
     /* Fields for the readings process by process. */
     pid_t ancestor;
-    /* The newest process number of the machine when `pids` was made. 0 if it is not known. */
+    /* The newest process number of the machine when `pids` was filled. 0 if the number is not
+     * known. */
     pid_t newest;
     size_t pid_count;
-    uint64_t lazy_bytes; /* when page tables were last read */
-    /* The number of pages that the whole machine ever freed lazily, when page tables were last
-     * read. */
+    uint64_t lazy_bytes; /* as of the last reading of page tables */
+    /* The number of pages that all processes of the machine had freed lazily when page tables were
+     * last read. */
     uint64_t freed_lazily;
     struct memory_followed followed[MEMORY_FOLLOWED_MAX];
     pid_t pids[PROCESSES_MAX];
 };
 
-/* Returns how far the kernel's charge may be ahead of its statistics: two batches of 64 pages per
- * CPU. */
+/* Returns the slack: the number of bytes by which the kernel's charge may be ahead of its
+ * statistics. The slack is two batches of 64 pages per CPU. */
 uint64_t memory_slack_bytes(void);
 
 /* Opens one method. `folder` is the descriptor of the cgroup's folder. Returns false with errno set
@@ -93,7 +94,7 @@ bool memory_open_v2(struct memory *memory, int folder);
 bool memory_open_v1(struct memory *memory, int folder);
 bool memory_open_sampled(struct memory *memory, pid_t ancestor);
 
-/* Call this when the program starts. It starts the pace at which page tables are read. */
+/* Starts the pace at which page tables are read. Called when the program starts. */
 void memory_begin(struct memory *memory, uint64_t now_ns);
 
 /* Makes one reading. Returns false if that is not possible. */

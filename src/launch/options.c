@@ -192,8 +192,8 @@ enum options_task options_parse(struct options *options, char **argv)
     *options = (struct options){
         .report_fd = -1,
         .grace_ns = GRACE_DEFAULT_NS,
-        /* An edit uses two places in argv and is stored in one, so it never overwrites an argument
-         * that is not parsed yet. */
+        /* An edit is stored in one place of argv but came from two (option and value). So storing
+         * it never overwrites an argument that is not parsed yet. */
         .edits = argv[0] == NULL ? argv : argv + 1,
     };
     if (argv[0] == NULL)

@@ -6,7 +6,8 @@
  *     edits[0 .. edit_count) are in the order given: "KEY=VALUE" sets, "KEY" removes
  *     every string points into argv: nothing was copied or allocated
  *
- * Parsing does not check whether a folder, file or CPU exists. The code that uses it finds out.
+ * Parsing does not check whether a folder, file or CPU exists. The code that uses the folder, file
+ * or CPU reports an error then.
  */
 #ifndef CAIRN_LAUNCH_OPTIONS_H
 #define CAIRN_LAUNCH_OPTIONS_H
@@ -42,7 +43,7 @@ struct options {
     bool counters;
     bool has_cpus;
     cpu_set_t cpus;
-    const char *folder; /* NULL, here and below, if the option was not given */
+    const char *folder; /* all paths are NULL if the option was not given */
     const char *stdin_path;
     const char *stdout_path;
     const char *stderr_path;
@@ -54,15 +55,15 @@ struct options {
     const char *object; /* the argument that is wrong, or NULL */
 };
 
-/* Parses argv. It also reorders argv: the edits of the environment are collected at its front, in
- * the places of arguments that were already parsed. */
+/* Parses argv. The function also overwrites argv: it collects the edits of the environment at the
+ * front of argv, in the places of arguments that it has already parsed. */
 enum options_task options_parse(struct options *options, char **argv);
 
-/* Parses a decimal number of seconds: "1.5" gives 1500000000. Returns false if it is larger than
- * 10^9 or has more than nine decimals. */
+/* Parses a decimal number of seconds: "1.5" gives 1500000000. Returns false if the text is no such
+ * number, if the number is larger than 10^9, or if it has more than nine decimals. */
 bool options_parse_seconds(const char *text, uint64_t *ns);
 
-/* Parses a list such as "0,2-3". Returns false if it is not one. */
+/* Parses a list such as "0,2-3". Returns false if the text is not such a list. */
 bool options_parse_cpus(const char *text, cpu_set_t *cpus);
 
 #endif

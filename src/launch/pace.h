@@ -5,8 +5,8 @@
  *     now + min_ns <= due_ns <= now + max_ns
  *     due_ns == now + divisor * cost_ns, within these bounds
  *
- * In the long run the operation thus uses one part in `divisor` of a CPU. Until PACE_EARLY_CPU_NS
- * of CPU time were spent, another limit applies:
+ * In the long run the operation thus uses 1 / `divisor` of the time of one CPU. Until
+ * PACE_EARLY_CPU_NS of CPU time were spent, another limit applies:
  *
  *     due_ns <= now + max(now - begin_ns, min_ns)
  *

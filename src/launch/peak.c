@@ -34,8 +34,8 @@ static bool exceeds(uint64_t bound, uint64_t known, uint64_t slack)
     return bound > known && bound - known > slack;
 }
 
-/* Closes the pending gap if its bound holds: the kernel reclaimed no page cache between the
- * beginning of the gap and the last reading. */
+/* Forgets the pending gap. If the kernel reclaimed no page cache between the beginning of the gap
+ * and the last reading, the bounds of the gap hold, and the peak is first raised to them. */
 static void settle(struct peak *peak)
 {
     const struct peak_gap *gap = &peak->gap;
@@ -48,8 +48,9 @@ static void settle(struct peak *peak)
     peak->gap = (struct peak_gap){0};
 }
 
-/* Returns the gap for a moment since `cache_taken` was read, at which `charged_max` bytes were
- * charged, at most `other` of them for other memory and at most `lazy` of them lazily freed. */
+/* Returns the gap for a moment after `cache_taken` was read. At that moment `charged_max` bytes
+ * were charged. At most `other` bytes of them were other memory, and at most `lazy` bytes of them
+ * were lazily freed. */
 static struct peak_gap gap_since(uint64_t cache_taken, uint64_t charged_max, uint64_t other,
                                  uint64_t lazy, uint64_t slack)
 {
@@ -99,7 +100,7 @@ void peak_end(struct peak *peak)
 
 bool peak_is_known(const struct peak *peak)
 {
-    /* Every program has some memory. */
+    /* Every program has some memory, so a peak of 0 was not measured. */
     return peak->peak_bytes > (peak->count > 1 ? 0 : peak->slack_bytes);
 }
 

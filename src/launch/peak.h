@@ -1,8 +1,8 @@
-/* peak.h - computes the highest memory of a tree of processes from a series of readings. It
- * only computes and makes no system calls.
+/* peak.h - computes the highest memory of a tree of processes from a series of readings. It only
+ * computes and makes no system calls.
  *
  *     resident = anonymous + shared pages: the memory that counts
- *     lazy     = the part of it that was given back with MADV_FREE and not yet reclaimed
+ *     lazy     = part of resident that was given back with MADV_FREE and is not yet reclaimed
  *     other    = page cache and kernel memory: charged by the kernel, but not memory of the program
  *
  * Always:
@@ -10,31 +10,32 @@
  *     less_lazy_bytes <= peak_bytes
  *     lazy_peak_bytes <= peak_bytes
  *
- * Resident memory may have been higher between two readings than at both of them. Some kernels keep
- * the highest charge since the last reading. At the moment of that charge resident was at least
+ * Resident memory may have been higher between two readings than at both of them. Some kernels
+ * report the highest charge since the last reading, `charged_max`. At the moment of this charge
+ * resident was at least
  *
  *     charged_max - max(other at the first reading, other at the second)
  *
  * unless `other` was higher in between. This bound closes the gap between the readings. It has
  * three limits:
  *
- * 1. A file that is written and deleted within one interval counts as memory. Intervals are short,
- * so that this stays small.
+ * 1. A file that is written and deleted within one interval counts as memory. The error is small
+ * because intervals are short.
  *
  * 2. If the kernel reclaimed page cache during the interval, from any process, the bound is not
- * used. The kernel counts reclaimed pages only afterwards. A gap is therefore closed at the reading
- * after the one that showed it, or at the end.
+ * used. The kernel counts reclaimed pages with a delay. So a gap is not closed at the reading that
+ * ends it, but at the next reading, or at the end of the program.
  *
  * 3. The bound is used only if it exceeds the highest reading by more than `slack`. The kernel's
  * numbers do not change together: the charge is ahead by up to a batch per CPU, and the statistics
- * lag. For a small program this would be a large part of the result; its readings are made exact in
- * another way (see memory.h). If `other` changed between the readings, as when a file is read, the
- * bound must exceed the reading by this change as well: pages on their way into the cache are
- * charged, but not yet counted as cache.
+ * lag. For a small program the error would be a large part of the result; memory.h makes its
+ * readings exact in another way. If `other` changed between the readings, as when a file is read,
+ * this change is added to the slack: pages on their way into the cache are charged, but not yet
+ * counted as cache.
  *
- * `other` is read from the statistics. Computing it as charge minus resident would be simpler, but
- * wrong while a process gives back much memory: its pages are no longer resident, but still
- * charged.
+ * `other` is read from the statistics. Charge minus resident would be a simpler formula. The result
+ * would be wrong while a process gives back much memory, because its pages are no longer resident
+ * but still charged.
  */
 #ifndef CAIRN_LAUNCH_PEAK_H
 #define CAIRN_LAUNCH_PEAK_H
@@ -51,8 +52,8 @@ struct peak_reading {
     uint64_t anon_bytes;
     uint64_t shmem_bytes;
     uint64_t lazy_bytes;
-    /* A lower bound for a moment since the last reading, from another source. 0 if there is
-     * none. */
+    /* A lower bound for the memory at some moment since the last reading, from another source. 0 if
+     * there is none. */
     uint64_t at_least_bytes;
     uint64_t other_bytes;
     uint64_t charged_max_bytes;
@@ -61,13 +62,13 @@ struct peak_reading {
     enum peak_charged charged;
 };
 
-/* A lower bound for the resident memory between two readings. It holds if no page cache was
- * reclaimed since the first of them. */
+/* A lower bound for the resident memory between two readings. The bound holds if no page cache was
+ * reclaimed since the first of the two readings. */
 struct peak_gap {
     uint64_t bytes;
     uint64_t less_lazy_bytes;
-    uint64_t slack_bytes; /* margin above peak_bytes from which it is used */
-    uint64_t cache_taken; /* counter at the first reading */
+    uint64_t slack_bytes; /* margin by which the bound must exceed the peak */
+    uint64_t cache_taken; /* peak_reading.cache_taken of the first reading */
 };
 
 struct peak {
@@ -76,25 +77,25 @@ struct peak {
     uint64_t less_lazy_bytes;
     uint64_t lazy_peak_bytes;
     uint64_t charged_peak_bytes;
-    uint64_t other_max_bytes; /* over all readings, like lazy_peak_bytes */
+    uint64_t other_max_bytes; /* maximum over all readings, like lazy_peak_bytes */
     uint64_t count;
     uint64_t cache_taken_first;
     struct peak_reading last;
     struct peak_gap gap; /* the gap before the last reading */
 };
 
-/* Returns a peak without readings. `slack_bytes` is the margin explained above. */
+/* Returns a peak without readings. `slack_bytes` is the slack of limit 3 above. */
 struct peak peak_begin(uint64_t slack_bytes);
 /* Adds a reading. Readings must be added in the order of their times. */
 void peak_add(struct peak *peak, const struct peak_reading *reading);
 
-/* Call this after the last reading. It closes the last gap, or, if charged_max covers the whole
- * lifetime, the lifetime as one gap. */
+/* Call this after the last reading. It closes the last gap. If charged_max is the maximum since the
+ * beginning, it closes the whole lifetime as one gap. */
 void peak_end(struct peak *peak);
 
 /* Returns whether the peak was measured. The last reading is taken after the program has ended. If
- * it is the only one, the peak comes from the closing of the gap alone: unless that exceeds the
- * slack, a program that ended before a second reading was not measured. */
+ * there was no other reading, the peak comes only from closing the gap before it, and counts as
+ * measured only if it exceeds the slack. */
 bool peak_is_known(const struct peak *peak);
 
 /* Asserts the equations at the top of this file. */

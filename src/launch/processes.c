@@ -28,8 +28,9 @@ static struct proc_path proc_path(pid_t pid, const char *rest)
     return path;
 }
 
-/* Reads the state and the parent of a process from /proc/PID/stat. The process name comes before
- * them and may contain blanks and parentheses, so the last parenthesis is searched for. */
+/* Reads the state and the parent of a process from /proc/PID/stat. The name of the process, which
+ * comes before them in parentheses, may itself contain blanks and parentheses. So the text is
+ * parsed after its last parenthesis. */
 static bool read_state(pid_t pid, char *state, pid_t *parent)
 {
     char text[1024];
@@ -81,7 +82,7 @@ static bool found_has(const struct found *found, pid_t pid)
     return false;
 }
 
-/* First way: with lists of children. Each thread has its own list. */
+/* First way: read the lists of children. The kernel has a list for each thread. */
 
 struct thread_visit {
     pid_t process;
@@ -138,7 +139,7 @@ static bool kernel_lists_children(void)
 
 struct process_visit {
     pid_t ancestor;
-    bool deep;      /* finds grandchildren as well */
+    bool deep;      /* finds all descendants, not only children */
     bool backwards; /* a child was found whose number is below its parent's */
     struct found *found;
 };

@@ -1,12 +1,12 @@
 /* processes.h - finds the descendants of a process, and reads how much memory each holds.
  *
  * The results are true only for an instant, because a process may end and its number may be reused
- * right afterwards. Reading about a number that was found here is safe. A signal may be sent only
- * to a child that the sender has not yet reaped, because only reaping frees the number.
- * processes_children() exists for that purpose.
+ * right afterwards. Reading the memory of a process that was found here is safe. A signal may be
+ * sent only to a child that the sender has not yet reaped, because the number of such a child
+ * cannot be reused. processes_children() finds the processes to which a signal may be sent.
  *
- * Kernels without CONFIG_PROC_CHILDREN have no lists of children. There the functions read all of
- * /proc, with equal results.
+ * Kernels without CONFIG_PROC_CHILDREN have no lists of children. On such kernels the functions
+ * read all of /proc. The results are the same.
  */
 #ifndef CAIRN_LAUNCH_PROCESSES_H
 #define CAIRN_LAUNCH_PROCESSES_H
@@ -15,12 +15,13 @@
 
 #include <sys/types.h>
 
-/* The largest number of descendants that are found. The caller provides the array, so that its
- * memory is visible there. */
+/* The largest number of descendants that are found. The caller provides the array, so that the
+ * caller's code shows its memory. */
 #define PROCESSES_MAX 1024
 
-/* Both write at most `capacity` process numbers to `pids` and return how many they wrote. Zombies
- * are included. */
+/* processes_children() finds the children of a process; processes_descendants() finds all its
+ * descendants. Both write at most `capacity` process numbers to `pids` and return the number of
+ * numbers written. Zombies are included. */
 size_t processes_children(pid_t parent, pid_t *pids, size_t capacity);
 size_t processes_descendants(pid_t ancestor, pid_t *pids, size_t capacity);
 
@@ -39,24 +40,25 @@ struct process_memory {
     uint64_t anon_bytes;
     uint64_t shmem_bytes;
     uint64_t file_bytes;    /* mapped files: not memory of the program */
-    uint64_t highest_bytes; /* highest sum of the three since its last exec */
+    uint64_t highest_bytes; /* highest sum of the three since the last exec */
 };
 
-/* Read the memory of a process. They return false for a zombie, a kernel thread, and a process that
- * does not exist. `text` is the content of /proc/PID/status. */
+/* The two functions read the memory of a process. They return false for a zombie, a kernel thread,
+ * and a process that does not exist. `text` is the content of /proc/PID/status. */
 bool processes_read_memory(pid_t pid, struct process_memory *memory);
 bool processes_parse_memory(const char *text, struct process_memory *memory);
 
-/* The share of a process in memory, read from its page tables and exact. A page that several
- * processes share counts once in the sum over all of them. Reading takes longer the larger the
- * process is; 30 us plus 10 us per MiB of small OS pages were measured. */
+/* The memory of a process as read from its page tables, which is exact. A page that several
+ * processes map is divided among them, so that it counts once in the sum over all processes.
+ * Reading takes longer for larger processes: 30 us plus 10 us per MiB of small OS pages. */
 struct process_share {
     uint64_t anon_bytes;
     uint64_t shmem_bytes;
     uint64_t lazy_bytes; /* given back with MADV_FREE, not yet reclaimed */
 };
 
-/* Read the share of a process. `text` is the content of /proc/PID/smaps_rollup. */
+/* The two functions read the share of a process. `text` is the content of
+ * /proc/PID/smaps_rollup. */
 bool processes_read_share(pid_t pid, struct process_share *share);
 bool processes_parse_share(const char *text, struct process_share *share);
 

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* how long to wait for a full pipe */
+/* How long to wait until a full pipe has room. */
 #define PATIENCE_MS 10000
 
 static uint64_t nanoseconds(struct timeval time)
@@ -65,8 +65,8 @@ static void add_text_or_null(struct text *text, const char *key, const char *val
 static void add_memory(struct text *text, const struct report *report)
 {
     const struct peak *peak = &report->peak;
-    /* If exec failed, the child never became PROG. It was a copy of the launcher, whose memory does
-     * not count. */
+    /* If exec failed, the child never became PROG. It was a copy of the launcher, and the memory of
+     * the launcher is not reported. */
     bool known = peak_is_known(peak) && report->exec_errno == 0;
     text_add_json_key(text, "memory");
     text_add(text, "{");

@@ -29,7 +29,7 @@ struct report {
     int exec_errno; /* 0 if exec succeeded */
     bool has_wall;
     uint64_t wall_ns;
-    uint64_t user_ns; /* from here to `reaped`: of the whole tree */
+    uint64_t user_ns; /* from here to `reaped`: sums over the whole tree */
     uint64_t system_ns;
     uint64_t minor_faults;
     uint64_t major_faults;

@@ -3,8 +3,9 @@
  * The launcher's main loop waits until sampler_due_ns() and then calls sampler_take(). Always:
  *
  *     1 ms <= time between two readings <= 100 ms
- *     after the first few readings, their CPU time is below 0.4 % of the elapsed time: half of it
- *     for readings, half for page tables (memory.h); only the limit of 100 ms takes precedence
+ *     after the first few readings, the CPU time of all readings is below 0.4 % of the elapsed
+ *     time: 0.2 % for page tables (memory.h), 0.2 % for the rest; the limit of 100 ms has
+ *     precedence over that
  */
 #ifndef CAIRN_LAUNCH_SAMPLER_H
 #define CAIRN_LAUNCH_SAMPLER_H
@@ -20,16 +21,16 @@ struct sampler {
     struct peak peak;
 };
 
-/* Starts sampling. `memory` must be open. The program is about to start. */
+/* Starts sampling. Called right before the program starts. `memory` must be open. */
 void sampler_begin(struct sampler *sampler);
 
 /* Returns when the next reading is due, on the clock of clock_now_ns(). Returns UINT64_MAX if
  * memory is not measured. */
 uint64_t sampler_due_ns(const struct sampler *sampler);
 
-/* sampler_take() makes a reading now. The last one must follow right after the program's end,
- * because it shows the highest charge until then. sampler_end() completes `peak` and closes
- * `memory`. */
+/* sampler_take() makes a reading now. The last reading must be made right after the program's end,
+ * because it shows the highest charge since the reading before. sampler_end() completes `peak` and
+ * closes `memory`. */
 void sampler_take(struct sampler *sampler);
 void sampler_end(struct sampler *sampler);
 

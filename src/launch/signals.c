@@ -11,8 +11,9 @@ static const int waited_for[] = {
     SIGALRM, SIGWINCH,
 };
 
-/* These signals are blocked so that they do no harm. A closed report, a terminal that is gone and a
- * file at its size limit are seen as errors of the system call instead. */
+/* These signals would end or stop the launcher, so they are blocked. A system call then returns an
+ * error instead: for a closed report, for a terminal that is gone, and for a file at its size
+ * limit. */
 static const int unwanted[] = {SIGPIPE, SIGTTOU, SIGTTIN, SIGXFSZ};
 
 static bool is_ignored(int signal)

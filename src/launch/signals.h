@@ -1,10 +1,10 @@
-/* signals.h - makes the signals of cairn-launch readable from a descriptor, so that they do not
- * interrupt it.
+/* signals.h - makes the signals that cairn-launch receives readable from a descriptor, so that they
+ * do not interrupt the launcher.
  *
  * From signals_take() to the end of the process, always:
  *
  *     signals that the caller ignores (as under nohup) stay ignored
- *     the other ones are blocked and can be read from `fd`, one at a time
+ *     all other signals are blocked and can be read from `fd`, one at a time
  *     SIGCHLD has its default action, because ignoring it would lose the exit statuses of our
  *     children
  *
@@ -32,9 +32,10 @@ void signals_restore(const struct signals *signals);
 /* Returns the next signal that arrived, or 0 if there is none. */
 int signals_next(const struct signals *signals);
 
-/* Stops this process with `signal`, as the terminal would, or our whole process group. Returns true
- * once it is continued. The kernel does not stop an orphaned process group, because no shell could
- * continue it: the function then returns false immediately. */
+/* Stops this process by `signal`, as the terminal would. If `whole_group` is true, stops our whole
+ * process group. Returns true after SIGCONT has continued the process. The kernel does not stop an
+ * orphaned process group, because no shell could continue it. In that case the function returns
+ * false immediately. */
 bool signals_stop_us(int signal, bool whole_group);
 
 #endif

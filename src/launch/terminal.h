@@ -1,10 +1,10 @@
-/* terminal.h - lends the foreground of the controlling terminal to PROG's process group, and takes
- * it back.
+/* terminal.h - puts PROG's process group into the foreground of the controlling terminal, and later
+ * puts our own group there again.
  *
  * Always:
  *
- *     the terminal is lent only while our own group is in its foreground: a background job never
- *     takes it
+ *     the terminal is lent only while our own group is in its foreground, so that a background job
+ *     never takes it
  *     after terminal_take_back() our own group has the foreground again, if the borrower still had
  *     it
  *     without a controlling terminal, every function does nothing

@@ -1,9 +1,9 @@
 /* profile.h - the file in which the probe records one process: the interface between C and Python.
  *
  * The probe (src/probe) maps the file and counts in it while the process runs, so a killed process
- * leaves what it counted up to then. cairn/profile/reader.py reads it. Numbers are in the byte
- * order of the machine, which `order` reveals. Counters only grow. docs/profile-format.md has an
- * annotated example. Always:
+ * leaves its counts up to that time. cairn/profile/reader.py reads it. Numbers are in the byte
+ * order of the machine; the reader finds the order from `order`. Counters only grow.
+ * docs/profile-format.md has an annotated example. Always:
  *
  *     the file begins with a struct profile_head
  *     everything that the head names by offset lies wholly within `file_bytes`
@@ -11,12 +11,12 @@
  *     samples != 0    =>  at that offset lies one struct profile_samples
  *     total over threads == sum over all structs profile_thread
  *
- * A struct profile_thread belongs to one thread at a time. When that thread ends, the next one goes
- * on counting in it.
+ * A struct profile_thread belongs to one thread at a time. When this thread ends, another thread
+ * goes on counting in the same struct.
  *
  * Times are in ticks of the processor's clock; the pairs (ticks_begin, ns_begin) and (ticks_last,
- * ns_last) calibrate it. Every struct has the same layout on every 64-bit machine. A change of a
- * layout needs another PROFILE_VERSION.
+ * ns_last) calibrate it. Every struct has the same layout on every 64-bit machine. Every change of
+ * a layout needs a new PROFILE_VERSION.
  */
 #ifndef CAIRN_RECORD_PROFILE_H
 #define CAIRN_RECORD_PROFILE_H
@@ -51,13 +51,13 @@ enum {
 
 /* The state of the process. */
 enum profile_state {
-    /* It runs, was killed, ended by a system call of its own, or executed another program. Such a
-     * program has a file of its own. */
+    /* The process runs, was killed, ended by a system call of its own, or executed another program.
+     * The other program has a file of its own. */
     PROFILE_RUNNING = 1,
     PROFILE_ENDED = 2,
 };
 
-/* The functions that are counted. Those that allocate come first. */
+/* The functions that are counted. The functions that allocate come first. */
 enum profile_function {
     PROFILE_MALLOC,
     PROFILE_CALLOC,
@@ -72,8 +72,8 @@ enum profile_function {
     PROFILE_NEW_ARRAY,
     PROFILE_ALLOCATING, /* number of functions that allocate */
 
-    PROFILE_FREE = PROFILE_ALLOCATING, /* and free_sized(), free_aligned_sized() */
-    PROFILE_FREE_NULL,                 /* free and delete of NULL, counted here only */
+    PROFILE_FREE = PROFILE_ALLOCATING, /* also free_sized(), free_aligned_sized() */
+    PROFILE_FREE_NULL,                 /* free and delete of NULL; only counted here */
     PROFILE_DELETE,
     PROFILE_DELETE_ARRAY,
     PROFILE_USABLE_SIZE,
@@ -120,11 +120,11 @@ enum profile_call {
     PROFILE_CALLS,
 };
 
-/* Locks that the allocator takes by pthread functions. libc's internal locks show by their futex
- * calls only. */
+/* Locks that the allocator takes by pthread functions. libc's internal locks are not counted here;
+ * only their futex calls are. */
 enum profile_lock { PROFILE_MUTEX, PROFILE_SPIN, PROFILE_RWLOCK, PROFILE_LOCKS };
 
-/* Events in user mode that the processor counts, or the kernel (page faults). */
+/* Events in user mode. The processor counts them; the kernel counts the page faults. */
 enum profile_event {
     PROFILE_CYCLES,
     PROFILE_INSTRUCTIONS,
@@ -135,22 +135,22 @@ enum profile_event {
     PROFILE_EVENTS,
 };
 
-/* How system calls were seen. */
+/* How the probe sees system calls. */
 enum profile_dispatch {
-    PROFILE_DISPATCH = 1,  /* all, by syscall user dispatch */
-    PROFILE_INTERPOSE = 2, /* only those through libc's functions */
-    PROFILE_UNSEEN = 3,    /* none, by choice */
+    PROFILE_DISPATCH = 1,  /* all calls, by syscall user dispatch */
+    PROFILE_INTERPOSE = 2, /* only calls through libc's functions */
+    PROFILE_UNSEEN = 3,    /* no calls, by CAIRN_PROBE_KERNEL=off */
 };
 
 /* Paths: operations that are timed together. The constants are the first paths of each kind of
  * operation; profile_cell() adds size group and phase. */
 enum { PROFILE_CELLS = PROFILE_GROUPS * PROFILE_PHASES };
 enum profile_path {
-    /* malloc and new, of memory that was not handed out since the kernel mapped it. */
+    /* malloc and new, if the memory was never handed out since the kernel mapped it. */
     PROFILE_NEW_MEMORY = 0 * PROFILE_CELLS,
-    PROFILE_REUSED_MEMORY = 1 * PROFILE_CELLS, /* malloc and new, other memory */
+    PROFILE_REUSED_MEMORY = 1 * PROFILE_CELLS, /* malloc and new of other memory */
     PROFILE_TIMED_CALLOC = 2 * PROFILE_CELLS,
-    PROFILE_TIMED_REALLOC = 3 * PROFILE_CELLS, /* by the new size */
+    PROFILE_TIMED_REALLOC = 3 * PROFILE_CELLS, /* the group is that of the new size */
     PROFILE_TIMED_ALIGNED = 4 * PROFILE_CELLS,
     PROFILE_FREE_LOCAL = 5 * PROFILE_CELLS,
     PROFILE_FREE_REMOTE = 6 * PROFILE_CELLS,
@@ -160,26 +160,26 @@ enum profile_path {
 struct profile_call_counts {
     uint64_t calls;
     uint64_t failed;
-    uint64_t bytes; /* mapped, unmapped, advised or grown by them */
+    uint64_t bytes; /* that the calls mapped, unmapped, advised or grew */
     uint64_t ticks;
-    uint64_t max_ticks; /* of the longest call */
+    uint64_t max_ticks; /* time of the longest call */
     /* CPU time of futex wait, sched_yield and sleep; 0 for other calls. */
     uint64_t cpu_ns;
 };
 
 struct profile_other_call {
-    uint64_t number; /* 1 + the system call's number; 0: unused */
+    uint64_t number; /* 1 + the system call's number; 0: unused entry */
     uint64_t calls;
 };
 
 struct profile_lock_counts {
-    uint64_t taken;      /* by lock or trylock */
-    uint64_t contended;  /* waits: the lock was not free */
+    uint64_t taken;      /* locks taken, by lock or trylock */
+    uint64_t contended;  /* locks that were not free: the thread waited */
     uint64_t wait_ticks; /* total of the waits */
     uint64_t max_wait_ticks;
     uint64_t refused; /* trylocks that failed */
 
-    /* Critical sections: a sample is timed, one at a time in each thread. */
+    /* The timed critical sections. Each thread times a random sample, one section at a time. */
     uint64_t sections;
     uint64_t section_ticks;
     uint64_t max_section_ticks;
@@ -199,15 +199,15 @@ struct profile_head {
 
     uint32_t process;
     uint32_t parent;
-    /* 1: the process began by fork, and its first blocks are its parent's. 0: it began by exec. */
+    /* 1: the process began by fork and has blocks of its parent. 0: the process began by exec. */
     uint32_t forked;
     uint32_t dispatch; /* enum profile_dispatch; 0: not chosen yet */
-    /* Why PROFILE_DISPATCH was refused, where it was wanted. EOPNOTSUPP: the process runs within
-     * valgrind. 0: it was not refused. */
+    /* errno of the refusal, if PROFILE_DISPATCH was wanted and refused. EOPNOTSUPP: the process
+     * runs within valgrind. 0: dispatch was not refused. */
     uint32_t dispatch_errno;
     uint32_t exit_code; /* of a process in PROFILE_ENDED */
 
-    uint64_t gap; /* one allocation in `gap` is timed; large ones all */
+    uint64_t gap; /* one allocation in `gap` is timed; all large ones */
     uint64_t began_unix_ns;
 
     /* Readings of both clocks at the beginning and at the last moment. */
@@ -216,25 +216,25 @@ struct profile_head {
     uint64_t ticks_last;
     uint64_t ns_last;
 
-    /* Time that reading the clock twice takes, without and with fences. The reader subtracts the
-     * first from the times of operations, and the second from those of operations timed alone and
-     * of system calls. Nothing is subtracted from times of locks. */
+    /* Time that reading the clock twice takes, without and with fences. The reader subtracts
+     * `pair_ticks` from the times of operations. It subtracts `alone_pair_ticks` from the times of
+     * operations timed alone and of system calls. Nothing is subtracted from times of locks. */
     uint64_t pair_ticks;
     uint64_t alone_pair_ticks;
 
-    /* Cost of a dispatched system call in addition to the call. The probe has subtracted it
-     * already. */
+    /* Cost of dispatching a system call, without the call itself. The probe has already subtracted
+     * this cost from the times. */
     uint64_t dispatch_ticks;
 
     /* Interval of the threads' CPU timers; 0: CPU time is not sampled. The interval is less than
      * the kernel's tick, so each tick gives a sample. */
     uint64_t timer_ns;
-    uint32_t timer_errno;    /* why a timer was refused; 0: none was */
+    uint32_t timer_errno;    /* errno of a refused timer; 0: none was refused */
     uint32_t exact;          /* 1: profile_thread.frees are counted */
-    uint64_t timers_refused; /* threads without a timer */
+    uint64_t timers_refused; /* number of threads without a timer */
 
-    uint32_t events[PROFILE_SLOTS];       /* 1 + enum profile_event; 0: none */
-    uint32_t event_errnos[PROFILE_SLOTS]; /* why it was refused; 0: it was not */
+    uint32_t events[PROFILE_SLOTS];       /* 1 + enum profile_event; 0: no event */
+    uint32_t event_errnos[PROFILE_SLOTS]; /* errno of its refusal; 0: not refused */
 
     /* Events of an empty operation, for the reader to subtract. Valid if has_event_nothing is 1. */
     uint64_t event_nothing[PROFILE_SLOTS];
@@ -243,13 +243,14 @@ struct profile_head {
     uint64_t threads_started; /* that allocated, or that pthread_create() made */
     uint64_t threads_live;
     uint64_t threads_most;           /* maximum of threads_live */
-    uint64_t threads_lost;           /* not counted: the file could not grow */
-    uint64_t chunks[PROFILE_CHUNKS]; /* offsets; 0: none */
-    uint64_t samples;                /* offset; 0: none */
+    uint64_t threads_lost;           /* not counted because the file could not grow */
+    uint64_t chunks[PROFILE_CHUNKS]; /* offsets of the chunks; 0: no chunk */
+    uint64_t samples;                /* offset of the samples; 0: none */
 
     uint64_t failed[PROFILE_ALLOCATING]; /* calls that returned NULL or an error */
 
-    /* Calls of threads that were ending or lost. They are in no struct profile_thread. */
+    /* Calls of threads that were ending, or for which the file had no room. No struct
+     * profile_thread contains these calls. */
     uint64_t late_calls[PROFILE_FUNCTIONS];
     uint64_t late_bytes[PROFILE_ALLOCATING];
 
@@ -260,23 +261,23 @@ struct profile_head {
     uint64_t system_us;
     uint64_t peak_resident_bytes;
 
-    uint64_t contended_locks; /* distinct locks with a wait, at most 1,024 */
+    uint64_t contended_locks; /* locks for which a thread waited, at most 1,024 */
     struct profile_call_counts calls[PROFILE_CALLS];
 
-    /* Calls of kind PROFILE_OTHER by their number. If all entries are taken, a further number is
-     * counted in calls[PROFILE_OTHER] only. */
+    /* Calls of kind PROFILE_OTHER by their number. If all entries are taken, calls with further
+     * numbers are counted only in calls[PROFILE_OTHER]. */
     struct profile_other_call other_calls[PROFILE_OTHER_CALLS];
 
     char program[PROFILE_PATH_BYTES];
-    char allocator[PROFILE_PATH_BYTES]; /* library that malloc belongs to */
+    char allocator[PROFILE_PATH_BYTES]; /* path of the library that malloc belongs to */
 };
 
-/* The place in which a thread counts, and after its end the next one. */
+/* A place in which a thread counts. When the thread has ended, another thread uses the place. */
 struct profile_thread {
-    uint32_t thread;      /* kernel's number of its thread; 0: vacant */
-    uint32_t users;       /* threads that have counted here in turn */
+    uint32_t thread;      /* kernel's number of its present thread; 0: vacant */
+    uint32_t users;       /* number of threads that have counted here */
     uint64_t next;        /* used by the probe: next vacant place */
-    uint64_t since_ticks; /* when its thread began; 0: vacant */
+    uint64_t since_ticks; /* when its present thread began; 0: vacant */
     uint64_t lived_ticks; /* total lifetime of its former threads */
     uint64_t calls[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS];
     uint64_t bytes[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS]; /* requested */
@@ -288,17 +289,18 @@ struct profile_thread {
     /* Frees of blocks whose owner is known, if profile_head.exact is 1. */
     uint64_t frees[PROFILE_WHOSE][PROFILE_PHASES][PROFILE_GROUPS];
 
-    uint64_t cpu_samples;                       /* clock samples of its CPU time */
+    uint64_t cpu_samples;                       /* clock samples of the CPU time */
     uint64_t cpu_samples_inside[PROFILE_KINDS]; /* of these, in the allocator */
     uint64_t cpu_samples_probe;                 /* of these, in the probe */
     struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
-/* The timed operations of one path. Each is counted once, in one of three groups:
+/* The timed operations of one path. Each operation is counted in exactly one of three groups:
  *
- *     switched   the thread lost its processor in it, and it made no system call
- *     alone      timed with fences, so that the processor had nothing else under way: takes longer
- *     count      timed as it runs, overlapped with the instructions around it
+ *     switched   the thread lost its processor during the operation, which made no system call
+ *     alone      timed with fences: the processor did not overlap the operation with the
+ *                instructions around it, so the time is longer
+ *     count      timed without fences: the processor overlapped the operation with others
  */
 struct profile_times {
     uint64_t count;
@@ -311,46 +313,50 @@ struct profile_times {
     uint64_t kernel; /* operations of `count` with a system call */
     uint64_t kernel_ticks;
 
-    /* Operations in which page faults were counted. Only large ones of these are timed, too. */
+    /* Number of operations in which page faults were counted, and their faults. Only the large ones
+     * of these operations are in the groups above. */
     uint64_t fault_operations;
-    uint64_t faults;         /* their sum */
-    uint64_t faults_squared; /* the sum of their squares */
+    uint64_t faults;         /* sum of the faults of each operation */
+    uint64_t faults_squared; /* sum of the squares of these numbers */
 
-    /* Operations in which events were counted. Only large ones of these are timed, too. */
+    /* Number of operations in which events were counted, and their events. Only the large ones of
+     * these operations are in the groups above. */
     uint64_t event_operations;
-    uint64_t events[PROFILE_SLOTS];         /* their sums */
-    uint64_t events_squared[PROFILE_SLOTS]; /* sums of squares, each number capped at 2^24 */
+    uint64_t events[PROFILE_SLOTS];         /* sums of the events of each operation */
+    uint64_t events_squared[PROFILE_SLOTS]; /* squares, each number capped at 2^24 */
 
-    uint32_t buckets[PROFILE_BUCKETS]; /* of `count`, by ticks: profile_bucket() */
+    /* Histogram of the operations in `count` by their ticks: see profile_bucket(). */
+    uint32_t buckets[PROFILE_BUCKETS];
 };
 
 /* The state of the process at one moment. Entries that are not used yet are all 0. */
 struct profile_moment {
-    uint64_t ns;                /* since ns_begin */
-    uint64_t live_bytes;        /* requested and not freed; estimated */
-    uint64_t live_usable_bytes; /* set apart for these; UINT64_MAX: not asked */
-    uint64_t held_bytes;        /* mapped by the allocator; 0: no system calls seen */
-    uint64_t resident_bytes;    /* of the process, without pages of files */
+    uint64_t ns;                /* time of the moment since ns_begin */
+    uint64_t live_bytes;        /* requested bytes of live blocks; estimated */
+    uint64_t live_usable_bytes; /* usable bytes of these; UINT64_MAX: not known */
+    uint64_t held_bytes;        /* bytes that the allocator mapped and not unmapped */
+    uint64_t resident_bytes;    /* resident set of the process without file pages */
 
-    /* Of the next four, UINT64_MAX means not measured. All but huge_bytes are resident memory of
-     * the allocator, in extents of 2 MiB with at least one page that was handed out. */
-    uint64_t unasked_bytes;   /* never handed out */
-    uint64_t unwritten_bytes; /* of these, filled with zeroes; from a sample of pages */
-    uint64_t huge_bytes;      /* of the process; if unwritten_bytes >= 8 MiB */
-    uint64_t own_bytes;       /* all of it, handed out or not */
+    /* In the next four fields, UINT64_MAX means not measured. All but huge_bytes count resident
+     * memory of the allocator, and only in extents of 2 MiB of which at least one page was handed
+     * out. */
+    uint64_t unasked_bytes;   /* memory that was never handed out */
+    uint64_t unwritten_bytes; /* part of it that is all zeroes; from sampled pages */
+    uint64_t huge_bytes;      /* of the whole process; if unwritten_bytes >= 8 MiB */
+    uint64_t own_bytes;       /* all such memory, handed out or not */
 };
 
 struct profile_samples {
     struct profile_times times[PROFILE_PATHS];
 
-    /* Weighted counts: each block counts for the blocks that it stands for. */
+    /* Weighted counts: each sampled block counts as many times as its weight. */
     uint64_t sizes[PROFILE_SIZE_BUCKETS];                 /* allocations by requested bytes */
     uint64_t lives[PROFILE_GROUPS][PROFILE_LIFE_BUCKETS]; /* frees by ticks since allocation */
     uint64_t freed[PROFILE_GROUPS];                       /* frees */
-    uint64_t freed_elsewhere[PROFILE_GROUPS];             /* of these, by another thread */
+    uint64_t freed_elsewhere[PROFILE_GROUPS];             /* frees by another thread */
 
     /* Weighted sums over blocks whose allocation was timed. */
-    uint64_t usable_bytes; /* set apart by the allocator */
+    uint64_t usable_bytes; /* by malloc_usable_size() */
     uint64_t asked_bytes;  /* requested */
 
     uint64_t moment_ns; /* least time between two moments */
@@ -360,8 +366,9 @@ struct profile_samples {
 static_assert(sizeof(struct profile_head) % 8 == 0 && sizeof(struct profile_thread) % 8 == 0,
               "no padding at the end");
 
-/* Returns the bucket of a time: exact below PROFILE_OCTAVE_BUCKETS ticks, then
- * PROFILE_OCTAVE_BUCKETS buckets for each octave. The last bucket holds all longer times. */
+/* Returns the bucket of a time. Below PROFILE_OCTAVE_BUCKETS ticks each number of ticks has its own
+ * bucket. Above, each octave has PROFILE_OCTAVE_BUCKETS buckets. The last bucket holds all longer
+ * times. */
 static inline uint32_t profile_bucket(uint64_t ticks)
 {
     if (ticks < PROFILE_OCTAVE_BUCKETS)
@@ -372,7 +379,7 @@ static inline uint32_t profile_bucket(uint64_t ticks)
     return bucket < PROFILE_BUCKETS ? bucket : PROFILE_BUCKETS - 1;
 }
 
-/* Returns what to add to the first path of a kind of operation. */
+/* Returns the number to add to the first path of a kind of operation (enum profile_path). */
 static inline uint32_t profile_cell(enum profile_group group, enum profile_phase phase)
 {
     return (uint32_t)group * PROFILE_PHASES + (uint32_t)phase;
