@@ -14,8 +14,8 @@
 #define BATCH_PAGES UINT64_C(64) /* MEMCG_CHARGE_BATCH of the kernel */
 
 /* Page tables are read only if the tree has at most EXACT_PROCESSES_MAX processes and holds at most
- * EXACT_SLACKS times the slack. A tree that holds more does not need them: the error of the statistics is
- * half the slack, which is below 4 % of its memory. */
+ * EXACT_SLACKS times the slack. A tree that holds more does not need them: the error of the
+ * statistics is half the slack, which is below 4 % of its memory. */
 #define EXACT_PROCESSES_MAX 4
 #define EXACT_SLACKS        16
 

@@ -1,5 +1,6 @@
-/* environment.h - reads environment variables without getenv, which takes locks and reads only the
- * process's own environment. The environment may be that of another program. */
+/* environment.h - reads environment variables. getenv is not used, because it takes locks and reads
+ * only the process's own environment. The functions here also read the environment of another
+ * program. */
 #ifndef CAIRN_WITNESS_ENVIRONMENT_H
 #define CAIRN_WITNESS_ENVIRONMENT_H
 

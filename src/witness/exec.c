@@ -15,7 +15,7 @@
 #include "witness/target.h"
 
 #define INTERPOSED __attribute__((visibility("default")))
-/* A function of its own, so that its buffers are off the stack before the real call. */
+/* Keeps a function out of line, so that its buffers leave the stack before the real call. */
 #define OWN_FRAME __attribute__((noinline))
 
 static struct {
@@ -60,8 +60,8 @@ static bool environment_has_us(char *const environment[])
            environment_list_has(list, "/: ", real.own_name, real.own_name_bytes);
 }
 
-/* Returns whether the loader will only print what it would load and then stop, so that no program
- * runs. ldd works this way. */
+/* Returns whether the loader will only list the libraries that it would load, and run no program.
+ * ldd works this way. */
 static bool only_lists(const char *path, char *const argv[], char *const environment[])
 {
     static const char *const options[] = {"--list", "--verify", "--help", "--version"};
@@ -76,8 +76,8 @@ static bool only_lists(const char *path, char *const argv[], char *const environ
     return false;
 }
 
-/* Corrects the kind that was found from the file: the arguments may stop the loader, and the
- * environment may lack this library. */
+/* Corrects the kind of a program, which was determined from its file alone. The arguments may make
+ * the loader stop (TARGET_NONE), and the environment may lack this library (TARGET_ENVIRONMENT). */
 static enum target_kind with_surroundings(enum target_kind kind, const char *path,
                                           char *const argv[], char *const environment[])
 {
@@ -102,7 +102,7 @@ static void OWN_FRAME write_record(const char *event, pid_t pid, const char *pat
     record_end(&line);
 }
 
-/* Writes a record before an exec of `path`. Returns the kind that it wrote, for take_back(). */
+/* Writes a record before an exec of `path`. Returns the kind in the record, for take_back(). */
 static enum target_kind OWN_FRAME announce_path(int folder_fd, const char *path, char *const argv[],
                                                 char *const environment[], int flags)
 {
@@ -114,8 +114,8 @@ static enum target_kind OWN_FRAME announce_path(int folder_fd, const char *path,
     return kind;
 }
 
-/* Writes a record before an exec of an open file. The link in /proc leads to the file; the path in
- * the record is the link's target. */
+/* Writes a record before an exec of an open file. The kind is determined through the link in /proc
+ * that leads to the file. The path in the record is the target of this link. */
 static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
                                                      char *const environment[])
 {
@@ -135,8 +135,8 @@ static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
     return kind;
 }
 
-/* Returns the size of the longest path that a search can find. It is the buffer's size, because
- * stacks may be small here and a whole PATH is shorter than PATH_MAX. */
+/* Returns the number of bytes of the longest path that a search can find. A buffer of this size is
+ * smaller than one of PATH_MAX bytes, and the stack may be small here. */
 static size_t found_bytes(const char *file)
 {
     const char *search_path = environment_value(environ, "PATH");
@@ -146,8 +146,8 @@ static size_t found_bytes(const char *file)
     return bytes < PATH_MAX ? bytes : PATH_MAX;
 }
 
-/* Searches for `file` as execvp does. If Linux cannot execute its content (ENOEXEC), execvp runs it
- * with /bin/sh; posix_spawnp does not. */
+/* Searches for `file` as execvp does. If Linux cannot execute the file found (ENOEXEC), execvp runs
+ * /bin/sh with it, and posix_spawnp fails. `else_shell` says that the caller is execvp. */
 static enum target_kind search(const char *file, char *found, size_t capacity, bool else_shell)
 {
     enum target_kind kind =
@@ -155,8 +155,8 @@ static enum target_kind search(const char *file, char *found, size_t capacity, b
     return kind == TARGET_UNKNOWN && else_shell ? target_at(AT_FDCWD, "/bin/sh", 0) : kind;
 }
 
-/* Writes a record before an exec of a file that is searched for in PATH. Returns the kind that it
- * wrote. */
+/* Writes a record before an exec of a file that is searched for in PATH. Returns the kind in the
+ * record. */
 static enum target_kind OWN_FRAME announce_file(const char *file, char *const argv[],
                                                 char *const environment[])
 {
@@ -170,7 +170,7 @@ static enum target_kind OWN_FRAME announce_file(const char *file, char *const ar
     return kind;
 }
 
-/* Writes a record after an exec that returned, which means that it failed. Returns -1. */
+/* Writes a record after an exec has returned, which happens only if the exec failed. Returns -1. */
 static int take_back(enum target_kind kind)
 {
     int error = errno;
@@ -259,7 +259,8 @@ static void copy_arguments(char **argv, size_t count, const char *first, va_list
 }
 
 /* Like glibc, execl builds its argument list on the stack, because a vfork child has no memory of
- * its own. Afterwards `rest` is behind the NULL, where execle has the environment. */
+ * its own. After the macro, the next argument of `rest` is the one after the NULL. For execle this
+ * is the environment. */
 #define ARGUMENTS(argv, first, rest)                                                               \
     va_list rest;                                                                                  \
     va_start(rest, first);                                                                         \
@@ -291,7 +292,7 @@ INTERPOSED int execlp(const char *file, const char *first, ...)
     return run_file(file, argv, environ);
 }
 
-/* posix_spawn returns success only if the program runs. The record is therefore written afterwards,
+/* posix_spawn returns success only if the program runs. So the record is written after the call,
  * when the child's number is known. */
 static int run_child(bool is_searched, pid_t *child, const char *name,
                      const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,

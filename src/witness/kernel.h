@@ -1,9 +1,9 @@
 /* kernel.h - makes the system calls of the witness directly, without libc's wrappers.
  *
- * The wrappers have two problems inside another program. open, read, write and close are
- * cancellation points of threads, and the program or another preloaded library may have replaced
- * them. The functions here are async-signal-safe and work in a vfork child. They may change errno;
- * the interposed function that uses them saves and restores it.
+ * The wrappers have two problems inside another program. First, open, read, write and close are
+ * cancellation points of threads. Second, the program or another preloaded library may have
+ * replaced them. The functions here are async-signal-safe and work in a vfork child. They may
+ * change errno, so the interposed functions that use them save and restore it.
  */
 #ifndef CAIRN_WITNESS_KERNEL_H
 #define CAIRN_WITNESS_KERNEL_H
@@ -23,8 +23,8 @@
 
 static_assert(sizeof(void *) == 8, "struct stat and off_t are passed to the kernel as they are");
 
-/* Opens a file. O_NONBLOCK is set because a path that was a regular file when it was checked may be
- * a pipe by now. Opening it must not block the program. */
+/* Opens a file. The caller has checked that the path is a regular file, but it may be a pipe by
+ * now. O_NONBLOCK is set so that opening a pipe does not block the program. */
 static inline int kernel_open(int folder_fd, const char *path, int flags)
 {
     return (int)syscall(SYS_openat, folder_fd, path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
@@ -60,8 +60,8 @@ static inline bool kernel_may_execute(int folder_fd, const char *path)
     return syscall(SYS_faccessat, folder_fd, path, X_OK) == 0;
 }
 
-/* Reads the target of a symbolic link, cut to the capacity. The target is "" if the link cannot be
- * read. */
+/* Reads the target of a symbolic link. The target is cut if it does not fit, and is "" if the link
+ * cannot be read. */
 static inline void kernel_read_link(const char *path, char *target, size_t capacity)
 {
     ssize_t bytes = syscall(SYS_readlinkat, AT_FDCWD, path, target, capacity - 1);

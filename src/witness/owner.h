@@ -1,4 +1,4 @@
-/* owner.h - finds the loaded object that owns a function, and its build id.
+/* owner.h - finds the loaded object that owns a function, and the build id of the object.
  *
  * The pointers in struct owner point to memory of the loader. They are valid as long as the object
  * is loaded. The functions take the loader's lock, so they may be called from the constructor, but
@@ -10,8 +10,8 @@
 #include "base/base.h"
 
 struct owner {
-    /* Path as the loader found it. "" is the program itself. NULL if no object owns the
-     * function. */
+    /* Path by which the loader opened the object. "" is the program itself. NULL if no object owns
+     * the function. */
     const char *path;
     const unsigned char *build_id; /* NULL if the object has none */
     size_t build_id_bytes;

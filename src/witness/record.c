@@ -8,8 +8,8 @@
 #include "witness/environment.h"
 #include "witness/kernel.h"
 
-/* A copy, because programs overwrite their initial environment to show a title (nginx,
- * postgres). */
+/* A copy of the path. Some programs (nginx, postgres) overwrite their initial environment to show a
+ * title in the list of processes. */
 static char file[PATH_MAX];
 static bool file_known;
 

@@ -85,8 +85,8 @@ static bool is_blank(unsigned char c)
 }
 
 /* Parses the first line of a script, such as "#! /bin/sh -e": blanks, the interpreter, and perhaps
- * an argument. Linux reads TARGET_INTERPRETER_BYTES of it. It refuses an interpreter that does not
- * end within them, because its path may be cut. */
+ * an argument. Linux reads only TARGET_INTERPRETER_BYTES of the script. It refuses an interpreter
+ * whose path does not end within these bytes, because the path may be cut. */
 static enum target_kind script_kind(const unsigned char head[TARGET_INTERPRETER_BYTES],
                                     char *interpreter)
 {
@@ -104,9 +104,9 @@ static enum target_kind script_kind(const unsigned char head[TARGET_INTERPRETER_
     return TARGET_SCRIPT;
 }
 
-/* Follows the rule of Linux for AT_SECURE. Returns true if an effective id will differ from the
- * real one, or if the file has capabilities and the user is not root. The set-id bits have no
- * effect if the mount or the process forbids them. */
+/* Returns true if the program will gain privileges, by the rule of Linux for AT_SECURE: an
+ * effective id will differ from the real one, or the file has capabilities and the user is not
+ * root. The set-id bits have no effect if the mount or the process forbids them. */
 static bool gains_privileges(int fd, const struct stat *status)
 {
     uid_t user = (uid_t)syscall(SYS_geteuid);
@@ -157,7 +157,7 @@ static enum target_kind look_at(int folder_fd, const char *path, int flags,
 
 enum target_kind target_at(int folder_fd, const char *path, int flags)
 {
-    enum { SCRIPTS_MAX = 5 }; /* 6 give ELOOP; fs/exec.c's comment says 4 */
+    enum { SCRIPTS_MAX = 5 }; /* 6 scripts give ELOOP; fs/exec.c's comment says 4 */
     char interpreter[TARGET_INTERPRETER_BYTES];
     enum target_kind kind = look_at(folder_fd, path, flags, interpreter);
     for (int scripts = 0; kind == TARGET_SCRIPT; scripts++) {
@@ -185,7 +185,8 @@ enum target_kind target_search(const char *file, const char *search_path, char *
         if (folder_bytes + file_bytes + 2 <= capacity) {
             memcpy(found, search_path, folder_bytes);
             found[folder_bytes] = '/';
-            /* An empty element of PATH is the current folder. */
+            /* An empty element of PATH means the current folder. The path is then the file name
+             * without a slash before it. */
             memcpy(found + folder_bytes + (folder_bytes > 0), file, file_bytes + 1);
             enum target_kind kind = target_at(AT_FDCWD, found, 0);
             if (kind != TARGET_NONE)

@@ -3,8 +3,8 @@
  *
  * The functions make only system calls and use less than 2 KiB of stack; target_search gets its
  * buffer from the caller. They may be called between vfork and exec and from signal handlers. They
- * examine files, never the environment that a program will get. The prediction follows Linux:
- * script interpreters, at most 5 of them in a row, and the rules for gaining privileges.
+ * examine files, never the environment that a program will get. They follow the rules of Linux for
+ * script interpreters, of which there may be 5 in a row, and for gaining privileges.
  */
 #ifndef CAIRN_WITNESS_TARGET_H
 #define CAIRN_WITNESS_TARGET_H
@@ -12,21 +12,22 @@
 #include "base/base.h"
 
 enum target_kind {
-    /* No program would run: the file is missing, not a regular file or not executable, or scripts
-     * form a circle. */
+    /* No program would run. The file is missing, is not a regular file or is not executable, or it
+     * is a script with a chain of more than 5 script interpreters. */
     TARGET_NONE,
     TARGET_DYNAMIC,
     TARGET_STATIC,
     TARGET_SETUID,
     TARGET_OTHER_CLASS,
-    TARGET_ENVIRONMENT, /* only for callers that know the environment */
+    TARGET_ENVIRONMENT, /* set by exec.c, which knows the environment */
     TARGET_UNKNOWN,
     TARGET_SCRIPT, /* only target_of() returns this */
 };
 
-enum { TARGET_INTERPRETER_BYTES = 256 }; /* Linux reads this much of a script */
+enum { TARGET_INTERPRETER_BYTES = 256 }; /* bytes of a script that Linux reads */
 
-/* Returns the word of record.h for a kind. Not for TARGET_NONE and TARGET_SCRIPT. */
+/* Returns the word that record.h defines for a kind. `kind` must not be TARGET_NONE or
+ * TARGET_SCRIPT. */
 const char *target_kind_name(enum target_kind kind);
 
 /* Returns whether `path` has the name of a dynamic loader. As a command, a loader runs the program
@@ -34,7 +35,7 @@ const char *target_kind_name(enum target_kind kind);
 bool target_is_loader(const char *path);
 
 /* Returns the kind of an open file. For a script it returns TARGET_SCRIPT and writes the path of
- * the interpreter. `path` serves to distinguish a loader from a static program. */
+ * the interpreter. By the name in `path`, a loader is distinguished from a static program. */
 enum target_kind target_of(int fd, const char *path, char interpreter[TARGET_INTERPRETER_BYTES]);
 
 /* Returns the kind of the program that runs if `path` is executed. The parameters are those of
@@ -45,8 +46,8 @@ enum target_kind target_at(int folder_fd, const char *path, int flags);
 #define TARGET_SEARCH_DEFAULT "/bin:/usr/bin"
 
 /* Searches for `file` as execvp(3) does. Returns the kind of the program that runs, and its path in
- * `found`. `search_path` is the value of PATH, or NULL if it is not set. Returns TARGET_NONE if
- * there is no such program. */
+ * `found`. `search_path` is the value of PATH, or NULL if PATH is not set. Returns TARGET_NONE if
+ * no folder of PATH has such a program. */
 enum target_kind target_search(const char *file, const char *search_path, char *found,
                                size_t capacity);
 

@@ -1,8 +1,8 @@
 /* witness.c - records at the start of a program which object owns malloc and which knobs are set.
  *
  * The library is preloaded before the allocator under test, in every process of a measured tree and
- * under every contender. The baseline has it too, so that its cost is the same for all. It neither
- * defines nor calls an allocator function.
+ * under every contender. The baseline is a contender, too, so that the library costs the same time
+ * under all of them. The library neither defines nor calls an allocator function.
  */
 #define _GNU_SOURCE 1
 #include <assert.h>
@@ -16,16 +16,16 @@
 #include "witness/record.h"
 
 enum {
-    START_BYTES = 8192,  /* also fits into a thread's small stack */
-    BUILD_ID_BYTES = 32, /* GNU ld writes 20, lld 8 or 20, sha256 would be 32 */
+    START_BYTES = 8192,  /* small enough for a thread's small stack */
+    BUILD_ID_BYTES = 32, /* GNU ld writes 20 bytes, lld 8 or 20; SHA-256 has 32 */
     KNOB_NAME_MAX = 60,
-    KNOB_VALUE_BYTES = 400, /* two long paths in LD_PRELOAD */
-    /* One knob: escaped name and value, quotes, comma and "[cut]". */
+    KNOB_VALUE_BYTES = 400, /* enough for two long paths in LD_PRELOAD */
+    /* Bytes of one knob: escaped name and value, quotes, comma and "[cut]". */
     KNOB_BYTES = 6 * KNOB_NAME_MAX + KNOB_VALUE_BYTES + 20,
     TAIL_BYTES = 30, /* },"knobs_cut":true}\n */
 };
 
-/* The paths of the program and of four owners always leave room for some knobs. */
+/* Even with the longest paths of the program and of four owners, there is room for some knobs. */
 static_assert(START_BYTES > 2 * RECORD_HEAD_BYTES +
                                 5 * (RECORD_PATH_BYTES + RECORD_CUT_BYTES + 20) +
                                 2 * BUILD_ID_BYTES + 3 * KNOB_BYTES + TAIL_BYTES,
@@ -42,7 +42,8 @@ static void add_hex(struct text *line, const unsigned char *bytes, size_t count)
     text_add_char(line, '"');
 }
 
-/* The loader's name of the program itself is "". */
+/* Returns the path of an owner. The loader's name for the program itself is ""; its path is
+ * `exe`. */
 static const char *path_of(const struct owner *owner, const char *exe)
 {
     if (owner->path == NULL)
@@ -68,7 +69,7 @@ static void add_owners(struct text *line, const char *exe)
     bool is_split = false;
     for (size_t i = 0; i < COUNT_OF(others); i++) {
         struct owner other = owner_of_function(others[i]);
-        if (other.path == owner.path) /* the loader has one string per object */
+        if (other.path == owner.path) /* same object: the loader has one string for each */
             continue;
         if (!is_split) {
             text_add_json_key(line, "split");
@@ -81,9 +82,9 @@ static void add_owners(struct text *line, const char *exe)
         text_add_char(line, '}');
 }
 
-/* Returns whether a variable configures an allocator. "MALLOC" is part of the names of most
- * allocators: JEMALLOC, MIMALLOC, TCMALLOC. `named` lists the additional names that the user
- * requested. */
+/* Returns whether a variable configures an allocator. Most allocators have variables with "MALLOC"
+ * in their names, for example JEMALLOC, MIMALLOC and TCMALLOC. `named` lists further variables that
+ * the user has requested. */
 static bool is_knob(const char *name, size_t length, const char *named)
 {
     static const char *const parts[] = {"MALLOC", "TUNABLES", "SCUDO", "HOARD"};
