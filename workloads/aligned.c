@@ -1,9 +1,10 @@
 /* Aligned blocks among plain ones. Half of the blocks come from malloc. A quarter comes from
  * aligned_alloc, with a size that is a multiple of the alignment, as C11 requires. A quarter comes
- * from posix_memalign with any size. Alignments are 16 bytes to 64 KiB, small ones more often; one
- * in 4096 is 128 KiB to 2 MiB. They stand for vectors of SIMD code, cache lines of their own,
- * buffers of direct I/O, and arenas that other allocators take from malloc. Each operation replaces
- * a random one of --blocks blocks.
+ * from posix_memalign with any size. Alignments are 16 bytes to 64 KiB, and small alignments are
+ * more frequent. One alignment in 4096 is 128 KiB to 2 MiB. Real programs need such blocks for
+ * vectors of SIMD code, for objects that must not share a cache line, for buffers of direct I/O,
+ * and for arenas of other allocators. Each operation replaces a random block of the --blocks blocks
+ * that are alive.
  *
  * It tests the search for an aligned place, the bytes that are lost before and after it, and free()
  * of a block that does not start where its memory starts. It says nothing about threads that free
@@ -64,7 +65,7 @@ static size_t draw_alignment(struct random *random)
     return alignment < alignment_most ? alignment : alignment_most;
 }
 
-/* Like block_new_aligned(), but by posix_memalign. */
+/* Does the same as block_new_aligned() by posix_memalign. */
 static struct block block_new_posix(struct worker *worker, size_t alignment, size_t size)
 {
     void *start = NULL;

@@ -4,9 +4,9 @@
  * decimal. Multiplication is the schoolbook method; from 24 limbs on it is Karatsuba's (1962),
  * whose intermediate results are blocks as well.
  *
- * It tests allocation and free in quick succession, of sizes that grow by a few bytes from one to
- * the next. It says nothing about large heaps: apart from the last results, few numbers are alive
- * at a time. A number is structure and is always written in full, so --touch changes nothing.
+ * It tests allocation and free in quick succession. Each block is often a few bytes larger than the
+ * one before. It says nothing about large heaps, because few numbers are alive at a time except the
+ * last results. A number is structure, which is always written in full, so --touch has no effect.
  */
 #include "common/workload.h"
 
@@ -32,8 +32,8 @@ enum { KARATSUBA_FROM = 24, GROUP = 1000000000, STEPS_OF_SEQUENCE = 100, DIGITS_
 struct number {
     uint32_t length; /* limbs in use; 0 for the number zero */
     uint32_t room;   /* limbs allocated */
-    /* The number modulo 2^64 - 1, computed from the operands' residues. It checks the result, like
-     * casting out nines. */
+    /* The number modulo 2^64 - 1, computed from the residues of the operands. It must equal the
+     * residue of the limbs, as in casting out nines. */
     uint64_t residue;
     uint64_t limbs[]; /* the lowest limb first */
 };
@@ -72,7 +72,7 @@ static uint64_t residue_of_limbs(const uint64_t *limbs, size_t length)
     return residue_of(sum);
 }
 
-/* Computes to += limbs, limited to `room` limbs. The sum is known to fit. */
+/* Computes to += limbs. `to` has `room` limbs. The caller knows that the sum fits. */
 static void add_to(uint64_t *to, size_t room, const uint64_t *limbs, size_t length)
 {
     unsigned __int128 sum = 0;
@@ -158,7 +158,7 @@ static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *
     } else if (b_length > half) {
         multiply_karatsuba(worker, to, a, a_length, b, b_length, half);
     } else {
-        /* Multiplies one piece of a after the other. */
+        /* Cuts a into pieces of `half` limbs and multiplies each piece by b. */
         uint64_t *product = temporary(worker, half + b_length);
         memset(to, 0, (a_length + b_length) * sizeof *to);
         for (size_t from = 0; from < a_length; from += half) {
@@ -326,7 +326,8 @@ static struct number *product(struct calculation *calculation, uint64_t first, u
     return result;
 }
 
-/* Computes e in fixed point: 1 + 1/1! + 1/2! + … It has few digits, because division takes long. */
+/* Computes e in fixed point: 1 + 1/1! + 1/2! + … The result has few digits, because division takes
+ * long. */
 static struct number *digits_of_e(struct calculation *calculation, size_t length)
 {
     length = length < DIGITS_LIMBS_MOST ? length : DIGITS_LIMBS_MOST;
@@ -345,8 +346,8 @@ static struct number *digits_of_e(struct calculation *calculation, size_t length
     return result;
 }
 
-/* Converts a number to decimal, nine digits at a time, into an array that grows. To check the
- * digits, the residue is computed from them again. */
+/* Converts a number to decimal, nine digits at a time, into an array that grows. Then computes the
+ * residue from the digits, to check them. */
 static void to_decimal(struct calculation *calculation, const struct number *number)
 {
     struct number *quotient = NULL;
@@ -372,7 +373,7 @@ static void to_decimal(struct calculation *calculation, const struct number *num
     worker_free(calculation->worker, groups, room * sizeof *groups);
 }
 
-/* Does one random calculation. Its result is kept until `results_count` newer ones exist. */
+/* Does one random calculation. Its result is kept until there are `results_count` newer results. */
 static void calculate(struct calculation *calculation)
 {
     struct random *random = &calculation->worker->random;

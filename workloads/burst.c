@@ -1,11 +1,11 @@
 /* Bursts: in each phase all threads wake, allocate a burst of blocks, wait for each other, free the
  * blocks, and go idle, like a server under a crowd that comes and leaves. All phases are equal, so
- * there is no reason for memory to grow from burst to burst, and little reason for memory to stay
- * resident while all threads are idle.
+ * memory should not grow from burst to burst. While all threads are idle, little memory should be
+ * resident.
  *
- * It tests many more threads than processors, the memory that each thread costs, and returning
- * memory. The idle time is slept and is not part of any reported time. It says nothing about frees
- * by other threads.
+ * It tests more threads than processors, the memory that each thread costs, and the return of
+ * memory to the kernel. The threads sleep while they are idle, and no reported time includes this
+ * sleep. The workload says nothing about frees by other threads.
  */
 #include "common/doublings.h"
 #include "common/workload.h"
@@ -42,7 +42,8 @@ static void prepare(void)
     sizes = doublings_of(least, most);
 }
 
-/* Measures memory when everything is allocated and nothing is freed yet. Only worker 0 calls it. */
+/* Measures memory after all blocks of a phase were allocated and before the first is freed. Only
+ * worker 0 calls it. */
 static void measure_full(struct worker *worker)
 {
     uint64_t lazy;
@@ -51,7 +52,7 @@ static void measure_full(struct worker *worker)
     worker->lap_at += clock_ns() - began; /* measuring is not part of the batch */
 }
 
-/* Ends a phase when all blocks are freed. Only worker 0 calls it. */
+/* Ends a phase, in which all blocks have been freed. Only worker 0 calls it. */
 static void end_phase(struct worker *worker)
 {
     worker_end(worker, atomic_exchange(&phase_blocks, 0));
@@ -69,14 +70,15 @@ static void end_phase(struct worker *worker)
 static void work(struct worker *worker)
 {
     uint64_t left = worker->share;
-    /* Worker 0's batches count the operations of all threads, so its share is all operations. */
+    /* The batches of worker 0 count the operations of all threads, so the share of worker 0 is the
+     * number of all operations. */
     if (worker->index == 0) {
         worker->share = settings.seconds_ns > 0 ? UINT64_MAX : settings.operations;
         worker_begin(worker);
     }
     struct block *blocks = table_new(burst * sizeof *blocks);
     do {
-        /* 0 if only other threads have one more burst */
+        /* 0 if this worker has no operations left, but another worker has */
         uint64_t count = left < burst ? left : burst;
         left -= count;
         atomic_fetch_add(&phase_blocks, count);
@@ -84,7 +86,8 @@ static void work(struct worker *worker)
         for (uint64_t i = 0; i < count; i++)
             blocks[i] = block_new(worker, size_of_doublings(&worker->random, &sizes));
         uint64_t began = worker->lap_at;
-        /* Updates the live bytes before any thread frees. The batch goes on afterwards. */
+        /* Updates the live bytes before any thread frees a block. The batch itself goes on, because
+         * `lap_at` is restored. */
         worker_end(worker, 0);
         worker->lap_at = began;
         workers_meet();

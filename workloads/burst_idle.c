@@ -1,13 +1,15 @@
-/* Bursts, then idleness. A server allocates --bytes of blocks, with sizes as in a large fleet, and
- * frees all but one in twenty. After --bursts of these it is idle. The survivors of a burst are
- * freed after the next one, so they are scattered over all memory. The figures show how much memory
- * is resident right after the last free, after one second, and after --idle seconds, while the
- * program does nothing. Memory that does not fall is what users complain about most.
+/* Bursts, then idleness. In a burst, a server allocates --bytes of blocks, with sizes as in a large
+ * fleet, and frees all but one block in twenty. After --bursts bursts the server is idle. The
+ * survivors of a burst are freed after the next burst, so they are scattered over all memory. The
+ * figures show how much memory is resident right after the last free, after one second, and after
+ * --idle seconds. The program does nothing in this time. Resident memory that does not fall is the
+ * most frequent complaint of users.
  *
  * Memory that was returned lazily (MADV_FREE) is still resident and is counted separately. No
- * thread ends before the last figure was read. The workload's own tables are unmapped before,
- * except the table of the survivors. It says nothing about programs that continue to work at a low
- * rate: many allocators return memory only when they are called.
+ * thread ends before the last figure was read. The workload unmaps its own tables before the first
+ * figure, except the table of the survivors. It says nothing about programs that continue to work
+ * at a low rate. Many allocators return memory only when they are called, so they would return more
+ * there.
  */
 #include "common/workload.h"
 
@@ -55,7 +57,7 @@ static void observe(const char *resident, const char *lazy)
     workload_figure(lazy, (double)lazy_bytes);
 }
 
-/* Measures the idle program. One worker calls it while the others wait. */
+/* Measures the memory of the idle program. One worker calls this while the others wait. */
 static void idle(void)
 {
     uint64_t seconds = parameter("idle");
@@ -87,8 +89,8 @@ static uint64_t allocate_burst(struct worker *worker, struct block *burst)
     return made;
 }
 
-/* Frees the survivors of the previous burst, and then this burst except its survivors, which it
- * moves to `kept`. Returns their number. */
+/* Frees the survivors of the previous burst. Then frees the blocks of this burst except its
+ * survivors, which are moved to `kept`. Returns the number of survivors. */
 static uint64_t free_burst(struct worker *worker, struct block *burst, uint64_t made,
                            struct block *kept, uint64_t kept_count)
 {
@@ -116,7 +118,7 @@ static void work(struct worker *worker)
     do
         kept_count = free_burst(worker, burst, allocate_burst(worker, burst), kept, kept_count);
     while (worker_goes_on(worker));
-    table_free(burst, places * sizeof *burst); /* not part of the figures */
+    table_free(burst, places * sizeof *burst); /* its memory must not be part of the figures */
     for (uint64_t i = 0; i < kept_count; i++)
         atomic_fetch_add(&live_bytes, kept[i].size);
     workers_meet();

@@ -1,13 +1,13 @@
-/* calloc of every size from 16 bytes to 16 MiB, four sizes per doubling, upwards and then
- * downwards. The blocks of a size are allocated one after the other; a quarter of them is alive at
- * once, and they are freed in the order of birth. The first blocks come from fresh memory or from
- * memory that other sizes left. The later ones come from blocks that held other contents. Every
- * block must be zero in the part that --touch selects (all: every byte is read before it is
- * written).
+/* calloc of sizes from 16 bytes to 16 MiB, upwards and then downwards. There are four steps from
+ * each size to its double. The blocks of a step are allocated one after the other and freed in the
+ * order of birth, and a quarter of them is alive at once. The first blocks of a step come from
+ * fresh memory or from memory that blocks of other sizes left. The later blocks come from memory of
+ * freed blocks, which held other contents. Every block must be zero in the part that --touch
+ * selects. Under --touch all, every byte is read before it is written.
  *
- * It tests whether memory that is already zero is cleared again, from which size on new memory
- * comes from the kernel instead, and the costs of both. It says nothing about other orders of death
- * or about threads.
+ * It tests whether an allocator clears memory that is already zero, from which size on it takes new
+ * memory from the kernel instead, and what both cost. It says nothing about blocks that die in
+ * another order, or about threads.
  */
 #include "common/workload.h"
 
@@ -34,7 +34,8 @@ static struct parameter own[] = {
     {0},
 };
 
-/* The blocks of step i have low[i] to low[i + 1] - 1 bytes. Those of the last step reach --most. */
+/* The blocks of step i have low[i] to low[i + 1] - 1 bytes. The largest block of the last step has
+ * --most bytes. */
 static size_t low[STEPS_MOST + 1];
 static unsigned step_count;
 
@@ -63,10 +64,10 @@ static void prepare(void)
 
 /* The position of a worker in the sweep. */
 struct sweep {
-    unsigned stage; /* 0 … step_count - 1 upwards, then as many downwards */
+    unsigned stage; /* 0 … step_count - 1: upwards; above: downwards */
     unsigned step;
     uint64_t done; /* blocks allocated in this step */
-    uint64_t held; /* how many of them are alive at once */
+    uint64_t held; /* number of blocks that are alive at once */
     uint64_t most; /* blocks to allocate in this step */
     struct block *ring;
 };

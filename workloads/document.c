@@ -1,7 +1,7 @@
 /* Documents as a JSON library holds them, with one block per node. A document is built as a parser
- * builds it, walked once, kept among some dozens of others, and freed node by node when another one
- * takes its place. Objects and arrays grow by realloc as members are added. Strings and member
- * names are blocks of their own length.
+ * builds it, walked once, and kept together with some dozens of others. When another document takes
+ * its place, it is freed node by node. Objects and arrays grow by realloc as members are added.
+ * Strings and member names are blocks of their own length.
  *
  * It tests very small blocks in large numbers, arrays that outgrow their place, and whether blocks
  * that were allocated together are close together. It says nothing about parsing, nor about
@@ -45,7 +45,7 @@ struct member {
 
 struct node {
     enum kind kind;
-    uint32_t count; /* items of an array, members of an object */
+    uint32_t count; /* number of items of an array, members of an object */
     union {
         uint64_t number;
         struct block text;
@@ -56,7 +56,8 @@ struct node {
     };
 };
 
-/* A document with the values that identify it. They are in the workload's own memory. */
+/* A document with the values that identify it. This struct lies in the workload's own memory, not
+ * in malloc's. */
 struct document {
     struct node *root;
     uint64_t nodes;
@@ -90,8 +91,9 @@ static size_t place_bytes(const struct node *node)
     return node->kind == OBJECT ? sizeof(struct member) : sizeof(struct node *);
 }
 
-/* Draws the kind of a node. The root and its children are containers and the deepest nodes are not.
- * Between them, most nodes are numbers and strings. */
+/* Draws the kind of a node. The root and its children are containers (arrays and objects). The
+ * deepest nodes are numbers and strings. At the depths between, most nodes are numbers and
+ * strings. */
 static enum kind kind_at(struct random *random, unsigned depth)
 {
     uint64_t of_32 = random_below(random, 32);
@@ -148,8 +150,8 @@ static void block_use(struct worker *worker, struct block *block)
     block_read(worker, block);
 }
 
-/* Reads a node and everything below it, and frees it if `drops`. Subtracts what it finds from
- * `left` and `sum`, which reach 0 if nothing was lost. */
+/* Reads a node and all nodes below it. Frees them if `drops` is true. Subtracts their number from
+ * `found->left` and their values from `found->sum`. Both reach 0 if no node was lost. */
 static void walk(struct builder *found, struct node *node, bool drops)
 {
     void (*visit)(struct worker *, struct block *) = drops ? block_drop : block_use;
@@ -200,7 +202,7 @@ static struct document document_new(struct worker *worker, uint64_t nodes)
     return document;
 }
 
-/* Replaces a random document by a new one. Returns the number of nodes of the new one. */
+/* Replaces a random document by a new one. Returns the number of nodes of the new document. */
 static uint64_t replace(struct worker *worker, struct document *documents, uint64_t count,
                         uint64_t left)
 {

@@ -1,16 +1,18 @@
 /* False sharing: threads write small objects of their own again and again. If the allocator put
- * objects of two threads into one cache line, every write takes that line from the other processor.
+ * objects of two threads into one cache line, every write takes this line from the other processor.
  * There are two kinds.
  *
- * Active: each thread allocates its objects itself, so that sharing is the allocator's choice.
- * Passive: the first thread allocates adjacent objects and gives them to all threads; each thread
- * frees the objects it got. An allocator that hands these places to the thread that freed them has
- * passed the sharing on. The terms are from Berger et al., "Hoard: a scalable memory allocator for
- * multithreaded applications" (ASPLOS 2000).
+ * Active: each thread allocates its objects itself. Objects of two threads share a line only if the
+ * allocator places them so. Passive: the first thread allocates adjacent objects and gives them to
+ * all threads, and each thread frees the objects that it got. If the allocator then gives each
+ * thread the memory of the objects that the thread freed, the threads share lines again. The terms
+ * are from Berger et al., "Hoard: a scalable memory allocator for multithreaded applications"
+ * (ASPLOS 2000).
  *
- * The writes are the subject: --touch header writes the first 8 bytes of an object, none writes
- * nothing. The time shows sharing only if the threads run on several processors at once. The
- * figures count it by address, wherever the threads run. It says nothing about the speed of malloc.
+ * The workload measures the writes. --touch header writes the first 8 bytes of an object, and
+ * --touch none writes nothing. The time shows sharing only if the threads run on several processors
+ * at once. The figures count the shared lines by the addresses of the objects, which does not
+ * depend on where the threads run. The workload says nothing about the speed of malloc.
  */
 #include "common/workload.h"
 
@@ -44,9 +46,10 @@ static size_t size;
 static uint64_t writes;
 static uint64_t words; /* words of an object that are written */
 
-/* An object and the thread that owns it, in the first round. Thread i has `objects` places from i ×
- * objects on. In the passive kind the places first hold the objects that are given away: place j is
- * for thread j % threads, so that neighbours go to different threads. */
+/* An object of the first round, and the thread that owns the object. Thread i has `objects` places,
+ * the first of which is i × objects. In the passive kind, the places first hold the objects that
+ * worker 0 gives away: the object in place j goes to thread j % threads, so that neighbours go to
+ * different threads. */
 struct place {
     uint64_t *object;
     unsigned thread;
@@ -68,7 +71,7 @@ static void prepare(void)
     places = table_new(places_bytes());
 }
 
-/* Gives the objects of worker 0 to all threads, which free them. */
+/* Worker 0 allocates objects for all threads. Each thread frees its share of these objects. */
 static void hand_round(struct worker *worker)
 {
     if (worker->index == 0)
@@ -77,7 +80,7 @@ static void hand_round(struct worker *worker)
     workers_meet();
     for (unsigned i = 0; i < objects; i++)
         worker_free(worker, places[i * settings.threads + worker->index].object, size);
-    workers_meet(); /* the places are reused afterwards */
+    workers_meet(); /* the places are used for other objects after this */
 }
 
 static void allocate(struct worker *worker, uint64_t **held)

@@ -1,7 +1,8 @@
-/* Sequential fill: blocks are allocated one after the other until there are --bytes of them. Then
- * all are freed in the order of birth. The founding experiment fills 3 GB. It shows the cost of a
- * fresh page, and the bytes that a block costs beyond its size. No memory is ever reused. A list
- * through the blocks would touch them, so their addresses are in a separate table. */
+/* Sequential fill: blocks are allocated one after the other until they have --bytes bytes in total.
+ * Then all blocks are freed in the order of birth. The founding experiment fills 3 GB. The workload
+ * shows the cost of a fresh page, and the bytes that a block costs beyond its size. No memory is
+ * ever reused. The addresses of the blocks are in a separate table, because a list through the
+ * blocks would touch them. */
 #include "common/workload.h"
 
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static void prepare(void)
     }
 }
 
-/* Fills once, or repeatedly under --seconds. The sizes follow from the generator, so only the
- * addresses are stored: 8 bytes per block, which are equal for every contender. */
+/* Fills once, or repeatedly under --seconds. The generator gives the sizes again, so only the
+ * addresses are stored. They take 8 bytes per block, the same for every contender. */
 static void work(struct worker *worker)
 {
     uint64_t places =

@@ -1,21 +1,22 @@
-/* Fragmentation: how much more memory is resident than a program holds if it allocates in an
- * unlucky order. There are two kinds.
+/* Fragmentation: if a program allocates and frees in an unlucky order, more memory is resident than
+ * the program holds. The workload measures how much more. There are two kinds.
  *
  * --kind robson is an adversary after J. M. Robson, "An estimate of the store size necessary for
- * dynamic storage allocation" (JACM 1971). It fills memory with the smallest blocks. Then there is
- * a phase for each doubling of the size: it frees all blocks except one in each region of that
- * size, so that no hole in the region holds a block of the size, and allocates as many blocks of
- * the size as the limit on live bytes allows. Regions are those of an imaginary memory that is
- * never reused: a block's place in it is the sum of the bytes born before it. Addresses therefore
- * decide nothing.
+ * dynamic storage allocation" (JACM 1971). It fills memory with the smallest blocks. Then it
+ * doubles the size in each phase. A phase first frees all blocks except one in each region of the
+ * new size, so that no hole in a region has room for a block of the new size. Then it allocates as
+ * many blocks of the new size as the limit on live bytes allows. The regions are those of an
+ * imaginary memory that is never reused. The place of a block in this memory is the sum of all
+ * bytes that were allocated before it. So the addresses that the allocator chooses do not influence
+ * the order of calls.
  *
- * --kind server is a realistic program. Requests allocate and free in quick succession. Among their
- * blocks, sessions grow that live a thousand times as long. Sizes drift, and the load rises and
- * falls from one phase to the next.
+ * --kind server is a realistic program. Requests allocate and free in quick succession. Between
+ * their blocks lie blocks of sessions, which live a thousand times as long. Sizes drift, and the
+ * load rises and falls from one phase to the next.
  *
- * Both measure the loss of their own pattern, not that of other programs. The first 16 bytes of a
- * block are structure: they link it to the next one and are always written. --touch affects the
- * rest.
+ * Each kind measures the loss of its own pattern, not that of other programs. The first 16 bytes of
+ * a block are structure: they link the block to the next one and are always written. --touch
+ * affects the rest.
  */
 #include "common/peak.h"
 #include "common/workload.h"
@@ -96,9 +97,10 @@ static void link_drop(struct worker *worker, struct link *link)
 /* Kind robson. */
 
 /* The blocks of one worker in the order of birth. Their sizes are powers of 2 minus the 8 bytes
- * that many allocators add, so that neither these allocators nor those with size classes have slack
- * in a hole. A serial number is the sum of the units born before in the round, where a unit is the
- * smallest block. Dividing it gives the region. */
+ * that many allocators add. So the blocks fill the holes exactly, both under these allocators and
+ * under those with size classes. A unit is the size of the smallest block. The serial number of a
+ * block is the number of units that were allocated before it in the round. Dividing the serial
+ * number by the size of a region gives the region. */
 struct robson {
     struct worker *worker;
     struct link *oldest;
@@ -137,8 +139,8 @@ static void fill(struct robson *robson, uint64_t bytes)
     }
 }
 
-/* Frees the blocks except the oldest one of each region of 2^`shift` units. If `keeps` is false,
- * frees all. */
+/* Frees all blocks except the oldest block of each region of 2^`shift` units. If `keeps` is false,
+ * frees these, too. */
 static void thin(struct robson *robson, unsigned shift, bool keeps)
 {
     struct worker *worker = robson->worker;
@@ -185,14 +187,14 @@ static void work_as_robson(struct worker *worker)
         }
         thin(&robson, 0, false);
         while (robson.oldest != NULL) {
-            /* Blocks that are left because operations or time are over. */
+            /* Frees the blocks that are left because the operations or the time ran out. */
             struct link *link = robson.oldest;
             robson.oldest = link->next;
             robson.live_count--;
             link_drop(worker, link);
         }
-        /* The count is wrong if two blocks were the same memory: the list then skipped the blocks
-         * between. */
+        /* The count is wrong if the allocator gave two blocks the same memory: the list then
+         * skipped the blocks between them. */
         if (robson.live_count != 0)
             worker->damaged++;
     }
@@ -200,8 +202,8 @@ static void work_as_robson(struct worker *worker)
 }
 
 /* Returns the number of blocks that a round allocates. The first phase allocates bound / unit
- * blocks. Phase i allocates half the bound in blocks of 2^i units: each region of 2^i units has one
- * survivor, and the survivors of all ages together are half the bound. */
+ * blocks. Phase i allocates blocks of 2^i units with half the bound of bytes in total, because the
+ * survivors of the earlier phases take the other half. */
 static uint64_t blocks_of_a_round(void)
 {
     uint64_t blocks = bound / unit;
@@ -246,16 +248,16 @@ struct server {
     /* The number of sessions that get requests. The others time out. */
     uint64_t busy;
     uint64_t sweep; /* the next session to check for a timeout */
-    /* The scale of sizes now, in 1/256. It drifts from 256 to 256 + DRIFT. */
+    /* Present factor for sizes, in 1/256. It drifts from 256 to 256 + DRIFT. */
     uint64_t scale;
     int64_t held; /* bytes of all sessions */
 };
 
 static const unsigned char busy_percent[PHASES] = {60, 100, 50, 90, 25, 80, 100, 30};
 
-/* Drawn once, because a logarithm costs more than malloc. */
+/* Random lengths of blocks. They are drawn once, because a logarithm costs more than malloc. */
 static uint16_t lengths[LENGTHS];
-static atomic_int_fast64_t held; /* by all servers */
+static atomic_int_fast64_t held; /* bytes held by all servers */
 static double resident_per_held[PHASES];
 
 static size_t size_now(const struct server *server)
@@ -287,8 +289,8 @@ static void session_end(struct server *server, struct session *session)
     session->count = 0;
 }
 
-/* Serves one request: allocates some blocks, one or two blocks for the session, and some more, and
- * frees the request's own. Sometimes the session ends. */
+/* Serves one request. Allocates some blocks for the request, one or two blocks for the session, and
+ * some more for the request. Then frees the blocks of the request. Sometimes the session ends. */
 static void request(struct server *server)
 {
     struct random *random = &server->worker->random;

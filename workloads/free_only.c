@@ -1,16 +1,17 @@
-/* A thread that only frees. Workers allocate one generation of blocks after the other. They leave
- * each generation, as a lot of thousands of blocks, to one thread that never allocates. Programs
+/* A thread that only frees. Workers allocate one generation of blocks after the other. They hand
+ * over each generation, thousands of blocks at once, to one thread that never allocates. Programs
  * with deferred reclamation do this: epochs, read-copy-update, a collector's sweeper, a lazy delete
- * in the background. Each generation has other sizes than the one before, so the blocks in the
- * freeing thread's cache serve no later request. It must give them back, although it never
- * allocates. It says nothing about single blocks that are handed over immediately;
- * producer_consumer does that. */
+ * in the background. Each generation has other sizes than the one before, so no request reuses the
+ * blocks in the freeing thread's cache soon. The allocator must take these blocks back, although
+ * the thread never allocates. The workload says nothing about single blocks that are handed over
+ * immediately; producer_consumer does that. */
 #include "common/workload.h"
 
 #include <pthread.h>
 
 enum {
-    /* Bags of each worker. One is filled while the other is emptied. */
+    /* Number of bags of each worker. The worker fills one bag while the freeing thread empties the
+     * other. */
     BAGS = 2,
     /* Generation g has blocks of BAND_LEAST × 2^(g mod bands) bytes, up to twice that. */
     BAND_LEAST = 64,
@@ -34,11 +35,11 @@ static struct parameter own[] = {
 static uint64_t generation_bytes;
 static uint64_t bands;
 
-/* A lot of blocks. The sizes follow from the generator and the keys from the first serial number,
- * so only the addresses are stored. A bag belongs to the freeing thread while it is `handed`, and
- * otherwise to its worker. */
+/* The blocks of one generation. The generator gives the sizes again, and the first serial number
+ * gives the keys, so only the addresses are stored. While `handed` is true, the bag belongs to the
+ * freeing thread, otherwise to its worker. */
 struct bag {
-    /* Bytes of the smallest block. The largest has 2 × least - 1. */
+    /* Bytes of the smallest block. The largest block has 2 × least - 1 bytes. */
     size_t least;
     uint64_t capacity;
     uint64_t count;
@@ -88,8 +89,8 @@ static void bag_await(const struct bag *bag)
     pthread_mutex_unlock(&bags.lock);
 }
 
-/* Returns the oldest bag that was handed over. Waits for one. Returns NULL if no worker will hand
- * over another. */
+/* Returns the oldest bag that was handed over. If there is none, waits for one. Returns NULL if no
+ * worker will hand over another bag. */
 static struct bag *bag_take(void)
 {
     pthread_mutex_lock(&bags.lock);
@@ -113,7 +114,7 @@ static void bag_return(struct bag *bag)
     pthread_mutex_unlock(&bags.lock);
 }
 
-/* Returns how many blocks of this band make a generation. */
+/* Returns the number of blocks of a generation whose smallest blocks have `band_least` bytes. */
 static uint64_t generation_count(size_t band_least)
 {
     uint64_t count = generation_bytes / (band_least + band_least / 2);
@@ -128,7 +129,7 @@ static void allocate(struct worker *worker)
             settings.operations / allocating + (worker->index < settings.operations % allocating);
     }
     struct bag mine[BAGS] = {0};
-    /* No band has more blocks. */
+    /* The band of the smallest blocks has the most blocks. */
     size_t table_bytes = generation_count(BAND_LEAST) * sizeof(void *);
     for (unsigned i = 0; i < BAGS; i++)
         mine[i].addresses = table_new(table_bytes);
@@ -193,7 +194,7 @@ static void conclude(void)
 
 const struct workload workload = {
     .name = "free_only",
-    .title = "threads allocate, and one thread that never allocates frees it all",
+    .title = "threads allocate, and one thread that never allocates frees all blocks",
     .operation =
         "one block allocated, filled, and then read and freed by the other thread; the time is "
         "that of the allocating threads, which wait when the freeing thread is behind",

@@ -1,12 +1,13 @@
 /* Hash tables with strings as keys that fill, drain and die, as in interpreters, indexes and
  * servers. Each entry is three blocks: the entry, its key as a copied string, and its value. The
- * array of slots is one large zeroed block. It doubles and halves by a new array beside the old
- * one. Setting an existing key replaces or resizes its value.
+ * array of slots is one large zeroed block. If the array grows or shrinks, a new array of twice or
+ * half the size exists beside the old one for a while. Setting an existing key replaces or resizes
+ * its value.
  *
- * It tests small blocks of different lifetimes, lookups across all the places where they are, and
- * large calloc and free between them. It says nothing about threads that share a table, nor about
- * tables with chained entries. Entries and arrays are structure and always written; --touch affects
- * keys and values.
+ * It tests small blocks of different lifetimes, lookups in blocks that are scattered over memory,
+ * and calloc and free of large blocks between them. It says nothing about threads that share a
+ * table, nor about tables with chained entries. Entries and arrays are structure and always
+ * written; --touch affects keys and values.
  */
 #include "common/dictionary.h"
 
@@ -101,8 +102,8 @@ static void entry_set(struct worker *worker, struct entry *entry, bool in_place)
     entry->value = block_new(worker, size);
 }
 
-/* Does one operation. One in eight is a lookup. The others set a key while the table fills and
- * remove it while it drains. */
+/* Does one operation. One operation in eight is a lookup. The others set a key while the table
+ * fills, and remove a key while it drains. */
 static void operate(struct worker *worker, struct string_table *table)
 {
     uint64_t bits = random_next(&worker->random);

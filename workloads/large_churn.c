@@ -1,13 +1,13 @@
 /* Large blocks that come and go: each operation frees the oldest of --ring blocks of 512 KiB to 10
  * MiB and allocates another in its place, like image decoders, matrix temporaries and I/O buffers.
- * An allocator that returns such a block to the kernel pays two system calls and a page fault for
- * every page again. An allocator that keeps it needs rules for which kept block fits the next
- * request.
+ * If an allocator returns such a block to the kernel, the next block costs two system calls and a
+ * page fault for every page. If the allocator keeps the block, it needs a rule that says which kept
+ * block serves the next request.
  *
- * Under --touch all, the time includes page faults and writing; under --touch none, only the
- * allocator's own work. It says nothing about small blocks, nor about how long memory is kept after
- * the last request. The limits are those at which the first measurements of eight allocators
- * differed by a factor of 300.
+ * Under --touch all, the time includes page faults and writing; under --touch none, it is only the
+ * allocator's own work. The workload says nothing about small blocks, nor about how long memory is
+ * kept after the last request. The defaults of --least and --most were chosen because the first
+ * measurements of eight allocators differed by a factor of 300 with them.
  */
 #include "common/workload.h"
 

@@ -1,12 +1,12 @@
-/* Sessions that move between threads. Every worker stands for a place in a server, with an array of
- * blocks, of which random ones are freed and replaced. After a round the thread ends, and a new
- * thread continues with the same array, so it frees blocks of a dead thread. The workload follows
- * Larson and Krishnan, "Memory allocation for long-running server applications" (ISMM 1998), which
- * measured how a server's memory grows with time and its speed falls.
+/* Sessions that move between threads. Every worker has an array of blocks, like a session of a
+ * server. Random blocks of the array are freed and replaced. After a round the thread ends, and a
+ * new thread continues with the same array. The new thread thus frees blocks of a dead thread. The
+ * workload follows Larson and Krishnan, "Memory allocation for long-running server applications"
+ * (ISMM 1998), which measured how the memory of a server grows with time and how its speed falls.
  *
- * It tests frees of blocks whose thread has ended, and the fate of that thread's heap. Sizes are
- * uniform, unlike those of real programs. The start and end of a thread count in the busy time, but
- * not in the time per operation; thread_birth measures them.
+ * It tests frees of blocks whose thread has ended, and the reuse of the heaps of such threads.
+ * Sizes are uniform, unlike those of real programs. The start and end of a thread count in the busy
+ * time, but not in the time per operation; thread_birth measures them.
  */
 #include "common/workload.h"
 
@@ -17,7 +17,7 @@ static struct parameter own[] = {
      .least = 1,
      .most = 16 * MIB},
     {.name = "round",
-     .help = "replacements before the next thread goes on",
+     .help = "replacements before a new thread takes over",
      .value = 8000,
      .least = 1},
     {.name = "least", .help = "bytes of the smallest block", .value = 8, .least = 1, .most = MIB},

@@ -1,13 +1,13 @@
 /* A cache with a byte budget that evicts the least recently used entry, like web proxies, memcached
- * and the page caches of databases. It is a doubly linked list and a hash table; an entry and its
- * value are two blocks. Objects have the sizes of a fleet (see distribution.h) and change their
- * size when they are fetched again, so that a miss frees blocks of other sizes than it needs:
- * memory is full, turnover is steady, and age hardly correlates with size. Popularity falls with
- * the rank r as r^-0.75. Breslau et al., "Web caching and Zipf-like distributions" (INFOCOM 1999),
- * found exponents from 0.64 to 0.83.
+ * and the page caches of databases. The cache is a doubly linked list and a hash table. An entry
+ * and its value are two blocks. Objects have the sizes of a fleet (see distribution.h), and an
+ * object changes its size when it is fetched again. So a miss frees blocks of other sizes than it
+ * needs. Memory is full, and the age of a block hardly correlates with its size. The popularity of
+ * an object falls with its rank r as r^-0.75. Breslau et al., "Web caching and Zipf-like
+ * distributions" (INFOCOM 1999), found exponents from 0.64 to 0.83.
  *
- * It says nothing about growth or idleness, nor about threads that share a cache: each has its own.
- * Entries and table are structure and always written; --touch affects values.
+ * It says nothing about growth or idleness, nor about threads that share a cache, because each
+ * thread has its own. Entries and table are structure and always written; --touch affects values.
  */
 #include "common/dictionary.h"
 
@@ -95,8 +95,8 @@ static void fetch(struct cache *cache, uint64_t hash)
     cache->bytes += bytes;
 }
 
-/* Looks up a random object. Its rank is K × u^4, whose density falls as r^-0.75. Sometimes a new
- * version of the object replaces the old one. */
+/* Looks up a random object. Its rank r is `keys` × u^4 for a uniform u. The density of this r falls
+ * as r^-0.75. Sometimes a new version of the object replaces the old one. */
 static void look_up(struct cache *cache, double keys)
 {
     struct random *random = &cache->worker->random;
@@ -139,7 +139,7 @@ const struct workload workload = {
     .name = "lru_cache",
     .title =
         "a cache of a fixed budget: hits move to the front, misses evict the oldest and allocate",
-    .operation = "one lookup; a miss evicts what it needs and stores a new entry",
+    .operation = "one lookup; a miss evicts entries until there is room and stores a new entry",
     .own = own,
     .operations = 4000000,
     .batch = 256,

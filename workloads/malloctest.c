@@ -3,9 +3,10 @@
  * environment variable MALLOCTEST_WITH selects the allocator, so that an arena and malloc are
  * contenders of one comparison:
  *
- *     malloc (or unset)   the process's malloc
- *     arena, arena-huge   an arena that is reset each time and keeps its pages; with huge pages
- *     bump, bump-huge     a pointer into one mapping, written by hand: the lower limit
+ *     malloc (or unset)       the process's malloc
+ *     arena                   an arena that is reset each time and keeps its pages
+ *     bump                    a pointer that moves through one mapping: the lower limit
+ *     arena-huge, bump-huge   the same with huge pages
  */
 #include "common/workload.h"
 
@@ -61,7 +62,8 @@ static void prepare(void)
         settings.operations = parameter("repeats") * parameter("objects") * settings.threads;
 }
 
-/* The allocator of one thread. Its memory is enough for the largest possible blocks. */
+/* The allocator of one thread. The arena or mapping has enough memory even if all blocks have the
+ * largest size. */
 struct means {
     struct cairn_arena *arena; /* NULL if not used */
     char *mapping;             /* NULL if not used */

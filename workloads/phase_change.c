@@ -1,12 +1,14 @@
-/* A program of phases. It fills --live bytes with small blocks and frees them all, then does the
- * same with large blocks and with medium blocks, and begins again, like a compiler that parses,
- * optimises and writes, or the build of an index. At most about that many bytes are ever alive. The
- * difference between peak_resident_bytes and live_peak_bytes is memory that one phase left behind
- * and the next could not use (blowup: Berger et al., "Hoard", ASPLOS 2000).
+/* A program of phases. It fills --live bytes with small blocks and frees them all. Then it does the
+ * same with large blocks, then with medium blocks, and begins again. A compiler that parses,
+ * optimises and writes behaves so, and so does the build of an index. At most about --live bytes
+ * are alive at any time. The difference between peak_resident_bytes and live_peak_bytes is memory
+ * that one phase left free and the next phase could not use (blowup: Berger et al., "Hoard", ASPLOS
+ * 2000).
  *
  * It says nothing about blocks that outlive their phase and pin the memory around them; burst_idle
- * does that. Addresses are in a separate table, up to 6 % of the live bytes while blocks are small.
- * Sizes are drawn again when blocks are freed.
+ * does that. The addresses of the blocks are in a separate table, which has up to 6 % of the live
+ * bytes while blocks are small. The sizes are not stored: the generator gives them again when the
+ * blocks are freed.
  */
 #include "common/peak.h"
 #include "common/workload.h"
@@ -18,7 +20,7 @@ static struct parameter own[] = {
      .least = 1,
      .most = 64 * GIB},
     {.name = "rounds",
-     .help = "how often the three phases come",
+     .help = "how often the three phases run",
      .value = 5,
      .least = 1,
      .most = 1000000},
@@ -54,9 +56,9 @@ struct state {
     bool freeing;
     uint64_t born;
     uint64_t dead;
-    /* The worker's generator as it was when the first block of the phase was born. */
+    /* The state of the worker's generator before the first block of the phase was allocated. */
     struct random sizes;
-    uint32_t serial; /* serial number of that block */
+    uint32_t serial; /* serial number of the first block of the phase */
     void **addresses;
 };
 

@@ -1,19 +1,20 @@
 /* Producers and consumers: some threads allocate and fill messages of mixed sizes and pass them
- * through bounded queues to others, which read and free them, as in a server whose stages have
- * threads of their own. Every free is remote, and no consumer ever allocates. Memory must flow back
- * to the producers; otherwise it grows with the work done and not with the messages under way.
+ * through bounded queues to other threads. These read and free the messages, as in a server whose
+ * stages have threads of their own. Every free is remote, and no consumer ever allocates. The
+ * allocator must return the memory to the producers. Otherwise memory grows with the number of
+ * messages ever sent, not with the number of messages in the queues.
  *
  * It tests the path of remote frees and says nothing about frees by the owner. The queues are in
- * the workload's own tables. Messages move in parcels, and a sleeping thread is woken only when
- * half a queue is ready for it, so that locks cost a few ns per message and the allocator is what
- * is compared.
+ * the workload's own tables. Messages are put and taken in parcels, and a sleeping thread is woken
+ * only when half a queue is ready for it. So locks cost only a few ns per message, and the time is
+ * mostly that of the allocator.
  */
 #include "common/doublings.h"
 #include "common/workload.h"
 
 #include <pthread.h>
 
-/* Messages that are put or taken at once. A queue holds at least two parcels. */
+/* Number of messages that are put or taken at once. A queue has room for at least two parcels. */
 enum { PARCEL = 32 };
 
 static struct parameter own[] = {
@@ -26,7 +27,7 @@ static struct parameter own[] = {
      .value = 0,
      .most = 512},
     {.name = "depth",
-     .help = "messages that one queue holds",
+     .help = "messages that one queue has room for",
      .value = 4096,
      .least = 2 * PARCEL,
      .most = MIB},
@@ -48,11 +49,12 @@ static unsigned queue_count;
 static uint64_t depth;
 static struct doublings sizes;
 
-/* All fields change only under the lock. So do the `count` messages from `first` on. */
+/* Threads change the fields, and the `count` messages from `first` on, only while they hold
+ * `lock`. */
 struct queue {
     pthread_mutex_t lock;
-    pthread_cond_t filled;  /* signalled when half full, or closed */
-    pthread_cond_t emptied; /* signalled when half empty */
+    pthread_cond_t filled;  /* signalled if the queue is half full, or closed */
+    pthread_cond_t emptied; /* signalled if the queue is half empty */
     unsigned open;          /* producers that may still put messages */
     uint64_t first;
     uint64_t count;
@@ -107,7 +109,8 @@ static void queue_put(struct queue *queue, const struct block *parcel, unsigned 
         place = place + 1 < depth ? place + 1 : 0;
     }
     queue->count += count;
-    /* The condition is always true if a producer waits, because depth ≥ 2 parcels. */
+    /* If a producer waits, this condition is true: the queue has no room for a parcel, and its room
+     * is at least two parcels. */
     if (queue->count >= depth / 2)
         pthread_cond_signal(&queue->filled);
     pthread_mutex_unlock(&queue->lock);
@@ -122,7 +125,8 @@ static void queue_close(struct queue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* Takes up to PARCEL messages and returns their number. Returns 0 if there will be no more. */
+/* Takes up to PARCEL messages and returns their number. Waits while the queue is empty. Returns 0
+ * if it is empty and no producer will put more messages. */
 static unsigned queue_take(struct queue *queue, struct block *parcel)
 {
     pthread_mutex_lock(&queue->lock);

@@ -4,13 +4,13 @@
  *               in pieces
  *     doubling  vectors grow by factors of 1.5 to 2, like those of C++ and Rust
  *     small     strings grow by 16 bytes, like a text that is appended to
- *     mixed     all of them, so that small blocks are placed behind large ones and prevent their
+ *     mixed     all three, so that small blocks are placed behind large ones and prevent their
  *               growth
  *
- * The new part is written after each step. Whether realloc kept the old part is checked when the
- * block is freed. It tests growth in place, moving pages instead of bytes (mremap), and the two
- * copies that exist while bytes are moved: compare peak_resident_bytes with live_peak_bytes. It
- * says nothing about blocks that shrink.
+ * After each step the new part is written. When the block is freed, its contents show whether
+ * realloc kept the old part. The workload tests growth in place and moving pages instead of bytes
+ * (mremap). It also tests the memory of the two copies that exist while bytes are moved: compare
+ * peak_resident_bytes with live_peak_bytes. It says nothing about blocks that shrink.
  */
 #include "common/peak.h"
 #include "common/workload.h"
@@ -47,7 +47,7 @@ static const struct {
 
 struct growing {
     struct block block;
-    uint32_t end;        /* largest size before it is freed */
+    uint32_t end;        /* size at which the block is freed */
     uint32_t sixteenths; /* growth factor of kind doubling, in sixteenths */
 };
 
@@ -72,8 +72,9 @@ static void prepare(void)
         settings.operations = settings.threads;
 }
 
-/* Draws the kind of the next operation. In a mixture, one operation in 4096 is of kind doubling and
- * four are of kind step. Each kind then takes about the same time. */
+/* Draws the kind of the next operation. In a mixture, of 4096 operations one is of kind doubling,
+ * four are of kind step, and the others are of kind small. Each kind then takes about the same
+ * time. */
 static enum kind kind_of_next(struct random *random)
 {
     if (kind != MIXED)

@@ -1,13 +1,13 @@
 /* The four founding scenarios, from the study of an experimental allocator: a JSON parser's buffers
  * of about 64 KiB, the intermediate code (MIR) of a compiler in pieces of 256 KiB, a virtual
  * machine's regions of 2 MiB, and all of them mixed. Sizes vary by --spread percent around the
- * nominal one. A few blocks are alive at once and die in the order of birth.
+ * nominal size. A few blocks are alive at once and die in the order of birth.
  *
  * It tests whether an allocator keeps large blocks that are soon requested again, or returns them
  * to the kernel. The founding measurement is therefore --touch header; under --touch all, memory
- * traffic hides the difference. Batches are small, because the 95th and 99th percentile of an
- * operation are reported; the clock adds about 30 ns to each batch. It says nothing about small
- * blocks, nor about how much memory is kept for how long.
+ * traffic hides the difference. Batches are small, because the 95th and 99th percentile of the time
+ * of an operation are reported. The clock adds about 30 ns to each batch. The workload says nothing
+ * about small blocks, nor about how much memory is kept and how long.
  */
 #include "common/workload.h"
 
@@ -16,7 +16,7 @@ enum { KINDS = 3, MIXED = KINDS, RING_MOST = 16 };
 static struct parameter own[] = {
     {.name = "which", .help = "the scenario", .choices = "json|mir|vm|mixed"},
     {.name = "spread",
-     .help = "percent by which sizes differ from the nominal one",
+     .help = "percent by which sizes differ from the nominal size",
      .value = 25,
      .most = 90},
     {0},
@@ -32,7 +32,7 @@ static const struct {
     {64 * KIB, 16, 16, 200000, 4000000},
     {256 * KIB, 8, 4, 40000, 2000000},
     {2 * MIB, 4, 1, 6000, 1000000},
-    {0, 0, 1, 15000, 1500000}, /* each of the above, equally often */
+    {0, 0, 1, 15000, 1500000}, /* the three kinds above, equally often */
 };
 
 static uint64_t which;
@@ -52,7 +52,7 @@ static void prepare(void)
 
 struct ring {
     struct block blocks[RING_MOST];
-    unsigned next; /* the oldest block */
+    unsigned next; /* index of the oldest block */
 };
 
 static void one_operation(struct worker *worker, struct ring *rings)

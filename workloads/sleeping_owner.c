@@ -1,13 +1,14 @@
 /* A sleeping owner: one thread allocates --bytes in blocks of one size and then waits until the
- * end. Another thread frees all of them and then allocates as much memory in blocks of another
- * size. If freed blocks belong to the thread that allocated them, no thread takes them back while
- * it sleeps, and both lots are resident. Examples are the idle worker of a thread pool, or a loader
- * that reads a file and passes the data on.
+ * end. Another thread, the heir, frees all blocks and then allocates as many bytes in blocks of
+ * another size. In some allocators, only the thread that allocated a block can make its memory
+ * usable again. Then the freed blocks stay unusable while the owner sleeps, and both lots of blocks
+ * are resident. Examples of such an owner are the idle worker of a thread pool, and a loader that
+ * reads a file and passes the data on.
  *
  * The peak of resident memory is the result; time is less important. For comparison, the owner may
  * free some blocks itself before it sleeps, or end instead of sleeping. It says nothing about
  * owners that continue to allocate; producer_consumer does that. The owner waits on a condition
- * variable, so no time is slept.
+ * variable while the heir works, so the wall time contains no idle time.
  */
 #include "common/workload.h"
 
@@ -30,9 +31,7 @@ static struct parameter own[] = {
      .value = 160,
      .least = 1,
      .most = 16 * MIB},
-    {.name = "own-frees",
-     .help = "the owner itself frees one block in this many; 0: none",
-     .value = 0},
+    {.name = "own-frees", .help = "the owner itself frees one block in N; 0: none", .value = 0},
     {.name = "owner",
      .help = "what the owner does after it has allocated",
      .choices = "sleeps|ends"},
@@ -47,7 +46,8 @@ static uint64_t own_frees_one_in;
 static enum owner owner_kind;
 /* Worker 0 writes this and resident_most while all other workers wait. */
 static bool again;
-/* With the owner's blocks, after the frees, and with the heir's blocks. */
+/* Highest resident bytes at three points of a round: with the owner's blocks, after the frees, and
+ * with the heir's blocks. */
 static uint64_t resident_most[3];
 
 static void prepare(void)
@@ -70,8 +70,8 @@ struct lot {
     void **addresses;
 };
 
-/* Returns how many blocks of sizes[number] a worker allocates. Each block is two operations. Both
- * lots have the same number of bytes. */
+/* Returns the number of blocks of sizes[number] that a worker allocates. Each block is two
+ * operations: its allocation and its free. Both lots have the same number of bytes. */
 static uint64_t lot_count(const struct worker *worker, unsigned number)
 {
     uint64_t count = parameter("bytes") / settings.threads / sizes[number];
@@ -115,8 +115,8 @@ static void lot_drop(struct worker *worker, struct lot *lot, uint64_t step)
     }
 }
 
-/* The worker and the owner that it starts. `worker` and `lot` belong to the owner until `filled` is
- * set, and then to the worker. */
+/* The data that a worker shares with the owner thread that it starts. `worker` and `lot` belong to
+ * the owner thread until `filled` is set, and then to the worker. */
 struct scene {
     struct worker *worker;
     struct lot lot;
@@ -157,7 +157,7 @@ static void dismiss_owner(struct scene *scene)
     pthread_mutex_unlock(&scene->lock);
 }
 
-/* Measures memory. All workers have reached the same point and wait there meanwhile. */
+/* Measures memory. All workers call this at the same point, and wait while worker 0 measures. */
 static void measure(struct worker *worker, unsigned place)
 {
     workers_meet();
@@ -221,8 +221,8 @@ static void conclude(void)
 
 const struct workload workload = {
     .name = "sleeping_owner",
-    .title = "a thread allocates and sleeps; another frees all of it and allocates as much in "
-             "another size",
+    .title = "a thread allocates and sleeps; another thread frees all its blocks and allocates as "
+             "many bytes in blocks of another size",
     .operation = "one block allocated or freed, by either thread",
     .own = own,
     .batch = 1000,

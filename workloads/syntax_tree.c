@@ -1,13 +1,13 @@
 /* A toy compiler that compiles unit after unit. Tokens are parsed into a tree of small nodes. Names
  * are looked up in nested scopes. Constants are folded and nodes rewritten, which frees some nodes
  * and allocates others of different sizes. Code is written into buffers that grow by realloc and
- * are cut to size at the end. A unit is kept among the last ones and then freed node by node;
- * interned names live until the end.
+ * are cut to size at the end. The last --units units are kept, and an older unit is freed node by
+ * node. Interned names live until the end.
  *
- * It tests blocks of 24 to 100 bytes in large numbers, temporary arrays and hash tables between
- * them, and rare blocks that stay alive while all blocks around them die. It says nothing about
- * compilers that use an arena per unit. Nodes, symbols and tables are structure and always written;
- * --touch affects code and the text of names.
+ * It tests large numbers of blocks of 24 to 100 bytes, temporary arrays and hash tables between
+ * these blocks, and rare blocks that stay alive while all blocks around them die. It says nothing
+ * about compilers that use an arena per unit. Nodes, symbols and tables are structure and always
+ * written; --touch affects code and the text of names.
  */
 #include "common/dictionary.h"
 
@@ -46,14 +46,15 @@ struct symbol {
     struct symbol *next; /* next symbol of the unit, the youngest first */
     const struct name *name;
     uint64_t constant;
-    /* How often it was assigned. A constant may replace it only if this is 1. */
+    /* Number of assignments to the symbol. A constant may replace the symbol only if this number is
+     * 1. */
     uint32_t assigned;
     bool is_constant;
 };
 
 struct node {
     unsigned char kind;
-    unsigned char variant; /* which of the unary or binary operators */
+    unsigned char variant; /* number of the unary or binary operator */
     uint32_t count;        /* number of children */
     uint64_t line;         /* line in the unit */
     union {
@@ -68,7 +69,8 @@ struct scope {
     struct dictionary symbols;
 };
 
-/* A growing list of nodes: children that are not counted yet, or statements. */
+/* A growing list of nodes. It holds statements, or the children of a node whose number of children
+ * is not known yet. */
 struct list {
     struct node **nodes;
     uint64_t count;
@@ -87,8 +89,8 @@ struct unit {
     struct list statements;
     struct symbol *symbols;
     struct buffer code;
-    struct buffer calls; /* places that a linker would fill in */
-    /* The sum over all nodes alive. It is 0 again when the last one is freed. */
+    struct buffer calls; /* calls whose addresses a linker would fill in */
+    /* The sum over all nodes that are alive. It must be 0 when the last node has been freed. */
     uint64_t nodes_sum;
 };
 
@@ -98,7 +100,7 @@ struct compiler {
     struct unit *unit;
     struct scope *scope;
     uint64_t left; /* tokens left in this unit */
-    /* Tokens that are still needed to complete what was begun. */
+    /* Number of tokens that are still needed to complete the expressions that were begun. */
     uint64_t owed;
     uint64_t line;
 };
@@ -125,7 +127,7 @@ static size_t node_bytes(uint32_t count)
     return sizeof(struct node) + count * sizeof(struct node *);
 }
 
-/* Returns a sum that depends on everything in a node except addresses. */
+/* Returns a number that depends on all contents of a node except addresses. */
 static uint64_t node_sum(const struct node *node)
 {
     uint64_t head = (uint64_t)node->count << 16 | (uint64_t)node->variant << 8 | node->kind;
@@ -224,15 +226,15 @@ static struct symbol *resolve(struct compiler *compiler, const struct name *name
 
 /* Tokens. */
 
-/* Returns the next token, where an operand must come. It chooses only tokens that leave enough
- * tokens for all that is owed. */
+/* Returns the next token, where the grammar needs an operand. It chooses a token only if the tokens
+ * that are left are enough to complete all expressions (`owed`). */
 static enum kind next_operand(struct compiler *compiler, unsigned depth)
 {
     enum kind kind = kinds[random_below(&compiler->worker->random, 64)];
     compiler->left--;
     compiler->owed--;
     compiler->line++;
-    uint64_t wants = kind >= CALL ? 1 : operands[kind]; /* for CLOSE */
+    uint64_t wants = kind >= CALL ? 1 : operands[kind]; /* 1 for the CLOSE of a CALL or BLOCK */
     if (wants > 0 && (depth >= DEPTH_MOST || wants > compiler->left - compiler->owed))
         return NUMBER;
     compiler->owed += wants;
@@ -292,7 +294,7 @@ static struct node *parse(struct compiler *compiler, unsigned depth)
     return list;
 }
 
-/* Replaces a tree by a number. */
+/* Frees a tree and returns a node for a number in its place. */
 static struct node *constant(struct compiler *compiler, struct node *node, uint64_t value)
 {
     struct node like = {.kind = NUMBER, .line = node->line, .number = value};
@@ -468,7 +470,7 @@ static void unit_drop(struct worker *worker, struct unit *unit)
 static void work(struct worker *worker)
 {
     uint64_t count = parameter("units");
-    uint64_t next = 0; /* the oldest unit, which the next one replaces */
+    uint64_t next = 0; /* the oldest unit; the next new unit replaces it */
     struct unit *units = table_new(count * sizeof *units);
     struct compiler compiler = {.worker = worker};
     while (worker_goes_on(worker)) {

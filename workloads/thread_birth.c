@@ -1,11 +1,12 @@
 /* Birth and death of threads. Short threads are started one after the other. Each allocates, frees
  * most blocks in the order of birth, and ends. The surviving blocks are freed much later by another
- * thread, as where a thread per request fills a cache.
+ * thread. A server that starts a thread for each request and keeps the results in a cache behaves
+ * so.
  *
- * It tests the work of an allocator when a thread begins and ends, and whether the memory of dead
- * threads, sparsely filled by survivors, is found and used again. The kernel's part of starting a
- * thread is included in the time and is the same for all contenders. It says nothing about threads
- * that live long.
+ * It tests the work of an allocator when a thread begins and ends. It also tests whether the
+ * allocator reuses the memory of dead threads, of which survivors take a small part. The time
+ * includes the kernel's work of starting a thread, which is the same for all contenders. It says
+ * nothing about threads that live long.
  */
 #include "common/doublings.h"
 #include "common/workload.h"
@@ -19,7 +20,7 @@ static struct parameter own[] = {
      .least = 1,
      .most = MIB},
     {.name = "survivor",
-     .help = "one block in this many outlives its thread",
+     .help = "one block in N outlives its thread",
      .value = 20,
      .least = 1,
      .most = MIB},
@@ -29,7 +30,7 @@ static struct parameter own[] = {
      .least = 1,
      .most = MIB},
     {.name = "heir",
-     .help = "what frees survivors: the thread that starts all others, or a later short thread",
+     .help = "thread that frees survivors: the one that starts all others, or a later short thread",
      .choices = "starter|successor"},
     {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 1, .most = MIB},
     {.name = "most", .help = "bytes of the largest block", .value = 1024, .least = 1, .most = MIB},
@@ -65,13 +66,14 @@ static void prepare(void)
     sizes = doublings_of(least, most);
 }
 
-/* Belongs to the short thread while it lives, and to its worker before and after. */
+/* The data of one worker. The short thread uses them while it lives, and the worker before and
+ * after that. */
 struct line {
     struct worker *worker;
     struct block *fresh; /* blocks of the living thread */
     /* Survivors: `survivors` for each of the last `keep` threads. */
     struct block *left;
-    struct block *inherits; /* where the living thread puts its survivors */
+    struct block *inherits; /* place for the survivors of the living thread */
 };
 
 static void drop_survivors(struct worker *worker, struct block *left)
@@ -119,7 +121,7 @@ static void work(struct worker *worker)
 
 const struct workload workload = {
     .name = "thread_birth",
-    .title = "short threads allocate, free most of it and die; others free the rest later",
+    .title = "short threads allocate blocks, free most of them and die; others free the rest later",
     .operation = "one thread: its start, its blocks allocated, most of them freed, its end, and "
                  "the frees of an earlier thread's survivors",
     .own = own,

@@ -220,12 +220,12 @@ void workload_fail(const char *format, ...)
     va_end(arguments);
     strcat(text, "\n");
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    /* Many threads may find an error at once. The first one prints its sentence and ends the
-     * process; the others wait here. */
+    /* Many threads may find an error at once. The first thread prints its sentence and ends the
+     * process. The other threads wait here. */
     while (atomic_flag_test_and_set(&said))
         pause();
     (void)!write(STDERR_FILENO, text, strlen(text));
-    /* _exit() and not exit(), because other threads are running and a broken malloc may not survive
-     * the exit handlers. */
+    /* exit() would run exit handlers while other threads run, and the handlers may crash in a
+     * broken malloc. _exit() runs none. */
     _exit(1);
 }

@@ -15,8 +15,8 @@ void worker_account(struct worker *worker, int64_t bytes)
         worker->live_most = worker->live;
 }
 
-/* Returns the alignment that malloc must give to a block of `size` bytes: that of the largest
- * object that fits, at most 16 (ISO C, DR 75). */
+/* Returns the alignment that malloc must give to a block of `size` bytes. This is the alignment of
+ * the largest object that fits into the block, but at most 16 (ISO C, DR 75). */
 static size_t owed_alignment(size_t size)
 {
     return size >= 16 ? 16 : size >= 8 ? 8 : size >= 4 ? 4 : 1;
@@ -73,8 +73,8 @@ void block_resize(struct worker *worker, struct block *block, size_t size)
     worker_account(worker, (int64_t)size - (int64_t)block->size);
     block->start = block_checked(realloc(block->start, size), "realloc", size);
     block->size = (uint32_t)size;
-    /* The bytes that realloc kept are checked when the block is dropped. Checking them here would
-     * be most of the work. */
+    /* The bytes that realloc kept are checked when the block is read or dropped. Checking them at
+     * every realloc would take more time than realloc. */
     if (now > 0)
         contents_write(block->start, before < now ? before : now, now, block_key(block));
 }

@@ -2,13 +2,14 @@
 
 #include <stdbool.h>
 
-/* A block may have held objects of any type before it holds these words. */
+/* may_alias: the memory of a block may have held objects of any type before it holds these
+ * words. */
 typedef uint64_t __attribute__((may_alias)) word;
 typedef uint32_t __attribute__((may_alias)) half;
 typedef uint16_t __attribute__((may_alias)) quarter;
 
 /* Writes the first `count` (0 to 7) bytes of `value` to `at`, which is a multiple of 8. Three
- * branches replace a call of memcpy. */
+ * branches take less time than a call of memcpy. */
 static void write_tail(unsigned char *at, uint64_t value, size_t count)
 {
     if (count & 4) {

@@ -2,8 +2,8 @@
  *
  * The contents of `size` bytes follow from a key. Word i is key + i × CONTENTS_STEP. The bytes
  * after the last whole word are the first bytes of the key. The sum over them has a closed form, so
- * a block can be checked without a second copy. If two blocks overlap, or if one was moved wrongly,
- * the sum differs with a probability of 1 - 2^-60.
+ * a block can be checked without a second copy. If two blocks overlap, or if realloc moved a block
+ * wrongly, the sum is wrong with a probability of 1 - 2^-60.
  */
 #ifndef WORKLOAD_CONTENTS_H
 #define WORKLOAD_CONTENTS_H
@@ -23,14 +23,14 @@ static inline size_t touch_bytes(enum touch touch, size_t size)
     return touch == TOUCH_ALL ? size : touch == TOUCH_NONE ? 0 : size < 8 ? size : 8;
 }
 
-/* Writes bytes `from` to `size`. If `from` is above 0, the contents of `from` bytes become those of
- * `size` bytes. `start` is a multiple of 8. */
+/* Writes bytes `from` to `size`. If `from` is above 0, the block has contents of `from` bytes, and
+ * these become contents of `size` bytes. `start` is a multiple of 8. */
 void contents_write(void *start, size_t from, size_t size, uint64_t key);
 
 /* Returns the sum over the `size` bytes at `start`. */
 uint64_t contents_sum(const void *start, size_t size);
 
-/* Returns the sum that contents_sum() returns if nothing was lost. */
+/* Returns the sum that contents_sum() must return for `size` bytes written with `key`. */
 uint64_t contents_expected(size_t size, uint64_t key);
 
 /* Returns whether all `size` bytes are zero. */

@@ -14,7 +14,8 @@ static struct slot *slots_new(struct worker *worker, uint64_t capacity)
     return slots;
 }
 
-/* Returns the slot that has this hash, or else the empty slot where it belongs. */
+/* Returns the slot that has this hash. If there is none, returns the empty slot where an item with
+ * this hash belongs. */
 static struct slot *slot_of(const struct dictionary *dictionary, uint64_t hash)
 {
     uint64_t mask = dictionary->capacity - 1;
@@ -40,7 +41,8 @@ static void resize(struct worker *worker, struct dictionary *dictionary, uint64_
         *slot_of(dictionary, before.slots[i].hash) = before.slots[i];
         moved++;
     }
-    /* The counts differ if the array was handed out twice, or if calloc's memory was not zero. */
+    /* The counts differ if the allocator handed out the memory of the array twice, or if calloc's
+     * memory was not zero. */
     if (moved != before.count)
         workload_fail("a hash table has %zu items, but %zu were added", (size_t)moved,
                       (size_t)before.count);
@@ -61,14 +63,15 @@ void dictionary_put(struct worker *worker, struct dictionary *dictionary, uint64
     dictionary->count++;
 }
 
-/* Fills the empty slot `hole`. Moves items after it, up to the next empty slot, if that brings them
- * nearer to the slot of their hash. */
+/* Fills the empty slot `hole`. Looks at the items after the hole, up to the next empty slot. Moves
+ * an item into the hole if the hole is nearer to the slot of the item's hash, which leaves a new
+ * hole. */
 static void close_hole(struct dictionary *dictionary, uint64_t hole)
 {
     uint64_t mask = dictionary->capacity - 1;
     struct slot *slots = dictionary->slots;
     for (uint64_t i = (hole + 1) & mask; slots[i].item != NULL; i = (i + 1) & mask) {
-        /* distance from the slot of its hash */
+        /* distance of the item from the slot of its hash */
         uint64_t distance = (i - slots[i].hash) & mask;
         if (distance >= ((i - hole) & mask)) {
             slots[hole] = slots[i];

@@ -1,17 +1,17 @@
-/* dictionary.h - a hash table in malloc's memory, like those of real programs: open addressing with
+/* dictionary.h - a hash table in malloc's memory, as in real programs. It uses open addressing with
  * linear probing.
  *
- * The table is one array of slots from calloc. A slot holds the hash and the item; the item's block
- * belongs to the caller. A dictionary belongs to one worker. Always:
+ * The table is one array of slots from calloc. A slot holds an item and its hash. The memory of the
+ * item belongs to the caller. A dictionary belongs to one worker. Always:
  *
  *     capacity == 0 (no array yet), or capacity is a power of two >= DICTIONARY_LEAST
  *     count <= 2/3 × capacity
- *     after an item was taken out: count >= capacity / 8, or capacity == DICTIONARY_LEAST
+ *     after an item was removed: count >= capacity / 8, or capacity == DICTIONARY_LEAST
  *     no slot is empty between the slot of an item's hash and the slot that holds the item
  *
- * The array doubles and halves with the number of items; the new array exists beside the old one
- * while items are moved. No two items may share a hash. The array is structure: it is always
- * written, whatever --touch says.
+ * The array doubles and halves with the number of items. While items are moved, the new array
+ * exists beside the old one. No two items may have the same hash. The array is structure: it is
+ * always written, under every value of --touch.
  */
 #ifndef WORKLOAD_DICTIONARY_H
 #define WORKLOAD_DICTIONARY_H
@@ -35,15 +35,15 @@ struct dictionary {
 /* Returns the item with this hash, or NULL if there is none. */
 void *dictionary_find(const struct dictionary *dictionary, uint64_t hash);
 
-/* Adds an item. Its hash must not be in the dictionary yet. */
+/* Adds an item. The dictionary must not have an item with this hash. */
 void dictionary_put(struct worker *worker, struct dictionary *dictionary, uint64_t hash,
                     void *item);
 
 /* Removes the item with this hash and returns it. Returns NULL if there is none. */
 void *dictionary_take(struct worker *worker, struct dictionary *dictionary, uint64_t hash);
 
-/* Calls drop() for every item and frees the array. The order depends on the hashes and the history,
- * never on addresses. If `drop` is NULL, the items are left alone. */
+/* Calls drop() for every item and frees the array. The order of the calls depends on the hashes and
+ * on earlier calls, never on addresses. If `drop` is NULL, only the array is freed. */
 void dictionary_drop(struct worker *worker, struct dictionary *dictionary,
                      void (*drop)(struct worker *worker, uint64_t hash, void *item));
 

@@ -15,7 +15,7 @@ size_t size_of_fleet(struct random *random)
     uint64_t of_1024 = random_below(random, 1024);
     if (of_1024 < 800) /* nodes, short strings */
         return size_log_uniform(random, 8, 128);
-    if (of_1024 < 1003) /* records, small arrays; up to here 97.9 % */
+    if (of_1024 < 1003) /* records, small arrays; together 97.9 % */
         return size_log_uniform(random, 128, 1023);
     if (of_1024 < 1021) /* buffers */
         return size_log_uniform(random, 1024, 8192);

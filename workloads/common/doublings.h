@@ -1,8 +1,10 @@
-/* doublings.h - draws sizes so that every doubling is equally likely, in 3 ns.
+/* doublings.h - draws sizes so that every range from a size to its double (a doubling) is equally
+ * likely.
  *
- * The distribution is that of size_log_uniform() without logarithms, which would take 17 ns. That
- * is too much where a block takes 100. Within a doubling all sizes are equally likely. A last
- * doubling that `most` cuts short belongs to the one before it.
+ * A drawing takes 3 ns. Drawing by a logarithm would take 17 ns, which is too much where
+ * allocating, using and freeing a block takes 100 ns. Doublings start at `least`. Within a doubling
+ * all sizes are equally likely. If `most` lies inside the last doubling, its sizes are drawn as
+ * part of the doubling before it.
  */
 #ifndef WORKLOAD_DOUBLINGS_H
 #define WORKLOAD_DOUBLINGS_H
@@ -17,7 +19,7 @@ struct doublings {
     uint64_t count; /* number of doublings, at least 1 */
 };
 
-/* Prepares the drawing. 1 ≤ least ≤ most < 2^32. */
+/* Prepares the drawing of sizes from `least` to `most`. Requires 1 ≤ least ≤ most < 2^32. */
 static inline struct doublings doublings_of(size_t least, size_t most)
 {
     struct doublings doublings = {least, most, 1};

@@ -67,8 +67,8 @@ static void print_result(const struct outcome *outcome)
 
 int main(int argc, char **argv)
 {
-    /* stdio would allocate its own buffer after all the work is done, and some allocators would
-     * then tidy up. */
+    /* Without a buffer given here, stdio would allocate one after all work is done. In this
+     * allocation some allocators would return memory that they had kept. */
     static char line[4096];
     setvbuf(stdout, line, _IOFBF, sizeof line);
     arguments_read(argc, argv);

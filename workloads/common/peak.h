@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-/* Returns the peak of this program alone, or 0 if it cannot be read. getrusage() would begin with
- * the peak of the process that started it. Does not allocate. */
+/* Returns the peak of this program alone, or 0 if the peak cannot be read. getrusage() is not used,
+ * because its peak includes that of the process that started this program. The function does not
+ * allocate. */
 uint64_t peak_resident_bytes(void);
 
 #endif

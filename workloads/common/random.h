@@ -1,8 +1,9 @@
 /* random.h - a seeded random generator: the same seed gives the same numbers on every machine.
  *
- * SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
- * 2014). A number takes one addition and one mix, so that drawing costs less than the calls that
- * are measured. It is not for secrets. A generator belongs to one thread.
+ * The generator is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+ * generators", OOPSLA 2014). A number takes one addition and one call of random_mix(), so that
+ * drawing costs less than the measured calls. The numbers are predictable and must not be used for
+ * secrets. A generator belongs to one thread.
  */
 #ifndef WORKLOAD_RANDOM_H
 #define WORKLOAD_RANDOM_H
@@ -13,7 +14,8 @@ struct random {
     uint64_t state;
 };
 
-/* Spreads every bit of `x` over all bits of the result. The function is one to one. */
+/* Returns a number of which every bit depends on all bits of `x`. Different `x` give different
+ * results. */
 static inline uint64_t random_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -21,7 +23,8 @@ static inline uint64_t random_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Returns generator number `stream` of a seed. Streams do not overlap in any use made here. */
+/* Returns generator number `stream` of a seed. The workloads draw so few numbers that the numbers
+ * of two streams do not overlap. */
 static inline struct random random_of(uint64_t seed, uint64_t stream)
 {
     return (struct random){random_mix(seed ^ random_mix(stream + 1))};
@@ -33,8 +36,8 @@ static inline uint64_t random_next(struct random *random)
     return random_mix(random->state);
 }
 
-/* Returns a number from 0 to bound - 1. `bound` is 1 to 2^32. The bias of multiply-and-shift is
- * below 2^-32 per value. */
+/* Returns a number from 0 to bound - 1. `bound` is 1 to 2^32. The probability of each number
+ * differs from 1 / bound by less than 2^-32. */
 static inline uint64_t random_below(struct random *random, uint64_t bound)
 {
     return ((random_next(random) >> 32) * bound) >> 32;

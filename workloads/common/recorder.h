@@ -1,9 +1,10 @@
 /* recorder.h - counts the time per operation of each batch in a log-linear histogram.
  *
- * The unit is 1/64 ns. Values below 2 ns are kept exactly in this unit, larger ones to 1 in 128
- * (the layout of HdrHistogram by Gil Tene). A percentile is therefore within 0.8 % of the true one.
- * The memory is fixed, and only the used part of it is touched. A recorder never allocates, because
- * a workload must not make calls of malloc that it is not about. It belongs to one thread.
+ * The unit is 1/64 ns. Values below 2 ns are counted exactly in this unit, larger values with an
+ * error of at most 1 in 128 (the layout of HdrHistogram by Gil Tene). So a percentile is within 0.8
+ * % of the true percentile. The size of a recorder is fixed, and only the used pages of it are
+ * touched. A recorder never allocates, because a workload must call malloc only for the blocks that
+ * it measures. A recorder belongs to one thread.
  */
 #ifndef WORKLOAD_RECORDER_H
 #define WORKLOAD_RECORDER_H
@@ -25,8 +26,8 @@ void recorder_add(struct recorder *recorder, uint64_t ns, uint64_t operations);
 /* Adds all batches of `other`. */
 void recorder_merge(struct recorder *recorder, const struct recorder *other);
 
-/* Returns the ns per operation that a fraction `part` (0 to 1) of the batches does not exceed.
- * Returns 0 if there are no batches. */
+/* Returns the quantile `part` (0 to 1) of the ns per operation: this fraction of the batches does
+ * not exceed the result. Returns 0 if there are no batches. */
 double recorder_quantile(const struct recorder *recorder, double part);
 
 #endif

@@ -89,7 +89,7 @@ uint64_t worker_next(struct worker *worker)
     return worker->lap_operations;
 }
 
-/* Counts the time since `began` as idle: it was slept or spent on measuring memory. */
+/* Counts the time since `began` as idle time. The caller slept or measured memory in this time. */
 static void set_apart(uint64_t began)
 {
     atomic_fetch_add_explicit(&idle_ns, clock_ns() - began, memory_order_relaxed);
@@ -210,7 +210,7 @@ uint64_t resident_bytes(uint64_t *lazy_bytes)
 {
     /* The kernel walks all page tables for this file, so the time is counted as idle. */
     uint64_t began = clock_ns();
-    /* Read without stdio, which would allocate and so wake an allocator that is idle. */
+    /* stdio is not used, because its allocation could make an idle allocator return memory. */
     char text[4096];
     *lazy_bytes = 0;
     int file = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);

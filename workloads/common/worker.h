@@ -1,4 +1,5 @@
-/* worker.h - what main() needs of the workers. Workloads include only workload.h. */
+/* worker.h - runs the workers for main(). Only main.c and worker.c include this file; workloads
+ * include workload.h. */
 #ifndef WORKLOAD_WORKER_H
 #define WORKLOAD_WORKER_H
 
@@ -9,8 +10,8 @@ struct outcome {
     struct recorder recorder;
     uint64_t checksum;
     uint64_t damaged;
-    /* Exact with one worker. With more, the error is at most the bytes that each worker allocates
-     * in a batch. */
+    /* Exact with one worker. With several workers, the error is at most the bytes that all workers
+     * together allocate in one batch each. */
     uint64_t live_peak_bytes;
     uint64_t busy_ns;
     uint64_t idle_ns;

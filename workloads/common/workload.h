@@ -1,10 +1,10 @@
-/* workload.h - the parts of a workload: a description, parameters, and workers that do batches of
- * operations.
+/* workload.h - the interface between a workload and the code that all workloads share. A workload
+ * has a description, parameters, and workers that do batches of operations.
  *
- * A workload is one file that defines `const struct workload workload`. main() is common to all. It
- * parses the arguments, calls prepare(), starts `--threads` workers that call work() at the same
- * moment, waits for them, calls conclude(), and prints one line of JSON. A worker does its
- * operations in batches, each timed as one:
+ * A workload is one file that defines `const struct workload workload`. main() is the same for all
+ * workloads. It parses the arguments, calls prepare(), starts `--threads` workers that call work()
+ * at the same moment, waits for them, calls conclude(), and prints one line of JSON. A worker does
+ * its operations in batches. Each batch is timed as a whole:
  *
  *     for (uint64_t n; (n = worker_next(worker)) > 0;)
  *         for (; n > 0; n--)
@@ -15,12 +15,12 @@
  * - Only malloc's family is measured. Memory that a workload needs for itself comes from
  *   table_new(), never from malloc, unless the workload is about a structure in malloc's memory.
  * - The checksum is a sum over all blocks that were freed or read, so that the order of the threads
- *   does not matter. With the same parameters, `--operations` and seed it is the same under every
- *   correct allocator. Under `--seconds` there is no checksum, because the clock decides how much
- *   is done.
+ *   does not matter. With the same parameters, `--operations` and seed the checksum is the same
+ *   under every correct allocator. Under `--seconds` there is no checksum, because the clock
+ *   decides how many operations are done.
  * - If a workload cannot continue (out of memory, a misaligned or non-zero block), it prints one
- *   sentence and exits with 1. If a block lost its contents, that is counted, the work continues,
- *   and the exit code is 1. Wrong arguments exit with 2.
+ *   sentence and exits with 1. A block that lost its contents is counted, and the work continues;
+ *   at the end the program exits with 1. With wrong arguments the program exits with 2.
  */
 #ifndef WORKLOAD_WORKLOAD_H
 #define WORKLOAD_WORKLOAD_H
@@ -41,12 +41,13 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* The option "--NAME VALUE". VALUE is a number or one of a list of words. An array of them ends
- * with one without a name. */
+/* The option "--NAME VALUE". VALUE is a number or one of a list of words. An array of parameters
+ * ends with an element without a name. */
 struct parameter {
     const char *name;
     const char *help;
-    /* First the default, then the given value. For a word, its place in the list. */
+    /* The default, until main() stores the given value. For a word, the place of the word in the
+     * list. */
     uint64_t value;
     uint64_t least;      /* smallest number allowed */
     uint64_t most;       /* largest number allowed; 0 stands for 2^62 */
@@ -90,14 +91,15 @@ extern struct settings settings;
 struct worker {
     unsigned index;       /* 0 … threads - 1 */
     struct random random; /* this worker's own stream */
-    uint64_t share;       /* its operations; UINT64_MAX under --seconds */
+    uint64_t share;       /* operations to do; UINT64_MAX under --seconds */
     uint64_t done;
     uint64_t lap_at; /* when the current batch began */
     uint64_t lap_operations;
     uint64_t checksum;
-    uint64_t damaged; /* blocks that were found with wrong contents */
-    uint32_t serial;  /* number of the next block */
-    /* Bytes allocated minus bytes freed since the last flush. Blocks of other threads count too. */
+    uint64_t damaged; /* number of blocks with wrong contents */
+    uint32_t serial;  /* serial number of the next block */
+    /* Bytes allocated minus bytes freed since the last flush (worker_end). Frees of blocks that
+     * other threads allocated count, too. */
     int64_t live;
     int64_t live_most; /* highest value of `live` since the last flush */
     void *own;         /* free for use by the workload */
@@ -110,27 +112,27 @@ struct worker {
  * work is done. */
 uint64_t worker_next(struct worker *worker);
 
-/* The same in two calls, for work in pieces of a size of its own: begin a batch, and end it after
- * `operations`. With 0 operations the batch is not recorded, as for time that is not to be
- * measured. */
+/* The two functions do the same as worker_next() if the workload itself decides the size of a
+ * batch. worker_begin() begins a batch. worker_end() ends it after `operations` operations. If
+ * `operations` is 0, the time of the batch is not recorded. */
 void worker_begin(struct worker *worker);
 void worker_end(struct worker *worker, uint64_t operations);
 
 /* Returns whether time or operations are left. At least one batch is always done. */
 bool worker_goes_on(const struct worker *worker);
 
-/* Sleeps and counts the time as idle. Use it only while no other worker runs, because idle time is
- * subtracted from the wall time of every contender. */
+/* Sleeps and counts the time as idle. Call it only while no other worker runs, because the idle
+ * time is subtracted from the wall time. */
 void workload_sleep(uint64_t ns);
 
 /* Threads. */
 
-/* Waits until all workers have called it. It may be called again. */
+/* Waits until all workers have called this function. May be called repeatedly. */
 void workers_meet(void);
 
-/* Starts a thread that is not a worker, for workloads about the birth and death of threads. It runs
- * `body(argument)`. If `stack_bytes` is 0, the stack has the system's default size. Exits with an
- * error if the thread cannot be started. */
+/* Starts a thread that is not a worker, for workloads about the birth and death of threads. The
+ * thread runs `body(argument)`. If `stack_bytes` is 0, the stack has the system's default size.
+ * Exits with an error if the thread cannot be started. */
 struct thread;
 struct thread *thread_start(void *(*body)(void *argument), void *argument, size_t stack_bytes);
 void thread_join(struct thread *thread);
@@ -141,14 +143,14 @@ void thread_join(struct thread *thread);
 struct block {
     void *start;
     uint32_t size;
-    uint32_t serial; /* determines its contents */
+    uint32_t serial; /* determines the contents of the block */
 };
 
 /* Returns the key of the block's contents. */
 uint64_t block_key(const struct block *block);
 
-/* Allocates a block by malloc(size), checks it, and writes it as --touch says. `size` is 1 to
- * UINT32_MAX. */
+/* Allocates a block by malloc(size), checks its address, and writes the part that --touch selects.
+ * `size` is 1 to UINT32_MAX. */
 struct block block_new(struct worker *worker, size_t size);
 
 /* Allocates a block by calloc(1, size), and checks that the part that --touch selects is zero. */
@@ -169,44 +171,48 @@ void block_drop(struct worker *worker, struct block *block);
  * added to the checksum, so the number of calls must depend on the seed alone. */
 void block_read(struct worker *worker, const struct block *block);
 
-/* For structures in malloc's memory that are no `struct block`: malloc, realloc and free that check
- * their result and count live bytes. They exit with an error if there is no memory or if it is
- * misaligned. worker_sum() adds the contents of such a structure to the checksum. */
+/* These functions are for structures in malloc's memory that are no `struct block`. They call
+ * malloc, realloc and free, and count live bytes. They exit with an error if there is no memory, or
+ * if the memory is misaligned. worker_sum() adds the contents of such a structure to the
+ * checksum. */
 void *worker_malloc(struct worker *worker, size_t size);
 void *worker_realloc(struct worker *worker, void *start, size_t old_size, size_t size);
 void worker_free(struct worker *worker, void *start, size_t size);
 void worker_sum(struct worker *worker, uint64_t value);
 
-/* Returns `start`. Exits with an error if it is NULL or less aligned than malloc must align `size`
- * bytes. */
+/* Returns `start`. Exits with an error if `start` is NULL, or if its alignment is less than malloc
+ * must give to `size` bytes. */
 void *block_checked(void *start, const char *call, size_t size);
 
-/* Adds `bytes` to the live bytes, for memory that is allocated by other means. Negative for a
- * free. */
+/* Adds `bytes` to the live bytes, for memory that was not allocated by the functions above. `bytes`
+ * is negative for a free. */
 void worker_account(struct worker *worker, int64_t bytes);
 
-/* Everything else. */
+/* Tables, figures and errors. */
 
-/* Returns zeroed memory from mmap for the workload itself. table_free() must get the same size. */
+/* table_new() returns zeroed memory from mmap, for data of the workload itself. The same `bytes`
+ * must be passed to table_free(). */
 void *table_new(size_t bytes);
 void table_free(void *table, size_t bytes);
 
-/* Adds a figure of this workload to the result; there may be at most 16. `name` ends in its unit:
- * "resident_after_1_s_bytes". */
+/* Adds a figure of this workload to the result. There may be at most 16 figures. `name` ends in the
+ * unit, as in "resident_after_1_s_bytes". */
 void workload_figure(const char *name, double value);
 
-/* Returns the value of an own parameter. For a word, it is the place in the list. */
+/* Returns the value of one of the workload's own parameters. For a word, the value is its place in
+ * the list. */
 uint64_t parameter(const char *name);
 
-/* Returns the resident bytes of this process, and separately those of them that were lazily freed
- * (MADV_FREE). Returns 0 if they cannot be read. The call takes time in proportion to the resident
- * memory, and that time counts as idle. Call it only while no other worker runs. */
+/* Returns the resident bytes of this process. Sets `*lazy_bytes` to the part of them that was
+ * lazily freed (MADV_FREE). Returns 0 if the bytes cannot be read. The call takes time in
+ * proportion to the resident memory, and this time counts as idle. Call it only while no other
+ * worker runs. */
 uint64_t resident_bytes(uint64_t *lazy_bytes);
 
 uint64_t clock_ns(void);
 
-/* Prints one sentence on stderr about arguments that do not fit together, and exits with 2. For
- * prepare(). */
+/* Prints one sentence on stderr about arguments that do not fit together, and exits with 2.
+ * prepare() calls it. */
 _Noreturn void workload_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Prints one sentence "NAME: …" on stderr and exits with 1. Any thread may call it. */
