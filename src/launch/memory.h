@@ -15,10 +15,11 @@
  *
  * The method process by process works everywhere, but is less accurate in three ways:
  *
- * - Pages shared since a fork, and shared memory, count in every process that maps them. - A peak
- * between two readings is known only from the highest size that a process ever had. That size
- * includes mapped files, so that a file which was mapped and unmapped between two readings counts
- * as memory. - A process that begins and ends between two readings is not seen at all.
+ * - Pages shared since a fork, and shared memory, count in every process that maps them.
+ * - A peak between two readings is known only from the highest size that a process ever had. This
+ *   size includes mapped files. So a file that was mapped and unmapped between two readings counts
+ *   as memory.
+ * - A process that begins and ends between two readings is not seen at all.
  *
  * Reading page tables takes longer the larger the processes are, so it has a pace of its own.
  */

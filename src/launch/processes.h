@@ -21,7 +21,7 @@
 
 /* processes_children() finds the children of a process; processes_descendants() finds all its
  * descendants. Both write at most `capacity` process numbers to `pids` and return the number of
- * numbers written. Zombies are included. */
+ * processes written. Zombies are included. */
 size_t processes_children(pid_t parent, pid_t *pids, size_t capacity);
 size_t processes_descendants(pid_t ancestor, pid_t *pids, size_t capacity);
 

@@ -434,7 +434,8 @@ static bool within_valgrind(void)
 }
 
 /* Turns on dispatch, takes over SIGSYS and measures the cost of a dispatched call. Returns false if
- * the kernel refuses dispatch. dispatch_errno in the file then has the reason. */
+ * the kernel refuses dispatch, or if the process runs within valgrind. dispatch_errno in the file
+ * then has the reason. */
 static bool dispatch_begin(struct self *me)
 {
     if (within_valgrind()) {

@@ -113,8 +113,9 @@ extern struct next next __attribute__((visibility("hidden")));
 bool next_found(void);
 
 /* Finds a single function. Lock and signal functions use this instead of next_found(), which
- * searches for all functions and may allocate. Their caller may be an allocator that the probe does
- * not interpose, such as the program's own, and may hold a lock that an allocation would need. */
+ * searches for all functions and may allocate. The caller of a lock function may be an allocator
+ * that the probe does not interpose, such as the program's own. It may hold a lock that an
+ * allocation would need. */
 void next_find(void *where, const char *name);
 #define NEXT_ALONE(name)                                                                           \
     (LIKELY(next.name != NULL) ? next.name : (next_find(&next.name, #name), next.name))

@@ -33,7 +33,7 @@ enum self_guard {
 enum self_special {
     SELF_TIMED = 1,   /* the operation is timed */
     SELF_WATCHED = 2, /* the block that it frees or reallocates is watched */
-    SELF_EXACT = 4,   /* owners of all blocks are recorded; then always set */
+    SELF_EXACT = 4,   /* CAIRN_PROBE_PATHS=exact; set in every operation */
     SELF_UNSEEN = 8,  /* its guard was set to SELF_OUTSIDE before its end */
 };
 

@@ -160,7 +160,7 @@ enum profile_path {
 struct profile_call_counts {
     uint64_t calls;
     uint64_t failed;
-    uint64_t bytes; /* that the calls mapped, unmapped, advised or grew */
+    uint64_t bytes; /* bytes that the calls mapped, unmapped, advised or grew */
     uint64_t ticks;
     uint64_t max_ticks; /* time of the longest call */
     /* CPU time of futex wait, sched_yield and sleep; 0 for other calls. */
@@ -300,7 +300,8 @@ struct profile_thread {
  *     switched   the thread lost its processor during the operation, which made no system call
  *     alone      timed with fences: the processor did not overlap the operation with the
  *                instructions around it, so the time is longer
- *     count      timed without fences: the processor overlapped the operation with others
+ *     count      timed without fences: the processor overlapped the operation with the
+ *                instructions around it
  */
 struct profile_times {
     uint64_t count;
@@ -353,10 +354,10 @@ struct profile_samples {
     uint64_t sizes[PROFILE_SIZE_BUCKETS];                 /* allocations by requested bytes */
     uint64_t lives[PROFILE_GROUPS][PROFILE_LIFE_BUCKETS]; /* frees by ticks since allocation */
     uint64_t freed[PROFILE_GROUPS];                       /* frees */
-    uint64_t freed_elsewhere[PROFILE_GROUPS];             /* frees by another thread */
+    uint64_t freed_elsewhere[PROFILE_GROUPS]; /* frees by a thread that did not allocate */
 
     /* Weighted sums over blocks whose allocation was timed. */
-    uint64_t usable_bytes; /* by malloc_usable_size() */
+    uint64_t usable_bytes; /* usable bytes by malloc_usable_size() */
     uint64_t asked_bytes;  /* requested */
 
     uint64_t moment_ns; /* least time between two moments */

@@ -5,8 +5,8 @@
  *
  * - An interposed function does exactly what the real one does, and leaves errno as the real one
  *   left it.
- * - It may run in a vfork child, in a signal handler and on a small stack. - It uses only system
- * calls and its own stack frame: less than 3 KiB, plus the length of PATH if
+ * - It may run in a vfork child, in a signal handler and on a small stack.
+ * - It uses only system calls and its own stack frame: less than 3 KiB, plus the length of PATH if
  *   it searches for the file.
  * - It takes no lock, and uses no memory of the program.
  */

@@ -35,7 +35,8 @@ const char *target_kind_name(enum target_kind kind);
 bool target_is_loader(const char *path);
 
 /* Returns the kind of an open file. For a script it returns TARGET_SCRIPT and writes the path of
- * the interpreter. By the name in `path`, a loader is distinguished from a static program. */
+ * the interpreter. The name in `path` shows whether the file is a loader, which otherwise looks
+ * like a static program. */
 enum target_kind target_of(int fd, const char *path, char interpreter[TARGET_INTERPRETER_BYTES]);
 
 /* Returns the kind of the program that runs if `path` is executed. The parameters are those of

@@ -10,8 +10,8 @@
 
 #include <stddef.h>
 
-/* Returns a size from `least` to `most`. All sizes are equally likely. Requires most - least <
- * 2^32. */
+/* Returns a size from `least` to `most`. All sizes are equally likely. `most` - `least` must be
+ * below 2^32. */
 static inline size_t size_uniform(struct random *random, size_t least, size_t most)
 {
     return least + (size_t)random_below(random, (uint64_t)(most - least) + 1);

@@ -1,10 +1,10 @@
 /* recorder.h - counts the time per operation of each batch in a log-linear histogram.
  *
  * The unit is 1/64 ns. Values below 2 ns are counted exactly in this unit, larger values with an
- * error of at most 1 in 128 (the layout of HdrHistogram by Gil Tene). So a percentile is within 0.8
- * % of the true percentile. The size of a recorder is fixed, and only the used pages of it are
- * touched. A recorder never allocates, because a workload must call malloc only for the blocks that
- * it measures. A recorder belongs to one thread.
+ * error of at most 1 in 128 (the layout of HdrHistogram by Gil Tene). So a percentile has an error
+ * of at most 0.8 %. The size of a recorder is fixed, and only the used pages of it are touched. A
+ * recorder never allocates, because a workload must call malloc only for the blocks that it
+ * measures. A recorder belongs to one thread.
  */
 #ifndef WORKLOAD_RECORDER_H
 #define WORKLOAD_RECORDER_H
