@@ -14,8 +14,10 @@ static bool has_heap(void)
     return thread_heap != &heap_none && thread_heap != &heap_gone;
 }
 
-/* Frees the memory that waits for this thread or another. Called when there is no memory, before
- * the second and last attempt to allocate. Leaves the lists of this thread's heap empty. */
+/* Called when an allocation found no memory, before its second and last attempt. Gives the kept
+ * runs and the empty slabs of this thread back to the page heap, and the slabs of any heap whose
+ * live blocks were all freed by other threads. After the call, the lists of this thread's heap are
+ * empty. */
 static __attribute__((noinline, cold)) void reclaim(void)
 {
     if (has_heap())
@@ -54,7 +56,8 @@ bool alloc_count_sites(void)
     return true;
 }
 
-/* Counts a new large block for its caller's site, if sites are counted and it is the block's turn.
+/* Counts the new large block `p` for the call site of `caller` (site.h), if sites are counted and
+ * the block is the next sample. `hit` says that the block lies in a run that the thread had kept.
  * Returns `p`, which may be NULL. */
 static inline void *count_for_site(void *p, size_t size, const void *caller, bool hit)
 {
@@ -72,8 +75,9 @@ static inline void *count_for_site(void *p, size_t size, const void *caller, boo
     return p;
 }
 
-/* Returns a kept run as a block of `size` bytes, whether or not a site counts it. Returns NULL if
- * none fits. Aligned blocks take only the long run: the lists gained nothing for them
+/* Makes a run that the thread kept a block of `size` bytes, and returns it. Does not look whether a
+ * site counts the block, unlike alloc_reuse_large(). Returns NULL if no kept run fits. An aligned
+ * block takes only the long run, because taking it from the lists gained nothing
  * (docs/decisions/0008-runs-kept-by-length.md). */
 static void *reuse_any(size_t size, size_t alignment)
 {
@@ -93,7 +97,7 @@ static void *reuse_any(size_t size, size_t alignment)
     return region_address(index);
 }
 
-/* Slow path for large blocks: those that a site counts, and those without a kept run that fits. */
+/* Slow path for large blocks. Tries the runs that the thread kept, and then the page heap. */
 static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignment, bool *zero,
                                                       const void *caller)
 {
@@ -185,8 +189,8 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
-/* Frees a large block that belongs to a shared heap, that a site counts, or whose run is not kept
- * at once. */
+/* Slow path of free_large(): the block belongs to a shared heap, a site counts the block, or the
+ * thread's run cache did not take its run. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
@@ -217,7 +221,7 @@ void alloc_free_slow(void *p)
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
-    if (slab->kind == RUN_LARGE) /* made by another thread just now */
+    if (slab->kind == RUN_LARGE) /* another thread has just made it */
         free_large(slab);
     else
         broken("a block is freed twice", p);
@@ -279,8 +283,9 @@ bool alloc_resize(void *p, size_t size)
     return resize(run_of(p), p, size);
 }
 
-/* Copies `p`, of `have` bytes, to `moved`, of `size` bytes, frees `p` and returns `moved`. If
- * `moved` is NULL, a block that shrinks stays in place, and one that grows fails with NULL. */
+/* Copies the block `p`, of `have` bytes, to the block `moved`, of `size` bytes. Frees `p` and
+ * returns `moved`. If `moved` is NULL because there was no memory, returns `p` if the block
+ * shrinks, and NULL if it grows. */
 static inline __attribute__((always_inline)) void *replace_block(void *p, size_t have, void *moved,
                                                                  size_t size)
 {
@@ -301,7 +306,7 @@ void *alloc_realloc_small(void *p, size_t size)
     return replace_block(p, usable_bytes(slab), alloc_malloc(size), size);
 }
 
-/* A block that moves counts as a new block of this caller's site. */
+/* A block that moves counts as a new block of the call site of `caller`. */
 void *alloc_realloc_large(void *p, size_t size, const void *caller)
 {
     if (p == NULL)
@@ -322,7 +327,8 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
     background_look();
     if (moved == NULL)
         moved = alloc_malloc_slow(size, caller);
-    /* The failed attempts gave kept runs back, so that there may be room now. */
+    /* The failed attempts gave kept runs back to the page heap. The slices behind the block may
+     * therefore be free now. */
     if (UNLIKELY(moved == NULL) && resize(slab, p, size))
         return p;
     return replace_block(p, have, moved, size);

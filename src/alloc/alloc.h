@@ -4,7 +4,7 @@
  * without a further call. A fast path reads straight down, and every rare case leaves through one
  * slow function. Any thread may call any function, also with blocks of another thread. Every block
  * is aligned to 16 bytes. A function that allocates returns NULL if the size overflows or there is
- * no memory. errno is left alone here: abi/ knows what the standards require.
+ * no memory. No function here sets errno. abi/ sets it as the standards require.
  *
  * `caller` is the return address of the program's call, or NULL if it is unknown. Only large blocks
  * use it, and only while sites are counted (site.h).
@@ -17,8 +17,8 @@
 
 #include <string.h>
 
-/* Slow path of alloc_malloc(): for a list that is empty or was written to, and for large sizes of
- * which the thread kept no run. */
+/* Slow path of alloc_malloc(): for a small size whose list is empty or whose first free block was
+ * written to, and for a large size that alloc_reuse_large() did not serve. */
 void *alloc_malloc_slow(size_t size, const void *caller) __attribute__((noinline));
 
 /* Slow path of alloc_free() for NULL, and for pointers to no block. */
@@ -29,17 +29,17 @@ void alloc_free_slow(void *p) __attribute__((noinline));
  * in. */
 void alloc_free_other(void *p, struct slab *slab) __attribute__((noinline));
 
-/* From now on large blocks are counted by their sites. Returns false if there is no memory for the
- * table. Called before the program has a second thread. */
+/* From now on large blocks are counted by their call sites (site.h). Returns false if there is no
+ * memory for the table. Called before the program has a second thread. */
 bool alloc_count_sites(void);
 
-/* Returns a run that the thread kept, as a block above SIZE_CLASS_BYTES_MAX that no site counts.
- * Returns NULL if no kept run fits, or if a site counts the next block (site.h). */
+/* Makes a run that the thread kept a block of `size` bytes, more than SIZE_CLASS_BYTES_MAX, and
+ * returns it. Returns NULL if no kept run fits, or if a site counts the next block (site.h). */
 static inline void *alloc_reuse_large(size_t size)
 {
     struct heap *heap = thread_heap;
-    size_t slices = large_slices(size); /* 0 if the sum overflows */
-    /* heap_none and heap_gone have `left` 0. */
+    size_t slices = large_slices(size); /* 0 if rounding up overflows */
+    /* In heap_none and heap_gone, which have no runs, `left` is 0. */
     if (UNLIKELY(slices - 1 >= RUN_CACHE_RUN_MAX || heap->site_turn.left == 0))
         return NULL;
     uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices);
@@ -53,7 +53,8 @@ static inline void *alloc_reuse_large(size_t size)
 }
 
 /* Fast path of alloc_malloc(). If it returns NULL, the caller must call alloc_malloc_slow(). The
- * two are separate, so that a name of abi/ can end in a jump to a slow path of its own. */
+ * two functions are separate, so that a name of abi/ can end in a jump to a slow path of its
+ * own. */
 static inline __attribute__((always_inline)) void *alloc_malloc_quick(size_t size)
 {
     if (UNLIKELY(size > SIZE_CLASS_BYTES_MAX))
@@ -93,7 +94,8 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
         alloc_free_other(p, slab);
 }
 
-/* Returns count × size bytes, all zero. A fast and a slow path, as for alloc_malloc(). */
+/* These return a block of `count` × `size` bytes, all zero. If alloc_calloc_quick() returns NULL,
+ * the caller must call alloc_calloc_slow(). */
 void *alloc_calloc_slow(size_t count, size_t size, const void *caller) __attribute__((noinline));
 
 static inline void *alloc_calloc_quick(size_t count, size_t size)
@@ -113,8 +115,9 @@ static inline void *alloc_calloc(size_t count, size_t size)
     return LIKELY(p != NULL) ? p : alloc_calloc_slow(count, size, NULL);
 }
 
-/* Returns a block at a multiple of `alignment`, a power of two. The quick one takes it from a list.
- * If it returns NULL, the caller must call the slow one, which also does all of it alone. */
+/* These return a block at a multiple of `alignment`, a power of two. If alloc_aligned_quick()
+ * returns NULL, the caller must call alloc_aligned_slow(). alloc_aligned_slow() may also be called
+ * alone. */
 void *alloc_aligned_quick(size_t alignment, size_t size);
 void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller);
 
@@ -123,8 +126,9 @@ static inline void *alloc_aligned(size_t alignment, size_t size)
     return alloc_aligned_slow(alignment, size, NULL);
 }
 
-/* As realloc() of ISO C. A size of 0 counts as 1. If it fails, `p` stays as it was. The first
- * function is for sizes up to SIZE_CLASS_BYTES_MAX, the second for larger ones. */
+/* These resize a block like realloc() of ISO C. A size of 0 counts as 1. If they fail, they return
+ * NULL and leave the block `p` unchanged. alloc_realloc_small() is for sizes up to
+ * SIZE_CLASS_BYTES_MAX, alloc_realloc_large() for larger sizes. */
 void *alloc_realloc_small(void *p, size_t size);
 void *alloc_realloc_large(void *p, size_t size, const void *caller);
 

@@ -18,10 +18,10 @@ enum {
 _Atomic bool background_due;
 background_create *(*background_next_create)(void);
 
-static bool failure_reported; /* not repeated in children forked later */
+static bool failure_reported; /* a forked child inherits it */
 
-/* The thread's body. Each time the kernel takes nothing back, as of locked memory, it waits twice
- * as long, up to PERIOD_MOST_MS. */
+/* The thread's body. If the kernel takes no memory back, for example because the memory is locked,
+ * the thread doubles its period, up to PERIOD_MOST_MS. */
 static void *body(void *nothing)
 {
     unsigned period = PERIOD_MS;
@@ -39,7 +39,7 @@ static void *body(void *nothing)
     return nothing;
 }
 
-/* The child does not have the thread. */
+/* A forked child does not have the thread, so the thread is due again. */
 static void after_fork_in_child(void)
 {
     atomic_store_explicit(&background_due, true, memory_order_relaxed);
@@ -55,7 +55,8 @@ void background_want(void)
         atomic_store_explicit(&background_due, true, memory_order_relaxed);
 }
 
-/* Called for the first object, which is the program: sets `*found` if body() lies in it. */
+/* Called by dl_iterate_phdr() for its first object, which is the program. Sets `*found` if body()
+ * lies in the program. Returns 1, which ends the iteration. */
 static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *found)
 {
     (void)bytes;
@@ -68,7 +69,8 @@ static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *fo
     return 1;
 }
 
-/* Returns the pthread_create() to use. Returns NULL if we are in a library that can be closed. */
+/* Returns the pthread_create() to use. Returns NULL if this allocator is part of a library that can
+ * be closed. */
 static background_create *find_create(void)
 {
     bool is_program = false;
@@ -78,8 +80,8 @@ static background_create *find_create(void)
     return is_program ? pthread_create : NULL;
 }
 
-/* Creates the thread with attributes of its own: the creator's priority is not for work that can
- * wait. Returns false if it cannot be created. */
+/* Creates the thread. The thread does not inherit the priority of its creator, because its work can
+ * wait. Returns false if the thread cannot be created. */
 static bool begin(void)
 {
     pthread_attr_t attributes;

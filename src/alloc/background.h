@@ -1,13 +1,15 @@
 /* background.h - an optional thread that gives free memory back while the program sleeps.
  *
- * Without it, only calls that free or allocate look for idle memory. A program that frees much and
- * then sleeps keeps the memory that was idle for less than a quarter of a second. With it, threads
- * keep neither runs nor empty slabs: while they sleep, no other thread could give these back.
+ * Without the thread, only calls that free or allocate look for idle memory. A program that frees
+ * much and then sleeps keeps the memory that was idle for less than a quarter of a second. With the
+ * thread, the program's threads keep neither runs nor empty slabs, because no other thread could
+ * give these back while their thread sleeps.
  *
- * The thread begins when 2 MiB are in use, and blocks all signals. While nothing is idle it rests
- * until a run is freed, and wakes every few seconds to sweep slabs that wait for a sleeping thread.
- * After a fork, the child has no such thread until it allocates. The thread never ends. So a plugin
- * that contains us and may be closed gets none.
+ * The thread begins when 2 MiB are in use, and blocks all signals. While no memory is idle, the
+ * thread sleeps until a run is freed. It also wakes every few seconds to sweep slabs that wait for
+ * a sleeping thread (heap_sweep()). After a fork, the child has no such thread until it allocates.
+ * The thread never ends. A plugin that contains this allocator and may be closed therefore starts
+ * no such thread.
  */
 #ifndef CAIRN_ALLOC_BACKGROUND_H
 #define CAIRN_ALLOC_BACKGROUND_H
@@ -23,8 +25,9 @@ extern _Atomic bool background_due __attribute__((visibility("hidden")));
 /* Asks for the thread. Called before the program has a second thread. */
 void background_want(void);
 
-/* Begins the thread if 2 MiB are in use. Any thread that holds no lock may call it while
- * background_due. If no thread can be created, it writes one line to stderr, once per process. */
+/* Starts the thread if it is due and 2 MiB are in use. The caller may be any thread that holds no
+ * lock. If the thread cannot be created, the function writes one line to stderr, once per
+ * process. */
 void background_begin(void) __attribute__((cold));
 
 /* Called after an allocation or a free, with no lock held. */
@@ -34,9 +37,9 @@ static inline void background_look(void)
         background_begin();
 }
 
-/* Set by a library that is never unloaded. It returns the pthread_create() behind the program's
- * own, because the program's own may take locks of the program. NULL if we are part of a program,
- * or of a library that can be closed. */
+/* A function that returns the pthread_create() behind the program's own. The program's own may take
+ * locks of the program. A library that is never unloaded sets this pointer. It is NULL if the
+ * allocator is part of a program, or of a library that can be closed. */
 typedef int background_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 extern background_create *(*background_next_create)(void)__attribute__((visibility("hidden")));
 

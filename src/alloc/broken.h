@@ -2,7 +2,7 @@
  *
  * Any thread may call broken(). It is async-signal-safe and allocates nothing. Hot paths call it
  * only where they branch anyway. CHECK_THAT serves the functions that assert a contract
- * (page_heap_check …). These run in tests, and in programs that ask for them.
+ * (page_heap_check …). Those functions run in tests, and in programs that call cairn_check().
  */
 #ifndef CAIRN_ALLOC_BROKEN_H
 #define CAIRN_ALLOC_BROKEN_H

@@ -12,8 +12,8 @@ enum {
     LIST_WORDS = LISTS / 64,
 };
 
-static uint32_t lists[LISTS]; /* first chunk; valid if its bit is set */
-static uint64_t lists_filled[LIST_WORDS];
+static uint32_t lists[LISTS];             /* first chunk; valid if the list's bit is set */
+static uint64_t lists_filled[LIST_WORDS]; /* a bit per list */
 
 static bool is_filled(unsigned list)
 {
@@ -83,7 +83,8 @@ static struct free_slices free_of(const struct chunk *chunk)
     bits_wide used = bits_load(&chunk->used);
     unsigned at_start = bits_lowest(used);
     unsigned at_end = CHUNK_SLICES - 1 - bits_highest(used);
-    /* The slices between start and end, as if they lay side by side. */
+    /* An upper bound: the free slices that lie neither at the start nor at the end, as if they lay
+     * side by side. */
     unsigned longest = CHUNK_SLICES - chunk->used_count - at_start - at_end;
     if (longest < at_start)
         longest = at_start;

@@ -3,12 +3,12 @@
  * A chunk has 128 slices, with one bit per slice in each of its maps. Partly used chunks are on
  * lists: one list for each length of the longest free run and each quarter of the share of slices
  * in use. A short run goes to a chunk whose longest free run is the shortest that fits. Of such
- * chunks, a densely used one is taken, so that sparse ones empty.
+ * chunks, a densely used one is taken, so that sparsely used chunks become empty.
  *
- * A chunk is only put on its list when the next search begins, not whenever it changes: a program
- * that requests only long runs never needs the lists. Until then, free_map.h gets an upper bound of
- * the longest free run. The bound assumes that all free slices which are neither at the start nor
- * at the end lie side by side.
+ * A chunk that has changed is put on its list only when the next search begins, because a program
+ * that requests only long runs never needs the lists. Until then, free_map.h holds an upper bound
+ * of the chunk's longest free run. The bound assumes that all free slices which are neither at the
+ * start nor at the end lie side by side.
  *
  * The caller of every function holds the page heap's lock. Between calls, always:
  *
@@ -26,22 +26,24 @@
  * nor free. */
 struct chunk {
     _Alignas(RECORD_BYTES) struct bits used;
-    struct bits dirty;   /* maybe touched since mapped or given back */
-    uint8_t huge;        /* the kernel was asked for a huge page */
-    uint8_t small;       /* the kernel was then asked for small pages */
+    struct bits dirty;   /* slices that may have been touched: page_heap.h */
+    uint8_t huge;        /* the last request was for a huge page */
+    uint8_t small;       /* the last request was for small pages */
     uint8_t inside;      /* its first slice belongs to a run from an earlier chunk */
     uint16_t used_count; /* bits set in `used` */
     uint16_t list;       /* see chunk.c; 0: on no list */
     uint32_t next;       /* on the list; CHUNK_NONE: none */
     uint32_t prev;
 
-    /* Number of looks in a row at which the chunk was dense, or COLLAPSED (page_heap.c). */
+    /* Number of calls of page_heap_look() in a row that found the chunk dense, or COLLAPSED
+     * (page_heap.c). */
     uint8_t dense;
 
     /* Times that all of the chunk was handed out at once while all of it was dirty. */
     uint8_t reused;
 
-    /* Times that page_heap_take_reused() took the chunk. Each doubles the reuses until the next. */
+    /* Calls of page_heap_take_reused() for the chunk. Each call doubles the reuses that the chunk
+     * needs to be found again. */
     uint8_t told;
 
     /* Part of the chunk was offered to the kernel: slices that are not dirty may be resident and
@@ -63,7 +65,7 @@ void chunk_took(size_t number);
 /* Called after slices of the chunk became free, and after its map and count have changed. */
 void chunk_gave(size_t number);
 
-/* Like chunk_took() and chunk_gave(), for a chunk all of which became used or free at once. */
+/* Like chunk_took() and chunk_gave(), for a chunk whose slices all became used or free at once. */
 static inline void chunk_took_all(size_t number)
 {
     free_map_take(number, (struct free_slices){0});
@@ -79,7 +81,7 @@ static inline void chunk_gave_all(size_t number)
 unsigned chunk_exactly(size_t number);
 
 /* Returns the partly used chunk whose longest free run is the shortest of at least `slices`, or
- * CHUNK_NONE. Of several, it is a densely used one. */
+ * CHUNK_NONE. If several qualify, returns a densely used one. */
 size_t chunk_find(size_t slices);
 
 /* Asserts the contract of one chunk. */

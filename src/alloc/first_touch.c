@@ -15,12 +15,12 @@ enum {
 };
 
 static _Atomic unsigned wanted_now = FIRST_TOUCH_AUTO;
-static _Atomic uint64_t small_ticks; /* moving average per page; 0: unknown */
+static _Atomic uint64_t small_ticks; /* per small page, moving average; 0: unknown */
 
-/* Chunks to wait after the next slow huge page. */
+/* Number of chunks that request no huge page after the next slow one. */
 static _Atomic unsigned patience = PATIENCE_LEAST;
 
-static _Atomic unsigned wait; /* chunks still to wait */
+static _Atomic unsigned wait; /* next chunks that request no huge page */
 
 void first_touch_want(enum first_touch_wanted wanted)
 {
@@ -50,7 +50,7 @@ void first_touch_huge(char *chunk)
     uint64_t ticks = os_touch(chunk);
     uint64_t small = atomic_load_explicit(&small_ticks, memory_order_relaxed);
     unsigned next = PATIENCE_LEAST;
-    /* Of several slow huge pages at the same time, only one counts. */
+    /* If several threads get slow huge pages at the same time, only the first one counts. */
     bool is_waiting = atomic_load_explicit(&wait, memory_order_relaxed) > 0;
     if (is_waiting || first_touch_wanted() != FIRST_TOUCH_AUTO || learning_is_frozen())
         return;
@@ -65,8 +65,8 @@ void first_touch_huge(char *chunk)
 }
 
 /* Learns from the second page, because the first page fault in a chunk also creates the page table.
- * If the kernel gives huge pages without being asked, the second page is present already: this is
- * much quicker, and nothing is learnt. */
+ * If the kernel gives huge pages without being asked, the second page is present already. Its touch
+ * is then much quicker, and nothing is learnt. */
 void first_touch_small(char *chunk)
 {
     uint64_t first = os_touch(chunk);

@@ -8,7 +8,7 @@
  * bound of its longest free run. For each group of 64 chunks it knows an upper bound of the longest
  * free run within the group, so that a search skips groups without room. (The summaries of Go's
  * page allocator, go.dev/issue/35112, have more levels and are always exact.) A search that finds
- * nothing in a group lowers the group's bound to what its chunks show. A chunk that gets more free
+ * nothing in a group computes the group's bound anew from its chunks. A chunk that gets more free
  * slices makes the bound of its group unknown.
  *
  * The caller of every function holds the page heap's lock. Between calls, always:

@@ -6,21 +6,26 @@
 #include "os/os.h"
 
 enum {
-    LOOK_SHARE = 32,    /* dense chunks may take 1/32 of the time */
-    REUSE_SHARE = 8,    /* reused chunks may take 1/8 of it */
+    /* A dense chunk is collapsed only while all collapsing so far has taken less than 1/32 of the
+     * time since the first look. For a reused chunk, the limit is 1/8. */
+    LOOK_SHARE = 32,
+    REUSE_SHARE = 8,
+
     REFUSALS_MOST = 10, /* doublings of `wait`: to about four minutes */
 
-    /* Limit of one look, even after a long time without work: 7 ms at 5 GHz, 33 ms at 1 GHz. */
+    /* Limit of one call of huge_page_epoch(): 7 ms at 5 GHz, 33 ms at 1 GHz. Without the limit, a
+     * call after a long time without work could take long. */
     LOOK_TICKS = 1 << 25,
 };
 
 /* Read and written without a lock: the ends of two epochs rarely overlap. */
 static _Atomic uint64_t began_ticks; /* time of the first look; 0: none */
-static _Atomic uint64_t spent_ticks;
-static _Atomic unsigned refusals; /* by the kernel, in a row */
-static _Atomic unsigned wait;     /* epochs to wait after a refusal */
+static _Atomic uint64_t spent_ticks; /* by collapsing, ever */
+static _Atomic unsigned refusals;    /* by the kernel, in a row */
+static _Atomic unsigned wait;        /* epochs to wait after a refusal */
 
-/* Returns whether the work so far has taken less than one part in `share` of the time. */
+/* Returns whether collapsing has so far taken less than one part in `share` of the time since the
+ * first look. */
 static bool has_time(uint64_t now, unsigned share)
 {
     uint64_t began = 0;
@@ -53,7 +58,9 @@ static bool is_touched(size_t first)
      * of a large block is valid. */
     bool large = false;
 
-    bool known = true; /* of the slices of a slab, or free slices */
+    /* False for the slices of a slab that is not carved to its end. A slice outside a slab counts
+     * as touched, unless `large` is set, because every slice of a dense chunk is dirty. */
+    bool known = true;
     for (size_t index = first; index < first + CHUNK_SLICES; index++) {
         const struct slab *slab = slab_at(index);
         unsigned kind = atomic_load_explicit(&slab->kind, memory_order_relaxed);
@@ -78,7 +85,7 @@ static void learn(bool refused)
                           memory_order_relaxed);
 }
 
-/* Returns whether nothing is done in this epoch because of a refusal, and counts the epoch. */
+/* Returns whether this epoch is one of those to wait after a refusal, and counts the epoch. */
 static bool is_waiting(void)
 {
     unsigned epochs = atomic_load_explicit(&wait, memory_order_relaxed);
@@ -87,9 +94,9 @@ static bool is_waiting(void)
     return epochs > 0;
 }
 
-/* Returns whether at least 31 of 32 pages of an unused chunk are resident, because they hold
- * something other than zeroes in their first 64 bytes. Reading a page that is not resident takes no
- * memory: the kernel maps its shared page of zeroes. */
+/* Returns whether at least 31 of 32 pages of an unused chunk are known to be resident. A page is
+ * known to be resident if its first 64 bytes are not all zero. Reading a page that is not resident
+ * takes no memory: the kernel maps its shared page of zeroes. */
 static bool is_written(const void *chunk)
 {
     size_t page = os_page_bytes();
@@ -104,8 +111,8 @@ static bool is_written(const void *chunk)
     return unknown <= CHUNK_BYTES / page / 32;
 }
 
-/* Collapses a chunk if it is touched. If it does not become a huge page, page_heap.h may return it
- * again. Returns false if the kernel refused. */
+/* Collapses a chunk into a huge page, if `touched` says that its pages are resident. A chunk that
+ * does not become a huge page may be found again later. Returns false if the kernel refused. */
 static bool collapse(void *chunk, bool touched)
 {
     bool done = touched && os_collapse(chunk);

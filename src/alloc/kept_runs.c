@@ -45,7 +45,7 @@ size_t kept_runs_take(struct run_cache *cache, size_t slices)
 
 void *kept_runs_take_long(struct run_cache *cache, size_t size)
 {
-    size_t want = large_slices(size); /* 0 if the sum overflows */
+    size_t want = large_slices(size); /* 0 if rounding up overflows */
     struct slab *run = want - 1 < REGION_SLICES_MAX ? run_cache_take_long(cache) : NULL;
     if (run == NULL)
         return NULL;

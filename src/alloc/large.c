@@ -113,8 +113,8 @@ void *large_move(struct slab *slab, size_t size)
 
 /* --- giving back, and resizing in place ------------------------------------------------------- */
 
-/* Gives slices back. Those of a moved block are first mapped anew, and so join the mapping around
- * it. */
+/* Gives slices back. The slices of a moved block are first mapped anew, so that they become part of
+ * the mapping around them. */
 static void release(bool moved, size_t index, size_t slices)
 {
     if (moved && os_renew(region_address(index), slices << SLICE_SHIFT))
@@ -126,11 +126,11 @@ static void release(bool moved, size_t index, size_t slices)
 void large_free(struct slab *slab)
 {
     if (UNLIKELY(site_is_counted()))
-        site_give_back(slab); /* only heap_destroy() leaves this to us */
+        site_give_back(slab); /* heap_destroy() has not done so yet */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;
-    count_not_moved(slab); /* first: the record is lost with the run */
+    count_not_moved(slab); /* before release(): the record goes with the run */
     release(moved, slab_index(slab), slab->slices);
 }
 
@@ -146,7 +146,8 @@ static bool extend(struct slab *slab, size_t index, size_t more)
         return true;
     enum os_lengthened longer =
         os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT);
-    if (longer == OS_NOT_LENGTHENED) /* ..._BEHIND_LOST: they stay unused */
+    /* After OS_NOT_LENGTHENED_BEHIND_LOST the slices are not mapped. They count as used forever. */
+    if (longer == OS_NOT_LENGTHENED)
         page_heap_free_renewed(index + have, more);
     return longer == OS_LENGTHENED;
 }
@@ -158,7 +159,7 @@ bool large_resize(struct slab *slab, size_t size)
     size_t want = large_slices(size);
     if (want == 0 || want > REGION_SLICES_MAX)
         return false;
-    /* At most the slack that the block already had. */
+    /* The block keeps all its slices if it then has no more unrequested slices than before. */
     if (want <= have && have > RUN_CACHE_RUN_MAX && have - want <= slab->slack) {
         slab->slack = (uint32_t)(have - want);
         return true;

@@ -1,10 +1,10 @@
 /* large.h - a large block is a run of slices of its own.
  *
- * Blocks above SIZE_CLASS_BYTES_MAX are large, and blocks that are aligned to more than a slab can
- * align. The record of the first slice has the kind RUN_LARGE and the number of slices. Its owner
- * is NULL, a shared heap (shared_heap.h), or the mark of site_keeps(). None of these is a thread's
- * heap, so that the fast path of free leaves a large block to its slow path. Any thread may free
- * any large block.
+ * A block is large if it has more than SIZE_CLASS_BYTES_MAX bytes, or if it needs a larger
+ * alignment than slabs have. The record of the first slice has the kind RUN_LARGE and the number of
+ * slices. Its owner is NULL, a shared heap (shared_heap.h), or the mark of site_keeps(). None of
+ * these is a thread's heap, so that the fast path of free leaves a large block to its slow path.
+ * Any thread may free any large block.
  */
 #ifndef CAIRN_ALLOC_LARGE_H
 #define CAIRN_ALLOC_LARGE_H
@@ -41,7 +41,7 @@ static inline size_t large_slices(size_t size)
 
 /* Resizes the block in place to hold `size` bytes. A block that grows takes free slices behind it.
  * A block that shrinks gives its last slices back, but keeps up to `slack` slices that the program
- * never requested. Returns false if the block is unchanged because there is no room. */
+ * never requested. Returns false if there is no room; the block is then unchanged. */
 bool large_resize(struct slab *slab, size_t size);
 
 static inline size_t large_bytes(const struct slab *slab)

@@ -5,7 +5,8 @@
  * value that is right for most programs. While learning is frozen, they do not change.
  *
  * Any thread may call these functions, and may hold locks. The trace therefore writes to stderr
- * with locks held: it serves to study a program, but not one that reads its own stderr.
+ * while locks are held. A program that reads its own stderr must not be traced, because it may wait
+ * for itself.
  */
 #ifndef CAIRN_ALLOC_LEARNING_H
 #define CAIRN_ALLOC_LEARNING_H

@@ -18,7 +18,8 @@ enum options_statistics options_statistics(void)
                                              : OPTIONS_STATISTICS_NONE;
 }
 
-/* Returns the unit's factor as a power of two, or -1 if there is no such unit. */
+/* Returns n if the unit stands for 2^n bytes, or -1 if there is no such unit. No unit means 1
+ * byte. */
 static int unit_shift(const char *unit)
 {
     static const char units[] = "KMGT";

@@ -2,8 +2,8 @@
  * nothing.
  *
  *     CAIRN_STATS=1              writes statistics to stderr, as lines, when the process ends
- *     CAIRN_STATS=json           the same as one JSON object in one line
- *     CAIRN_STATS=prometheus     the same in Prometheus' text format
+ *     CAIRN_STATS=json           writes them as one JSON object in one line
+ *     CAIRN_STATS=prometheus     writes them in Prometheus' text format
  *     CAIRN_SITES=1              adds to the JSON the large blocks of each call site (site.h)
  *     CAIRN_LIMIT=SIZE           limits the memory that is handed out: bytes, or with K, M, G or T
  *     CAIRN_HUGE_PAGES=0         never asks for huge pages
@@ -11,7 +11,7 @@
  *     CAIRN_BACKGROUND=1         starts a thread that gives memory back while the program sleeps
  *     CAIRN_PURGE=free           gives memory back only when the kernel needs it (MADV_FREE)
  *     CAIRN_POLICY=frozen        learns nothing of the program (learning.h)
- *     CAIRN_TRACE=1              writes to stderr what is learnt
+ *     CAIRN_TRACE=1              writes each change of a learnt value to stderr
  *     CAIRN_KEEP_DEEPBIND=1      lets dlopen() pass RTLD_DEEPBIND on (abi/dlopen.c)
  *
  * All options are ignored in a program that has other rights than its caller (set-uid,
@@ -34,11 +34,11 @@ enum options_statistics options_statistics(void);
 enum options_limit { OPTIONS_LIMIT_NONE, OPTIONS_LIMIT_GIVEN, OPTIONS_LIMIT_WRONG };
 
 /* Sets `*bytes` to the limit if one is given. A value that is no size, is 0 or is above SIZE_MAX is
- * wrong. `environment` is the one that a constructor gets: our constructor runs before the C
- * library has its own. */
+ * wrong. `environment` is the environment that the loader passes to a constructor, because the C
+ * library may not have set `environ` yet when our constructor runs. */
 enum options_limit options_limit(char **environment, size_t *bytes);
 
-/* These are for a constructor, too. */
+/* The constructor also calls the following functions. */
 enum options_huge { OPTIONS_HUGE_AUTO, OPTIONS_HUGE_NEVER, OPTIONS_HUGE_ALWAYS };
 enum options_huge options_huge_pages(char **environment);
 bool options_sites(char **environment);
