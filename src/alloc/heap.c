@@ -8,16 +8,16 @@
 
 static struct lock heaps_lock;
 static struct heap *_Atomic heaps;
-static struct heap *heap_left; /* set by heap_leave(); or NULL */
+static struct heap *heap_left; /* heap of the last heap_leave(), or NULL */
 /* The heap that became idle last comes first: its memory is the warmest. */
 static struct heap *heaps_idle;
 /* A bit per class: some idle heap may have a parked slab of this class. It is only a hint. */
 static _Atomic uint64_t idle_offers;
 static _Atomic uint32_t heaps_in_use; /* with a thread or shared; written under heaps_lock */
 static size_t heaps_fresh;            /* slice that new heaps are cut from; 0: none */
-static size_t heaps_cut;
+static size_t heaps_cut;              /* heaps cut from that slice */
 
-static _Atomic uint64_t posts_gone;
+static _Atomic uint64_t posts_gone; /* heap_posts_gone() */
 
 /* --- lists of slabs; the caller holds their lock ---------------------------------------------- */
 
@@ -48,7 +48,8 @@ static uint32_t *list_of(struct heap *owner, struct slab *slab)
     return remote_state(slab) == REMOTE_FULL ? &owner->full : &owner->partial[slab->class];
 }
 
-/* Ends the slab: from now on its run is no slab. */
+/* Ends the slab: from now on its run is no slab. Counts the posted blocks that were not
+ * collected. */
 static void end_slab(struct slab *slab)
 {
     uint32_t posted = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
@@ -74,9 +75,10 @@ static void give_back(struct slab *slab)
 
 /* --- the owner's side ------------------------------------------------------------------------- */
 
-/* Moves `rest` into `until`, so that `until` counts all live blocks. The caller holds the lock, so
- * that no claim sees only one of the two stores. Posters do not hold it. For a moment they see too
- * few live blocks rather than too many, and then they ask again under the lock. */
+/* Moves `rest` into `until`, so that `until` counts all live blocks. The caller holds the heap's
+ * lock, so that no claim sees only one of the two stores. A poster may read the two fields without
+ * the lock. Between the stores it sees too few live blocks, never too many, and then reads them
+ * again under the lock. */
 static uint32_t fold(struct slab *slab)
 {
     uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed) +
@@ -87,7 +89,7 @@ static uint32_t fold(struct slab *slab)
 }
 
 /* Makes the current slab, which has no free block left, FULL. Returns false if blocks were posted
- * to it meanwhile. It then stays current. */
+ * to the slab meanwhile. The slab then stays current. */
 static bool put_aside(struct heap *heap, struct slab *slab)
 {
     lock_take(&heap->lock);
@@ -110,7 +112,7 @@ static bool put_aside(struct heap *heap, struct slab *slab)
     return aside;
 }
 
-/* (own) Takes the blocks that other threads posted. */
+/* (owner only) Takes the blocks that other threads posted to the slab. */
 static struct block *collect(struct heap *heap, struct slab *slab, uint32_t *count)
 {
     struct block *first = remote_collect(slab, count);
@@ -118,8 +120,9 @@ static struct block *collect(struct heap *heap, struct slab *slab, uint32_t *cou
     return first;
 }
 
-/* Moves the first parked slab of the class from `from` to `to`. Returns NULL if there is none. The
- * caller holds the lock of `from`, and no other thread allocates from that heap. */
+/* Takes the first parked slab of the class from the heap `from`, makes it CURRENT, and makes `to`
+ * its owner. Returns NULL if there is none. The caller holds the lock of `from`, and no other
+ * thread allocates from `from`. */
 static struct slab *take_parked(struct heap *from, struct heap *to, unsigned class)
 {
     if (from->partial[class] == 0)
@@ -165,7 +168,7 @@ static struct slab *adopt(struct heap *heap, unsigned class)
     }
     if (slab != NULL) {
         heap_count(&heap->statistics.slabs_adopted, 1);
-        offer(bit); /* there may be more of them */
+        offer(bit); /* there may be more such slabs */
     }
     return slab;
 }
@@ -185,7 +188,7 @@ void *heap_reuse_long(struct heap *heap, size_t size)
     enum { LOOK_EVERY = 64 };
     if (heap->runs.long_run == 0) /* heap_none and heap_gone have none */
         return NULL;
-    /* A thread that only does this would call purge_look() nowhere else. */
+    /* A thread that only reuses its long run would call purge_look() nowhere else. */
     if (++heap->long_reuses % LOOK_EVERY == 0) {
         heap->runs.most = run_share();
         purge_look();
@@ -193,7 +196,8 @@ void *heap_reuse_long(struct heap *heap, size_t size)
     return kept_runs_take_long(&heap->runs, size);
 }
 
-/* (own) Ends a slab without a live block, and keeps its run for the next slab or large block. */
+/* (owner only) Ends a slab without a live block, and keeps its run for the next slab or large
+ * block. */
 static void end_and_keep_run(struct heap *heap, struct slab *slab)
 {
     slab_is_free(slab);
@@ -222,14 +226,15 @@ void *heap_pop_checked(struct heap *heap, unsigned class)
     return heap_pop(heap, class, block);
 }
 
-/* (own) Returns the blocks at the start of a list to their slab, as long as they are of one slab,
- * which is usual. Returns the rest of the list. Takes the lock. */
+/* (owner only) Returns the first blocks of a list to their slab, up to the first block of another
+ * slab. Usually all blocks of a list are of one slab. Returns the rest of the list. Takes the
+ * heap's lock. */
 static struct block *cool_slab(struct heap *heap, struct block *first)
 {
     struct slab *slab = slab_of(first);
     uintptr_t start = (uintptr_t)slab_start(slab);
     size_t bytes = (size_t)slab->slices << SLICE_SHIFT;
-    /* At most this many: the event comes at 0. */
+    /* Returns at most `until` blocks at a time: at 0, heap_event() must be called. */
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);
     uint32_t count = 0;
     struct block *last;
@@ -245,8 +250,9 @@ static struct block *cool_slab(struct heap *heap, struct block *first)
     return next;
 }
 
-/* (own) Lets a class cool down because it shrinks: the blocks on its list go back to their slabs,
- * and so do the blocks that are freed from now on. Takes the lock. */
+/* (owner only) Returns the blocks on the list of a class to their slabs. Until the next refill,
+ * freed blocks of the class go to their slabs, too, and not to the list. Called when a slab has
+ * become empty, because the program then uses less of the class. Takes the heap's lock. */
 static void cool(struct heap *heap, unsigned class)
 {
     struct block *block = heap->list[class];
@@ -259,15 +265,15 @@ static void cool(struct heap *heap, unsigned class)
 
 enum { REFILLS = 256 }; /* between two calls of purge_look() */
 
-/* (own) Fills the list from the class's own slabs, and returns a block. Returns NULL if there is no
- * memory. */
+/* (owner only) Fills the list from the class's own slabs, and returns a block. Returns NULL if
+ * there is no memory. */
 static void *refill(struct heap *heap, unsigned class)
 {
     if (class <= HEAP_LENT_CLASS_MAX)
         heap->lent[class] = HEAP_LENT_MOST;
     if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0))
         purge_look();
-    /* Blocks that are freed from now on may be reused before others of their slab. */
+    /* From now on the list keeps freed blocks, which are then reused first. */
     heap->warm |= UINT64_C(1) << class;
     heap_set_room(heap, class, 0);
     for (;;) {
@@ -278,9 +284,10 @@ static void *refill(struct heap *heap, unsigned class)
             if (first == NULL)
                 first = collect(heap, slab, &count);
             if (first == NULL) {
-                /* `room` does not count carved blocks. A block that is freed before they are used
-                 * up is therefore pushed in front of them. It leaves no hole among them, and blocks
-                 * allocated together lie side by side. */
+                /* `room` does not count carved blocks. A block that is freed while carved blocks
+                 * are on the list is therefore pushed in front of them and handed out next. So no
+                 * freed block leaves a gap in the order of addresses, and blocks that are allocated
+                 * together lie side by side. */
                 first = slab_carve(slab, &count);
                 count = 0;
             }
@@ -293,7 +300,8 @@ static void *refill(struct heap *heap, unsigned class)
                 continue;
         }
         slab = reopen(heap, class);
-        /* A shared heap adopts nothing: heap_destroy() would free the blocks of others. */
+        /* A shared heap adopts no slab, because heap_destroy() would also free the blocks of other
+         * heaps that lie in it. */
         if (slab == NULL && !heap->shared)
             slab = adopt(heap, class);
         if (slab == NULL)
@@ -304,8 +312,8 @@ static void *refill(struct heap *heap, unsigned class)
     }
 }
 
-/* (own) Returns the class whose blocks serve requests of `class` now: a larger class while both the
- * process and the class are small, otherwise `class` itself. */
+/* (owner only) Returns the class whose blocks serve requests of `class` now: a larger class while
+ * both the process and the class are small, otherwise `class` itself. */
 static unsigned lender(const struct heap *heap, unsigned class)
 {
     if (class > HEAP_LENT_CLASS_MAX || heap->lent[class] == HEAP_LENT_MOST ||
@@ -314,8 +322,8 @@ static unsigned lender(const struct heap *heap, unsigned class)
     return size_class_coarse(class, heap->lent[class] < HEAP_LENT_COARSEST ? 1 : 4);
 }
 
-/* (own) Returns a block of the class `from` for a request of `class`. Returns NULL if there is no
- * memory. */
+/* (owner only) Returns a block of the class `from` for a request of `class`. Returns NULL if there
+ * is no memory. */
 static void *lend(struct heap *heap, unsigned class, unsigned from)
 {
     void *block = heap->list[from] != NULL || heap_steal(heap, from) ? heap_pop_checked(heap, from)
@@ -339,10 +347,10 @@ void heap_event(struct heap *heap, struct slab *slab)
 {
     enum remote_state state = remote_state(slab);
     if (state == REMOTE_CURRENT)
-        return; /* it is empty, and will be allocated from */
+        return; /* the owner will allocate from the empty slab */
     lock_take(&heap->lock);
     uint32_t *list = list_of(heap, slab);
-    unsigned class = slab->class; /* read now: the slab may end once unlocked */
+    unsigned class = slab->class; /* read now: without the lock, the slab may end */
     uint32_t live = fold(slab);
     bool over = live == 0 || remote_has_all(slab);
     heap->runs.most = run_share();
@@ -408,7 +416,8 @@ void heap_post(struct slab *slab, struct block *block)
 
 /* --- collecting and sweeping ------------------------------------------------------------------ */
 
-/* (own) Returns the blocks on all lists to their slabs. Takes the lock. */
+/* (owner only) Returns the blocks on all lists of the heap to their slabs. Takes the heap's
+ * lock. */
 static void cool_all(struct heap *heap)
 {
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
@@ -422,7 +431,7 @@ static struct slab *take_current(struct heap *heap, unsigned class)
     return slab;
 }
 
-/* (own) Returns a list of blocks to their slab, which counts them as live. */
+/* (owner only) Returns a list of blocks to their slab, which counts them as live. */
 static void return_list(struct slab *slab, struct block *first)
 {
     if (first == NULL)
@@ -434,8 +443,8 @@ static void return_list(struct slab *slab, struct block *first)
     slab_unsteal(slab, first, last, count);
 }
 
-/* (own) Moves the posted blocks of a slab to its `free`. The caller holds the lock of the list that
- * the slab is on. */
+/* (owner only) Moves the posted blocks of a slab to its list `free`. The caller holds the lock of
+ * the slab's heap. */
 static void take_posted(struct heap *heap, struct slab *slab)
 {
     uint32_t count;
@@ -444,8 +453,9 @@ static void take_posted(struct heap *heap, struct slab *slab)
     remote_look_again(slab);
 }
 
-/* Claims a slab and gives it back if `is_empty`, which says that none of its blocks is live.
- * Returns true if it did. The caller holds the lock of `list`. */
+/* If `is_empty`, claims the slab, which is on `list`, and gives its run back. `is_empty` says that
+ * no block of the slab is in use. Returns `is_empty`. The caller holds the lock of the slab's
+ * heap. */
 static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 {
     if (!is_empty)
@@ -459,7 +469,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 void heap_collect(struct heap *heap)
 {
     cool_all(heap);
-    kept_runs_drain(&heap->runs); /* cooling may have kept more runs */
+    kept_runs_drain(&heap->runs); /* after cool_all(), which may keep more runs */
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -518,8 +528,8 @@ static struct slab *take_first(uint32_t *list)
     return slab;
 }
 
-/* Takes any slab off the heap's lists. Returns NULL if there is none left. While the heap's lock is
- * held, classes below `*class` have no slabs, so that a loop may pass the same `class` again. */
+/* Takes any one slab off the heap's lists. Returns NULL if no slab is left. While the heap's lock
+ * is held, classes below `*class` have no slabs, so that a loop may pass the same `class` again. */
 static struct slab *take_any(struct heap *heap, unsigned *class)
 {
     for (; *class < SIZE_CLASS_COUNT; ++*class) {
@@ -547,8 +557,8 @@ static void evacuate(struct heap *from, struct heap *to)
 {
     for (;;) {
         lock_take(&from->lock);
-        /* Each search starts at class 0: while the lock was open, a full slab may have moved to any
-         * list. */
+        /* Each search starts at class 0: while the lock was free, other threads may have moved a
+         * full slab to the list of any class. */
         unsigned class = 0;
         struct slab *slab = take_any(from, &class);
         if (slab != NULL) {
@@ -573,8 +583,9 @@ static bool has_slabs(struct heap *heap)
     return has;
 }
 
-/* Returns an idle heap. If it is to be `empty`, its slabs move to the next idle heap. Returns NULL
- * if there is no idle heap, or no other heap for its slabs. The caller holds heaps_lock. */
+/* Returns an idle heap. If `empty` is true, the slabs of that heap first move to the next idle
+ * heap. Returns NULL if there is no idle heap, or no second one to take the slabs. The caller holds
+ * heaps_lock. */
 static struct heap *take_idle(bool empty)
 {
     struct heap *heap = heaps_idle;
@@ -634,7 +645,8 @@ static void end_use(struct heap *heap)
     heaps_in_use--;
 }
 
-/* Gives back what the heap holds ready, and makes it idle. */
+/* Gives back the free memory that the heap keeps, removes the heap as the owner of large blocks,
+ * and makes the heap idle. */
 static void make_idle(struct heap *heap)
 {
     heap_collect(heap);
@@ -651,7 +663,8 @@ static void make_idle(struct heap *heap)
     retire(heap);
 }
 
-/* Puts `next`, or NULL, in the place of the heap that was left last. Returns that heap, or NULL. */
+/* Makes `next`, a heap or NULL, the heap that was left last. Returns the heap that was so before,
+ * or NULL. */
 static struct heap *take_left(struct heap *next)
 {
     lock_take(&heaps_lock);
@@ -757,7 +770,7 @@ struct heap *heap_first(void)
 
 void heap_lock_all(void)
 {
-    lock_take(&heaps_lock); /* from here on the list does not change */
+    lock_take(&heaps_lock); /* from here on the list of heaps does not change */
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
         lock_take(&heap->turn);
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)

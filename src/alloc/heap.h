@@ -1,23 +1,26 @@
 /* heap.h - a heap hands out small blocks from its slabs. Each thread has one.
  *
- * Functions marked (own) are for the heap's owner alone: its thread, or the holder of `turn` of a
- * shared heap. The owner allocates without a lock. `lock` guards what other threads may change: the
- * lists of slabs, and the state and owner of each slab on them. Between calls, always:
+ * Only the owner of a heap calls the functions and writes the fields that are marked (owner only).
+ * The owner is the heap's thread, or the holder of the `turn` of a shared heap. The owner allocates
+ * without a lock. `lock` guards what other threads may change: the lists of slabs, and the state
+ * and owner of each slab on them. Between calls, always:
  *
  *     list[c]     free blocks of the heap's slabs of class c; their slabs count them as live
  *     room[c]     == (warm(c) ? heap_hot(c) : 0) - length(list[c]) + carved(c)
+ *     warm(c)     is true if class c was refilled since one of its slabs became empty
  *     carved(c)   blocks that the last refill carved: none, one, or those of one OS page
  *     each slab   is current[c] (state CURRENT), on partial[c] (PARKED), or on `full` (FULL)
- *     empty(c)    is 1 if one slab on partial[c] has no live block; there is never a second one
+ *     empty(c)    is 1 if a slab on partial[c] has no live block; at most one slab has none
  *
  * Borrowing: while the process is small, fewer slabs should share its pages. So the first blocks of
- * a class are borrowed from a larger class. `lent[c]` counts the bytes borrowed for class c. It
- * becomes HEAP_LENT_MOST when class c turns to slabs of its own: after 16 KiB of borrowed blocks,
- * or when the region has a second chunk. Until then the heap does not use slabs of class c that it
- * inherited.
+ * a class are borrowed from a larger class. `lent[c]` counts the bytes borrowed for class c.
+ * `lent[c]` becomes HEAP_LENT_MOST when class c begins to use slabs of its own: after 16 KiB of
+ * borrowed blocks, or when the region has a second chunk. Until then the heap does not use slabs of
+ * class c that it inherited.
  *
- * When a thread ends, its heap becomes idle and keeps its slabs. The next thread takes the whole
- * heap. Until then, other heaps take slabs from it before they make new ones.
+ * When a thread ends, its heap becomes idle and keeps its slabs. The next thread that begins takes
+ * over the whole heap. Until then, other heaps take slabs from the idle heap before they make new
+ * slabs.
  *
  * Heaps are never unmapped. A thread that has read a slab's owner may therefore take the owner's
  * lock, and then check that the slab still has this owner. Locks are taken in this order: the list
@@ -37,13 +40,13 @@ enum {
     HEAP_CARVED_MOST = 4096,  /* 16-byte blocks in an OS page of 64 KiB */
     HEAP_HOT_CLASS_ALL = 47,  /* 4 KiB: the last class with HEAP_HOT_BLOCKS */
     HEAP_LENT_UNIT = 64,      /* bytes; the unit of `lent` */
-    HEAP_LENT_COARSEST = 64,  /* below 4 KiB: borrow the next power of two */
-    HEAP_LENT_MOST = 255,     /* below 16 KiB: borrow of 4 classes per doubling */
+    HEAP_LENT_COARSEST = 64,  /* while `lent` is below: borrow the next power of two */
+    HEAP_LENT_MOST = 255,     /* while below: borrow of 4 classes per doubling */
     HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: larger blocks share no OS page anyway */
 };
 
-/* The owner writes the atomic counters, and anyone may read them. The others are under the heap's
- * lock. */
+/* The owner writes the atomic counters, and any thread may read them. The heap's lock guards the
+ * other counters. */
 struct heap_statistics {
     _Atomic uint64_t refills;       /* times that an empty list was refilled from slabs */
     _Atomic uint64_t slabs_made;    /* new slabs */
@@ -54,31 +57,32 @@ struct heap_statistics {
 };
 
 struct heap {
-    struct block *list[SIZE_CLASS_COUNT]; /* (own) malloc pops from here */
-    int32_t room[SIZE_CLASS_COUNT];       /* (own) > 0: free pushes to the list, not to the slab */
+    struct block *list[SIZE_CLASS_COUNT]; /* (owner only) malloc pops from here */
+    int32_t room[SIZE_CLASS_COUNT];       /* (owner only) > 0: free pushes to the list */
     struct slab *current[SIZE_CLASS_COUNT];
-    /* (own) except in alloc_count_sites(). It stands next to the fields that are read with it. */
+    /* (owner only) except in alloc_count_sites(). It lies next to `runs`, because the fast path of
+     * large blocks reads both. */
     struct site_turn site_turn;
-    struct run_cache runs; /* (own) */
-    uint32_t long_reuses;  /* (own) calls of heap_reuse_long() with a run to try */
+    struct run_cache runs; /* (owner only) */
+    uint32_t long_reuses;  /* (owner only) calls of heap_reuse_long() with a run */
     struct lock lock;
-    uint32_t partial[SIZE_CLASS_COUNT]; /* first slab of each list, by slice index */
-    uint32_t full;                      /* first full slab; 0: none */
-    uint32_t large;                     /* first large block; in shared heaps only */
-    uint64_t empty;                     /* a bit per class: see above */
-    uint64_t warm;                      /* (own) a bit per class: refilled since a slab was empty */
-    uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (own) in HEAP_LENT_UNIT; a free does not lower it */
-    struct lock turn;                      /* of a shared heap: its holder is the owner */
+    uint32_t partial[SIZE_CLASS_COUNT];    /* first slab of each list, by slice index */
+    uint32_t full;                         /* first full slab; 0: none */
+    uint32_t large;                        /* first large block; in shared heaps only */
+    uint64_t empty;                        /* a bit per class: empty(c) above */
+    uint64_t warm;                         /* (owner only) a bit per class: warm(c) above */
+    uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (owner only) in HEAP_LENT_UNIT; never falls */
+    struct lock turn;                      /* of a shared heap: the holder is the owner */
     struct heap *next;                     /* in the list of all heaps */
     struct heap *next_idle;                /* in the list of idle heaps */
     bool has_thread;
-    /* Other threads may take the heap or its slabs. Written under heaps_lock and `lock`. */
+    /* True if other threads may take the heap or its slabs. Written under heaps_lock and `lock`. */
     _Atomic bool idle;
     bool shared; /* in use, but by no single thread */
     struct heap_statistics statistics;
 };
 
-/* (own) Adds to a counter that other threads may read. Returns the sum. */
+/* (owner only) Adds to a counter that other threads may read. Returns the sum. */
 static inline uint64_t heap_count(_Atomic uint64_t *counter, uint64_t more)
 {
     uint64_t sum = atomic_load_explicit(counter, memory_order_relaxed) + more;
@@ -97,11 +101,11 @@ static inline int32_t heap_hot(unsigned class)
     return fit < HEAP_HOT_BLOCKS ? fit : HEAP_HOT_BLOCKS;
 }
 
-/* (own) Handles a slab whose `until` has reached 0: parks it, keeps it as the empty one, or gives
- * its run back. */
+/* (owner only) Handles a slab whose `until` has reached 0: parks it, keeps it as the one empty slab
+ * of its class, or gives its run back. */
 void heap_event(struct heap *heap, struct slab *slab);
 
-/* (own) Frees a block of one of the heap's slabs. `last` is slab_key(block, NULL). */
+/* (owner only) Frees a block of one of the heap's slabs. `last` is slab_key(block, NULL). */
 static inline void heap_free(struct heap *heap, struct slab *slab, struct block *block,
                              uintptr_t last)
 {
@@ -117,8 +121,8 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
         heap_event(heap, slab);
 }
 
-/* (own) Takes the first block off its list. The caller has checked that the block is marked as
- * free. */
+/* (owner only) Takes `block`, the first one of its list, off the list. The caller has checked that
+ * the block is marked as free. */
 static inline void *heap_pop(struct heap *heap, unsigned class, struct block *block)
 {
     heap->list[class] = block->next;
@@ -127,16 +131,16 @@ static inline void *heap_pop(struct heap *heap, unsigned class, struct block *bl
     return block;
 }
 
-/* (own) Sets the room of a list that was empty and now has `count` blocks, none of them freshly
- * carved. */
+/* (owner only) Sets the room of a list that was empty and now has `count` blocks, none of them
+ * freshly carved. */
 static inline void heap_set_room(struct heap *heap, unsigned class, uint32_t count)
 {
     int32_t most = heap->warm >> class & 1 ? heap_hot(class) : 0;
     heap->room[class] = most - (int32_t)count;
 }
 
-/* (own) Makes the free blocks of the class's current slab the heap's list, which was empty. Returns
- * false if there are none. */
+/* (owner only) Makes the free blocks of the class's current slab the heap's list, which was empty.
+ * Returns false if there are none. */
 static inline bool heap_steal(struct heap *heap, unsigned class)
 {
     struct slab *slab = heap->current[class];
@@ -148,20 +152,20 @@ static inline bool heap_steal(struct heap *heap, unsigned class)
     return true;
 }
 
-/* (own) Takes the first block off a list that is not empty. Ends the program if the free block was
- * written to. */
+/* (owner only) Takes the first block off a list that is not empty. Ends the program if the free
+ * block was written to. */
 void *heap_pop_checked(struct heap *heap, unsigned class);
 
-/* (own) Returns a block of the class, or of a larger one. list[class] is empty. Returns NULL if
- * there is no memory. */
+/* (owner only) Returns a block of the class, or of a larger class. The caller has found list[class]
+ * empty. Returns NULL if there is no memory. */
 void *heap_refill(struct heap *heap, unsigned class);
 
-/* Frees a block of another owner's slab where remote_post_quick() failed. Any thread may call
- * it. */
+/* Frees a block of another owner's slab after remote_post_quick() has failed. Any thread may call
+ * this function. */
 void heap_post(struct slab *slab, struct block *block);
 
-/* Returns a heap for a thread: one whose thread has ended, with its slabs, or a new one. If `empty`
- * is true, the heap has no slabs. Returns NULL if there is no memory. */
+/* Returns a heap for a thread: one whose thread has ended, with its slabs, or a new heap. If
+ * `empty` is true, the returned heap has no slabs. Returns NULL if there is no memory. */
 struct heap *heap_acquire(bool empty);
 
 /* The heap's thread ends, or a shared heap is given up. The heap becomes idle, and its large blocks
@@ -169,38 +173,41 @@ struct heap *heap_acquire(bool empty);
 void heap_release(struct heap *heap);
 
 /* The heap's thread ends, but the heap keeps its lists, as if the thread slept, until the next
- * thread begins or ends. So threads that run one after the other find a warm heap. The heap that
- * the previous call left is released. */
+ * thread begins or ends. So threads that run one after the other find a warm heap. The heap of the
+ * previous call becomes idle, unless a thread has taken it since. */
 void heap_leave(struct heap *heap);
 
-/* (own) Frees all blocks of the heap, also those in use, and makes the heap idle. */
+/* (owner only) Frees all blocks of the heap, also those in use, and makes the heap idle. */
 void heap_destroy(struct heap *heap);
 
-/* (own) Returns the blocks on the heap's lists to their slabs, collects posted blocks, gives kept
- * runs back, and gives slabs without a live block back. */
+/* (owner only) Returns the blocks on the heap's lists to their slabs, collects posted blocks, gives
+ * kept runs back, and gives slabs without a live block back. */
 void heap_collect(struct heap *heap);
 
 /* Claims every slab, of any heap, whose live blocks are all posted (remote.h says why there are
- * such slabs). Returns how many. First releases the heap that heap_leave() left. Any thread that
- * holds no lock may call it. */
+ * such slabs). Returns the number of slabs that it claimed. First makes the heap of the last
+ * heap_leave() idle. Any thread that holds no lock may call it. */
 size_t heap_sweep(void);
 
-/* (own) Frees the run of a large block, or of a slab that has ended, where run_cache_put() did not
- * keep it. */
+/* (owner only) Frees the run of a large block, or of a slab that has ended, after run_cache_put()
+ * did not keep the run. */
 void heap_free_large(struct heap *heap, struct slab *slab);
 
-/* (own) Calls kept_runs_take_long(). Every 64th call also updates how much may be kept, and calls
- * purge_look(). */
+/* (owner only) Makes the long run that the thread kept a block of `size` bytes, and returns it
+ * (kept_runs_take_long()). Every 64th call also updates the number of slices that the thread may
+ * keep, and calls purge_look(). */
 void *heap_reuse_long(struct heap *heap, size_t size);
 
-/* These two put a large block on the heap's list and take it off. Any thread may call them. */
+/* These two put a large block on the heap's list `large`, and take it off the list. Any thread may
+ * call them. */
 void heap_keep_large(struct heap *heap, struct slab *slab);
 void heap_drop_large(struct heap *heap, struct slab *slab);
 
 /* Returns the first of all heaps. `next` leads to the others. */
 struct heap *heap_first(void);
 
-/* Returns how many posted blocks went back to the page heap with their slab, uncollected. */
+/* Returns the number of posted blocks that no owner collected, because their slab went back to the
+ * page heap first. */
 uint64_t heap_posts_gone(void);
 
 /* For fork: these two take and drop all locks of this module, in order. In the child, the heap of
@@ -212,8 +219,8 @@ void heap_unlock_all(void);
  * heap_unlock_all(). */
 bool heap_is_at_rest(const struct heap *heap);
 
-/* Asserts the contract of one heap. Its thread calls it, or another while that thread cannot
- * run. */
+/* Asserts the contract of one heap. The heap's thread calls this function, or another thread while
+ * the heap's thread cannot run. */
 void heap_check(struct heap *heap);
 
 /* Asserts the part of the contract that holds while other threads run: the lists of slabs of every

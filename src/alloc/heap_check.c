@@ -56,7 +56,7 @@ void heap_check(struct heap *heap)
         }
         int32_t carved =
             heap->room[class] + length - (heap->warm >> class & 1 ? heap_hot(class) : 0);
-        /* Carved by the last refill: these blocks are on the list, or were handed out since. */
+        /* The last refill carved these blocks. They are on the list, or were handed out since. */
         CHECK_THAT(carved >= 0 && carved <= HEAP_CARVED_MOST);
         if (slab != NULL) {
             CHECK_THAT(slab->class == class && remote_state(slab) == REMOTE_CURRENT);

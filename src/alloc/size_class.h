@@ -54,8 +54,8 @@ static inline size_t size_class_bytes(unsigned class)
 }
 
 /* Returns the smallest class that holds the blocks of `class` and is one of `steps` classes per
- * doubling (1, 2, 4 or 8). Where there are fewer classes per doubling, all of them qualify. Blocks
- * of the result are aligned at least as blocks of `class` are. */
+ * doubling (1, 2, 4 or 8). Where a doubling has fewer classes than `steps`, all of them qualify.
+ * Blocks of the result are aligned at least as blocks of `class` are. */
 static inline unsigned size_class_coarse(unsigned class, size_t steps)
 {
     size_t bytes = size_class_bytes(class);

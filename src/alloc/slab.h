@@ -1,8 +1,9 @@
 /* slab.h - a slab divides a run of slices into equal blocks: it hands them out and takes them back.
  *
  * The slab is the record of the run's first slice. The records of the other slices only hold the
- * distance back to it. One heap owns a slab. Fields and functions marked (own) are only used by the
- * thread of that heap. Any other thread frees blocks by posting them to the slab (remote.h).
+ * distance back to it. One heap owns a slab. Only the owner, which is the thread of that heap,
+ * writes the fields and calls the functions that are marked (owner only). Any other thread frees
+ * blocks by posting them to the slab (remote.h).
  *
  * A block is in exactly one place: in use by the program, on the list of the owner's heap, on
  * `free`, among the posted blocks, or not yet carved. A live block is one that is in use, on the
@@ -11,18 +12,18 @@
  *     until + rest == number of live blocks: slab_live()
  *     carved - slab_live() == length(free)
  *     end == carved * size_class_bytes(class)
- *     carved <= capacity; blocks that are not carved have never been touched if the run was zero
+ *     carved <= capacity; if `zero`, the blocks that are not carved were never touched
  *     rest == 0, unless the state is FULL or a poster has just changed it from FULL to PARKED
  *
- * A local free first writes `free` and then decrements `until`. A thread that holds the lock of a
- * slab from which no thread allocates therefore reads a slab_live() that is exact or too high,
- * never too low. Without the lock, the two fields may be read at different moments, and their sum
- * is only a hint.
+ * A local free first writes `free` and then decrements `until`. A thread that holds the lock of the
+ * slab's heap, while no thread allocates from the slab, therefore reads a slab_live() that is exact
+ * or too high, never too low. A thread without the lock may read `until` and `rest` at different
+ * moments, and their sum is only a hint.
  *
- * A local free counts nothing but `until`, whatever the state of the slab is. When `until` reaches
- * 0, the owner calls heap_event(). For a FULL slab this happens after an eighth of its blocks, at
- * least one, came back; the slab then returns to use. For any other slab it happens when all blocks
- * are back.
+ * `until` is the only counter that a local free changes, whatever the state of the slab is. When
+ * `until` reaches 0, the owner calls heap_event(). For a FULL slab this happens after an eighth of
+ * its blocks, at least one, were freed. The owner then parks the slab, and can allocate from it
+ * again. For any other slab it happens when all blocks are free.
  *
  * A free block holds a pointer to the next one, and a key that marks it as free.
  */
@@ -51,17 +52,19 @@ enum run_kind {
 /* The record of a slice. Large blocks use some of its fields, too (large.h). */
 struct slab {
     /* The heap that owns the slab; written under that heap's lock. For a large block: NULL, the
-     * mark of site_keeps(), or the heap that it belongs to. NULL if this is no run. */
+     * mark of site_keeps(), or the heap that the block belongs to. NULL if no run begins at this
+     * slice. */
     _Alignas(RECORD_BYTES) _Atomic(struct heap *) owner;
     union {
-        struct block *free; /* (own) blocks that came back, newest first */
-        uint64_t born_ns;   /* counted RUN_LARGE: time of allocation */
+        struct block *free; /* (owner only) freed blocks, newest first */
+        uint64_t born_ns;   /* RUN_LARGE that a site counts: time of allocation */
     };
-    _Atomic uint32_t until;  /* (own) local frees until heap_event() */
-    _Atomic uint32_t rest;   /* (own) live blocks beyond `until` */
-    _Atomic uint64_t posted; /* remote.h */
+    _Atomic uint32_t until;  /* (owner only) local frees left until heap_event() */
+    _Atomic uint32_t rest;   /* (owner only) live blocks beyond `until` */
+    _Atomic uint64_t posted; /* the word of remote.h */
 
-    /* Neighbours on the list that the state implies, by slice index; under the list's lock. */
+    /* Neighbours on the list that the slab's state implies, by slice index. The heap's lock guards
+     * them. */
     uint32_t next;
     uint32_t prev;
 
@@ -69,20 +72,21 @@ struct slab {
     union {
         uint32_t back; /* RUN_TAIL: distance to the run's first slice */
 
-        /* RUN_LARGE longer than RUN_CACHE_RUN_MAX: slices that it did not request. */
+        /* RUN_LARGE longer than RUN_CACHE_RUN_MAX: number of slices that the program did not
+         * request. */
         uint32_t slack;
     };
     uint16_t capacity;       /* blocks that fit */
-    _Atomic uint16_t carved; /* (own) blocks handed out or linked, ever */
+    _Atomic uint16_t carved; /* (owner only) number of blocks that exist so far */
     union {
-        uint32_t inverse; /* of the class: slab_begins() */
+        uint32_t inverse; /* 2^32 / bytes of a block, for slab_begins() */
         uint32_t site;    /* RUN_LARGE: see site.c */
     };
-    _Atomic uint32_t end; /* (own) bytes from the start to the end of carved blocks */
+    _Atomic uint32_t end; /* (owner only) bytes up to the end of carved blocks */
     uint8_t class;
     _Atomic uint8_t kind; /* enum run_kind; constant while the run is in use */
     uint8_t zero;         /* the part that is not carved reads as zero */
-    uint8_t moved;        /* RUN_LARGE: the pages were moved: a mapping of its own */
+    uint8_t moved;        /* RUN_LARGE: large_move() has moved its pages */
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
 
@@ -123,16 +127,17 @@ void slab_is_free(const struct slab *slab);
 /* Ends the slab, whose blocks are all unused. The caller then gives back the run. */
 void slab_destroy(struct slab *slab);
 
-/* Returns the number of live blocks. The header says when this is exact. */
+/* Returns the number of live blocks. The comment at the top of this file says when the number is
+ * exact. */
 static inline uint32_t slab_live(struct slab *slab)
 {
     return atomic_load_explicit(&slab->until, memory_order_acquire) +
            atomic_load_explicit(&slab->rest, memory_order_relaxed);
 }
 
-/* (own) Takes all blocks of `free` from a CURRENT slab, so that all carved blocks count as live.
- * Returns the first of them and sets `*count`. The keys are not checked here, but when a block is
- * handed out. */
+/* (owner only) Takes all blocks of `free` from a CURRENT slab, so that all carved blocks count as
+ * live. Returns the first of them and sets `*count`. The keys are not checked here, but when a
+ * block is handed out. */
 static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
 {
     struct block *first = slab->free;
@@ -142,14 +147,14 @@ static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
     return first;
 }
 
-/* (own) Carves blocks and links them in address order; they count as live. Returns the first and
- * sets `*count`, or returns NULL if all blocks are carved already. Carves at least one block, and
- * then no further than the OS page in which that block ends, so that pages are touched as late as
- * possible. */
+/* (owner only) Carves blocks and links them in address order; they count as live. Returns the first
+ * and sets `*count`, or returns NULL if all blocks are carved already. Carves at least one block,
+ * and then no further than the OS page in which that block ends, so that pages are touched as late
+ * as possible. */
 struct block *slab_carve(struct slab *slab, uint32_t *count);
 
-/* (own) Takes back `count` live blocks, linked from `first` to `last`, and moves `rest` into
- * `until`. */
+/* (owner only) Frees `count` live blocks, which are linked from `first` to `last`, and moves `rest`
+ * into `until`. */
 void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count);
 
 /* The secret part of the keys of free blocks. It is different in every process. */
@@ -188,12 +193,12 @@ static inline void slab_mark_by(struct block *block, struct block *next, uintptr
     block->key = last ^ (uintptr_t)next;
 }
 
-/* Returns whether a carved block begins `offset` bytes behind the slab's start. The size of the
- * class must divide the offset, which takes one multiplication: the inverse is 2^32 / bytes,
- * rounded up, and exactly the multiples of `bytes` give a product (mod 2^32) below it (Lemire,
+/* Returns whether a carved block begins `offset` bytes behind the slab's start. A block begins only
+ * at a multiple of its size. One multiplication tests that: `inverse` is 2^32 / size, rounded up,
+ * and offset * inverse (mod 2^32) is below `inverse` exactly for the multiples of the size (Lemire,
  * Kaser and Kurz, "Faster remainder by direct computation", Software: Practice and Experience
- * 2019). This is exact for all offsets in a slab. A relaxed read of `end` suffices: a block is
- * below it when it is handed out. */
+ * 2019). The test is exact for all offsets in a slab. A relaxed read of `end` suffices, because
+ * `end` was above a block before the block was handed out. */
 static inline bool slab_begins(const struct slab *slab, uint32_t offset)
 {
     return offset * slab->inverse < slab->inverse &&
@@ -207,8 +212,8 @@ static inline struct slab *slab_of(const struct block *block)
     return slab->kind == RUN_TAIL ? slab - slab->back : slab;
 }
 
-/* (own) Takes back a live block, where `last` == slab_key(block, NULL). Returns true if `until` is
- * now 0: the caller then calls heap_event(). */
+/* (owner only) Frees a live block. `last` is slab_key(block, NULL). Returns true if `until` is now
+ * 0: the caller then calls heap_event(). */
 static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t last)
 {
     slab_mark_by(block, slab->free, last);
@@ -219,8 +224,8 @@ static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t l
     return until == 0;
 }
 
-/* (own) Like slab_free(), for `count` blocks at once, at most `until`. They are linked from `first`
- * to `last` and marked as free. */
+/* (owner only) Like slab_free(), for `count` blocks at once, at most `until`. They are linked from
+ * `first` to `last` and marked as free. */
 static inline bool slab_free_many(struct slab *slab, struct block *first, struct block *last,
                                   uint32_t count)
 {
