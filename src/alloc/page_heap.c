@@ -10,18 +10,18 @@
 
 enum {
     LONG_SLICES = 16,      /* 256 KiB: shorter runs lie within a chunk */
-    DENSE_LOOKS = 2,       /* chunk.dense: it may become a huge page */
-    COLLAPSED = UINT8_MAX, /* chunk.dense: it was taken to become one */
-    REUSES = 4,            /* before a chunk is found the first time */
+    DENSE_LOOKS = 2,       /* chunk.dense of a chunk that may become a huge page */
+    COLLAPSED = UINT8_MAX, /* chunk.dense of a chunk taken to become a huge page */
+    REUSES = 4,            /* of a chunk before it is found the first time */
     TOLD_MOST = 5,         /* doublings of REUSES: to 128 */
-    REFUSALS_MOST = 8,     /* refused chunks that end a purge */
+    REFUSALS_MOST = 8,     /* refused chunks after which a purge ends */
 };
 
 static struct lock lock;
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
 static bool lazy;           /* purging only offers memory */
-static size_t idle_least;   /* since the epoch began */
-static size_t fresh_slices; /* handed out without being dirty, ever */
+static size_t idle_least;   /* lowest idle_slices since the epoch began */
+static size_t fresh_slices; /* slices handed out that were not dirty, ever */
 
 /* Returns the number of chunks below the end of the region. */
 static size_t chunk_end(void)
@@ -200,7 +200,8 @@ static size_t find_short(size_t slices)
 /* --- huge pages ------------------------------------------------------------------------------- */
 
 enum {
-    /* Chunks in use in a large program. One chunk is then at most a twentieth of its memory. */
+    /* A program is large if it uses at least this many chunks. One chunk is then at most a
+     * twentieth of its memory. */
     HUGE_CHUNKS_LEAST = 20,
 
     /* Slices by which the program must have grown since the last purge to count as growing. */
@@ -209,13 +210,15 @@ enum {
     /* A run that is longer than this many slices leaves gaps in the chunks before it. */
     HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES,
 
-    /* Chunks in use before pages are touched to measure the time of a page fault. */
+    /* A program must use this many chunks before pages are touched to measure the time of a page
+     * fault. */
     SMALL_CHUNKS_LEAST = 2,
 };
 
 static size_t used_at_purge; /* used_slices at the last purge */
 
-/* How the call that holds the lock has begun a chunk. */
+/* Set by begin_chunk() for the call that holds the lock: the pages that it chose for a new
+ * chunk. */
 static enum begun { BEGUN_NONE, BEGUN_SMALL, BEGUN_HUGE } begun;
 
 static bool is_large_program(void)
@@ -265,8 +268,8 @@ static void begin_chunk(size_t number, size_t slices)
         begun = BEGUN_SMALL;
 }
 
-/* Requests small pages for those untouched chunks of a run for which huge pages were requested
- * before. For runs that begin_chunk() does not handle, in a program that is not large. */
+/* Requests small pages for the untouched chunks of a run for which huge pages were requested
+ * earlier. Called for runs that begin_chunk() does not handle, if the program is not large. */
 static void begin_chunks(size_t index, size_t slices)
 {
     for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
@@ -289,7 +292,7 @@ static void learn(size_t index, size_t slices, enum begun how)
 /* --- chunks that may become huge pages -------------------------------------------------------- */
 
 /* Returns whether a chunk may be collapsed into a huge page: the kernel was asked neither for a
- * huge page there nor for small pages. In the latter case it would refuse. */
+ * huge page there nor for small pages. If it was asked for small pages, it would refuse. */
 static bool may_collapse(const struct chunk *chunk)
 {
     return !chunk->huge && !chunk->small;
@@ -346,8 +349,8 @@ void *page_heap_find_reused(size_t index, size_t slices)
     return NULL;
 }
 
-/* Writes `reused` without the lock: no other thread writes it while all of the chunk is the
- * caller's. */
+/* Writes `reused` without the lock: no other thread writes it while the whole chunk belongs to the
+ * caller. */
 void page_heap_count_reuse(size_t index, size_t slices)
 {
     size_t end = (index + slices) / CHUNK_SLICES;
@@ -383,8 +386,8 @@ void page_heap_put_dense(void *start)
  * refuses. */
 static size_t allocate(size_t slices, size_t room, bool *zero)
 {
-    /* Chunk 0 is never empty. Without this, the search for an empty chunk would map a second
-     * one. */
+    /* Maps chunk 0 before the search. The search for an empty chunk would map chunk 0 and then
+     * chunk 1, because chunk 0 is never empty. */
     if (chunk_end() == 0 && !grow(1))
         return 0;
     size_t index =
@@ -674,9 +677,9 @@ static bool purge_chunk(size_t number)
     }
 }
 
-/* Purges until at most `keep_slices` slices are idle. A refused chunk, for example of locked
- * memory, is skipped, because the machine may accept others. After REFUSALS_MOST refusals it gives
- * up. */
+/* Purges until at most `keep_slices` slices are idle. A chunk that the machine refuses, for example
+ * because it is locked, is skipped, because the machine may accept others. After REFUSALS_MOST
+ * refused chunks the function gives up. */
 static void purge_to(size_t keep_slices)
 {
     unsigned left = REFUSALS_MOST;

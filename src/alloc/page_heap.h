@@ -56,12 +56,12 @@ struct page_heap_level page_heap_level(void);
 /* Returns the level at the end of an epoch, and begins the next epoch. */
 struct page_heap_level page_heap_epoch(void);
 
-/* Takes back `slices` slices from `index` on, which may be any part of a run. Returns the memory in
- * use afterwards. Freeing a slice that is not in use ends the program. */
+/* Takes back `slices` slices from `index` on, which may be any part of a run. Returns the amounts
+ * of used and idle memory after the call. Freeing a slice that is not in use ends the program. */
 struct page_heap_use page_heap_free(size_t index, size_t slices);
 
 /* Like page_heap_free(), for slices that are a new mapping: they read as zero and are not resident.
- * Whatever the kernel was asked about huge pages in their chunks no longer holds. */
+ * Earlier requests for huge or small pages in their chunks no longer count. */
 void page_heap_free_renewed(size_t index, size_t slices);
 
 /* Lengthens a run by `more` slices at its end. Returns false if these are not all free, or if
@@ -73,8 +73,8 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
 size_t page_heap_purge(size_t keep_bytes);
 
 /* From now on, purged memory is only offered to the kernel (os_offer()). This is faster, but the
- * memory stays resident until the kernel needs it. A chunk of which anything was offered no longer
- * reports that its slices read as zero. */
+ * memory stays resident until the kernel needs it. Once a part of a chunk was offered, no slice of
+ * the chunk is reported as reading zero. */
 void page_heap_purge_lazily(void);
 
 /* Limits the memory of the page heap to `bytes`; 0 removes the limit. An allocation beyond the
@@ -95,15 +95,16 @@ size_t page_heap_limit(size_t bytes);
  * - if first_touch.h says never to use huge pages.
  */
 
-/* Updates which chunks are dense. */
+/* Decides anew which chunks are dense. */
 void page_heap_look(void);
 
-/* Returns the start of a chunk that was dense at two looks in a row, a multiple of CHUNK_BYTES, and
- * marks the chunk so that it is returned only once. Returns NULL if there is none from chunk
+/* Returns the start of a chunk that was dense at two calls of page_heap_look() in a row. Marks the
+ * chunk, so that it is returned only once. Returns NULL if there is no such chunk from chunk
  * `*from` on. Sets `*from` to the chunk where the next call continues. */
 void *page_heap_take_dense(size_t *from);
 
-/* Undoes page_heap_take_dense(): the chunk can be returned again after two more looks. */
+/* Undoes page_heap_take_dense(): the chunk can be returned again after two more calls of
+ * page_heap_look(). */
 void page_heap_put_dense(void *start);
 
 /* --- reused chunks, for huge_page.h ---
@@ -116,8 +117,8 @@ void page_heap_put_dense(void *start);
  * is none. Takes no lock: the chunks within the run belong to the caller. */
 void *page_heap_find_reused(size_t index, size_t slices);
 
-/* Returns true if the chunk may become a huge page. In any case page_heap_find_reused() finds the
- * chunk again only after twice as many reuses. */
+/* Returns true if the caller may now make the chunk a huge page. In any case
+ * page_heap_find_reused() finds the chunk again only after twice as many reuses. */
 bool page_heap_take_reused(void *start);
 
 /* Counts one reuse of each chunk within a run that its thread had kept and now uses again: the page

@@ -34,7 +34,7 @@ static bool epoch_is_over(void)
 /* The state of purge_at_once(), in slices. Access is relaxed: a thread that misses a change acts on
  * values that were right a moment ago. */
 static _Atomic size_t held = HELD_SLICES; /* see purge.h */
-static _Atomic size_t went;               /* given back while the program shrank last */
+static _Atomic size_t went;               /* given back since the program last grew */
 static _Atomic size_t fresh_before;       /* page_heap_level.fresh at the last purge */
 
 /* The last purge gave back nothing, although there was something to give back. */
@@ -47,8 +47,8 @@ static void hold(size_t slices)
                      before << SLICE_SHIFT, slices << SLICE_SHIFT);
 }
 
-/* Returns whether the program needed at least half of the memory of the last purge again: it has
- * taken `came` non-resident slices since then. */
+/* Returns whether the program has needed at least half of the memory that the last purges gave
+ * back. `came` is the number of non-resident slices that the program has taken since then. */
 static bool was_in_vain(const struct page_heap_level *level, size_t came)
 {
     size_t gone = atomic_load_explicit(&went, memory_order_relaxed);
@@ -70,7 +70,7 @@ static void purge_at_once(void)
     size_t came =
         level.fresh - atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
     bool in_vain = was_in_vain(&level, came);
-    if (came != 0) /* else the program still shrinks, and the purges add up */
+    if (came != 0) /* else the program still shrinks: purges add up */
         atomic_store_explicit(&went, 0, memory_order_relaxed);
     if (in_vain && !learning_is_frozen()) {
         hold(level.use.used + level.use.idle + HELD_SLICES);
@@ -82,8 +82,8 @@ static void purge_at_once(void)
     atomic_store_explicit(&refused, purged == 0, memory_order_relaxed);
 }
 
-/* Gives back the memory that was idle during the whole epoch, less the slack, and lowers `held` by
- * as much. */
+/* Gives back the memory that was idle during the whole epoch, except for the slack. Lowers `held`
+ * by the amount that was given back. */
 static void purge_unneeded(const struct page_heap_level *level, size_t slack)
 {
     size_t keep =
@@ -129,7 +129,7 @@ static bool is_idle(struct page_heap_use use)
 
 /* No wake-up is lost: a thread that frees changes the idle memory under the page heap's lock, and
  * reads `resting` afterwards. Here `resting` is set first, and the idle memory is read under the
- * lock afterwards. So one of the two sees the other's change. */
+ * lock afterwards. So at least one of the two threads sees the change of the other. */
 bool purge_rest(unsigned ms)
 {
     atomic_store_explicit(&resting, 1, memory_order_relaxed);

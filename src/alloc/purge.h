@@ -10,22 +10,22 @@
  *
  *     slack == max(1 MiB, used / 32)
  *
- * So a program that shrinks does not keep its peak, and a program that grows and shrinks faster
- * than that makes no system call for it.
+ * So a program that shrinks does not keep the memory of its peak. A program that grows and shrinks
+ * within each epoch makes no system call to return memory.
  *
  * A program that frees much and then sleeps ends no epoch. So a free gives back memory at once
  *
  *     when idle > used + held, with held == 128 MiB at first,
  *     until idle == (used + 128 MiB) / 2
  *
- * Such a purge was in vain if it gave back at least 64 MiB and the program needs at least half of
- * them again before the next one. This happens to programs that fill and empty their memory in
- * turns. More idle memory is then kept:
+ * Such a purge was in vain if it gave back at least 64 MiB, and the program takes at least half of
+ * that memory again before the next purge. This happens to programs that fill and empty their
+ * memory in turns. More idle memory is then kept:
  *
  *     held = used + idle + 128 MiB
  *
  * Each epoch lowers `held` again, by the memory that was not needed, down to 128 MiB. Each purge is
- * judged only by what follows until the next one.
+ * judged only by the time until the next purge.
  */
 #ifndef CAIRN_ALLOC_PURGE_H
 #define CAIRN_ALLOC_PURGE_H
@@ -38,16 +38,16 @@ void purge_free(size_t index, size_t slices);
 /* If an epoch is over, gives back the memory that was not needed. */
 void purge_look(void);
 
-/* For background.h: a thread now checks while the program sleeps, so a slack of 256 KiB is enough
- * where it would be 1 MiB. Called before the program has a second thread. */
+/* For background.h: a thread now checks while the program sleeps, so the least slack becomes 256
+ * KiB instead of 1 MiB. Called before the program has a second thread. */
 void purge_is_watched(void);
 
 /* For background.h: sleeps until more than the slack is idle, but at most `ms`. Returns true if a
  * free ended the sleep. */
 bool purge_rest(unsigned ms);
 
-/* For background.h: returns whether the last purge with something to give back gave back nothing,
- * for example because the memory is locked. */
+/* For background.h: returns whether the last purge gave back nothing although memory was idle, for
+ * example because the memory is locked. */
 bool purge_is_refused(void);
 
 /* Returns `held` in bytes, as far as it has been learnt (learning.h). */

@@ -144,8 +144,8 @@ size_t region_grow(size_t chunks, size_t *got)
             if (piece - chunks < 1 || claimed == OS_OCCUPIED)
                 piece = chunks;
         } else if (claimed == OS_OCCUPIED) {
-            /* Skips the chunk forever. Its records stay zero, so no address in it counts as
-             * ours. */
+            /* Skips the chunk forever. Its records stay zero, so no address in it counts as an
+             * address of this allocator. */
             end += CHUNK_SLICES;
             atomic_store_explicit(&region.slices, end, memory_order_relaxed);
             skipped++;

@@ -7,7 +7,7 @@ enum {
     SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS
 };
 
-/* Returns what posting one more block to a slab with this word leads to. */
+/* Returns the result of posting one more block to a slab whose word is `word`. */
 static enum remote_post wants(struct slab *slab, uint64_t word)
 {
     if (remote_is_plain(slab, word))
@@ -17,8 +17,8 @@ static enum remote_post wants(struct slab *slab, uint64_t word)
     return remote_count_of(word) + 1 >= slab_live(slab) ? REMOTE_LAST : REMOTE_WAKES;
 }
 
-/* Tries once to post a block. Returns false and updates `*word` if the word has changed, or for no
- * reason. */
+/* Tries once to post a block. Returns false and updates `*word` if the word has changed. May also
+ * return false without a reason, because the compare-and-swap is weak. */
 static bool push(struct slab *slab, struct block *block, uint64_t *word)
 {
     char *start = slab_start(slab);
@@ -78,7 +78,8 @@ void remote_set_state(struct slab *slab, enum remote_state state)
 bool remote_has_all(struct slab *slab)
 {
     uint32_t count = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_acquire));
-    /* Read only once. Acquire: the claimer sees the local frees that were counted before. */
+    /* `until` is read only once. Acquire order lets the claimer see the local frees that `until`
+     * counts. */
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_acquire);
     if (until == 0)
         return false; /* no live block, or the owner will call heap_event() */

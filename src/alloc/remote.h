@@ -16,12 +16,12 @@
  * - The last live block of a slab that is not CURRENT is posted. No other thread can touch the slab
  *   any more. It becomes CLAIMED, leaves its list, and its run goes back, even if the owner sleeps.
  *
- * In these cases the poster takes the lock and reads the owner and the word again, because both may
- * have changed.
+ * In these cases the poster takes the lock of the owner's heap and reads the owner and the word
+ * again, because both may have changed.
  *
  * A slab can be claimed if
  *
- *     slab_live() == number of posted blocks, and until != 0, under the lock
+ *     slab_live() == number of posted blocks, and until != 0, under that lock
  *
  * If `until` is 0, the owner is on its way to heap_event() and claims the slab itself. A local free
  * does not look at the posted blocks. If it comes last, or at the same moment as the last post, the
@@ -36,8 +36,8 @@
 enum remote_state { REMOTE_CURRENT, REMOTE_PARKED, REMOTE_FULL, REMOTE_CLAIMED };
 
 /* The bits of the word, from the lowest up: the place of the first posted block, the number of
- * posted blocks, the state, and how often the state was set. The last makes a compare-and-swap fail
- * that was decided before the state was set. */
+ * posted blocks, the state, and how often the state was set. The last number makes a
+ * compare-and-swap fail if its thread read the word before the state was set. */
 enum { REMOTE_FIRST_BITS = 20, REMOTE_COUNT_BITS = 20, REMOTE_STATE_BITS = 3 };
 
 #define REMOTE_FIRST_MASK ((UINT64_C(1) << REMOTE_FIRST_BITS) - 1)
@@ -67,8 +67,8 @@ static inline uint32_t remote_count_of(uint64_t word)
     return (uint32_t)(word >> REMOTE_FIRST_BITS) & ((1u << REMOTE_COUNT_BITS) - 1);
 }
 
-/* Returns whether one more block can be posted without taking the lock: a FULL slab does not get
- * enough room by it, and it cannot be the last live block. */
+/* Returns whether one more block can be posted without the heap's lock. The block must not be the
+ * last live block of the slab, and must not give a FULL slab enough room to be parked. */
 static inline bool remote_is_plain(struct slab *slab, uint64_t word)
 {
     uint32_t count = remote_count_of(word) + 1;
@@ -82,7 +82,7 @@ static inline bool remote_is_plain(struct slab *slab, uint64_t word)
 
 /* Posts a block that begins `offset` bytes behind the slab's start, where `last` == slab_key(block,
  * NULL). Returns false if the block was not posted, because another thread changed the word or
- * because the lock is needed. The caller then calls heap_post(). */
+ * because the heap's lock is needed. The caller then calls heap_post(). */
 static inline bool remote_post_quick(struct slab *slab, struct block *block, size_t offset,
                                      uintptr_t last)
 {
@@ -102,12 +102,13 @@ static inline bool remote_post_quick(struct slab *slab, struct block *block, siz
 enum remote_post {
     REMOTE_POSTED,
     REMOTE_WAKES, /* a FULL slab has room again */
-    REMOTE_LAST,  /* it may be the last live block */
+    REMOTE_LAST,  /* the block may be the last live one */
 };
 
-/* Posts a block and returns REMOTE_POSTED. If the lock is needed, returns one of the other results
- * and has not posted the block: the caller then calls remote_post_locked() under the lock. A block
- * of a CLAIMED slab ends the program: it was freed twice. */
+/* Posts a block and returns REMOTE_POSTED. If the lock of the owner's heap is needed, returns one
+ * of the other results and does not post the block. The caller then calls remote_post_locked()
+ * under that lock. A block of a CLAIMED slab ends the program, because the block was freed
+ * twice. */
 enum remote_post remote_post(struct slab *slab, struct block *block);
 
 /* Posts a block in any case, under the lock of the owner's heap. The result says what the caller
@@ -115,15 +116,16 @@ enum remote_post remote_post(struct slab *slab, struct block *block);
 enum remote_post remote_post_locked(struct slab *slab, struct block *block);
 
 /* Takes all posted blocks. Returns the first and sets `*count`; the blocks still count as live, and
- * belong to the caller. Called by the owner, or under the lock while no thread allocates from the
- * slab. */
+ * belong to the caller. The caller is the owner, or holds the lock of the owner's heap while no
+ * thread allocates from the slab. */
 struct block *remote_collect(struct slab *slab, uint32_t *count);
 
-/* Sets the state, under the lock. Other threads may post meanwhile. */
+/* Sets the state. The caller holds the lock of the owner's heap. Other threads may post
+ * meanwhile. */
 void remote_set_state(struct slab *slab, enum remote_state state);
 
-/* Called under the lock after slab_live() has changed: any thread that is about to post reads it
- * again. */
+/* Called under the lock of the owner's heap after slab_live() has changed. Any thread that is about
+ * to post a block then reads slab_live() again. */
 static inline void remote_look_again(struct slab *slab)
 {
     remote_set_state(slab,
@@ -135,8 +137,8 @@ static inline enum remote_state remote_state(struct slab *slab)
     return remote_state_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
 }
 
-/* Returns whether the record is that of a slab at this moment. A slab on its way to or from the
- * page heap is none. With all locks held, the answer does not change. */
+/* Returns whether `slab` is the record of a slab at this moment, and not on its way to or from the
+ * page heap. While the locks of all heaps are held, the answer does not change. */
 static inline bool remote_is_slab(struct slab *slab)
 {
     bool owned = atomic_load_explicit(&slab->owner, memory_order_acquire) != NULL;
@@ -145,8 +147,9 @@ static inline bool remote_is_slab(struct slab *slab)
     return is_slab && owned && remote_state(slab) != REMOTE_CLAIMED;
 }
 
-/* Returns, under the lock, whether the slab can be claimed: every live block is posted, and the
- * owner is not on its way to heap_event(). Only the holder of the lock can then touch the slab. */
+/* Returns whether the slab can be claimed: every live block is posted, and the owner is not on its
+ * way to heap_event(). The caller holds the lock of the owner's heap. If the result is true, no
+ * other thread can touch the slab. */
 bool remote_has_all(struct slab *slab);
 
 #endif

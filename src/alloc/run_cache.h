@@ -3,8 +3,8 @@
  *
  * Each heap has one cache, which only the heap's thread uses. The cache holds runs of large blocks
  * and of ended slabs. Runs of 1 to 64 slices lie on lists, one list per length, last in, first out.
- * One longer run may be kept beside the lists: the long run. To the page heap, all kept runs are in
- * use. Which runs are kept, and which are given back instead, is decided in kept_runs.h.
+ * One longer run may be kept beside the lists: the long run. The page heap counts all kept runs as
+ * used. kept_runs.h decides which runs are kept and which are given back.
  *
  * Between calls, always:
  *
@@ -15,15 +15,15 @@
  *     long_run == 0, or RUN_CACHE_RUN_MAX < length(long_run) <= 2 * `most` when it arrived
  *
  * When the cache is full, an arriving run evicts others until it fits. Each eviction takes the next
- * longer list in turn, so that sizes which are no longer requested do not stay forever. A slab that
- * finds no run of its length makes the cache give back one run, too. A growing heap then does not
- * keep unused runs while it takes new memory from the machine.
+ * longer list in turn, so that sizes which are no longer requested do not stay forever. If a new
+ * slab finds no kept run of its length, the cache also gives one run back. A growing heap then does
+ * not keep unused runs while it takes new memory from the machine.
  *
  * The long run is the one that was freed last. Programs that free a buffer of one or two megabytes
  * often request another of similar size soon. They get the same memory again, whose pages are in
  * the caches of this processor and of no other. No part of the run is cut off and placed elsewhere,
- * so free memory does not fragment. The part that the new block does not use was in use by the
- * program a moment before.
+ * so free memory does not fragment. A part that the new block does not use stays resident. The
+ * program used that part a moment before.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H
@@ -41,9 +41,9 @@ enum {
 };
 
 /* How much longer than requested a run may be, as a shift of the requested length: a quarter or a
- * half. An eviction from a full cache sets it to a half: a kept run that serves no request would be
- * evicted anyway. A large request that finds no run, although the lists are not empty, sets it back
- * to a quarter. */
+ * half. An eviction from a full cache sets it to a half: a kept run that serves no request would
+ * soon be evicted anyway. A large request that finds no run, although the lists are not empty, sets
+ * it back to a quarter. */
 enum { SLACK_QUARTER = 2, SLACK_HALF = 1 };
 
 struct run_cache {
@@ -53,7 +53,7 @@ struct run_cache {
     uint32_t evicted;  /* length of the run evicted last */
     uint32_t long_run; /* slice index; 0: none */
 
-    /* Estimate of the slices in long runs now handed out that their blocks did not request. */
+    /* Estimate of the slices of long runs in use that the program did not request. */
     uint32_t long_slack;
 
     uint32_t slack_shift;                  /* SLACK_QUARTER or SLACK_HALF */
@@ -75,8 +75,8 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
 }
 
 /* Takes a run of at least `slices` slices, 1 to RUN_CACHE_RUN_MAX, that is longer by at most
- * `slices >> slack_shift`. Returns its slice index, or 0 if there is none. The record still says
- * RUN_CACHED, and how long the run is. */
+ * `slices >> slack_shift`. Returns its slice index, or 0 if there is none. The run's record still
+ * has the kind RUN_CACHED and the length of the run. */
 static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
 {
     uint64_t fits = cache->filled >> (slices - 1);
@@ -115,8 +115,9 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     return true;
 }
 
-/* Takes a run from the next list that is longer than that of the last eviction, or else from the
- * shortest list. Returns the run's record, or NULL if all lists are empty. */
+/* Takes a run from the list of the next greater length after that of the last evicted run. If all
+ * longer lists are empty, takes a run from the list of the shortest runs. Returns the run's record,
+ * or NULL if all lists are empty. */
 struct slab *run_cache_evict(struct run_cache *cache);
 
 /* Returns the greatest length in slices of a long run that may be kept. */

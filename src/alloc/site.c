@@ -9,7 +9,7 @@
 
 enum {
     HASH_BITS = 10,
-    DEPTHS = 256, /* each of 16 bytes of stack */
+    DEPTHS = 256, /* of the stack, in units of 16 bytes */
     OTHERS = SITE_SLOTS + 1,
     TABLE_BYTES = OTHERS * sizeof(struct site),
     TABLE_SLICES = (TABLE_BYTES + SLICE_BYTES - 1) / SLICE_BYTES,
@@ -26,7 +26,8 @@ _Static_assert(SITE_DOUBLINGS < 1 << DOUBLING_BITS, "the number of doublings fit
 _Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > (OTHERS + 1) << DOUBLING_BITS,
                "an inverse that a slab left is no row number");
 
-/* OTHERS rows, the last of them for others. In a record, row n has the number n + 1. */
+/* The table has OTHERS rows. The last row is for the blocks of all other sites. The record of a
+ * block holds n + 1 for row n. */
 struct site *site_table;
 
 static struct lock lock;
@@ -100,7 +101,7 @@ struct heap *site_keeper(const struct slab *slab)
     return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table : NULL;
 }
 
-/* Returns log2 of the weight of the next counted block, after `counted` of them. */
+/* Returns log2 of the weight of the next counted block, after `counted` counted blocks. */
 static uint32_t doublings(uint32_t counted)
 {
     uint32_t times = counted < SITE_ALL ? 0 : 1 + (counted - SITE_ALL) / SITE_EACH;

@@ -6,9 +6,10 @@
  * Small blocks have no site. Only slow paths count: the functions of abi/ end in a jump to them, so
  * that the return address is in the program.
  *
- * The table of sites is one run of slices, which is allocated once. A site stays in it forever. A
- * block counts for the row of others if the table is full or the caller is unknown. The record of a
- * counted block holds its row, its weight, and the time of its allocation (slab.h).
+ * The table of sites is one run of slices, which is allocated once. A site stays in it forever. If
+ * the table is full or the caller is unknown, a block counts for the last row, which sums up all
+ * other sites (site_others()). The record of a counted block holds its row, its weight, and the
+ * time of its allocation (slab.h).
  *
  * Each thread counts its first SITE_ALL blocks. After that it samples: SITE_EACH times one random
  * block of each two, then SITE_EACH times one of each four, and so on. A sampled block stands for
@@ -55,24 +56,24 @@ enum {
 };
 
 struct site {
-    uintptr_t address; /* return address; 0: empty row, or others */
-    uint32_t slices;   /* requested */
-    uint32_t depth;
+    uintptr_t address; /* return address; 0: empty row, or the last row */
+    uint32_t slices;   /* slices requested */
+    uint32_t depth;    /* of the stack, 8 bits */
     uint64_t counted;  /* blocks counted or sampled */
     uint64_t variance; /* upper bound of the variance of `blocks` */
 
     /* The following fields are estimates: every counted block adds its weight. */
-    uint64_t blocks; /* ever */
-    uint64_t bytes;  /* of these, when they were handed out */
-    uint64_t hits;   /* of these, in runs that the thread had kept */
-    uint64_t freed;  /* of these */
-    uint64_t live_bytes;
-    uint64_t lives[SITE_LIVES];
+    uint64_t blocks;            /* blocks handed out, ever */
+    uint64_t bytes;             /* bytes of these blocks when they were handed out */
+    uint64_t hits;              /* blocks in runs that the thread had kept */
+    uint64_t freed;             /* blocks freed */
+    uint64_t live_bytes;        /* bytes of the blocks that are not freed */
+    uint64_t lives[SITE_LIVES]; /* freed blocks by lifetime */
 };
 
 /* A heap's place in the sequence of samples. If it is all zero, the next block is counted. While
- * sites are not counted, only the fast path of large blocks reads `left`: at 0 it leaves through
- * the slow path, which sets it to SITE_TURN_LONG. */
+ * sites are not counted, only the fast path of large blocks reads `left`: if `left` is 0, the fast
+ * path leaves through the slow path, which sets `left` to SITE_TURN_LONG. */
 struct site_turn {
     uint32_t left;    /* blocks before the next counted one */
     uint32_t counted; /* blocks counted so far */
@@ -94,9 +95,11 @@ static inline bool site_is_counted(void)
 bool site_begin(void);
 
 /* Counts a large block that was allocated for the caller at return address `caller` (NULL:
- * unknown), who requested `slices` slices. `hit` says that the thread had kept the run. `turn` is
- * the heap's place in the sequence of samples; with NULL, the block has weight 1. Called only while
- * sites are counted. The stack must be equally deep at this call for equal callers. */
+ * unknown), who requested `slices` slices. `hit` says that the block lies in a run that the thread
+ * had kept. `turn` is the heap's place in the sequence of samples; if it is NULL, the block has
+ * weight 1. Called only while sites are counted. The stack depth of the site is measured within
+ * this function. All calls for one caller must therefore come from the same stack depth, or they
+ * count for several sites. */
 void site_take(struct slab *slab, size_t slices, const void *caller, bool hit,
                struct site_turn *turn);
 
@@ -122,8 +125,9 @@ void site_resize(struct slab *slab, size_t before);
 void site_lock(void);
 void site_unlock(void);
 
-/* The following three are called with the lock held. site_next() walks the sites in order of
- * `bytes`, the largest first: it returns the first site for NULL, and NULL after the last one. */
+/* The caller of the following three functions holds the lock (site_lock()). site_next() walks the
+ * sites in order of `bytes`, the largest first: it returns the first site for NULL, and NULL after
+ * the last one. */
 const struct site *site_next(const struct site *before);
 const struct site *site_others(void);
 uint32_t site_count(void);

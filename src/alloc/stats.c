@@ -27,8 +27,8 @@ static void add_slab(struct cairn_stats *stats, struct slab *slab)
     stats->remote_frees += posted;
 }
 
-/* Walks all slices and adds up slabs, large blocks and kept runs. A run is skipped by its length,
- * unless that is impossible because the run is being made or freed. */
+/* Walks all slices and adds up slabs, large blocks and kept runs. The walk steps over a whole run
+ * at once, unless the run is being made or freed and its length is not valid. */
 static void walk(struct cairn_stats *stats)
 {
     size_t end = atomic_load_explicit(&region.slices, memory_order_acquire);
@@ -69,8 +69,8 @@ static void take_off_lists(struct cairn_stats *stats, const struct heap *heap)
     }
 }
 
-/* Does so for the caller's heap and for heaps at rest. Another thread's lists cannot be walked
- * while it allocates. */
+/* Counts the blocks on the lists of the caller's heap and of heaps at rest as cached. The lists of
+ * another thread cannot be walked while that thread allocates. */
 static void take_off_cached(struct cairn_stats *stats)
 {
     for (const struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
@@ -122,7 +122,7 @@ void stats_gather(struct cairn_stats *stats)
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct cairn_class_stats *of = &stats->classes[class];
         of->block_bytes = size_class_bytes(class);
-        /* A slab was carved between the two readings. */
+        /* The owner may have carved blocks after their number was read. */
         if (of->live_count + of->cached_count > of->block_count)
             of->live_count = of->block_count - of->cached_count;
         stats->live_count += of->live_count;

@@ -1,9 +1,9 @@
-/* stats.h - counts what is handed out and what is held, when it is requested. The fast paths count
+/* stats.h - computes the statistics of cairn.h when they are requested. The fast paths count
  * nothing.
  *
  * All slabs are walked under the locks of all heaps, so that no slab goes back to the page heap
- * meanwhile. Values that a thread changes without a lock are read as they are at that moment. Sums
- * over threads that allocate meanwhile therefore mix slightly different moments.
+ * meanwhile. Threads may change some values without a lock meanwhile. Sums over such threads
+ * therefore mix values of slightly different moments.
  */
 #ifndef CAIRN_ALLOC_STATS_H
 #define CAIRN_ALLOC_STATS_H

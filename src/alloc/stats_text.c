@@ -100,8 +100,8 @@ struct objects {
     const char *open;
 };
 
-/* Returns the path of an object. The first one is the program, and has no name. Its path is the one
- * that the kernel was given, or of a script, that of the script. */
+/* Returns the path of an object. The first object is the program, and has no name. Its path is the
+ * one that was passed to execve(). If a script was executed, this is the path of the script. */
 static const char *path_of(const struct dl_phdr_info *object)
 {
     if (object->dlpi_name != NULL && object->dlpi_name[0] != '\0')
@@ -122,8 +122,8 @@ static bool fits(struct text *text, size_t before, size_t behind)
     return false;
 }
 
-/* Adds an object that the loader has mapped, if a site lies in it. An object is left out if there
- * is no room for it. Its sites are then addresses alone. */
+/* Adds an object that the loader has mapped, if a site lies in it. If there is no room for the
+ * object, it is not added, and a reader cannot tell in which file its sites lie. */
 static int add_object(struct dl_phdr_info *object, size_t bytes, void *context)
 {
     struct objects *objects = context;
@@ -279,7 +279,7 @@ void stats_write_prometheus(struct text *text, const struct cairn_stats *stats)
         begin_metric(text, "cairn_", &of_all[i]);
         add_sample(text, "cairn_", &of_all[i], 0, value_of(&of_all[i], stats));
     }
-    for (size_t i = 1; i < COUNT_OF(of_class); i++) { /* member 0 is the label of the others */
+    for (size_t i = 1; i < COUNT_OF(of_class); i++) { /* member 0 labels the others */
         begin_metric(text, "cairn_class_", &of_class[i]);
         for (unsigned class = 0; class < CAIRN_CLASS_COUNT; class++) {
             const struct cairn_class_stats *of = &stats->classes[class];
@@ -301,7 +301,7 @@ static void line(struct text *text, const char *says, uint64_t value, const char
     text_add(text, unit);
 }
 
-/* Adds a number and what it counts, in the plural unless there is one. */
+/* Adds a number and its noun, in the plural unless the number is 1. */
 static void add_count(struct text *text, uint64_t count, const char *noun)
 {
     text_add_unsigned(text, count);

@@ -6,8 +6,8 @@
 
 #include <cairn/cairn.h>
 
-/* Writes one JSON object, without a newline. If sites are counted, it has as many of them as there
- * is room for. */
+/* Writes one JSON object, without a newline. If sites are counted, the object lists as many sites
+ * as there is room for. */
 void stats_write_json(struct text *text, const struct cairn_stats *stats);
 
 /* Writes Prometheus' text format, version 0.0.4. */

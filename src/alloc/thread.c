@@ -25,8 +25,8 @@ static struct heap *late_heap;
 enum { ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS };
 _Static_assert((ROUNDS & (ROUNDS - 1)) == 0 && ROUNDS <= 16, "heaps are aligned to more");
 
-/* Keeps the heap until the last round of destructors: those of other libraries may still
- * allocate. */
+/* Destructor of the key. Keeps the heap until the last round of destructors, because destructors of
+ * other libraries may still allocate. */
 static void on_exit_of_thread(void *value)
 {
     uintptr_t round = (uintptr_t)value & (ROUNDS - 1);
@@ -62,9 +62,10 @@ static void after_fork_in_child(void)
     after_fork();
 }
 
-/* Runs once in a process: when the library is initialised, or with its first heap, if that is
- * earlier. Large blocks need no heap, but a fork must not leave their lock taken. The functions
- * called here may allocate, and no lock is held. */
+/* Runs once in a process: when the library is initialised, or when the first heap is made, if that
+ * is earlier. A process without a heap needs the fork handlers, too: large blocks take the page
+ * heap's lock, which a fork must not leave taken. The functions called here may allocate, so no
+ * lock is held. */
 __attribute__((constructor)) static void set_up_process(void)
 {
     lock_take(&setup_lock);
@@ -77,7 +78,8 @@ __attribute__((constructor)) static void set_up_process(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-/* We are part of a library that is closed. From now on no thread's end is reported to us. */
+/* Called when the library that contains this allocator is closed. Deletes the key, because its
+ * destructor is about to be unmapped. */
 __attribute__((destructor)) static void tear_down_process(void)
 {
     if (has_key)

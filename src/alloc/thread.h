@@ -24,8 +24,8 @@ extern _Thread_local struct heap *thread_heap
  * thread_late(). */
 struct heap *thread_birth(void) __attribute__((cold));
 
-/* Returns a small block from the heap that threads without one share. Returns NULL if there is no
- * memory. */
+/* Returns a small block from the shared heap of all threads that have no heap. Returns NULL if
+ * there is no memory. */
 void *thread_late(size_t size) __attribute__((cold));
 
 #endif

@@ -10,12 +10,12 @@ enum {
 
 /* The run that begins at a slice, as it was while all locks were held. */
 struct seen {
-    size_t slices; /* length of the run: the walk goes on behind it */
+    size_t slices; /* length of the run, over which the walk steps */
     char *start;
     size_t block_bytes;
     size_t blocks;
     const struct heap *owner;
-    uint64_t live[WORDS]; /* a bit per block */
+    uint64_t live[WORDS]; /* a bit per block, set if it is live */
 };
 
 /* Returns true if the block's key does not mark it as free. A thread may write to the block
@@ -61,7 +61,7 @@ static bool look_at_run(size_t index, size_t end, struct seen *seen)
     return false;
 }
 
-/* Calls the visitor for each live block of the run. Returns false if the visitor did. */
+/* Calls the visitor for each live block of the run. Returns false if the visitor returned false. */
 static bool visit_live(const struct seen *seen, cairn_visitor visit, void *context)
 {
     for (size_t i = 0; i < seen->blocks; i++)

@@ -2,9 +2,9 @@
  *
  * Each slab is read under the locks of all heaps, so that it stays a slab. Then the locks are
  * dropped, and the visitor is called for the blocks that were found. So the visitor may allocate
- * and free. A small block is live if its key does not mark it as free. This needs no thread's list,
- * so that blocks of running threads are found too. Blocks that are allocated or freed during the
- * walk may be visited or not.
+ * and free. A small block is live if its key does not mark it as free. So the walk need not read
+ * the lists of threads, and finds the blocks of running threads, too. Blocks that are allocated or
+ * freed during the walk may be visited or not.
  */
 #ifndef CAIRN_ALLOC_WALK_H
 #define CAIRN_ALLOC_WALK_H
@@ -16,7 +16,7 @@
 struct heap;
 
 /* Visits the live blocks of one heap, or of the whole process if `only` is NULL. Returns false if
- * the visitor did, which ends the walk. */
+ * the visitor returned false, which ends the walk. */
 bool walk_blocks(const struct heap *only, cairn_visitor visit, void *context);
 
 #endif

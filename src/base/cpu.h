@@ -12,7 +12,7 @@ register uintptr_t cpu_stack __asm__("rsp");
 register uintptr_t cpu_stack __asm__("sp");
 #endif
 
-/* To be called in a loop that waits for another thread. */
+/* Called in a loop that waits for another thread. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

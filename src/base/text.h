@@ -1,6 +1,7 @@
 /* text.h - writes text and JSON into a buffer that the caller owns.
  *
- * It allocates nothing, makes no system call, and is async-signal-safe. Between calls, always:
+ * The functions allocate nothing, make no system call, and are async-signal-safe. Between calls,
+ * always:
  *     length < capacity
  *     data[length] == '\0'
  *     truncated == true if something did not fit; after that, nothing more is added

@@ -2,8 +2,9 @@
  * ns.
  *
  * The counter has a constant rate on every processor that runs Linux today. A caller that needs the
- * rate reads clock.h at the same moments. ticks_before() and ticks_after() keep the processor from
- * moving the timed code out from between them.
+ * rate also reads the clock of clock.h at the same two moments. ticks_before() and ticks_after()
+ * are called before and after timed code. They keep the processor from executing a part of that
+ * code before the first reading or after the second.
  */
 #ifndef CAIRN_TICKS_H
 #define CAIRN_TICKS_H
@@ -17,8 +18,9 @@ static inline uint64_t ticks_now(void)
     return __builtin_ia32_rdtsc();
 }
 
-/* RDTSC does not wait for other instructions (Intel's manual). An LFENCE before it waits for all
- * earlier instructions. An LFENCE behind it keeps later instructions from starting before it. */
+/* RDTSC does not wait for other instructions (Intel's manual). An LFENCE before RDTSC waits for all
+ * earlier instructions. An LFENCE behind RDTSC keeps later instructions from starting before
+ * RDTSC. */
 static inline uint64_t ticks_before(void)
 {
     __builtin_ia32_lfence();

@@ -1,12 +1,14 @@
-/* lock.h - a lock of four bytes that waits in the kernel. All zero, it is free.
+/* lock.h - a lock of four bytes. A thread waits for it in the kernel. A lock whose bytes are all
+ * zero is free.
  *
- * It has three states, so that a thread which does not have to wait makes no system call (Drepper,
- * "Futexes Are Tricky", mutex 3). The lock is not recursive and not fair. lock_drop() publishes to
- * the next lock_take(). It may be used within malloc, and between the two handlers of fork.
+ * The lock has three states, so that a thread which does not have to wait makes no system call
+ * (Drepper, "Futexes Are Tricky", mutex 3). The lock is not recursive and not fair. The next
+ * lock_take() sees everything that was written before lock_drop(). The lock may be used within
+ * malloc. A fork handler may take it before the fork, and another drop it after.
  *
  * While glibc says that the process has only one thread, the lock uses no atomic exchange, because
- * a locked instruction takes as long as twenty others. No thread may be created while a lock is
- * held.
+ * an atomic exchange takes as long as twenty other instructions. No thread may be created while a
+ * lock is held.
  */
 #ifndef CAIRN_OS_LOCK_H
 #define CAIRN_OS_LOCK_H

@@ -33,8 +33,8 @@ enum os_claimed {
 };
 enum os_claimed os_claim(void *start, size_t bytes);
 
-/* Unmaps any part of what os_map() or os_claim() mapped. Returns false if the kernel would have to
- * split a mapping and the process has the most mappings it may have. */
+/* Unmaps memory that os_map() or os_claim() mapped, or any part of it. Returns false if the kernel
+ * would have to split a mapping and the process has the most mappings it may have. */
 bool os_unmap(void *start, size_t bytes);
 
 /* Gives the pages back to the machine. The addresses stay mapped and read as zero. Returns false
@@ -46,10 +46,10 @@ bool os_give_back(void *start, size_t bytes);
  * pages at once. */
 bool os_offer(void *start, size_t bytes);
 
-/* Moves pages from `from` to `to` without copying bytes. `to` is mapped memory whose content is not
- * needed. Afterwards it holds the content of `from`, followed by zeroes up to `to_bytes`, and
- * `from` reads as zero and is not resident. The two do not overlap. `from` must be one mapping, as
- * made by os_claim() or os_move(), and possibly lengthened by os_lengthen(). */
+/* Moves pages from `from` to `to` without copying bytes. `to` must be mapped, and its content is
+ * lost. After the move, `to` holds the content of `from`, followed by zeroes up to `to_bytes`.
+ * `from` then reads as zero and is not resident. The two do not overlap. `from` must be one
+ * mapping, as made by os_claim() or os_move(), and possibly lengthened by os_lengthen(). */
 enum os_moved {
     OS_MOVED,
     OS_NOT_MOVED,         /* refused; `to` reads as zero, usually as a new mapping */
@@ -58,12 +58,13 @@ enum os_moved {
 };
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes);
 
-/* Lengthens a mapping of `bytes` that os_move() made by `more` bytes. Behind it lies mapped memory
- * whose content is not needed. The added part reads as zero, and the whole can be moved again. */
+/* Lengthens a mapping that os_move() made. The mapping has `bytes` bytes, and then `more` bytes
+ * more. The memory behind the mapping must be mapped, and its content is lost. The added part reads
+ * as zero, and the lengthened mapping can be moved again. */
 enum os_lengthened {
     OS_LENGTHENED,
-    /* The mapping is unchanged. The memory behind it reads as zero, usually as a new mapping, or is
-     * no longer mapped. */
+    /* The mapping is unchanged. The memory behind it reads as zero, usually as a new mapping.
+     * With ..._BEHIND_LOST, it is no longer mapped. */
     OS_NOT_LENGTHENED,
     OS_NOT_LENGTHENED_BEHIND_LOST,
 };
@@ -95,15 +96,16 @@ uint64_t os_touch(void *start);
  * every call within a process. */
 uint64_t os_random(void);
 
-/* os_wait() sleeps if `*word` is `value`, until os_wake() is called for the word. It may return
- * early. os_wait_ms() sleeps at most `ms`. os_wake() wakes one thread that sleeps on the word. */
+/* os_wait() sleeps if `*word` is `value`, until os_wake() is called for the word. os_wait() may
+ * return early. os_wait_ms() sleeps at most `ms`. os_wake() wakes one thread that sleeps on the
+ * word. */
 void os_wait(_Atomic uint32_t *word, uint32_t value);
 void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms);
 void os_wake(_Atomic uint32_t *word);
 
 void os_sleep_ms(unsigned ms);
 
-/* Writes one line, which includes its newline, to stderr. It is no cancellation point. */
+/* Writes one line, which includes its newline, to stderr. The function is no cancellation point. */
 void os_say(const char *line, size_t length);
 
 /* Writes one line to stderr and calls abort(), because the heap is corrupt. */

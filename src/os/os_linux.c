@@ -38,7 +38,8 @@ static char *map(size_t bytes)
     return start == MAP_FAILED ? NULL : start;
 }
 
-/* Kernels before 4.17 ignore the flag. They take the address for a hint, and may choose another. */
+/* Kernels before 4.17 ignore MAP_FIXED_NOREPLACE. They take the address for a hint, and may choose
+ * another one. */
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -153,7 +154,8 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
     if (alignment <= page)
         return map(bytes);
 
-    /* Maps more than needed, so that it contains an aligned address. Head and tail are unmapped. */
+    /* Maps more than needed, so that the mapping contains an aligned address. Then unmaps head and
+     * tail. */
     size_t spare = alignment - page;
     size_t total;
     if (__builtin_add_overflow(bytes, spare, &total))
@@ -168,7 +170,8 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
         return NULL;
     }
     if (head < spare && !os_unmap(start + bytes, spare - head)) {
-        /* Not the head: another thread may have mapped something there meanwhile. */
+        /* The head is not unmapped again, because another thread may have mapped something there
+         * meanwhile. */
         os_unmap(start, total - head);
         return NULL;
     }
