@@ -18,7 +18,7 @@ int main()
 
     // Any container of std::pmr takes a memory resource.
     {
-        cairn::arena_scope scope(arena); // rewinds at its end, after the containers' end
+        cairn::arena_scope scope(arena); // rewinds after the containers are destroyed
         cairn::arena_resource resource(arena);
         std::pmr::unordered_map<std::pmr::string, int> ages(&resource);
         ages["Ada, Countess of Lovelace"] = 36;

@@ -38,7 +38,7 @@ extern "C" {
 
 enum {
     CAIRN_ARENA_ALIGNMENT = 16,  /* of every block, unless more is requested */
-    CAIRN_ARENA_OWN_BYTES = 256, /* most bytes of the caller's memory that it uses */
+    CAIRN_ARENA_OWN_BYTES = 256, /* most bytes that an arena needs for itself */
 };
 
 /* The part of an arena that the inline path below needs. The rest lies behind it in the library, so
@@ -59,9 +59,9 @@ struct cairn_arena {
  * up to 2 MiB are resident before they are used. */
 enum cairn_arena_huge {
     CAIRN_ARENA_HUGE_AUTO, /* only chunks of 32 MiB and more request them */
-    /* Every chunk does, and has room for a multiple of 2 MiB, if the limit allows. */
+    /* Every chunk requests them, and has room for a multiple of 2 MiB, if the limit allows that. */
     CAIRN_ARENA_HUGE_ON,
-    CAIRN_ARENA_HUGE_NEVER, /* no chunk does; the kernel may still use them unasked */
+    CAIRN_ARENA_HUGE_NEVER, /* no chunk requests them; the kernel may still use them */
 };
 
 /* A checked arena fills freed memory with a pattern. It verifies the pattern when it hands the
@@ -86,13 +86,13 @@ struct cairn_arena_options {
      * NULL. */
     void *memory;
     size_t memory_bytes; /* size of `memory`; at least CAIRN_ARENA_OWN_BYTES */
-    bool fixed;          /* if `memory` is full, fail: the kernel is not asked */
+    bool fixed;          /* allocations fail if `memory` is full */
     enum cairn_arena_huge huge;
     enum cairn_arena_checked checked;
 };
 
-/* Create an arena. They return NULL if there is no memory, or if the options contradict each other:
- * `fixed` without `memory`. */
+/* These functions create an arena. They return NULL if there is no memory, or if the options
+ * contradict each other: `fixed` without `memory`. */
 struct cairn_arena *cairn_arena_create(size_t size_hint);
 struct cairn_arena *cairn_arena_create_with(const struct cairn_arena_options *options);
 
@@ -107,8 +107,8 @@ void cairn_arena_destroy(struct cairn_arena *arena);
 void *cairn_arena_alloc_slow(struct cairn_arena *arena, size_t size) __attribute__((cold));
 
 /* Returns a block of `size` bytes, aligned to CAIRN_ARENA_ALIGNMENT. Its contents are unspecified.
- * A block of 0 bytes is not NULL and must not be read or written. The next block may begin at the
- * same address.
+ * A block of 0 bytes is not NULL and must not be read or written. The block after it may begin at
+ * the same address.
  *
  * The free bytes are a multiple of the alignment. So a size that fits still fits after it is
  * rounded up, and the rounding cannot overflow. */
@@ -139,8 +139,8 @@ inline void *cairn_arena_alloc_array(struct cairn_arena *arena, size_t count, si
     return cairn_arena_alloc(arena, bytes);
 }
 
-/* Copy data or text into the arena. cairn_arena_strndup() copies at most `max` bytes of text and
- * always adds a NUL. */
+/* These functions copy data or text into the arena. cairn_arena_strndup() copies at most `max`
+ * bytes of text and always adds a NUL. */
 void *cairn_arena_memdup(struct cairn_arena *arena, const void *data, size_t size);
 char *cairn_arena_strdup(struct cairn_arena *arena, const char *text);
 char *cairn_arena_strndup(struct cairn_arena *arena, const char *text, size_t max);
@@ -174,16 +174,16 @@ void cairn_arena_rewind(struct cairn_arena *arena, struct cairn_arena_point mark
 /* Frees all blocks, and keeps all memory for new ones. */
 void cairn_arena_reset(struct cairn_arena *arena);
 
-/* Gives free memory back to the kernel, except about `keep_bytes` of it: those that would be handed
- * out next. After a reset, cairn_arena_trim(arena, 0) leaves one empty chunk. The caller's memory
- * stays as it is. */
+/* Gives free memory back to the kernel, except about `keep_bytes` of it, which would be handed out
+ * next. After a reset, cairn_arena_trim(arena, 0) leaves one empty chunk. The caller's memory stays
+ * as it is. */
 void cairn_arena_trim(struct cairn_arena *arena, size_t keep_bytes);
 
 struct cairn_arena_stats {
     size_t allocated_bytes;  /* handed out, with rounding and alignment */
     size_t high_water_bytes; /* the highest value of allocated_bytes so far */
-    size_t reserved_bytes;   /* address space, with the caller's memory */
-    size_t mapped_bytes;     /* of these, from the kernel; limit_bytes limits them */
+    size_t reserved_bytes;   /* address space, and the caller's memory */
+    size_t mapped_bytes;     /* the part from the kernel, at most limit_bytes */
     /* Upper bound of the resident part of reserved_bytes. Huge pages may add to it. */
     size_t touched_bytes;
     size_t chunk_count;
@@ -210,7 +210,7 @@ struct cairn_pool_slot {
 /* The part of a pool that the inline paths need. Between calls, always:
  *
  *     free is NULL and direct is false if every call must go through the library: in a pool that
- *     is shared or checked, and under ASan. They then never change.
+ *     is shared or checked, and under ASan. Both then never change.
  */
 struct cairn_pool {
     struct cairn_pool_slot *free; /* free objects, the last freed first */
@@ -223,15 +223,16 @@ struct cairn_pool_options {
     size_t object_bytes; /* at least 1 */
     /* A power of two. 0: the largest one that divides the size, at most CAIRN_ARENA_ALIGNMENT. */
     size_t alignment;
-    /* The pool takes all its memory from this arena, see below. NULL: it has an arena of its
-     * own. */
+    /* The pool takes all its memory from this arena (cairn_pool_create_with()). NULL: the pool has
+     * an arena of its own. */
     struct cairn_arena *arena;
     bool shared; /* any thread may use the pool; every call takes a lock */
     /* A checked pool also finds objects that are given back twice, or to the wrong pool. */
     enum cairn_arena_checked checked;
 };
 
-/* Create a pool. They return NULL if there is no memory, or if the options make no sense.
+/* These functions create a pool. They return NULL if there is no memory, or if the options make no
+ * sense.
  *
  * A pool in an arena takes memory from it as it grows and never gives any back. It ends with the
  * arena, or when the arena is rewound to before the pool was made. A rewind to any later point

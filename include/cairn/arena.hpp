@@ -4,7 +4,7 @@
  *     cairn::arena                    owns an arena
  *     cairn::arena_scope              rewinds an arena to where it was when the scope began
  *     cairn::arena_resource           a std::pmr::memory_resource that takes memory from an arena
- *     cairn::arena_allocator<T>       the same as an allocator, without a virtual call
+ *     cairn::arena_allocator<T>       a standard allocator that does so without virtual calls
  *     cairn::pool<T>                  owns a pool of T: create() and destroy() objects
  *
  * Functions throw std::bad_alloc if there is no memory. Nothing else throws except constructors of
@@ -267,7 +267,7 @@ template <typename T> class pool
     }
 
   private:
-    /* Gives the memory back if the constructor throws. */
+    /* Gives the memory of an object back if the object's constructor throws. */
     struct slot {
         explicit slot(cairn_pool *from) : pool(from), room(detail::or_throw(cairn_pool_alloc(from)))
         {

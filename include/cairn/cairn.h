@@ -57,8 +57,8 @@ struct cairn_class_stats {
     size_t slab_count;
     size_t block_count; /* blocks carved in these slabs so far, used or not */
     size_t live_count;
-    /* Free blocks that are handed out next: by the calling thread, the thread that ended last, or a
-     * heap. */
+    /* Free blocks that are kept ready on a list: by the calling thread, by the thread that ended
+     * last, or by a heap. */
     size_t cached_count;
     /* Blocks that can still be carved. They were never used and mostly never touched. */
     size_t fresh_count;
@@ -78,13 +78,13 @@ struct cairn_stats {
     size_t large_count;
 
     size_t mapped_bytes;    /* address space taken from the kernel */
-    size_t used_bytes;      /* of these: in slabs, large blocks and heaps */
+    size_t used_bytes;      /* the part in slabs, large blocks and heaps */
     size_t used_most_bytes; /* the highest value of used_bytes so far */
     size_t idle_bytes;      /* free but resident; cairn_purge(0) gives it back */
     /* used_bytes + idle_bytes: an upper bound of the resident set, except with CAIRN_PURGE=free and
      * huge pages. */
     size_t resident_bytes;
-    /* live_bytes and the next five add up to used_bytes. */
+    /* live_bytes and the next five members add up to used_bytes. */
     size_t cached_bytes; /* runs that threads keep, and blocks of cached_count */
     size_t free_bytes;   /* other free blocks: the cost of fragmentation */
     size_t fresh_bytes;  /* blocks that can still be carved */
@@ -94,8 +94,8 @@ struct cairn_stats {
     size_t limit_bytes;  /* set by cairn_limit(); 0: no limit */
     size_t purged_bytes; /* given back so far; a byte may count repeatedly */
 
-    uint64_t map_calls; /* system calls for more memory */
-    uint64_t purge_calls;
+    uint64_t map_calls;   /* system calls for more memory */
+    uint64_t purge_calls; /* system calls that gave memory back */
     /* How many more idle bytes than used_bytes may be kept. This value is learnt. */
     size_t held_bytes;
     /* How often a learnt value has changed: held_bytes, or for how long no huge page is
@@ -104,7 +104,7 @@ struct cairn_stats {
 
     size_t slab_count;
     size_t thread_count;    /* living threads that have allocated */
-    size_t heap_count;      /* of cairn_heap_create(), and one for ending threads */
+    size_t heap_count;      /* from cairn_heap_create(), plus one for ending threads */
     uint64_t refills;       /* times that a thread fetched more blocks of a class */
     uint64_t slabs_made;    /* made from unused runs */
     uint64_t slabs_adopted; /* taken over from threads that have ended */
@@ -129,9 +129,9 @@ enum { CAIRN_JSON_BYTES = 16384, CAIRN_SITES_BYTES = 425984, CAIRN_PROMETHEUS_BY
  *
  * With CAIRN_SITES=1, the object has more members, about the call sites that allocate large blocks.
  * `sites` lists as many sites as there is room for, those with the most bytes first. `site_count`
- * is the number of known sites, at most 768. `other_sites` sums up the sites that came when 768
- * were known. `objects` lists the files that the sites' addresses lie in. An address is the return
- * address of a call. */
+ * is the number of known sites, at most 768. `other_sites` sums up the blocks of all other callers:
+ * of unknown callers, and of sites that came when 768 were known. `objects` lists the files that
+ * the sites' addresses lie in. An address is the return address of a call. */
 size_t cairn_statistics_json(char *text, size_t capacity);
 
 /* Writes the statistics in Prometheus' text format, version 0.0.4. The metrics are cairn_live_bytes
@@ -140,12 +140,12 @@ size_t cairn_statistics_json(char *text, size_t capacity);
 size_t cairn_statistics_prometheus(char *text, size_t capacity);
 
 /* Called for each live block, with its address and its usable bytes. Returns false to end the walk.
- * It may allocate and free. */
+ * The visitor may allocate and free. */
 typedef bool (*cairn_visitor)(void *block, size_t usable_bytes, void *context);
 
 /* Calls `visit` for every live block of the process, in the order of addresses. Blocks that are
  * allocated or freed meanwhile, by the visitor or by other threads, may be visited or not. Returns
- * false if the visitor did. */
+ * false if the visitor returned false. */
 bool cairn_walk(cairn_visitor visit, void *context);
 
 /* --- heaps: blocks that can be freed all at once ---------------------------------------------- */
@@ -161,7 +161,7 @@ struct cairn_heap;
 /* Returns NULL with errno ENOMEM if there is no memory. */
 struct cairn_heap *cairn_heap_create(void) __attribute__((warn_unused_result));
 
-/* Frees the heap and all blocks that are still in it. They may not be used afterwards. NULL is
+/* Frees the heap and all blocks that are still in it. Neither may be used after that. NULL is
  * allowed and does nothing. */
 void cairn_heap_destroy(struct cairn_heap *heap);
 
@@ -186,19 +186,20 @@ bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context
 
 /* --- memory and the kernel -------------------------------------------------------------------- */
 
-/* Returns the blocks that this thread keeps ready to where other threads find them, and frees
- * memory in all heaps that waits only for its owner. Gives nothing back to the kernel:
- * cairn_purge() does. */
+/* Makes the free memory that this thread keeps ready available to all threads. Does the same with
+ * memory of any heap that other threads have freed and that only waits for the heap's owner. Gives
+ * no memory back to the kernel: cairn_purge() does that. */
 void cairn_collect(void);
 
 /* Gives idle memory back to the kernel until at most `keep_bytes` of it are left. Returns how many
  * bytes it gave back. */
 size_t cairn_purge(size_t keep_bytes);
 
-/* Limits used_bytes to `bytes` from now on, slabs and memory that threads keep ready included. An
- * allocation beyond the limit fails as if the machine had no more memory. Idle memory is given back
- * in time. Blocks in use stay, even if they exceed the limit. 0 means no limit. Returns the
- * previous limit. CAIRN_LIMIT in the environment sets a limit from the start. */
+/* Limits used_bytes to `bytes` from now on. This includes slabs and memory that threads keep ready.
+ * An allocation beyond the limit fails as if the machine had no more memory. Idle memory is given
+ * back when used and idle memory together exceed the limit. Blocks in use stay, even if they exceed
+ * the limit. 0 means no limit. Returns the previous limit. CAIRN_LIMIT in the environment sets a
+ * limit from the start. */
 size_t cairn_limit(size_t bytes);
 
 /* Asserts the allocator's invariants as far as this thread can see them: for its own blocks, for

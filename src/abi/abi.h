@@ -23,8 +23,8 @@ static inline bool power_of_two(size_t x)
     return x != 0 && (x & (x - 1)) == 0;
 }
 
-/* Slow paths of malloc(), calloc() and realloc(), also for large blocks. Each name ends in a jump
- * to its slow path. So the slow path's return address is that of the name: the place of the
+/* Slow paths of malloc(), calloc() and realloc(), also for large blocks. Each public function ends
+ * in a jump to its slow path. The return address of the slow path is therefore the place of the
  * program's call, which is the call site (alloc/site.h). */
 void *names_malloc_slow(size_t size) __attribute__((noinline));
 void *names_calloc_slow(size_t count, size_t size) __attribute__((noinline));
@@ -37,7 +37,8 @@ static inline void *resized(void *p, size_t size)
     return or_enomem(alloc_realloc_small(p, size));
 }
 
-/* As aligned_alloc() of ISO C: any power of two, and any size. Otherwise EINVAL. */
+/* Like aligned_alloc() of ISO C, for any power of two and any size. Fails with EINVAL if
+ * `alignment` is not a power of two. */
 static inline void *aligned(size_t alignment, size_t size, const void *caller)
 {
     if (UNLIKELY(!power_of_two(alignment))) {
@@ -47,7 +48,8 @@ static inline void *aligned(size_t alignment, size_t size, const void *caller)
     return or_enomem(alloc_aligned_slow(alignment, size, caller));
 }
 
-/* memalign(), valloc() and pvalloc(). The C library has other names for them, too. */
+/* The bodies of memalign(), valloc() and pvalloc(), and of glibc's other names for these
+ * functions. */
 void *names_memalign(size_t alignment, size_t size);
 void *names_valloc(size_t size);
 void *names_pvalloc(size_t size);
@@ -58,11 +60,11 @@ static inline bool names_has_heap(void)
     return thread_heap != &heap_none && thread_heap != &heap_gone;
 }
 
-/* Frees the memory that this thread holds ready, and the memory of any heap that only waits for its
- * owner. */
+/* Gives the free memory that this thread keeps back to the page heap, and the slabs of any heap
+ * whose live blocks were all freed by other threads. */
 void names_collect(void);
 
-/* Writes statistics to stderr. */
+/* Writes statistics to stderr, in the form that `how` says. */
 void names_tell(enum options_statistics how);
 
 #endif

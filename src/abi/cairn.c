@@ -114,8 +114,8 @@ static struct heap *heap_of(struct cairn_heap *heap)
     return (struct heap *)heap;
 }
 
-/* Allocates in a heap. If there is no memory, frees what the calling thread holds ready, and tries
- * again. */
+/* Allocates in a heap. If there is no memory, gives back the free memory that the calling thread
+ * keeps, and tries again. */
 static void *allocate_in_heap(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero,
                               const void *caller)
 {
@@ -251,8 +251,8 @@ void names_tell(enum options_statistics how)
     errno = saved;
 }
 
-/* Reads the options at load. The C library may not have its environment yet; then the constructor's
- * argument serves. C libraries other than glibc pass no argument. */
+/* Reads the options at load. The C library may not have set `environ` yet. The environment then
+ * comes from the constructor's argument, which only glibc passes. */
 __attribute__((constructor)) static void begin_with_options(int argc, char **argv,
                                                             char **given_environment)
 {

@@ -7,14 +7,15 @@
  *     void cxx_release(void *p)
  *
  * The quick ones are fast paths. If one returns NULL, the matching cxx_allocate function must be
- * called. That one returns NULL only if there is no memory. `alignment` is a power of two.
+ * called. The cxx_allocate function returns NULL only if there is no memory. `alignment` is a power
+ * of two.
  *
  * The names are those of the Itanium C++ ABI where size_t is unsigned long. The standard says which
- * form calls which ([new.delete]): a program that replaces only `operator new(size_t)` and
- * `operator delete(void *)` has then replaced all forms but the aligned ones. So the forms call
- * each other by their public names, which the program may own. Such a call is the last act of a
- * function, so that the return address stays that of the caller. All names are weak, so that the
- * program's own come before those of an archive.
+ * form of an operator calls which other form ([new.delete]). A program that replaces only `operator
+ * new(size_t)` and `operator delete(void *)` has then replaced all forms but the aligned ones. So
+ * the forms call each other by their public names, which the program may own. Such a call is the
+ * last act of a function, so that the return address stays that of the caller. All definitions here
+ * are weak, so that definitions of the program win against those of an archive.
  */
 #include "abi/abi.h"
 #include "abi/cxx.h"

@@ -1,8 +1,8 @@
 /* cxx_shared.c - the operators in libcairn.so, for programs with or without a C++ runtime.
  *
- * A runtime that the program is linked with is found at load, by weak references. A runtime that
- * came later, with a plugin that keeps it to itself, is searched for when an operator fails. The
- * loader knows it by its name.
+ * A runtime that the program is linked with is found at load, by weak references. A plugin may load
+ * a runtime later and hide it from other libraries. Such a runtime is searched for by its file name
+ * when an operator fails.
  */
 #include "alloc/alloc.h"
 
@@ -83,9 +83,10 @@ _Noreturn void cxx_throw(void)
 
 /* --- nothrow ---------------------------------------------------------------------------------- */
 
-/* These functions call the throwing form and return NULL if it throws. C cannot catch, so if
- * something may throw, the runtime's own function of the same name does all the work. Nothing
- * throws if the operators are ours and there is memory or no new_handler. */
+/* In C++, these functions call the throwing form and return NULL if it throws. C cannot catch an
+ * exception. So if an exception is possible, the runtime's own function of the same name does all
+ * the work. No exception is possible if the operators are ours, and there is memory or no
+ * new_handler. */
 
 extern __typeof__(_Znwm) own_new __attribute__((alias("_Znwm"), visibility("hidden")));
 extern __typeof__(_Znam) own_new_array __attribute__((alias("_Znam"), visibility("hidden")));

@@ -6,8 +6,9 @@
  * CAIRN_KEEP_DEEPBIND=1.
  *
  * The loader looks at the return address to see which object called, and searches that object's
- * RUNPATH. So its function is called last, by a jump. The build asks the compiler for that
- * (CMakeLists.txt), and a test looks for the jump.
+ * RUNPATH. So each function here calls the loader's function last, by a jump, which keeps the
+ * return address. The build asks the compiler for the jump (CMakeLists.txt), and a test looks for
+ * it.
  */
 #include "abi/abi.h"
 #include "alloc/options.h"
@@ -22,8 +23,9 @@ static int masked(int flags)
     return (flags & RTLD_DEEPBIND) == 0 || options_keep_deepbind() ? flags : flags & ~RTLD_DEEPBIND;
 }
 
-/* Returns the next definition of `name`. It is looked up at each call: this costs nothing next to
- * loading a library, and another interposer may have come between. */
+/* Returns the next definition of `name`. The definition is looked up at each call. This costs
+ * nothing next to loading a library, and another library with the same names may have been loaded
+ * since the last call. */
 static void *next(const char *name)
 {
     return dlsym(RTLD_NEXT, name);

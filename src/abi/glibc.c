@@ -11,8 +11,8 @@
 
 enum { MXFAST_MOST = 160 }; /* glibc refuses a larger M_MXFAST */
 
-/* Sets nothing: the things that these parameters tune do not exist here, or tune themselves.
- * Answers as glibc does, so that a program that checks the answer goes on. */
+/* Changes nothing, because the things that glibc's parameters tune do not exist here, or tune
+ * themselves. Returns the same as glibc, so that a program that checks the result goes on. */
 EXPORT int mallopt(int parameter, int value)
 {
     return parameter != M_MXFAST || (value >= 0 && value <= MXFAST_MOST);

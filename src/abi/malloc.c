@@ -46,8 +46,8 @@ EXPORT void *realloc(void *p, size_t size)
     return resized(p, size);
 }
 
-/* Calls realloc() by its public name, as glibc does: a program that brings its own malloc, calloc,
- * realloc and free still finds this function here. */
+/* Calls realloc() by its public name, as glibc does: a program that defines its own malloc, calloc,
+ * realloc and free, but no reallocarray, then gets a block of its own allocator. */
 EXPORT void *reallocarray(void *p, size_t count, size_t size)
 {
     size_t bytes;

@@ -26,7 +26,7 @@ struct arena {
     size_t mapped_bytes;
     size_t limit_bytes; /* SIZE_MAX: no limit */
     size_t high_water_bytes;
-    size_t serial; /* of the last mark, if blocks are watched */
+    size_t serial; /* serial of the last mark, if blocks are watched */
     enum cairn_arena_huge huge;
     enum guard guard;
     bool fixed;
@@ -38,7 +38,7 @@ struct trailer {
     /* `next` as it was before the block, and before the gap that aligned it. */
     char *before;
     size_t size;
-    size_t serial; /* of a mark; 0: this is a block */
+    size_t serial; /* serial of a mark; 0: this is a block */
     uintptr_t seal;
 };
 
@@ -156,7 +156,7 @@ static void verify_blocks(const struct arena *arena, const struct chunk *chunk, 
 }
 
 /* Verifies that idle memory between `from` and `to` still holds the pattern. Memory that was never
- * handed out holds none. */
+ * handed out holds no pattern. */
 static void verify_idle(const struct arena *arena, const struct chunk *chunk, const char *from,
                         const char *to)
 {
@@ -180,8 +180,8 @@ static void verify_all(const struct arena *arena)
     }
 }
 
-/* Erases the trailers of freed blocks, so that no mark is found there. The sanitizer leaves idle
- * memory as it is. */
+/* Erases the trailers of freed blocks, so that no old mark is found there. AddressSanitizer does
+ * not overwrite idle memory, so the trailers would stay valid. */
 GUARD_MAY_LOOK static void erase_trailers(const struct chunk *chunk, const char *from,
                                           const char *to)
 {
@@ -218,7 +218,7 @@ static void cover_new(const struct arena *arena, struct chunk *chunk)
         guard_adopt(arena->guard, chunk, chunk->mapped_bytes);
 }
 
-/* Stops watching a chunk that goes back to its origin. */
+/* Stops watching a chunk that goes back to the kernel or to the caller. */
 static void uncover_all(enum guard guard, struct chunk *chunk)
 {
     guard_uncover(guard, chunk->start, chunk_room(chunk));
@@ -283,8 +283,9 @@ static bool grow(struct arena *arena, size_t size, size_t alignment)
     return true;
 }
 
-/* Takes a block; every allocation but the inline one calls this. With a guard, `size` is that of
- * the block and its trailer. Returns NULL if there is no memory. */
+/* Takes a block from the current chunk, or from a further chunk. Every allocation except the inline
+ * fast path calls this function. With a guard, `size` includes the trailer. Returns NULL if there
+ * is no memory. */
 static char *take(struct arena *arena, size_t size, size_t alignment)
 {
     char *block = chunk_fit(arena->current, arena->face.next, size, alignment);
@@ -373,7 +374,8 @@ char *cairn_arena_strndup(struct cairn_arena *arena, const char *text, size_t ma
     return copy;
 }
 
-/* Notes how much is handed out. Called before blocks are freed. */
+/* Updates the highest number of allocated bytes, and the touched part of the current chunk. Called
+ * before blocks are freed. */
 static void note_peak(struct arena *arena)
 {
     arena->high_water_bytes = max(arena->high_water_bytes, allocated_bytes(arena));
@@ -403,8 +405,8 @@ static bool resize_newest_watched(struct arena *arena, char *block, size_t old_s
         return false;
     if (old_size > trailer.size)
         complain(arena, "a block was resized that has fewer bytes than the given old size,", block);
-    /* The block is another one of 0 bytes in front of the newest, or it shrank while it was not the
-     * newest. */
+    /* The sizes differ if `block` is a block of 0 bytes at the address of the newest block, or if
+     * it was shrunk while it was not the newest block. */
     if (round_up(old_size) != round_up(trailer.size))
         return false;
     size_t room = (size_t)(chunk->end - block) - sizeof(struct trailer);
@@ -443,8 +445,9 @@ void *cairn_arena_resize(struct cairn_arena *face, void *block, size_t old_size,
 
 /* --- marks ------------------------------------------------------------------------------------ */
 
-/* Returns the serial of a mark at the present place. A mark that is already there serves again, so
- * that a mark can be set and rewound to forever. Returns 0 if there is no memory for a new one. */
+/* Returns the serial of a mark at the present place. A mark that is already at this place serves
+ * again, so that setting a mark and rewinding to it any number of times takes no more memory.
+ * Returns 0 if there is no memory for a new mark. */
 static size_t set_mark(struct arena *arena)
 {
     const struct trailer *newest = trailer_before(arena->current, arena->face.next);

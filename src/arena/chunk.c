@@ -59,7 +59,7 @@ struct chunk *chunk_over(void *memory, size_t bytes, size_t header_bytes)
     struct chunk *chunk = (struct chunk *)((char *)memory + gap);
     char *start = (char *)chunk + header;
     char *end = start + (bytes - gap - header) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
-    /* All counts as touched: the contents are unknown. */
+    /* The whole room counts as touched, because its contents are unknown. */
     *chunk = (struct chunk){.start = start, .end = end, .touched = end};
     return chunk;
 }
@@ -82,7 +82,7 @@ void chunk_give_back(struct chunk *chunk, char *idle)
     char *first = idle + (-(uintptr_t)idle & (page - 1));
     if (chunk->mapped_bytes == 0 || first >= chunk->touched)
         return;
-    /* A mapped chunk ends with an OS page, so `last` does not pass its end. */
+    /* A mapped chunk ends with an OS page, so `last` does not pass the chunk's end. */
     char *last = chunk->touched + (-(uintptr_t)chunk->touched & (page - 1));
     if (os_give_back(first, (size_t)(last - first)))
         chunk->touched = first;

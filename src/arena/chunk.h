@@ -1,8 +1,8 @@
 /* chunk.h - a piece of memory that an arena fills from its start to its end.
  *
  * The record lies in front of the room that it describes. For huge pages or a large alignment, the
- * room begins at the next OS page, so that reading the record does not touch it. Between calls,
- * always:
+ * room begins at the next OS page, so that reading the record does not touch the room. Between
+ * calls, always:
  *
  *     start <= touched <= end, and start and end are multiples of CHUNK_ALIGNMENT
  *     the bytes from `touched` to `end` read as zero, unless they were handed out since the chunk
@@ -29,8 +29,8 @@ static inline size_t chunk_room(const struct chunk *chunk)
     return (size_t)(chunk->end - chunk->start);
 }
 
-/* Returns `value` rounded up to a multiple of a power of two. Returns less than `value` if that
- * overflows. */
+/* Returns `value` rounded up to a multiple of a power of two. If the result overflows, it is less
+ * than `value`. */
 static inline size_t chunk_round_up(size_t value, size_t alignment)
 {
     return (value + alignment - 1) & ~(alignment - 1);
@@ -44,7 +44,7 @@ size_t chunk_mapped_bytes(size_t header_bytes, size_t room_bytes, size_t alignme
  * kernel refuses. */
 struct chunk *chunk_map(size_t header_bytes, size_t room_bytes, size_t alignment, bool huge);
 
-/* Makes a chunk in the caller's memory. Returns NULL if that is too small. */
+/* Makes a chunk in the caller's memory. Returns NULL if the memory is too small. */
 struct chunk *chunk_over(void *memory, size_t bytes, size_t header_bytes);
 
 /* Unmaps the chunk, unless it lies in the caller's memory. Returns false if the kernel refused. The
@@ -52,7 +52,7 @@ struct chunk *chunk_over(void *memory, size_t bytes, size_t header_bytes);
 bool chunk_unmap(struct chunk *chunk);
 
 /* Returns the first address, from `from` on, where a block of this size and alignment fits into the
- * chunk. Returns NULL if it does not fit. */
+ * chunk. Returns NULL if the block does not fit. */
 char *chunk_fit(const struct chunk *chunk, char *from, size_t size, size_t alignment);
 
 /* Notes that everything below `filled` may have been touched. */

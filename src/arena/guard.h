@@ -8,8 +8,9 @@
  *                    and reports a write at once
  *
  * The linker looks the sanitizer's functions up by weak references, so that the same library works
- * in programs with and without it. Functions that watch read and write idle memory themselves. They
- * are therefore not instrumented when the library is (GUARD_MAY_LOOK).
+ * in programs with and without it. The library's functions that watch idle memory also read and
+ * write it. They are marked GUARD_MAY_LOOK, so that the sanitizer does not report them even if the
+ * library is built with the sanitizer.
  */
 #ifndef CAIRN_ARENA_GUARD_H
 #define CAIRN_ARENA_GUARD_H
@@ -37,7 +38,7 @@ void guard_cover(enum guard guard, void *start, size_t bytes);
 void guard_uncover(enum guard guard, void *start, size_t bytes);
 
 /* The leak checker searches only malloc's memory for pointers. guard_adopt() makes it search this
- * memory, too, and guard_abandon() ends that. */
+ * memory, too. guard_abandon() makes it stop. */
 void guard_adopt(enum guard guard, void *start, size_t bytes);
 void guard_abandon(enum guard guard, void *start, size_t bytes);
 

@@ -1,5 +1,5 @@
-/* pool.c - objects of one size are cut from slabs, which come from an arena. They are made ready in
- * batches, in the order of their addresses. A freed object goes onto a list that is threaded
+/* pool.c - objects of one size are cut from slabs, which come from an arena. Objects are made ready
+ * in batches, in the order of their addresses. A freed object goes onto a list that is threaded
  * through the objects.
  *
  * While idle memory is watched (guard.h), a tag follows every object. The tag says whether the
@@ -33,7 +33,7 @@ struct pool {
     size_t object_bytes; /* as requested */
     size_t stride_bytes;
     size_t alignment;
-    struct cairn_pool_slot *idle; /* free objects, if face.free is not used */
+    struct cairn_pool_slot *idle; /* free objects, unless face.free holds them */
     /* First and last watched idle object; each links to the next. NULL: there is none. */
     char *oldest;
     char *newest;
@@ -105,8 +105,8 @@ static struct slab *slab_of(struct pool *pool, size_t object_count)
     return slab;
 }
 
-/* Makes the next slab the current one: one that a reset left, or a new one, as large as all slabs
- * before it. Returns false if there is no memory. */
+/* Makes the next slab the current one: an unused slab that a reset left, or a new slab that is as
+ * large as all slabs before it together, within limits. Returns false if there is no memory. */
 static bool next_slab(struct pool *pool)
 {
     struct slab **link = pool->current == NULL ? &pool->first : &pool->current->later;
@@ -281,7 +281,8 @@ static void put_watched(struct pool *pool, char *object)
     if (pool->newest == NULL) {
         pool->oldest = object;
     } else {
-        /* Its tag is about to be sealed anew, which would hide a write to it. */
+        /* The tag of the object that was freed before this one is about to be sealed anew. That
+         * would hide a write to the tag. */
         verify_tag(pool, pool->newest);
         tag_write(pool, pool->newest, object, IDLE);
     }

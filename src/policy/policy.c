@@ -40,8 +40,8 @@ static double square_root(double x)
     return root;
 }
 
-/* Natural logarithm of x >= 1. It is linear between powers of two, which is up to 0.06 too
- * little. */
+/* Natural logarithm of x >= 1. Linear between powers of two, so that the result is up to 0.06 too
+ * small. */
 static double logarithm(double x)
 {
     int doublings = 63 - __builtin_clzll((uint64_t)x);
@@ -108,8 +108,8 @@ static bool is_new_phase(const struct policy_known *known, unsigned step)
 
 /* --- choosing a step -------------------------------------------------------------------------- */
 
-/* Returns the lowest cost of a step that the observations allow. An unseen step counts as the next
- * seen one on the way to the step in use. */
+/* Returns the lowest cost of a step that the observations allow. An unseen step counts like the
+ * nearest seen step on the way to `now`, the step in use. */
 static double hoped_ns(const struct policy_known *known, unsigned step, unsigned now)
 {
     double weight = 1; /* keeps the logarithm above 0 */

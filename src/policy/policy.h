@@ -3,9 +3,9 @@
  * A `struct policy` serves a knob that shows only the cost of the step in use. At the end of each
  * epoch, its owner reports the cost of the epoch and the work that was done in it. policy_step() is
  * the step to use next. Costs should be counted (page faults, byte-seconds), because a clock is too
- * noisy. Epochs should hold similar amounts of work. A program's first epochs are like no others
- * and should be left out. One thread at a time owns a policy. Any thread may read its step. Between
- * calls, always:
+ * noisy. Epochs should hold similar amounts of work. A program's first epochs are like no others,
+ * so the owner should not report them. One thread at a time owns a policy. Any thread may read its
+ * step. Between calls, always:
  *
  *     least <= step <= most
  *     weight[i]    epochs seen at step i, each discounted by 1 % per later epoch; 0: unknown
@@ -23,18 +23,19 @@
  *     anything, no other step is tried. A cost counts as at most 4 noises from the mean, so costs
  *     that come in rare bursts are underrated.
  *   - Steps lie in a row, and their costs mostly form a valley. So of the steps seen, only the
- *     neighbours of the best one are tried again (Combes and Proutiere 2014). An unseen step
- *     counts as its neighbour, seen for a quarter of an epoch.
+ *     neighbours of the best one are tried again (Combes and Proutiere 2014). An unseen step counts
+ *     like its neighbour, as if that had been seen for a quarter of an epoch.
  *   - A change is by one step, towards the step that two epochs in a row chose. The new step is
- *     then kept for at least 3 epochs, and for 20 after 100 epochs of learning.
+ *     then kept for at least 3 epochs, and for 20 epochs once the policy has learnt for 100.
  *   - If the step in use costs more or less than before for long enough (Page's CUSUM test), a new
- *     phase has begun. The policy then forgets everything except the step. If only other steps
- *     have changed, the discount makes it try them again.
+ *     phase has begun. The policy then forgets everything except the step. If only other steps have
+ *     changed, the discount makes it try them again.
  *
  * The constants in policy.c were chosen among 1,300 sets in the simulator of
  * tests/unit/policy_steps.c, with a noise of a fifth. There the first 200 epochs cost 0 to 9 % more
- * than the best step, all later ones 0 to 4 %, and no noise was taken for a phase in seven million
- * epochs. If each epoch's deviation is 0.8 times the last one's, that happens once in 400 epochs.
+ * than the best step, and all later epochs 0 to 4 % more. In seven million epochs, noise was never
+ * taken for a new phase. If each epoch's deviation is 0.8 times that of the epoch before, noise is
+ * taken for a new phase once in 400 epochs.
  */
 #ifndef CAIRN_POLICY_POLICY_H
 #define CAIRN_POLICY_POLICY_H
@@ -74,7 +75,7 @@ struct policy {
     unsigned least;
     unsigned most;
     bool frozen;
-    uint64_t epochs; /* all epochs, also those that taught nothing */
+    uint64_t epochs; /* all epochs, also those without learning */
     uint64_t change_count;
     struct policy_known known;
     struct policy_change changes[POLICY_TRACE]; /* change n at n % POLICY_TRACE */
@@ -96,7 +97,7 @@ bool policy_evolve(struct policy *policy, double cost_ns, uint64_t work);
 /* Keeps the step from now on. Nothing more is learnt. */
 void policy_freeze(struct policy *policy);
 
-/* Writes the last changes, the oldest first. Returns how many there are. */
+/* Writes the last changes, the oldest first. Returns the number of changes that it wrote. */
 unsigned policy_trace(const struct policy *policy, struct policy_change changes[POLICY_TRACE]);
 
 /* Chooses the step of a knob that shows the cost of every step. Returns the cheapest step, or `now`
