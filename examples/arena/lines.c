@@ -1,5 +1,5 @@
-/* Prints the longest line of its input, with its words in reverse order. It needs memory only for
- * one line and for the longest line. */
+/* Prints the longest line of its input, with its words in reverse order. The program needs memory
+ * only for one line and for the longest line. */
 #include <cairn/arena.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Counts the words of its input. They lie in a heap of their own, which is freed at once. */
+/* Counts the words of its input. The words lie in a heap of their own, so that they are freed all
+ * at once. */
 #include <cairn/cairn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* arena.h - arenas, which free all their blocks at once, and pools of equal objects.
  *
- * An arena hands out blocks one after the other from large chunks. It takes them back together: all
- * of them, or those since a mark. A pool hands out objects of one size and takes each back alone.
- * Neither calls malloc, and both work beside any malloc.
+ * An arena hands out blocks one after the other from large chunks. It frees blocks together: all
+ * blocks, or all that were handed out since a mark. A pool hands out objects of one size and frees
+ * each object alone. Neither calls malloc, and both work beside any malloc.
  *
  *     struct cairn_arena *arena = cairn_arena_create(0);
  *     char *name = cairn_arena_strdup(arena, "cairn");
@@ -70,7 +70,7 @@ enum cairn_arena_huge {
  * then slow, and takes up to 48 bytes more.
  *
  * In a program that is built with AddressSanitizer, the sanitizer finds the same mistakes at once,
- * and `checked` adds nothing. The library detects the sanitizer by itself, and need not be built
+ * and `checked` has no effect. The library detects the sanitizer by itself, and need not be built
  * with it. */
 enum cairn_arena_checked {
     CAIRN_ARENA_CHECKED_AUTO, /* on if CAIRN_ARENA_CHECKED is set, not empty and not 0 */
@@ -149,8 +149,8 @@ char *cairn_arena_strndup(struct cairn_arena *arena, const char *text, size_t ma
  * the smaller size. The block stays in place if it shrinks, or if it is the newest block and there
  * is room. Otherwise it is copied to a new block, aligned to CAIRN_ARENA_ALIGNMENT, and the old one
  * is lost until the arena is rewound. Returns NULL if there is no memory; the block is then
- * unchanged. A `block` of NULL has no bytes. If the newest block shrinks, the arena reuses its end,
- * or all of it if `new_size` is 0.
+ * unchanged. A `block` of NULL has no bytes. If the newest block shrinks, the arena reuses the
+ * freed end of the block, or the whole block if `new_size` is 0.
  *
  * The block must not be older than a mark to which the arena will be rewound. The rewind would free
  * the bytes that the block has gained since the mark. */
@@ -166,9 +166,9 @@ struct cairn_arena_point {
 
 struct cairn_arena_point cairn_arena_mark(struct cairn_arena *arena);
 
-/* Frees all blocks that were handed out since the mark, and keeps their memory for new ones. It
- * takes the same time for any number of blocks. Marks nest: the arena can be rewound to a mark any
- * number of times, until it is rewound to an earlier one or reset. */
+/* Frees all blocks that were handed out since the mark, and keeps their memory for new ones. The
+ * rewind takes the same time for any number of blocks. Marks nest: the arena can be rewound to a
+ * mark any number of times, until it is rewound to an earlier one or reset. */
 void cairn_arena_rewind(struct cairn_arena *arena, struct cairn_arena_point mark);
 
 /* Frees all blocks, and keeps all memory for new ones. */

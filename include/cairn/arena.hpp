@@ -9,8 +9,8 @@
  *
  * Functions throw std::bad_alloc if there is no memory. Nothing else throws except constructors of
  * T. Deallocation through a resource or an allocator does nothing: memory is freed when the arena
- * is rewound, reset or destroyed. Objects in that memory must not be used afterwards. They must not
- * be destroyed either, unless their destructors touch nothing in the arena.
+ * is rewound, reset or destroyed. After that, objects in that memory must not be used. They must
+ * not be destroyed either, unless their destructors touch nothing in the arena.
  */
 #ifndef CAIRN_ARENA_HPP
 #define CAIRN_ARENA_HPP

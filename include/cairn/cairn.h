@@ -2,8 +2,8 @@
  *
  * libcairn replaces malloc(), free() and their kin, so that a program needs this header only for
  * more than these: statistics, heaps that are freed at once, and giving memory back. The functions
- * of the first part do the same as those of C, but always use Cairn's allocator, even if another
- * one owns malloc() in the process.
+ * of the first part do the same as malloc() and its kin, but always use Cairn's allocator, even if
+ * another allocator owns malloc() in the process.
  *
  *     struct cairn_stats stats;
  *     cairn_statistics(&stats);
@@ -38,7 +38,8 @@ void *cairn_calloc(size_t count, size_t size)
     __attribute__((malloc, warn_unused_result, alloc_size(1, 2)));
 void *cairn_realloc(void *block, size_t size) __attribute__((warn_unused_result, alloc_size(2)));
 
-/* Fails with EINVAL if `alignment` is not a power of two. `size` need not be a multiple of it. */
+/* Fails with EINVAL if `alignment` is not a power of two. `size` need not be a multiple of
+ * `alignment`. */
 void *cairn_aligned_alloc(size_t alignment, size_t size)
     __attribute__((malloc, warn_unused_result, alloc_align(1), alloc_size(2)));
 
@@ -60,15 +61,16 @@ struct cairn_class_stats {
     /* Free blocks that are kept ready on a list: by the calling thread, by the thread that ended
      * last, or by a heap. */
     size_t cached_count;
-    /* Blocks that can still be carved. They were never used and mostly never touched. */
+    /* Blocks that can still be carved. These blocks were never used, and mostly their memory was
+     * never touched. */
     size_t fresh_count;
     size_t slack_bytes; /* at the ends of the slabs, where no block fits */
 };
 
 /* A block is live from malloc() to free(), and counts with its usable size. Free blocks that
- * another thread keeps ready count as live, too: per class and thread at most the rest of one slab,
- * or 16 blocks and an OS page of blocks. While threads allocate, different members may be of
- * slightly different moments. */
+ * another thread keeps ready count as live, too. A thread keeps at most the rest of one slab of
+ * each class ready, or 16 blocks and an OS page of blocks. While threads allocate, different
+ * members may be of slightly different moments. */
 struct cairn_stats {
     size_t live_bytes;
     size_t live_count;

@@ -1,5 +1,5 @@
-/* glibc.c - the names that glibc adds to ISO C and POSIX. Their answers describe our heap, as
- * closely as glibc's terms allow. */
+/* glibc.c - the names that glibc adds to ISO C and POSIX. The statistics that they return describe
+ * our heap as closely as glibc's terms allow. */
 #include "abi/abi.h"
 #include "alloc/page_heap.h"
 #include "alloc/stats.h"
@@ -165,7 +165,7 @@ EXPORT int malloc_info(int options, FILE *stream)
     return fwrite(text.data, 1, text.length, stream) == text.length ? 0 : -1;
 }
 
-/* --- the same functions by other names, which the wrappers of other allocators call ----------- */
+/* --- the same functions by glibc's other names, which wrappers of malloc call ----------------- */
 
 EXPORT void cfree(void *p)
 {

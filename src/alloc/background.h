@@ -6,10 +6,10 @@
  * give these back while their thread sleeps.
  *
  * The thread begins when 2 MiB are in use, and blocks all signals. While no memory is idle, the
- * thread sleeps until a run is freed. It also wakes every few seconds to sweep slabs that wait for
- * a sleeping thread (heap_sweep()). After a fork, the child has no such thread until it allocates.
- * The thread never ends. A plugin that contains this allocator and may be closed therefore starts
- * no such thread.
+ * thread sleeps until a run is freed. The thread also wakes every few seconds and sweeps the slabs
+ * that wait for a sleeping thread (heap_sweep()). After a fork, the child has no such thread until
+ * it allocates. The thread never ends. A plugin that contains this allocator and may be closed
+ * therefore starts no such thread.
  */
 #ifndef CAIRN_ALLOC_BACKGROUND_H
 #define CAIRN_ALLOC_BACKGROUND_H
@@ -38,8 +38,8 @@ static inline void background_look(void)
 }
 
 /* A function that returns the pthread_create() behind the program's own. The program's own may take
- * locks of the program. A library that is never unloaded sets this pointer. It is NULL if the
- * allocator is part of a program, or of a library that can be closed. */
+ * locks of the program. A library that is never unloaded sets this pointer. The pointer is NULL if
+ * the allocator is part of a program, or of a library that can be closed. */
 typedef int background_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 extern background_create *(*background_next_create)(void)__attribute__((visibility("hidden")));
 

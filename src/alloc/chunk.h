@@ -39,7 +39,7 @@ struct chunk {
      * (page_heap.c). */
     uint8_t dense;
 
-    /* Times that all of the chunk was handed out at once while all of it was dirty. */
+    /* Times that the whole chunk was handed out at once while all its slices were dirty. */
     uint8_t reused;
 
     /* Calls of page_heap_take_reused() for the chunk. Each call doubles the reuses that the chunk

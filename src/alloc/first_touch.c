@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 
 enum {
-    /* A huge page is slow if it takes more than this many times as long as small pages. It may take
-     * longer than they do, because later accesses to it are faster. */
+    /* A huge page is slow if it takes more than this many times as long as small pages. A huge page
+     * may take somewhat longer than small pages, because later accesses to it are faster. */
     HUGE_SLOW = 2,
 
     PATIENCE_LEAST = 8, /* chunks */

@@ -35,7 +35,8 @@ size_t free_map_at_end(void)
 
 /* Returns the first chunk from `first` to before `behind` in which a run of `slices` free slices
  * lies or ends, or FREE_MAP_NONE. `*before` is the number of free slices directly before chunk
- * `first`. It is updated to the number directly before the chunk where the search stopped. */
+ * `first`. `*before` is updated to the number directly before the chunk where the search
+ * stopped. */
 static size_t look(size_t first, size_t behind, size_t *before, size_t slices)
 {
     for (size_t number = first; number < behind; number++) {

@@ -11,7 +11,7 @@ static struct heap *_Atomic heaps;
 static struct heap *heap_left; /* heap of the last heap_leave(), or NULL */
 /* The heap that became idle last comes first: its memory is the warmest. */
 static struct heap *heaps_idle;
-/* A bit per class: some idle heap may have a parked slab of this class. It is only a hint. */
+/* A bit per class: some idle heap may have a parked slab of this class. The bit is only a hint. */
 static _Atomic uint64_t idle_offers;
 static _Atomic uint32_t heaps_in_use; /* with a thread or shared; written under heaps_lock */
 static size_t heaps_fresh;            /* slice that new heaps are cut from; 0: none */
@@ -121,8 +121,8 @@ static struct block *collect(struct heap *heap, struct slab *slab, uint32_t *cou
 }
 
 /* Takes the first parked slab of the class from the heap `from`, makes it CURRENT, and makes `to`
- * its owner. Returns NULL if there is none. The caller holds the lock of `from`, and no other
- * thread allocates from `from`. */
+ * its owner. Returns NULL if `from` has no such slab. The caller holds the lock of `from`, and no
+ * other thread allocates from `from`. */
 static struct slab *take_parked(struct heap *from, struct heap *to, unsigned class)
 {
     if (from->partial[class] == 0)
@@ -149,7 +149,7 @@ static void offer(uint64_t classes)
     atomic_fetch_or_explicit(&idle_offers, classes, memory_order_relaxed);
 }
 
-/* Takes a parked slab from an idle heap. Returns NULL if there is none. */
+/* Takes a parked slab from an idle heap. Returns NULL if no idle heap has one. */
 static struct slab *adopt(struct heap *heap, unsigned class)
 {
     uint64_t bit = UINT64_C(1) << class;
@@ -186,7 +186,7 @@ void heap_free_large(struct heap *heap, struct slab *slab)
 void *heap_reuse_long(struct heap *heap, size_t size)
 {
     enum { LOOK_EVERY = 64 };
-    if (heap->runs.long_run == 0) /* heap_none and heap_gone have none */
+    if (heap->runs.long_run == 0) /* heap_none and heap_gone have no long run */
         return NULL;
     /* A thread that only reuses its long run would call purge_look() nowhere else. */
     if (++heap->long_reuses % LOOK_EVERY == 0) {

@@ -60,8 +60,8 @@ struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* (owner only) malloc pops from here */
     int32_t room[SIZE_CLASS_COUNT];       /* (owner only) > 0: free pushes to the list */
     struct slab *current[SIZE_CLASS_COUNT];
-    /* (owner only) except in alloc_count_sites(). It lies next to `runs`, because the fast path of
-     * large blocks reads both. */
+    /* (owner only) except in alloc_count_sites(). The field lies next to `runs`, because the fast
+     * path of large blocks reads both. */
     struct site_turn site_turn;
     struct run_cache runs; /* (owner only) */
     uint32_t long_reuses;  /* (owner only) calls of heap_reuse_long() with a run */
@@ -90,9 +90,9 @@ static inline uint64_t heap_count(_Atomic uint64_t *counter, uint64_t more)
     return sum;
 }
 
-/* Returns how many freed blocks of a class the heap keeps on its list. They are reused last in,
- * first out, while they are still in the processor's caches. The number is bounded because each of
- * them may be the only block that keeps its slab alive. */
+/* Returns how many freed blocks of a class the heap keeps on its list. The blocks are reused last
+ * in, first out, while they are still in the processor's caches. Their number is bounded, because
+ * each block may be the only one that keeps its slab alive. */
 static inline int32_t heap_hot(unsigned class)
 {
     if (LIKELY(class <= HEAP_HOT_CLASS_ALL))
@@ -140,7 +140,7 @@ static inline void heap_set_room(struct heap *heap, unsigned class, uint32_t cou
 }
 
 /* (owner only) Makes the free blocks of the class's current slab the heap's list, which was empty.
- * Returns false if there are none. */
+ * Returns false if the slab has no free block. */
 static inline bool heap_steal(struct heap *heap, unsigned class)
 {
     struct slab *slab = heap->current[class];

@@ -35,9 +35,9 @@ static bool has_time(uint64_t now, unsigned share)
            atomic_load_explicit(&spent_ticks, memory_order_relaxed) < (now - began) / share;
 }
 
-/* Returns whether all pages of a slab have been touched by carving. Carving writes to every block,
- * so if no block is larger than an OS page, it has touched every page up to the one in which the
- * last carved block begins. */
+/* Returns whether all pages of a slab have been touched by carving. Carving writes to every block.
+ * If no block is larger than an OS page, carving has therefore touched every page up to the page in
+ * which the last carved block begins. */
 static bool is_carved(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(__atomic_load_n(&slab->class, __ATOMIC_RELAXED));

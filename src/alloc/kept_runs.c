@@ -1,6 +1,7 @@
 #include "alloc/kept_runs.h"
 
-/* Frees a long run. Keeps it in place of the one kept so far, if it is short enough to be kept. */
+/* Frees a long run. Keeps the run in place of the long run kept so far, if the run is short enough
+ * to be kept. */
 static void free_long(struct run_cache *cache, struct slab *run)
 {
     uint32_t most = run_cache_long_most(cache);

@@ -3,7 +3,7 @@
  * A block is large if it has more than SIZE_CLASS_BYTES_MAX bytes, or if it needs a larger
  * alignment than slabs have. The record of the first slice has the kind RUN_LARGE and the number of
  * slices. Its owner is NULL, a shared heap (shared_heap.h), or the mark of site_keeps(). None of
- * these is a thread's heap, so that the fast path of free leaves a large block to its slow path.
+ * these is a thread's heap, so that the fast path of free leaves a large block to the slow path.
  * Any thread may free any large block.
  */
 #ifndef CAIRN_ALLOC_LARGE_H
@@ -12,8 +12,8 @@
 #include "alloc/run_cache.h"
 
 /* Returns a block of at least `size` bytes at a multiple of `alignment`, a power of two. `*zero` is
- * set to true if all of it reads as zero. Returns NULL if there is no memory, or if the size or the
- * alignment is larger than the region. */
+ * set to true if the whole block reads as zero. Returns NULL if there is no memory, or if the size
+ * or the alignment is larger than the region. */
 void *large_allocate(size_t size, size_t alignment, bool *zero);
 
 /* Returns a block of at least `size` bytes, above SIZE_CLASS_BYTES_MAX, that the program is

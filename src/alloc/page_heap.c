@@ -31,7 +31,8 @@ static size_t chunk_end(void)
 
 /* --- marking slices as used ------------------------------------------------------------------- */
 
-/* Returns how many of the `count` slices in `run` are dirty. Usually all or none are. */
+/* Returns how many of the `count` slices in `run` are dirty. Usually all of them are dirty, or none
+ * is. */
 static unsigned dirty_of(bits_wide dirty, bits_wide run, unsigned count)
 {
     bits_wide both = dirty & run;
@@ -298,7 +299,8 @@ static bool may_collapse(const struct chunk *chunk)
     return !chunk->huge && !chunk->small;
 }
 
-/* Returns whether a chunk is dense: in use, and all of it resident as far as is known. */
+/* Returns whether a chunk is dense: it is in use, and as far as is known all its pages are
+ * resident. */
 static bool is_dense(const struct chunk *chunk)
 {
     return may_collapse(chunk) && !chunk->inside && chunk->used_count > 0 &&

@@ -72,9 +72,9 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
  * go first. Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
 
-/* From now on, purged memory is only offered to the kernel (os_offer()). This is faster, but the
- * memory stays resident until the kernel needs it. Once a part of a chunk was offered, no slice of
- * the chunk is reported as reading zero. */
+/* From now on, purged memory is only offered to the kernel (os_offer()). Offering is faster, but
+ * the memory stays resident until the kernel needs memory. Once a part of a chunk was offered, no
+ * slice of the chunk is reported as reading zero. */
 void page_heap_purge_lazily(void);
 
 /* Limits the memory of the page heap to `bytes`; 0 removes the limit. An allocation beyond the
@@ -85,8 +85,9 @@ size_t page_heap_limit(size_t bytes);
 
 /* --- dense chunks, for huge_page.h ---
  *
- * A chunk is dense if it is in use and, as far as is known, all of it has been touched since it was
- * mapped or given back. A huge page in its place takes no more memory. A chunk is never dense
+ * A chunk is dense if it is in use and, as far as is known, all its slices have been touched since
+ * the chunk was mapped or given back. A huge page in its place takes no more memory. A chunk is
+ * never dense
  *
  * - if its first slice belongs to a run that begins in an earlier chunk (a large block),
  * - if the program has less than 40 MiB in use, because the old pages and the huge page are both
@@ -109,8 +110,8 @@ void page_heap_put_dense(void *start);
 
 /* --- reused chunks, for huge_page.h ---
  *
- * A chunk is reused if all of it was handed out at once several times since it was mapped or given
- * back.
+ * A chunk is reused if the whole chunk was handed out at once several times since it was mapped or
+ * given back.
  */
 
 /* Returns the start of a reused chunk that lies entirely within the caller's run, or NULL if there

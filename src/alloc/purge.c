@@ -127,9 +127,9 @@ static bool is_idle(struct page_heap_use use)
     return use.idle > slack_of(use);
 }
 
-/* No wake-up is lost: a thread that frees changes the idle memory under the page heap's lock, and
- * reads `resting` afterwards. Here `resting` is set first, and the idle memory is read under the
- * lock afterwards. So at least one of the two threads sees the change of the other. */
+/* No wake-up is lost: a thread that frees first changes the idle memory under the page heap's lock,
+ * and then reads `resting`. This function first sets `resting`, and then reads the idle memory
+ * under the lock. So at least one of the two threads sees the change of the other. */
 bool purge_rest(unsigned ms)
 {
     atomic_store_explicit(&resting, 1, memory_order_relaxed);

@@ -2,11 +2,11 @@
  *
  * Idle memory is free and resident (page_heap.h). There is no timer, and no thread unless
  * background.h starts one. A thread that frees a run checks the clock; now and then, so does a
- * thread that refills its heap. Any thread may call these functions. It must not hold the page
- * heap's lock.
+ * thread that refills its heap. Any thread that does not hold the page heap's lock may call these
+ * functions.
  *
  * At the end of an epoch of a quarter of a second, the memory that was idle during the whole epoch
- * was not needed. It is given back, except for a slack:
+ * was not needed. That memory is given back, except for a slack:
  *
  *     slack == max(1 MiB, used / 32)
  *

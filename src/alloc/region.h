@@ -1,4 +1,4 @@
-/* region.h - the one address range from which all our memory comes, and its records.
+/* region.h - the one address range from which all memory of the allocator comes, and its records.
  *
  * The range is not reserved. Its base is drawn at random in a window far from the addresses that
  * the kernel uses. At first nothing is mapped. The region then grows upwards in adjacent pieces, so

@@ -14,7 +14,8 @@
  * - An eighth of the blocks of a FULL slab, at least one, are posted. The slab becomes PARKED, so
  *   that the owner's next refill finds it.
  * - The last live block of a slab that is not CURRENT is posted. No other thread can touch the slab
- *   any more. It becomes CLAIMED, leaves its list, and its run goes back, even if the owner sleeps.
+ *   any more. The slab becomes CLAIMED and leaves its list, and its run goes back to the page heap,
+ *   even if the owner sleeps.
  *
  * In these cases the poster takes the lock of the owner's heap and reads the owner and the word
  * again, because both may have changed.
@@ -24,9 +25,9 @@
  *     slab_live() == number of posted blocks, and until != 0, under that lock
  *
  * If `until` is 0, the owner is on its way to heap_event() and claims the slab itself. A local free
- * does not look at the posted blocks. If it comes last, or at the same moment as the last post, the
- * slab therefore stays on its list until the owner's next refill or exit, or a sweep (heap.h),
- * finds it.
+ * does not look at the posted blocks. If a local free comes last, or at the same moment as the last
+ * post, no thread claims the slab at once. The slab then stays on its list until the owner's next
+ * refill or exit, or a sweep (heap.h), finds it.
  */
 #ifndef CAIRN_ALLOC_REMOTE_H
 #define CAIRN_ALLOC_REMOTE_H

@@ -19,11 +19,11 @@
  * slab finds no kept run of its length, the cache also gives one run back. A growing heap then does
  * not keep unused runs while it takes new memory from the machine.
  *
- * The long run is the one that was freed last. Programs that free a buffer of one or two megabytes
- * often request another of similar size soon. They get the same memory again, whose pages are in
- * the caches of this processor and of no other. No part of the run is cut off and placed elsewhere,
- * so free memory does not fragment. A part that the new block does not use stays resident. The
- * program used that part a moment before.
+ * The long run is the run above that length that was freed last. Programs that free a buffer of one
+ * or two megabytes often request another of similar size soon. Such a program gets the same memory
+ * again, whose content is in the caches of this processor and of no other. No part of the run is
+ * cut off and placed elsewhere, so free memory does not fragment. A part that the new block does
+ * not use stays resident. The program used that part a moment before.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H
@@ -75,8 +75,8 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
 }
 
 /* Takes a run of at least `slices` slices, 1 to RUN_CACHE_RUN_MAX, that is longer by at most
- * `slices >> slack_shift`. Returns its slice index, or 0 if there is none. The run's record still
- * has the kind RUN_CACHED and the length of the run. */
+ * `slices >> slack_shift`. Returns the run's slice index, or 0 if no run fits. The run's record
+ * still has the kind RUN_CACHED and the length of the run. */
 static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
 {
     uint64_t fits = cache->filled >> (slices - 1);

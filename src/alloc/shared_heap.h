@@ -17,8 +17,8 @@
 struct heap *shared_heap_create(void);
 
 /* Returns a block of at least `size` bytes at a multiple of `alignment`, a power of two. Sets
- * `*zero` to true if all of it reads as zero. Returns NULL if there is no memory. Ends the program
- * if the heap was given up. */
+ * `*zero` to true if the whole block reads as zero. Returns NULL if there is no memory. Ends the
+ * program if the heap was given up. */
 void *shared_heap_allocate(struct heap *heap, size_t size, size_t alignment, bool *zero);
 
 /* Frees all blocks of the heap, and gives the heap up. No thread may use the heap or its blocks

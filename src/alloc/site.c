@@ -109,7 +109,8 @@ static uint32_t doublings(uint32_t counted)
 }
 
 /* Counts one block of the sequence and returns log2 of its weight. The next sample is drawn at
- * random from the next group, which begins behind the rest of this block's group. */
+ * random from the next group of blocks. That group begins after the rest of the group of this
+ * block. */
 static uint32_t advance(struct site_turn *turn, uint64_t now_ns)
 {
     uint32_t doubled = doublings(turn->counted);

@@ -10,8 +10,8 @@
  *         for 0 <= n <= SIZE_CLASS_BYTES_MAX
  *     size_class_bytes(class) % 16 == 0
  *
- * Both directions come from one formula at compile time (size_class.c); docs/allocator-reference.md
- * shows the table. A heap with few blocks of each class uses fewer classes: size_class_coarse().
+ * The tables for both directions are constants (size_class.c); docs/allocator-reference.md shows
+ * the table. A heap with few blocks of each class uses fewer classes: size_class_coarse().
  *
  * All functions are pure. Any thread may call them.
  */

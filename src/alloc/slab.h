@@ -157,7 +157,7 @@ struct block *slab_carve(struct slab *slab, uint32_t *count);
  * into `until`. */
 void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count);
 
-/* The secret part of the keys of free blocks. It is different in every process. */
+/* The secret part of the keys of free blocks. The secret is different in every process. */
 extern uintptr_t slab_secret __attribute__((visibility("hidden")));
 
 /* Returns the key of a free block at `block` that is followed by `next`. A write over the link, the

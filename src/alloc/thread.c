@@ -54,7 +54,7 @@ static void after_fork(void)
     lock_drop(&setup_lock);
 }
 
-/* Only the calling thread lives in the child. The heaps of the others keep what they hold. */
+/* Only the calling thread lives in the child. The heaps of the other threads keep their memory. */
 static void after_fork_in_child(void)
 {
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)

@@ -3,9 +3,9 @@
  *
  *     first … full … current … spare
  *
- * Rewinding moves `current` back. The chunks behind it are spare. They are filled again before new
- * ones are mapped. While idle memory is watched (guard.h), every block has a trailer, so that the
- * blocks can be walked from the newest to the oldest.
+ * Rewinding moves `current` back. The chunks behind `current` are spare. They are filled again
+ * before new chunks are mapped. While idle memory is watched (guard.h), every block has a trailer,
+ * so that the blocks can be walked from the newest to the oldest.
  */
 #include "cairn/arena.h"
 #include "arena/chunk.h"
@@ -186,7 +186,7 @@ GUARD_MAY_LOOK static void erase_trailers(const struct chunk *chunk, const char 
                                           const char *to)
 {
     while (to > from) {
-        /* It is not NULL: the blocks were verified. */
+        /* The trailer exists, because the blocks were verified. */
         struct trailer *trailer = trailer_before(chunk, to);
         to = trailer->before;
         trailer->seal = 0;

@@ -1,6 +1,6 @@
 /* guard.h - watches idle memory, which no user may write to.
  *
- * There are three ways, and an arena keeps one of them for all its life:
+ * There are three ways to watch, and an arena keeps the same way for all its life:
  *
  *     GUARD_NONE     idle memory is not watched
  *     GUARD_PATTERN  idle memory holds a pattern, which is verified later
@@ -8,9 +8,9 @@
  *                    and reports a write at once
  *
  * The linker looks the sanitizer's functions up by weak references, so that the same library works
- * in programs with and without it. The library's functions that watch idle memory also read and
- * write it. They are marked GUARD_MAY_LOOK, so that the sanitizer does not report them even if the
- * library is built with the sanitizer.
+ * in programs with and without the sanitizer. The library's functions that watch idle memory also
+ * read and write it. They are marked GUARD_MAY_LOOK, so that the sanitizer does not report them
+ * even if the library is built with the sanitizer.
  */
 #ifndef CAIRN_ARENA_GUARD_H
 #define CAIRN_ARENA_GUARD_H

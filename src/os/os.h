@@ -21,7 +21,7 @@ size_t os_page_bytes(void);
 
 /* Maps `bytes` of private memory that reads as zero. The address plus `offset_bytes` is a multiple
  * of `alignment`, a power of two. If `alignment` is at most an OS page, the address is a multiple
- * of it, and the offset is ignored. Returns NULL if the kernel refuses. */
+ * of an OS page, and the offset is ignored. Returns NULL if the kernel refuses. */
 void *os_map(size_t bytes, size_t alignment, size_t offset_bytes);
 
 /* Maps `bytes` of private memory that reads as zero at exactly `start`, if nothing is mapped there
@@ -70,8 +70,8 @@ enum os_lengthened {
 };
 enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more);
 
-/* Replaces a range by a new mapping that reads as zero. This joins the mappings that os_move() has
- * split. Returns false if the kernel refuses. */
+/* Replaces a range by a new mapping that reads as zero. So mappings that os_move() has split become
+ * one again. Returns false if the kernel refuses. */
 bool os_renew(void *start, size_t bytes);
 
 /* Asks the kernel to use huge pages on the first touch of each whole aligned huge page within the

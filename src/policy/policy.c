@@ -5,7 +5,7 @@ enum {
     REST_FIRST = 4,
     REST_LEAST = 3,
     REST_MOST = 20,
-    REST_PART = 5,    /* the rest is the phase's age divided by this */
+    REST_PART = 5,    /* rest after a change: age of the phase / REST_PART */
     SURE_WEIGHT = 24, /* fewer epochs cannot tell a phase from noise */
 };
 static const double DISCOUNT = 0.99;
@@ -165,7 +165,7 @@ void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned 
 bool policy_evolve(struct policy *policy, double cost_ns, uint64_t work)
 {
     policy->epochs++;
-    /* This also rejects a cost that is not a number. */
+    /* The comparison also rejects a cost that is not a number. */
     if (policy->frozen || work == 0 || !(cost_ns >= 0 && cost_ns <= COST_NS_MAX))
         return false;
     struct policy_known *known = &policy->known;
