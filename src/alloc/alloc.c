@@ -221,7 +221,7 @@ void alloc_free_slow(void *p)
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
-    if (slab->kind == RUN_LARGE) /* another thread has just made it */
+    if (slab->kind == RUN_LARGE) /* another thread has just made this block */
         free_large(slab);
     else
         broken("a block is freed twice", p);

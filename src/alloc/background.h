@@ -3,7 +3,7 @@
  * Without the thread, only calls that free or allocate look for idle memory. A program that frees
  * much and then sleeps keeps the memory that was idle for less than a quarter of a second. With the
  * thread, the program's threads keep neither runs nor empty slabs, because no other thread could
- * give these back while their thread sleeps.
+ * give these back while the thread that keeps them sleeps.
  *
  * The thread begins when 2 MiB are in use, and blocks all signals. While no memory is idle, the
  * thread sleeps until a run is freed. The thread also wakes every few seconds and sweeps the slabs
