@@ -53,7 +53,7 @@ static void touch(char *block, size_t size)
 }
 
 /* Allocates and frees a block in the same place until the allocator collapses one of its chunks
- * into a huge page. Returns how many times that took, or 0 if 40 were not enough. */
+ * into a huge page. Returns the number of allocations until then, or 0 if 40 were not enough. */
 static unsigned times_until_collapsed(bool touched)
 {
     enum { BYTES = 2 * CHUNK_BYTES }; /* covers a whole chunk wherever it begins */
@@ -173,7 +173,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     }
     fake_os.losing = true;
     for (unsigned i = 0; i < 8; i++) {
-        /* Cannot grow in place: the next block is there. */
+        /* Cannot grow in place, because the next block lies directly behind. */
         blocks[i] = alloc_realloc(blocks[i], 4 * MIB);
         REQUIRE(blocks[i] != NULL);
         fake_os.refuse_call = fake_os.call_count + 1;
@@ -198,7 +198,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     page_heap_check();
 }
 
-/* Requests huge pages for all free chunks, as a large program does that grows. */
+/* Requests huge pages for all free chunks, as a growing large program does. */
 static void want_huge_pages(void)
 {
     enum { SPARE = 64 }; /* MiB */
@@ -215,7 +215,8 @@ static void want_huge_pages(void)
     }
 }
 
-/* Returns for how many chunks the allocator believes to have requested huge or small pages. */
+/* Returns the number of chunks for which the allocator has noted a request for huge or small
+ * pages. */
 static unsigned requests(void)
 {
     unsigned count = 0;
@@ -224,8 +225,9 @@ static unsigned requests(void)
     return count;
 }
 
-/* Before it refuses, the kernel unmaps the memory that the block should move or grow to. The new
- * mapping there has none of the old one's requests. */
+/* A kernel that refuses to move or grow a block may first unmap the memory at the target. The
+ * allocator then maps that memory anew, and its earlier requests for huge or small pages are
+ * lost. */
 TEST(memory_that_is_mapped_anew_after_a_refusal_has_no_request_for_its_pages)
 {
     struct block *block = alloc_malloc(4 * MIB);

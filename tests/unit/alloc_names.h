@@ -2,8 +2,8 @@
  * beside its own malloc.
  *
  * A test that includes the sources of src/abi includes this header first, before any header of
- * libc. In that file the names then mean the allocator's functions. libc, the sanitizer and the
- * fuzzer keep the original ones. cairn.h has to be included before this header, because it uses
+ * libc. In the test's file the names then mean the allocator's functions. libc, the sanitizer and
+ * the fuzzer keep the original ones. cairn.h has to be included before this header, because it uses
  * `malloc` as the name of an attribute.
  */
 #ifndef CAIRN_ALLOC_NAMES_H

@@ -61,8 +61,8 @@ static struct {
     unsigned refuse_more;           /* number of further calls to refuse after it */
     unsigned refuse_after;          /* refuses every call after this many; 0: none */
     unsigned occupied_first;        /* first claim that finds the place occupied; 0: none */
-    unsigned occupied_last;         /* last claim that does */
-    unsigned occupied_chunks;       /* how many of the next claims of chunks do so too */
+    unsigned occupied_last;         /* last claim that finds it occupied */
+    unsigned occupied_chunks;       /* number of further claims of chunks that do */
     uintptr_t addresses_end;        /* first address that does not exist; 0: no limit */
     unsigned behind_lost;           /* times that os_lengthen() unmapped the memory behind */
     bool losing;                    /* a refused move sometimes unmaps one of the two places */
@@ -116,9 +116,9 @@ bool os_unmap(void *start, size_t bytes)
     return !fake_refuses() && real_unmap(start, bytes);
 }
 
-/* Returns whether the place counts as occupied, although mapping it might succeed: address 0, which
- * root may map, or with the thread sanitizer all addresses from 2^39 on, because it would accept
- * its own. */
+/* Returns whether the place counts as occupied, although the kernel might map it. That is address
+ * 0, which root may map. With the thread sanitizer it is every address from 2^39 on, because the
+ * sanitizer would let us map its own memory. */
 static bool fake_has_itself(const void *start)
 {
 #ifdef __SANITIZE_THREAD__
@@ -181,7 +181,7 @@ bool os_give_back(void *start, size_t bytes)
     return true;
 }
 
-/* A refused move fails in one of the three ways that a real one can. */
+/* A refused move fails in one of the three ways in which the kernel's mremap can fail. */
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
 {
     fake_expect_ours(from, from_bytes);
@@ -205,7 +205,7 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
     }
 }
 
-/* A refused call fails in one of the two ways that a real one can. */
+/* A refused call fails in one of the two ways in which the kernel's mremap can fail. */
 enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
 {
     fake_expect_ours(start, bytes + more);
@@ -245,7 +245,7 @@ uint64_t os_touch(void *start)
     return huge ? fake_os.huge_touch_ticks : fake_os.small_touch_ticks;
 }
 
-/* Copies nothing. */
+/* Stands for the kernel's collapse of 2 MiB into a huge page. Copies nothing. */
 bool os_collapse(void *start)
 {
     fake_expect_ours(start, OS_HUGE_PAGE_BYTES);
@@ -264,7 +264,8 @@ bool os_want_small_pages(void *start, size_t bytes)
 
 /* --- the trap --------------------------------------------------------------------------------- */
 
-/* Returns whether a run lies there. Only the first record of a large block says so. */
+/* Returns whether the slice belongs to a run. In a large block only the record of the first slice
+ * says so. */
 static bool fake_in_use(size_t index)
 {
     size_t first = index;

@@ -28,8 +28,8 @@ static uint64_t *word_of(size_t index)
     return region_address(index);
 }
 
-/* Writes the mark into the first and the last word of every slice. Checks before that these words
- * of the slices from `from` on are zero, if `zero` says so. */
+/* Writes the mark into the first and the last word of every slice. If `zero`, first checks that
+ * these words are zero in the slices from `from` on. */
 static void mark(struct run *run, size_t from, bool zero)
 {
     run->mark = ++marks;
@@ -179,7 +179,7 @@ TEST(an_occupied_place_is_skipped_forever)
     struct page_heap_statistics statistics = page_heap_statistics();
     bool zero;
     fake_os.occupied_chunks = 1;
-    /* This is more than the heap has, so it must grow. */
+    /* The run is longer than the heap has slices, so the heap must grow. */
     size_t index = page_heap_allocate(before + 4096, 0, &zero);
     REQUIRE(index != 0);
     CHECK(fake_os.occupied_chunks == 0);
@@ -224,8 +224,8 @@ TEST(requests_beyond_a_limit_return_0)
     page_heap_check();
 }
 
-/* Returns a run of `slices` from an empty heap, and fills everything below it. Only slice 0, which
- * belongs to nobody, stays free. */
+/* Returns a run of `slices` from an empty heap, and fills everything below it. Slice 0 stays free,
+ * because the heap never hands it out. */
 static size_t take_lowest(size_t slices)
 {
     bool zero;
@@ -293,8 +293,8 @@ TEST(a_long_run_begins_at_its_alignment_where_that_fits)
     page_heap_check();
 }
 
-/* Grows the heap by `chunks` chunks and frees them, so that they are idle. Returns how many of them
- * asked for a huge page. */
+/* Grows the heap by `chunks` chunks and frees them, so that they are idle. Returns for how many of
+ * them the heap requested a huge page. */
 static unsigned grow_and_free(size_t chunks)
 {
     enum { RUN = 2 };
@@ -383,8 +383,8 @@ static void become_small(void)
     page_heap_purge(0);
 }
 
-/* Looks up to `looks` times until page_heap_take_dense() returns a chunk. Returns NULL if it never
- * does. */
+/* Calls page_heap_take_dense() up to `looks` times until it returns a chunk. Returns NULL if it
+ * never does. */
 static void *dense_within(int looks)
 {
     void *found = page_heap_take_dense(&(size_t){0});
@@ -437,13 +437,13 @@ TEST(a_chunk_can_be_dense_again_after_the_run_that_reached_into_it_is_freed)
     CHECK(dense_within(3) == NULL); /* the other two chunks lie inside a run */
 
     page_heap_free(second + 10, 2 * CHUNK_SLICES - 10);
-    CHECK(dense_within(3) == NULL); /* the run still reaches into the second */
+    CHECK(dense_within(3) == NULL); /* the run still reaches into the second chunk */
     page_heap_free(second, 10);
     size_t again = page_heap_allocate_aligned(2 * CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(again == second);
     CHECK(dense_within(3) == region_address(second));
     page_heap_free(second, CHUNK_SLICES + 10);
-    CHECK(dense_within(3) == region_address(third)); /* the rest of the third begins in it */
+    CHECK(dense_within(3) == region_address(third)); /* the third chunk's run begins in it */
 
     page_heap_free(third + 10, CHUNK_SLICES - 10);
     again = page_heap_allocate_aligned(2 * CHUNK_SLICES, CHUNK_BYTES, &zero);
@@ -514,8 +514,8 @@ TEST(no_chunk_is_dense_where_huge_pages_are_not_wanted)
     become_small();
 }
 
-/* Runs epochs of some milliseconds until the allocator asks the kernel for a huge page. Returns how
- * many that took, or 0 if 200 were not enough. */
+/* Runs epochs of some milliseconds until the allocator asks the kernel for a huge page. Returns the
+ * number of these epochs, or 0 if 200 were not enough. */
 static unsigned epochs_until_asked(void)
 {
     unsigned before = fake_os.collapse_count;

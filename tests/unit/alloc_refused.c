@@ -4,7 +4,7 @@
  *
  * Every scenario runs in a process of its own, so that it begins with an empty heap. The seed is
  * printed; SEED=… repeats it. By default every EVERY-th call is refused once, beginning with a call
- * that the seed chooses. --long refuses each.
+ * that the seed chooses. With --long every call is refused once.
  */
 #include "alloc/alloc.h"
 
@@ -38,7 +38,7 @@ enum {
 
 static uint64_t seed = 1;
 
-/* Distance between the calls that are refused: EVERY, or 1 with --long. */
+/* Every how many system calls one is refused: EVERY, or 1 with --long. */
 static unsigned every = EVERY;
 
 /* A failed expectation ends the process of the scenario. */
@@ -52,8 +52,8 @@ struct slot {
     unsigned char fill;
 };
 
-/* Returns how many bytes at the end of the block are filled too. The end of a large block is mostly
- * left out, because touching a page there takes time. */
+/* Returns how many bytes at the end of the block are filled, in addition to those at its beginning.
+ * For three of four large blocks that is 0, because touching a page there takes time. */
 static size_t end_of(const struct slot *slot)
 {
     return slot->size < EDGE ? 0 : slot->size < 32 * KIB || slot->fill % 4 == 0 ? EDGE : 0;
@@ -110,7 +110,8 @@ static void allocate(struct slot *slot, struct random *random)
         slot->p = alloc_aligned(alignment, slot->size);
     } else if (kind < 3 && slot->size < 50 * KIB) { /* clearing more takes too long */
         slot->p = alloc_calloc(1, slot->size);
-        size_t end = slot->size < 32 * KIB ? slot->size : EDGE; /* checking all of it too */
+        size_t end =
+            slot->size < 32 * KIB ? slot->size : EDGE; /* checking more takes too long, too */
         EXPECT(slot->p == NULL ||
                (holds(slot->p, end, 0) && holds(slot->p + slot->size - end, end, 0)));
     } else {
@@ -130,7 +131,7 @@ static void resize(struct slot *slot, struct random *random)
     if (slot->size < 16 * KIB)
         size = any_size(random) % (50 * KIB);
     else if ((slot->size < 50 * KIB || slot->size >= MIB) && random_below(random, 2) == 0)
-        size = slot->size + slot->size / 4; /* the pages of large ones move */
+        size = slot->size + slot->size / 4; /* a large block grows by moving its pages */
     unsigned char *p = alloc_realloc(slot->p, size);
     EXPECT(p != NULL || fake_os.refused_count != before);
     if (p == NULL)
@@ -165,8 +166,8 @@ struct worker {
     struct slot slots[SLOTS];
 };
 
-/* A thread that takes over some blocks of the main thread, operates on them and ends. It leaves
- * some of its own. */
+/* A thread that takes over some blocks of the main thread, operates on them and ends. Some blocks
+ * that it allocated outlive it. */
 static void *work(void *argument)
 {
     struct worker *worker = argument;
@@ -242,7 +243,7 @@ static void check(void)
     page_heap_check();
 }
 
-/* Allocates more than there ever was before. Only the ends are touched. */
+/* Allocates 60 MiB, more than the allocator ever had before. Only both ends are touched. */
 static void grow(struct slot *slot)
 {
     unsigned before = fake_os.refused_count;
@@ -310,7 +311,7 @@ static void resume(void)
 /* --- processes -------------------------------------------------------------------------------- */
 
 /* Runs the scenario in a child process, which inherits the settings of fake_os. Reports how many
- * calls it made, how many of them claimed memory, and how many were refused. */
+ * system calls the scenario made, how many of them claimed memory, and how many were refused. */
 struct counts {
     unsigned calls;
     unsigned claims;
@@ -388,7 +389,8 @@ TEST(calls_in_a_row_can_be_refused)
     refuse_each(step * 4, CALLS_AT_LEAST);
 }
 
-/* This is an address-space limit, or a kernel that does not overcommit. */
+/* `fake_os.limit_bytes` stands for an address-space limit, or for a kernel that does not
+ * overcommit. */
 TEST(memory_can_run_out_at_any_point)
 {
     size_t step = (every > 8 ? 9 : every > 1 ? 3 : 1) * (MIB + 64 * KIB);

@@ -13,7 +13,8 @@
 #define GIB ((size_t)1 << 30)
 #define MIB ((size_t)1 << 20)
 
-/* A sanitizer occupies some of these places for itself. */
+/* The places in the address space that the tests below can use. A sanitizer occupies some of
+ * them. */
 #ifdef __SANITIZE_ADDRESS__
 enum { HAS_39_BITS = 0, HAS_ABOVE = 1, HAS_WINDOWS = 0 };
 #elif defined(__SANITIZE_THREAD__)
@@ -127,7 +128,7 @@ static void nowhere(void)
     fake_os.occupied_last = UINT_MAX;
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
     unsigned calls = fake_os.call_count;
-    /* In addition, the kernel refuses to map anything at an address of its choice. */
+    /* Now the kernel also refuses to map memory at an address that the kernel itself chooses. */
     fake_os.refuse_after = calls + 128;
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
     fake_os.refuse_after = calls; /* now nothing can be mapped at all */
@@ -149,7 +150,7 @@ static void behind_a_neighbour(void)
     size_t before = atomic_load(&region.slices);
     fake_os.occupied_chunks = 3000;
     bool zero;
-    /* 2 GiB that belong to somebody else are too many to skip in one call. */
+    /* 2 GiB of occupied addresses are too many to skip in one call. */
     EXPECT(large_allocate(2 * GIB, 1, &zero) == NULL);
     fake_os.occupied_chunks = 0;
     EXPECT(atomic_load(&region.slices) > before);

@@ -1,8 +1,9 @@
 /* alloc_rounds.h - lets a thread's heap be released in the second round of thread destructors, not
  * in the last.
  *
- * CMakeLists.txt includes it into thread.c by force for the thread sanitizer. That sanitizer
- * forgets a thread in the last round, and crashes if instrumented code runs on it afterwards.
+ * For the thread sanitizer, CMakeLists.txt compiles thread.c with this header in front (-include).
+ * That sanitizer forgets a thread in the last round, and crashes if the thread then runs
+ * instrumented code.
  */
 #ifndef CAIRN_ALLOC_ROUNDS_H
 #define CAIRN_ALLOC_ROUNDS_H

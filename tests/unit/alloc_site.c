@@ -72,8 +72,8 @@ static void add(struct site *sum, const struct site *site)
     sum->lives[0] += ended(site);
 }
 
-/* Returns the sum of the rows of a call address, over all lengths and depths. With NULL it is the
- * sum of all rows, including the row of others. */
+/* Returns the sum of the rows of a call address, over all lengths and depths. If the address is
+ * NULL, returns the sum of all rows, including the row of others. */
 static struct site of(const void *caller)
 {
     struct site sum = {0};
@@ -110,7 +110,7 @@ static void before_anybody_counts(void)
 TEST(nothing_is_counted_before_counting_begins)
 {
     CHECK(!before_counting.counts && !before_counting.reports);
-    /* The thread kept its run, so it was not counted. */
+    /* The thread kept the run of the freed block, so that block was not counted. */
     CHECK(before_counting.kept_slices == large_slices(LARGE));
 }
 
@@ -143,8 +143,8 @@ TEST(a_site_lies_within_the_object_that_made_the_call)
     CHECK(!site_is_within(1, 4096));
 }
 
-/* The record must forget the site, so that the next free of the run can take the fast path if its
- * block is not counted. */
+/* The record of the run must forget the site. If the run's next block is not counted, its free can
+ * then take the fast path. */
 TEST(a_freed_block_belongs_to_no_site)
 {
     REQUIRE(alloc_count_sites());
@@ -201,8 +201,8 @@ TEST(blocks_from_before_counting_belong_to_no_site)
     site_check();
 }
 
-/* Allocates blocks in a row, so that most cannot grow in place. They are copied, or from 1 MiB on
- * their pages move. */
+/* Allocates blocks side by side, so that most cannot grow in place. Growing copies a block, or from
+ * 1 MiB on moves its pages. */
 static void grow(size_t slices, const void *first, const void *second)
 {
     void *blocks[MOVED];
@@ -345,7 +345,8 @@ TEST(threads_count_every_block)
     site_check();
 }
 
-/* Three places share the blocks in a repeating order: a quarter, a quarter, and half of them. */
+/* Three callers take turns to allocate. Two of them allocate a quarter of the blocks each, and the
+ * third one half. */
 static void come_and_go_often(void)
 {
     count_all();

@@ -29,7 +29,7 @@ static void take_many(void)
         block[i] = alloc_malloc(BYTES);
 }
 
-/* Moves the blocks of one full slab to the front of `block`. */
+/* Moves the blocks of one full slab to the front of `block`. Returns the slab. */
 static struct slab *full_slab_first(void)
 {
     struct slab *slab = slab_of(block[MANY / 2]);
@@ -77,8 +77,8 @@ static struct cairn_stats now(void)
 
 /* --- counting --------------------------------------------------------------------------------- */
 
-/* A free by another thread is counted once: while the block is posted, after the owner collected
- * it, and after the slab was freed with it. */
+/* A free by another thread posts the block to its slab (remote.h). The free is counted once: while
+ * the block is posted, after the owner collected the block, and after the whole slab was freed. */
 TEST(frees_by_other_threads_are_counted_once_at_each_stage)
 {
     take_many();
@@ -106,7 +106,7 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     heap_check(thread_heap);
 }
 
-/* The slab is freed while that one block is posted to it. */
+/* The free by another thread posts the slab's last live block, and so frees the slab. */
 TEST(a_single_free_by_another_thread_is_counted)
 {
     heap_collect(thread_heap);
@@ -123,8 +123,8 @@ TEST(a_single_free_by_another_thread_is_counted)
           now().live_count == before.live_count - 1);
 }
 
-/* The owner frees the last block after other threads posted the rest. The slab then waits for a
- * sweep. */
+/* The owner frees the last block after another thread has freed (posted) the rest. The slab is then
+ * freed only by the next sweep. */
 TEST(a_sweep_returns_how_many_slabs_it_claimed)
 {
     heap_collect(thread_heap);
@@ -147,7 +147,7 @@ TEST(a_sweep_returns_how_many_slabs_it_claimed)
     heap_check(thread_heap);
 }
 
-/* This includes slabs of the smallest class, full slabs, and the current one. */
+/* Slabs of the smallest class, full slabs and the current slab are given back, too. */
 TEST(a_heap_that_is_destroyed_gives_back_every_slab)
 {
     bool zero;
@@ -164,7 +164,8 @@ TEST(a_heap_that_is_destroyed_gives_back_every_slab)
     }
 }
 
-/* Otherwise a program that makes a heap for each task would need more memory with each. */
+/* If records were not reused, a program that makes a heap for each task would need more memory with
+ * each task. */
 TEST(a_new_heap_reuses_the_record_of_a_destroyed_one)
 {
     struct heap *heap = shared_heap_create();
@@ -178,7 +179,8 @@ TEST(a_new_heap_reuses_the_record_of_a_destroyed_one)
 
 /* --- mistakes --------------------------------------------------------------------------------- */
 
-/* The write destroys the key, so that the second free cannot be recognized as one. */
+/* The write destroys the key in the freed block, so that the second free cannot be recognized by
+ * the key. */
 static void free_twice_and_write_between(void *p)
 {
     alloc_free(p);
@@ -186,8 +188,8 @@ static void free_twice_and_write_between(void *p)
     alloc_free(p);
 }
 
-/* Frees all blocks of the slab but the last, and the one before that twice: as many frees as there
- * are blocks. */
+/* Frees all blocks of the slab but the last, and the last but one twice. So there are as many frees
+ * as blocks. */
 static void *free_all_but_one(void *argument)
 {
     for (unsigned i = 0; i < IN_A_SLAB - 2; i++)
@@ -232,8 +234,8 @@ static void free_twice(void)
     alloc_free(block[0]);
 }
 
-/* It is noticed at the second free, and not only when the block is handed out again, so that the
- * report shows the stack of the mistake. */
+/* The allocator notices a double free at the second free, and not only when it hands out the block
+ * again. The report then shows the stack of the mistake. */
 TEST(the_second_free_itself_is_noticed)
 {
     take_many();

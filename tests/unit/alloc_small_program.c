@@ -20,7 +20,7 @@ static uint64_t slabs_made(void)
     return atomic_load(&thread_heap->statistics.slabs_made);
 }
 
-/* Runs a test in a process of its own, which has allocated nothing yet. */
+/* Runs a test in a process of its own, in which the allocator has not allocated anything yet. */
 static void apart(void (*live)(void))
 {
     fflush(stderr);
@@ -55,8 +55,8 @@ TEST_APART(a_block_of_each_class_needs_a_slab_for_each_power_of_two)
     CHECK(gets(9000) == 10240);
 }
 
-/* The first 4 KiB of a class come from the next power of two. Up to 16 KiB come from classes with
- * four steps to a doubling, and the rest from the class's own slabs. */
+/* The first 4 KiB of a class come from the next power of two. The blocks up to 16 KiB come from
+ * classes with four steps to a doubling, and all others from the class's own slabs. */
 TEST_APART(a_class_with_more_blocks_borrows_from_closer_classes)
 {
     unsigned count[3] = {0};

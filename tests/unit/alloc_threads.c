@@ -38,7 +38,7 @@ struct head {
     uint64_t pattern;
 };
 
-static _Atomic(struct head *) slots[SLOTS]; /* a thread that takes a block out owns it */
+static _Atomic(struct head *) slots[SLOTS]; /* the thread that takes a block out owns it */
 
 static size_t any_size(struct random *random)
 {

@@ -163,7 +163,7 @@ TEST(zeroed_memory_from_the_kernel_is_not_touched)
         .huge = CAIRN_ARENA_HUGE_NEVER, .checked = CAIRN_ARENA_CHECKED_OFF});
     char *block = cairn_arena_alloc_zeroed(arena, 64, MIB);
     REQUIRE(block != NULL);
-    if (arena->next != arena->end) /* ASan writes everything at once */
+    if (arena->next != arena->end) /* false under ASan, which writes to the whole block */
         CHECK(resident_bytes(block, 64 * MIB) <= 2 * real_page_bytes());
     cairn_arena_destroy(arena);
 }
@@ -457,7 +457,8 @@ static bool has_flag(const void *address, const char *flag)
     return found;
 }
 
-/* Measured: with huge pages a million blocks of 10 to 1000 bytes cost less than half as much. */
+/* The reason is a measurement: with huge pages, a million blocks of 10 to 1000 bytes cost less than
+ * half as much. */
 TEST(a_hint_of_32_mib_or_more_gets_huge_pages_by_default)
 {
     bool kernel_has_them = access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0;
@@ -528,8 +529,8 @@ TEST(statistics_add_up)
     cairn_arena_destroy(arena);
 }
 
-/* Of 1000 bytes from the caller, 992 were reserved, but a whole OS page of 4096 was reported as
- * touched. */
+/* An arena in 1000 bytes of the caller once reported 992 bytes as reserved, but a whole OS page of
+ * 4096 bytes as touched. */
 TEST(touched_bytes_never_exceed_reserved_bytes)
 {
     static char memory[3 * 4096];

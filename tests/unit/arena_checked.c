@@ -346,9 +346,9 @@ static void write_a_word_after_giving_back(void)
     }
 }
 
-/* The list of free objects once ran through their first words, which were not verified. A write to
- * the first member of a freed object is the most common mistake. It made the pool follow a wild
- * pointer into SIGBUS, and a zero there silently lost all objects behind it. */
+/* The list of free objects once linked them through their first words, which the pool did not
+ * verify. A write to the first member of a freed object is the most common mistake. It made the
+ * pool follow a wild pointer into SIGBUS, and a zero there silently lost all objects behind it. */
 TEST(a_write_to_any_word_of_an_object_that_was_given_back_is_found)
 {
     for (unsigned i = 0; i < 2 * 5 * 2 * 4; i++) {
@@ -412,7 +412,8 @@ TEST(the_address_sanitizer_finds_reads_as_well)
     }
 }
 
-/* The caller's memory is usable afterwards, for the caller and for the sanitizer. */
+/* After the destruction the caller may use the memory, and the sanitizer does not report such a
+ * use. */
 TEST(destroying_an_arena_leaves_the_callers_memory_usable)
 {
     static char memory[4096];

@@ -66,8 +66,8 @@ static unsigned scenario(struct cairn_arena_options options)
     return nulls;
 }
 
-/* Address space that the kernel refuses to unmap stays in the ledger, without its pages. No arena
- * can avoid that. */
+/* Unmaps the address space that the simulated kernel refused to unmap, and empties the ledger. No
+ * arena can return such address space. */
 static void forget_what_could_not_be_unmapped(void)
 {
     for (size_t i = 0; i < COUNT_OF(fake_os.ledger); i++) {
@@ -78,8 +78,8 @@ static void forget_what_could_not_be_unmapped(void)
     fake_os.mapped_bytes = 0;
 }
 
-/* The number of calls varies a little with the addresses that the kernel chooses for aligned
- * mappings. */
+/* Refuses each system call of the scenario alone, and then all calls behind each. The number of
+ * calls varies a little with the addresses that the kernel chooses for aligned mappings. */
 static void refuse_each(struct cairn_arena_options options)
 {
     fake_os.refuse_call = fake_os.refuse_after = fake_os.call_count = 0;

@@ -1,6 +1,7 @@
 /* launch_fake.h - temporary folders that look like cgroups, removed at the end of a test.
  *
- * The files are ordinary ones: a write stays in the file, where the kernel would act on it.
+ * The files are ordinary ones. A write only changes the file, while in a real cgroup the kernel
+ * acts on the write.
  */
 #ifndef CAIRN_LAUNCH_FAKE_H
 #define CAIRN_LAUNCH_FAKE_H

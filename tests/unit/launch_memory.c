@@ -137,7 +137,7 @@ TEST(memory_cannot_be_opened_without_statistics)
     fake_remove(&fake);
 }
 
-/* Linux before 5.18 does not report the sum. */
+/* Linux before 5.18 does not report the sum of all kernel memory. */
 TEST(memory_of_the_kernel_is_added_up_if_its_sum_is_missing)
 {
     struct fake fake = fake_v2();
@@ -269,8 +269,9 @@ static pid_t start_holder(size_t bytes, bool lazy)
     return pid;
 }
 
-/* Returns an upper bound of the memory that a holder has from this program itself. That is little,
- * but not under a sanitizer, where a child has more than its parent. */
+/* Returns an upper bound of the memory that a holder uses apart from the area that it fills.
+ * Without a sanitizer this is little memory. With one it is much, and a child has more than its
+ * parent. */
 static uint64_t own_bytes(void)
 {
     struct process_memory own;
@@ -283,7 +284,7 @@ static void end_holder(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-/* The kernel marks lazily freed pages in batches of 31 per CPU, so that a few are not marked
+/* The kernel marks lazily freed pages in batches of 31 per CPU, so a few of them may not be marked
  * yet. */
 #define LAZY_BATCH_BYTES (256 << 10)
 
@@ -362,8 +363,8 @@ TEST(memory_process_by_process_adds_up_descendants)
 
 enum { HELD_MIB = 96, BURST_MIB = 24, FOLLOWED_MANY = MEMORY_FOLLOWED_MAX + 6 };
 
-/* The kernel counts the pages of a process in batches per CPU, so that its high-water mark lacks a
- * few. */
+/* The kernel counts the pages of a process in batches per CPU, so the high-water mark lacks a few
+ * pages. */
 #define HELD_SEEN_BYTES  ((uint64_t)HELD_MIB * 9 / 10 << 20)
 #define BURST_SEEN_BYTES ((uint64_t)BURST_MIB * 9 / 10 << 20)
 
@@ -463,7 +464,7 @@ TEST(memory_of_a_burst_is_seen_in_a_smaller_program_after_exec)
     REQUIRE(memory_read(&memory, &reading));
     CHECK(reading.at_least_bytes >= HELD_SEEN_BYTES);
     REQUIRE(memory_read(&memory, &reading));
-    CHECK(reading.at_least_bytes == 0); /* it has not grown since */
+    CHECK(reading.at_least_bytes == 0); /* no growth since the reading before */
 
     REQUIRE(step(&stepper)); /* exec */
     REQUIRE(memory_read(&memory, &reading));
@@ -479,7 +480,7 @@ TEST(memory_of_a_burst_is_seen_in_a_smaller_program_after_exec)
     memory_close(&memory);
 }
 
-/* The same when no reading was taken between the exec and the burst. */
+/* The same must hold when no reading was taken between the exec and the burst. */
 TEST(memory_of_a_burst_is_seen_without_a_reading_after_exec)
 {
     struct memory memory;

@@ -78,8 +78,8 @@ TEST(peak_does_not_count_page_cache)
     CHECK(ended(peak).peak_bytes == 10 * MIB);
 }
 
-/* The page cache of the machine is dropped while a file is read. The kernel reports that only when
- * it is done. */
+/* The page cache of the machine is dropped while a file is read. The kernel reports the drop only
+ * after it has finished it. */
 TEST(peak_does_not_count_page_cache_that_was_dropped)
 {
     for (int counted = 0; counted <= 1; counted++) {
@@ -111,7 +111,7 @@ TEST(peak_ignores_a_gap_smaller_than_the_change_of_the_cache)
     CHECK(ended(peak).peak_bytes == 300 * MIB);
 }
 
-/* The kernel counts in batches, which can look like a small burst. */
+/* The kernel counts pages in batches, and a batch can look like a small burst. */
 TEST(peak_ignores_a_gap_below_the_slack)
 {
     struct peak peak = peak_begin(MIB);
@@ -224,8 +224,8 @@ TEST(pace_doubles_at_the_beginning)
     }
 }
 
-/* The CPU time of all repetitions stays within the budget in the long run, whatever one costs, or
- * the longest spacing is used. */
+/* In the long run the CPU time of all repetitions stays within the budget, whatever a repetition
+ * costs. */
 TEST(pace_stays_within_its_budget)
 {
     for (uint64_t cost_us = 1; cost_us <= 400; cost_us++) {

@@ -41,7 +41,7 @@ TEST(process_memory_is_unknown_if_fields_are_missing)
     CHECK(share.anon_bytes == 5120 && share.shmem_bytes == 3072 && share.lazy_bytes == 2048);
 }
 
-/* Waits until the other end of the pipe is closed, then for all children, and exits. */
+/* Waits until the other end of the pipe is closed, then waits for all children, and exits. */
 static void wait_for_end(const int *ends)
 {
     char byte;
@@ -52,7 +52,8 @@ static void wait_for_end(const int *ends)
     _exit(got == 0 ? 0 : 1);
 }
 
-/* Starts five processes: two children, a child of the second, and two children of that one. */
+/* Starts five processes: two children, a child of the second child, and two children of that
+ * grandchild. */
 static void start_tree(const int *ends)
 {
     if (fork() == 0)

@@ -1,8 +1,8 @@
 /* policy_steps.c - tests the contract of policy.h in a simulator. There are six steps. Each epoch
  * reports the cost of the step in use, with noise.
  *
- * The constants of policy.c were chosen with it. It measures the cost of learning, the loss later
- * and in new phases, and the number of changes.
+ * The constants of policy.c were chosen with this simulator. It measures the cost of learning, the
+ * loss after learning and in new phases, and the number of changes.
  */
 #include "policy/policy.h"
 
@@ -69,7 +69,7 @@ static unsigned best_of(const double curve[POLICY_STEPS])
 }
 
 /* Runs one epoch in which the steps cost what `curve` says. Returns true if the policy changed its
- * step, which it does by one. */
+ * step. A change must lead to a neighbouring step. */
 static bool run_epoch(struct policy *policy, const double curve[POLICY_STEPS], double factor)
 {
     unsigned before = policy_step(policy);
@@ -202,7 +202,7 @@ TEST(a_policy_does_not_alternate_between_equal_steps)
 }
 
 /* One epoch in a hundred costs fifty times as much by chance, which says nothing about the step.
- * Several at once may be a new phase. */
+ * The policy may take several such epochs close together for a new phase. */
 TEST(outliers_are_rarely_taken_for_a_new_phase)
 {
     unsigned taken = 0;
@@ -246,8 +246,8 @@ TEST(a_phase_in_which_the_current_step_is_dearer_is_followed_within_150_epochs)
             CHECK(delay(number, phases[i][0], phases[i][1]) <= 150);
 }
 
-/* A policy that was just trying another step when all became cheaper knows little of that step, and
- * takes the others for expensive. */
+/* Assume that a policy was just trying another step when all steps became cheaper. It then knows
+ * little of that step, and takes the others for expensive. */
 TEST(a_phase_in_which_all_steps_are_cheaper_is_followed_within_150_epochs_in_nine_of_ten_cases)
 {
     static const double before[] = {3.6, 3.0, 3.6, 4.2, 4.8, 5.4};
@@ -268,8 +268,8 @@ TEST(an_unused_step_that_became_cheaper_is_found_within_500_epochs)
         CHECK(delay(number, before, after) <= 500);
 }
 
-/* Step 0 is the worst here and is not used again. A weight of nearly 0 would give a meaningless
- * mean. */
+/* Step 0 is the worst here and is not used again. The mean of observations whose weight is nearly 0
+ * would be meaningless. */
 TEST(old_observations_are_forgotten)
 {
     seed(0);

@@ -57,7 +57,8 @@ static void check_pages(void)
     CHECK(counted == expected);
 }
 
-/* If both ends of a block are noted already, the memory between them is not noted. */
+/* shadow_hand_out() looks only at both ends of a block. If both are noted already, it does not note
+ * the memory between them. */
 TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
 {
     struct random random = random_of(20261122);
@@ -125,7 +126,7 @@ TEST(whole_pages_are_forgotten)
 {
     uintptr_t start = UINT64_C(301) << SHADOW_LEAF_SHIFT;
     CHECK(shadow_hand_out((void *)start, 3 * 4096));
-    shadow_forget(start, 4097); /* munmap also takes two whole pages for this */
+    shadow_forget(start, 4097); /* like munmap, this takes two whole pages */
     CHECK(shadow_leaves[301]->noted[0] == 1);
     CHECK(!shadow_hand_out((void *)(start + 2 * 4096), 1) &&
           shadow_hand_out((void *)(start + 4096), 1));
@@ -150,7 +151,7 @@ TEST(pages_that_the_allocator_holds_are_counted_by_extents)
     CHECK(shadow_held(leaf, 2) == 0);
     shadow_let_go(start + 4096, 1 << 20);
     CHECK(shadow_held(leaf, 0) == SHADOW_EXTENT_PAGES - 257);
-    /* Makes a leaf inside the range of addresses that is held next. */
+    /* Makes a leaf inside the range of addresses that the next call marks as held. */
     CHECK(shadow_hand_out((void *)(start + ((uintptr_t)5 << 30)), 1));
     shadow_hold(start + ((uintptr_t)4 << 30), (size_t)64 << 30);
     CHECK(shadow_held(shadow_leaves[308], 7) == SHADOW_EXTENT_PAGES && shadow_held(leaf, 2) == 0);

@@ -52,8 +52,8 @@ TEST(most_unwatched_blocks_are_recognized_by_the_filter)
     CHECK(watched_live().bytes == 0);
 }
 
-/* 200,000 blocks are twenty times the capacity. The bounds are four standard deviations of a sum of
- * 8,192 blocks that are halved at random. */
+/* 200,000 blocks are twenty times the capacity. The bounds are four standard deviations of a sum
+ * over a sample of 8,192 blocks that was halved at random. */
 TEST(a_thinned_sample_is_still_unbiased)
 {
     enum { BLOCKS = 200000 };

@@ -37,7 +37,7 @@ TEST(a_cut_never_falls_inside_an_escape)
     CHECK(strcmp(add(buffer, sizeof buffer, "\x7f\n", 12).data, "{\"k\":\"\\u007f\\u000a\"") == 0);
 }
 
-/* A path takes no more room than record.h promises: tested for every byte value and many
+/* A path takes no more room than record.h promises. The test tries every byte value and many
  * lengths. */
 TEST(no_value_takes_more_room_than_its_limit)
 {
