@@ -136,7 +136,7 @@ TEST(purged_memory_is_not_resident)
     memset(p, 1, size);
     long full = status_kb("VmRSS");
     cairn_free(p);
-    /* Some of it may have gone back already without the call. */
+    /* The allocator may have purged some of this memory already without the call. */
     CHECK(now().idle_bytes + now().purged_bytes >= before.purged_bytes + size);
     cairn_purge(kept);
     CHECK(now().idle_bytes <= kept && now().purged_bytes >= before.purged_bytes + size - kept);
@@ -145,7 +145,7 @@ TEST(purged_memory_is_not_resident)
     CHECK(now().purge_calls > before.purge_calls);
     CHECK(status_kb("VmRSS") < full - 19000);
     CHECK(cairn_purge(0) == 0);
-    malloc_trim(0); /* this also frees slabs without a live block */
+    malloc_trim(0); /* this call also frees slabs without a live block */
     CHECK(malloc_trim(0) == 0 && cairn_purge(0) == 0);
 }
 
@@ -195,7 +195,7 @@ TEST(used_bytes_are_accounted_for_exactly)
     for (size_t i = 1; i < COUNT(blocks); i += 2)
         free(blocks[i]);
     cairn_collect();
-    CHECK(now().cached_bytes == 0); /* blocks that a thread keeps ready */
+    CHECK(now().cached_bytes == 0); /* cached_bytes: free blocks that a thread keeps */
 }
 
 TEST(the_prometheus_text_agrees_with_the_structure)

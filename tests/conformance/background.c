@@ -1,6 +1,7 @@
 /* background.c - background [alone]: frees 64 MiB of blocks and sleeps for two seconds. A forked
- * child then does the same. For each it prints the number of threads, and the resident KB before
- * and after the sleep. With "alone" the kernel refuses to make threads. */
+ * child then does the same. Each of the two processes prints its number of threads, and its
+ * resident KB before and after the sleep. The child also prints its number of threads right after
+ * the fork. With "alone" the kernel refuses to make threads. */
 #include "conformance.h"
 
 #include <linux/filter.h>
@@ -11,7 +12,8 @@
 
 enum { BLOCK = 1000, BLOCKS = 64 * 1024 };
 
-/* Makes the kernel refuse new threads. glibc uses clone3 for threads alone, and clone for fork. */
+/* Makes the kernel refuse new threads. glibc calls clone3 only to make threads, and clone to
+ * fork. */
 static void refuse(const char *what)
 {
     struct sock_filter code[] = {

@@ -31,8 +31,8 @@ static inline void *named(const char *name)
     return found;
 }
 
-/* Ends the program if malloc is not Cairn's. Usable sizes of Cairn are multiples of 16; those of
- * glibc are 8 bytes more. */
+/* Ends the program if malloc is not Cairn's. Usable sizes of Cairn are multiples of 16. Those of
+ * glibc are 8 bytes above a multiple of 16. */
 static inline void require_cairn(void)
 {
     void *p = malloc(33);

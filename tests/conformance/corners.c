@@ -180,7 +180,8 @@ TEST(calloc_clears_memory_that_was_used_before)
     }
 }
 
-/* This is more than the number of mappings that the kernel allows a process. */
+/* By default the kernel allows a process 65,530 mappings. An allocator with two mappings for each
+ * block would need more than that. */
 TEST(forty_thousand_large_blocks_live_at_once)
 {
     enum { MANY = 40000 };

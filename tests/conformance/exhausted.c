@@ -1,6 +1,7 @@
 /* exhausted.c - exhausted SIZE: allocates blocks until malloc fails, frees all, and does both
- * again. At the end of memory the functions must return NULL with ENOMEM, and afterwards work
- * again. Prints the bytes of the first and of the second time. */
+ * again. When memory has run out, the functions must return NULL with ENOMEM. After the blocks were
+ * freed, the functions must work again. Prints how many bytes were allocated at most the first and
+ * the second time. */
 #include "conformance.h"
 
 #include <pthread.h>
@@ -53,7 +54,7 @@ int main(int argc, char **argv)
     for (int round = 0; round < 2; round++) {
         give_back(fill(size, &had[round]));
         pthread_t id;
-        /* May fail, as the thread's stack is not from malloc. */
+        /* May fail, because the thread's stack does not come from malloc. */
         if (pthread_create(&id, NULL, run, NULL) == 0)
             pthread_join(id, NULL);
     }

@@ -38,7 +38,7 @@ static _Noreturn void child(void **inherited, uint64_t state)
     alarm(30); /* ends a child that waits for a lost lock */
     for (size_t i = 0; i < INHERITED; i++)
         free(inherited[i]);
-    for (size_t i = 0; i < SHARED; i++) /* also blocks of threads that the child does not have */
+    for (size_t i = 0; i < SHARED; i++) /* also blocks of threads that the child lacks */
         free(atomic_exchange(&shared[i], NULL));
     for (int i = 0; i < 300; i++) {
         size_t size = any_size(&state);

@@ -278,7 +278,8 @@ static void *allocate_and_wait(void *argument)
 {
     for (size_t i = 0; i < COUNT(blocks_of_another); i++)
         blocks_of_another[i] = malloc(1000);
-    /* From here on this thread frees the last block of no slab but the first. */
+    /* After this free, the thread frees nothing more. Its slabs become empty only by frees of the
+     * other thread. */
     free(blocks_of_another[0]);
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
@@ -349,7 +350,7 @@ TEST(allocations_stay_within_the_limit)
         while (count > 0)
             free(blocks[--count]);
     }
-    void *other = malloc(18 * mib); /* reuses memory that blocks of the last size had */
+    void *other = malloc(18 * mib); /* reuses the memory of the freed blocks */
     CHECK(other != NULL && now().resident_bytes <= limit);
     free(other);
     CHECK(cairn_limit(0) == limit / 16384 * 16384);

@@ -1,7 +1,7 @@
-/* lasting.c - lasting KB: fills 48 MiB with small blocks that stay. For two seconds it allocates
- * and frees other blocks, and then goes on for at most twenty seconds in all, until KB kilobytes
- * are in huge pages. Prints the resident KB at first, those at the end, and the KB in huge pages at
- * the end; or "unsupported", if the kernel cannot make a huge page of resident memory. */
+/* lasting.c - lasting KB: fills 48 MiB with small blocks that stay. Then it allocates and frees
+ * other blocks for at least two and at most twenty seconds, until KB kilobytes are in huge pages.
+ * Prints the resident KB before and after this time, and the KB in huge pages at the end. Prints
+ * "unsupported" instead if the kernel cannot make a huge page of resident memory. */
 #include "conformance.h"
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* learning.c - fills and empties memory. Prints what the allocator learnt from that: the number of
- * changes, the held bytes, the purged bytes and the idle bytes. The argument chooses how:
+/* learning.c - fills and empties memory. Prints four fields of the statistics: `learnt`, held
+ * bytes, purged bytes and idle bytes. The argument chooses how:
  *
  *     swings   in turns that are several times shorter than an epoch
  *     slowly   once: a part is freed block by block over several epochs, then the rest at once

@@ -1,5 +1,6 @@
-/* limited.c - limited COUNT: prints how many blocks of one mebibyte malloc returns, at most COUNT,
- * and then COUNT if it also returns COUNT mebibytes in one block, or 0. */
+/* limited.c - limited COUNT: prints two numbers. The first is how many blocks of one mebibyte
+ * malloc returns, at most COUNT. The second is COUNT if malloc also returns one block of COUNT
+ * mebibytes, otherwise 0. */
 #include "conformance.h"
 
 int main(int argc, char **argv)

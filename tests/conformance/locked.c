@@ -1,7 +1,7 @@
 /* locked.c - with mlockall(MCL_FUTURE) every mapped page is resident and none can be given back.
- * Resident memory must stay near the memory in use, and memory that must be zero is zero. Prints
- * the resident kilobytes with about 20,000 in use, and how many purges the allocator tried while
- * 320 MB of large blocks were freed. */
+ * Resident memory must stay near the memory in use, and the memory of calloc must be zero. Prints
+ * the resident memory in kB while blocks of 20,000 kB are live, and then how many purges the
+ * allocator tried while 320 MB of large blocks were freed. */
 #include "conformance.h"
 
 #include <cairn/cairn.h>

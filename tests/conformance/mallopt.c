@@ -1,5 +1,5 @@
-/* mallopt.c - prints what mallopt() returns for every parameter with many values, in whichever
- * library it is. */
+/* mallopt.c - prints what mallopt() returns for every parameter with many values. The library that
+ * is preloaded or linked provides mallopt(). */
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>

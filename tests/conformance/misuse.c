@@ -7,9 +7,9 @@
  *
  *     caught      one line on stderr, and abort()
  *     harmless    afterwards all live blocks are disjoint and keep their contents
- *     overlap     afterwards they overlap, or lost their contents
- *     crash       another signal than that of abort()
- *     silent      abort() without the line
+ *     overlap     afterwards live blocks overlap or lost their contents
+ *     crash       the process dies of another signal than abort()'s
+ *     silent      abort() without a line on stderr
  *     none        the case does not exist for this size
  */
 #include "conformance.h"
@@ -59,7 +59,7 @@ static bool is_large(void)
     return place->size > 32768 || place->alignment > 4096;
 }
 
-/* --- afterwards ------------------------------------------------------------------------------- */
+/* --- checks after the misuse ------------------------------------------------------------------ */
 
 struct block {
     unsigned char *p;
@@ -157,7 +157,8 @@ static void double_after_others(void)
     free(p);
 }
 
-/* The freed blocks are being handed out again, but not yet the last of them. */
+/* Frees a block twice while the allocator hands out the freed blocks again, before it has handed
+ * out that one. */
 static void double_after_refill(void)
 {
     enum { SOME = 40 };
@@ -269,8 +270,9 @@ static void invalid_far_beyond(void)
     free(take() + (1 << 19));
 }
 
-/* Returns a block in the first slice of its slab, where the fast path of free looks. Larger blocks
- * come from a new slab, which shows as a gap. */
+/* Returns a block in the first slice of its slab, because the fast path of free looks there. For
+ * larger blocks the function allocates until a new slab begins, which shows as a gap between two
+ * blocks. */
 static unsigned char *take_first(void)
 {
     unsigned char *before = take();
@@ -287,8 +289,8 @@ static unsigned char *take_first(void)
     _exit(ENDED_NONE);
 }
 
-/* The last block that begins in the first slice of the slab, and was never handed out. In a large
- * block, an address far behind its start. */
+/* Frees the last block that begins in the first slice of the slab, which was never handed out. Of a
+ * large block it frees an address far behind the start. */
 static void invalid_never_out(void)
 {
     unsigned char *p = take_first();
@@ -413,7 +415,8 @@ static void written_behind_the_link(void)
     memset(p + 16, 0x77, place->size - 16);
 }
 
-/* The trim returns the blocks of the thread's list, without handing them out first. */
+/* The trim returns the blocks on the thread's list to their slabs. They are not handed out again
+ * before that. */
 static void written_before_a_trim(void)
 {
     unsigned char *p = take();
@@ -432,7 +435,8 @@ static void resized_after_free(void)
     keep(q, place->size * 2);
 }
 
-/* Nothing is written to the block before it can be handed out a second time. */
+/* Resizes a freed block in place. Nothing is written to the block before it can be handed out a
+ * second time. */
 static void resized_in_place_after_free(void)
 {
     unsigned char *p = take();

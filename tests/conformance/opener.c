@@ -1,5 +1,5 @@
-/* opener.c - a library that opens another one by its bare name. The loader can find that only by
- * the RUNPATH of this library. */
+/* opener.c - a library that opens another one by its bare name. The loader can find the other
+ * library only by the RUNPATH of this one. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -21,7 +21,8 @@ static void nothing_free(void *block)
     (void)block;
 }
 
-/* Both are called through pointers, so that the cost of the call is the same for all. */
+/* malloc and free, or functions that do nothing. Calls go through pointers, so that a call itself
+ * costs the same in both cases. */
 static void *(*volatile take)(size_t) = nothing_malloc;
 static void (*volatile give)(void *) = nothing_free;
 

@@ -1,7 +1,7 @@
 /* sandbox.c - confines the process by seccomp to the system calls of docs/allocator-reference.md.
- * Any other call ends the process. The arguments name calls that are refused in addition: madvise
- * or mremap. Then it allocates, frees, resizes and trims in the main thread and in threads that
- * began before. */
+ * Any other call ends the process. The arguments name calls of that list that the kernel then also
+ * refuses: madvise or mremap. After that the program allocates, frees, resizes and trims, in the
+ * main thread and in threads that began before the confinement. */
 #include "conformance.h"
 
 #include <linux/filter.h>
@@ -15,7 +15,7 @@ enum { THREADS = 4 };
 static pthread_barrier_t begun;
 static pthread_barrier_t confined;
 static pthread_barrier_t done;
-static pthread_barrier_t never; /* a thread's end makes other system calls */
+static pthread_barrier_t never; /* so no thread ends, which needs other system calls */
 static void *handed[THREADS][100];
 
 static void work(uint64_t state)

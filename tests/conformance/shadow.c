@@ -111,7 +111,7 @@ static _Atomic uint64_t *bits_of(uintptr_t chunk)
     }
 }
 
-/* Sets or clears the bits of a block. Each must have had the other value. */
+/* Sets or clears the bits of a block. Each bit must have had the other value. */
 static void turn(uintptr_t from, size_t bytes, bool to)
 {
     for (uintptr_t end = from + bytes; from < end;) {
@@ -197,7 +197,8 @@ static void inspect(const struct slot *slot)
 
 static _Atomic unsigned long limited; /* odd while a limit is set */
 
-/* Returns whether a call may fail. `before` is the value of `limited` before the call. */
+/* Returns whether a call may fail: a limit was set before the call or during it. `before` is the
+ * value of `limited` before the call. */
 static bool may_fail(unsigned long before)
 {
     return before % 2 == 1 || atomic_load(&limited) != before;
@@ -323,8 +324,8 @@ static void operate(struct lane *lane, uint64_t calls)
     for (uint64_t call = 0; call < calls; call++) {
         struct slot *slot = &lane->slots[draw_below(&lane->state, SLOTS)];
         unsigned kind = (unsigned)(draw(&lane->state) >> 57);
-        /* Only this thread's own writes order this: a child sees them as they were when it
-         * forked. */
+        /* A child of a fork sees the memory as it was at the fork. It only relies on the order of
+         * this thread's writes: `busy` first, then the slot. */
         atomic_store_explicit(&lane->busy, slot, memory_order_release);
         if (slot->p == NULL)
             allocate(slot, &lane->state);
@@ -365,8 +366,8 @@ static void lift_limit(void)
         atomic_fetch_add(&limited, 1);
 }
 
-/* Uses up all memory under a limit, goes on under it, and checks that large requests succeed
- * afterwards. */
+/* Sets a limit, uses up all memory, and operates with the limit reached. Then lifts the limit, and
+ * checks that a large request succeeds. */
 static void exhaust(struct lane *lane)
 {
     static atomic_flag taken = ATOMIC_FLAG_INIT;
@@ -412,7 +413,8 @@ static void *live_in_child(void *argument)
     return NULL;
 }
 
-/* The child lacks the other threads, so that their unfinished operations stay as they are. */
+/* The child lacks the other threads. Their unfinished operations stay unfinished, so the child does
+ * not use the slots of these. */
 static _Noreturn void go_on_in_child(struct lane *lane)
 {
     alarm(HANGS_AFTER_S); /* ends a child that waits for a lost lock */

@@ -19,7 +19,7 @@ struct operation {
     struct memory_object *object;
 };
 
-/* A state of an execution: the next step of every thread, and which of them were tried from here.
+/* A state of an execution: the next step of every thread, and which threads were tried from here.
  * Bit i of a mask stands for thread i. */
 struct node {
     struct operation pending[MODEL_THREADS_MAX];
@@ -30,7 +30,7 @@ struct node {
     uint8_t chosen;
     uint8_t choice; /* for a load: how many messages older than the newest */
     uint8_t choices;
-    /* For the step taken here: the last step of each thread that happened before it. */
+    /* By thread: the thread's last step that happened before the step taken in this state. */
     uint16_t before[MODEL_THREADS_MAX];
 };
 
@@ -41,7 +41,7 @@ static struct thread {
     bool finished;
     struct operation pending;
     unsigned choice;
-    /* The last step of each thread, from 1, that happened before this thread's next step. */
+    /* By thread: the last step, numbered from 1, that happened before this thread's next step. */
     uint16_t before[MODEL_THREADS_MAX];
     uint16_t steps; /* number of its own last step */
 } threads[MODEL_THREADS_MAX];
@@ -53,7 +53,7 @@ static int current = -1;
 
 static struct node nodes[STEPS];
 static unsigned length; /* nodes of the current or last execution */
-static unsigned stale;  /* its loads that returned a value already replaced */
+static unsigned stale;  /* its loads that returned an already replaced value */
 static uint16_t stop;   /* the step that stopped all other threads; 0: none */
 static unsigned stopper;
 
@@ -184,8 +184,8 @@ static void join(uint16_t *before, const uint16_t *other)
             before[i] = other[i];
 }
 
-/* Computes the last step of each thread that would happen before the next step of `thread`, if that
- * came now. */
+/* Assume that `thread` takes its next step now. Computes the last step of each thread that would
+ * then happen before that step. */
 static void order_of_next(unsigned thread, uint16_t *before)
 {
     const struct operation *next = &threads[thread].pending;
@@ -200,10 +200,10 @@ static void order_of_next(unsigned thread, uint16_t *before)
         join(before, next->object->read_before);
 }
 
-/* Returns the threads that can go first from the state of a conflict, so that p's next step comes
- * before the conflicting one. Considered are the steps since then that happen before p's step, but
- * not after the conflicting one. A thread qualifies if no other of these steps happens before its
- * first. */
+/* Returns the threads that can go first from the state before the step `conflict`, so that p's next
+ * step comes before that step. The function considers the later steps that happen before p's step
+ * and do not depend on step `conflict`. A thread qualifies if its first considered step depends on
+ * no step that another thread took since the conflict. Returns p alone if no step is considered. */
 static unsigned leads(unsigned p, const uint16_t *before_next, unsigned conflict)
 {
     unsigned by = nodes[conflict - 1].chosen;
@@ -223,10 +223,10 @@ static unsigned leads(unsigned p, const uint16_t *before_next, unsigned conflict
     return met == 0 ? 1u << p : found;
 }
 
-/* For every thread's next step, finds the earlier steps that conflict with it and that no other
- * order holds before it. The state of each such step must be explored once more with the two in the
- * other order. One of the threads that can go first there is enough (source sets: Abdulla, Aronis,
- * Jonsson and Sagonas, POPL 2014). */
+/* For every thread's next step, finds the earlier steps that conflict with it, unless other steps
+ * between the two already fix their order. The state before each such earlier step must be explored
+ * once more with the two steps in the other order. One of the threads that can go first there is
+ * enough (source sets: Abdulla, Aronis, Jonsson and Sagonas, POPL 2014). */
 static void want_other_orders(void)
 {
     for (unsigned p = 0; p < plan->threads; p++) {
@@ -258,8 +258,8 @@ static void want_other_orders(void)
     }
 }
 
-/* Records the step that the thread takes now: what happened before it, and what it happens
- * before. */
+/* Records the step that the thread takes now, and which steps happened before it: in the thread, in
+ * the state's node, and in the object that the step accesses. */
 static void take_order(unsigned thread, uint16_t step)
 {
     struct thread *self = &threads[thread];
@@ -367,8 +367,8 @@ static unsigned look_at_threads(struct node *node)
     return left;
 }
 
-/* Chooses the thread that goes on from a state that was not seen before. Returns false if
- * everything that can follow was seen already. */
+/* Chooses the thread that goes on from a state that was not seen before. Returns false if all
+ * orders that can follow were explored already. */
 static bool choose(struct node *node, const struct node *before)
 {
     node->asleep = 0;

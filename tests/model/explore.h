@@ -14,8 +14,8 @@ enum explore_kind {
     EXPLORE_STOP, /* stops all other threads */
 };
 
-/* Waits until the explorer lets the thread take the step. Returns how many messages older than the
- * newest a load must return. */
+/* Waits until the explorer lets the thread take the step. For a load, returns the age of the
+ * message that it must return: 0 is the newest one, 1 the one before. */
 unsigned explore_step(enum explore_kind kind, struct memory_object *object);
 
 /* Reports the value that the step loaded, or left in the object, for the printed schedule. */

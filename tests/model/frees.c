@@ -12,8 +12,8 @@
  *     s         sweeps all heaps
  *     F         forks: goes on as the child, in which no other thread exists
  *
- * After every execution each block is in exactly one place, each slab is on the list that its state
- * says, and no slab is stranded: see check().
+ * After every execution each block is in exactly one place, each slab is on the list that belongs
+ * to its state, and no slab is stranded: see check().
  */
 #include "memory.h"
 #include "world.h"
@@ -26,9 +26,11 @@
 enum start {
     CURRENT, /* `live` blocks are out, the others on its `free` */
     PARKED,  /* by local frees; the current slab is used up */
-    /* The same by remote frees: `until` and `rest` are still those of a full slab. */
+    /* PARKED by remote frees: `until` and `rest` are still those of a full slab. */
     PARKED_BY_POST,
-    FULL,  /* all blocks are out, or posted without waking the slab */
+    /* Every block is live, or was freed (posted) by another thread. Too few blocks were posted to
+     * make the slab PARKED. */
+    FULL,
     ENDED, /* PARKED, and then its owner ended */
     ENDED_FULL,
     ENDED_TWO_FULL, /* FULL, and so is a second slab; a third is PARKED */
@@ -47,8 +49,8 @@ static const char *const start_names[] = {
 enum {
     SECOND = 8, /* index of the second slab's first block in `block` */
     BLOCKS = 16,
-    EXECUTIONS = 15 * 1000,            /* of a row; --long runs all */
-    STALE_EXECUTIONS = 4 * 1000,       /* of a row with stale loads */
+    EXECUTIONS = 15 * 1000,            /* limit of a row; --long has none */
+    STALE_EXECUTIONS = 4 * 1000,       /* limit of a row with stale loads */
     STALE_EXECUTIONS_LONG = 20 * 1000, /* the same with --long */
 };
 
@@ -214,8 +216,8 @@ static unsigned count(struct slab *slab, const struct block *first, bool *met)
     return blocks;
 }
 
-/* Returns whether the owner frees or collects blocks of the slab itself. Then the owner and another
- * thread may each leave the claim of the slab to the other. */
+/* Returns whether the owner also frees or collects blocks of the slab. If so, the owner and another
+ * thread may each expect the other to claim (free) the empty slab. */
 static bool owner_frees(void)
 {
     return strpbrk(row->scripts[0], "fc") != NULL;
@@ -289,7 +291,7 @@ static void check_places(void)
             check_slab(slab_at(world.runs[i].first));
 }
 
-/* If two threads left the claim of a slab to each other, a sweep must claim it. */
+/* If two threads left the claim of a slab to each other, a sweep must claim that slab. */
 static void check_sweep_claims_the_rest(void)
 {
     heap_sweep();

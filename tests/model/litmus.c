@@ -1,5 +1,5 @@
 /* litmus.c - tests the explorer itself: with small programs whose outcomes are known, and with
- * random programs, whose outcomes must be those of all orders. */
+ * random programs, which must have the same outcomes with and without the reduction of orders. */
 #include "memory.h"
 #include "os/lock.h"
 
@@ -175,7 +175,7 @@ static void passes_plain_relaxed(unsigned self)
     }
 }
 
-/* If thread C reads both additions, it must see A's write. The release by A continues through B's
+/* If thread C reads both additions, C must see A's write. A's release reaches C through B's
  * read-modify-write, although B releases nothing. */
 static void passes_through(unsigned self)
 {

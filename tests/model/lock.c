@@ -1,5 +1,5 @@
-/* lock.c - explores the lock of src/os with a simulated kernel: the lock excludes, and no thread
- * sleeps forever. */
+/* lock.c - explores the lock of src/os with a simulated kernel: at most one thread holds the lock,
+ * and no thread sleeps forever. */
 #include "explore.h"
 
 #include "../unit/test.h"

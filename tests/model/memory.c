@@ -27,7 +27,7 @@ struct cell {
 struct word {
     uintptr_t number;                /* the address / 8; 0: an unused entry of the table */
     uint32_t execution;              /* the execution that the other fields belong to */
-    uint32_t remembered;             /* the mark since which it is in `writes` */
+    uint32_t remembered;             /* the mark after which it was logged in `writes` */
     unsigned users;                  /* the threads that accessed the word, one bit each */
     struct memory_object *object[2]; /* the objects that begin in its two halves */
     struct cell cells[8];
@@ -339,8 +339,8 @@ static uint64_t load(const volatile void *volatile_p, size_t bytes, int order)
     return message->value;
 }
 
-/* Adds a message to the object. It carries `told`, and what the thread knows too if the order
- * releases. */
+/* Adds a message to the object. The message carries the knowledge `told`. If the order releases, it
+ * also carries the knowledge of the thread. */
 static void append(struct memory_object *object, uint64_t value, int order,
                    const struct memory_knowledge *told)
 {

@@ -15,8 +15,8 @@
  * newest.
  *
  * This is the C11 model with four exceptions. No load returns a value that is stored only later
- * (load buffering). A failed compare-and-swap read the newest message. A compare-and-swap does not
- * fail spuriously. Only the newest MEMORY_MESSAGES are kept.
+ * (load buffering). A failed compare-and-swap always reads the newest message. A compare-and-swap
+ * does not fail spuriously. Only the newest MEMORY_MESSAGES are kept.
  *
  * Writes to memory are logged, and undone after each execution.
  */
@@ -51,7 +51,7 @@ struct memory_object {
     unsigned count; /* messages so far; the newest has number count - 1 */
     struct memory_message messages[MEMORY_MESSAGES];
     /* The rest belongs to explore.c: the steps that accessed the object, numbered from 1. */
-    /* Steps that happened before the last write, by thread; below, before the reads. */
+    /* By thread: its last step that happened before the last write, and before any of the reads. */
     uint16_t written_before[MODEL_THREADS_MAX];
     uint16_t read_before[MODEL_THREADS_MAX];
     uint16_t last_write[MODEL_THREADS_MAX]; /* last step of each thread that wrote */
@@ -66,13 +66,13 @@ void memory_track(const void *start, size_t bytes);
  * other. */
 void memory_begin(void);
 
-/* memory_undo() undoes the writes since the mark, and allows memory again that was forbidden
- * since. */
+/* memory_mark() returns a mark for the present moment. memory_undo() undoes the writes since that
+ * mark, and allows accesses to the memory that was forbidden since then. */
 size_t memory_mark(void);
 void memory_undo(size_t mark);
 
-/* Returns the object at `p` in this execution. A lock has no messages; its first one holds the
- * knowledge of its last holder. */
+/* Returns the object at `p` in this execution. A lock stores no values: its message 0 only holds
+ * the knowledge of its last holder. */
 struct memory_object *memory_object(const void *p, size_t bytes, bool lock);
 
 /* Returns how many messages the thread could load. */
@@ -82,7 +82,7 @@ unsigned memory_choices(const struct memory_object *object, unsigned thread);
  * threads. */
 void memory_touch(const void *p, size_t bytes, bool write);
 
-/* Forbids all accesses from here on. Earlier accesses have to be ordered before it. */
+/* Forbids all accesses from here on. Earlier accesses must be ordered before this call. */
 void memory_forbid(const void *start, size_t bytes);
 
 /* Gives the current thread all knowledge of all threads. */

@@ -28,16 +28,16 @@ enum { MODEL_THREADS_MAX = 4 };
 struct model_plan {
     const char *name;
     unsigned threads;
-    void (*setup)(void); /* called once; every execution starts with its writes */
+    void (*setup)(void); /* called once; what it writes starts every execution */
     /* Called before every execution; restores untracked memory. */
     void (*begin)(void);
     void (*body)(unsigned thread);  /* the code of a thread */
     void (*enter)(unsigned thread); /* called before a thread goes on */
-    void (*leave)(unsigned thread); /* called when it stops; saves thread-local variables */
+    void (*leave)(unsigned thread); /* called when a thread stops; saves thread-locals */
     void (*check)(void);            /* called after every execution that ran to its end */
     unsigned stale_most;            /* limit on stale loads in one execution */
-    uint64_t executions_most;       /* the exploration stops after this many */
-    bool every_order;               /* no reduction, for tests of the explorer */
+    uint64_t executions_most;       /* the exploration stops after this number */
+    bool every_order;               /* runs all orders, for tests of the explorer */
     bool quiet;                     /* a failure is expected, and not printed */
     /* The one schedule to run, in the form that a failure prints; NULL: all. */
     const char *replay;

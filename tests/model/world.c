@@ -39,7 +39,7 @@ void world_make(void)
     atomic_store_explicit(&region.slices, SLICES, memory_order_relaxed);
     memory_track(start, SLICES * RECORD_BYTES);
     memory_track(start + REGION_SLICE_SPAN, content_bytes);
-    /* It never changes from here on, so loading it is no step. */
+    /* `region` never changes from here on, so a load from it is no step. */
     char *constant = (char *)&region;
     memory_track(__data_start, (size_t)(constant - __data_start));
     memory_track(constant + sizeof region, (size_t)(_end - constant) - sizeof region);

@@ -46,7 +46,7 @@ void world_make(void);
 /* Gives each of `threads` threads a heap. A setup calls it first. */
 void world_begin(unsigned threads);
 
-/* For struct model_plan. */
+/* The functions `enter` and `leave` of struct model_plan. */
 void world_enter(unsigned thread);
 void world_leave(unsigned thread);
 

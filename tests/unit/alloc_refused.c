@@ -38,7 +38,7 @@ enum {
 
 static uint64_t seed = 1;
 
-/* Every how many system calls one is refused: EVERY, or 1 with --long. */
+/* The distance from one refused system call to the next: EVERY, or 1 with --long. */
 static unsigned every = EVERY;
 
 /* A failed expectation ends the process of the scenario. */
@@ -110,8 +110,7 @@ static void allocate(struct slot *slot, struct random *random)
         slot->p = alloc_aligned(alignment, slot->size);
     } else if (kind < 3 && slot->size < 50 * KIB) { /* clearing more takes too long */
         slot->p = alloc_calloc(1, slot->size);
-        size_t end =
-            slot->size < 32 * KIB ? slot->size : EDGE; /* checking more takes too long, too */
+        size_t end = slot->size < 32 * KIB ? slot->size : EDGE; /* more takes too long */
         EXPECT(slot->p == NULL ||
                (holds(slot->p, end, 0) && holds(slot->p + slot->size - end, end, 0)));
     } else {

@@ -79,7 +79,7 @@ TEST(peak_does_not_count_page_cache)
 }
 
 /* The page cache of the machine is dropped while a file is read. The kernel reports the drop only
- * after it has finished it. */
+ * after the drop is complete. */
 TEST(peak_does_not_count_page_cache_that_was_dropped)
 {
     for (int counted = 0; counted <= 1; counted++) {
