@@ -19,7 +19,7 @@ help: ## show this list
 
 all: build/installed ## set up and build; the command is then .venv/bin/cairn
 
-# Checks for the tools that the build needs. A missing one is reported in one sentence.
+# Checks for the tools that the build needs, and reports a missing tool in one sentence.
 build/tools:
 	@for tool in gcc g++ make git "$(PYTHON)"; do command -v "$$tool" >/dev/null || \
 	  { echo "cairn needs $$tool, which is not installed;" \

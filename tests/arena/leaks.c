@@ -1,5 +1,5 @@
-/* leaks.c - makes blocks of malloc that are only referenced from an arena. With an argument it
- * destroys the arena, which leaks them. */
+/* leaks.c - allocates blocks by malloc, to which only blocks of an arena point. With an argument
+ * the program destroys the arena, which leaks the blocks of malloc. */
 #include <cairn/arena.h>
 #include <stdlib.h>
 

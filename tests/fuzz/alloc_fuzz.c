@@ -2,10 +2,10 @@
  * threads. A model (the shadow) knows every block, its contents, and the heap that it belongs to.
  * Refused system calls and limits are part of the input.
  *
- * A thread is represented by its heap. The input says which thread calls next, and when one starts
- * or ends, so that only one runs at a time. Now and then a real thread starts and ends. Each input
- * ends with all of its blocks freed, but the allocator keeps its state for the next input. A
- * failure may therefore need the inputs before it.
+ * A thread is represented by its heap. The input says which thread calls next, and when a thread
+ * starts or ends. So only one thread runs at a time. Now and then a real thread starts and ends.
+ * Each input ends with all of its blocks freed, but the allocator keeps its state for the next
+ * input. A failure may therefore need the inputs before it.
  */
 #define _GNU_SOURCE 1
 
@@ -33,7 +33,7 @@ enum {
     SIZE_BITS = 21, /* of the largest sizes */
     REAL_CALLS = 30,
     LEFT_SLICES_MOST = 400,       /* heaps, and slabs of the heap for ending threads */
-    REGION_BYTES_MOST = 40 << 20, /* small, so that it can be full, and checks are quick */
+    REGION_BYTES_MOST = 40 << 20, /* small, so that it fills up and checks are quick */
 };
 
 struct shadow_block {
@@ -41,7 +41,7 @@ struct shadow_block {
     size_t size;
     size_t usable;
     unsigned char fill;
-    unsigned char heap; /* 1 …: it is destroyed with that heap; 0: with none */
+    unsigned char heap; /* heap that destroys the block with itself; 0: none */
 };
 
 static struct {
@@ -51,9 +51,9 @@ static struct {
     unsigned caller;
     struct cairn_heap *heaps[HEAPS];
     unsigned char fill;
-    bool real; /* a real thread was started, which takes long */
+    bool real; /* true after a real thread ran, which takes long */
     bool walked;
-    bool counted; /* statistics were read, which takes long */
+    bool counted; /* true after statistics were read; takes long */
 } shadow;
 
 /* --- blocks ----------------------------------------------------------------------------------- */
@@ -106,8 +106,8 @@ static void forget(struct shadow_block *block)
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Taken before a call, to check afterwards whether it was allowed to fail, and whether errno is
- * right. */
+/* The state before a call. The checks after the call need it to decide whether the call was allowed
+ * to fail, and whether errno is right. */
 struct before {
     unsigned refused;
 };
@@ -267,7 +267,7 @@ static void resize(struct shadow_block *block, struct input *input)
 /* Checks that every function refuses impossible sizes. */
 static void refuse(const struct shadow_block *block, struct input *input)
 {
-    volatile size_t most = SIZE_MAX; /* volatile, because the compiler warns of constants */
+    volatile size_t most = SIZE_MAX; /* volatile: the compiler warns of constants */
     volatile size_t no_power = 48;
     size_t size = most - any_size(input);
     void *untouched = &shadow;
@@ -303,8 +303,8 @@ static void switch_to(unsigned next)
     thread_heap = shadow.threads[next];
 }
 
-/* Does the same as on_exit_of_thread() in thread.c. With `late`, a destructor that runs afterwards
- * allocates and frees. */
+/* Does the same as on_exit_of_thread() in thread.c. If `late`, also does what a destructor of the
+ * thread could still do after that: allocates and frees blocks. */
 static void end_thread(bool late)
 {
     struct heap *heap = thread_heap;
@@ -317,8 +317,8 @@ static void end_thread(bool late)
     thread_heap = (struct heap *)&heap_none;
 }
 
-/* The body of a real thread: allocates into unused entries and frees used ones. It leaves
- * blocks. */
+/* The body of a real thread: allocates into unused entries and frees used ones. Some blocks outlive
+ * the thread. */
 static void *live(void *argument)
 {
     struct input *input = argument;

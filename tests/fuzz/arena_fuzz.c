@@ -81,8 +81,8 @@ static void check_numbers(struct shadow *shadow)
     EXPECT(stats.chunk_count > 0);
 }
 
-/* Checks that a request could fail, if no call was refused: it was too large, or there is a limit,
- * or the arena is fixed and full. */
+/* Checks that a request that returned NULL had a reason to fail: a system call was refused, the
+ * request was too large, the arena has a limit, or the arena is fixed and full. */
 static void check_null(struct shadow *shadow, size_t size, size_t alignment,
                        unsigned refused_before)
 {
@@ -258,7 +258,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         shadow.options.memory_bytes = CAIRN_ARENA_OWN_BYTES + input_size(&input, 15);
         shadow.options.fixed = kind / 128 == 0;
     }
-    /* A refused call of 0 is the one before the next call, so that none is refused. */
+    /* If the input byte yields 0, refuse_call is the number of a past call, and no call is
+     * refused. */
     fake_os.refuse_call = fake_os.call_count + input_byte(&input) % 8;
     errno = ERRNO;
     unsigned refused = fake_os.refused_count;

@@ -2,8 +2,8 @@
  * model.
  *
  * A target is one file with LLVMFuzzerTestOneInput(). Linked with clang's fuzzer it searches for
- * failing inputs. Linked with random.c it runs on random inputs from a seed that is printed. A
- * difference is reported in one line and ends in abort().
+ * failing inputs. Linked with random.c it runs on random inputs from a seed that is printed. The
+ * target reports a difference in one line and calls abort().
  */
 #ifndef CAIRN_FUZZ_H
 #define CAIRN_FUZZ_H

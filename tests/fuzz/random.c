@@ -1,8 +1,8 @@
 /* random.c - runs a fuzz target on random inputs: `target [--seed N] [--runs N | --seconds N]`, or
  * on the given files.
  *
- * The seed of each input is printed before it runs, so that the last line shows which one failed.
- * `--seed N --runs 1` repeats it.
+ * The program prints the seed of each input before it runs the input, so the last line shows the
+ * seed of the input that failed. `--seed N --runs 1` repeats that input.
  */
 #define _GNU_SOURCE 1
 

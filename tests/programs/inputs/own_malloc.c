@@ -1,7 +1,8 @@
 /* A program with its own malloc, calloc, realloc and free, as the C library's manual permits. It
- * also uses a fifth function, which the library builds on these. Its malloc does three things that
- * chromium's does: it makes a system call while it holds a lock, it is called before any library is
- * initialised, and a child with thread-local storage that is not libc's ends. */
+ * also uses reallocarray(), which the library builds on these four. The program does three things
+ * that chromium does: its malloc makes a system call while it holds a lock, its malloc is called
+ * before any library is initialised, and a child process ends whose thread-local storage is not
+ * libc's. */
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -64,7 +65,7 @@ static int leave(void *nothing)
     _exit(7);
 }
 
-/* How a child ends that has zeroes where libc's thread-local storage would be. */
+/* Returns the status of a child that ends with zeroes in place of libc's thread-local storage. */
 static int end_of_child(void)
 {
     static _Alignas(64) char stack[1 << 16];

@@ -1,5 +1,5 @@
-/* area.h - for an illness that serves blocks of up to 1 KiB itself. They come from extents, of
- * which $ILL percent are never used for blocks.
+/* area.h - for an illness that serves blocks of up to 1 KiB itself. Such blocks come from extents.
+ * $ILL percent of the bytes of each extent are never used for blocks.
  *
  * The file that includes it defines two things. area_extent_bytes is the size of an extent, a power
  * of two. area_begin_extent() is called for each extent before its first block, with the extent's
@@ -19,7 +19,7 @@ enum { PIECE = 64 << 20, SERVED_MAX = 1024, PIECES_MAX = 1024 };
 static const size_t area_extent_bytes;
 static void area_begin_extent(char *start, size_t given_bytes);
 
-struct header { /* before every block */
+struct header { /* lies before every block */
     struct header *next;
     size_t room;
 };

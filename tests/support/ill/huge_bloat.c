@@ -1,5 +1,5 @@
-/* huge_bloat: blocks of up to 1 KiB are in huge pages, of which $ILL percent are never used for
- * blocks.
+/* huge_bloat: blocks of up to 1 KiB are in huge pages. $ILL percent of each huge page are never
+ * used for blocks.
  *
  * Expected finding, if the kernel gives huge pages on request: huge-page-bloat.
  */

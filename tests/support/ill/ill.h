@@ -1,9 +1,9 @@
 /* ill.h - a malloc with exactly one illness: it calls hooks and then the next allocator in the
  * search order.
  *
- * Each illness is a library, to be preloaded before a healthy allocator and after the probe. Its
- * file says what it does, how much of it ($ILL, its strength) and which findings must name it. No
- * other finding may appear.
+ * Each illness is a library, to be preloaded before a healthy allocator and after the probe. The
+ * file of the illness says what the illness does, what its strength $ILL means, and which findings
+ * must name it. No other finding may appear.
  *
  * - ill_allocates() and ill_frees() are called in every malloc and free. They may use time, system
  *   calls and memory.
@@ -25,7 +25,7 @@ static void (*ill_gave)(void *block);
 
 struct ill_own {
     void *(*serve)(size_t bytes); /* NULL: use the next allocator */
-    size_t (*room)(void *block);  /* usable bytes; 0: not its own block */
+    size_t (*room)(void *block);  /* usable bytes; 0: the block is not the illness's */
     void (*take)(void *block);
 };
 static const struct ill_own *ill_own;
@@ -36,7 +36,7 @@ static void *(*next_realloc)(void *, size_t);
 static size_t (*next_usable)(void *);
 static unsigned long ill_strength;
 
-static _Alignas(16) char early[4096]; /* blocks for dlsym() during the search */
+static _Alignas(16) char early[4096]; /* blocks for calls before next_malloc is set */
 static _Atomic size_t early_used;
 
 __attribute__((constructor)) static void ill_begin(void)

@@ -1,5 +1,4 @@
-/* metadata_heavy: $ILL percent of every 64 KiB are metadata. The blocks in the rest have up to 1
- * KiB.
+/* metadata_heavy: $ILL percent of every 64 KiB are metadata. The rest holds blocks of up to 1 KiB.
  *
  * Expected finding: touches-more-than-it-gives.
  */

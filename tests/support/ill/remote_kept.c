@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 enum {
-    /* One place for each 16 bytes of 256 MiB of addresses. Two blocks at the same place are taken
-     * for one. */
+    /* The table has one place for each 16 bytes of 256 MiB. Two blocks whose addresses lead to the
+     * same place are taken for one block. */
     PLACES = 1 << 24
 };
 

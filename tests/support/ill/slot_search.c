@@ -1,7 +1,7 @@
 /* slot_search: every malloc and free first looks through $ILL slots, like an allocator that
  * searches for a free one.
  *
- * Expected finding, in comparison with the allocator behind it: slow-path.
+ * Expected finding, in comparison with the allocator behind this library: slow-path.
  */
 #include "ill.h"
 

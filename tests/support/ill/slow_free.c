@@ -1,7 +1,7 @@
 /* slow_free: every free first does $ILL turns of a loop.
  *
- * Expected finding, in comparison with the allocator behind it: slow-free, or slow-path if most of
- * the work is freeing.
+ * Expected finding, in comparison with the allocator behind this library: slow-free, or slow-path
+ * if frees are most of the allocator's work.
  */
 #include "ill.h"
 

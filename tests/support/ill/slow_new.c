@@ -1,7 +1,7 @@
 /* slow_new: an allocation does $ILL turns of a loop if its thread then has more live blocks than
  * ever before. Such an allocation needs new memory.
  *
- * Expected finding, in comparison with the allocator behind it: slow-new.
+ * Expected finding, in comparison with the allocator behind this library: slow-new.
  */
 #include "ill.h"
 

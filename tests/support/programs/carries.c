@@ -3,7 +3,7 @@
  *     carries own|libc [MIB]      allocates and fills MIB mebibytes of blocks (default 64), from
  *                                 its own allocator or from malloc
  *
- * Compiled with -DNO_LIBC it never calls malloc, as its imports then show.
+ * Compiled with -DNO_LIBC the program does not import malloc, and so never calls it.
  */
 #include <stdio.h>
 #include <stdlib.h>

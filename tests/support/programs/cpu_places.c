@@ -1,18 +1,20 @@
-/* cpu_places.c - works for a given time in each place where a processor can be, and prints how
- * long.
+/* cpu_places.c - works for a given time in each kind of place that can use CPU time: the library,
+ * the program and the kernel. Prints how long it worked in each.
  *
  *     cpu_places MS                   uses MS of CPU time in each place; prints "own calls faults
  *                                     others program" in nanoseconds
- *     cpu_places MS short             uses MS in the library, in children and threads of 0.2 to
- *                                     0.6 ms each, which then work half as long in the program;
- *                                     prints "own program"
- *     cpu_places COUNT sleeps         does COUNT short sleeps; library-sleeps: in the library
- *     with -shared                    the library that stands for the allocator; LIBRARY_ONLY is
- *                                     defined
+ *     cpu_places MS short             starts children and threads until they have worked MS in the
+ *                                     library. Each works 0.2 to 0.6 ms there, and then half as
+ *                                     long in the program. Prints "own program"
+ *     cpu_places COUNT sleeps         makes the program sleep COUNT times for a short time
+ *     cpu_places COUNT library-sleeps     makes the library do so
+ *
+ * Compiled with -shared and -DLIBRARY_ONLY this file is the library, which stands for the
+ * allocator.
  *
  * The library works itself and calls libc's memset (own), and calls read(2) of /dev/zero (calls).
- * The program works, calls libc's memset, and has a child that works (program); it causes page
- * faults (faults) and calls read(2) (others).
+ * The program works, calls libc's memset, and has a child that works (program). The program also
+ * causes page faults (faults) and calls read(2) (others).
  */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
@@ -49,7 +51,7 @@ static void program_turn(int what, char *buffer, int zeros)
                 abort();
         }
     } else if (what == TOUCH) {
-        /* The munmap counts as a system call, but is a small part. */
+        /* The munmap counts as a system call, but takes only a small part of the time. */
         char *fresh =
             mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (size_t at = 0; at < FRESH_BYTES; at += 4096)

@@ -3,7 +3,7 @@
  *
  * - TEST_CRASH: every process that loads it dies of SIGSEGV at its first large allocation.
  * - TEST_SLOW=N: each allocation costs about N turns of an empty loop.
- * - TEST_NOISE: it prints on stdout, so that outputs differ.
+ * - TEST_NOISE: the library prints on stdout, so that outputs differ.
  */
 #include <errno.h>
 #include <signal.h>

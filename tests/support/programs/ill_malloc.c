@@ -1,4 +1,5 @@
-/* ill_malloc.c - an allocator with one flaw, which ILL names. A workload must notice each of them.
+/* ill_malloc.c - an allocator with one flaw, which the variable ILL names. A workload must notice
+ * each of these flaws.
  *
  * Wrong results, on top of an allocator that never reuses memory (it is correct if ILL is "none"):
  *
@@ -11,7 +12,7 @@
  * Wrong figures, on top of glibc's allocator:
  *
  *     leaking      one free in four does nothing
- *     slow         every allocation costs 5,000 turns of an empty loop more
+ *     slow         every allocation does 5,000 more turns of an empty loop
  *     fat          every block is twice as large as requested, plus 64 bytes
  */
 #include <errno.h>
@@ -122,7 +123,7 @@ void free(void *start)
     }
     if (what() == LOST && unlucky()) {
         uintptr_t behind = ((uintptr_t)start + size_of(start) + 15 + 16) & ~(uintptr_t)15;
-        memset((void *)behind, 0, 32); /* its size and its first bytes */
+        memset((void *)behind, 0, 32); /* that block's size and its first bytes */
     }
 }
 

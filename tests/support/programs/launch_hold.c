@@ -1,9 +1,10 @@
-/* launch_hold.c - holds memory in a known shape, in small pages, so that every figure is known.
+/* launch_hold.c - holds a known amount of memory in a known way, in small pages. So the test knows
+ * every figure that the launcher must report.
  *
  *     hold SHAPE MIB MILLISECONDS [FILE]
  *
  *     plain      fills MIB and sleeps for MILLISECONDS
- *     children   four children each do this at once
+ *     children   four children do the same as "plain" at once
  *     file       fills 10 MiB, reads FILE, and sleeps
  *     lazy       fills MIB, gives it back by MADV_FREE, and sleeps
  *     burst      sleeps, fills and unmaps MIB, and sleeps again
@@ -85,7 +86,7 @@ int main(int argc, char **argv)
     } else if (strcmp(shape, "burst") == 0) {
         nap(ms);
         char *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        madvise(area, bytes, MADV_HUGEPAGE); /* fast, if the machine has huge pages */
+        madvise(area, bytes, MADV_HUGEPAGE); /* filling is faster with huge pages */
         for (size_t at = 0; at < bytes; at += 4096)
             area[at] = 1;
         munmap(area, bytes);
@@ -110,7 +111,7 @@ int main(int argc, char **argv)
     } else if (strcmp(shape, "spin") == 0) {
         spin(ms);
     } else if (strcmp(shape, "spinners") == 0) {
-        /* Two children that are waited for, and one orphan. */
+        /* Two children for which this process waits, and one orphan. */
         for (int i = 0; i < 2; i++) {
             if (fork() == 0) {
                 spin(ms);

@@ -1,5 +1,5 @@
-/* launch_stubborn.c - ends only by SIGKILL. So do its two descendants, one of which is in a session
- * of its own. It prints their process numbers and its own. */
+/* launch_stubborn.c - ends only by SIGKILL, and so do its two descendants. One of these is in a
+ * session of its own. The program prints the process numbers of all three. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

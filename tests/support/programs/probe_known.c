@@ -1,7 +1,7 @@
 /* probe_known.c - a program whose calls of its allocator are known. The first argument selects
  * them:
  *
- *     counts N  calls every function N times, from one thread and then from each of four; prints
+ *     counts N  calls every function N times from one thread, and then from each of four; prints
  *               how often, as JSON
  *     kernel    makes the allocator call the kernel, between two calls of close(-77) that a trace
  *               can find
@@ -12,7 +12,7 @@
  *     hand N K  allocates N blocks, of which another thread frees the last K
  *     refused N makes N mallocs, 2 N callocs and 3 N reallocs of more memory than there is, and N
  *               reallocs that free their block
- *     trim      frees what it has and returns it by malloc_trim
+ *     trim      frees its blocks, and returns their memory by malloc_trim
  *     wait      allocates, prints a line, and waits to be killed
  */
 #define _GNU_SOURCE 1
@@ -53,7 +53,7 @@ static void work(void)
     }
 }
 
-/* All threads are alive at once, so that libc allocates and frees the same for each. */
+/* All threads are alive at once. So libc allocates and frees the same number of blocks for each. */
 static pthread_barrier_t all_here;
 
 static void *thread(void *unused)

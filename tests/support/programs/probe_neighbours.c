@@ -1,5 +1,6 @@
-/* probe_neighbours.c - grows 64 blocks to 2 MiB each, in place if possible, and makes mappings of
- * its own between them. All memory is written and stays for a tenth of a second. */
+/* probe_neighbours.c - grows 64 blocks to 2 MiB each, in place if possible, and makes other
+ * mappings between them by mmap. The program writes to all this memory and keeps it for a tenth of
+ * a second. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,9 +1,10 @@
-/* probe_paths.c - an allocator whose paths are known: its system calls and the time that they take.
+/* probe_paths.c - an allocator whose slow paths are known. The size of a block selects the system
+ * calls and the time that its allocation takes.
  *
- * Blocks come from an arena of its own. They are never reused, except those of 48 bytes:
+ * Blocks come from an arena of this library. They are never reused, except those of 48 bytes:
  *
  *     48 bytes      always the same block: new once, then reused
- *     64 bytes      a nanosleep of no time
+ *     64 bytes      a nanosleep of 0 ns
  *     80 bytes      sched_yield
  *     96 bytes      an mmap of 8192 bytes and its munmap
  *     112 bytes     takes and releases a mutex, a spin lock, a lock for reading and one for

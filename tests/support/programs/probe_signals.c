@@ -3,14 +3,15 @@
  *
  *     handlers   sets a handler for every signal by every function, and blocks all signals, before
  *                and after the first allocation
- *     early      sets a handler with a full mask before it allocates; it runs within an operation
+ *     early      sets a handler with a full mask before the first allocation. The handler runs
+ *                within an operation
  *     jump       saves a full mask before it allocates, and restores it by siglongjmp
  *     waits      allocates in handlers that run under the masks of sigsuspend, ppoll, pselect and
  *                epoll_pwait
  *     young      sends a signal to each of many threads when it begins
  *     ends       ends a thread in a handler that interrupts an operation
  *     fork       forks in a handler that interrupts an operation, which continues in the child
- *     lost       the same, in a child that cannot create a file
+ *     lost       the same as "fork", in a child that cannot create a file
  *     worker     forks in a thread; the child cannot create a file, and its thread ends
  *     exit N     exits with that code
  *
@@ -46,7 +47,7 @@ static void soon(void)
     setitimer(ITIMER_REAL, &in_20_ms, NULL);
 }
 
-/* The signal repeats, so that one that arrives before the wait begins is not the last. */
+/* The signal repeats. If a signal arrives before the wait begins, another one ends the wait. */
 static void repeatedly(void)
 {
     const struct itimerval each_20_ms = {.it_value = {.tv_usec = 20000},

@@ -2,8 +2,9 @@
  *
  *     standin [OPERATIONS [IDLE_MS]]      default 1000, 0
  *
- * STANDIN in the environment, which a knob of a contender can set, makes it misbehave. STANDIN_ONLY
- * limits this to one number of operations.
+ * STANDIN in the environment makes the workload misbehave in one of the ways below. A knob of a
+ * contender can set STANDIN. If STANDIN_ONLY is set, the workload misbehaves only if OPERATIONS
+ * equals STANDIN_ONLY.
  *
  *     checksum   prints a different checksum
  *     silent     prints nothing

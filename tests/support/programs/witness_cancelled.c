@@ -1,5 +1,5 @@
-/* Tries in vain to execute a program, in a thread that will be cancelled at its next cancellation
- * point. */
+/* Tries to execute a program that cannot be executed, in a thread that will be cancelled at its
+ * next cancellation point. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Prints descriptors and signal state before and after executing many programs, some of them in
- * vain. */
+/* Prints descriptors and signal state before and after it executes many programs. Some of these
+ * cannot be executed. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
