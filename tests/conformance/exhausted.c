@@ -1,7 +1,7 @@
 /* exhausted.c - exhausted SIZE: allocates blocks until malloc fails, frees all, and does both
  * again. When memory has run out, the functions must return NULL with ENOMEM. After the blocks were
- * freed, the functions must work again. Prints how many bytes were allocated at most the first and
- * the second time. */
+ * freed, the functions must work again. Prints how many bytes malloc returned in all the first
+ * time, and how many the second time. */
 #include "conformance.h"
 
 #include <pthread.h>

@@ -278,8 +278,8 @@ static void *allocate_and_wait(void *argument)
 {
     for (size_t i = 0; i < COUNT(blocks_of_another); i++)
         blocks_of_another[i] = malloc(1000);
-    /* After this free, the thread frees nothing more. Its slabs become empty only by frees of the
-     * other thread. */
+    /* This thread frees only one block. The main thread frees the others, so that nearly all slabs
+     * become empty by frees of another thread. */
     free(blocks_of_another[0]);
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);

@@ -1,6 +1,6 @@
 /* locked.c - with mlockall(MCL_FUTURE) every mapped page is resident and none can be given back.
  * Resident memory must stay near the memory in use, and the memory of calloc must be zero. Prints
- * the resident memory in kB while blocks of 20,000 kB are live, and then how many purges the
+ * the resident memory in kB while blocks of 20,000 kB in all are live, and then how many purges the
  * allocator tried while 320 MB of large blocks were freed. */
 #include "conformance.h"
 

@@ -157,8 +157,8 @@ static void double_after_others(void)
     free(p);
 }
 
-/* Frees a block twice while the allocator hands out the freed blocks again, before it has handed
- * out that one. */
+/* Frees a block a second time. By then the allocator hands out freed blocks again, but has not yet
+ * handed out this one. */
 static void double_after_refill(void)
 {
     enum { SOME = 40 };

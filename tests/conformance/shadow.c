@@ -414,7 +414,7 @@ static void *live_in_child(void *argument)
 }
 
 /* The child lacks the other threads. Their unfinished operations stay unfinished, so the child does
- * not use the slots of these. */
+ * not use the slots of these operations. */
 static _Noreturn void go_on_in_child(struct lane *lane)
 {
     alarm(HANGS_AFTER_S); /* ends a child that waits for a lost lock */

@@ -41,7 +41,7 @@ struct shadow_block {
     size_t size;
     size_t usable;
     unsigned char fill;
-    unsigned char heap; /* heap that destroys the block with itself; 0: none */
+    unsigned char heap; /* number of the heap that can destroy it; 0: none */
 };
 
 static struct {

@@ -261,21 +261,20 @@ static void check_slab(struct slab *slab)
     unsigned posted = count(slab, (struct block *)posted_first, met);
     unsigned free = count(slab, slab->free, met);
     unsigned live = slab_live(slab);
-    SHOULD(posted == remote_count_of(word), "%u blocks are posted, and the word says %u", posted,
+    SHOULD(posted == remote_count_of(word), "%u blocks are posted, but the slab counts %u", posted,
            remote_count_of(word));
     SHOULD(live == out + on_list + posted,
-           "%u blocks count as live, of %u out, %u on the heap's list, %u posted", live, out,
-           on_list, posted);
-    SHOULD(slab->carved == live + free, "of %u blocks %u are live and %u are free", slab->carved,
-           live, free);
+           "%u blocks count as live, but %u are out, %u on the heap's list, and %u posted", live,
+           out, on_list, posted);
+    SHOULD(slab->carved == live + free, "of %u carved blocks %u are live and %u are free",
+           slab->carved, live, free);
 
     unsigned eighth = slab->capacity < 8 ? 1 : slab->capacity / 8;
-    SHOULD(state != REMOTE_FULL || posted < eighth,
-           "a FULL slab with %u posted blocks was not woken", posted);
-    SHOULD(state != REMOTE_FULL || free < eighth, "a FULL slab with %u free blocks was not woken",
-           free);
+    SHOULD(state != REMOTE_FULL || posted < eighth, "a slab with %u posted blocks is still FULL",
+           posted);
+    SHOULD(state != REMOTE_FULL || free < eighth, "a slab with %u free blocks is still FULL", free);
     SHOULD(state == REMOTE_CURRENT || !atomic_load(&owner->idle) || live > posted,
-           "a slab of an ended thread without a block was not claimed");
+           "an ended thread left a slab without a live block, which was not claimed");
     SHOULD(state != REMOTE_PARKED || live != posted || live == 0 || owner_frees(),
            "all live blocks are posted, and the slab was not claimed");
     SHOULD(state != REMOTE_PARKED || live > 0 || (owner->empty >> class & 1) != 0,

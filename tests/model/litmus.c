@@ -228,7 +228,7 @@ static void reads_twice(unsigned self)
     }
     uint32_t first = LOAD(0, relaxed);
     if (LOAD(0, relaxed) < first)
-        model_fail("an object went back in time");
+        model_fail("a thread loaded an older value after a newer one");
     see(self, first);
 }
 

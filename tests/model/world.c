@@ -186,7 +186,7 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
         if (world.runs[i].first == index && world.runs[i].slices == slices)
             run = &world.runs[i];
     if (run == NULL)
-        model_fail("memory that is no run is given back: %zu slices from %zu on", slices, index);
+        model_fail("given-back memory is not a run: %zu slices from %zu on", slices, index);
     model_note("gives back the run of", region_address(index));
     if (run->returned)
         model_fail("a run is given back twice");

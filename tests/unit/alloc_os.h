@@ -163,9 +163,9 @@ static void fake_expect(bool right, const char *otherwise)
 static void fake_expect_ours(const char *start, size_t bytes)
 {
     fake_expect((uintptr_t)start % os_page_bytes() == 0 && bytes > 0,
-                "a call does not begin at an OS page");
+                "the memory of a call is empty or does not begin at an OS page");
     fake_expect(region_has(region_index(start)) && region_has(region_index(start + bytes - 1)),
-                "a call reaches beyond the region");
+                "the memory of a call reaches beyond the region");
 }
 
 bool os_give_back(void *start, size_t bytes)

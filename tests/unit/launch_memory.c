@@ -270,8 +270,8 @@ static pid_t start_holder(size_t bytes, bool lazy)
 }
 
 /* Returns an upper bound of the memory that a holder uses apart from the area that it fills.
- * Without a sanitizer this is little memory. With one it is much, and a child has more than its
- * parent. */
+ * Without a sanitizer this memory is small. With a sanitizer it is large, and a child has more of
+ * it than its parent. */
 static uint64_t own_bytes(void)
 {
     struct process_memory own;
