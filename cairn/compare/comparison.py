@@ -48,7 +48,7 @@ from cairn.model import (
 )
 
 LONG_RUN_S = 600
-"""Fragmentation makes memory grow over hours. A run shorter than this says nothing about it."""
+"""Seconds. Fragmentation makes memory grow over hours. A shorter run says nothing about it."""
 
 MEMORY_KEYS = frozenset(metric.key for metric in (PEAK, PEAK_LESS_LAZY, LAZY))
 
@@ -70,10 +70,10 @@ def compare(
 
     time: the metric of the ranking and the verdict.
     user_metrics: columns besides the built-in ones, with keys "metric:NAME". Performance counters
-    in the samples become columns without being listed.
+    in the samples become columns, too, although this list does not name them.
     run_name: the name by which 'cairn report' finds the run again.
     beside: further pairs of contenders whose CPU times are compared.
-    bench: the arguments of 'cairn bench' that repeat this run; None if it is no built-in
+    bench: the arguments of 'cairn bench' that repeat this run; None if the run is no built-in
     experiment.
 
     A metric without a direction gets summaries but no changes: a higher CPU percentage is neither
@@ -115,10 +115,10 @@ def compare(
 def wall_ratios(
     samples: Sequence[Sample], names: Sequence[str], baseline: str
 ) -> dict[str, tuple[float, ...]]:
-    """The log ratios of wall time to the baseline, for `stats.look`.
+    """The log ratios of wall time to the baseline, as `stats.look` takes them.
 
-    By surviving contender, one ratio per complete round. Empty when the baseline or every other
-    contender failed.
+    The keys are the surviving contenders, each with one ratio per complete round. The result is
+    empty when the baseline or every other contender failed.
     """
     table = _table(samples, names, (WALL,))
     if baseline not in table.survivors:
@@ -142,7 +142,7 @@ class _Numbers:
     cells: Mapping[tuple[str, str], tuple[float | None, ...]]
     """By metric key and survivor: one number per round, None where it was not measured."""
     memory_method: str | None
-    """How all used runs measured memory; None if not at all, or in different ways."""
+    """How all used runs measured memory; None if memory was not measured, or in different ways."""
 
     def numbers(self, key: str, name: str) -> list[float]:
         """The contender's numbers, without the rounds in which the metric was not measured."""
@@ -167,7 +167,7 @@ class _Numbers:
     ) -> dict[str, Change]:
         """Each of `names` against `base`, as one family for Holm's adjustment.
 
-        Contenders without defined ratios are left out.
+        The result leaves out contenders without defined ratios.
         """
         ratios = {name: self.log_ratios(key, name, base) for name in names if name != base}
         defined = {
@@ -177,7 +177,7 @@ class _Numbers:
 
 
 def _table(samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Metric]) -> _Numbers:
-    """The numbers of complete rounds; without memory if runs measured it in different ways."""
+    """The numbers of complete rounds. They lack memory if runs measured it in different ways."""
     failed = {sample.trial.contender for sample in samples if sample.failure is not None}
     survivors = tuple(name for name in names if name not in failed)
     runs: dict[str, dict[int, Sample]] = {name: {} for name in survivors}
@@ -237,9 +237,9 @@ def _outliers(name: str, table: _Numbers, time: Metric) -> tuple[int, ...]:
     """The rounds in which this contender was far slower than usual while the others were not.
 
     Each contender's log times are taken relative to its own median. The pace of a round is the
-    median of the other contenders' relative times, and is subtracted. This contender is left out of
-    the pace: with few contenders it would often be the median itself, and its own disturbance would
-    cancel.
+    median of the other contenders' relative times, and is subtracted. The pace leaves out this
+    contender. With few contenders its own time would often be the median, and a disturbance of this
+    contender would cancel.
     """
     times = {other: table.numbers(time.key, other) for other in table.survivors}
     if (
@@ -266,7 +266,7 @@ def _outliers(name: str, table: _Numbers, time: Metric) -> tuple[int, ...]:
 def _rank(
     row: Row, baseline: str, changes: Mapping[str, Mapping[str, Change]], time: Metric
 ) -> tuple[bool, float]:
-    """The sort key: failed contenders last, the others by change in time, else by median time."""
+    """The sort key: failed contenders last, the others by change in time or by median time."""
     if time.key in row.changes:
         return False, row.changes[time.key].estimate
     if row.contender == baseline and changes.get(time.key):
@@ -292,7 +292,7 @@ class _Judge:
     time: Metric
 
     def verdict(self) -> list[str]:
-        """The sentences: the one to act on first, the failed contenders last."""
+        """The sentences: first what to do, and last which contenders failed."""
         failed = [
             row for row in self.rows.values() if row.failures and row.contender != self.baseline
         ]
@@ -390,7 +390,7 @@ class _Judge:
     def _unclear(self, names: Sequence[str], *, alone: bool) -> str:
         """The sentence on contenders for which the data show neither a difference nor equivalence.
 
-        alone: these are all contenders, so that the sentence need not name them.
+        alone: whether `names` are all contenders. The sentence then does not name them.
         """
         whom = "" if alone else f" for {_listed(names, 'and')}"
         rounds = len(self.table.rounds)
@@ -414,7 +414,7 @@ class _Judge:
         )
 
     def _fastest(self) -> list[str]:
-        """The fastest winner, then the winners that are not shown to be slower than it."""
+        """The fastest winner, then all winners that are not shown to be slower than the fastest."""
         winners = self._showing(Shown.LESS)
         against = self.table.changes(self.time.key, winners, winners[0], self.rule)
         return [
@@ -424,7 +424,8 @@ class _Judge:
     def _pick(self) -> tuple[str, str]:
         """The winner to use, and the reason for choosing it among the fastest.
 
-        It is the contender shown to take less memory than all other fastest ones, else the fastest.
+        The choice is among `_fastest()`: the contender that is shown to take less memory than all
+        others there. If there is none, the fastest is chosen.
         """
         fastest = self._fastest()
         peaks = {name: change.estimate for name in fastest if (change := self._change(PEAK, name))}
@@ -437,7 +438,7 @@ class _Judge:
         return fastest[0], "none is shown to take the least memory"
 
     def _advice_on_memory(self, pick: str) -> str:
-        """The advice for those who cannot pay the memory of `pick`, as the end of a sentence.
+        """The advice for users to whom `pick` takes too much memory, as the end of a sentence.
 
         It names a winner that takes less memory than `pick`, else `_memory_saver`, else the
         baseline.
@@ -505,7 +506,8 @@ class _Judge:
     def _all_narrow(self) -> bool:
         """Whether every interval that shows nothing is as narrow as the stopping rule demands.
 
-        For such an interval the rule demands half the precision asked for (`stats.look`).
+        For an interval that shows neither a difference nor equivalence, the rule demands a
+        half-width of at most half of `precision` (`stats.look`).
         """
         widths = [
             stats.half_width(self.rows[name].changes[self.time.key])
@@ -531,7 +533,7 @@ class _Judge:
 
 
 def _reach(interval: Interval | None) -> float:
-    """The largest change that the interval does not exclude, as a positive ratio."""
+    """The largest change that the interval contains, up or down, as a positive ratio."""
     return max(abs(interval.low), abs(interval.high)) if interval else math.inf
 
 

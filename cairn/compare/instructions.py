@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from cairn.model import Run, Sample
 
 COUNTER = "instructions"
-"""The counter of a sample that the runner fills."""
+"""The name in `Sample.counters` under which the runner stores the instructions of a run."""
 
 EXACT = 0.01
 """Repeated counts that differ by more than this share are shown with "≈".
 
-They differ where threads wait for each other a different number of times.
+Counts differ in programs whose threads wait for each other a different number of times in each run.
 """
 
 
@@ -38,16 +38,18 @@ class Count:
     per_operation: float | None
     """None if not measured; `problem` then says why."""
     spread: float
-    """The ranges of the repeated counts, as a share of `per_operation`; 0 when they agree."""
+    """How much repeated counts differ, as a share of `per_operation`; 0 when they agree. It is the
+    sum of the ranges at both sizes, divided like `per_operation`."""
     problem: str | None
-    """Why it was not measured, as the rest of a sentence that begins with the contender."""
+    """Why `per_operation` was not measured, as the rest of a sentence that begins with the
+    contender."""
 
 
 def counts(run: Run, samples: Sequence[Sample]) -> tuple[Count, ...]:
     """A Count for each workload and contender: by workload, then contender, in the order of `run`.
 
-    The two sizes of a workload are two workloads of the run with the same group. The smaller one
-    comes first.
+    The two sizes of a workload are two entries of `run.settings.workloads` with the same group. The
+    smaller size comes first.
     """
     sizes: dict[str, list[int]] = {}
     for index, workload in enumerate(run.settings.workloads):

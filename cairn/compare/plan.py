@@ -22,7 +22,7 @@ def one_round(
     Random order spreads the effects of a machine that warms up or throttles over all contenders,
     instead of favouring the first. With all runs of A before all runs of B, 8 to 10 of 60
     comparisons of a program with itself had a false winner. With random complete rounds and a
-    paired test it was 2, where chance alone gives 3.
+    paired test, 2 of 60 comparisons had one; chance alone gives 3.
 
     The order depends on `seed` and `number` alone, so that a resumed run continues the same plan.
     """
@@ -41,7 +41,8 @@ def warm_up(
 ) -> Iterator[Trial]:
     """The trials of the warm-up: every contender `rounds` times on each workload.
 
-    They fill caches and meet failures early. None of them counts, so they keep the order given.
+    These trials fill caches and reveal failures early. None of them counts, so their order need not
+    be random.
     """
     cells = [(name, workload) for workload in workloads for name in contenders] * rounds
     for position, (name, workload) in enumerate(cells):

@@ -2,19 +2,19 @@
 
 The form is that of the founding experiment. In each scenario n contenders get n, n - 1, … 1 points
 by the median time of an operation, and the sum ranks them. Points are easy to read, but they lose
-information: first by 7 % and first by 250 % score alike, and so does the order of two contenders
-that the data cannot tell apart. A total therefore never stands alone. Next to it stand the
-geometric mean of the ratios to the best, with its interval, and whether the contender is shown to
-be slower than the one above it.
+information. A contender that is first by 7 % gets as many points as one that is first by 250 %. Two
+contenders get different points even if the data cannot distinguish them. A total therefore never
+stands alone. Next to it stand the geometric mean of the ratios to the best, with its interval, and
+whether the contender is shown to be slower than the one above it.
 
 Always true here:
 
 - Each run reports its time per operation: the median, P95 and P99 over its batches of operations. A
   figure here is the median of that number over the runs in complete rounds. So P95 is the P95 of a
-  typical run. The P95 over the batches of all runs would let one bad run decide it.
+  typical run. A single bad run could decide the P95 over the batches of all runs.
 - Ratios are paired within rounds. The module `ratios` says how, and why the best needs care.
 - A contender that failed in a scenario gets no points there and has no total. The other contenders
-  get the points that they would get if it had come last.
+  get the points that they would get if the failed contender had come last.
 
 Pure.
 """
@@ -51,18 +51,19 @@ class Entry:
     faults: float | None
     """Page faults per operation, median over runs."""
     median_ratio: Ratio | None
-    """`median_ns` over that of the scenario's best contender; likewise the next two."""
+    """`median_ns` divided by the best contender's in this scenario. The next two fields are the
+    same ratios of P95 and P99."""
     p95_ratio: Ratio | None
     p99_ratio: Ratio | None
     over_above: Difference | None
-    """`median_ns` over that of the contender one line above; None for the first.
+    """`median_ns` divided by that of the contender one line above; None for the first line.
 
     Unless this contender is shown to take more, the order of the two may be chance.
     """
     points: float | None
     """Of n contenders the first gets n and the last 1; equal medians share their points.
 
-    None if it failed or was not measured.
+    None if the contender failed or was not measured.
     """
     failure: str | None = None
 
@@ -74,7 +75,7 @@ class Scenario:
     workload: int
     name: str
     rounds: int
-    """The number of complete rounds, whose runs the figures are medians of."""
+    """The number of complete rounds. The figures are medians over the runs of these rounds."""
     entries: tuple[Entry, ...]
     """By median, best first; contenders without a median come last."""
 
@@ -86,11 +87,12 @@ class Rank:
     contender: str
     title: str
     points: float | None
-    """The sum over the scenarios; None when it failed in one of them."""
+    """The sum over the scenarios; None when the contender failed in one of them."""
     ratio: Ratio | None
-    """Geometric mean over the scenarios of its median's ratio to the best."""
+    """Geometric mean over the scenarios: the contender's median time divided by the best one's."""
     over_above: Difference | None
-    """Geometric mean of its medians over those of the one above, paired; None for the first."""
+    """Geometric mean over the scenarios: the contender's time divided by that of the contender one
+    line above, paired within rounds. None for the first line."""
     failed_on: tuple[str, ...] = ()
 
 
@@ -108,7 +110,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One contender over each other contender, in the median time of an operation."""
+    """The median times of an operation under one contender, divided by those of each other one."""
 
     contender: str
     others: tuple[str, ...]
@@ -119,7 +121,7 @@ class Matrix:
 
 
 def ranking(run: Run, samples: Sequence[Sample]) -> Ranking:
-    """Ranks the contenders of `run` by the samples so far. Each workload of it is a scenario."""
+    """Ranks the contenders of `run` by the samples so far. Each of its workloads is a scenario."""
     names = [contender.name for contender in run.contenders]
     tables = _tables(run, samples)
     scenarios = tuple(table.scenario(names) for table in tables)
@@ -176,7 +178,7 @@ def matrix(run: Run, samples: Sequence[Sample], contender: str) -> Matrix:
 def _total(scenarios: Sequence[Scenario], name: str) -> float | None:
     """The contender's points over all scenarios in which any contender has points.
 
-    Returns None when it has no points in one of them.
+    Returns None when the contender has no points in one of these scenarios.
     """
     held = [
         scenario
@@ -267,7 +269,7 @@ def _tables(run: Run, samples: Sequence[Sample]) -> list[_ScenarioTable]:
 
 
 def _points(medians: Mapping[str, float], name: str, contenders: int) -> float | None:
-    """`contenders` points less one for each better contender; equal ones get their mean.
+    """`contenders` points minus one for each better contender. Equal contenders share their points.
 
     Returns None for a contender without a median.
     """

@@ -1,32 +1,35 @@
 """Ratios to the best contender of a workload, with intervals, and their means over workloads.
 
 `stats` compares with a baseline that was named before the first run. Here the reference is the best
-contender of a workload. The data must find it, too, and the contender that they find looks better
-than it is: among several equal ones it is the luckiest. This module works on natural logarithms,
-where a ratio is a difference. It estimates the distance to the best from two sides:
+contender of a workload, and the same data must also show which contender that is. The contender
+that looks best is better in the data than in truth: among several equal contenders, the luckiest
+one looks best. This module works on natural logarithms, where a ratio is a difference. It estimates
+the distance to the best from two sides:
 
-- **From above.** The distance to the apparent best is too long on average, because that contender
-  was lucky.
-- **From below.** The rounds are halved. In each half the reference is the contender that the
-  *other* half finds best. Its runs in this half are independent of that choice, so it has no luck
-  here. Now and then it is not the true best, so the distance is too short on average.
+- **From above.** The distance to the contender that looks best (the apparent best) is too long on
+  average, because that contender was lucky.
+- **From below.** The rounds are split into two halves. In each half the reference is the contender
+  that looks best in the *other* half. Its runs in this half had no part in the choice, so luck does
+  not favour it here. Sometimes it is not the true best, so the distance is too short on average.
 
-The estimate is the one from below, whose error is smaller. An interval runs from the lower end
-around the estimate from below to the upper end around the one from above. So it contains the
-uncertainty about which contender is best. tests/python/test_standings_coverage.py measures both
-with 13 equal contenders on 26 workloads of 8 rounds. The mean distance to the apparent best is 4.7
-times the error that is left when the best is known, and intervals around it almost never contain
-the truth. The intervals made here contain it in 98 % of all cases, and in 94 % or more for every
-truth and number of rounds tested.
+The result is the estimate from below, because its error is smaller. Its interval starts at the
+lower end of the interval around the estimate from below, and ends at the upper end of the interval
+around the estimate from above. So it contains the uncertainty about which contender is best.
+tests/python/test_standings_coverage.py measures the two estimates with 13 equal contenders on 26
+workloads of 8 rounds. The mean distance to the apparent best is then wrong by 4.7 times the
+standard error of a distance to a best that is known in advance, and intervals around it almost
+never contain the truth. The intervals made here contain the truth in 98 % of these cases, and in 94
+% or more for every truth and number of rounds tested.
 
 Always true here:
 
 - Only complete rounds are used: those in which every contender without a failure on this workload
   has a run that counts, and a number. The pace of a round is common to all its runs and cancels.
-- A centre is the Hodges-Lehmann estimate, which a single outlier hardly moves. Its error is the
-  jackknife's, which a single outlier hardly moves either. With Student's t that holds down to two
-  rounds. One round gives estimates without intervals.
-- A workload has ratios only if every contender has a number, since the missing one may be the best.
+- A centre is the Hodges-Lehmann estimate, and its error is the jackknife's. A single outlier hardly
+  changes either of them. With Student's t, the intervals hold down to two rounds. One round gives
+  estimates without intervals.
+- A workload has ratios only if every contender has a number, because a contender without a number
+  may be the best.
 
 Pure. numpy is imported when first needed.
 """
@@ -50,31 +53,31 @@ MEMORY_KEYS = frozenset(metric.key for metric in (PEAK, PEAK_LESS_LAZY, LAZY))
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A contender over the best one: 1 is the best, 1.5 takes 50 % more."""
+    """A contender's number divided by the best contender's: 1 is the best, 1.5 takes 50 % more."""
 
     estimate: float
     """At least 1."""
     interval: Interval | None
-    """None for a single round. An interval that begins at 1 says: this one may be the best."""
+    """None for a single round. If the interval begins at 1, this contender may be the best."""
     best: bool
-    """Whether it is the apparent best of this workload; always False for a mean."""
+    """Whether this contender is the apparent best of the workload; always False for a mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One contender over another, paired within rounds: 1.05 takes 5 % more."""
+    """One contender's number divided by another's, paired within rounds: 1.05 takes 5 % more."""
 
     estimate: float
     interval: Interval | None
 
     @property
     def more(self) -> bool:
-        """Whether it is shown to take more. An interval that contains 1 shows nothing."""
+        """Whether the first contender is shown to take more. An interval around 1 shows nothing."""
         return self.interval is not None and self.interval.low > 1
 
     @property
     def less(self) -> bool:
-        """Whether it is shown to take less."""
+        """Whether the first contender is shown to take less."""
         return self.interval is not None and self.interval.high < 1
 
 
@@ -88,7 +91,7 @@ class Rounds:
     runs: Mapping[str, tuple[Sample, ...]]
     """By contender: one run per round."""
     failures: Mapping[str, str]
-    """By contender: its first failure. It costs the other contenders no round."""
+    """By contender: its first failure. The other contenders lose no round by it."""
 
     def numbers(self, key: str) -> dict[str, list[float]]:
         """The measured numbers, by contender. Lists may be empty and may differ in length."""
@@ -98,7 +101,7 @@ class Rounds:
         }
 
     def methods(self) -> tuple[str, ...]:
-        """The methods by which peak memory was measured; empty if it was not."""
+        """The methods by which peak memory was measured; empty if it was not measured."""
         used = (sample.memory for samples in self.runs.values() for sample in samples)
         return tuple(sorted({memory.method for memory in used if memory.peak_bytes is not None}))
 
@@ -161,13 +164,13 @@ class Column:
     The error of the apparent best says how far it may be behind another contender.
     """
     luck: float
-    """How much better the apparent best looks than an independent choice of it; see _luck()."""
+    """By how much the apparent best looks too good, as a log distance; see _luck()."""
     alpha: float
     """The error allowed to each interval: 0.05 for 95 %."""
 
     @staticmethod
     def of(contenders: tuple[str, ...], logs: NDArray[np.float64], alpha: float) -> Column:
-        """Finds the apparent best of at least two contenders, without the pace of the rounds."""
+        """Finds the apparent best of two or more contenders after subtracting each round's pace."""
         import numpy as np
 
         pace = np.median(logs - _centre(logs), axis=1, keepdims=True)
@@ -185,7 +188,7 @@ class Column:
         return Column(contenders, logs, best, behind, error, _luck(free, best), alpha)
 
     def ratio(self, name: str) -> Ratio:
-        """The contender over the best of this workload."""
+        """The contender's number divided by that of the best contender of this workload."""
         place = self.contenders.index(name)
         if place == self.best:
             return Ratio(
@@ -221,8 +224,9 @@ class _Spread:
 def _pooled(spreads: Sequence[_Spread | None]) -> _Spread | None:
     """The spread of the mean of independent estimates; None if one of their spreads is not known.
 
-    The degrees of freedom are Welch's and Satterthwaite's (Biometrics 1946). Thanks to them two
-    rounds on each of 26 workloads are enough: no single error is known well, but their sum is.
+    The degrees of freedom are Welch's and Satterthwaite's (Biometrics 1946). They make two rounds
+    on each of 26 workloads enough: the error on a single workload is not known well, but the error
+    of the mean is.
     """
     known = [spread for spread in spreads if spread is not None]
     if not known or len(known) < len(spreads):
@@ -238,10 +242,10 @@ def _pooled(spreads: Sequence[_Spread | None]) -> _Spread | None:
 
 
 def mean_ratio(columns: Sequence[Column], name: str) -> Ratio | None:
-    """Geometric mean of the contender's ratios to each workload's best; None without workloads.
+    """Geometric mean of a contender's ratios to each workload's best; None without workloads.
 
-    The mean is cut off at 1, not each ratio: cutting each one would bring back the luck of the
-    best.
+    If the mean is below 1, the result is 1. The ratios that enter the mean may be below 1, because
+    raising each of them to 1 would bring back the luck of the apparent best.
     """
     if not columns:
         return None
@@ -255,7 +259,7 @@ def mean_ratio(columns: Sequence[Column], name: str) -> Ratio | None:
 
 
 def mean_difference(columns: Sequence[Column], name: str, other: str) -> Difference:
-    """Geometric mean over workloads of `name` over `other`, paired within rounds."""
+    """Geometric mean over workloads of `name` divided by `other`, paired within rounds."""
     distances = [
         c.logs[:, [c.contenders.index(name)]] - c.logs[:, [c.contenders.index(other)]]
         for c in columns
@@ -268,7 +272,7 @@ def mean_difference(columns: Sequence[Column], name: str, other: str) -> Differe
 
 
 def _from_best(below: float, above: float, spread: _Spread | None, alpha: float) -> Ratio:
-    """A ratio from the log distances `below` and `above`, cut off at 1: none is below the best."""
+    """A ratio from the log distances `below` and `above`; at least 1, as none is below the best."""
     whole = _interval(below, above, spread, alpha)
     interval = whole and Interval(max(1.0, whole.low), max(1.0, whole.high), whole.level)
     return Ratio(math.exp(max(0.0, below)), interval, best=False)
@@ -295,9 +299,10 @@ def _centre(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The centres with one round left out, for each round in turn: rounds × contenders.
+    """Leaves out each round in turn, and gives the centres of the others: rounds × contenders.
 
-    They are computed for 16 rounds at a time, because n rounds have n³ / 2 pairs.
+    Only 16 left-out rounds are computed at a time, to save memory. All n rounds at once would need
+    about n³ / 2 pairs for each contender.
     """
     import numpy as np
 
@@ -308,14 +313,14 @@ def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _luck(free: NDArray[np.float64], best: int) -> float:
-    """How much better `best` looks than the best contender chosen by other rounds; at least 0.
+    """How much better `best` looks than a contender that other rounds chose as best; at least 0.
 
-    One half of the rounds chooses a contender, and its centre in the other half is compared with
-    that of `best`. The result is the mean over balanced halves (McCarthy, Review of the
-    International Statistical Institute 1969): for every mask, a round belongs to one half if an odd
-    number of bits of its index is under the mask, else to the other. Leaving out single rounds
-    instead of halves gives the same on average, but is so noisy that intervals would be too short
-    by a third.
+    One half of the rounds chooses a contender. In the other half, the centre of that contender is
+    compared with the centre of `best`. The result is the mean over balanced halves (McCarthy,
+    Review of the International Statistical Institute 1969). Each mask gives two halves: the rounds
+    whose index has an odd number of bits in common with the mask, and the others. Leaving out
+    single rounds instead of halves gives the same result on average, but so noisily that intervals
+    would be too short by a third.
     """
     import numpy as np
 
@@ -335,10 +340,11 @@ def _luck(free: NDArray[np.float64], best: int) -> float:
 def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """The jackknife standard error of the centre, for at least two rounds.
 
-    For two and three rounds it is the textbook's s / sqrt(n). From four rounds on a single outlier
-    hardly moves it, because it hardly moves the centre. The jackknife's error is a little small for
-    few rounds: 95 % intervals of 5 to 20 rounds cover 92 to 94 %. From four rounds on its factor
-    (n - 1) / n is therefore left out, and they cover 93 to 96 %.
+    For two and three rounds the error is the textbook's s / sqrt(n). From four rounds on, a single
+    outlier hardly changes the error, because it hardly moves the centre. The usual jackknife has a
+    factor (n - 1) / n, which makes the error a little too small: 95 % intervals of 5 to 20 rounds
+    cover 92 to 94 %. From four rounds on, this function omits the factor, and the intervals cover
+    93 to 96 %.
     """
     import numpy as np
 

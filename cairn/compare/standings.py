@@ -1,4 +1,4 @@
-"""Standings of many allocators on many workloads: each one's distance to the best, and the means.
+"""Standings of many allocators on many workloads: their distances to the best, and the means.
 
 A comparison (`compare`) answers "should this program change its allocator". Standings answer "how
 does an allocator perform over many kinds of work". The reference is therefore not a baseline but
@@ -10,11 +10,11 @@ Always true here:
 
 - Rounds are compared within a workload alone. Workloads may have different numbers of rounds and
   have the same weight.
-- A contender that failed on a workload is no reference there. It costs the others neither a round
-  nor a workload.
-- All means are over the same workloads. Workloads that fewer than two contenders completed are left
-  out. From means of memory, workloads are left out where a contender's memory was not measured or
-  where contenders were measured in different ways.
+- A contender that failed on a workload is no reference there. Its failure costs the other
+  contenders neither a round nor a workload.
+- The means of all contenders are over the same workloads. They leave out workloads that fewer than
+  two contenders completed. Means of memory also leave out workloads on which a contender's memory
+  was not measured, or on which memory was measured in different ways.
 - A contender that failed on any workload has no mean. A mean over the rest would flatter it, since
   an allocator seldom fails where it is good.
 
@@ -34,8 +34,8 @@ from cairn.model import ACTIVE, PEAK, Run, Sample
 LARGE_BYTES = 20 << 20
 """The peak from which a program counts as large. The literature reports such programs separately.
 
-Below 20 MB the ratio in memory depends on what an allocator maps at its start rather than on how it
-packs the program's blocks.
+Below this size, the ratio in memory depends on the pages that an allocator maps at its start rather
+than on how it packs the program's blocks.
 """
 
 
@@ -47,7 +47,7 @@ class WorkloadResult:
     """The index of the workload in the settings."""
     contender: str
     time: Ratio | None
-    """None if it failed, or if there is no complete round."""
+    """None if the contender failed, or if there is no complete round."""
     memory: Ratio | None
     """None if memory was not measured for every contender, or in different ways."""
     time_ns: float | None
@@ -55,7 +55,7 @@ class WorkloadResult:
     memory_bytes: float | None
     """Median over complete rounds; None if memory was not measured."""
     failure: str | None = None
-    """Its failure on this workload, as a sentence."""
+    """The contender's failure on this workload, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Contest:
     rounds: int
     """The number of complete rounds."""
     best_time: str | None
-    """The apparent best. Every contender whose interval begins at 1 may be the best, too."""
+    """The contender that looks best. Any other whose interval begins at 1 may also be the best."""
     best_memory: str | None
     half_width: float | None
     """The noise in time: the median over contenders of half the interval's length; 0.01 is ±1 %."""
@@ -80,16 +80,17 @@ class Contest:
 
     @property
     def large(self) -> bool | None:
-        """Whether it counts as a large program; None when memory was not measured.
+        """Whether the workload counts as a large program; None when memory was not measured.
 
-        The contender with the least memory decides, so that one that wastes memory cannot.
+        The contender with the least memory decides. A contender that wastes memory can make any
+        program look large.
         """
         return None if self.leanest_bytes is None else self.leanest_bytes >= LARGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One contender over all workloads: geometric means of its ratios to the best of each."""
+    """One contender over all workloads: geometric means of its ratios to each workload's best."""
 
     contender: str
     title: str
@@ -100,12 +101,14 @@ class Place:
     memory_small: Ratio | None
     """Over the other workloads."""
     over_above: Difference | None
-    """Its time over that of the contender one place above, paired; None for the first.
+    """Geometric mean over the workloads of its time divided by that of the contender one place
+    above, paired within rounds; None for the first place.
 
-    Unless it is shown to take more, the order of the two may be chance.
+    Unless this contender is shown to take more, the order of the two may be chance.
     """
     failed_on: tuple[str, ...] = ()
-    """The names of the workloads on which it failed. If there is one, it has no means."""
+    """The names of the workloads on which the contender failed. If there are any, it has no
+    means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,8 @@ class Standings:
     cells: Mapping[tuple[int, str], WorkloadResult]
     """By workload and contender; there is one for every pair."""
     time_over: tuple[int, ...]
-    """The workloads that the means of time are over; likewise the next three for memory."""
+    """The workloads over which the means of time are taken. The next three fields are the same for
+    the means of memory over all, large and small programs."""
     memory_over: tuple[int, ...]
     large_over: tuple[int, ...]
     small_over: tuple[int, ...]
@@ -206,7 +210,7 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
 
 
 def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[bool, float]:
-    """The sort key: the mean before it is cut off at 1, where good contenders would be equal."""
+    """The sort key: the sum of log distances, since means of less than 1 were all raised to 1."""
     return mean is None, 0.0 if mean is None else sum(
         float(c.behind[c.contenders.index(name)]) for c in columns
     )

@@ -8,10 +8,10 @@ relative changes exp(d) - 1: -0.05 is 5 % less than the baseline.
 Always true here:
 
 - An interval excludes 0 exactly when its p-value is at most its alpha, and exactly when Holm's
-  procedure rejects. All three count the same Walsh averages. Ties and zeros count against a
-  difference.
+  procedure rejects "no difference". All three count the same Walsh averages. Ties and zeros count
+  against a difference.
 - The only assumption on the differences is symmetry. If nothing differs, the random order within a
-  round provides it.
+  round makes them symmetric.
 - All functions are pure. numpy is imported when first needed, so that `cairn --help` stays fast.
 
 Units: log ratios and relative changes are plain numbers. alpha is the error allowed. The level of
@@ -45,15 +45,15 @@ The rest pays for the repeated looks.
 ALPHA_EARLY = 0.003
 """The alpha at which a difference must be shown to end a comparison early.
 
-Early looks are strict, so that they cost the last one little: this is the boundary of Haybittle and
-Peto (British Journal of Radiology 1971, British Journal of Cancer 1976). Their tables do not fit a
-rule that demands precision first. This value and ALPHA_STOPPED therefore come from simulation:
-docs/decisions/0002-stop-early-only-at-99-7-percent.md. tests/python/test_stopping_coverage.py
-checks them.
+Early looks are strict, so that they leave nearly all of the allowed error to the last look. This is
+the boundary of Haybittle and Peto (British Journal of Radiology 1971, British Journal of Cancer
+1976). Their tables do not fit a rule that demands precision first. This value and ALPHA_STOPPED
+therefore come from simulation: docs/decisions/0002-stop-early-only-at-99-7-percent.md.
+tests/python/test_stopping_coverage.py checks them.
 """
 
 LOOK_GROWTH = 1.25
-"""The growth of the rounds from look to look.
+"""The factor by which the number of rounds grows from one look at the data to the next.
 
 The 9 looks from 10 to 60 rounds cost less error than 51 looks would.
 """
@@ -65,7 +65,7 @@ Source: Iglewicz & Hoaglin, How to Detect and Handle Outliers, 1993.
 """
 
 OUTLIER_MIN_RUNS = 5
-"""The least number of runs for flags. With fewer, the median absolute deviation is often tiny."""
+"""With fewer runs, none is flagged as an outlier: the median absolute deviation is often tiny."""
 
 
 def summarise(values: Sequence[float]) -> Summary:
@@ -84,7 +84,7 @@ _T_95 = {
     1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262,
     10: 2.228, 11: 2.201,
 }  # fmt: skip
-"""Student's t for 95 %, by degrees of freedom. Beyond 11 degrees 2.2 is a little too wide."""
+"""Student's t for 95 %, by degrees of freedom. Beyond 11 degrees, 2.2 is a little too large."""
 
 
 ROUNDS_LEAST = 6
@@ -108,15 +108,15 @@ def outliers(values: Sequence[float]) -> tuple[int, ...]:
 
     Values far below are no outliers: a disturbance makes a run slower, and the exit code reveals a
     run that ended too soon. With two contenders, a low outlier would be the quiet contender in the
-    round in which the other one was disturbed. The caller removes the pace of the rounds from the
-    values, which would otherwise hide or fake outliers.
+    round in which the other one was disturbed. The caller first subtracts the pace of each round,
+    because a slow round could hide an outlier or look like one.
     """
     if len(values) < OUTLIER_MIN_RUNS:
         return ()
     centre = statistics.median(values)
     distances = [abs(x - centre) for x in values]
     # Both terms estimate sigma for normal data. The median is 0 if over half of the values are
-    # equal; the mean then takes its place.
+    # equal. The mean then takes its place.
     spread = statistics.median(distances) / 0.6745 or statistics.fmean(distances) * 1.2533
     return tuple(i for i, x in enumerate(values) if x - centre > OUTLIER_Z * spread)
 
@@ -124,9 +124,9 @@ def outliers(values: Sequence[float]) -> tuple[int, ...]:
 def log_ratios(values: Sequence[float], base: Sequence[float]) -> tuple[float, ...] | None:
     """ln(value / base), round by round; None where a ratio has no meaning.
 
-    A ratio needs two positive numbers. A single 0 makes the whole metric incomparable: if such
-    rounds were left out, only those that look alike would remain. If all numbers are 0, all ratios
-    are 0.
+    A ratio needs two positive numbers. A single 0 makes the whole metric incomparable. Leaving out
+    the rounds with a 0 would keep only rounds in which both contenders look alike. If all numbers
+    are 0, all results are 0.
     """
     if all(x == 0 for x in (*values, *base)):
         return (0.0,) * len(values)
@@ -184,11 +184,11 @@ class SignedRank:
         """The exact two-sided p-value of "no difference".
 
         Walsh averages of exactly 0 come from equal runs, and from runs that differ by the same
-        amount in opposite directions. They count against the side that is claimed. Breaking such
-        ties at random gives an exact test with at most this p-value, so this p-value is valid.
-        Pratt's test and the tie-corrected test are a little sharper, but they sometimes contradict
-        the interval printed next to them. If all differences are 0, the p-value is 1 and the
-        interval is [0, 0].
+        amount in opposite directions. Each of them counts for both signs, which makes the p-value
+        larger. Breaking such ties at random gives an exact test with at most this p-value, so this
+        p-value is valid. Pratt's test and the tie-corrected test are a little sharper, but they
+        sometimes contradict the interval printed next to them. If all differences are 0, the
+        p-value is 1 and the interval is [0, 0].
         """
         import numpy as np
 
@@ -244,7 +244,7 @@ def holm_alphas(p_values: Sequence[float], alpha: float) -> tuple[float, ...]:
 
     An interval at this alpha excludes 0 exactly when Holm's procedure at `alpha` rejects. Of m
     contenders the one with the k-th smallest p-value gets alpha / (m - k + 1), as in Holm's k-th
-    step. At the first contender that is not rejected the procedure stops, and all further
+    step. At the first contender that shows no difference the procedure stops, and all further
     contenders get that step's alpha. No interval is narrower than the unadjusted one, so each has a
     coverage of at least 1 - alpha.
     """
@@ -268,7 +268,7 @@ def changes(
 
     EQUIVALENT is shown by two one-sided tests at the contender's own alpha (Schuirmann 1987): the
     interval of level 1 - 2 alpha lies within ±margin. If a difference is shown as well, the result
-    is the difference, however small it is.
+    is LESS or MORE, however small the difference is.
     """
     ranks = {name: SignedRank.of(differences) for name, differences in ratios.items()}
     p_values = [rank.p_value() for rank in ranks.values()]
@@ -310,7 +310,7 @@ def within(interval: Interval, margin: float) -> bool:
 
 
 def half_width(change: Change) -> float | None:
-    """Half the length of the change's interval; None when it has none."""
+    """Half the length of the change's interval; None without an interval."""
     return (change.interval.high - change.interval.low) / 2 if change.interval else None
 
 
@@ -320,7 +320,7 @@ def alpha(rule: StopRule) -> float:
 
 
 def look_rounds(rule: StopRule) -> tuple[int, ...]:
-    """The numbers of complete rounds at which the rule may stop, ascending; last `max_rounds`."""
+    """The numbers of complete rounds at which the rule may stop, from the least to `max_rounds`."""
     if rule.precision is None:
         return (rule.max_rounds,)
     rounds = []
@@ -354,12 +354,13 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     A contender is settled in two cases: its interval is as narrow as `precision` demands and a
     difference or equivalence is shown at ALPHA_EARLY; or its interval is half as wide as demanded,
     whatever it shows. The rule stops when all contenders are settled or `max_rounds` is reached.
-    The half-width shrinks like 1/sqrt(n). The looks whose outcome depends on which contender is
-    ahead therefore lie within four times the rounds at which the precision is first reached, for
-    any `max_rounds`.
+    Between these two widths the outcome of a look depends on the differences, and each such look
+    costs some error. There are few of them, for any `max_rounds`: the half-width shrinks like
+    1/sqrt(n), so four times the rounds halve it.
 
-    The rule stops at `look_rounds(rule)` only; in between the answer serves the progress line. The
-    caller watches the time budget, which does not depend on the data and costs no error.
+    The rule stops at `look_rounds(rule)` only. In between, the answer only feeds the progress line.
+    The caller watches the time budget. Stopping for it costs no error, because it does not depend
+    on the data.
     """
     if not ratios:
         return Look(True, "no contender left", None, 0, None)
@@ -397,7 +398,7 @@ def _settled(change: Change, strict: Change, rule: StopRule) -> bool:
 def _rounds_expected(change: Change, strict: Change, rule: StopRule) -> int:
     """The number of rounds that settles this contender.
 
-    Assumes that its estimate stays and that its intervals shrink like 1/sqrt(n).
+    Assumes that the estimate stays as it is and that the intervals shrink like 1/sqrt(n).
     """
     if _settled(change, strict, rule):
         return change.rounds
