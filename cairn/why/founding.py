@@ -2,8 +2,8 @@
 
 Each case was recorded with the application itself and the allocator of its time (means of ten runs,
 without hyper-threading). Here a workload that allocates like the application runs under today's
-allocator, or under a substitute for it. `judge` says whether gap and cause are still the same.
-Pure.
+version of the allocator, or under a substitute for the allocator. `judge` says whether gap and
+cause are still the same. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cairn.why.gap import FAULTS, GAP_LEAST, KERNEL, OWN, PROGRAM, Gap, Part, Wh
 Verdict = Literal["as recorded", "another cause", "does not reproduce", "not shown", "not measured"]
 
 MOSTLY = 0.5
-"""Share of the gap that the expected parts must hold together."""
+"""If the expected parts are together more than this share of the gap, the cause is as recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Case:
     """The recorded cause."""
     slower: bool
     parts: tuple[str, ...]
-    """The parts of the gap in which that cause appears."""
+    """The parts of the gap in which the recorded cause appears."""
 
 
 CASES = (

@@ -19,13 +19,13 @@ clock samples (`cairn.profile.cpu_samples`), they split the CPU time of these pl
 Without clock samples, the CPU timers of the probed runs separate allocator and program. "Page
 faults" is then the plain runs' system time minus the allocator's system calls. It contains the
 program's own system calls, which cancel out in the difference if they are the same under both
-contenders. Whatever the probe changes in the program is then part of "unexplained". The evidence
-(operations, system calls, waits) always comes from the probed runs.
+contenders. Time that the program takes because of the probe is then part of "unexplained". The
+evidence (operations, system calls, waits) always comes from the probed runs.
 
 Waiting in the allocator takes no CPU time, so it is reported next to the parts and not as one.
 
-The gap in memory is the difference between the peaks of the whole process trees. Its parts are
-those of the process with the most live bytes:
+The gap in memory is the difference between the peaks of the whole process trees. Its parts come
+from the process with the most live bytes:
 
     live blocks               bytes requested and not freed. The program decides them, so both
                               contenders get the same number: the median over all trials, because
@@ -71,14 +71,14 @@ program."""
 CLOCK_SAMPLES_LEAST = 100
 """Clock samples that all plain runs of a contender need together."""
 GAP_LEAST, LEFT_MOST = 0.05, 0.2
-"""A gap in CPU time counts from GAP_LEAST of the baseline on. It is accounted for if the parts
-leave at most LEFT_MOST of it unexplained."""
+"""A gap in CPU time counts if it is at least GAP_LEAST of the baseline's CPU time. It is accounted
+for if at most LEFT_MOST of it is unexplained."""
 _EVIDENCE = 2
-"""The most differences that are quoted as evidence for one part: more are not read."""
+"""At most this many differences are quoted as evidence for one part, to keep the text short."""
 _OF_PART = 0.1
 """A kind of operations must hold this share of a part to be quoted as evidence."""
 _MOSTLY = 0.5
-"""A finding is kept if more than this share of the trials has it."""
+"""A finding is kept if it was made in more than this share of the trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class Part:
     other: float | None
     """Mean over the baseline's runs."""
     change: float | None
-    """What this part adds to the gap: `own - other`."""
+    """The contribution of this part to the gap: `own - other`."""
     interval: Interval | None
-    """Of `change`. None also if there are too few rounds."""
+    """The interval of `change`. It is also None if there are too few rounds."""
     evidence: tuple[str, ...] = ()
     differences: tuple[float, ...] = ()
     """`own - other` of each round; empty if not measured."""
@@ -115,7 +115,8 @@ class Gap:
     of: Of
     whole: Part
     parts: tuple[Part, ...]
-    """In a fixed order; the unexplained part is the last. The measured ones add up to the whole."""
+    """In a fixed order; the unexplained part is the last. All measured parts add up to the
+    whole."""
     waiting: Part | None = None
     """Waiting time takes no CPU time, so it is no part of the whole."""
     by: By = "probe"
@@ -141,7 +142,7 @@ class Gap:
 
     @property
     def contradicted(self) -> tuple[Part, ...]:
-        """Page faults if their time is shown to differ but their number went the other way."""
+        """Page faults, if their time is shown to differ but their number changed the other way."""
         return tuple(one for one in self.parts[:-1] if one.shown and not one.borne_out)
 
     def _with_sign(self, way: float) -> tuple[Part, ...]:
@@ -173,10 +174,10 @@ class Why:
     findings: tuple[Finding, ...] = ()
     """Findings about the slower of the two, from the comparison with the other."""
     raised: tuple[tuple[str, Finding], ...] = ()
-    """Findings about one contender alone, with its name. Each was met in most of its trials and is
-    quoted from the trial with the median effect."""
+    """Findings from the profile of one contender alone, each with the contender's name. Each was
+    made in most trials of that contender, and is quoted from the trial with the median effect."""
     why_not: str = ""
-    """Why there is no answer, as a sentence without its full stop; empty if there is one."""
+    """Why there is no answer, as a sentence without a full stop. Empty if there is an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +199,8 @@ def explain(
 ) -> Why:
     """Splits the gaps of a pair on one workload, from the samples so far.
 
-    Returns a Why without gaps, and with `why_not`, if the run has no probed runs, one of the four
-    contenders failed, or no round is complete.
+    Returns a Why without gaps, and with `why_not`, in three cases: the run has no probed runs; one
+    of the pair failed, plain or probed; or no round is complete.
     """
     its = [sample for sample in samples if sample.trial.workload == workload]
     if not run.settings.why:
@@ -303,13 +304,14 @@ def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
 
 
 def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Finding]:
-    """Replaces the finding `queues` of the probed runs by that of the plain runs if it is larger.
+    """Replaces the finding `queues` of the probed runs if the plain runs show a larger effect.
 
-    The probe's detours keep threads apart, so they wait for each other less often in probed runs.
-    The plain runs have clock samples in the allocator's system calls. The probed runs tell which
-    share of the CPU time in these calls is falling asleep and waking others. The product is the
-    effect in the plain runs, as a share of CPU time. At most all CPU time in the allocator is lost
-    to the lock, because the allocator's code also waits for the cache line of the lock.
+    The probe's detours keep threads apart, so threads wait for each other less often in probed
+    runs. In the plain runs, clock samples give the CPU time in the allocator's system calls. In the
+    probed runs, the probe finds which share of this time belongs to calls that wait or wake
+    threads. The product of the two is the effect in the plain runs, as a share of CPU time. The
+    evidence also gives an upper limit: all CPU time in the allocator, because its code also waits
+    for the cache line of the lock.
     """
     before = next((one for one in raised if one.name == QUEUES), None)
     cpu_ns = statistics.fmean(_cpu_ns(side.plain) for side in sides)
@@ -378,8 +380,8 @@ def _kernel_ns(side: _Side) -> float | None:
     """CPU time of the allocator's system calls; None if not all of them were seen.
 
     The probe times system calls by the wall clock. Waiting for a processor, or for the kernel's
-    lock of the address space, makes that longer than the CPU time. So the result is at most the
-    system time of either run.
+    lock of the address space, makes the measured time longer than the CPU time. So the result is at
+    most the system time of either run.
     """
     ns = side.summary.kernel_ns
     return None if ns is None else min(ns, side.probed.system_ns, side.plain.system_ns)
@@ -405,8 +407,9 @@ class _Shares:
     """Share in the probe."""
     reading_faults: float = 0.0
     """Share of the probed runs' remaining system time (`_probed_rest_ns`) in which the probe read
-    the page fault counts of operations. It has two upper bounds: what the plain runs have less of
-    this system time, and the CPU time that the timers found in the probe outside its detours."""
+    the page fault counts of operations. The time of these readings is taken as the smaller of two
+    upper bounds. One is how much longer this system time is in probed runs than in plain runs. The
+    other is the CPU time that the timers found in the probe outside its detours."""
 
     @staticmethod
     def of(sides: Sequence[_Side]) -> _Shares | None:
@@ -426,7 +429,7 @@ class _Shares:
         return replace(found, reading_faults=min(1.0, reading_faults / rest) if rest else 0.0)
 
     def split(self, side: _Side) -> tuple[float, float]:
-        """Nanoseconds in allocator and probe, from the trial's own samples if it has any."""
+        """Nanoseconds in allocator and probe; without samples in this trial, from the shares."""
         a = side.summary
         if not a.samples:
             return self.inside * a.cpu_ns, self.probe * a.cpu_ns
@@ -464,8 +467,8 @@ def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
     if shares is None or kernel is None or in_faults is None:
         return None
     detours = _detours_ns(side)
-    # The timer samples are those of the probed run, so its system time is the limit, not the plain
-    # run's.
+    # The timer samples come from the probed run. So `kernel` may not exceed the system time of that
+    # run; the plain run's does not matter here.
     kernel = min(kernel, side.probed.system_ns - detours)
     return shares.split(side)[0] - kernel - in_faults - detours * WAY_OUT
 
@@ -473,8 +476,8 @@ def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
 def _detours_ns(side: _Side) -> float:
     """System time that the probed run spends on the probe's interception of system calls.
 
-    A detour enters the probe and returns to the allocator. CPU timers find the share WAY_OUT of it
-    in the allocator and the rest in the probe.
+    A detour enters the probe and returns to the allocator. Of its CPU timer samples, the share
+    WAY_OUT lies in the allocator and the rest in the probe.
     """
     return min(side.summary.detours_ns, float(side.probed.system_ns))
 
@@ -499,7 +502,7 @@ _SAMPLE_COUNTS: dict[str, Callable[[CpuSamples], int]] = {
 
 
 def _sampled_ns(side: _Side, count: Callable[[CpuSamples], int]) -> float:
-    """CPU time by clock samples of the plain run. 0 without any: the caller has excluded that."""
+    """CPU time by clock samples of the plain run. The caller has made sure that it has samples."""
     where = side.plain.cpu_samples
     return 0.0 if where is None else float(count(where) * where.period_ns)
 
@@ -632,8 +635,8 @@ def _gap(
 def _part(name: str, pairs: Pairs, reading: Reading, least: float = 0.0) -> Part:
     """The means of `reading` over all rounds, and the interval of their difference.
 
-    The part is not measured (None) if any run lacks the reading. The interval reaches at least
-    `least` to both sides.
+    If any run lacks the reading, the part is not measured and its numbers are None. The interval
+    reaches at least `least` to both sides.
     """
     both = [(reading(own), reading(other)) for own, other in pairs]
     known = [(own, other) for own, other in both if own is not None and other is not None]
@@ -674,7 +677,9 @@ def _against(what: str, counts: tuple[float, float]) -> tuple[str, ...]:
 
 
 def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
-    """Evidence: the kinds of operations with most of the difference `whole`, timed by the probe."""
+    """Evidence: the kinds of operations with most of the difference `whole`, as the probe timed
+    them.
+    """
     found = []
     for kind in dict.fromkeys(
         name for pair in pairs for side in pair for name in side.summary.kinds
@@ -734,7 +739,7 @@ def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
 def _cpu_of(kind: str, calls: Calls) -> float:
     """CPU time of one kind of system calls.
 
-    Runs of older versions have no CPU time for calls that wait; it counts as 0.
+    Runs that older versions of cairn stored lack the CPU time of calls that wait. It counts as 0.
     """
     if calls.cpu_ns is not None:
         return calls.cpu_ns

@@ -5,15 +5,16 @@ probe. The results are the costs of each allocator on this machine: the mean tim
 operation, and the time in system calls and in page faults per byte of the peak. The prediction for
 a profiled program has three terms:
 
-    allocator code   its time, times the ratio of the two allocators for the program's kinds of
-                     operations. The ratio of the probe's times is corrected by the ratio of the CPU
-                     timers in the calibration.
-    in the kernel    the other allocator's time for the program's peak memory. Whatever the current
-                     allocator takes beyond that is saved.
+    allocator code   the current allocator's time, times the ratio of the two allocators for the
+                     program's kinds of operations. The ratio of the probe's times is corrected by
+                     the ratio of the CPU timers in the calibration.
+    in the kernel    the other allocator's time per byte of the peak, times the program's peak. The
+                     current allocator's time beyond that is saved.
     program code     stays the same, because the effect of another placement of blocks is not known
 
-Each workload of the calibration gives another ratio, and these make the range. For allocator code,
-the smallest and the largest are left out if there are five workloads or more.
+Each workload of the calibration gives another ratio. The range of the prediction reaches over these
+ratios. For allocator code, it leaves out the smallest and the largest one if there are five
+workloads or more.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from cairn.why.gap import twin
 EXPERIMENT = "calibration"
 """The name of the calibration's runs."""
 TIMED_LEAST = 100
-"""A kind needs this many timed operations over all trials of a workload; otherwise it has no
-costs."""
+"""A kind of operation needs this many timed operations over all trials of a workload. With fewer,
+it has no costs there."""
 PLAIN = ("reused", "free, local", "free, remote")
 """Kinds that rarely make a system call and do not touch new pages."""
 SHORTEST_NS = 2.0
-"""The least mean for a ratio: the clock cannot distinguish shorter ones from 0."""
+"""Shorter means enter a ratio as this time, because the clock cannot distinguish them from 0."""
 _WITHOUT_ENDS = 5
-"""From this many workloads on, the smallest and the largest ratio are left out of the range: such a
-workload has other sizes than the program."""
+"""From this many workloads on, the range leaves out the smallest and the largest ratio. A workload
+with an extreme ratio has other block sizes than the program."""
 KNOWN_LEAST = 0.9
-"""Share of a program's time in the allocator that must be in kinds for which both allocators have
-costs."""
+"""Both allocators must have costs for kinds of operations that make up this share of the program's
+time in the allocator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs of one allocator, by the workload's number. A workload may lack some kinds."""
+    """The costs of one allocator, by the number of the workload. A workload may lack some kinds."""
 
     title: str
     kinds: Mapping[str, Mapping[int, float]]
@@ -59,7 +60,8 @@ class Costs:
     own: Mapping[int, float] = field(default_factory=dict)
     """Nanoseconds of a run in allocator code, by CPU timers."""
     clocked: Mapping[int, float] = field(default_factory=dict)
-    """Nanoseconds of a run in operations, by the probe's times: counts times `kinds`."""
+    """Nanoseconds of a run in operations, by the probe's times: the sum of count times
+    `_each_ns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ class Prediction:
     allocator: str
     """The contender's name in the calibration."""
     saves: float
-    """From the median of the workloads' ratios; below 0 it would take more time."""
+    """The saving by the median of the workloads' ratios. Below 0, the allocator would take more
+    time."""
     low: float
     high: float
     own: float
@@ -195,8 +198,8 @@ def predict(
 
     The result is empty if `allocator` was not calibrated, or too little is known of the program:
     too few CPU samples, unseen system calls, no page fault counts, or too many operations of kinds
-    that the calibration lacks. The program must have one process, because the times of several
-    belong to no single peak.
+    that the calibration lacks. The program must have one process, because the peak of one process
+    says nothing about the times of others.
     """
     mine, peak = known.get(allocator), summary.resident_bytes
     kernel_ns, cpu_ns = summary.kernel_ns, summary.cpu_ns
@@ -218,8 +221,8 @@ def predict(
     # `cairn.why.gap` explains these terms.
     inside_ns = summary.samples_inside / summary.samples * cpu_ns - detours_ns * WAY_OUT
     other_ns = system_ns - detours_ns - kernel_ns
-    # The rest of the system time may be the program's own or the probe's. So page faults count with
-    # at most their time in the calibration.
+    # The rest of the system time may be the program's own or the probe's. So the page faults count
+    # with at most the time that as many faults took in the calibration.
     if mine.fault:
         other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
     in_faults = other_ns * min(1.0, summary.faults_inside / faults) if faults else 0.0
@@ -250,8 +253,8 @@ def predict(
 def _in_the_kernel(of: Costs) -> tuple[float, float]:
     """Largest and smallest time in system calls and page faults per byte of the peak.
 
-    The range is over all workloads. None is left out, because a single one may show how an
-    allocator treats large blocks.
+    The range is over all workloads, even the extreme ones, because a single workload may show how
+    an allocator treats large blocks.
     """
     both = [of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys()]
     return max(both), min(both)
@@ -285,10 +288,10 @@ def _scales(summary: ProbeSummary, mine: Costs, theirs: Costs) -> tuple[float, .
 
 
 def _by_timers(mine: Costs, theirs: Costs) -> dict[int, float]:
-    """By workload, the ratio of the allocators by CPU timers over their ratio by the probe's times.
+    """By workload: the allocators' ratio by CPU timers over their ratio by the probe's times.
 
-    A quick operation takes less time among others than alone:
-    docs/decisions/0012-cpu-timers-not-timed-operations.md.
+    The two ratios differ because a quick operation takes less time among other instructions than
+    alone: docs/decisions/0012-cpu-timers-not-timed-operations.md.
     """
     known = mine.own.keys() & theirs.own.keys()
     clocked = {place: _ratio(theirs.clocked[place], mine.clocked[place]) for place in known}
@@ -300,7 +303,7 @@ def _ratio(other: float, own: float) -> float:
 
 
 def _each_ns(kind: str, operations: Operations) -> float | None:
-    """Time of an operation in allocator code: the mean, or the median if some make system calls."""
+    """Time of an operation in allocator code: the mean for PLAIN kinds, else the median."""
     if kind in PLAIN:
         return (
             operations.total_ns / operations.count
