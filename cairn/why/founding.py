@@ -48,11 +48,11 @@ CASES = (
     Case("swaptions", "tcmalloc", "21 % slower",
          "first allocations take 2.6 times as long", True, (OWN,)),
     Case("raytrace", "tcmalloc", "23 % faster",
-         "an equal share of the allocator: the layout", False, (PROGRAM,)),
+         "the layout of the blocks, at an equal share of the allocator", False, (PROGRAM,)),
     Case("canneal", "hoard", "19 % faster",
          "less fresh memory, no waits on locks", False, (OWN, FAULTS)),
-    Case("aget", "hoard", "20 % slower", "the layout", True, (PROGRAM,)),
-    Case("raytrace", "hoard", "12 % faster", "the layout", False, (PROGRAM,)),
+    Case("aget", "hoard", "20 % slower", "the layout of the blocks", True, (PROGRAM,)),
+    Case("raytrace", "hoard", "12 % faster", "the layout of the blocks", False, (PROGRAM,)),
 )  # fmt: skip
 
 

@@ -340,7 +340,7 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Fi
             if before
             else (f"{waits * 1000:.3g} waits per 1,000 operations in the probed runs",)
         ),
-        "In the plain runs, this share is spent in system calls that fall asleep or wake others; "
+        "In the plain runs, system calls that wait or wake other threads take this share; together "
         f"with the allocator's own code it is {most}",
     )
     now = Finding(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=evidence)
@@ -677,9 +677,7 @@ def _against(what: str, counts: tuple[float, float]) -> tuple[str, ...]:
 
 
 def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
-    """Evidence: the kinds of operations with most of the difference `whole`, as the probe timed
-    them.
-    """
+    """Evidence: the kinds of operations with most of the difference `whole` in the probed runs."""
     found = []
     for kind in dict.fromkeys(
         name for pair in pairs for side in pair for name in side.summary.kinds

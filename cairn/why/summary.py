@@ -58,5 +58,5 @@ def summarized(profile: Profile) -> ProbeSummary:
 
 
 def _sees_kernel(profile: Profile) -> bool:
-    """Whether the probe saw all system calls, also those inside libc, so that a count of 0 is true."""
+    """Whether the probe saw all system calls, even those inside libc. Then a count of 0 is true."""
     return all(process.seen == "dispatch" for process in profile.processes)
