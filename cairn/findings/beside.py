@@ -1,7 +1,7 @@
 """Findings from the comparison of two allocators: operations of the first that are slow.
 
-Each rule compares what two allocators did in the same rounds of one run, and judges the first.
-docs/findings.md describes the rules under "Beside another allocator".
+Each rule compares the operations of two allocators in the same rounds of one run, and judges the
+first allocator. docs/findings.md describes the rules under "Beside another allocator".
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from cairn.profile.estimates import LEVEL, UNTIMED_MAX, Estimate
 RATIO_LEAST = 1.5
 """An operation is slow if its mean is this many times that of the other allocator."""
 PART_LEAST = 0.3
-"""A finding must explain this share of the difference in allocator code; less is not the reason for
-it. An artificial illness that slows down only first-time allocations reached 34 %: allocations
-beyond the largest number of live blocks so far may still get reused memory."""
+"""A finding must explain this share of the difference in allocator code; otherwise it is not the
+reason for the difference. For the allocator `slow_new` of tests/support/ill, the right finding
+explains only 34 %: some allocations that it slows down get reused memory, and do not count as
+new."""
 SCALED_MOST = 2.0
-"""The probe's times of operations may be too small by up to this factor against CPU timers:
+"""Compared with CPU timers, the probe's times of operations may be too small by up to this factor:
 docs/decisions/0012-cpu-timers-not-timed-operations.md."""
 NEW_RATIO_LEAST = 2.0
-"""RATIO_LEAST for first-time allocations."""
+"""The same as RATIO_LEAST, but for first-time allocations."""
 NEW_CPU_LEAST = 0.03
 """First-time allocations must take this share of CPU time."""
 OUTLYING = 2.0
 """A trial's mean is limited to this many times the median of the allocator's trials. A trial times
-some thousand operations. When the host stopped the virtual machine in one of them, which its kernel
-does not see, that one operation raised the mean from 18 ns to 400."""
+only some thousand operations. In one trial, the host stopped the virtual machine during an
+operation, which the machine's own kernel cannot notice. That operation raised the mean from 18 ns
+to 400 ns."""
 SHORTEST_NS = 5.0
-"""The least mean that a ratio is taken to. Shorter means are too close to the time of reading the
-clock."""
+"""If the other allocator's mean is less, a ratio is computed with this instead. Shorter means are
+too close to the time of reading the clock."""
 
 AGAIN = ("reused",)
 FREEING = ("free, local", "free, remote")
@@ -55,9 +57,9 @@ class _Kinds:
 
 
 def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds | None:
-    """The timed kinds of operations together; None if more than UNTIMED_MAX of them were not timed.
+    """The timed operations; None if more than UNTIMED_MAX of all are of untimed kinds.
 
-    `names` limits them to these kinds.
+    `names` limits the result to these kinds of operations.
     """
     found = [one for name, one in summary.kinds.items() if names is None or name in names]
     timed = [one for one in found if one.total_ns is not None]
@@ -76,9 +78,9 @@ class Two:
     cpu_ns: float
     """Mean CPU time of the program in a plain run under the judged allocator."""
     most_ns: Estimate
-    """How much longer the allocator code takes than the other's. The probe's times say which
-    operations are slow, but not by how much: they contain system calls, page faults and waiting,
-    and they miss how an operation slows down the code around it."""
+    """How much longer the judged allocator's code takes than the other's. The probe's times say
+    which operations are slow, but not by how much: they contain system calls, page faults and
+    waiting, and they miss how an operation slows down the code around it."""
 
     @property
     def longer_ns(self) -> float:
@@ -101,7 +103,7 @@ class Two:
 
 @dataclass(frozen=True, slots=True)
 class _Longer:
-    """Some kinds of operations take longer than the other's: by how much, and the means of both."""
+    """Some kinds of operations that take longer than the other's: by how much, and both means."""
 
     effect: Estimate
     """The difference as a share of CPU time."""
@@ -123,7 +125,8 @@ class _Longer:
 def beside(two: Two) -> tuple[Finding, ...]:
     """The findings about the first allocator, the largest effect first.
 
-    A slow path implies slow frees and slow allocations, so these are only looked for without it.
+    A slow path implies slow frees and slow allocations. So the rules for the latter two only run if
+    no slow path was found.
     """
     path = slow_path(two)
     named = [path] if path is not None and _is_why(two, path) else [slow_free(two), slow_new(two)]
@@ -157,18 +160,18 @@ def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _
 
 
 def _within(trials: Sequence[_Kinds]) -> list[_Kinds]:
-    """An allocator's trials, with means beyond OUTLYING times their median reduced to that."""
+    """An allocator's trials. Means above OUTLYING times their median are reduced to this limit."""
     most = OUTLYING * statistics.median(one.each_ns for one in trials)
     return [replace(one, ns=min(one.ns, most * one.count)) for one in trials]
 
 
 def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
-    """Round by round, how much longer the first's operations take than at the other's mean time."""
+    """By round: the first's total time minus the time of as many operations at the other's mean."""
     return [(one.each_ns - other.each_ns) * one.count for one, other in pairs]
 
 
 def _longer(two: Two, *names: str) -> _Longer | None:
-    """Compares some kinds of operations; None if they are not shown to take longer."""
+    """Compares some kinds of operations; None if the first's are not shown to take longer."""
     known = _pairs(two, names)
     if not known or not two.cpu_ns:
         return None
@@ -195,7 +198,7 @@ def _longer(two: Two, *names: str) -> _Longer | None:
 
 
 def slow_path(two: Two) -> Finding | None:
-    """Reuse and free are both slow, though they rarely need the kernel or another thread."""
+    """Reuse and free are both slow, although they rarely need the kernel or another thread."""
     again, free = _longer(two, *AGAIN), _longer(two, *FREEING)
     both = _longer(two, *AGAIN, *FREEING)
     if again is None or free is None or both is None or min(again.ratio, free.ratio) < RATIO_LEAST:

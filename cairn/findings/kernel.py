@@ -11,21 +11,21 @@ from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
-"""System calls that return memory to the kernel. A `brk` may do so, too: `shrunk_bytes`."""
+"""System calls that return memory to the kernel. A `brk` may return memory, too: `shrunk_bytes`."""
 GETTING = ("mmap", "brk", "mprotect")
 """System calls that get memory from the kernel."""
 ASKING = (*GETTING, "mremap")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-"""Page size of this machine. A profile does not hold that of its own machine, which is mostly the
-same."""
+"""Page size of this machine. A profile does not record the page size of the machine on which it was
+made, which is nearly always the same."""
 PER_THOUSAND_LEAST = 1.0
-"""System calls per 1,000 operations."""
+"""The least number of system calls per 1,000 operations."""
 SHARE_LEAST = 0.02
-"""Share of CPU time."""
+"""The least share of CPU time."""
 AGAIN_LEAST = 0.5
-"""Share of all page faults that are beyond one for each page of the peak."""
+"""The least share of page faults that exceed one for each page of the peak."""
 TURNOVER_LEAST = 2.0
-"""Bytes returned to the kernel, as a multiple of the most bytes held."""
+"""The least number of bytes returned to the kernel, as a multiple of the most bytes held."""
 
 
 def _sum(of: list[KernelLine]) -> tuple[int, int, float]:
@@ -49,14 +49,15 @@ def held_most(profile: Profile) -> int:
 def shrunk_bytes(profile: Profile, line: KernelLine) -> int:
     """The bytes by which `brk` shrank the heap.
 
-    `line.bytes` is growth plus shrinkage, and what is held at the end is growth minus shrinkage.
+    `line.bytes` is growth plus shrinkage. The bytes held at the end are growth minus shrinkage. So
+    half of their difference is the shrinkage.
     """
     ends = [moment.held_bytes for moment in profile.moments if moment.held_bytes is not None]
     return max(0, ((line.bytes or 0) - (ends[-1] if ends else 0)) // 2)
 
 
 def faults_again(profile: Profile) -> tuple[int, int]:
-    """Page faults beyond one for each page of the peak, and all page faults; over all processes."""
+    """Page faults beyond one for each page of the peak, and all page faults, in all processes."""
     alive = lasting(profile.processes)
     faults = [process.minor_faults + process.major_faults for process in alive]
     again = [
@@ -67,10 +68,10 @@ def faults_again(profile: Profile) -> tuple[int, int]:
 
 
 def _fault_ns(profile: Profile, faults: int) -> float:
-    """Mean time of a page fault, if the rest of the system time was page faults; 0 if not known.
+    """Mean time of a page fault, if page faults took the rest of the system time; 0 if not known.
 
-    The rest is the system time without the allocator's system calls, the probe's detours, and its
-    questions for page fault counts.
+    The rest is the system time without the allocator's system calls, the probe's detours, and the
+    probe's reading of page fault counts.
     """
     inside, ticking = kernel_cpu_ns(kernel_lines(profile)) or 0.0, clock(profile.tally)
     inside += profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
@@ -79,7 +80,7 @@ def _fault_ns(profile: Profile, faults: int) -> float:
 
 
 def _on_processor(profile: Profile, ns: float) -> float:
-    """Limits the wall time of system calls to the system time, as waiting takes no CPU time."""
+    """Limits the wall time of system calls to the system time: waiting takes no CPU time."""
     return min(ns, float(profile.tree.system_ns)) if profile.tree else ns
 
 

@@ -13,8 +13,8 @@ from cairn.profile.estimates import LEVEL, octaves, remote_share
 from cairn.profile.tally import SIZE_BUCKETS, Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
-"""`not_reused`: resident memory that was ever handed out, as a multiple of the most live usable
-bytes."""
+"""Least value for `not_reused`: the resident memory that was ever handed out, as a multiple of the
+most live usable bytes."""
 BYTES_LEAST = 8 << 20
 """The least waste that is reported. Live bytes of small programs are estimates; docs/findings.md
 names the two programs for which this threshold was raised."""
@@ -23,9 +23,10 @@ WATCHED_MOST = 8192
 MEDIUM_MAX = 32768
 """Bytes. The probe watches every larger block."""
 NEAR_THE_PEAK = 0.8
-"""Share of the largest resident set."""
+"""A moment is near the peak if its resident set is at least this share of the largest one."""
 SLACK_LEAST = 0.20
-"""Usable bytes beyond the requested ones, as a share of the requested bytes."""
+"""Least value for `sizes_too_coarse`: the usable bytes beyond the requested ones, as a share of the
+requested bytes."""
 
 
 def _near_the_peak(profile: Profile) -> list[Moment]:
@@ -37,10 +38,10 @@ def _near_the_peak(profile: Profile) -> list[Moment]:
 def _error_of_live(profile: Profile, live: float) -> float:
     """Relative standard error of live bytes.
 
-    Live bytes are estimated from the watched blocks. Each stands for `gap` blocks, or for more when
-    WATCHED_MOST blocks are watched. Blocks of different sizes give a less certain sum than equal
-    ones. Large blocks are all watched; they are treated here as if they were sampled, so the result
-    is an upper bound.
+    Live bytes are estimated from the watched blocks. Each watched block stands for `gap` blocks, or
+    for more when WATCHED_MOST blocks are watched. Blocks of different sizes give a less certain sum
+    than equal ones. All large blocks are watched, but the formula treats them like a sample. So the
+    result is an upper bound.
     """
     tally = profile.tally
     calls = int(tally.calls[:, :, :2].sum())
@@ -64,7 +65,7 @@ def _unevenness(tally: Tally) -> float:
 class _Unasked:
     """Resident memory of the allocator, between blocks, that never belonged to a block.
 
-    It is that of the moment with the largest resident set.
+    The numbers are those of the examined moment with the largest resident set.
     """
 
     of_bytes: int
@@ -72,13 +73,13 @@ class _Unasked:
     written_bytes: int
     """The part that does not read as zero."""
     huge_bytes: int
-    """The part that reads as zero, if as much memory lies in huge pages; else 0."""
+    """The part that reads as zero, if at least as much memory lies in huge pages; else 0."""
 
 
 def _unasked(profile: Profile) -> _Unasked | None:
-    """None if the probe did not look at pages near the peak.
+    """The unasked memory near the peak; None if the probe did not examine pages there.
 
-    Earlier moments do not count: memory that is fresh early in a program's life is used later.
+    Earlier moments do not count, because a program may use fresh memory later in its life.
     """
     peak = max((moment.resident_bytes for moment in profile.moments), default=0)
     looked_at = (one for one in _near_the_peak(profile) if one.unasked_bytes is not None)
@@ -91,15 +92,14 @@ def _unasked(profile: Profile) -> _Unasked | None:
 
 
 def _kept(moment: Moment) -> int:
-    """Resident bytes that were ever part of a block; 0 if the probe did not look."""
+    """Resident bytes that were ever part of a block; 0 if the probe did not examine pages."""
     return max(0, (moment.own_bytes or 0) - (moment.unasked_bytes or 0))
 
 
 def not_reused(profile: Profile) -> Finding | None:
-    """Freed memory is not reused. Size rounding does not count: live blocks have their usable size.
+    """Freed memory is not reused. Size rounding does not count: live blocks count with usable size.
 
-    None if the probe did not look at pages, because much of the resident set may be the program's
-    own.
+    None if the probe did not examine pages. Much of the resident set may then be the program's own.
     """
     most = max(profile.moments, key=_kept, default=None)
     asked = max((moment.live_bytes for moment in profile.moments), default=0)
@@ -183,15 +183,16 @@ def touches_more_than_it_gives(profile: Profile) -> Finding | None:
 
 
 def _at_most(share: float) -> Interval:
-    """From half of the share to all of it.
+    """The interval from half of `share` to all of it.
 
-    Memory that the program would touch later anyway is not saved. Half was measured once.
+    Memory that the program would touch later anyway is not saved. In one measurement, half of the
+    memory was saved.
     """
     return Interval(share / 2, share, LEVEL)
 
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:
-    """Blocks are much larger than requested. Looks at the blocks that are live at the peak."""
+    """Blocks are much larger than requested. Examines the blocks that are live at the peak."""
     most = max(
         profile.moments, key=lambda moment: (moment.resident_bytes, moment.live_bytes), default=None
     )

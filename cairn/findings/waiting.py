@@ -14,16 +14,16 @@ QUEUES = "queues"
 QUEUES_SAYS = "Threads wait for each other in the allocator"
 QUEUES_ADVICE = "use an allocator with a heap for each thread, or let fewer threads allocate"
 PER_THOUSAND_LEAST = 0.5
-"""Waits per 1,000 operations."""
+"""The least number of waits per 1,000 operations, for effects below SHARE_LARGE."""
 SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
-"""Shares of the time of all threads. SHARE_LEAST applies with PER_THOUSAND_LEAST waits; from
-SHARE_LARGE on, the number of waits does not matter."""
+"""The least waiting, as shares of the time of all threads: SHARE_LEAST if there are
+PER_THOUSAND_LEAST waits, and SHARE_LARGE with any number of waits."""
 
 
 def _thread_ns(profile: Profile) -> float:
     """The time that all threads lived, without the probe's part; 0 if not known.
 
-    The probe's part is at most half of it.
+    At most half of the time is subtracted for the probe.
     """
     ticking = clock(profile.tally)
     whole = profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
@@ -50,7 +50,7 @@ def queues(profile: Profile) -> Finding | None:
         return None
     wakes = sum(one.count for one in woken)
     most = float(profile.tree.system_ns) if profile.tree is not None else math.inf
-    # Only wakes for threads that wait here count: others wake a thread of the allocator's own.
+    # As many wakes count as there are waits. Other wakes are for a thread of the allocator itself.
     waking = min(most, sum(one.total_ns or 0.0 for one in woken)) * min(
         1.0, waits / wakes if wakes else 0.0
     )
