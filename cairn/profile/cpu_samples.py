@@ -20,8 +20,8 @@ may be the return address of an earlier call.
 The system's allocator is a part of libc: everything from the first to the last function of malloc's
 object file, which the linker puts side by side.
 
-Nothing is preloaded for this. So threads contend for locks as often as they do without a
-measurement, which the probe's detours would change
+Nothing is preloaded for this method. So threads contend for locks as often as they do without a
+measurement. The probe's detours would change that
 (docs/decisions/0027-parts-from-the-kernel-clock.md).
 """
 
@@ -45,8 +45,8 @@ from cairn.profile import symbols
 
 MAGIC = 0x0274626172656877
 MARK = 1 << 16
-"""A record of the launcher. No record after it is older than the newest record before the previous
-mark."""
+"""The kind of the launcher's own records, the marks. No record after a mark is older than the
+newest record before the previous mark."""
 _HEAD = struct.Struct("<QQII")
 _RECORD = struct.Struct("<IHH")
 _LOST, _COMM, _THROTTLED, _FORK, _SAMPLE, _MMAP2 = 2, 3, 5, 7, 9, 10
@@ -94,8 +94,8 @@ class Owner(Enum):
 class AllocatorCode:
     """The allocator's code: whole files by their real paths, and malloc's part of any C library.
 
-    The system's allocator has no files. With any other, only its own files call malloc's part of
-    libc, so that part belongs to the allocator, too.
+    For the system's allocator, `files` is empty. With any other allocator, only the allocator's
+    files call malloc's part of libc, so that part belongs to the allocator, too.
     """
 
     files: frozenset[str]
@@ -115,8 +115,8 @@ class AllocatorCode:
     def owner(self, path: str, offset: int) -> Owner:
         """The owner of the byte at an offset of a file.
 
-        Raises NotKnown for a C library in which malloc's part cannot be found, if there are no
-        files.
+        Raises NotKnown for a C library in which malloc's part cannot be found, if the allocator is
+        the system's.
         """
         if path in self.files:
             return Owner.ALLOCATOR
@@ -145,7 +145,8 @@ def _is_call(path: str, offset: int) -> bool | None:
     """Whether the instruction before an offset of a file makes a system call; None if unreadable.
 
     Code outside files, such as that of a just-in-time compiler, makes system calls through libc, so
-    the answer is False. Code of the vDSO causes no page faults, so the answer is True.
+    the answer for such code is False. Code of the vDSO causes no page faults: if it entered the
+    kernel, it was by a system call. So the answer for such code is True.
     """
     if path.startswith(("//anon", "[")):
         return path == "[vdso]"
@@ -162,8 +163,8 @@ def _is_call(path: str, offset: int) -> bool | None:
 def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
     """Libraries that the library needs and that lie in its folder or in `folders`.
 
-    In a system folder, a library only counts if the name of `library` begins with its name, as with
-    TBB's proxy.
+    In a system folder, a needed library only counts if the name of `library` begins with the name
+    of the needed one. An example is TBB's proxy, which needs TBB's allocator.
     """
     needs: tuple[str, ...] = ()
     with contextlib.suppress(OSError, elf.NotElf, elf.Damaged):
@@ -273,7 +274,7 @@ class _Counts:
 
     allocator: AllocatorCode
     root: int
-    """The first process. What it does before it executes the program does not count."""
+    """The id of the first process. Its samples before it executes the program do not count."""
     own: int = 0
     calls: int = 0
     faults: int = 0
@@ -281,8 +282,8 @@ class _Counts:
     program: int = 0
     unknown: int = 0
     spaces: dict[int, _Space] = field(default_factory=dict)
-    """The mappings of the program's processes. Samples of other processes are in the file, too, and
-    do not count."""
+    """The mappings of the program's processes, by process id. The file also has samples of other
+    processes, which do not count."""
 
     def add(self, kind: int, misc: int, body: bytes) -> None:
         """Processes the next record. Raises NotKnown if the kernel lost or throttled samples."""
@@ -337,13 +338,13 @@ class _Counts:
             self.others += 1
 
     def _owner(self, space: _Space, address: int, words: tuple[int, ...]) -> Owner | None:
-        """The owner of the code; for a library its caller, or LIBRARY without one."""
+        """The owner of the code. For a library's code it is the owner of the caller, if found."""
         owner = space.owner(address, self.allocator)
         return space.caller(words, self.allocator) or owner if owner is Owner.LIBRARY else owner
 
 
 def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
-    """The nearest words of the stack, at most as many as the kernel could read."""
+    """The nearest words of the stack: at most `most`, and only those that the kernel could read."""
     at = _AT.size + _REGISTERS.size
     if not size:
         return ()

@@ -9,13 +9,14 @@ times (0 for operations that do not belong to the line of the table), then
     total      N / n * S                           the ratio estimator
     variance   N * N * (1 - n / N) / n * s * s     s: deviation within the sample
 
-The bracket makes the result exact if every operation was timed. One formula thus covers the error
-of a line's share of a stratum and that of its mean. Totals and variances of strata are added up.
+The factor 1 - n / N makes the result exact if every operation was timed. One formula thus covers
+the error of a line's share of a stratum and that of its mean. Totals and variances of strata are
+added up.
 
 The intervals contain the sampling error only, and no error of the clock. A sample also says nothing
-about events that it never met, such as one operation in a million that takes a million times as
-long. Most of those are system calls, so the probe sees all of these, and they are reported
-separately (`tables`).
+about rare events that it does not contain, such as one operation in a million that takes a million
+times as long. Most of such events are system calls. The probe sees every system call, and `tables`
+reports them separately.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ reported."""
 
 SAMPLES_ENOUGH = 200
 """CPU samples that are needed to say how much CPU time allocator and probe take. With this many, a
-share of 10 % is known to 4 percentage points."""
+share of 10 % is known to within ±4 percentage points."""
 
 PLAIN = ("malloc", "operator new", "operator new[]")
 _CALLED = {
@@ -67,15 +68,16 @@ _CALLED = {
     "aligned": ("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
 }
 WAY_OUT = 0.25
-"""Share of a detour that CPU timers find in the allocator: an intercepted system call returns there
-and not to the probe.
+"""The probe intercepts system calls, and each takes longer by a detour through the probe. An
+intercepted call returns directly to the allocator. So this share of the CPU timer samples of a
+detour counts as time of the allocator, not of the probe.
 
 Measured with a library whose malloc makes twenty system calls for nothing: 0.23, 0.24, 0.25
 (docs/probe.md).
 """
 ASKED_NS = 250.0
-"""Time of one getrusage(2), with which the probe reads page fault counts: on one machine 131 ms for
-525,800."""
+"""Time of one getrusage(2), with which the probe reads page fault counts. On one machine, 525,800
+such calls took 131 ms."""
 FREED = ("free, local", "free, remote")
 """Kinds of frees, in the order of WHOSE."""
 TOTAL = "TOTAL"
@@ -117,17 +119,18 @@ class Line:
     ones."""
     timed: int
     untimed: int
-    """Operations of strata in which none was timed. No time contains them; `operations` does if the
-    line covers the whole stratum."""
+    """Operations of strata in which none was timed. They are in none of the times. They are in
+    `operations` if the line covers their whole stratum."""
     switched: int
-    """Timed operations in which the thread lost its processor; no time contains them."""
+    """Timed operations in which the thread lost its processor. They are in none of the times."""
     quantiles: tuple[float | None, ...]
-    """The times at QUANTILES; None also if less than one timed operation lies beyond."""
+    """The times at QUANTILES. A time is also None if less than one timed operation lies beyond
+    it."""
     mean_ns: float | None
-    """Mean time among other instructions, as the program makes them. The processor partly works on
-    those meanwhile."""
+    """Mean time of an operation among the program's other instructions. The processor works on some
+    of these at the same time."""
     alone_ns: float | None
-    """Mean time between fences, so that the processor works on nothing else."""
+    """Mean time of an operation between fences, where the processor works on nothing else."""
     max_ns: float | None
     total_ns: Estimate | None
 
@@ -137,7 +140,7 @@ class Ceiling:
     """The share of CPU time that an allocator without any cost would save."""
 
     share: Estimate | None
-    """None if not known; `why_not` then ends a sentence that says why."""
+    """None if the share is not known. `why_not` is then the end of a sentence that says why."""
     why_not: str = ""
     how: str = ""
     """How the share was measured, as the end of a sentence."""
@@ -147,8 +150,8 @@ class Ceiling:
 class Stratum:
     """Operations that are equally likely to be timed: their number, and their places in PATHS.
 
-    A stratum without paths has operations that are never timed. Only the line of all paths contains
-    it.
+    The operations of a stratum without paths are never timed. Only the line of all paths contains
+    them.
     """
 
     operations: int
@@ -186,8 +189,8 @@ def _frees(tally: Tally) -> Iterator[Stratum]:
         if path.kind not in _CALLED and path.group == "large"
     ]
     timed_large = int(tally.timed.count[large].sum())
-    # Every free of a large block is timed, unless there were too many to watch. Then each timed one
-    # stands for several.
+    # Every free of a large block is timed, unless there were too many to watch. Then each timed
+    # free stands for several.
     weight = (
         max(1.0, float(tally.freed[GROUPS.index("large")]) / timed_large) if timed_large else 1.0
     )
@@ -262,10 +265,11 @@ class _Part:
     """The measured part of `total`."""
     variance: float
     blur: float
-    """How far the total is below the one at the clock's resolution; 0 if it is above."""
+    """How much larger `total` were if each operation took the clock's resolution; 0 if not
+    larger."""
     buckets: Floats
     alone_known: float
-    """Operations with a known time between fences; 0 if none was timed so."""
+    """Operations with a known time between fences; 0 if none was timed between fences."""
     alone_total: float
     """The total time of these operations between fences."""
 
@@ -300,7 +304,7 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
 def line(
     name: str, tally: Tally, wanted: Collection[int], of: Sequence[Stratum], clock: Clock | None
 ) -> Line:
-    """The line of a table for the PATHS with the places `wanted`, from the strata `of`."""
+    """The line of a table for the paths at the places `wanted` of PATHS, from the strata `of`."""
     parts, untimed, unknown = [], 0, 0
     for stratum in of:
         mine = [place for place in stratum.paths if place in wanted]
@@ -339,7 +343,7 @@ def line(
 
 
 def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -> float | None:
-    """The middle of the bucket that contains the quantile: at most a sixteenth off."""
+    """The middle of the bucket that contains the quantile. It is at most a sixteenth off."""
     sums = np.cumsum(buckets)
     if not sums[-1]:
         return None
@@ -380,10 +384,10 @@ def cpu_ns(profile: Profile) -> int | None:
 
 
 def probe_ns(profile: Profile) -> float | None:
-    """The probe's own part of `cpu_ns`: by its share of the CPU samples, plus `way_out_ns`.
+    """The probe's own part of `cpu_ns`: its share by the CPU samples, plus `way_out_ns`.
 
-    With fewer than SAMPLES_ENOUGH samples it is only the known part: reading the clock, and
-    detours.
+    With fewer than SAMPLES_ENOUGH samples, the result is only the known part: reading the clock,
+    and detours.
     """
     tally, cpu, ticking = profile.tally, cpu_ns(profile), clock(profile.tally)
     known = tally.probe_ticks * ticking.ns_per_tick if ticking else None
@@ -396,18 +400,18 @@ def probe_ns(profile: Profile) -> float | None:
 
 
 def way_out_ns(tally: Tally) -> float:
-    """The part of the detours that CPU timers find in the allocator."""
+    """The part of the detours that CPU timer samples count as time of the allocator, in ns."""
     ticking = clock(tally)
     return tally.detour_ticks * ticking.ns_per_tick * WAY_OUT if ticking else 0.0
 
 
 def asked_ns(tally: Tally) -> float:
-    """The time of reading page fault counts: two system calls for each examined operation."""
+    """The time of reading page fault counts, in ns: two system calls per examined operation."""
     return 2 * ASKED_NS * float(tally.timed.fault_operations.sum())
 
 
 def busy_ns(profile: Profile) -> float | None:
-    """CPU time without the probe's own, as far as that is known; None without CPU time."""
+    """CPU time without the known time of the probe itself; None if the CPU time is not known."""
     cpu = cpu_ns(profile)
     return max(cpu - (probe_ns(profile) or 0.0), 1.0) if cpu else None
 
@@ -415,8 +419,8 @@ def busy_ns(profile: Profile) -> float | None:
 def ceiling(profile: Profile) -> Ceiling:
     """The share of CPU time in the allocator, by CPU timers if there are SAMPLES_ENOUGH samples.
 
-    Otherwise by the timed operations. The interval then reaches from their time among other
-    instructions to their time between fences.
+    With fewer samples, the share comes from the timed operations. Its interval then reaches from
+    their time among other instructions to their time between fences.
     """
     total, busy, found = lines(profile)[-1], busy_ns(profile), sampled(profile)
     if not total.operations:
@@ -440,7 +444,7 @@ def ceiling(profile: Profile) -> Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """CPU time in the allocator by CPU timers, which sample where each thread is."""
+    """CPU time in the allocator by CPU timers. Each sample finds a thread in some function."""
 
     name: str
     """One of SAMPLED, or TOTAL."""
@@ -449,7 +453,7 @@ class Sampled:
     """All samples, also those in the program and in the probe."""
     total_ns: Estimate
     share: Estimate
-    """Share of the CPU time without the probe's own."""
+    """The share of `busy_ns`, the CPU time without the probe's own."""
 
 
 def sampled(profile: Profile) -> tuple[Sampled, ...]:
@@ -476,14 +480,14 @@ def sampled(profile: Profile) -> tuple[Sampled, ...]:
 
 
 _AGREEING = 0.15
-"""Share of the larger estimate by which two estimates may differ: they cannot be more precise."""
+"""Two estimates may differ by this share of the larger one: the methods are not more precise."""
 
 
 def disagreement(profile: Profile) -> float | None:
     """Sampled minus timed CPU time in the allocator, as a share of CPU time.
 
-    None if both agree within their errors. The true time of an operation is between its time among
-    other instructions and its time between fences.
+    None if both agree within their errors, or if one of them is not known. The true time of an
+    operation is between its time among other instructions and its time between fences.
     """
     found, total, busy, ticking = (
         sampled(profile),
@@ -525,8 +529,8 @@ def wilson(successes: float, trials: float) -> Interval:
 def remote_share(tally: Tally) -> Estimate | None:
     """The share of frees by another thread than the allocating one; None if no free was timed.
 
-    It is exact if every free was counted as local or remote. Otherwise the interval ends of the
-    strata are added, which makes it a little too wide.
+    The share is exact if every free was counted as local or remote. Otherwise the interval ends of
+    the strata are added up, which makes the interval a little too wide.
     """
     value = low = high = whole = 0.0
     if known := int(tally.frees.sum()):
