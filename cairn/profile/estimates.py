@@ -265,8 +265,7 @@ class _Part:
     """The measured part of `total`."""
     variance: float
     blur: float
-    """How much larger `total` were if each operation took the clock's resolution; 0 if not
-    larger."""
+    """How much `total` would grow if each operation took the clock's resolution; at least 0."""
     buckets: Floats
     alone_known: float
     """Operations with a known time between fences; 0 if none was timed between fences."""

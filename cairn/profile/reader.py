@@ -1,8 +1,8 @@
 """Reads the probe's files, one for each program image of a process. Contract: src/record/profile.h.
 
-A file may be cut off, damaged or foreign, so every value is checked before it is used. Whatever the
-file holds, reading it ends soon, with a result or with one sentence. It takes little memory,
-because no file is read as a whole.
+A file may be cut off, damaged or foreign, so every value is checked before it is used. Reading any
+file ends soon, with a result or with an error of one sentence. Reading takes little memory, because
+no file is read as a whole.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _COUNTS = (
     *("calls", "bytes", "released", "fresh", "frees"),
     *("cpu_samples", "cpu_samples_inside", "cpu_samples_probe", "lived_ticks"),
 )
-"""Fields of a thread that are summed as they are."""
+"""Fields of struct profile_thread that are summed over the threads without a conversion."""
 
 Records = NDArray[np.void]
 
@@ -241,7 +241,7 @@ class NoProfile(UsageError):
 
 
 class _Damaged(Exception):
-    """The file is not what the probe writes; the text says why."""
+    """The probe cannot have written this file; the text says why."""
 
 
 def read(path: Path) -> ProcessProfile:
@@ -255,7 +255,7 @@ def read(path: Path) -> ProcessProfile:
 def gather(folder: Path) -> Profile:
     """Reads and adds up all files of one run in a folder; other files there are ignored.
 
-    Raises NoProfile if there is none with content, and CairnError for a damaged one.
+    Raises NoProfile if no file has content, and CairnError for a damaged file.
     """
     found = added_up(read_begun(folder / name) for name in names(folder))
     if found is None:
@@ -270,7 +270,7 @@ def _escaped(text: str) -> str:
 
 
 def write_tree(folder: Path, tree: Tree) -> None:
-    """Writes `run.json` with facts that the probe's files lack. It escapes what is not UTF-8."""
+    """Writes `run.json`: facts that the probe's files lack. Escapes bytes that are not UTF-8."""
     plain = replace(
         tree,
         command=tuple(map(_escaped, tree.command)),
@@ -284,7 +284,7 @@ def write_tree(folder: Path, tree: Tree) -> None:
 
 
 def _read_tree(folder: Path) -> Tree | None:
-    """Reads `run.json`; None without it, as the probe's files may have been copied alone."""
+    """Reads `run.json`; None without it, because the probe's files may have been copied alone."""
     path = folder / _TREE
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -308,8 +308,8 @@ def _read_tree(folder: Path) -> Tree | None:
 def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
     """Adds up the files of many processes; None if all are empty.
 
-    Each file is added as it is read, so that a build of 100,000 processes takes no more memory than
-    one process.
+    Each file is added to the sum as soon as it is read. So the files of 100,000 processes take no
+    more memory than one.
     """
     processes: list[Process] = []
     tally: Tally | None = None
@@ -352,7 +352,7 @@ def _cannot_read(path: Path, error: OSError) -> CairnError:
 
 
 def read_begun(path: Path) -> ProcessProfile | None:
-    """Reads one file; None if it is still empty. The probe writes the magic last."""
+    """Reads one file. Returns None if it is still empty: the probe writes the magic last."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -436,7 +436,7 @@ def _records(
 
 
 def _fits(head: np.void, layout: np.dtype[np.void], count: int, offset: int) -> bool:
-    """Whether `count` structs at `offset` are after the head and within the file."""
+    """Whether `count` structs at `offset` lie after the head and within the file."""
     return int(head["head_bytes"]) <= offset and offset + count * layout.itemsize <= int(
         head["file_bytes"]
     )

@@ -1,6 +1,6 @@
 """Call sites of large blocks, as the allocator cairn reports them. Pure.
 
-It does so with CAIRN_SITES=1 and CAIRN_STATS=json in the environment.
+The allocator reports them if CAIRN_SITES=1 and CAIRN_STATS=json are in the environment.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ class Object:
 class Counts:
     """The number, bytes and fate of large blocks over the life of a process.
 
-    A thread with many blocks counts only a random sample, which stands for the others. The numbers
-    are then estimates.
+    A thread with many blocks counts only a random sample of them, and each counted block stands for
+    several. The numbers are then estimates.
     """
 
     counted: int
-    """Blocks that were really counted."""
+    """Blocks that were really counted, without those for which they stand."""
     blocks_variance: int
-    """The variance of `blocks`. It is 0 if each counted block stands for itself; a thread with many
-    blocks may then have had others that were not counted."""
+    """The variance of `blocks`. It is 0 if each counted block stands only for itself. Even then, a
+    thread with many blocks may have had more blocks of this site than it counted."""
     blocks: int
     bytes: int
     live_count: int
     live_bytes: int
     hits: int
-    """Blocks from a run that the thread had kept; `misses` came from the page heap."""
+    """Blocks in memory (a run) that the thread had kept. Those of `misses` came from the page
+    heap."""
     misses: int
     lives: tuple[int, ...]
     """The number of freed blocks in each class of LIVES, and of longer lives."""
@@ -81,7 +82,8 @@ class Document:
     sites: tuple[Site, ...]
     """The sites with the most bytes come first."""
     count: int
-    """The number of sites; more than `sites` has if the report had no room for all."""
+    """The number of sites. It is larger than the length of `sites` if the report had no room for
+    all."""
     others: Counts
     """Blocks of sites that were new when the allocator's table was full."""
     objects: tuple[Object, ...]
@@ -127,7 +129,7 @@ def _document(report: dict[str, Any]) -> Document:
 
 
 def _number(value: int | str) -> int:
-    """A number of 64 bits; addresses are hexadecimal text. Raises ValueError for others."""
+    """A number of 64 bits; addresses are hexadecimal text. Raises ValueError for all else."""
     number = int(value, 16) if isinstance(value, str) else int(value)
     if not 0 <= number < 1 << 64:
         raise ValueError(value)
@@ -135,7 +137,7 @@ def _number(value: int | str) -> int:
 
 
 def _counts(row: dict[str, Any]) -> dict[str, Any]:
-    # Reports of versions that counted every block lack these two.
+    # Reports of versions that counted every block lack the first two fields.
     row = {"counted": row["blocks"], "blocks_variance": 0} | row
     names = (
         "counted",
@@ -179,7 +181,7 @@ def half_lived(lives: Sequence[int]) -> str:
 
 
 def render(document: Document, where: Callable[[Site], str], most: int) -> str:
-    """The table of at most `most` sites, named by `where`; those with the most bytes come first."""
+    """The table of the `most` sites with the most bytes, largest first; `where` names a site."""
     heads = ("bytes", "blocks", "±", "live", "hits", "half lived", "each", "where")
     rows = [
         (

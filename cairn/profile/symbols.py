@@ -1,7 +1,7 @@
 """Finds the function at an address of a file.
 
-It uses the file's symbol table, or its dynamic symbols if that was stripped. The file may be
-hostile: every read is bounded, and nothing is executed.
+The names come from the file's symbol table, or from its dynamic symbols if the table was stripped.
+The file may be hostile: every read is bounded, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The place of an address: a file, a function if known, and an offset in it."""
+    """The place of an address: a file, a function, and the offset in the function.
+
+    Without a known function, the offset is that in the file. Without a file, it is the address.
+    """
 
     path: str | None
     function: str | None
@@ -121,10 +124,10 @@ class Files:
 def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
     """The range of file offsets of the object file that contains the functions `names`.
 
-    It reaches from the end of the exported function before the first of them to the start of the
-    exported function after the last. In between are the object file's functions that are not
-    exported, because the linker keeps an object file together. Returns None without any of these
-    functions.
+    The range reaches from the end of the exported function before the first of them to the start of
+    the exported function after the last. The object file's functions that are not exported lie in
+    between, because the linker keeps the functions of an object file together. Returns None without
+    any of these functions.
     """
     try:
         descriptor = elf.open_regular(path)

@@ -56,7 +56,7 @@ class KernelLine:
     per_thousand: float | None
     """Calls per 1,000 operations."""
     cpu_ns: float | None
-    """CPU time: measured for calls that wait, the whole time for others."""
+    """CPU time. It is measured for calls that wait; for others it is the whole time."""
 
 
 def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
@@ -99,7 +99,7 @@ def _on_processor(cpu_ns: float | None, total_ns: float | None) -> float | None:
 
 
 def kernel_ns(of: Sequence[KernelLine], *, waiting: bool) -> float | None:
-    """Total time of the calls that wait, or of all others; None if calls were not timed."""
+    """Total time of the calls that wait, or of those that do not; None if calls were not timed."""
     return _sum([one.total_ns for one in of if (one.name in WAITING) == waiting])
 
 
@@ -123,7 +123,8 @@ class _Inferred:
     """Estimates a sum over strata from the examined operations of each stratum.
 
     The squared deviation of each stratum's sample is increased by 1. So an interval has a length
-    even if no examined operation had a page fault or event: 0 of a few is not 0 of all.
+    even if no examined operation had a page fault or event: 0 in a small sample does not show 0 in
+    all operations.
     """
 
     value: float = 0.0
@@ -134,7 +135,7 @@ class _Inferred:
     unseen: int = 0
 
     def add(self, operations: int, looked_at: int, taken: int, squares: int) -> None:
-        """Adds a stratum: `taken` and `squares` are sum and sum of squares of the examined ones."""
+        """Adds a stratum. `taken` and `squares` are sums over its examined operations."""
         if not looked_at:
             self.unseen += operations
             return
@@ -157,7 +158,7 @@ class _Inferred:
 def faults_inside(profile: Profile) -> Estimate | None:
     """Page faults within the allocator, estimated by strata from the examined operations.
 
-    None if too many operations are of strata in which none was examined.
+    Returns None if too many operations are of strata in which none was examined.
     """
     timed, found = profile.tally.timed, _Inferred()
     for stratum in strata(profile.tally):
@@ -176,11 +177,12 @@ def faults_inside(profile: Profile) -> Estimate | None:
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """Events of one kind of operations in user mode. All frees are one kind, local or remote."""
+    """Events of one kind of operations in user mode. Local and remote frees are one kind here."""
 
     name: str
     operations: int
-    """Operations of the strata in which some were examined; this line leaves out the others."""
+    """All operations of the strata in which some were examined. Other strata are not in this
+    line."""
     looked_at: int
     totals: dict[str, Estimate]
     """The total number of each event."""
@@ -191,11 +193,11 @@ class EventLine:
 
 
 FREES = "free"
-"""The line of all frees: only the examined ones are known to be local or remote."""
+"""The line of all frees. Only the examined frees are known to be local or remote."""
 
 
 def event_lines(profile: Profile) -> tuple[EventLine, ...]:
-    """One line for each kind of operation whose events were counted, and their sum; else empty."""
+    """One line for each kind of operation whose events were counted, and at the end their sum."""
     timed = profile.tally.timed
     refused = events_refused(profile)
     slots = {

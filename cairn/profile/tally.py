@@ -1,9 +1,9 @@
 """The probe's counts of a program and its processes, as values that can be added up. Pure.
 
-`reader` makes them from the probe's files. Counts are Python integers, in arrays of objects: a file
-may hold any 64-bit number, and sums must neither wrap nor round. Weights and histograms are
-estimates, so they are floats. Times are in ticks and still contain the time of reading the clock;
-`estimates` turns them into nanoseconds.
+`reader` makes these values from the probe's files. Counts are Python integers, in arrays of
+objects: a file may hold any 64-bit number, and sums must neither wrap nor round. Weights and
+histograms are estimates, so they are floats. Times are in ticks and still contain the time of
+reading the clock; `estimates` turns them into nanoseconds.
 """
 
 from __future__ import annotations
@@ -99,18 +99,19 @@ EVENTS = (
 """Events of the processor or the kernel that the probe can count within operations, in user
 mode."""
 SLOTS = 4
-"""How many of EVENTS are counted at once, at most."""
+"""At most this many of EVENTS are counted at once."""
 
 Exact = NDArray[np.object_]
 Floats = NDArray[np.float64]
 State = Literal["running", "ended", "alive"]
-"""The state in the file; "alive" is a process that still ran when counting ended."""
+"""The state in the file. `window` sets "alive" for a process that still runs at the window's
+end."""
 Seen = Literal["dispatch", "interpose", "unseen"]
 T = TypeVar("T", bound="DataclassInstance")
 
 
 def _added(first: T, second: T) -> T:
-    """Adds field by field. Fields named `most_…` get the larger value."""
+    """Adds field by field. Fields named `most_…` get the larger of the two values."""
     names = [field.name for field in fields(first)]
     adding = {name: np.maximum if name.startswith("most_") else operator.add for name in names}
     return type(first)(
@@ -119,7 +120,7 @@ def _added(first: T, second: T) -> T:
 
 
 def _less(later: T, earlier: T) -> T:
-    """Subtracts field by field. Fields named `most_…` are 0, not known, unless they grew."""
+    """Subtracts field by field. Fields named `most_…` are 0 (not known) unless they grew."""
 
     def between(name: str) -> Any:
         after, before = getattr(later, name), getattr(earlier, name)
@@ -135,11 +136,11 @@ class Timed:
     count: Exact
     """Operations that were timed as the program made them."""
     ticks: Exact
-    """The sum of their times."""
+    """The sum of the times of these operations."""
     clock_ticks: Exact
     """The part of `ticks` in which the clock was read."""
     most_ticks: Exact
-    """The longest one."""
+    """The longest of these times."""
     alone: Exact
     """Operations that were timed between fences, so that the processor worked on nothing else. They
     appear only here, in the next two fields and in `switched`."""
@@ -154,15 +155,15 @@ class Timed:
     fault_operations: Exact
     """Operations whose page faults were counted. Only the large ones are in `count`, too."""
     faults: Exact
-    """The sum of their page faults."""
+    """The sum of the page faults of these operations."""
     faults_squared: Exact
-    """The sum of the squares of each one's page faults."""
+    """The sum over these operations of the square of the number of page faults."""
     event_operations: Exact
     """Operations whose events were counted. Only the large ones are in `count`, too."""
     events: Exact
     """[PATHS, SLOTS]: the sum of each slot's events."""
     events_squared: Exact
-    """[PATHS, SLOTS]: the sum of the squares of each one's events."""
+    """[PATHS, SLOTS]: the sum over these operations of the square of the number of events."""
     buckets: Floats
     """[PATHS, BUCKETS]: a histogram of the times of `count`."""
 
@@ -222,7 +223,8 @@ class Tally:
 
     span_ticks: int
     span_ns: int
-    """The counted time by two clocks, summed over processes: it calibrates the ticks."""
+    """The counted time, summed over processes, by two clocks: in ticks and in ns. This calibrates
+    the ticks."""
     lived_ns: int
     """The counted time of all processes, summed; in a window only the part within it."""
     probe_ticks: int
@@ -231,20 +233,20 @@ class Tally:
     """The part of `probe_ticks` for the interception of system calls; nearly all of it is system
     time."""
     threads_ticks: int
-    """The life time of all threads, summed. In a window it is estimated: its length times the
-    largest number of threads at once."""
+    """The life time of all threads, summed. In a window it is estimated: the length of the window
+    times the largest number of threads at once."""
     calls: Exact
-    """[ALLOCATING, PHASES, GROUPS], like `asked`."""
+    """[ALLOCATING, PHASES, GROUPS], like `asked`: the number of calls."""
     asked: Exact
     """Requested bytes."""
     released: Exact
-    """[RELEASING, PHASES]"""
+    """[RELEASING, PHASES]: the number of calls."""
     fresh: Exact
     """[PHASES, GROUPS]: calls of malloc and operator new whose memory was never handed out since it
     came from the kernel."""
     frees: Exact
-    """[WHOSE, PHASES, GROUPS]: frees of blocks with a known owner. All 0 unless the probe was to
-    tell all frees apart (`Process.exact`)."""
+    """[WHOSE, PHASES, GROUPS]: frees of blocks with a known owner. The owner of a block is the
+    thread that allocated it. All 0 unless `Process.exact`."""
     cpu_samples: int
     """Samples of the threads' CPU time: one for each kernel tick that finds the thread running."""
     cpu_samples_inside: Exact
@@ -271,9 +273,9 @@ class Tally:
     lives: Floats
     """[GROUPS, LIFE_BUCKETS]: freed blocks by the time that they lived."""
     freed: Floats
-    """[GROUPS]: freed blocks."""
+    """[GROUPS]: the number of freed blocks."""
     freed_elsewhere: Floats
-    """[GROUPS]: blocks that another thread freed."""
+    """[GROUPS]: the number of blocks freed by another thread than the one that allocated them."""
     usable_bytes: float
     """Usable bytes of the watched blocks."""
     watched_bytes: float
@@ -283,7 +285,7 @@ class Tally:
         return _added(self, other)
 
     def __sub__(self, other: Tally) -> Tally:
-        """The counts since an earlier look at the same process. `span_…` keep the whole span."""
+        """The counts since an earlier look at the same process. `span_…` keep the later values."""
         return replace(_less(self, other), span_ticks=self.span_ticks, span_ns=self.span_ns)
 
 
@@ -292,9 +294,9 @@ class Moment:
     """The memory of a process at one time. None means not known."""
 
     ns: int
-    """Since the process began; in a window, since the window began."""
+    """Time since the process began; in a window, since the window began."""
     live_bytes: int
-    """Requested and not freed; an estimate."""
+    """Bytes that were requested and not freed; an estimate."""
     live_usable_bytes: int | None
     """Usable size of the live blocks."""
     held_bytes: int | None
@@ -333,13 +335,14 @@ class Process:
     seen: Seen
     """How the probe saw its system calls: all of them, those through libc's functions, or none."""
     seen_errno: int
-    """Why dispatch was not possible, if it was tried; else 0."""
+    """The errno value that says why "dispatch" failed; 0 if it was not tried or worked."""
     gap: int
     """One allocation in `gap` is timed, on average."""
     exact: bool
     """All frees were counted as local or remote, not only the timed ones."""
     timer_errno: int
-    """Why the CPU time of some threads was not sampled; 0 if none failed."""
+    """The errno value that says why the CPU time of some threads was not sampled; 0 if none
+    failed."""
     events: tuple[str, ...]
     """[SLOTS]: the requested EVENTS; "" for an unused slot."""
     event_errnos: tuple[int, ...]
@@ -357,7 +360,7 @@ class Process:
     threads_lost: int
     """Threads that were not counted because the disk had no room."""
     cpu_ns: int
-    """This and the next three fields cover the process over all its images; 0 is not known."""
+    """This and the next three fields cover the process over all its images. 0 means not known."""
     minor_faults: int
     major_faults: int
     peak_resident_bytes: int
@@ -395,7 +398,7 @@ class Tree:
     knobs: tuple[tuple[str, str], ...] = ()
     """Environment variables that were set for the allocator."""
     build_id: str | None = None
-    """Of the allocator's library; None if not known."""
+    """The build ID of the allocator's library; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -415,7 +418,7 @@ class Profile:
     """Images in the order in which they began; at least one."""
     tally: Tally
     moments: tuple[Moment, ...]
-    """Of the process with the most live bytes."""
+    """The moments of the process with the most live bytes."""
     empty: int = 0
     """The number of empty files: their processes ended before the probe counted anything."""
     machine: str = ""
@@ -427,7 +430,7 @@ class Profile:
 
     @property
     def wall_ns(self) -> int:
-        """From the first process's start until the probe's last look; of a window, its length."""
+        """From the first process's start to the probe's last look; for a window, its length."""
         if self.window is not None:
             return self.window.end_ns - self.window.begin_ns
         return max(p.end_ns for p in self.processes) - self.processes[0].begin_ns
@@ -447,7 +450,7 @@ IDLE = ("free(NULL)", "malloc_usable_size", "malloc_trim")
 
 
 def lasting(processes: Sequence[Process]) -> list[Process]:
-    """The last image of each process: those that were not replaced by exec.
+    """The last image of each process, which no exec replaced.
 
     An image that ended is always the last of its process. So a later image with the same process id
     belongs to another process, to which the kernel gave the id again.
@@ -467,7 +470,7 @@ def cut_short(processes: Sequence[Process]) -> list[Process]:
 
 
 def one_or_more(values: Sequence[str]) -> str:
-    """The first value, and the number of other distinct ones."""
+    """The first value, and the number of other distinct values: "glibc and 2 others"."""
     others = len(dict.fromkeys(values)) - 1
     return values[0] + (f" and {others} other{'s' if others > 1 else ''}" if others else "")
 
@@ -497,7 +500,7 @@ _NAMES: dict[str, dict[int, str]] = {
 
 
 def call_name(number: int, machine: str) -> str:
-    """The name of a system call by its number; "syscall N" if it has none here."""
+    """The name of a system call by its number; "syscall N" if _NAMES lacks the number."""
     return _NAMES.get(machine, {}).get(number, f"syscall {number}")
 
 

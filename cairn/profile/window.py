@@ -42,11 +42,11 @@ class Snapshot:
 
     at_ns: int
     counted: Mapping[str, Tally]
-    """By file name, of the processes that were running."""
+    """By file name: the counts of the processes that were running."""
     over: frozenset[str]
     """The file names of the processes that had ended."""
     usage: Mapping[int, Usage]
-    """By process id, because the kernel's counts continue after an exec."""
+    """By process id, because the kernel's counts of a process continue after an exec."""
 
 
 def look(folder: Path) -> Snapshot:
@@ -70,7 +70,7 @@ def look(folder: Path) -> Snapshot:
 def since(folder: Path, begin: Snapshot, started_ns: int) -> Profile:
     """The profile of the window from `begin` until now, for a program that started at `started_ns`.
 
-    Raises NoProfile if nothing was counted in it.
+    Raises NoProfile if nothing was counted in the window.
     """
     end_ns = time.monotonic_ns()
     found = reader.added_up(_windowed(folder, begin, end_ns))
@@ -103,7 +103,7 @@ def _windowed(folder: Path, begin: Snapshot, end_ns: int) -> Iterator[ProcessPro
         if name in begin.counted:
             tally = tally - begin.counted[name]
         lived_ns = process.end_ns - process.begin_ns
-        # The threads' times in the file are as old as its last moment, so they are estimated.
+        # The threads' times in the file are as old as its last moment. So they are estimated here.
         threads_ticks = process.threads_most * lived_ns * tally.span_ticks // max(1, tally.span_ns)
         yield ProcessProfile(
             process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments
@@ -133,7 +133,7 @@ def _usage_at_end(process: Process) -> Usage:
 
 
 def _usage(process: Process) -> Usage | None:
-    """The kernel's counts; None if the process has ended or is now another program."""
+    """The kernel's counts of a process; None if it has ended or executed another program."""
     if process.state != "running":
         return None
     try:
