@@ -14,7 +14,7 @@ class CairnError(Exception):
 
 
 class UsageError(CairnError):
-    """The command line names something that does not exist, or combines what does not fit."""
+    """The command line names a thing that does not exist, or options that exclude each other."""
 
     exit_code = 2
 

@@ -19,7 +19,7 @@ Stored runs of version 1 are read, too. Newer versions are refused.
 """
 
 LARGEST_NUMBER = 1e15
-"""The limit of a user's metric, of a counter and of a workload's own figure: all stay below it."""
+"""The limit for a user's metric, a counter and a workload's own figure. All stay below it."""
 
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
@@ -34,13 +34,14 @@ class Contender:
     """
 
     name: str
-    """The user's name for it; unique within a run."""
+    """The user's name for this contender; unique within a run."""
     allocator: str
-    """Its name in the catalog, or "custom" for a library given by path."""
+    """The allocator's name in the catalog, or "custom" for a library given by path."""
     title: str
     """Name and version as printed, for example "mimalloc 2.0.9"."""
     preload: tuple[str, ...] = ()
-    """Absolute paths, in order; empty for the program's own allocator."""
+    """Absolute paths of the libraries to preload, in order; empty for the program's own
+    allocator."""
     library_path: tuple[str, ...] = ()
     """The folders that the preloaded libraries need on LD_LIBRARY_PATH."""
     owners: tuple[str, ...] = ()
@@ -53,7 +54,7 @@ class Contender:
     build_id: str | None = None
     caveats: tuple[str, ...] = ()
     probed: bool = False
-    """Whether the probe of 'cairn profile' is preloaded in front of it."""
+    """Whether the probe of 'cairn profile' is preloaded in front of the allocator."""
     spec: str = ""
     """The argument of -a that gives this contender, without its name."""
 
@@ -129,7 +130,8 @@ class Reported:
     operations: int
     batches: int
     mean_ns: float
-    """The time of an operation, as the next three; they are over batches of operations."""
+    """The mean time of an operation. This and the next three fields are over batches of
+    operations."""
     median_ns: float
     p95_ns: float
     p99_ns: float
@@ -156,7 +158,8 @@ class Operations:
     """One kind of operation on blocks, over all processes. None means not measured."""
 
     count: float
-    """Exact for allocations; estimated from the timed operations for the kinds of free."""
+    """The number of operations: exact for allocations, and estimated from the timed ones for
+    frees."""
     timed: int
     """The number of operations that were timed."""
     total_ns: float | None
@@ -207,7 +210,7 @@ class ProbeSummary:
     cpu_ns: int
     """User and system time of the processes with the probe; 0 if it is not known."""
     samples: int
-    """Clock samples of their threads' CPU time; the next two are parts of it."""
+    """Clock samples of the CPU time of all threads. The next two fields count parts of them."""
     samples_inside: int
     """Clock samples inside the allocator."""
     samples_probe: int
@@ -219,14 +222,14 @@ class ProbeSummary:
     kernel_ns: float | None
     """CPU time within system calls of the allocator; None also if some calls were not seen."""
     waiting_ns: float | None
-    """Time waiting in system calls or for pthread locks, whichever is more: a lock waits in the
-    kernel, so the two overlap."""
+    """Time waiting in system calls or time waiting for pthread locks, whichever is more. The two
+    overlap, because a thread waits for a lock in a system call."""
     waits: int
     faults: int
     faults_inside: float | None
     live_bytes: int | None
-    """The largest number of bytes that were requested and not yet freed, in the process in which it
-    is largest. The next two numbers are of the same process."""
+    """The largest number of bytes that were requested and not yet freed, in the process in which
+    this number is largest. The next two fields are of the same process."""
     slack_bytes: int | None
     """The bytes that the allocator reserved for these blocks beyond the requested ones."""
     resident_bytes: int | None
@@ -293,11 +296,11 @@ class Sample:
     reported: Reported | None = None
     """The report of a built-in workload."""
     probe: ProbeSummary | None = None
-    """For a contender behind the probe, if the run was asked to say why."""
+    """The probe's counts, if `Settings.why` is set and this contender runs with the probe."""
     cpu_samples: CpuSamples | None = None
-    """For a contender without the probe, if the run was asked to say why."""
+    """The clock samples, if `Settings.why` is set and this contender runs without the probe."""
     unseen: str | None = None
-    """Why `cpu_samples` is missing although it was asked for, as the end of a sentence."""
+    """Why clock samples were requested but are missing, as the end of a sentence."""
     output_digest: str | None = None
     failure: str | None = None
     """Why this run is no result, as a sentence or the rest of one; None if it is a result."""
@@ -315,7 +318,7 @@ class Direction(Enum):
     MORE = "more"
     NEITHER = "neither"
     UNKNOWN = "unknown"
-    """For a user's own number: changes are shown, and the user knows which are good."""
+    """For a user's own number. Changes are shown, and only the user knows which are good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,8 +368,8 @@ def value(sample: Sample, key: str) -> float | None:
     """The number of this sample for `key`; None if it was not measured.
 
     A key is a built-in metric's, or "metric:NAME" for a user's metric, "counter:NAME" for a
-    counter, and "figure:NAME" for a workload's own figure. The prefixes keep them from hiding a
-    built-in metric. Raises KeyError for any other key.
+    counter, and "figure:NAME" for a workload's own figure. Because of the prefixes, such a name
+    cannot hide a built-in metric. Raises KeyError for any other key.
     """
     own = sample.reported
     match key:
@@ -468,14 +471,15 @@ class Row:
     changes: Mapping[str, Change]
     """Empty for the baseline."""
     proof: tuple[int, int]
-    """Processes with the library loaded, and processes seen; of the run with the least share."""
+    """The number of processes with the library loaded, and of processes seen. They are those of the
+    run in which the share of loaded ones is least."""
     failures: tuple[str, ...] = ()
     outliers: tuple[int, ...] = ()
     """Rounds in which this contender was far slower than usual; they are flagged and kept."""
 
 
 ROUNDS_MOST = 2_000
-"""The most rounds of a run of 'cairn compare'; of 'cairn bench' it is BENCH_ROUNDS_MOST."""
+"""The most rounds of a run of 'cairn compare'. For 'cairn bench' it is BENCH_ROUNDS_MOST."""
 BENCH_ROUNDS_MOST = 300
 
 
@@ -484,7 +488,7 @@ class StopRule:
     """The rule that decides when enough rounds have been run."""
 
     precision: float | None = 0.01
-    """The half-width of the interval of the relative change to reach; 0.01 is ±1 %.
+    """The half-width to reach in the interval of the relative change; 0.01 is ±1 %.
 
     None runs exactly `max_rounds`.
     """
@@ -503,9 +507,9 @@ class StopRule:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A user's number in the program's output: the first group of the last match.
+    """A user's number in the program's output, found by the last match of a pattern.
 
-    Without a group it is the whole match.
+    The number is the first group of the match, or the whole match if the pattern has no group.
     """
 
     name: str
@@ -562,7 +566,7 @@ class Settings:
     warm_memory: int | None = None
     """The bytes of memory to touch before each round; 0 touches none.
 
-    None decides by the footprint of the program and by the machine.
+    If it is None, the footprint of the program and the machine decide.
     """
     counters: bool = False
     """Whether performance counters are read."""
@@ -647,15 +651,15 @@ class Run:
 
     @property
     def competing(self) -> tuple[Contender, ...]:
-        """The contenders that are compared, without those behind the probe that explain why."""
+        """The contenders that are compared, without those that run with the probe for --why."""
         return tuple(one for one in self.contenders if not (self.settings.why and one.probed))
 
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """A contender's CPU time against another one than the baseline, paired within rounds.
+    """A contender's CPU time compared with that of `other`, paired within rounds.
 
-    Its interval is not adjusted for other comparisons.
+    `other` need not be the baseline. The interval is not adjusted for other comparisons.
     """
 
     contender: str
