@@ -80,7 +80,7 @@ class Memory:
     """
 
     method: str
-    """How it was measured: "cgroup v2", "cgroup v1", "sampled" or "not measured"."""
+    """How memory was measured: "cgroup v2", "cgroup v1", "sampled" or "not measured"."""
     peak_bytes: int | None
     peak_less_lazy_bytes: int | None
     """The peak without lazily freed pages.
@@ -186,7 +186,7 @@ class Finding:
     name: str
     """The key of the rule, for programs; docs/findings.md lists the keys."""
     says: str
-    """A sentence without its full stop."""
+    """The action of the allocator, as a sentence without a full stop."""
     of: Literal["CPU", "thread time", "memory"]
     effect: float
     """The share of `of` that would be saved without the cause: 0.05 is 5 %."""
@@ -611,7 +611,7 @@ class Check:
     subject: str
     state: State
     says: str
-    """A sentence without its full stop."""
+    """The result of the check, as a sentence without a full stop."""
     next_step: str | None = None
     """The next step, as a sentence; None only if the state is "fine"."""
 

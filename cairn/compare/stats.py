@@ -339,7 +339,7 @@ class Look:
     because: str | None
     """The reason for stopping, as a phrase; None when not stopping."""
     half_width: float | None
-    """Half the length of the widest interval, as a relative change; None while one is missing."""
+    """Half the length of the widest interval, as a relative change; None if one is missing."""
     rounds_expected: int
     """The estimated number of complete rounds when the rule stops; exact once it stops."""
     leading: str | None

@@ -339,14 +339,14 @@ class Process:
     gap: int
     """One allocation in `gap` is timed, on average."""
     exact: bool
-    """All frees were counted as local or remote, not only the timed ones."""
+    """Whether all frees were counted as local or remote, not only the timed ones."""
     timer_errno: int
     """The errno value that says why the CPU time of some threads was not sampled; 0 if none
     failed."""
     events: tuple[str, ...]
     """[SLOTS]: the requested EVENTS; "" for an unused slot."""
     event_errnos: tuple[int, ...]
-    """[SLOTS]: why an event was not counted; 0 if it was not refused."""
+    """[SLOTS]: the errno value of each event that was refused; else 0."""
     timers_refused: int
     """The number of threads without a CPU timer."""
     begin_ns: int
@@ -392,9 +392,9 @@ class Tree:
     minor_faults: int
     major_faults: int
     counters: dict[str, float | None]
-    """By perf's names; None if the machine does not have it."""
+    """Performance counters by perf's names; None for those that the machine lacks."""
     user_mode_only: bool
-    """The counters of hardware and time do not include the kernel."""
+    """Whether the counters of hardware and time leave out the kernel."""
     knobs: tuple[tuple[str, str], ...] = ()
     """Environment variables that were set for the allocator."""
     build_id: str | None = None

@@ -58,5 +58,5 @@ def summarized(profile: Profile) -> ProbeSummary:
 
 
 def _sees_kernel(profile: Profile) -> bool:
-    """Whether the probe saw all system calls, even those inside libc. Then a count of 0 is true."""
+    """Whether the probe saw all system calls, even those inside libc. Only then 0 means none."""
     return all(process.seen == "dispatch" for process in profile.processes)
