@@ -63,9 +63,10 @@ def run(
     """Runs `command` under `contender` until it ends.
 
     probe: the variables for the probe, if the contender runs behind it.
-    ours: signals that are not passed on to the program, with the function to call instead. Raises
-    ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError if the
-    launcher fails.
+    ours: signals that are not passed on to the program, with the function to call instead.
+
+    Raises ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError
+    if the launcher fails.
     """
     with private_folder() as scratch:
         used = carried(contender, scratch)

@@ -30,9 +30,9 @@ _WARM_SHARE = 1.2
 _WARM_LIMIT = 0.7
 """The largest share of the available memory to touch."""
 _LOOKS_ALL = 100
-"""The number of rounds up to which the stopping rule looks after every round."""
+"""The number of rounds up to which the stopping rule looks at the results after every round."""
 _LOOKS_GROWTH = 1.05
-"""The growth of the rounds from look to look after that; see Measurement._look()."""
+"""After that, the factor from the rounds of one look to those of the next; see _look()."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,18 @@ class Progress:
     """The state of a run after a round."""
 
     rounds: int
-    """Complete rounds of the workload that needs the most further rounds."""
+    """Complete rounds of the slowest workload: the one that needs the most further rounds."""
     rounds_expected: int
-    """The estimated number of complete rounds at which that workload is finished."""
+    """The estimated number of complete rounds at which the slowest workload is finished."""
     seconds_left: float | None
     """The estimated time that all workloads still need."""
     half_width: float | None
-    """Half the length of that workload's widest interval; None while one is missing."""
+    """Half the length of the slowest workload's widest interval; None while one is missing."""
     leading: str | None
-    """The contender that is ahead of the baseline; None in a run of several workloads."""
+    """The contender that is furthest ahead of the baseline.
+
+    None while the baseline leads, and in a run of several workloads.
+    """
 
 
 class Observer(Protocol):
@@ -95,7 +98,7 @@ class Measurement:
         self._stretch_s = [0.0] * len(run.settings.workloads)
         """By workload: the time that all contenders together took in its last round."""
         self._looks: dict[int, tuple[int, int, stats.Look]] = {}
-        """By workload: the rounds and contenders at the last look, and its answer."""
+        """By workload: the numbers of rounds and of contenders at the last look, and its answer."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
@@ -106,9 +109,10 @@ class Measurement:
                 s.wall_ns / 1e9 for s in before if _place(s) == (workload, last)
             )
         self._began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
-        """The start for the time budget.
+        """The moment from which the time budget counts, on the monotonic clock.
 
-        In a resumed run only the wall times of earlier trials count; the time between is not known.
+        In a resumed run it lies before the resume by the wall times of the earlier trials. The time
+        between those trials does not count, because it is not known.
         """
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._warm = {_cell(sample) for sample in before if sample.started_at > booted}
@@ -182,7 +186,7 @@ class Measurement:
             self._observer.round_ended(self._progress())
 
     def _settle(self) -> bool:
-        """Notes the workloads that need no more rounds. Returns whether all are finished."""
+        """Records the workloads that need no more rounds. Returns whether all are finished."""
         for workload in range(len(self._of)):
             because = None if workload in self._settled else self._enough(workload)
             if because is not None:
@@ -190,7 +194,7 @@ class Measurement:
         return len(self._settled) == len(self._of)
 
     def _carry_out(self, trials: Iterable[Trial], *, watch: bool = False) -> None:
-        """Runs the trials whose workload and contender still take part; notes the time by workload.
+        """Runs the trials whose workload and contender still take part. Records the time they take.
 
         watch: see Runner.trial().
         """
@@ -226,9 +230,9 @@ class Measurement:
             self._fail(sample)
 
     def _note(self, sample: Sample) -> None:
-        """Stores a sample by workload and by pair.
+        """Files a sample by its workload, and by workload and contender.
 
-        The cost of a look must not grow with the number of workloads.
+        So a look reads the samples of its workload only.
         """
         self._samples.append(sample)
         self._of[sample.trial.workload].append(self._judged(sample))
@@ -239,14 +243,17 @@ class Measurement:
             self._failed.add(_cell(sample))
 
     def _judged(self, sample: Sample) -> Sample:
-        """The sample for the stopping rule: its wall time is without deliberate sleep."""
+        """The sample for the stopping rule.
+
+        Its wall time excludes the time in which a built-in workload sleeps on purpose.
+        """
         active = value(sample, "active")
         return sample if not active or active < 0 else replace(sample, wall_ns=round(active))
 
     def _check_environment(self, sample: Sample) -> None:
-        """Raises UsageError if a resumed run has other variables that an allocator reads.
+        """Raises UsageError if variables that an allocator reads changed since an earlier trial.
 
-        One run must not mix two environments.
+        That can happen when a run is resumed. One run must not mix two environments.
         """
         before = self._first.get(_cell(sample), sample)
         if sample.failure is None and before.proof.knobs != sample.proof.knobs:
@@ -259,9 +266,10 @@ class Measurement:
             )
 
     def _verified(self, sample: Sample) -> Sample:
-        """The sample, with a failure if its output differs from the baseline's first trial.
+        """The sample, marked as failed if its output differs from that of the baseline.
 
-        With --verify the output must be the same, for built-in workloads the checksum.
+        The reference is the baseline's first trial that did not fail. With --verify same-output the
+        whole output must be the same, and for built-in workloads the checksum of the report.
         """
         settings = self._run.settings
         first = self._first.get((sample.trial.workload, self._run.baseline), sample)
@@ -279,7 +287,7 @@ class Measurement:
         return replace(sample, failure=f"printed something else {other} (--verify same-output)")
 
     def _report_unchecked(self) -> None:
-        """Tells the observer which workloads have no checksum, so that none was compared."""
+        """Tells the observer which workloads have no checksum. Their results are not compared."""
         if self._run.settings.reports:
             settings = self._run.settings
             without = sorted(
@@ -340,11 +348,12 @@ class Measurement:
         return None
 
     def _look(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
-        """The answer of the stopping rule.
+        """The stopping rule's answer on the rounds so far.
 
-        The time of a look grows with the square of the number of rounds. From _LOOKS_ALL rounds on
-        the last answer is repeated until the rounds have grown by _LOOKS_GROWTH, except at rounds
-        at which the rule may stop, and after a contender failed.
+        The time of a look grows with the square of the number of rounds. So beyond _LOOKS_ALL
+        rounds, the last answer is repeated until the rounds have grown by the factor _LOOKS_GROWTH.
+        A new look is always made at rounds at which the rule may stop, and after a contender
+        failed.
         """
         rule = self._run.rule
         rounds = min(len(of) for of in ratios.values())
@@ -367,7 +376,7 @@ class Measurement:
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
         """The number of complete rounds.
 
-        If no ratios exist, it is the least number of counted runs of a contender.
+        If no ratios exist, it is the least number of counted trials that any contender has.
         """
         rounds = {
             contender.name: 0
@@ -432,14 +441,14 @@ def _cell(sample: Sample) -> tuple[int, str]:
 
 
 def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
-    """The stopping rule for one workload of a suite, which looks at the widths of intervals alone.
+    """The stopping rule for one workload of a suite. It looks at the widths of intervals alone.
 
-    `stats.look` is for a comparison with a verdict of its own. With ten contenders its intervals
+    `stats.look` is for a comparison with a verdict of its own. With ten contenders, its intervals
     exist from nine rounds on. A suite ends in means over dozens of workloads, and each workload
     contributes its estimates only. So here each contender's mean log ratio has its own 95 %
-    interval by Student's t, and the workload stops when all are as narrow as `precision` demands. A
-    rule that looks at widths alone leaves estimates unbiased, and costs such intervals three points
-    of their coverage at most (tests/python/test_bench.py).
+    interval by Student's t. The workload stops when all these intervals are as narrow as
+    `precision` demands. A rule that looks at widths alone leaves the estimates unbiased. It lowers
+    the coverage of such intervals by three percentage points at most (tests/python/test_bench.py).
     """
     rounds = min(len(differences) for differences in ratios.values())
     widths = (

@@ -39,7 +39,7 @@ class Preflight:
     """The name of the contender that the others are compared with."""
     notes: tuple[str, ...]
     program: str
-    """The program in one line if doctor has no warning about it; else empty."""
+    """A description of the program in one line; empty if doctor has a warning about it."""
 
 
 def prepare(
@@ -51,9 +51,10 @@ def prepare(
     baseline: the user's choice; None for the default.
     say: shows the user a line.
 
-    A program that contains an allocator is run once behind the probe, after a line to the user,
-    because only a run shows whether it uses that allocator. Raises ContenderFailed when no
-    preloaded allocator can work in the program, or when a contender is not here or cannot be used.
+    A program that contains an allocator is run once behind the probe, because only a run shows
+    whether the program uses that allocator. The user is shown a line before this run. Raises
+    ContenderFailed when no preloaded allocator can work in the program, or when a contender is not
+    on this machine or cannot be used.
     """
     found = discover.discover()
     notes: list[str] = []
@@ -127,9 +128,10 @@ def named(specs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
-    """The baseline's name. A wanted contender that is not in `parsed` is added to it.
+    """The baseline's name. If `parsed` lacks the contender that the user wants, it is added there.
 
-    wanted: the user's choice; with None it is the system's allocator without knobs, else the first.
+    wanted: the user's choice. With None the baseline is the system's allocator without knobs, or
+    the first contender if the system's allocator does not compete.
     """
     if wanted is None:
         return next(
@@ -149,9 +151,10 @@ def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
 
 
 def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:
-    """Doctor's diagnosis of the first program, with the knobs that all contenders share.
+    """Doctor's diagnosis of the program of the first workload.
 
-    All programs are checked. Raises ContenderFailed if one of them keeps preloaded allocators out.
+    The programs of all workloads are checked, in an environment with the knobs that all contenders
+    share. Raises ContenderFailed if one of them keeps preloaded allocators out.
     """
     commands = (
         [("/bin/sh",)] if settings.shell else [workload.command for workload in settings.workloads]
@@ -170,7 +173,7 @@ def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:
 def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None:
     """Raises ContenderFailed if the system's allocator competes but the program cannot use it.
 
-    A program that is linked with an allocator uses that one when nothing is preloaded.
+    A program that is linked with an allocator uses the linked allocator when nothing is preloaded.
     """
     system = next((spec.name for spec in specs if spec.allocator == "system"), None)
     if system is not None and diagnosis.linked is not None:
@@ -179,7 +182,10 @@ def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None
 
 
 def _settled_by_run(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """The subjects of the checks whose next step this run takes itself, so it is not shown."""
+    """The subjects of the checks whose advice this run follows by its choice of contenders.
+
+    The next step of such a check is not shown to the user.
+    """
     return (
         ("allocator",)
         if diagnosis.linked is not None
@@ -204,8 +210,8 @@ def common_knobs(specs: Sequence[ContenderSpec]) -> Mapping[str, str]:
 def with_and_without(specs: Sequence[ContenderSpec], knob: tuple[str, str]) -> list[ContenderSpec]:
     """The contenders for a program that calls malloc seldom without a knob, such as CPython.
 
-    They are the program without the knob under the system's allocator, then every allocator with
-    it.
+    The first contender is the system's allocator without the knob. Every allocator with the knob
+    follows.
     """
     as_it_is = [spec for spec in specs if spec.allocator == "system"]
     return [
@@ -219,8 +225,8 @@ def beside_linked(
 ) -> list[ContenderSpec]:
     """The contenders for a program that is linked with an allocator.
 
-    The linked allocator comes first and is the baseline. glibc's malloc must be preloaded to
-    compete.
+    The linked allocator comes first and is the baseline. glibc's malloc competes as a preloaded
+    library, because without a preload the program uses the linked allocator.
     """
     others = [spec for spec in specs if spec.allocator != "system"]
     libraries = [("linked", linked), *([("glibc", libc)] if libc is not None else [])]

@@ -60,7 +60,7 @@ class _Tree:
     started: Counter[int] = field(default_factory=Counter)
     """By process id: the number of its "start" records."""
     owed: Counter[int] = field(default_factory=Counter)
-    """By process id: the number of "start" records that it should have written."""
+    """By process id: the number of "start" records that the process should have written."""
     executed: dict[int, str] = field(default_factory=dict)
     """By process id: the dynamic program that it executed last."""
     unreached: list[tuple[int, Unreached]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class _Tree:
                 return
 
     def silent(self) -> list[str]:
-        """The programs that should have started with the witness and did not."""
+        """The dynamic programs that were executed but wrote no "start" record."""
         return [
             self.executed.get(pid, f"process {pid}")
             for pid, owed in self.owed.items()
@@ -176,7 +176,7 @@ def foreign_knobs(knobs: Mapping[str, str], contender: Contender) -> dict[str, s
 
 
 def _read(lines: Sequence[bytes]) -> tuple[list[_Record], int]:
-    """The records, and the number of damaged lines, which a full disk leaves."""
+    """The records, and the number of damaged lines. A full disk leaves such lines."""
     records = []
     for line in lines:
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -185,9 +185,9 @@ def _read(lines: Sequence[bytes]) -> tuple[list[_Record], int]:
 
 
 def lost_preload(content: bytes) -> str | None:
-    """The problem if a program was started with an environment that drops the preload, else None.
+    """The error message if a program was started with an environment that drops the preload.
 
-    It is used while a trial runs, to end it early.
+    None if there is no such program. The runner asks during a trial, to end the trial early.
     """
     records, _ = _read(content.splitlines())
     for record in records:
@@ -206,11 +206,11 @@ def _environment(path: str) -> str:
 def judge(
     content: bytes, contender: Contender, main_pid: int, resolve: Callable[[str], str]
 ) -> Proof:
-    """Judges whether every process that could prove the contender did so.
+    """Judges whether every process that can load the contender proved that it did.
 
     content: the witness's file.
     main_pid: the process id of the command.
-    resolve: maps a path as the loader printed it to a real path, as `contender.owners` holds them.
+    resolve: maps a path as the loader printed it to a real path. `contender.owners` has real paths.
     """
     tree = _Tree()
     records, torn = _read(content.splitlines())

@@ -15,7 +15,10 @@ _PARTS = (RUN, SAMPLES, STOPPED)
 
 
 class RunFile(StoredRun):
-    """A file made by `packed`. Its parts are only read into memory; other members are ignored."""
+    """A file made by `packed`. Reading it writes nothing to the disk.
+
+    Members of the archive that are no part of a run are ignored.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

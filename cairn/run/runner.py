@@ -60,7 +60,8 @@ usual.
 _VALGRIND_BYTES = 256 * 1024
 """The size of the end of stderr to read under valgrind.
 
-Its report of a crash follows the program's output, and a line of it may be a kilobyte of C++ names.
+Valgrind's report of a crash follows the program's output. One line of the report may hold a
+kilobyte of C++ names.
 """
 
 
@@ -140,7 +141,8 @@ def setenv(environment: Mapping[str, str]) -> list[str]:
 def private_folder() -> Iterator[Path]:
     """A temporary folder whose path LD_PRELOAD can carry: it has no space and no colon.
 
-    If a process that is being killed still writes to it, some of it stays behind without an error.
+    If a process that is being killed still writes into the folder, files may stay behind. That is
+    no error.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-", ignore_cleanup_errors=True) as name:
         if not re.search(r"[\s:]", name):
@@ -182,8 +184,11 @@ class Runner:
         """Runs one trial and returns its sample. A failure of the program is part of the sample.
 
         watch: ends the trial as soon as a process drops the preload. Cairn then wakes up during the
-        trial to read the witness's file, so this is for trials that do not count. Raises UsageError
-        when --prepare or --conclude fails, and CairnError when the launcher fails.
+        trial to read the witness's file, which disturbs the measurement. So the caller sets it only
+        for trials that do not count.
+
+        Raises UsageError when --prepare or --conclude fails, and CairnError when the launcher
+        fails.
         """
         settings = self._settings
         contender = self._contenders[trial.contender]
@@ -283,7 +288,7 @@ class Runner:
         """Reads and deletes the probe's files. Returns the completed proof and a summary.
 
         The witness sees that the probe owns malloc. The probe's own files say which allocator is
-        behind it. The summary is None if the run was not asked to say why.
+        behind it. The summary is None without --why, and if no file of the probe can be read.
         """
         # Imported here: numpy takes longer to load than most programs take to run.
         from cairn.profile import reader
@@ -292,7 +297,7 @@ class Runner:
         owners: dict[tuple[str, str], None] = {}
 
         def read() -> Iterator[ProcessProfile | None]:
-            """Yields one profile at a time, since there may be tens of thousands."""
+            """Yields one profile at a time, since there may be tens of thousands of them."""
             for name in reader.names(self._profiles):
                 each = reader.read_begun(self._profiles / name)
                 if each is not None:
@@ -346,7 +351,7 @@ class Runner:
             )
 
     def touch(self, size: int) -> None:
-        """Touches `size` bytes of memory, so that the host backs them before a trial needs them.
+        """Touches `size` bytes of memory, so that a virtual machine's host backs them in advance.
 
         Raises CairnError if the launcher fails.
         """
@@ -401,9 +406,12 @@ class Runner:
     def _failure(
         self, launched: Launched, trial: Trial, problem: str | None, errors: str
     ) -> str | None:
-        """Why this run is no result, as a sentence or the rest of one; None if it is a result.
+        """Why this trial is no result; None if it is a result.
 
-        A failure of the program comes before a missing proof.
+        problem: the sentence that says why the proof is missing; None if there is a proof.
+
+        The reason is `problem`, or the rest of a sentence that begins with the program. If the
+        program failed and the proof is missing, too, the failure of the program is returned.
         """
         settings = self._settings
         why = f": {last_line(errors)}" if last_line(errors) else ""
@@ -460,9 +468,9 @@ def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
 
     Between two readings the launcher uses the cgroup's peak counter, which may include page cache.
     A tree of one process cannot have held more than its largest resident set, which the kernel
-    counts exactly. So that is the upper limit for a built-in workload, of which it is known that it
-    does not fork. Other programs may fork without executing a program: four forked children of 100
-    MB are a tree of 421 MB whose largest process has 103 MB.
+    counts exactly. Built-in workloads do not fork, so this resident set limits their numbers. Other
+    programs may fork without executing a program, so their numbers stay as they are: four forked
+    children of 100 MB are a tree of 421 MB whose largest process has 103 MB.
     """
     measured = launched.memory
     alone = workload and proof.processes == 1 and not proof.unreached and launched.left_behind == 0
@@ -633,9 +641,9 @@ def _watch(pipe: int, report: Path | None) -> str | None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Ends the launcher, which ends the whole process tree.
 
-    It is asked twice: after the first request it waits for the tree to end by itself, at the second
-    it kills the tree. It gives a killed tree ten seconds. If the launcher were killed before that,
-    processes and cgroup would stay behind.
+    The launcher is asked twice. After the first request it waits until the tree ends by itself.
+    After the second it kills the tree, and waits up to ten seconds for the end of the killed
+    processes. If the launcher itself were killed earlier, processes and cgroup would stay behind.
     """
     for patience_s in (_GRACE_S, _LAST_GRACE_S):
         process.terminate()

@@ -4,7 +4,7 @@ Measuring appends to them, and reports read them. No other state exists.
 
     ROOT/ID/run.json        the settings; written once, before the first trial
     ROOT/ID/samples.jsonl   one line for each trial, in the order in which they ran
-    ROOT/ID/stopped         why measuring ended; absent while it runs, or if it was cut short
+    ROOT/ID/stopped         why measuring ended; absent during a run, and if it was cut short
     ROOT/ID/witness/…       the raw lines of the witness in each contender's first trial
     ROOT/ID/failed/…        the standard error of a failed trial
 
@@ -52,9 +52,10 @@ def root() -> Path:
 
 
 def new_id(now: float) -> str:
-    """Returns a new name for a run. Names sort by time, in UTC, since local hours can repeat.
+    """Returns a new name for a run. Names sort by time.
 
-    Random digits distinguish two runs of the same second.
+    The time is UTC, since an hour of local time can occur twice. Random digits distinguish two runs
+    of the same second.
     """
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + secrets.token_hex(2)
 
@@ -83,7 +84,7 @@ class Folder(StoredRun):
             raise cannot("read", path, error) from error
 
     def _hold(self) -> None:
-        """Locks the run until this process ends. Raises CairnError if another process has it."""
+        """Locks the run until this process ends. Raises CairnError if another process locked it."""
         self._lock = os.open(self.path / RUN, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,7 +183,7 @@ class Folder(StoredRun):
 def _is_run(path: Path) -> bool:
     """Returns whether a folder holds a run.
 
-    Folders of profiles and other tools may have a run.json, too.
+    A run.json alone does not show it, since folders of profiles and of other tools may have one.
     """
     try:
         return all((path / name).is_file() for name in (RUN, SAMPLES))

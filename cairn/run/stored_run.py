@@ -1,7 +1,7 @@
 """Reads a stored run: its settings, all samples, and why measuring ended.
 
-An incomplete last line of the samples is left out: the run was killed, or the disk was full. Any
-other damage is an error, and never a smaller result.
+The last line of the samples may be incomplete, because the run was killed or the disk was full.
+Such a line is ignored. Any other damage raises an error, so no result lacks samples without notice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RUN, SAMPLES, STOPPED = "run.json", "samples.jsonl", "stopped"
 _ROUNDS_MAX = 10_000
 _REASONS_MAX = 10_000
 _LATEST = 1e11
-"""Seconds since the epoch, about three thousand years from now."""
+"""The limit for the start of a run, in seconds since the epoch: about 3,000 years from now."""
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class StoredRun(ABC):
     def stopped(self) -> tuple[str, ...]:
         """Returns why measuring ended: one reason for each workload, or one for all.
 
-        Returns () if it was cut short.
+        Returns () while the run is measured, and if it was cut short.
         """
         content = self.content(STOPPED)
         if content is None:
@@ -102,7 +102,7 @@ class _Versioned(msgspec.Struct):
 
 _READABLE = range(1, SCHEMA + 1)
 """Readable versions of run.json. An interrupted run of version 1 continues in its folder with
-samples of the current version, so that both kinds of samples may follow each other."""
+samples of the current version, so one file may hold samples of both versions."""
 
 _RENAMED: dict[type, dict[tuple[str, ...], dict[str, str]]] = {
     Run: {("rule",): {"min_blocks": "min_rounds", "max_blocks": "max_rounds"}},
@@ -136,7 +136,7 @@ def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) 
 
 
 def _check_run(run: Run, path: Path) -> None:
-    """Raises CairnError for settings that no run of cairn has. Reports rely on them."""
+    """Raises CairnError for settings that no run of cairn has. Reports rely on this check."""
     names = [contender.name for contender in run.contenders]
     rule = run.rule
     whole = (

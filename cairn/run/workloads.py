@@ -28,10 +28,16 @@ LINE_SCHEMA = 1
 """The version of the report line; other versions are refused."""
 
 LINE_MAX_BYTES = 64 * 1024
-"""The length at the end of the output that is searched: ten times the longest report."""
+"""The number of bytes at the end of the output in which the report is searched for.
+
+The longest report has a tenth of this length.
+"""
 
 _LARGEST_NUMBER = 1e15
-"""The limit of all numbers: eleven days in nanoseconds, nearly a pebibyte. `store` has it, too."""
+"""The limit of all numbers in a report: eleven days in nanoseconds, or nearly a pebibyte.
+
+`stored_run` refuses larger metrics, counters and figures, too.
+"""
 
 GROUP_TITLES = {
     "founding": "the workloads of the experiments that started the project",
@@ -84,7 +90,7 @@ def load() -> tuple[BuiltIn, ...]:
 def read(text: str) -> tuple[BuiltIn, ...]:
     """Reads the text of a catalog and checks every field. Raises CairnError.
 
-    An unknown field is an error, so that a misspelt one is not ignored.
+    An unknown field is an error, so that a misspelt name is noticed.
     """
     try:
         document = tomllib.loads(text)
