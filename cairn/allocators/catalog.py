@@ -51,7 +51,7 @@ class Allocator:
 
     @property
     def comes_along(self) -> bool:
-        """Whether it is here without being fetched and in no cache: the system's or our own."""
+        """Whether this is the system's allocator or our own, which are never fetched."""
         return self.is_system or self.ours
 
     @property

@@ -21,7 +21,7 @@ _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 PROBE = "+probe"
-"""The suffix of an allocator's name for "with the probe of 'cairn profile' in front of it"."""
+"""The suffix of an allocator's name. It puts the probe of 'cairn profile' before the allocator."""
 
 
 _OURS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_TRACE_LOADED_OBJECTS")
@@ -157,7 +157,7 @@ def _plain_base(path: str) -> str:
 
 
 def _own_name(target: str, colon: str, knob_text: str) -> str:
-    """The default name of a contender. Knobs are part of it: they make it another contender."""
+    """The default name of a contender. It includes the knobs, which distinguish contenders."""
     whole = "".join(c if c.isprintable() else "?" for c in target + colon + knob_text)
     return whole if len(whole) <= NAME_MAX else whole[: NAME_MAX - 1] + "…"
 
@@ -205,9 +205,9 @@ def refuse_duplicates(specs: Sequence[ContenderSpec]) -> None:
 def default_contenders(
     found: Sequence[Found], catalog: Catalog | None = None
 ) -> tuple[ContenderSpec, ...]:
-    """The contenders of a run without `-a`: the system's allocator, then the usable ones here.
+    """The contenders of a run without `-a`: the system's allocator, then the other usable ones.
 
-    Hardened allocators are left out, since they trade time for safety. A user can name them.
+    Hardened allocators trade time for safety, so they compete only if the user names them.
     """
     catalog = catalog or known_catalog()
     here = {
@@ -223,9 +223,9 @@ def default_contenders(
 
 
 def left_out(found: Sequence[Found]) -> tuple[str, ...]:
-    """Sentences on why cairn's own allocator does not compete.
+    """Sentences that say why cairn's own allocator does not compete; empty if it can compete.
 
-    A damaged installation must not go unnoticed.
+    The user must notice a damaged installation.
     """
     return tuple(
         f"{i.allocator.name} is left out: {i.problem}"
@@ -243,7 +243,8 @@ def resolve(
     """The contender that `spec` means on this machine: its library and its environment.
 
     program: the program to run, for which the library is checked. Raises ContenderFailed when the
-    library is not here or cannot be used, and UsageError for a knob that the entry sets itself.
+    library is not on this machine or cannot be used, and UsageError for a knob of the user that the
+    catalog's entry sets itself.
     """
     catalog = catalog or known_catalog()
     if spec.allocator == "custom":

@@ -4,10 +4,10 @@ The package is unpacked, not installed. apt-get fetches it, with its state and c
 below our folder. It checks every file against the distribution's signed index, and knows proxies
 and mirrors. Nothing outside the cache folder is written, not even as root.
 
-    cache/.lock                     held during a fetch: there is one at a time
+    cache/.lock                     held during a fetch, so that only one runs at a time
     cache/.apt/                     apt's lists, caches and downloads; partial downloads continue
-    cache/<allocator>/.new-…        being unpacked; the next fetch removes a leftover
-    cache/<allocator>/<version>/    complete, with its record; it was renamed to here
+    cache/<allocator>/.new-…        unpacking in progress; the next fetch removes a leftover
+    cache/<allocator>/<version>/    a complete library and its record, put here by a rename
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class _NotInIndex(_Refused):
 class _NoPackage(_NotInIndex):
     """The index has none of the entry's packages.
 
-    `instead` is the next step if another allocator of the catalog can take its place, else None.
+    `instead` names another generation of the allocator that the distribution has, with the command
+    that fetches it. It is None if the distribution has none.
     """
 
     def __init__(self, reason: str, instead: str | None) -> None:
@@ -91,8 +92,8 @@ def unpack_from_distribution(
 ) -> Found:
     """Fetches the allocator and returns it as it lies in the cache.
 
-    A copy of the distribution's version that is already there is returned as it is. A library that
-    needs another one that this system lacks is returned with its `problem`. Raises CairnError,
+    If the cache already has the distribution's version, that copy is returned. If the library needs
+    another library that this system lacks, it is returned with a `problem`. Raises CairnError,
     which says "not obtainable here" and why.
     """
     apt = apt or Apt()
@@ -197,7 +198,8 @@ def _fetch(
 def _failure_without_update(before: _Refused | None, refused: _Refused) -> _Refused:
     """The failure to report when newer lists cannot be fetched.
 
-    before: the failure by the system's own lists, which may be the answer already.
+    before: the failure of the first pass; None if the system has no lists. If the system's lists do
+    not have the package, that is reported, with a note that the lists may be old.
     """
     note = f" (by the package lists of this machine; newer ones could not be fetched: {refused})"
     match before:
@@ -336,7 +338,11 @@ def _in_index(names: Sequence[str], work: Path, lists: str, apt: Apt) -> dict[st
 
 
 def _other_generation(entry: Allocator, work: Path, lists: str, apt: Apt) -> str | None:
-    """The command that gets another generation of the same allocator, which is an own entry."""
+    """A phrase with the command that gets another generation of the allocator, such as mimalloc 3.
+
+    A generation is an entry of its own in the catalog, with the same title. None if the index has
+    no other generation.
+    """
     for other in load_catalog().allocators:
         if other.title != entry.title or other.name == entry.name or not other.packages:
             continue
@@ -357,7 +363,7 @@ def _distribution() -> str:
 
 
 def _download(package: _Package, work: Path, lists: str, progress: Progress, apt: Apt) -> Path:
-    """The package's file, downloaded unless it is there, with a checked checksum."""
+    """The package's file, after a check of its checksum. Downloads it unless it is there."""
     folder = work / "download"
     archive = folder / package.file
     if not archive.is_file() or file_sha256(archive) != package.sha256:
@@ -392,7 +398,7 @@ def _complaint(output: str) -> str | None:
 
 
 def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, final: Path) -> None:
-    """Unpacks into a new folder and renames it to `final`, which is so complete or absent."""
+    """Unpacks into a new folder and renames it, so that `final` is either complete or absent."""
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
     try:
         tree = fresh / "tree"
@@ -408,9 +414,9 @@ def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, fina
 
 
 def _find_library(entry: Allocator, tree: Path, package: _Package) -> Path:
-    """The library in the unpacked package that works here. The one with the shortest name wins.
+    """The library in the unpacked package that works here. Raises _Refused if there is none.
 
-    The shortest name is the one by which programs load it. Raises _Refused if there is none.
+    Of several names of a library, the shortest one is returned: programs load it by that name.
     """
     patterns = [f"**/{name}" for name in entry.libraries] + [
         place.lstrip("/") for place in entry.places

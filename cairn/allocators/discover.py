@@ -106,7 +106,10 @@ def discover(
 
 
 def _with_libraries(entries: Sequence[Allocator], catalog: Catalog) -> list[Allocator]:
-    """The entries whose libraries are searched for: each entry, or the one of its `library_of`."""
+    """The entries whose libraries are searched for: each entry, or the one that it borrows from.
+
+    An entry with a `library_of` borrows the library of the entry of that name.
+    """
     owners = (catalog.find(entry.library_of) if entry.library_of else entry for entry in entries)
     return list({owner.name: owner for owner in owners if owner is not None}.values())
 
@@ -114,7 +117,7 @@ def _with_libraries(entries: Sequence[Allocator], catalog: Catalog) -> list[Allo
 def known_catalog(cache: Path | None = None) -> Catalog:
     """The catalog plus the libraries that the user has added.
 
-    An added library whose file has changed since gets a caveat.
+    An added library whose file has changed since it was added gets a caveat.
     """
     catalog = load_catalog()
     added = []
@@ -132,7 +135,10 @@ def known_catalog(cache: Path | None = None) -> Catalog:
 
 
 def _changed(values: Mapping[str, str]) -> bool:
-    """Whether an added file has changed since. A missing file is not changed but a problem."""
+    """Whether a library has changed since it was added.
+
+    False for a missing file, which _inspect() reports as a problem.
+    """
     try:
         status = os.stat(values["path"])
         if (str(status.st_size), str(status.st_mtime_ns)) == (
@@ -256,7 +262,7 @@ def _inspect(entry: Allocator, path: str) -> Found | None:
 
 
 def is_usable_here(path: str | os.PathLike[str]) -> bool:
-    """Whether the file is an allocator for this machine, its needed libraries left out."""
+    """Whether the file is an allocator for this machine. The libraries it needs are not checked."""
     try:
         library = inspect_library(os.fspath(path))
     except ContenderFailed:
@@ -265,7 +271,7 @@ def is_usable_here(path: str | os.PathLike[str]) -> bool:
 
 
 def companion_folders(library: Library, companions: Sequence[str]) -> tuple[str, ...]:
-    """The library's own folder, if a companion lies there and the loader would not find it."""
+    """The library's own folder if a companion lies there that the loader does not find, else ()."""
     folder = os.path.dirname(library.realpath)
     beside = any(os.path.lexists(os.path.join(folder, name)) for name in companions)
     return (folder,) if beside and loader_problem(library) is not None else ()

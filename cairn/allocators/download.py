@@ -1,12 +1,12 @@
 """Downloads the archive of a pinned source with the user's own cargo or pip, and checks it.
 
-Cargo and pip know the user's registries, mirrors, proxies and credentials, so no others are needed.
-Cargo serves as a downloader only. It gets a project that depends on the one crate, whose own
-dependencies are replaced by empty packages. So it fetches nothing but the wanted file, and runs
-nothing of it.
+Cargo and pip know the user's registries, mirrors, proxies and credentials, so cairn needs no
+settings for them. Cargo serves as a downloader only. Cairn writes a project that depends on the
+wanted crate, and replaces the dependencies of that crate by empty packages. So cargo fetches the
+wanted file alone, and runs no code of it.
 
-    cache/.sources/<archive>        complete and checked; it was renamed to here
-    cache/.sources/.new-…/          a download in progress; a later one removes a leftover
+    cache/.sources/<archive>        a complete and checked archive, put here by a rename
+    cache/.sources/.new-…/          a download in progress; a later download removes a leftover
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cairn.allocators.tools import Progress, Stalled, find_tool, packages_of, ru
 STALL_S = 120.0
 """The time without progress after which a download is ended.
 
-Cargo gives up after 30 s of silence, three times; pip after 15 s, five times.
+Cargo itself gives up after three tries with 30 s of silence each; pip after five tries with 15 s.
 """
 
 _LEFT_OVER_S = 3600.0
@@ -44,7 +44,10 @@ _PROGRESS_BAR = {
 
 
 class NotObtained(Exception):
-    """The archive could not be fetched. The text is the reason and the next step, no full stop."""
+    """The archive could not be fetched.
+
+    The text is the reason and the next step, without a full stop at the end.
+    """
 
 
 def downloader(source: Source) -> str | None:
@@ -89,7 +92,7 @@ def _is_pinned(path: Path, source: Source) -> bool:
 
 
 def _copy_to(fetched: Path, archive: Path) -> Path:
-    """Copies `fetched` to `archive`, which appears by a rename. Cargo may delete its own file."""
+    """Copies `fetched`, which cargo may delete at any time, and renames the copy to `archive`."""
     descriptor, name = tempfile.mkstemp(prefix=".new-", dir=archive.parent)
     os.close(descriptor)
     try:
@@ -127,7 +130,7 @@ def _refuse_unpinned(path: Path, source: Source) -> None:
 def unpack(source: Source, archive: Path, work: Path) -> Path:
     """Unpacks the archive below `work` and returns the top folder of the source.
 
-    The checksum vouches for the contents. The size limit is for a mistake in the pinned entry.
+    The checksum vouches for the contents. The size limit catches a mistake in the pinned entry.
     Raises tarfile.TarError or zipfile.BadZipFile.
     """
     folder = work / "source"
@@ -147,7 +150,7 @@ def unpack(source: Source, archive: Path, work: Path) -> Path:
                 raise tarfile.TarError(f"it holds {member.name}")
         if sum(member.size for member in members) > _UNPACKED_MAX_BYTES:
             raise tarfile.TarError("it is too large")
-        if hasattr(tarfile, "data_filter"):  # Python 3.11.4 and newer; 3.14 takes it by default
+        if hasattr(tarfile, "data_filter"):  # since Python 3.11.4; the default since 3.14
             crate.extraction_filter = tarfile.data_filter
         crate.extractall(folder, members)
     return folder / top

@@ -1,10 +1,10 @@
 """Brings an allocator into the user's cache: from pinned sources, or from the distribution.
 
     cache/.locks/<allocator>              held while the allocator is fetched or built
-    cache/<allocator>/.work-…/            being built; the next call removes a leftover
+    cache/<allocator>/.work-…/            a build in progress; the next build removes a leftover
     cache/<allocator>/.objects-<id>/      object files, kept when a build is interrupted
     cache/<allocator>/build.log           the output of the tools of the last build
-    cache/<allocator>/<version>+source/   complete, with its record; it was renamed to here
+    cache/<allocator>/<version>+source/   a complete library and its record, put here by a rename
 
 Nothing outside the cache folder is written, except the caches of cargo and pip.
 """
@@ -129,7 +129,8 @@ def _from_distribution(
 def _refuse_origin(entry: Allocator, version: str | None, origin: str | None) -> None:
     """Raises CairnError if the allocator has no fitting source and the distribution cannot be used.
 
-    It cannot be used if the entry names no package, or if the user asked for the source.
+    The distribution cannot be used if the entry names no package, or if the user asked for the
+    source.
     """
     if entry.packages and origin != "source":
         return
@@ -144,7 +145,7 @@ def _refuse_origin(entry: Allocator, version: str | None, origin: str | None) ->
     )
     other = "no package of a distribution holds it"
     if entry.packages:
-        other = "--from source forbids the distribution's package; leave it out"
+        other = "--from source excludes the distribution's package; leave out that option"
     raise CairnError(f"{wanted} is not obtainable here: {what}, and {other}.")
 
 
@@ -216,7 +217,7 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
 
     home = cache / entry.name
     home.mkdir(exist_ok=True, mode=0o700)
-    # .work-, .new-, .gone-: they are leftovers, since we hold the lock.
+    # Any .work-…, .new-… and .gone-… is a leftover, since only the holder of the lock makes them.
     for leftover in home.glob(".[wng]*-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=".work-", dir=home))
@@ -273,7 +274,10 @@ def _refusal(entry: Allocator, source: Source, reason: str) -> str:
 
 
 def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache: Path) -> str:
-    """The message for a failed build: its first line with "error", else its last, and the log."""
+    """The message for a failed build.
+
+    It quotes the first line of output that contains "error", else the last line, and names the log.
+    """
     if "No space left on device" in failure.output:
         return (
             f"{entry.name} cannot be built: no space left in {cache}. "
@@ -323,7 +327,7 @@ def _task(command: Command, unpacked: Path) -> Task | None:
     makes = folder / command.makes
     if makes.exists():
         return None
-    # The name contains our process id: the compiler of a killed build may still be writing.
+    # Our process id makes the name unique: the compiler of a killed build may still write its own.
     draft = makes.with_name(f"{makes.name}.{os.getpid()}")
     argv = tuple(os.path.relpath(draft, folder) if word == DRAFT else word for word in command.argv)
     return Task(argv, folder, draft, makes)

@@ -31,7 +31,8 @@ When the command has succeeded, the file is renamed to the command's `makes`.
 class Command:
     """One command, run in `folder` of the source.
 
-    With `makes`, a path, the command is skipped if that file exists.
+    makes: the path of the file that the command makes, or None. If the file exists, the command is
+    skipped.
     """
 
     argv: tuple[str, ...]
@@ -53,21 +54,25 @@ class Plan:
 
     stages: tuple[Stage, ...]
     library: str
-    """The path of the library that is made."""
+    """The path of the library that the stages make, in the source."""
     name: str
-    """The file name that it gets in the cache."""
+    """The file name of the library in the cache."""
     beside: tuple[str, ...] = ()
-    """The files that must lie beside it."""
+    """The paths of further files of the source that must lie beside the library in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """The input of a recipe: the unpacked source, its tools, and how many may run at a time."""
+    """The input of a recipe."""
 
     source: Path
+    """The folder of the unpacked source."""
     tools: dict[str, str]
+    """The paths of the tools, by the names that `sources.toml` uses."""
     release: str
+    """The version of the package in the registry."""
     jobs: int = 1
+    """The number of compilers that may run at the same time."""
 
     @property
     def cc(self) -> str:
@@ -158,7 +163,7 @@ def snmalloc(shop: Workshop) -> Plan:
 def rpmalloc(shop: Workshop) -> Plan:
     """Compiles `rpmalloc.c`, which includes `malloc.c`.
 
-    The latter overrides malloc and starts the allocator when it is preloaded.
+    `malloc.c` overrides malloc, and starts the allocator when the library is preloaded.
     """
     flags = (
         "-O3", "-DNDEBUG", "-D_GNU_SOURCE", "-DENABLE_PRELOAD=1", "-DENABLE_OVERRIDE=1",
@@ -314,13 +319,13 @@ def tbbmalloc(shop: Workshop) -> Plan:
 def hoard(shop: Workshop) -> Plan:
     """Builds Hoard, after copying Heap-Layers into its source and removing the malloc hooks.
 
-    The crate has Heap-Layers beside Hoard, whose build expects it inside. glibc 2.34 removed the
-    hooks.
+    The crate has Heap-Layers beside Hoard's source, but Hoard's build expects it inside. glibc 2.34
+    removed the hooks.
 
-    Hoard's own -ffast-math is left out: with it gcc 12 links start-up code that changes the
-    floating point arithmetic of the whole program into which the library is loaded. Without
+    This recipe does not use Hoard's flag -ffast-math: with that flag gcc 12 links start-up code,
+    which changes the floating point arithmetic of the whole program that loads the library. Without
     -fno-semantic-interposition, which clang implies, gcc refuses to inline functions that Hoard
-    wants inlined.
+    declares inline.
     """
     shutil.copytree(shop.source / "Heap-Layers", shop.source / "Hoard" / "src" / "Heap-Layers")
     wrapper = shop.source / "Hoard" / "src" / "Heap-Layers" / "wrappers" / "gnuwrapper.cpp"

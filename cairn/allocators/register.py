@@ -128,7 +128,7 @@ def _copies(entry: Allocator, cache: Path) -> list[Found]:
 
 
 def _folder(item: Found, cache: Path) -> Path:
-    """The folder with the record. An added library lies elsewhere."""
+    """The folder of the copy's record in the cache. A library added by its path lies elsewhere."""
     home = cache / item.allocator.name
     path = Path(item.path or "")
     return (

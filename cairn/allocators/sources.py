@@ -48,7 +48,10 @@ class Source:
 
     @property
     def origin(self) -> str:
-        """The printed origin, without what follows a "+": crates repeat the version there."""
+        """The origin as printed, without the part of the release after a "+".
+
+        Crates repeat the version of the allocator there.
+        """
         return f"{self.kind} {self.package} {self.release.partition('+')[0]}"
 
     @property
@@ -62,7 +65,7 @@ class Source:
 
     @property
     def works_here(self) -> bool:
-        """Whether it supports this machine's architecture."""
+        """Whether the source supports this machine's architecture."""
         return not self.machines or os.uname().machine in self.machines
 
 

@@ -96,7 +96,7 @@ def packages_of(tools: Sequence[str]) -> str:
 def build_environment() -> dict[str, str]:
     """The user's environment without the variables that change builds.
 
-    The flags are part of the recipe.
+    All compiler flags come from the recipe.
     """
     changes = (
         "CFLAGS",
@@ -236,7 +236,7 @@ def bytes_below(folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A command. With `makes`, its file `draft` is renamed to `makes` once it has succeeded."""
+    """A command. If it writes `draft` and succeeds, that file is renamed to `makes`."""
 
     command: tuple[str, ...]
     folder: Path
