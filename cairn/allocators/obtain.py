@@ -145,7 +145,7 @@ def _refuse_origin(entry: Allocator, version: str | None, origin: str | None) ->
     )
     other = "no package of a distribution holds it"
     if entry.packages:
-        other = "--from source excludes the distribution's package; leave out that option"
+        other = "--from source forbids the distribution's package; leave out that option"
     raise CairnError(f"{wanted} is not obtainable here: {what}, and {other}.")
 
 

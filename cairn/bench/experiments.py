@@ -56,7 +56,7 @@ Report = Literal["comparison", "standings", "scenarios", "founding", "calibratio
 - comparison: each workload by itself.
 - standings: geometric means over all workloads.
 - scenarios: time per operation, with a ranking by points.
-- founding: the founding cases, with their recorded causes and those that were found.
+- founding: the founding cases, with their recorded causes and the causes that this run found.
 - calibration: the costs of each allocator.
 """
 
@@ -124,8 +124,9 @@ def _prepare_build(progress: Progress) -> Settings:
 
     The configured source stays in the cache folder for later runs. Before each trial, `ninja -t
     clean` removes the files of the last build. It is a debug build, without optimisation, because
-    developers build that most often, and a compiler's allocations weigh most there. Raises
-    CairnError if a tool is missing, or if the source cannot be fetched, unpacked or configured.
+    developers make that kind most often, and without optimisation a compiler spends the largest
+    part of its time on allocations. Raises CairnError if a tool is missing, or if the source cannot
+    be fetched, unpacked or configured.
     """
     tools = {name: find_tool(name) for name in ("cmake", "ninja", "cc")}
     missing = [name for name, path in tools.items() if path is None]

@@ -54,7 +54,7 @@ _TIMEOUT_FACTOR = 60
 """The time limit of a trial, as a multiple of the longest workload's duration under glibc. A trial
 that takes longer is assumed to hang."""
 _TIMEOUT_LEAST_S = 120.0
-"""The time limit is at least this."""
+"""The least time limit of a trial."""
 _COUNT_S = 0.4
 """Expected seconds of one workload at a small size under callgrind."""
 
@@ -92,7 +92,8 @@ class Chosen:
     def expected_s(self, contenders: int, rule: StopRule, *, instructions: bool = False) -> float:
         """Expected seconds for the warm-up round and `rule.min_rounds` rounds.
 
-        The durations come from one machine. Others differ from it by a factor of two and more.
+        The durations were measured on one machine. Other machines differ by a factor of two and
+        more.
         """
         runs = (
             contenders
@@ -168,7 +169,8 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
 def report_of(run: Run) -> Report:
     """The kind of report for a stored run.
 
-    A run of an older version may have an experiment that is now unknown; it is a comparison.
+    A run of an older version may have an experiment that is now unknown. Its report is a
+    comparison.
     """
     if run.experiment == experiments.SINGLE.name and len(run.settings.workloads) > 1:
         return experiments.SEVERAL.report

@@ -246,7 +246,8 @@ class Image:
     def defines(self, name: str) -> bool:
         """Whether the loader would find a definition of this symbol here.
 
-        It looks up the hash table, as the loader does, since the symbol table may be endless.
+        It searches through the hash table, as the loader does. A walk through the symbol table of a
+        hostile file might never end.
         """
         if (table := self._tag(_DT_GNU_HASH)) is not None:
             return any(

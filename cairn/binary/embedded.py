@@ -1,7 +1,7 @@
 """Finds allocators and language runtimes that are linked into an executable.
 
-A preloaded library cannot replace such an allocator. Finding one is a hint and no proof that the
-program's blocks come from it; `doctor` judges that.
+A preloaded library cannot replace such an allocator. That the file contains it is a hint, but no
+proof that the program's blocks come from it; `doctor` judges that.
 
 The facts come from symbol names and, in stripped files, from texts that an allocator's code always
 contains. Every read is bounded, and nothing is executed: the file may be hostile.
@@ -55,7 +55,7 @@ _COMMON_END, _LONGEST = b"lloc\0", max(map(len, _WANTED))
 
 
 _NAMES_MAX, _HITS_MAX = 100_000, 1000
-"""The most names with the common ending, and the most occurrences of one number in the table.
+"""The most names that end with _COMMON_END, and the most occurrences of a number in the table.
 
 Chromium has some thousands of such names. The limits end the search in a hostile table that repeats
 a name or a number.
@@ -170,7 +170,8 @@ def _inside(image: elf.Image) -> Inside:
 def _asks_libc(image: elf.Image, sections: Mapping[str, elf.Section]) -> bool:
     """Whether the executable imports a function that allocates.
 
-    Linkers let a name begin within a longer one. An exported je_malloc therefore counts as malloc.
+    If a name is the end of a longer name, linkers store only the longer one. So the search accepts
+    ends of names, and an exported je_malloc counts as an import of malloc.
     """
     if ".dynstr" not in sections:
         return True
@@ -195,7 +196,8 @@ class _Symbols:
     def _search(self) -> None:
         """Finds all wanted names in one pass.
 
-        Linkers let a name begin within a longer one, so it searches for the ends of names.
+        If a name is the end of a longer name, linkers store only the longer one. So the search is
+        for the ends of names.
         """
         at = self._names.find(_COMMON_END)
         for _ in range(_NAMES_MAX):

@@ -83,7 +83,7 @@ def is_native(library: Library) -> bool:
 def absolute(path: str) -> str:
     """The absolute path with symbolic links kept.
 
-    ".." stays in it if removing it would lead to another file, because of a link.
+    ".." stays in the path if its removal would lead to another file, because a folder is a link.
     """
     joined = os.path.join(os.getcwd(), path)
     tidy = os.path.normpath(joined)
@@ -324,8 +324,8 @@ def _read_listing(listing: str, status: int) -> str | None:
                     "Build it on this machine."
                 )
             return (
-                f"needs {version} of a library whose version here is older. "
-                "Build it on this machine, or update that library."
+                f"needs {version} of a library, but this machine has an older one. "
+                "Build the allocator on this machine, or update that library."
             )
     if status < 0:
         return "crashes the dynamic loader: it is damaged. Build it, or install its package, again."

@@ -96,7 +96,7 @@ def _find_command(command: str, search: str) -> str:
     """The real path of the command's file, searched for as execvp does.
 
     The search goes on after a file that may not be executed. If no other file is found, the error
-    is about that one.
+    names that file.
     """
     missing = (
         f"{command or 'an empty name'}: command not found. Check its spelling, or give its path."
@@ -179,7 +179,7 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
 def _first_line_of_script(file: str) -> str | None:
     """The text after "#!" in the first line; None for a binary.
 
-    It is "/bin/sh" for a text file without "#!", since execvp passes such a file to the shell.
+    "/bin/sh" for a text file without "#!", since execvp passes such a file to the shell.
     """
     try:
         descriptor = elf.open_regular(file)

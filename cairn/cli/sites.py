@@ -1,4 +1,4 @@
-"""cairn sites: shows which functions allocate large blocks, as the allocator cairn counted."""
+"""cairn sites: shows which functions allocate large blocks, by counts of the allocator cairn."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from cairn.errors import CairnError
 from cairn.profile import cpu_samples
 
 TIMEOUT_S = 10.0
-"""Limit for the launcher, which needs milliseconds. After that it counts as a launcher that does
-not work."""
+"""The time limit of the launcher, which needs milliseconds. A launcher that exceeds the limit
+counts as broken."""
 
 
 _PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_OFF, _DISPATCH_ON = 59, 0, 1
@@ -34,7 +34,7 @@ class Abilities:
     memory_method: str | None = None
     """"cgroup v2", "cgroup v1" or "sampled"."""
     memory_reason: str | None = None
-    """Why it is sampled, or not measured."""
+    """Why peak memory is sampled, or not measured."""
     counters: Mapping[str, bool] = field(default_factory=dict)
     """For each performance counter by name whether it works."""
     clock_problem: str | None = None
@@ -134,7 +134,10 @@ def _number(path: str) -> int | None:
 
 
 def _can_dispatch() -> bool | None:
-    """Tries it in a child, because a sandbox may kill a process for an unknown prctl."""
+    """Whether syscall user dispatch works; None if a child process cannot be made for the test.
+
+    The test runs in a child, because a sandbox may kill a process for an unknown prctl.
+    """
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         selector = ctypes.c_char(b"\0")
@@ -155,10 +158,10 @@ def _can_dispatch() -> bool | None:
 
 
 def _rseq_registered() -> bool | None:
-    """Whether glibc registered one for this thread; None before glibc 2.35.
+    """Whether glibc registered a restartable sequence for this thread; None before glibc 2.35.
 
-    Its variable `__rseq_size` holds the size of the area. It is 0 if rseq is switched off or the
-    kernel refused it.
+    glibc's variable `__rseq_size` holds the size of the registered area. It is 0 if rseq is
+    switched off or the kernel refused it.
     """
     try:
         return ctypes.c_uint.in_dll(ctypes.CDLL(None), "__rseq_size").value > 0

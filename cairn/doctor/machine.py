@@ -1,4 +1,4 @@
-"""Reads the facts of the machine that every result records, and how busy and even it is."""
+"""Reads the facts of the machine that every result records, and measures how noisy it is."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def host() -> Host:
 
 
 STEAL_S = 0.5
-"""How long stolen time is measured. Its counter ticks 100 times a second, so on two CPUs half a
-second can distinguish 1 % from 2 %."""
+"""The seconds for which stolen time is measured. The kernel counts stolen time in ticks, 100 a
+second for each CPU. So on two CPUs, half a second can distinguish 1 % from 2 %."""
 
 
 SPINS, SPIN_NS = 20, 10_000_000
-"""Number and length of the pieces of work for the spread: long against the clock's resolution and a
-timer tick, and done in a fifth of a second together."""
+"""The number and the length of the pieces of work whose times give the spread. A piece is long
+against the clock's resolution and a timer tick. Together they take a fifth of a second."""
 
 
 LAUNCHER = "cairn-launch"
@@ -78,7 +78,10 @@ LAUNCHER = "cairn-launch"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Properties of the machine that make runs differ. None means not readable, or not checked."""
+    """Properties of the machine that make runs differ.
+
+    None means that the property cannot be read, or was not checked.
+    """
 
     cpus: int
     """CPUs that this process may use."""
@@ -154,7 +157,7 @@ def _swap_used() -> int | None:
 def other_runs() -> int | None:
     """The number of running launchers; None if /proc cannot be read.
 
-    The caller asks before it starts a run of its own.
+    A run of this cairn counts, too, so call it before that starts.
     """
     try:
         processes = [name for name in os.listdir("/proc") if name.isdecimal()]
@@ -196,7 +199,10 @@ def _share(quota: str | None, period: str | None) -> list[float]:
 
 
 def _steal_and_spread() -> tuple[float | None, float | None]:
-    """Measures both in the same half second, because the host steals time only from a busy CPU."""
+    """Measures the stolen time and the spread.
+
+    Both are measured in the same half second, because the host steals time only from a busy CPU.
+    """
     before, began = _ticks(), time.monotonic()
     spread = spin_spread()
     time.sleep(max(0.0, STEAL_S - (time.monotonic() - began)))
@@ -215,8 +221,9 @@ def _ticks() -> list[int] | None:
 def spin_spread() -> float:
     """Robust relative spread of the time of a fixed piece of work.
 
-    It is 1.4826 times the median absolute deviation, over the median. For normal times that
-    estimates one standard deviation, and a single interruption does not change it.
+    It is 1.4826 times the median absolute deviation, divided by the median. For normally
+    distributed times that estimates the relative standard deviation. A single interruption does not
+    change it.
     """
     rounds = _rounds_for(SPIN_NS)
     times = [_spin(rounds) for _ in range(SPINS)]

@@ -1,7 +1,7 @@
 """Judges how noisy this machine is, and what can be measured on it.
 
 The facts come from `machine` and `abilities`. Every `judge_…` is a pure function from facts to
-checks. A check says what is the case, and, unless it is fine, what to do.
+checks. A check states a fact. Unless its state is "fine", it also says what to do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cairn.doctor.machine import Conditions
 from cairn.model import Check, Host
 
 NOISY = 0.028
-"""With a larger spread, 60 rounds (the default limit) do not reach ±1 %.
+"""A spread above this is a warning: then 60 rounds, the default limit, do not reach ±1 %.
 
 1.96 × √2 × 2.8 % ÷ √60 is 1 %.
 """

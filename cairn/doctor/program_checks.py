@@ -81,7 +81,7 @@ class Diagnosis:
 
     checks: tuple[Check, ...]
     program: Program | None = None
-    """None if the program could not be found out."""
+    """None if the command drops the preload before its program starts, as env -i does."""
     knob: tuple[str, str] | None = None
     """A variable that makes the program allocate small blocks with malloc; None if it needs
     none."""
@@ -89,8 +89,8 @@ class Diagnosis:
     """The allocator library that the program is linked with: the baseline of a comparison."""
     libc: str | None = None
     carries: ProgramFacts | None = None
-    """The facts of a program with a built-in allocator, if only a run can show whether it uses
-    that."""
+    """The facts of a program with a built-in allocator, if only a run can show whether the program
+    uses that allocator; else None."""
 
     @property
     def obstacle(self) -> Check | None:
@@ -295,9 +295,10 @@ def _serves_python_alone(inside: Inside) -> bool:
 def _bypasses(facts: ProgramFacts) -> bool:
     """Whether the file alone proves that the program uses the allocator inside it.
 
-    A symbol proves that the allocator is there, but not that the program calls it. The program
-    certainly does in four cases: it is Rust's global allocator, redis is built with it, it is
-    Chromium's shim around malloc, or the program imports no malloc from the C library.
+    A symbol proves that the allocator is in the file, but not that the program calls it. The
+    program certainly calls it in four cases: a Rust program chose its global allocator; the program
+    is redis or valkey; the allocator is behind Chromium's shim around malloc; or the program
+    imports no malloc from the C library.
     """
     inside = facts.inside
     if inside.allocator is None or inside.evidence != "symbol":
@@ -330,7 +331,7 @@ pages."""
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What the probe counted in a whole run. None means not known."""
+    """The probe's counts of a whole run. None means not known."""
 
     operations: int
     """Allocations and frees that reached malloc."""
@@ -344,8 +345,8 @@ def with_a_run(diagnosis: Diagnosis, reached: Reached) -> Diagnosis:
     """The diagnosis of a program with a built-in allocator, after a run with the probe.
 
     The probe does not see the built-in allocator. It sees the blocks of malloc and the memory of
-    the process. A fragmented heap may take twice its blocks. Memory beyond that, by more than
-    OTHERWISE_BYTES, came from elsewhere.
+    the process. A fragmented heap of malloc may take twice the bytes of its live blocks. If the
+    process takes more than that and OTHERWISE_BYTES, the rest came from another allocator.
     """
     facts = diagnosis.carries
     assert facts is not None
