@@ -15,7 +15,7 @@ from cairn.report.view import View
 from cairn.report.words import printable
 
 _PIPED = 1000
-"""Columns when nobody reads on a terminal."""
+"""Columns of the list if standard output is not a terminal."""
 
 
 @cli.group(invoke_without_command=True)

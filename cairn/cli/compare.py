@@ -155,8 +155,8 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     "patterns",
     type=options.PATTERN,
     multiple=True,
-    help="Read a number from the program's output: the group of the last match, or the whole "
-    "match without a group. Repeatable.",
+    help="Read a number from the program's output: the group in the last match, or the whole "
+    "last match if the pattern has no group. Repeatable.",
 )
 @click.option(
     "--counters",

@@ -55,9 +55,9 @@ def stderr(color: str = "auto") -> Console:
 
 
 def say(console: Console, head: str, text: str) -> None:
-    """Prints a line that begins with its subject.
+    """Prints `text` on a line that begins with its subject `head`, such as "doctor".
 
-    The text is made printable; it may come from a program.
+    The text may come from a program, so it is made printable.
     """
     console.print(f"{head:<8} {printable(text)}", markup=False)
 
@@ -113,8 +113,8 @@ def output_of(form: Form | None, full: bool, color: str, out: Path | None, force
 
     Without a form option, the file's ending chooses the form.
 
-    Raises UsageError or CairnError if the file cannot be written. It does so before minutes of
-    measuring, not after.
+    Raises UsageError or CairnError if the file cannot be written. Call it before measuring, so that
+    the user sees this error at once.
     """
     packs = form is None and out is not None and out.name.endswith(ENDING)
     if form is None and out is not None and not packs:

@@ -83,7 +83,7 @@ def _row(item: Found, checksum: str | None) -> tuple[Cell, ...]:
 
 
 def document(catalog: Catalog, found: Sequence[Found]) -> str:
-    """Returns the same as one JSON document.
+    """Returns the allocators and the catalog as one JSON document.
 
     "sha256" is the checksum of the library file as it is now.
     """
@@ -118,7 +118,7 @@ def _sha256(item: Found) -> str | None:
 def _damage(item: Found, now: str | None) -> str | None:
     """Returns a sentence if a library in the cache has changed since it was fetched, else None.
 
-    A library that the user added has a caveat for that, so it is left out here.
+    None for a library that the user added, since a caveat reports its change.
     """
     inside = item.source_sha256 is not None
     if not inside or item.sha256 is None or now is None or now == item.sha256:

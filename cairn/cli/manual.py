@@ -221,7 +221,8 @@ class _Heap:
 def size_classes(library: Path) -> Iterator[SizeClass]:
     """Yields the size classes of the library.
 
-    The blocks and slabs of a heap show them. A second copy of the allocator's formula could differ.
+    They are read from the blocks and slabs of a heap. A second copy of the allocator's formula here
+    could differ from the allocator.
     """
     heap = _Heap(library)
     # In a small process, classes share slabs. A large block ends that.

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from cairn.run.foreground import Ended
 
 EXIT_CANNOT_RUN, EXIT_CANNOT_PRELOAD, EXIT_NOT_FOUND, EXIT_SIGNAL = 125, 126, 127, 128
-"""Exit codes of `cairn run` for its own failures, as env(1) has them: a program seldom uses these
-codes itself."""
+"""Exit codes of `cairn run` for its own failures. env(1) has the same codes, and programs seldom
+use them."""
 
 
 ALLOCATOR = click.option(

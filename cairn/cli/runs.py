@@ -62,7 +62,7 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
     A failed baseline comes first.
 
     When instructions are counted, a contender that valgrind cannot run is not measured, and that is
-    no failure. A contender that works wrongly under valgrind is one.
+    no failure. A contender that works wrongly under valgrind has failed.
     """
     counting = run.settings.instructions
     several = len(comparisons) > 1
@@ -84,7 +84,7 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
 def _failures(row: Row, counting: bool) -> list[str]:
     """Returns the contender's failures.
 
-    If instructions are counted, limits of valgrind are left out.
+    If instructions are counted, limits of valgrind are no failures.
     """
     return [
         failure for failure in row.failures if not counting or instructions.works_wrongly(failure)

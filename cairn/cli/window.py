@@ -39,7 +39,7 @@ class Span:
 
 
 class Counting:
-    """Context of a program's run.
+    """Context manager around the run of a program whose calls the probe counts.
 
     A thread of its own reads the probe's files when counting begins and ends.
     """
@@ -122,7 +122,7 @@ class Counting:
             self._reported = True
 
     def _waited(self, seconds: float | None) -> bool:
-        """Waits `seconds` or for the signal. Returns false if the program ended before."""
+        """Waits for the signal, at most `seconds`. Returns false if the program ended first."""
         try:
             return self._events.get(timeout=seconds) == "signal"
         except Empty:

@@ -59,7 +59,7 @@ def summary(groups: Sequence[Examined]) -> str:
 
 
 def document(groups: Sequence[Examined], *, cairn: str) -> str:
-    """Returns the same as one JSON document. JSON itself escapes control characters in texts."""
+    """Returns the checks as one JSON document. JSON itself escapes control characters in texts."""
     parts = {
         "schema": SCHEMA,
         "cairn": cairn,

@@ -15,8 +15,8 @@ from cairn.report.tables import Cell, Table
 from cairn.report.view import View
 
 TITLE = (
-    "instructions per operation, counted by callgrind; the workload's own are included, the same "
-    "for all"
+    "instructions per operation, counted by callgrind; they include the workload's own "
+    "instructions, which are the same for every allocator"
 )
 
 
@@ -40,7 +40,7 @@ def render(run: Run, samples: Sequence[Sample], view: View) -> str:
 
 
 def as_markdown(run: Run, samples: Sequence[Sample]) -> str:
-    """Returns the same as Markdown."""
+    """Returns the table and its notes as Markdown."""
     found = counts(run, samples)
     names, rows = _rows(run, found)
     escape = markdown.escape
@@ -64,7 +64,7 @@ def as_markdown(run: Run, samples: Sequence[Sample]) -> str:
 
 
 def document(run: Run, samples: Sequence[Sample]) -> str:
-    """Returns the same as one JSON document, with all samples."""
+    """Returns the counts and all samples as one JSON document."""
     parts = {
         "schema": SCHEMA,
         "run": run,

@@ -12,7 +12,8 @@ from cairn.report.words import printable
 from cairn.why.prediction import Costs, Prediction
 
 TELL_FROM = 0.05
-"""A share of CPU time. A smaller saving is no reason to change the allocator."""
+"""The least share of CPU time that is worth a change of the allocator. No smaller saving is named.
+"""
 _KINDS = ("new", "reused", "calloc", "realloc", "free, local", "free, remote")
 _MIB = 1 << 20
 

@@ -67,7 +67,7 @@ from cairn.why.prediction import Prediction
 
 _COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
 _SHORT_NS = 100
-"""Shorter operations overlap much with the instructions around them."""
+"""Operations shorter than this overlap much with the instructions around them."""
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """The requested sizes of GROUPS."""
 _COMMAND_MAX = 60
@@ -85,8 +85,8 @@ def render(
 ) -> str:
     """Returns the report as text.
 
-    `allocator` is the user's name for it; None takes the name of its file. `others` are
-    predictions.
+    `allocator` is the user's name of the allocator; None takes the name of its file. `others` are
+    the predicted savings of other allocators.
     """
     text = board(profile, allocator=allocator, full=view.full, others=others)
     title = "\n".join(wrapped(text.title, view.width))
@@ -557,8 +557,8 @@ def _missing(profile: Profile, total: Line) -> Iterator[str]:
             or ["free"]
         )
         yield (
-            f"▲ {units.count(total.untimed)} operations are of kinds without a timed one "
-            f"({kinds}); their time is not included."
+            f"▲ The times do not include {units.count(total.untimed)} operations, because no "
+            f"operation of their kind was timed ({kinds})."
         )
     if late := int(tally.late_calls.sum()):
         yield (

@@ -61,7 +61,8 @@ def document(
 ) -> str:
     """Returns the whole profile as JSON.
 
-    null means not measured. A time below `clock.resolution_ns` means only that it is below it.
+    null means not measured. A time below `clock.resolution_ns` means only that the operation took
+    less than the resolution.
     """
     tally, ticking, limit = profile.tally, clock(profile.tally), ceiling(profile)
     parts: dict[str, Any] = {
@@ -193,7 +194,7 @@ def _line(line: Line, *, name: bool = True) -> dict[str, Any]:
 def _histogram(weights: Floats, ends: Sequence[float], what: str) -> list[dict[str, float]]:
     """Returns the buckets that are not empty.
 
-    `what` names their upper ends; each begins at the end before.
+    `what` is the key of a bucket's upper end. A bucket begins at the upper end of the one before.
     """
     return [
         {what: end, "weight": float(weight)}

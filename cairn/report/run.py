@@ -32,7 +32,7 @@ Kind = Literal["comparison", "standings", "scenarios", "calibration", "founding"
 """The kind of report that a run gets. A run of a user's own program is a comparison."""
 
 _OURS = "cairn"
-"""A ranking compares contenders named so, also before a dash, with every other contender."""
+"""In a ranking, contenders with this name, alone or before a dash, are compared with all others."""
 
 
 @dataclass(frozen=True, slots=True)

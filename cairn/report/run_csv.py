@@ -32,7 +32,7 @@ them."""
 def render(run: Run, samples: Sequence[Sample]) -> str:
     """Returns all trials in the order they ran, with the warm-up as round 0.
 
-    Empty means not measured.
+    An empty field means not measured.
     """
     titles = {contender.name: contender.title for contender in run.contenders}
     workloads = [workload.name for workload in run.settings.workloads]

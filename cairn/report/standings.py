@@ -55,7 +55,7 @@ def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = Non
 
 
 def _standings_say(found: Standings) -> Iterator[str]:
-    """Yields who is fastest and leanest, who may be, and who has no mean."""
+    """Yields the fastest and the leanest contender, those that may be, and those without a mean."""
     first = found.places[0]
     if first.time is None:
         yield "No allocator has a mean over all workloads; the tables say why."
@@ -86,9 +86,9 @@ def _standings_say(found: Standings) -> Iterator[str]:
 def _may_be_best(mean: Ratio | None) -> bool:
     """Returns whether the contender may be as good as the best of every workload.
 
-    The first of the table is no fair reference, because it was chosen from the same data: of
-    contenders that are all alike, some would be called slower in most runs. The intervals of means
-    account for the choice of the best.
+    The first row of the table is no fair reference, because the same data put it first: if all
+    contenders were alike, most runs would call some of them slower than the first. The intervals of
+    means account for the choice of the best.
     """
     return mean is not None and (mean.interval is None or mean.interval.low <= 1)
 
@@ -268,7 +268,7 @@ def _standings_footer(run: Run, found: Standings) -> Iterator[str]:
     yield (
         f"paired Hodges–Lehmann · {100 * found.level:g} % intervals (jackknife, Student's t) "
         "account for the choice of "
-        "the best from the same data; they are not adjusted for their number"
+        "the best from the same data; no interval is adjusted for the number of intervals"
     )
     yield (
         "geometric means, every workload with the same weight; an allocator that failed on a "

@@ -98,7 +98,7 @@ def _against_head(baseline: str) -> str:
 def _interesting(metric: Metric, comparison: Comparison) -> bool:
     """Returns whether a metric gets a column.
 
-    Lazily freed memory does only if some run has 1 MiB of it.
+    The metrics of lazily freed memory get one only if some run has at least 1 MiB of such memory.
     """
     if metric.key not in (model.LAZY.key, model.PEAK_LESS_LAZY.key):
         return True

@@ -103,8 +103,8 @@ them."""
 _TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
 """Spaces at the end of a line, with colour codes among them. Only the spaces are removed."""
 _UNBOUNDED = 100_000
-"""Columns that rich may use for a table. The table was already fitted, so that rich must not narrow
-it."""
+"""Columns that rich may use for a table. `fit` has already narrowed the table, so rich must not
+narrow it again."""
 
 
 class Screen:

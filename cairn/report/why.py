@@ -12,7 +12,8 @@ from cairn.report.words import NOT_MEASURED, printable
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
 
 _TELL_FROM = 0.01
-"""A share of the other contender's whole. Smaller causes appear only in the table."""
+"""The least cause that a sentence names, as a share of the other contender's CPU time or memory.
+Smaller causes appear only in the table."""
 
 
 def _how(why: Why) -> str:
@@ -187,7 +188,10 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
         longer = "longer" if (waiting.change or 0.0) > 0 else "shorter"
         time = units.time(abs(waiting.change or 0.0))
         told = "; ".join(waiting.evidence)
-        yield f"Its threads together wait {time} {longer} in it than under {why.baseline} ({told})."
+        yield (
+            f"Under {why.contender}, threads together wait {time} {longer} in the allocator than "
+            f"under {why.baseline} ({told})."
+        )
 
 
 def _parts(gap: Gap) -> Iterator[str]:

@@ -192,7 +192,7 @@ def test_notes_tell_what_the_numbers_lack(tmp_path: Path) -> None:
         "4 calls by ending threads",
         "Failed calls: 1 of realloc.",
         "3 timed operations were preempted",
-        "10 operations are of kinds without a timed one (aligned)",
+        "10 operations, because no operation of their kind was timed (aligned)",
         "contain 1.80 ms of waiting in system calls",
         "waiting system calls: futex wait 2; libc's own locks show only here",
         "The processes called different allocators: /opt/libje.so, "

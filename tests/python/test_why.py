@@ -311,8 +311,8 @@ def test_waiting_takes_no_cpu_time_and_is_told_beside() -> None:
     assert found.waiting is not None and found.waiting.change == pytest.approx(-50 * MS)
     told = list(sentences(explain(why_run("fast"), samples, "fast", "system")))
     assert (
-        "Its threads together wait 50.0 ms shorter in it than under system (0 waits against 700)."
-        in told
+        "Under fast, threads together wait 50.0 ms shorter in the allocator than under system "
+        "(0 waits against 700)." in told
     )
 
 
