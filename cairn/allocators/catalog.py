@@ -108,7 +108,7 @@ class Found:
     """The package and its full version, or the source that it was built from."""
     build_id: str | None = None
     cached: bool = False
-    """Whether it is registered in the user's cache: fetched, built or added."""
+    """Whether this copy is registered in the user's cache: fetched, built or added."""
     sha256: str | None = None
     """The checksum of the library when it came into the cache or was added; None if not cached."""
     source_sha256: str | None = None

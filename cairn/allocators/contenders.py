@@ -32,7 +32,7 @@ _OUR_PREFIXES = ("CAIRN_WITNESS", "CAIRN_LAUNCH", "CAIRN_PROBE")
 
 @dataclass(frozen=True, slots=True)
 class ContenderSpec:
-    """A parsed `-a`. Its library has not been looked for."""
+    """A parsed `-a`. Whether this machine has its library is not known yet."""
 
     name: str
     allocator: str
@@ -47,8 +47,8 @@ class ContenderSpec:
 def split_contenders(argument: str) -> tuple[str, ...]:
     """The specs in one `-a`, which commas separate.
 
-    An argument with knobs is one spec, since the values of knobs may contain commas. So is a path
-    that exists. Raises UsageError for a list with knobs, and for an empty spec.
+    An argument with knobs is one spec, since the values of knobs may contain commas. A path that
+    exists is one spec, too. Raises UsageError for a list with knobs, and for an empty spec.
     """
     _, _, target = _split_name(argument)
     if "/" in target and os.path.lexists(target):

@@ -1,8 +1,8 @@
 """Fetches an allocator's package from the distribution into the user's cache, without root.
 
-The package is unpacked, not installed. apt-get fetches it, with its state and cache redirected
-below our folder. It checks every file against the distribution's signed index, and knows proxies
-and mirrors. Nothing outside the cache folder is written, not even as root.
+The package is unpacked, not installed. apt-get fetches the package, with apt's state and cache
+redirected below our folder. apt-get checks every file against the distribution's signed index, and
+knows proxies and mirrors. Nothing outside the cache folder is written, not even as root.
 
     cache/.lock                     held during a fetch, so that only one runs at a time
     cache/.apt/                     apt's lists, caches and downloads; partial downloads continue
@@ -199,7 +199,7 @@ def _failure_without_update(before: _Refused | None, refused: _Refused) -> _Refu
     """The failure to report when newer lists cannot be fetched.
 
     before: the failure of the first pass; None if the system has no lists. If the system's lists do
-    not have the package, that is reported, with a note that the lists may be old.
+    not have the package, the error says so, with a note that newer lists could not be fetched.
     """
     note = f" (by the package lists of this machine; newer ones could not be fetched: {refused})"
     match before:

@@ -1,8 +1,8 @@
 """Finds the catalog's allocators on this machine. Libraries that are found are never executed.
 
-It searches the loader's cache, the library folders, and the user's cache with fetched, built and
-added libraries. Cairn's own allocator lies in cairn's folder. Versions come from the distribution's
-package database, since the file names of most libraries lack them.
+The search covers the loader's cache, the library folders, and the user's cache with fetched, built
+and added libraries. Cairn's own allocator lies in cairn's folder. Versions come from the
+distribution's package database, since the file names of most libraries do not contain a version.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def discover(
 
 
 def _with_libraries(entries: Sequence[Allocator], catalog: Catalog) -> list[Allocator]:
-    """The entries whose libraries are searched for: each entry, or the one that it borrows from.
+    """The entries whose libraries are searched for.
 
-    An entry with a `library_of` borrows the library of the entry of that name.
+    An entry with a `library_of` is replaced by the entry of that name, whose library it uses.
     """
     owners = (catalog.find(entry.library_of) if entry.library_of else entry for entry in entries)
     return list({owner.name: owner for owner in owners if owner is not None}.values())
@@ -417,7 +417,7 @@ def write_record(folder: Path, values: Mapping[str, str]) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder: one rename hides it from other processes, then it is deleted.
+    """Removes a folder. A rename hides the folder from other processes before it is deleted.
 
     A missing folder is no error.
     """

@@ -267,8 +267,9 @@ def hardened_light(shop: Workshop) -> Plan:
 def scudo(shop: Workshop) -> Plan:
     """Builds scudo as LLVM builds its standalone library.
 
-    It has the C interface and C++'s operators, and does not need a C++ library. Only `crc32_hw.cpp`
-    is compiled for the CRC instruction; scudo uses it only if the processor has it.
+    The library has the C interface and C++'s operators, and needs no C++ library. Only
+    `crc32_hw.cpp` is compiled for the CRC instruction; scudo uses that instruction only if the
+    processor has it.
     """
     flags = (
         "-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
@@ -325,7 +326,7 @@ def hoard(shop: Workshop) -> Plan:
     This recipe does not use Hoard's flag -ffast-math: with that flag gcc 12 links start-up code,
     which changes the floating point arithmetic of the whole program that loads the library. Without
     -fno-semantic-interposition, which clang implies, gcc refuses to inline functions that Hoard
-    declares inline.
+    wants inlined.
     """
     shutil.copytree(shop.source / "Heap-Layers", shop.source / "Hoard" / "src" / "Heap-Layers")
     wrapper = shop.source / "Hoard" / "src" / "Heap-Layers" / "wrappers" / "gnuwrapper.cpp"

@@ -207,7 +207,7 @@ def run_tool(
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kills the process group and waits up to _GROUP_GONE_S until all its processes are gone.
 
-    Afterwards none of them writes to a file any more.
+    When it returns, no process of the group writes to a file any more, unless the time ran out.
     """
     if process.poll() is not None:
         return
@@ -236,7 +236,7 @@ def bytes_below(folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A command. If it writes `draft` and succeeds, that file is renamed to `makes`."""
+    """A command. If it has a `draft` and succeeds, the file `draft` is renamed to `makes`."""
 
     command: tuple[str, ...]
     folder: Path

@@ -124,9 +124,9 @@ def _prepare_build(progress: Progress) -> Settings:
 
     The configured source stays in the cache folder for later runs. Before each trial, `ninja -t
     clean` removes the files of the last build. It is a debug build, without optimisation, because
-    developers make that kind most often, and without optimisation a compiler spends the largest
-    part of its time on allocations. Raises CairnError if a tool is missing, or if the source cannot
-    be fetched, unpacked or configured.
+    developers make that kind most often. Allocations also take a larger share of the compiler's
+    time there than in an optimised build. Raises CairnError if a tool is missing, or if the source
+    cannot be fetched, unpacked or configured.
     """
     tools = {name: find_tool(name) for name in ("cmake", "ninja", "cc")}
     missing = [name for name, path in tools.items() if path is None]

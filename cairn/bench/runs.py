@@ -287,7 +287,7 @@ def _counting_settings(choice: Chosen) -> Settings:
     """The settings for counting instructions: each workload at its sizes `smallest` and `larger`.
 
     Starting the program takes the same number of instructions at both sizes, so the difference of
-    the two counts is free of it. Only the first 8 bytes of a block are written, because filling
+    the two counts excludes them. Only the first 8 bytes of a block are written, because filling
     blocks takes more instructions than allocating them. A workload whose arguments set --touch
     keeps its own setting. Raises CairnError if valgrind is not installed.
     """

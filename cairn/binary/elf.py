@@ -379,7 +379,7 @@ def is_musl_loader(loader: str | None) -> bool:
 
 @functools.cache
 def native() -> tuple[int, str, bool]:
-    """(bits, machine, is musl) of this process. Cairn's own libraries are built for the same."""
+    """(bits, machine, is musl) of this process. Cairn's own libraries have the same values."""
     try:
         descriptor = os.open("/proc/self/exe", os.O_RDONLY | os.O_CLOEXEC)
         try:

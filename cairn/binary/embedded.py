@@ -1,7 +1,7 @@
 """Finds allocators and language runtimes that are linked into an executable.
 
-A preloaded library cannot replace such an allocator. That the file contains it is a hint, but no
-proof that the program's blocks come from it; `doctor` judges that.
+A preloaded library cannot replace such an allocator. An allocator in the file is a hint, but no
+proof that the program's blocks come from it; `doctor` judges whether they do.
 
 The facts come from symbol names and, in stripped files, from texts that an allocator's code always
 contains. Every read is bounded, and nothing is executed: the file may be hostile.
@@ -35,7 +35,10 @@ _SYMBOLS = (
     ("rpmalloc", "rpmalloc"),
     ("scalable_malloc", "tbbmalloc"),
 )
-"""Entry points and their allocators. A program with a Rust crate contains only some of them."""
+"""Entry points and their allocators.
+
+A program that contains an allocator through a Rust crate has only some of its entry points.
+"""
 
 
 _HIDDEN_MALLOC = "malloc"
@@ -105,7 +108,7 @@ class Inside:
     asks_libc: bool = True
     """Whether the executable imports an allocating function.
 
-    If it does not, no block of its own code comes from libc.
+    If it imports none, no block of its own code comes from libc.
     """
     go: bool = False
     rust: bool = False

@@ -235,7 +235,7 @@ def _refuse_machine(library: Library, program: Program | None) -> None:
 
 @functools.lru_cache(maxsize=256)
 def loader_problem(library: Library, library_path: tuple[str, ...] = ()) -> str | None:
-    """Why the dynamic loader refuses the library, as the end of a sentence; None if it does not.
+    """Why the dynamic loader refuses the library, as the end of a sentence; None if it accepts it.
 
     The listing mode maps files and runs none of their code. Without a known loader for the machine
     the answer is None. The answer is cached, since a file that hangs the loader costs the whole

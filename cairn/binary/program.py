@@ -145,7 +145,8 @@ def _find_command(command: str, search: str) -> str:
 def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
     """The binary that runs `file`, and whether `file` is a script.
 
-    It follows at most four further scripts, as the kernel does.
+    The interpreter of a script may be a script, too. Four further scripts are followed at most, as
+    the kernel does.
     """
     for depth in range(5):
         line = _first_line_of_script(file)
@@ -171,8 +172,8 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
                 "Install it, or correct the first line of the script."
             ) from None
     raise ProgramNotExecutable(
-        f"{command} is a script whose interpreter is a script, and so on: too many for the kernel. "
-        "Call the last one."
+        f"{command} is a script whose interpreter is a script, and so on: the kernel does not "
+        "follow so many scripts. Call the last script."
     )
 
 

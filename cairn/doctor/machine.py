@@ -157,7 +157,7 @@ def _swap_used() -> int | None:
 def other_runs() -> int | None:
     """The number of running launchers; None if /proc cannot be read.
 
-    A run of this cairn counts, too, so call it before that starts.
+    A run of this process counts, too. So call this function before the run starts.
     """
     try:
         processes = [name for name in os.listdir("/proc") if name.isdecimal()]

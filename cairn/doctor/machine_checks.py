@@ -18,8 +18,7 @@ NOISY = 0.028
 1.96 × √2 × 2.8 % ÷ √60 is 1 %.
 """
 STEAL = 0.01
-"""Stolen time above this is a warning. It equals the precision at which a comparison stops by
-default."""
+"""Stolen time above this is a warning. A comparison stops at the same precision by default."""
 
 
 _SWAP_BYTES = 1 << 20

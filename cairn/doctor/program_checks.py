@@ -346,7 +346,7 @@ def with_a_run(diagnosis: Diagnosis, reached: Reached) -> Diagnosis:
 
     The probe does not see the built-in allocator. It sees the blocks of malloc and the memory of
     the process. A fragmented heap of malloc may take twice the bytes of its live blocks. If the
-    process takes more than that and OTHERWISE_BYTES, the rest came from another allocator.
+    process takes more than that plus OTHERWISE_BYTES, some memory came from elsewhere.
     """
     facts = diagnosis.carries
     assert facts is not None

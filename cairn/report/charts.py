@@ -406,7 +406,7 @@ def _times_axis(axes: Axes, entries: Sequence[Entry]) -> None:
 def _styles(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     """Returns a colour and a marker for each name.
 
-    They depend on the set of names, not on the ranking.
+    Colours and markers depend on the set of names, not on the ranking.
     """
     ordered = sorted(names)
     return {

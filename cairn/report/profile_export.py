@@ -194,7 +194,7 @@ def _line(line: Line, *, name: bool = True) -> dict[str, Any]:
 def _histogram(weights: Floats, ends: Sequence[float], what: str) -> list[dict[str, float]]:
     """Returns the buckets that are not empty.
 
-    `what` is the key of a bucket's upper end. A bucket begins at the upper end of the one before.
+    `what` is the key of a bucket's upper end. A bucket begins at the end of the bucket before.
     """
     return [
         {what: end, "weight": float(weight)}
@@ -233,7 +233,7 @@ _COLUMNS = (
 def rows(profile: Profile) -> str:
     """Returns the profile's tables as CSV.
 
-    They are `counted`, `timed`, `cpu timers`, `paths`, `kernel`, `locks` and `counters`.
+    The tables are `counted`, `timed`, `cpu timers`, `paths`, `kernel`, `locks` and `counters`.
     An empty field was not measured. In `locks`, `operations` counts taken locks, `failed` counts
     refused trylocks, `timed` counts timed critical sections, and times are waiting times. The row
     `different locks` counts contended locks. In `counters`, `timed` counts the operations whose

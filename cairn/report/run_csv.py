@@ -22,11 +22,11 @@ _REPORTED = (
     "operation_p95_ns", "operation_p99_ns", "busy_ns", "idle_ns", "workload_minor_faults",
     "checksum", "live_peak_bytes",
 )  # fmt: skip
-"""Columns of built-in workloads. They are present only if a sample has them."""
+"""Columns of the reports of built-in workloads. They are absent if no sample has a report."""
 
 _NOTED = ("own", "calls", "faults", "others", "program", "unknown")
-"""Columns of clock samples of plain runs, in nanoseconds. They are present only if a sample has
-them."""
+"""Columns of the clock samples of plain runs, in nanoseconds. They are absent if no run has clock
+samples."""
 
 
 def render(run: Run, samples: Sequence[Sample]) -> str:

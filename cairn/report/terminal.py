@@ -155,7 +155,7 @@ class Screen:
             left = Text(" " * indent)
 
     def table(self, table: tables.Table) -> None:
-        """Adds the table, fitted into the width, and a line that names the columns left out."""
+        """Adds the table, fitted into the width, and a line with the names of omitted columns."""
         fitted = fit(table, self._view.width, full=self._view.full)
         for place, (name, part) in enumerate(fitted.parts):
             if place and not name:

@@ -151,7 +151,7 @@ def _points(gap: Gap, part: Part) -> str:
 
 
 def sentences(why: Why) -> Iterator[str]:
-    """Yields the answer, main sentence first. It claims only what the intervals show."""
+    """Yields the answer, main sentence first. The sentences claim only what the intervals show."""
     for gap in (why.time, why.memory):
         if gap is not None:
             yield from _about(why, gap)

@@ -46,7 +46,7 @@ class Ended:
     exit_code: int
     """The exit code as a shell reports it: 128 plus the signal for a killed program."""
     problem: str | None
-    """Why the proof of load failed; None if it is complete."""
+    """Why the proof of load failed; None if the proof is complete."""
     left_behind: int
     """The number of processes still running when the command ended; the launcher ended them."""
     launched: Launched | None = None

@@ -118,7 +118,7 @@ class Measurement:
         self._warm = {_cell(sample) for sample in before if sample.started_at > booted}
         """The (workload, contender) pairs of a resumed run that need no warm-up.
 
-        They have run since this machine was started.
+        These pairs have run since this machine was started.
         """
 
     @property
@@ -157,7 +157,7 @@ class Measurement:
             raise Interrupted("interrupted; the trials measured so far are kept") from None
 
     def _clean_up(self) -> None:
-        """Runs --cleanup. A failure of it is reported but changes no result."""
+        """Runs --cleanup. A failure of the command is reported but changes no result."""
         if self._run.settings.cleanup is not None:
             try:
                 self._runner.hook("cleanup", self._run.settings.cleanup)

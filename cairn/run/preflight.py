@@ -128,7 +128,7 @@ def named(specs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:
-    """The baseline's name. If `parsed` lacks the contender that the user wants, it is added there.
+    """The baseline's name. If `parsed` lacks the contender that the user wants, it is inserted.
 
     wanted: the user's choice. With None the baseline is the system's allocator without knobs, or
     the first contender if the system's allocator does not compete.

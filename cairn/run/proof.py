@@ -151,7 +151,8 @@ def not_behind(
 ) -> str | None:
     """Why the malloc behind the probe in `program` is not the contender's, as a sentence.
 
-    owner: the object that owns that malloc, "" if unknown. Returns None if it is the contender's.
+    owner: the object that owns that malloc, "" if unknown. Returns None if the malloc is the
+    contender's.
     """
     if owner and _owns(contender, resolve(owner)):
         return None

@@ -184,8 +184,8 @@ class Runner:
         """Runs one trial and returns its sample. A failure of the program is part of the sample.
 
         watch: ends the trial as soon as a process drops the preload. Cairn then wakes up during the
-        trial to read the witness's file, which disturbs the measurement. So the caller sets it only
-        for trials that do not count.
+        trial to read the witness's file, which disturbs the measurement. So callers set `watch`
+        only for trials that do not count.
 
         Raises UsageError when --prepare or --conclude fails, and CairnError when the launcher
         fails.
@@ -398,8 +398,8 @@ class Runner:
         launched = msgspec.json.decode(line, type=Launched)
         if launched.interrupted_by is not None and lost is None:
             raise CairnError(
-                f"another process sent signal {launched.interrupted_by} to a run, "
-                "which does not count; --resume continues"
+                f"another process sent signal {launched.interrupted_by} to a run of the program, "
+                "so that run does not count; --resume continues"
             )
         return launched, lost
 
@@ -540,7 +540,7 @@ def last_line(text: str) -> str:
 
 
 def carried(contender: Contender, scratch: Path) -> Contender:
-    """The contender with paths that LD_PRELOAD can carry, and with the probe if it is probed.
+    """The contender with paths that LD_PRELOAD can carry. A probed contender preloads the probe.
 
     scratch: a folder for links; see carryable().
     """

@@ -183,7 +183,7 @@ class Folder(StoredRun):
 def _is_run(path: Path) -> bool:
     """Returns whether a folder holds a run.
 
-    A run.json alone does not show it, since folders of profiles and of other tools may have one.
+    A run.json alone is not enough, since folders of profiles and of other tools may have one.
     """
     try:
         return all((path / name).is_file() for name in (RUN, SAMPLES))
