@@ -172,8 +172,8 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
                 "Install it, or correct the first line of the script."
             ) from None
     raise ProgramNotExecutable(
-        f"{command} is a script whose interpreter is a script, and so on: the kernel does not "
-        "follow so many scripts. Call the last script."
+        f"{command} is a script whose interpreter is a script, and so on: too many scripts for "
+        "the kernel. Call the last script."
     )
 
 
