@@ -8,7 +8,9 @@ import cairn
 
 click.rich_click.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
 click.rich_click.MAX_WIDTH = 100
-click.rich_click.RANGE_STRING = ""  # an error names the range; here it would be broken
+# A range such as [0<=x<=4294967295] does not fit beside an option on 60 columns. The error for a
+# number out of range names it.
+click.rich_click.RANGE_STRING = ""
 click.rich_click.OPTION_GROUPS = {
     "cairn compare": [
         {"name": "Contenders", "options": ["-a", "--baseline"]},

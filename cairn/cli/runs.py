@@ -33,14 +33,8 @@ from cairn.run.stored_run import StoredRun
 if TYPE_CHECKING:
     from cairn.report.run import Measured
 
-    pass
-
 _NAMED_ALONE = 4
 """Up to this number of programs, each is announced on a line of its own; more share one line."""
-
-_OURS = "cairn"
-"""Contenders with this name, alone or before a dash, are compared with every other contender in
-each scenario."""
 
 _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", "name", "names"}
 

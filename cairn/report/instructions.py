@@ -48,9 +48,8 @@ def as_markdown(run: Run, samples: Sequence[Sample]) -> str:
         f"# {escape(TITLE)}",
         "",
         "| | " + " | ".join(map(escape, names)) + " |",
-        "|---" * (len(names) + 1) + "|",
+        "|---" + "|---:" * len(names) + "|",
     ]
-    parts[-1] = "|---" + "|---:" * len(names) + "|"
     parts += [
         f"| {escape(name)} | " + " | ".join(map(escape, cells)) + " |" for name, cells in rows
     ]

@@ -300,7 +300,7 @@ static void *refill(struct heap *heap, unsigned class)
                 continue;
         }
         slab = reopen(heap, class);
-        /* A shared heap adopts no slab, because heap_destroy() would also free the blocks of other
+        /* An ownerless heap adopts no slab, because heap_destroy() would also free the blocks of other
          * heaps that lie in it. */
         if (slab == NULL && !heap->shared)
             slab = adopt(heap, class);

@@ -35,7 +35,7 @@ def test_mallopt_answers_as_the_c_library_s_own(program: Callable[..., Program],
 
 @pytest.mark.parametrize("mode", ["linked", "archive"])
 def test_the_header_counts_what_is_so(program: Callable[..., Program], mode: str) -> None:
-    lines = program("api.c", mode).succeed().splitlines()
+    lines = program("statistics.c", mode).succeed().splitlines()
     assert lines[-1].endswith("passed, 0 failed")
     stats = json.loads(lines[0])
     assert stats["resident_bytes"] == stats["used_bytes"] + stats["idle_bytes"]

@@ -99,7 +99,7 @@ def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
         "gcc",
         "-D_GNU_SOURCE",
         "-pthread",
-        HERE / "api.c",
+        HERE / "statistics.c",
         "-I",
         ROOT / "tests" / "unit",
         *flags,
@@ -112,7 +112,7 @@ def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["malloc", "malloc-static"])
 def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None:
     options = ["add_definitions(-D_GNU_SOURCE)", f'include_directories("{ROOT}/tests/unit")']
-    sources = [HERE / "api.c", HERE / "operators.cpp"]
+    sources = [HERE / "statistics.c", HERE / "operators.cpp"]
     build = built_by_cmake(tmp_path, moved, f"cairn {__version__}", target, sources, *options)
     for program in ("api", "operators"):
         assert "0 failed" in call(build / program)

@@ -51,7 +51,16 @@ C_ORDER: dict[str, list[str]] = {
             "heap",
             "heap_check",
         ),
-        *("shared_heap", "thread", "background", "alloc", "options", "stats", "stats_text", "walk"),
+        *(
+            "ownerless_heap",
+            "thread",
+            "background",
+            "alloc",
+            "options",
+            "stats",
+            "stats_text",
+            "walk",
+        ),
     ],
     "abi": [
         "abi",

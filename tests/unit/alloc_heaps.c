@@ -1,9 +1,9 @@
-/* alloc_heaps.c - tests shared heaps (heaps that belong to no thread) beside running and ended
+/* alloc_heaps.c - tests ownerless heaps (heaps that belong to no thread) beside running and ended
  * threads: which blocks disappear with a heap, and that the locks are taken in one order. */
 #include "alloc/alloc.h"
 
+#include "alloc/ownerless_heap.h"
 #include "alloc/page_heap.h"
-#include "alloc/shared_heap.h"
 #include "alloc/stats.h"
 #include "alloc_os.h"
 #include "test.h"
@@ -29,12 +29,12 @@ TEST(a_heap_that_is_destroyed_takes_no_block_of_an_ended_thread_with_it)
 {
     pthread_t id;
     REQUIRE(pthread_create(&id, NULL, leave_blocks, NULL) == 0 && pthread_join(id, NULL) == 0);
-    struct heap *heap = shared_heap_create();
+    struct heap *heap = ownerless_heap_create();
     REQUIRE(heap != NULL);
     bool zero;
     for (unsigned i = 0; i < 10 * MANY; i++)
-        CHECK(shared_heap_allocate(heap, BYTES, 1, &zero) != NULL);
-    shared_heap_destroy(heap);
+        CHECK(ownerless_heap_allocate(heap, BYTES, 1, &zero) != NULL);
+    ownerless_heap_destroy(heap);
     for (unsigned i = 0; i < 10 * MANY; i++)
         memset(alloc_malloc(BYTES), 0, BYTES);
     for (unsigned i = 0; i < MANY; i++) {
@@ -50,14 +50,14 @@ static _Atomic unsigned locked; /* times that the main thread has locked all hea
 static void *come_and_go(void *argument)
 {
     for (unsigned i = 0; locked < ROUNDS; i++) {
-        struct heap *heap = shared_heap_create();
+        struct heap *heap = ownerless_heap_create();
         bool zero;
-        if (heap == NULL || shared_heap_allocate(heap, i % 3000, 1, &zero) == NULL)
+        if (heap == NULL || ownerless_heap_allocate(heap, i % 3000, 1, &zero) == NULL)
             abort();
         if (i % 2 == 0)
-            shared_heap_destroy(heap);
+            ownerless_heap_destroy(heap);
         else
-            shared_heap_release(heap);
+            ownerless_heap_release(heap);
     }
     return argument;
 }
@@ -71,7 +71,7 @@ TEST(heaps_can_be_destroyed_while_another_thread_locks_all_heaps)
     for (; locked < ROUNDS; locked++) {
         heap_lock_all();
         heap_unlock_all();
-        shared_heap_check_all();
+        ownerless_heap_check_all();
     }
     CHECK(pthread_join(id, NULL) == 0);
     alarm(0);
@@ -92,14 +92,14 @@ TEST(many_heaps_can_be_made_from_memory_that_was_used_before)
         alloc_free(runs[i]);
     for (unsigned i = 0; i < COUNT_OF(heaps); i++) {
         bool zero;
-        heaps[i] = shared_heap_create();
+        heaps[i] = ownerless_heap_create();
         REQUIRE(heaps[i] != NULL);
-        CHECK(shared_heap_allocate(heaps[i], 10 * i, 1, &zero) != NULL);
-        CHECK(shared_heap_allocate(heaps[i], 100000, 1, &zero) != NULL);
+        CHECK(ownerless_heap_allocate(heaps[i], 10 * i, 1, &zero) != NULL);
+        CHECK(ownerless_heap_allocate(heaps[i], 100000, 1, &zero) != NULL);
     }
-    shared_heap_check_all();
+    ownerless_heap_check_all();
     for (unsigned i = 0; i < COUNT_OF(heaps); i++)
-        shared_heap_destroy(heaps[i]);
+        ownerless_heap_destroy(heaps[i]);
     page_heap_check();
 }
 

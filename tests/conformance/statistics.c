@@ -1,4 +1,4 @@
-/* api.c - tests the functions of cairn.h: the statistics are exact, and purged memory is not
+/* statistics.c - tests the functions of cairn.h: the statistics are exact, and purged memory is not
  * resident. */
 #include "conformance.h"
 #include "test.h"
