@@ -189,8 +189,8 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
-/* Slow path of free_large(): the block belongs to an ownerless heap, a site counts the block, or the
- * thread's run cache did not take its run. */
+/* Slow path of free_large(): the block belongs to an ownerless heap, a site counts the block, or
+ * the thread's run cache did not take its run. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);

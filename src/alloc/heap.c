@@ -300,8 +300,8 @@ static void *refill(struct heap *heap, unsigned class)
                 continue;
         }
         slab = reopen(heap, class);
-        /* An ownerless heap adopts no slab, because heap_destroy() would also free the blocks of other
-         * heaps that lie in it. */
+        /* An ownerless heap adopts no slab, because heap_destroy() would also free the blocks of
+         * other heaps that lie in it. */
         if (slab == NULL && !heap->shared)
             slab = adopt(heap, class);
         if (slab == NULL)

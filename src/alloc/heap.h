@@ -1,8 +1,8 @@
 /* heap.h - a heap hands out small blocks from its slabs. Each thread has one.
  *
  * Only the owner of a heap calls the functions and writes the fields that are marked (owner only).
- * The owner is the heap's thread, or the holder of the `turn` of an ownerless heap. The owner allocates
- * without a lock. `lock` guards what other threads may change: the lists of slabs, and the state
+ * The owner is the heap's thread, or the holder of the `turn` of an ownerless heap. The owner
+ * allocates without a lock. `lock` guards what other threads may change: the lists of slabs, and the state
  * and owner of each slab on them. Between calls, always:
  *
  *     list[c]     free blocks of the heap's slabs of class c; their slabs count them as live
@@ -168,8 +168,8 @@ void heap_post(struct slab *slab, struct block *block);
  * `empty` is true, the returned heap has no slabs. Returns NULL if there is no memory. */
 struct heap *heap_acquire(bool empty);
 
-/* The heap's thread ends, or an ownerless heap is given up. The heap becomes idle, and its large blocks
- * have no owner. */
+/* The heap's thread ends, or an ownerless heap is given up. The heap becomes idle, and its large
+ * blocks have no owner. */
 void heap_release(struct heap *heap);
 
 /* The heap's thread ends, but the heap keeps its lists, as if the thread slept, until the next

@@ -1,13 +1,12 @@
 /* ownerless_heap.h - a heap that no single thread owns. The holder of its `turn` is its owner.
  *
  * The program makes such heaps by cairn_heap_create(), so that it can free all their blocks at
- * once. One more ownerless heap serves threads that have no heap any more (thread.h). Any thread may
- * call any function: the function takes the heap's turn, and may wait for it. A block that is too
- * large for a slab is on the heap's list `large`, and its record names the heap as its owner.
+ * once. One more ownerless heap serves threads that have no heap any more (thread.h). Any thread
+ * may call any function: the function takes the heap's turn, and may wait for it. A block that is
+ * too large for a slab is on the heap's list `large`, and its record names the heap as its owner.
  *
  * Blocks are freed like all others. Since the owner is never the heap of a thread, a small block is
  * posted (remote.h), and a large one is taken off the list.
- */
 #ifndef CAIRN_ALLOC_OWNERLESS_HEAP_H
 #define CAIRN_ALLOC_OWNERLESS_HEAP_H
 
