@@ -2,8 +2,8 @@
  *
  * Only the owner of a heap calls the functions and writes the fields that are marked (owner only).
  * The owner is the heap's thread, or the holder of the `turn` of an ownerless heap. The owner
- * allocates without a lock. `lock` guards what other threads may change: the lists of slabs, and the state
- * and owner of each slab on them. Between calls, always:
+ * allocates without a lock. `lock` guards what other threads may change: the lists of slabs, and
+ * the state and owner of each slab on them. Between calls, always:
  *
  *     list[c]     free blocks of the heap's slabs of class c; their slabs count them as live
  *     room[c]     == (warm(c) ? heap_hot(c) : 0) - length(list[c]) + carved(c)
