@@ -46,7 +46,7 @@ def quiet(_: str) -> None:
     pass
 
 
-def test_every_experiment_names_programs_and_allocators_that_there_are() -> None:
+def test_every_experiment_names_existing_programs_and_allocators() -> None:
     programs = {entry.program for entry in workloads.load()}
     for experiment in experiments.EXPERIMENTS:
         for size in (experiment.full, experiment.quick):
@@ -68,7 +68,7 @@ def test_workloads_by_name_are_one_run_and_each_experiment_another() -> None:
         runs.chosen(["nonsense"], quick=False)
 
 
-def test_a_run_tells_which_report_it_wants() -> None:
+def test_a_run_names_the_report_that_shows_it() -> None:
     def run_of(name: str | None, count: int = 1) -> object:
         run = a_run()
         settings = Settings(
@@ -105,7 +105,7 @@ def test_without_a_peer_there_is_nothing_to_compare(monkeypatch: pytest.MonkeyPa
     assert len(runs.contenders(malloctest.full, quiet)) == 5, "an arena needs no peer"
 
 
-def test_who_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_names_each_allocator_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, "system", "hardened", "jemalloc")
     said: list[str] = []
     assert runs.contenders(experiments.EXPERIMENTS[-1].full, said.append) == ("system", "jemalloc")
@@ -121,7 +121,7 @@ def test_the_quick_suite_takes_other_peers_where_its_own_are_not_here(
     assert runs.contenders(size, quiet) == ("system", "cairn", "jemalloc", "rpmalloc", "hoard")
 
 
-def test_what_does_not_fit_into_memory_is_left_out_and_said(
+def test_a_note_names_each_workload_that_does_not_fit_into_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
@@ -160,9 +160,10 @@ def test_a_suite_stops_a_workload_on_width_alone() -> None:
 
 @pytest.mark.parametrize("sigma", [0.005, 0.02, 0.04, 0.08])
 def test_stopping_on_width_costs_little_coverage_and_no_bias(sigma: float) -> None:
-    """A 95 % interval may end anywhere, but must still cover the truth in more than 91 % of series.
+    """Each series stops by the width of its 95 % interval.
 
-    The stop rule cannot see which contender leads, so it adds no bias.
+    More than 91 % of these intervals must still contain the truth. The width does not depend on
+    the sign of the difference, so that stopping by it adds no bias.
     """
     rng = random.Random(20260101)
     errors: list[float] = []
@@ -191,7 +192,7 @@ def counted(
     )  # fmt: skip
 
 
-def test_instructions_per_operation_are_free_of_what_starting_costs() -> None:
+def test_instructions_per_operation_exclude_those_of_starting_the_program() -> None:
     commands = tuple(
         Workload(f"fill {size}", ("fill",), group="fill") for size in ("smallest", "larger")
     )
@@ -228,7 +229,7 @@ def test_an_interrupted_count_is_not_measured_and_no_number() -> None:
     assert [count.per_operation for count in found] == [None, None]
 
 
-def test_an_entry_that_says_what_it_touches_keeps_that_when_counted(
+def test_a_workload_with_a_touch_option_keeps_it_when_instructions_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with_memory(monkeypatch, GIB)
@@ -241,7 +242,7 @@ def test_an_entry_that_says_what_it_touches_keeps_that_when_counted(
         )
 
 
-def test_an_allocator_that_works_wrongly_under_valgrind_is_no_limit_of_valgrind() -> None:
+def test_a_wrong_allocator_under_valgrind_is_not_reported_as_a_limit_of_valgrind() -> None:
     for wrong in (
         "computed another checksum than under system",
         "failed with exit code 1: larson: 3 blocks did not hold what was written into them",
@@ -257,7 +258,7 @@ def test_an_allocator_that_works_wrongly_under_valgrind_is_no_limit_of_valgrind(
         assert not instructions.works_wrongly(limit), limit
 
 
-def test_malloctest_repeats_often_enough_for_the_first_time_to_be_one_of_many() -> None:
+def test_malloctest_repeats_each_pattern_at_least_20_times() -> None:
     experiment = experiments.find("malloctest")
     assert experiment is not None
     repeats = [int(variant.arguments.split()[1]) for variant in experiment.full.variants]
@@ -293,7 +294,10 @@ def sleeping(round_: int, name: str, wall_ms: float, idle_ms: float) -> Sample:
 
 
 def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
-    """900 of 1000 ms are sleep. Half the work in half the time was once reported as 5 % less."""
+    """The program sleeps for 900 of 1000 ms.
+
+    A contender that halves the other 100 ms was once reported as 5 % faster.
+    """
     run = a_run()
     samples = [
         sleeping(round_, name, 900 + work + round_ % 3, 900)

@@ -1,6 +1,6 @@
-"""Reads programs and libraries, and decides if a preloaded allocator can work.
+"""Tests of the reader of programs and libraries, which decides if a preloaded allocator can work.
 
-Files may be hostile.
+The files may be hostile.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def is_sentence(text: str) -> str:
 # --- programs ---
 
 
-def test_a_dynamic_program_is_told_as_such(program: Path) -> None:
+def test_a_dynamic_program_is_recognized(program: Path) -> None:
     known = inspect_program(str(program))
     assert (known.kind, known.interpreter, known.sanitizer) == ("dynamic", None, None)
     assert known.path == os.path.realpath(program)
@@ -131,8 +131,8 @@ def test_a_program_that_exports_its_own_malloc_is_refused(build: Build) -> None:
 
 
 def test_a_program_that_only_calls_malloc_has_none_of_its_own(build: Build) -> None:
-    # A non-PIE that takes malloc's address has an undefined symbol with a value. That is no
-    # definition.
+    # A program at a fixed address that takes the address of malloc has an undefined symbol "malloc"
+    # with a value. Such a symbol is no definition.
     source = (
         "#include <stdlib.h>\nvoid *(*volatile f)(size_t) = malloc;\nint main(void) { return f(1) "
         "== 0; }\n"
@@ -154,7 +154,9 @@ def test_a_program_that_changes_ids_is_refused(
     assert f"is {word}" in program_refusal(copy)
 
 
-def test_a_setuid_program_of_this_very_user_is_fine(program: Path, tmp_path: Path) -> None:
+def test_a_setuid_program_of_the_user_who_runs_it_is_accepted(
+    program: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "mine"
     shutil.copy(program, copy)
     os.chmod(copy, 0o4755)
@@ -164,7 +166,7 @@ def test_a_setuid_program_of_this_very_user_is_fine(program: Path, tmp_path: Pat
     refuse_program(known)
 
 
-def test_file_capabilities_are_seen_and_matter_to_others_than_root(
+def test_file_capabilities_are_an_obstacle_except_for_root(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "capable"
@@ -258,7 +260,7 @@ def test_other_uses_of_env_are_let_through(command: list[str]) -> None:
 @pytest.mark.parametrize(
     "command", ["no-such-command", "./no-such-file", "", "a\0b", "/dev/null/x", "x" * 5000]
 )
-def test_what_does_not_exist_is_missing(
+def test_a_program_that_does_not_exist_is_missing(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -267,7 +269,7 @@ def test_what_does_not_exist_is_missing(
     is_sentence(str(caught.value))
 
 
-def test_what_may_not_be_executed_is_told_from_what_is_missing(tmp_path: Path) -> None:
+def test_a_file_without_execute_permission_is_not_reported_as_missing(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text(MAIN)
     plain.chmod(0o644)
@@ -308,7 +310,7 @@ def altered(original: Path, copy: Path, at: int, new: bytes) -> Path:
 # --- libraries ---
 
 
-def test_a_library_tells_what_it_is(library: Path) -> None:
+def test_the_facts_of_a_library_are_read(library: Path) -> None:
     known = inspect_library(str(library))
     assert (known.kind, known.soname, known.truncated) == ("library", "libown.so.1", False)
     assert known.defines_malloc
@@ -343,7 +345,7 @@ def test_a_general_elf_library_reads_the_same(library: Path) -> None:
         assert known.build_id == build_id, path
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_library_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     for path in (
@@ -358,7 +360,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "none.so")
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_library_that_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.so")
     started = time.monotonic()
     assert "is a folder" in refusal(tmp_path)
@@ -380,14 +382,14 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
         (b"\x7fELF\x02\x01\x01" + b"\xff" * 60, "is damaged or truncated"),
     ],
 )
-def test_what_is_no_library_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_that_is_no_library_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "x.so"
     path.write_bytes(content)
     assert says in refusal(path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_refused(library: Path, tmp_path: Path) -> None:
+def test_a_library_without_read_permission_is_refused(library: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copy(library, tmp_path / "x.so"))
     copy.chmod(0)
     assert "cannot be read" in refusal(copy)
@@ -521,10 +523,7 @@ def may_try(line: str) -> bool:
 
 
 def judge(path: Path, note: str = "") -> None:
-    """Reads the file.
-
-    It must yield facts or one sentence within two seconds, whatever it contains.
-    """
+    """Reads the file, and checks that the reader gives facts or one sentence within two seconds."""
     started = time.monotonic()
     try:
         refuse_library(inspect_library(str(path)), given_by_path=True)
@@ -595,9 +594,9 @@ def test_a_huge_sparse_file_is_judged_at_once(library: Path, tmp_path: Path) -> 
 
 
 def test_tables_without_end_are_judged_at_once(library: Path, tmp_path: Path) -> None:
-    """A sparse file can claim a table of 2^40 bytes at no cost.
+    """A sparse file can claim a table of 2^40 bytes, although it takes no space on the disk.
 
-    Here hash chains and dynamic entries are all ones.
+    All bytes of its hash chains and of its dynamic entries are 0xff.
     """
     whole = library.read_bytes()
     count = struct.unpack_from("<H", whole, 56)[0]

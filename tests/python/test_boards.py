@@ -65,7 +65,7 @@ class TestStandings:
         for name in (contender.name for contender in full()[0].contenders):
             assert name in text
 
-    def test_the_best_of_each_workload_is_marked_and_so_is_who_may_be(self) -> None:
+    def test_the_best_contender_of_each_workload_is_marked(self) -> None:
         (line,) = [
             line for line in shown(*two()).splitlines() if line.startswith("w0 ") and "▸" in line
         ][:1]
@@ -82,7 +82,7 @@ class TestStandings:
             "workload's best." in text
         )
 
-    def test_an_order_by_chance_is_said_so(self) -> None:
+    def test_an_order_that_may_be_chance_is_reported_as_no_difference_shown(self) -> None:
         run = a_suite(("w",), ("a", "b"))
         walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
         of = [
@@ -118,7 +118,7 @@ class TestStandings:
         assert "no memory ratios on w0, w1: not measured" in text
         assert "–" in text
 
-    def test_large_and_small_programs_are_apart_where_there_are_both(self) -> None:
+    def test_large_and_small_programs_have_columns_of_their_own_if_there_are_both(self) -> None:
         run, samples = two()
         assert "≥ 20 MiB" not in shown(run, samples)
         mixed = [
@@ -128,7 +128,7 @@ class TestStandings:
         assert "≥ 20 MiB (1)" in shown(run, mixed)
         assert "< 20 MiB (1)" in shown(run, mixed)
 
-    def test_how_it_was_made_and_what_it_does_not_show_is_told(self) -> None:
+    def test_the_report_names_its_method_and_its_limits(self) -> None:
         text = " ".join(shown(*full()).split())
         for word in (
             "3 to 9 rounds",
@@ -140,13 +140,13 @@ class TestStandings:
         ):
             assert word in text
 
-    def test_nothing_measured_is_said_and_no_table_of_numbers(self) -> None:
+    def test_a_run_without_measurements_has_a_sentence_and_no_table(self) -> None:
         run, _ = two()
         text = shown(run, [])
         assert "No round is complete." in text
         assert "No allocator has a mean" in text
 
-    def test_without_colour_there_is_none(self) -> None:
+    def test_a_report_without_colour_has_no_escape_sequence(self) -> None:
         assert "\x1b" not in shown(*two())
         assert "\x1b[32m" in shown(*two(), color=True)
 
@@ -179,7 +179,7 @@ class TestScenarios:
             re.MULTILINE,
         )
 
-    def test_who_failed_has_no_points(self) -> None:
+    def test_a_contender_that_failed_has_no_points(self) -> None:
         run, samples = two()
         broken = [
             replace(s, failure="printed another checksum")
@@ -260,7 +260,7 @@ class TestDocument:
 
 
 class TestRows:
-    def test_what_a_workload_reports_is_columns(self) -> None:
+    def test_each_number_that_a_workload_reports_is_a_column(self) -> None:
         run = a_suite(("w",), ("system",))
         told = replace(
             a_run_of(0, "system", 1, 100.0),
@@ -285,10 +285,11 @@ class TestRows:
         assert "operations" not in row
 
 
-def test_who_is_not_shown_to_be_slower_does_not_depend_on_who_is_first_by_luck() -> None:
-    """The first contender is chosen from the same data.
+def test_the_list_of_equally_fast_contenders_does_not_depend_on_which_one_leads_by_luck() -> None:
+    """The contender that leads is found with the same data that the others are compared in.
 
-    When each was compared with it, one of four equal contenders was often called slower.
+    When each contender was compared with the leader, one of four equal contenders was often
+    reported as slower.
     """
     names = ("a", "b", "c", "d")
     wrong = 0
@@ -307,7 +308,7 @@ def test_who_is_not_shown_to_be_slower_does_not_depend_on_who_is_first_by_luck()
         for head in ("May be as fast: ", "May be as lean: "):
             line = next((line for line in says if line.startswith(head)), head)
             wrong += len(line.removeprefix(head).rstrip(".").split(", ")) < 3
-    assert wrong <= 4, f"{wrong} of 80 lists leave somebody out; paired with the first it was 7"
+    assert wrong <= 4, f"{wrong} of 80 lists lack a contender; compared with the leader, 7 did"
 
 
 @pytest.mark.parametrize(
@@ -342,7 +343,7 @@ def elsewhere(run: Run) -> Run:
 
 
 def test_the_tables_of_standings_are_golden(golden: Callable[[str, str], None]) -> None:
-    """Two are alike, one fails, and the memory of one workload was measured in two ways."""
+    """Two contenders are alike, and one fails. One workload's memory was measured in two ways."""
     run = a_suite(("json", "parse", "sort"), ("system", "fast", "alike", "broken"))
     ms = {"system": 100.0, "fast": 50.0, "alike": 50.2, "broken": 80.0}
     samples = []

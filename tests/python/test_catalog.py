@@ -1,4 +1,4 @@
-"""The meaning of `-a`, the allocators on this machine, and how both are combined."""
+"""Tests of the catalog, of the argument of `-a`, and of the search for installed allocators."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_catalog_holds_every_peer_and_no_name_twice() -> None:
     assert glibc.is_system
 
 
-def test_every_alias_leads_to_its_allocator() -> None:
+def test_every_alias_finds_its_allocator() -> None:
     for entry in catalog.load_catalog().allocators:
         for name in (entry.name, *entry.aliases):
             assert contenders.parse_contender(name).allocator == entry.name
@@ -189,7 +189,7 @@ def test_the_same_allocator_behind_the_probe() -> None:
         assert contenders.behind_probe(spec) == "jemalloc@5+probe:A=b"
 
 
-def test_a_library_may_be_called_so(tmp_path: Path) -> None:
+def test_the_name_of_a_library_file_may_end_in_plus_probe(tmp_path: Path) -> None:
     path = tmp_path / "lib.so+probe"
     path.touch()
     assert contenders.parse_contender(str(path)) == ContenderSpec("lib", "custom", path=str(path))
@@ -281,7 +281,7 @@ def test_a_name_of_its_own_is_cut_at_64_characters_and_can_be_printed() -> None:
     assert contenders.parse_contender("system:A=\x1b[31m").name == "system:A=?[31m"
 
 
-def test_our_own_allocator_is_left_out_with_its_problem_and_others_are_not_told() -> None:
+def test_the_problem_of_our_own_missing_allocator_is_reported_and_that_of_others_is_not() -> None:
     own, other = catalog.entry("cairn"), catalog.entry("jemalloc")
     found = (
         Found(own, None, problem="libcairn is damaged"),
@@ -350,7 +350,9 @@ def test_versions_sort_as_people_read_them() -> None:
         ("", ""),
     ],
 )
-def test_upstreams_version_is_taken_from_the_packages(full: str, upstream: str) -> None:
+def test_the_version_of_a_package_contains_the_version_of_its_source(
+    full: str, upstream: str
+) -> None:
     assert discover.upstream_version(full) == upstream
 
 
@@ -490,7 +492,7 @@ def test_the_cache_lies_where_the_specification_says(monkeypatch: pytest.MonkeyP
 # --- contenders ---
 
 
-def test_the_system_needs_no_preload() -> None:
+def test_the_contender_system_needs_no_preload() -> None:
     contender = contenders.resolve(
         contenders.parse_contender("s=system:A=b"), discover.discover(names=["system"])
     )
@@ -499,7 +501,7 @@ def test_the_system_needs_no_preload() -> None:
     assert contender.knobs == (("A", "b"),)
 
 
-def test_what_is_not_here_is_refused_with_the_package_to_install() -> None:
+def test_an_allocator_that_is_not_installed_is_refused_with_the_package_to_install() -> None:
     with pytest.raises(
         ContenderFailed, match=r"no jemalloc here.*'cairn allocators get jemalloc'.*libjemalloc2"
     ):
@@ -509,7 +511,7 @@ def test_what_is_not_here_is_refused_with_the_package_to_install() -> None:
 
 
 @needs_gcc
-def test_a_library_by_path_keeps_its_link_and_tells_its_owner(
+def test_a_library_by_path_keeps_its_link_and_expects_the_real_file_as_owner(
     compile_to: Compile, tmp_path: Path
 ) -> None:
     real = compile_to(tmp_path / "with space" / "libreal.so", MALLOC, "-Wl,--build-id=0xabcdef")
@@ -602,7 +604,7 @@ def test_found_titles_hold_name_and_version() -> None:
     assert Found(entry, "/x").title == "mimalloc"
 
 
-def test_what_minus_a_takes_is_kept_without_the_contenders_own_knobs() -> None:
+def test_the_stored_spec_of_a_contender_keeps_version_and_knobs_without_the_name() -> None:
     spec = contenders.parse_contender("mine=system@2.36:B=2;A=1")
     found = (discover.system_allocator(catalog.entry("system")),)
     found = (dataclasses.replace(found[0], version="2.36"),)

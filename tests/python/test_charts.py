@@ -1,4 +1,4 @@
-"""Pictures of standings and scenarios."""
+"""Tests of the pictures of standings and scenarios."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_names_are_no_markup(draw: Draw) -> None:
 @pytest.mark.parametrize(
     "without", ["everything", "intervals", "memory", "reports", "one contender"]
 )
-def test_what_is_missing_is_no_error(draw: Draw, without: str) -> None:
+def test_missing_measurements_are_no_error(draw: Draw, without: str) -> None:
     run, samples = small()
     unknown = Memory("not measured", None, None, None)
     match without:
@@ -107,7 +107,7 @@ def test_what_is_missing_is_no_error(draw: Draw, without: str) -> None:
     assert draw(run, samples, "svg").startswith(b"<?xml")
 
 
-def test_what_lies_far_off_is_cut_and_the_rest_stays_readable() -> None:
+def test_a_value_far_off_is_cut_and_the_other_values_stay_readable() -> None:
     assert charts._cut([1.0, 1.1, 1.2, 1.3] * 10 + [60.0]) == 1.5
     assert charts._cut([1.0, 8.0, 9.0, 1.3]) == 10.0
     assert charts._cut([50.0, 60.0]) == 30.0

@@ -1,4 +1,4 @@
-"""From samples to a ranking and sentences, which claim no more than was shown."""
+"""Tests of the comparison of samples: its ranking and sentences claim only shown differences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def contender(name: str, **more: object) -> Contender:
 def sample(
     name: str, round_: int, wall: float = 10.0, peak: float | None = 100 * MIB, **more: object
 ) -> Sample:
-    """One run. Wall time in seconds, peak in bytes."""
+    """The sample of one run. `wall` is in seconds, `peak` in bytes."""
     peak_bytes = None if peak is None else round(peak)
     made = Sample(
         trial=Trial(round_, 0, name),
@@ -202,7 +202,7 @@ class TestFailures:
 
 
 class TestColumns:
-    def test_what_was_not_measured_is_no_column(self) -> None:
+    def test_a_metric_that_was_not_measured_has_no_column(self) -> None:
         comparison = simple({"system": 10, "a": 9}, {"system": None, "a": None})
         keys = [metric.key for metric in comparison.metrics]
         assert keys == ["wall", "cpu_time", "user", "system", "cpu", "faults", "switches"]
@@ -318,15 +318,15 @@ class TestColumns:
         assert row(comparison, "a").summaries["wall"].runs == 20
 
     @pytest.mark.parametrize("others", [1, 2, 4])
-    def test_a_round_that_was_slow_for_all_flags_nobody(self, others: int) -> None:
+    def test_a_round_that_was_slow_for_all_contenders_flags_none_of_them(self, others: int) -> None:
         walls = {"system": 10.0, "a": 9.5, **{f"b{i}": 10.0 for i in range(others - 1)}}
         samples = [
             replace(s, wall_ns=3 * s.wall_ns) if s.trial.round == 5 else s for s in runs(walls)
         ]
         assert all(5 not in r.outliers for r in judge(samples, walls).rows)
 
-    def test_a_time_of_zero_flags_nobody(self) -> None:
-        """A run that is too short for the clock of CPU time has no logarithm."""
+    def test_a_time_of_zero_flags_no_run(self) -> None:
+        """The CPU time of a very short run may be 0, and 0 has no logarithm."""
         samples = [
             replace(s, user_ns=0, system_ns=0)
             if (s.trial.contender, s.trial.round) == ("a", 4)
@@ -395,7 +395,7 @@ class TestVerdict:
     def test_a_winner_that_is_leaner_than_some_of_the_equals_only_is_not_called_the_leanest(
         self,
     ) -> None:
-        """Memory decides between a and the others, but not between b and c."""
+        """`a` takes more memory than `b` and `c`. No difference is shown between `b` and `c`."""
         peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 120.01 * MIB}
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
         winners = [one.contender for one in comparison.rows if one.contender != "system"]
@@ -467,7 +467,7 @@ class TestVerdict:
         ("most", "advice"),
         [(2000, ["cairn compare -r 40 …"]), (30, ["cairn compare -r 30 …"]), (20, [])],
     )
-    def test_where_so_many_rounds_were_asked_for_more_are(
+    def test_more_rounds_are_advised_than_the_user_asked_for(
         self, most: int, advice: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("cairn.compare.comparison.ROUNDS_MOST", most)
@@ -498,7 +498,7 @@ class TestVerdict:
         assert verdict[0].startswith("No difference in time shown for b: after 20 rounds")
         assert verdict[1].startswith("a takes ")
 
-    def test_saved_memory_at_equal_time_is_worth_a_sentence(self) -> None:
+    def test_a_contender_that_saves_memory_at_equal_time_is_named(self) -> None:
         verdict = simple({"system": 10, "a": 10}, {"a": 50 * MIB}).verdict
         assert verdict[0].startswith("Keep system: ")
         assert verdict[1].startswith("If memory matters, use a: 49.")

@@ -1,4 +1,4 @@
-"""Invented clock samples, and the part of CPU time to which each belongs."""
+"""Tests of cpu_samples.py with invented clock samples: each counts for one part of the CPU time."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ def note(
     when: int = 100,
     readable: int | None = None,
 ) -> bytes:
-    """One clock sample.
+    """Returns the record of one clock sample at `address`, with these words on the stack.
 
-    With `user`, the processor is in the kernel and the program is at that address.
+    If `user` is given, the processor is in the kernel, which the program entered from the address
+    `user`.
     """
     words = [*stack, *[0] * 32][:32]
     there = 256 if readable is None else readable
@@ -99,18 +100,18 @@ IN_KERNEL = 1 << 63
         (note(CODE + 5), "program"),
         (note(MINE + 5), "own"),
         (note(C + 5, MINE + 9), "own"),  # memset for the allocator
-        # memset for the program. The stack below is left from an earlier call.
+        # memset for the program. The last word on the stack is left from an earlier call.
         (
             note(C + 5, CODE + 9, MINE + 9),
             "program",
         ),
-        # A lock's slow path: one library function in another.
+        # The slow path of a lock: the allocator called a function of libc that called another one.
         (
             note(C + 5, 12, C + 30, MINE + 9),
             "own",
         ),
-        (note(C + 5, *[12] * 8, MINE + 9), "program"),  # too far up the stack to be believed
-        (note(C + 5), "program"),  # no caller is seen
+        (note(C + 5, *[12] * 8, MINE + 9), "program"),  # too far up the stack to be the caller
+        (note(C + 5), "program"),  # no caller is on the stack
         (note(C + 5, MINE + 9, readable=0), "program"),
         (note(0x10), "unknown"),
         (note(MINE + 0x10000), "unknown"),
@@ -123,7 +124,7 @@ IN_KERNEL = 1 << 63
         (note(IN_KERNEL, user=0x10), "faults"),
     ],
 )
-def test_each_note_counts_for_one_place(libc: str, one: bytes, place: str) -> None:
+def test_each_clock_sample_counts_for_one_part(libc: str, one: bytes, place: str) -> None:
     found = counts(libc, one)
     places = {
         name: getattr(found, name)
@@ -133,7 +134,7 @@ def test_each_note_counts_for_one_place(libc: str, one: bytes, place: str) -> No
 
 
 @pytest.mark.parametrize(("kind", "why"), [(2, "lost clock samples"), (5, "throttled")])
-def test_where_notes_are_missing_nothing_is_said(libc: str, kind: int, why: str) -> None:
+def test_a_recording_that_lost_clock_samples_is_refused(libc: str, kind: int, why: str) -> None:
     found, reason = split(
         notes(libc, record(kind, 0, timed(struct.pack("<QQ", 1, 40), 7, 50)), note(CODE + 5))
     )
@@ -149,18 +150,20 @@ def test_where_notes_are_missing_nothing_is_said(libc: str, kind: int, why: str)
         ("[vsyscall]", "faults"),
     ],
 )
-def test_who_is_in_the_kernel_from_code_that_cannot_be_read(
+def test_kernel_time_is_assigned_by_the_name_of_code_that_cannot_be_read(
     libc: str, path: str, place: str
 ) -> None:
-    """For some clocks, the kernel's own code in a process enters the kernel.
+    """The vDSO, which is code of the kernel in each process, makes a system call for some clocks.
 
-    JIT compilers write to code pages.
+    A JIT compiler writes to its pages of code, which causes page faults.
     """
     found = counts(libc, mapped(path, 0x5000000, when=2), note(IN_KERNEL, CODE + 5, user=0x5000005))
     assert getattr(found, place) == 1
 
 
-def test_of_a_program_of_32_bits_the_kernel_is_unknown_and_of_one_at_its_end_not(libc: str) -> None:
+def test_kernel_time_of_32_bit_code_is_unknown_and_that_of_an_exiting_program_is_its_own(
+    libc: str,
+) -> None:
     narrow, none = (
         note(IN_KERNEL, user=CODE + 5)[:32] + struct.pack("<Q", width) for width in (1, 0)
     )
@@ -170,7 +173,7 @@ def test_of_a_program_of_32_bits_the_kernel_is_unknown_and_of_one_at_its_end_not
     assert (found.unknown, found.others) == (1, 1)
 
 
-def test_other_peoples_processes_are_nobodys(libc: str) -> None:
+def test_clock_samples_of_other_processes_do_not_count(libc: str) -> None:
     others = (
         executed(9, 5),
         mapped("/bin/other", CODE, pid=9, when=6),
@@ -181,7 +184,7 @@ def test_other_peoples_processes_are_nobodys(libc: str) -> None:
     assert found.program == 1 and found.unknown == 0
 
 
-def test_what_the_first_process_does_before_it_executes_the_program_is_not_the_programs() -> None:
+def test_clock_samples_of_the_first_process_count_only_after_it_executed_the_program() -> None:
     data = (
         struct.pack("<QQII", cpu_samples.MAGIC, 500_000, 7, 0)
         + note(CODE, when=1)
@@ -191,7 +194,7 @@ def test_what_the_first_process_does_before_it_executes_the_program_is_not_the_p
     assert found is not None and (found.program, found.unknown) == (1, 0)
 
 
-def test_a_number_that_another_process_gets_later_is_not_the_programs(libc: str) -> None:
+def test_clock_samples_of_another_process_with_a_reused_id_do_not_count(libc: str) -> None:
     found = counts(
         libc,
         forked(7, 8, 10),
@@ -202,8 +205,8 @@ def test_a_number_that_another_process_gets_later_is_not_the_programs(libc: str)
     assert found.program == 1
 
 
-def test_processors_by_turns_are_put_into_the_order_of_their_times(libc: str) -> None:
-    """The second processor's records of turn 1 come after the first processor's of turn 2."""
+def test_records_of_several_processors_are_sorted_by_time(libc: str) -> None:
+    """The file holds the second processor's records of turn 1 behind the first one's of turn 2."""
     mark = record(cpu_samples.MARK, 0, b"")
     one = (note(MINE + 5, when=100), note(MINE + 5, when=290), mark)
     two = (
@@ -216,7 +219,7 @@ def test_processors_by_turns_are_put_into_the_order_of_their_times(libc: str) ->
     assert (found.own, found.program) == (2, 3)
 
 
-def test_a_child_has_what_its_parent_had_and_changes_its_own(libc: str) -> None:
+def test_a_child_inherits_the_mappings_of_its_parent_and_changes_only_its_own(libc: str) -> None:
     child = (forked(7, 8, 10), mapped("/opt/other.so", MINE, pid=8, when=20))
     found = counts(
         libc, *child, note(MINE + 5, pid=8), note(C + 5, MINE + 5, pid=7), note(CODE + 1, pid=8)
@@ -248,7 +251,7 @@ def test_a_later_mapping_hides_only_what_it_covers(libc: str) -> None:
     assert (found.own, found.program) == (3, 1)
 
 
-def test_code_that_is_in_no_file_is_the_programs(libc: str) -> None:
+def test_code_outside_any_file_belongs_to_the_program(libc: str) -> None:
     assert counts(libc, mapped("//anon", 0x5000000, when=2), note(0x5000005)).program == 1
 
 
@@ -263,23 +266,23 @@ def test_code_that_is_in_no_file_is_the_programs(libc: str) -> None:
         (notes(LIBC, record(9, 0, b"short...")), "damaged"),
     ],
 )
-def test_what_makes_no_sense_is_no_answer(data: bytes, why: str) -> None:
+def test_a_damaged_recording_gives_a_reason_and_no_counts(data: bytes, why: str) -> None:
     found, reason = split(data)
     assert found is None and why in reason
 
 
-def test_of_a_system_whose_malloc_cannot_be_told_apart_nothing_is_said(libc: str) -> None:
+def test_a_libc_in_which_malloc_cannot_be_found_gives_a_reason_and_no_counts(libc: str) -> None:
     data = notes(libc, note(C + 5))
     found, reason = cpu_samples.split(io.BytesIO(data), cpu_samples.AllocatorCode(frozenset()))
     assert found is None and "malloc cannot be found in" in reason
 
 
-def test_a_file_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
+def test_a_missing_recording_gives_a_reason_and_no_counts(tmp_path: Path) -> None:
     found, reason = cpu_samples.read(tmp_path / "none", OWN)
     assert found is None and "cannot be read" in reason
 
 
-def test_mallocs_part_of_the_systems_library_holds_its_functions_and_not_the_others() -> None:
+def test_the_allocator_code_of_libc_contains_malloc_and_not_other_functions() -> None:
     path = next(
         line.split()[-1]
         for line in Path("/proc/self/maps").read_text().splitlines()
@@ -296,6 +299,8 @@ def test_mallocs_part_of_the_systems_library_holds_its_functions_and_not_the_oth
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"#!/bin/sh\n"])
-def test_of_a_file_that_is_no_library_no_part_is_known(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_library_has_no_known_allocator_code(
+    content: bytes, tmp_path: Path
+) -> None:
     (tmp_path / "libc.so.6").write_bytes(content)
     assert symbols.stretch(str(tmp_path / "libc.so.6"), ("malloc",)) is None

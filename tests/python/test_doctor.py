@@ -1,4 +1,4 @@
-"""The judgements of doctor. All facts are invented, except the hostile files at the end."""
+"""Tests of the judgements of doctor. All facts are invented, except for the files at the end."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ def whole(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def complete(check: Check) -> Check:
-    """Every line that is not fine must have a next step. Both are one-line sentences."""
+    """Returns the check.
+
+    Each must have a sentence in one line. Each that is not "fine" must also have a next step.
+    """
     assert check.says and "\n" not in check.says and not check.says.endswith("."), check
     if check.state != "fine":
         assert check.next_step and check.next_step.endswith("."), check
@@ -123,17 +126,19 @@ def test_a_plain_program_has_nothing_against_it() -> None:
         ({"own_malloc": True}, "its own malloc"),
     ],
 )
-def test_what_no_preload_can_reach_is_an_obstacle(change: dict[str, object], words: str) -> None:
+def test_a_program_that_no_preload_can_reach_is_an_obstacle(
+    change: dict[str, object], words: str
+) -> None:
     obstacle = judged(replace(PLAIN, **change)).obstacle  # type: ignore[arg-type]
     assert obstacle is not None and words in obstacle.says
 
 
-def test_a_known_program_is_told_how_it_is_built_otherwise() -> None:
+def test_the_next_step_for_a_known_program_says_how_to_build_it_differently() -> None:
     obstacle = judged(replace(PLAIN, path="/usr/lib/chromium/chromium", own_malloc=True)).obstacle
     assert obstacle is not None and "PartitionAlloc" in obstacle.says
 
 
-def test_the_first_reason_is_told_when_there_are_several() -> None:
+def test_only_the_first_of_several_obstacles_is_reported() -> None:
     obstacle = judged(replace(PLAIN, kind="static", own_malloc=True)).obstacle
     assert obstacle is not None and "statically linked" in obstacle.says
 
@@ -222,9 +227,10 @@ def test_a_run_shows_whether_a_carried_allocator_is_used(reached: Reached, state
 
 @pytest.mark.parametrize("evidence", ["symbol", "text"])
 def test_the_mimalloc_inside_cpython_serves_its_objects_alone(evidence: str) -> None:
-    """CPython 3.13 contains mimalloc for PYTHONMALLOC=mimalloc.
+    """CPython 3.13 contains mimalloc, which it uses only under PYTHONMALLOC=mimalloc.
 
-    Doctor once advised a rebuild next to 'every allocation reaches malloc'.
+    Doctor once advised a rebuild of Python without mimalloc, although another of its lines said
+    that every allocation reaches malloc.
     """
     inside = Inside(allocator="mimalloc", evidence=evidence, mark="mi_malloc", python=True)
     program = replace(PYTHON, path="/usr/bin/python3.13")
@@ -233,7 +239,7 @@ def test_the_mimalloc_inside_cpython_serves_its_objects_alone(evidence: str) -> 
     assert judged(program, inside).knob == PYMALLOC
 
 
-def test_another_allocator_inside_a_python_is_not_pythons_own() -> None:
+def test_another_allocator_than_mimalloc_inside_a_python_is_not_pythons_own() -> None:
     diagnosis = judged(
         PYTHON, replace(CARRIED, python=True), environment={"PYTHONMALLOC": "malloc"}
     )
@@ -360,7 +366,7 @@ def test_php_on_malloc_still_has_plugins() -> None:
     assert "RTLD_DEEPBIND" in about(diagnosis.checks, "plugins").says
 
 
-def test_a_static_go_program_is_not_told_to_relink() -> None:
+def test_the_next_step_for_a_static_go_program_is_not_to_relink_it() -> None:
     obstacle = judged(replace(PLAIN, kind="static"), Inside(go=True)).obstacle
     assert (
         obstacle is not None
@@ -370,26 +376,26 @@ def test_a_static_go_program_is_not_told_to_relink() -> None:
 
 
 @pytest.mark.parametrize("gains", [False, True])
-def test_sudo_is_told_to_stand_before_cairn(gains: bool) -> None:
+def test_the_next_step_for_sudo_is_to_put_it_before_cairn(gains: bool) -> None:
     sudo = replace(PLAIN, command="sudo", path="/usr/bin/sudo", setuid=True, gains_rights=gains)
     diagnosis = judged(sudo)
     assert (diagnosis.obstacle is not None) is gains
     assert any("sudo cairn compare" in (check.next_step or "") for check in diagnosis.checks)
 
 
-def test_a_shim_is_told_from_a_shell_script() -> None:
+def test_a_shim_is_distinguished_from_a_shell_script() -> None:
     script = replace(PLAIN, kind="script", interpreter="/usr/bin/bash")
     assert about(judged(script).checks, "start").state == "fine"
     shim = replace(script, command="python3", path="/somewhere/.pyenv/shims/python3")
     assert about(judged(shim).checks, "start").state == "warning"
 
 
-def test_what_cannot_be_read_is_unknown() -> None:
+def test_the_runtime_of_an_unreadable_program_is_unknown() -> None:
     diagnosis = judged(replace(PLAIN, kind="unknown", elf_class=None, machine=None))
     assert about(diagnosis.checks, "preload").state == "unknown" and diagnosis.obstacle is None
 
 
-def test_env_is_looked_through() -> None:
+def test_the_program_behind_env_is_judged() -> None:
     assert behind_env(["env", "A=1", "-u", "B", "app", "C=2"]) == ({"A": "1"}, ("app", "C=2"))
     assert behind_env(["/usr/bin/env", "-S", "A=1 app x"]) == ({"A": "1"}, ("app",))
     assert behind_env(["env"]) == ({}, ("env",))
@@ -434,7 +440,7 @@ MACHINES: list[tuple[dict[str, object], str, str]] = [
     ({"address_randomization": 0}, "addresses", "warning"),
     ({"address_randomization": 1}, "addresses", "warning"),
 ]
-"""The difference to a quiet machine, the subject of its line, and the judgement."""
+"""Each entry: the difference from a quiet machine, the subject of its line, and the judgement."""
 
 
 @pytest.mark.parametrize(("change", "subject", "state"), MACHINES)
@@ -444,18 +450,18 @@ def test_the_state_of_the_machine(change: dict[str, object], subject: str, state
     assert [check.subject for check in checks if check.state not in ("fine", state)] == []
 
 
-def test_a_quota_tells_how_many_arenas_there_would_be() -> None:
+def test_the_line_about_a_quota_names_the_number_of_arenas() -> None:
     check = about(judge_machine(replace(QUIET, cpus=64, quota=2.0)), "CPU quota")
     assert "512 arenas" in check.says and "MALLOC_ARENA_MAX=16" in (check.next_step or "")
 
 
-def test_what_was_not_looked_at_is_not_judged() -> None:
+def test_facts_that_were_not_examined_are_not_judged() -> None:
     checks = judge_machine(Conditions(cpus=2))
     subjects = {check.subject for check in checks}
     assert not subjects & {"stolen time", "noise", "swap", "addresses", "cores"}
 
 
-def test_a_comparison_tells_only_what_cannot_wait() -> None:
+def test_a_comparison_prints_only_urgent_warnings_about_the_machine() -> None:
     loud = replace(
         QUIET, others=1, load=9.0, governor="powersave", swap_used_bytes=1 << 30, spread=0.5
     )
@@ -501,11 +507,11 @@ INSTRUMENTS: list[tuple[dict[str, object], str, str]] = [
     ({"rseq_registered": False}, "rseq", "warning"),
     ({"reserved_huge_pages": 64}, "reserved huge pages", "fine"),
 ]
-"""The same, for the abilities of the machine."""
+"""Each entry: the difference from an able machine, the subject of its line, and the judgement."""
 
 
 @pytest.mark.parametrize(("change", "subject", "state"), INSTRUMENTS)
-def test_the_instruments(change: dict[str, object], subject: str, state: str) -> None:
+def test_the_abilities_of_the_machine(change: dict[str, object], subject: str, state: str) -> None:
     checks = judge_abilities(replace(ABLE, **change), HOST)  # type: ignore[arg-type]
     assert about(checks, subject).state == state
 
@@ -682,7 +688,7 @@ def test_an_allocator_of_a_library_is_not_taken_for_one_inside(tmp_path: Path) -
 
 
 @needs_gcc
-def test_a_hidden_malloc_is_found_and_an_exported_one_left_to_others(tmp_path: Path) -> None:
+def test_a_hidden_malloc_is_found_and_an_exported_one_is_not_reported_here(tmp_path: Path) -> None:
     source = (
         "{}void *malloc(unsigned long n) {{ return (void *)n; }} int main(void) {{ return "
         "malloc(1) == 0; }}"
@@ -724,7 +730,7 @@ def test_hostile_files_are_looked_into_without_harm(
 
 
 @needs_gcc
-def test_a_huge_symbol_table_is_searched_only_so_far(tmp_path: Path) -> None:
+def test_only_the_beginning_of_a_huge_symbol_table_is_searched(tmp_path: Path) -> None:
     names = "".join(f"int name_{number}_malloc;" for number in range(2000))
     assert (
         look_inside(str(built(tmp_path, names + "int main(void) { return 0; }"))).allocator is None
@@ -732,7 +738,7 @@ def test_a_huge_symbol_table_is_searched_only_so_far(tmp_path: Path) -> None:
     assert SCAN_BYTES <= 1 << 27
 
 
-def test_what_is_no_program_has_nothing_inside(tmp_path: Path) -> None:
+def test_a_file_that_is_no_program_has_nothing_inside(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path, tmp_path / "fifo", tmp_path / "missing", Path("/dev/null")):
         assert look_inside(str(path)) == NOTHING

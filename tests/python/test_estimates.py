@@ -1,4 +1,8 @@
-"""Totals and shares from samples: exact if everything was timed, else with an honest interval."""
+"""Tests of totals and shares from samples.
+
+They are exact if every operation was timed. Otherwise, their 95 % interval must contain the truth
+in 95 % of the cases.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +59,10 @@ def test_totals_are_times_scaled_to_exact_counts(tmp_path: Path) -> None:
     assert total.total_ns.value == pytest.approx(sum(part.value for part in parts if part))
 
 
-def test_quantiles_are_of_all_operations_and_not_of_the_timed(tmp_path: Path) -> None:
-    """Large blocks are all timed, small ones rarely.
+def test_quantiles_describe_all_operations_and_not_only_the_timed_ones(tmp_path: Path) -> None:
+    """Operations on large blocks are all timed, those on small blocks rarely.
 
-    So half of the sample is not half of the operations.
+    So half of the timed operations are on large blocks, but only one in 65 of all operations.
     """
     made = Made()
     made.called("malloc", "small", 6_400, 100)
@@ -71,7 +75,7 @@ def test_quantiles_are_of_all_operations_and_not_of_the_timed(tmp_path: Path) ->
     assert one.mean_ns == pytest.approx((6_400 * 50 + 100 * 9_000) / 6_500)
 
 
-def test_what_was_timed_all_has_no_error(tmp_path: Path) -> None:
+def test_a_total_has_no_error_if_all_operations_were_timed(tmp_path: Path) -> None:
     made = Made()
     made.called("malloc", "large", 100, 1 << 20)
     made.timed("reused", "large", [1_000 * k for k in range(1, 101)])
@@ -93,7 +97,10 @@ def test_quantiles_beyond_the_sample_are_not_given(tmp_path: Path) -> None:
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path: Path) -> None:
-    """Known populations, randomly sampled as by the probe: two kinds in a stratum, a rare tail."""
+    """The times of all operations are known, and are sampled as the probe does it.
+
+    Each stratum has two kinds of operations. 2 % of the operations are much slower.
+    """
     rng = np.random.default_rng(20261122)
     held = {"free, local": 0, "free, remote": 0, TOTAL: 0}
     rounds = 100
@@ -126,8 +133,8 @@ def reach(found: Line) -> float:
     return found.total_ns.interval.high - found.total_ns.value
 
 
-def test_the_spread_of_a_small_sample_is_over_its_number_less_one(tmp_path: Path) -> None:
-    """The four times have 391.5, 391.5, 823.5 and 823.5 ticks, the middles of their two buckets."""
+def test_the_variance_of_a_small_sample_is_divided_by_its_number_less_one(tmp_path: Path) -> None:
+    """The four times count as 391.5, 391.5, 823.5 and 823.5 ticks, the middles of their buckets."""
     made = Made()
     made.called("malloc", "small", 100, 100)
     made.timed("reused", "small", [195.5, 196.0, 411.5, 412.0])
@@ -185,7 +192,7 @@ def test_times_below_the_clocks_resolution_are_no_times(tmp_path: Path) -> None:
     assert one.mean_ns < clock.resolution_ns
     assert one.total_ns is not None
     assert one.total_ns.interval.high == pytest.approx(6_400 * clock.resolution_ns)
-    # The times have 40 to 43 ticks, of which reading the clock takes 40.
+    # Each time is 40 to 43 ticks. Reading the clock takes 40 of these.
     assert one.quantiles[0] == (1 + 2) / 2 / TICKS_PER_NS
 
 
@@ -286,9 +293,9 @@ def test_remote_frees_are_a_share_with_wilsons_interval(tmp_path: Path) -> None:
 def test_page_faults_are_scaled_by_strata_and_not_by_the_large_blocks_that_are_timed_all(
     tmp_path: Path,
 ) -> None:
-    """All 100 large operations fault, and 1 in 1,000 small ones.
+    """All 100 operations on large blocks cause a page fault, and one in 1,000 on small blocks.
 
-    A pooled estimate would say that half of all fault.
+    An estimate without strata would be 5,900 faults instead of 164.
     """
     made = Made()
     made.called("malloc", "small", 64_000, 100)
@@ -328,7 +335,7 @@ def test_counters_of_a_sample_stand_for_all_operations(tmp_path: Path) -> None:
     assert reused.per_operation("instructions").value == pytest.approx(60)
     assert reused.per_operation("instructions").interval.low == pytest.approx(60, rel=0.02)
     assert line["new"].totals["instructions"].value == pytest.approx(10 * 10_000)
-    # Ten of 60 operations took 100 ticks, the others 40.
+    # Of the 60 frees in the sample, 10 took 100 instructions, and 50 took 40.
     assert line["free"].per_operation("instructions").value == pytest.approx(50)
     assert line["free"].per_operation("instructions").interval.high > 54
     parts = [line[name].totals["instructions"].value for name in ("new", "reused", "free")]
@@ -344,7 +351,10 @@ def test_counters_of_more_operations_than_there_were_stand_for_themselves(tmp_pa
 
 @pytest.mark.parametrize(("one_in", "each"), [(10, 1), (40, 10)])
 def test_intervals_of_page_faults_hold_the_truth(tmp_path: Path, one_in: int, each: int) -> None:
-    """One operation in 512 is examined. One in ten takes a fault, or one in forty takes ten."""
+    """One operation in 512 is examined.
+
+    On average, one operation in ten causes one fault, or one in forty causes ten.
+    """
     rng = np.random.default_rng(20261122)
     held, rounds = 0, 100
     for _ in range(rounds):
@@ -365,7 +375,9 @@ def test_intervals_of_page_faults_hold_the_truth(tmp_path: Path, one_in: int, ea
     assert held > 0.86 * rounds
 
 
-def test_frees_that_are_told_apart_have_no_error_in_their_number(tmp_path: Path) -> None:
+def test_the_number_of_remote_frees_has_no_error_if_every_free_was_classified(
+    tmp_path: Path,
+) -> None:
     made = busy()
     made.freed("local", "small", 70_000)
     made.freed("remote", "small", 300)
@@ -389,7 +401,7 @@ def test_timers_of_cpu_time_are_another_estimate(tmp_path: Path) -> None:
     assert (found[TOTAL].samples, found[TOTAL].of) == (100, 1_000)
     assert found[TOTAL].total_ns.value == pytest.approx(0.1 * 900e6)
     assert found["free, delete"].total_ns.value == pytest.approx(0.04 * 900e6)
-    # The share is of the CPU time without the probe's own.
+    # The share refers to the CPU time without the probe's own time.
     assert found[TOTAL].share.value == pytest.approx(0.1 / 0.91)
     ends = estimates.wilson(100, 1_000)
     assert found[TOTAL].share.interval.low == pytest.approx(ends.low / 0.91)
@@ -408,11 +420,11 @@ def test_the_ceiling_is_by_timers_where_there_were_enough_of_them(tmp_path: Path
     enough = estimates.ceiling(gathered(tmp_path, made))
     assert enough.how == "by CPU timers"
     assert enough.share is not None
-    # Only the clock's own time may make a difference.
+    # The shares may differ only by the time that reading the clock takes.
     assert enough.share.value == pytest.approx(0.5, rel=1e-3)
 
 
-def test_times_alone_are_apart(tmp_path: Path) -> None:
+def test_times_of_operations_alone_are_kept_apart_from_the_others(tmp_path: Path) -> None:
     made = busy()
     before = line(gathered(tmp_path, made), "reused")
     made.timed_alone("reused", "small", [90] * 300)
@@ -426,8 +438,11 @@ def test_times_alone_are_apart(tmp_path: Path) -> None:
     )
 
 
-def test_two_estimates_that_differ_are_told_and_no_others(tmp_path: Path) -> None:
-    """The timed operations took 7.9 ms of 0.9 s, just below 1 %. Waiting takes no CPU time."""
+def test_a_disagreement_is_reported_only_if_two_estimates_differ(tmp_path: Path) -> None:
+    """The timed operations took 7.9 ms of 0.9 s, which is just below 1 %.
+
+    In the last step, an operation of 90 ms only waits, which takes no CPU time.
+    """
     made = busy()
     assert estimates.disagreement(gathered(tmp_path, made)) is None
     made.sampled(90_000, 800)
@@ -442,8 +457,13 @@ def test_two_estimates_that_differ_are_told_and_no_others(tmp_path: Path) -> Non
     assert estimates.disagreement(gathered(tmp_path, made)) == pytest.approx(0.1 - 0.009, abs=0.002)
 
 
-def test_less_that_was_sampled_than_timed_is_a_disagreement_below_zero(tmp_path: Path) -> None:
-    """A tenth of CPU time was timed. At most 15 % of that may be missing among the samples."""
+def test_a_disagreement_is_negative_if_the_sampled_time_is_below_the_timed_one(
+    tmp_path: Path,
+) -> None:
+    """The timed operations took a tenth of the CPU time.
+
+    The CPU samples may show up to 15 % less time than that without a disagreement.
+    """
     made = busy()
     made.timed("new", "large", [90_000_000])
     made.called("malloc", "large", 1, 1 << 20)
@@ -456,7 +476,7 @@ def test_less_that_was_sampled_than_timed_is_a_disagreement_below_zero(tmp_path:
     )
 
 
-def test_what_lies_between_among_others_and_alone_is_no_disagreement(tmp_path: Path) -> None:
+def test_a_share_between_the_two_ways_of_timing_is_no_disagreement(tmp_path: Path) -> None:
     made = busy()
     made.sampled(90_000, 1_500)
     assert estimates.disagreement(gathered(tmp_path, made)) is not None
@@ -471,7 +491,7 @@ def test_what_lies_between_among_others_and_alone_is_no_disagreement(tmp_path: P
     assert estimates.disagreement(gathered(tmp_path, made)) is None
 
 
-def test_locks_are_told_by_kind(tmp_path: Path) -> None:
+def test_locks_are_reported_by_kind(tmp_path: Path) -> None:
     mutex, spin = tables.lock_lines(gathered(tmp_path, locking()))
     assert (mutex.name, mutex.taken, mutex.contended, mutex.refused) == ("mutex", 40_000, 100, 7)
     assert mutex.wait_ns == pytest.approx((99 * 2_000 + 500_000) / TICKS_PER_NS)
@@ -507,7 +527,7 @@ def test_kernel_calls_are_exact_and_without_the_clocks_own_time(tmp_path: Path) 
     assert (second.name, third.name, third.bytes) == ("mmap", "other", None)
 
 
-def test_sizes_and_lives_are_told_by_the_end_of_their_bucket(tmp_path: Path) -> None:
+def test_sizes_and_lifetimes_are_reported_by_the_end_of_their_bucket(tmp_path: Path) -> None:
     tally = gathered(tmp_path, busy()).tally
     assert estimates.octaves(192, 4)[22] <= 100 < estimates.octaves(192, 4)[23]
     assert tables.size_below(tally, 0.5) == 112

@@ -1,4 +1,4 @@
-"""Findings in invented profiles, and profiles without findings."""
+"""Tests of the findings with invented profiles, of which some must have none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def gathered(tmp_path: Path, made: Made, *, system_ns: int = 0) -> Profile:
 
 
 def storm() -> Made:
-    """1,000 of 140,820 operations return 64 KiB at 100 µs each, and all of it is touched again."""
+    """A profile in which 1,000 system calls return 64 KiB each.
+
+    Each takes 100 µs. The program touches all this memory again.
+    """
     made = busy()
     made.kernel("madvise(DONTNEED)", 1_000, 100_000, 64 << 10)
     made.start["minor_faults"] = 5_000 + 30 * 256 + 16_000
@@ -43,7 +46,9 @@ def test_a_healthy_program_has_no_finding(tmp_path: Path) -> None:
     assert find(gathered(tmp_path, busy())) == ()
 
 
-def test_memory_that_goes_and_comes_back_is_found_with_its_share_of_cpu(tmp_path: Path) -> None:
+def test_memory_that_is_returned_and_needed_again_is_found_with_its_share_of_cpu(
+    tmp_path: Path,
+) -> None:
     (found,) = find(gathered(tmp_path, storm()))
     assert found.name == "returns-what-it-needs"
     assert found.effect == pytest.approx(0.1 / 0.9, rel=0.02)
@@ -53,7 +58,7 @@ def test_memory_that_goes_and_comes_back_is_found_with_its_share_of_cpu(tmp_path
     )
 
 
-def test_what_the_faults_took_is_inferred_and_widens_the_interval(tmp_path: Path) -> None:
+def test_the_time_of_page_faults_is_inferred_and_widens_the_interval(tmp_path: Path) -> None:
     (found,) = find(gathered(tmp_path, storm(), system_ns=200_000_000))
     assert not found.measured
     assert found.interval.low == pytest.approx(0.1 / 0.9, rel=0.02)
@@ -73,17 +78,17 @@ def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(
 @pytest.mark.parametrize(
     "change",
     [
-        # Nothing was touched again.
+        # The program touched none of the returned memory again.
         lambda made: made.start.__setitem__("minor_faults", 5_000),
-        # Nor was it here, as in a window of a program's life.
+        # There was no page fault at all, which can be in a window of a program's life.
         lambda made: made.start.__setitem__("minor_faults", 0),
-        # Nothing was returned.
+        # The allocator returned no memory.
         lambda made: made.start["calls"]["calls"].__setitem__(0, 0),
-        # Returning took no time.
+        # Returning the memory took no time.
         lambda made: made.start["calls"]["ticks"].__setitem__(0, 0),
     ],
 )
-def test_where_one_sign_is_missing_nothing_is_found(
+def test_nothing_is_found_if_one_of_the_signs_is_missing(
     tmp_path: Path, change: Callable[[Made], None]
 ) -> None:
     made = storm()
@@ -91,7 +96,9 @@ def test_where_one_sign_is_missing_nothing_is_found(
     assert find(gathered(tmp_path, made)) == ()
 
 
-def test_asking_again_and_again_is_found_unless_it_follows_from_giving_back(tmp_path: Path) -> None:
+def test_frequent_requests_to_the_kernel_are_found_unless_returned_memory_causes_them(
+    tmp_path: Path,
+) -> None:
     made = busy()
     made.kernel("mmap", 500, 100_000, 4096)
     (found,) = find(gathered(tmp_path, made))
@@ -103,8 +110,8 @@ def test_asking_again_and_again_is_found_unless_it_follows_from_giving_back(tmp_
     assert found.name == "returns-what-it-needs"
 
 
-def test_moving_pages_instead_of_copying_them_is_nothing_found(tmp_path: Path) -> None:
-    """Cairn's realloc was once blamed for mremap, though all other allocators took longer."""
+def test_moving_pages_by_mremap_is_no_finding(tmp_path: Path) -> None:
+    """Cairn's realloc once had a finding for mremap, although all other allocators took longer."""
     made = busy()
     made.kernel("mremap", 500, 100_000, 1 << 20)
     assert find(gathered(tmp_path, made)) == ()
@@ -129,16 +136,16 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     assert found.effect == pytest.approx(0.15, rel=0.01)
 
 
-def test_who_wakes_nobody_waits_for_nobody(tmp_path: Path) -> None:
+def test_waits_without_wakes_are_no_waits_for_a_lock(tmp_path: Path) -> None:
     made = busy()
     made.kernel("futex wake", 200_000, 1_000)
     assert "queues" not in names(find(gathered(tmp_path, made)))
 
 
-def test_what_waits_burns_no_more_than_its_own_time_on_a_processor(tmp_path: Path) -> None:
-    """100 of 200 ms of system time were in calls that return memory, 80 in yielding.
+def test_a_system_call_that_waits_counts_only_by_its_cpu_time(tmp_path: Path) -> None:
+    """Of 200 ms of system time, calls that return memory took 100 and sched_yield took 80.
 
-    So 20 ms are left for 20,000 faults.
+    So 20 ms are left for 20,000 page faults.
     """
     made = storm()
     made.kernel("sched_yield", 10, 50_000_000)
@@ -151,10 +158,10 @@ def test_what_waits_burns_no_more_than_its_own_time_on_a_processor(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("own", "count"), [(100, 1), (49, 1), (46, 0)])
-def test_memory_that_does_not_serve_again_is_found_from_twice_on(
+def test_memory_that_is_not_reused_is_found_from_twice_the_live_memory(
     tmp_path: Path, own: int, count: int
 ) -> None:
-    """20 MiB are live in about 3,400 watched blocks, with an eighth more set apart."""
+    """20 MiB are live, in about 3,400 watched blocks. Their usable size is an eighth more."""
     made = busy()
     made.moments((1, 20 * MIB, own * MIB, 110 * MIB, 0, 0, UNKNOWN))
     found = find(gathered(tmp_path, made))
@@ -163,10 +170,10 @@ def test_memory_that_does_not_serve_again_is_found_from_twice_on(
         assert found[0].effect == pytest.approx((own - 22.5) / 110, rel=0.01)
 
 
-def test_what_is_the_programs_own_is_no_memory_that_does_not_serve_again(tmp_path: Path) -> None:
-    """The allocator has 400 MiB of addresses, like glibc's arenas.
+def test_memory_of_the_program_itself_does_not_count_as_not_reused(tmp_path: Path) -> None:
+    """The allocator has reserved 400 MiB of addresses, as glibc does for its arenas.
 
-    90 MiB of the 110 MiB resident are the program's.
+    110 MiB are resident. About 90 MiB of these belong to the program and not to the allocator.
     """
     made = busy()
     made.moments((1, 20 * MIB, 400 * MIB, 110 * MIB))
@@ -176,13 +183,13 @@ def test_what_is_the_programs_own_is_no_memory_that_does_not_serve_again(tmp_pat
     assert find(gathered(tmp_path, made)) == ()
 
 
-def test_a_file_that_says_nothing_was_resident_is_no_end(tmp_path: Path) -> None:
+def test_a_profile_without_resident_memory_is_no_error(tmp_path: Path) -> None:
     made = busy()
     made.moments((1, 20 * MIB, 100 * MIB, 0, 0, 0, UNKNOWN))
     assert find(gathered(tmp_path, made)) == ()
 
 
-def test_rounds_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Path) -> None:
+def test_blocks_of_very_different_sizes_make_the_live_memory_less_certain(tmp_path: Path) -> None:
     made = busy()
     made.moments((1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN))
     assert names(find(gathered(tmp_path, made))) == ["not-reused"]
@@ -191,10 +198,11 @@ def test_rounds_that_differ_much_in_size_tell_less_of_what_is_live(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("usable", "count"), [(60, 1), (49, 1), (47, 0)])
-def test_sizes_are_too_coarse_by_what_live_rounds_take(
-    tmp_path: Path, usable: int, count: int
-) -> None:
-    """All allocations together took twice the requested bytes, but live blocks need not."""
+def test_size_rounding_is_judged_by_live_blocks(tmp_path: Path, usable: int, count: int) -> None:
+    """Over all allocations, the usable size is twice the requested one.
+
+    That decides nothing: the finding depends on the usable size of the live blocks.
+    """
     made = busy()
     made.samples["usable_bytes"], made.samples["asked_bytes"] = 200, 100
     made.moments((1, 40 * MIB, 90 * MIB, 90 * MIB))
@@ -214,7 +222,7 @@ UNKNOWN = 2**64 - 1
         ((30 * MIB, 30 * MIB, 60 * MIB), ["huge-page-bloat"]),
         ((30 * MIB, 0, UNKNOWN), ["touches-more-than-it-gives"]),
         ((30 * MIB, 15 * MIB, 60 * MIB), ["huge-page-bloat", "touches-more-than-it-gives"]),
-        # Zeroes outside huge pages have no known owner.
+        # Pages of zeroes outside huge pages have no known owner.
         (
             (30 * MIB, 30 * MIB, UNKNOWN),
             [],
@@ -224,7 +232,7 @@ UNKNOWN = 2**64 - 1
         ((UNKNOWN, UNKNOWN, UNKNOWN), []),
     ],
 )
-def test_resident_memory_that_nobody_was_given_is_found(
+def test_resident_memory_that_was_never_part_of_a_block_is_found(
     tmp_path: Path, closely: tuple[int, int, int], expected: list[str]
 ) -> None:
     made = busy()
@@ -235,7 +243,7 @@ def test_resident_memory_that_nobody_was_given_is_found(
         assert found[0].effect == pytest.approx(0.5)
 
 
-def test_a_look_from_before_the_peak_tells_nothing(tmp_path: Path) -> None:
+def test_pages_that_were_examined_long_before_the_peak_do_not_count(tmp_path: Path) -> None:
     made = busy()
     made.moments(
         (1, 40 * MIB, 47 * MIB, 47 * MIB, 30 * MIB, 30 * MIB, 47 * MIB),
@@ -249,7 +257,9 @@ def test_a_look_from_before_the_peak_tells_nothing(tmp_path: Path) -> None:
     assert names(find(gathered(tmp_path, made))) == ["huge-page-bloat"]
 
 
-def test_it_is_no_memory_that_does_not_serve_again(tmp_path: Path) -> None:
+def test_resident_memory_that_was_never_part_of_a_block_does_not_count_as_not_reused(
+    tmp_path: Path,
+) -> None:
     made = busy()
     made.moments((1, 20 * MIB, 60 * MIB, 60 * MIB, 30 * MIB, 30 * MIB, 60 * MIB))
     assert names(find(gathered(tmp_path, made))) == ["huge-page-bloat"]
@@ -258,7 +268,7 @@ def test_it_is_no_memory_that_does_not_serve_again(tmp_path: Path) -> None:
     assert names(find(gathered(tmp_path, made))) == ["not-reused"]
 
 
-def test_it_is_told_in_a_paragraph_with_what_to_do(tmp_path: Path) -> None:
+def test_the_report_of_a_finding_is_a_paragraph_with_advice(tmp_path: Path) -> None:
     (found,) = find(gathered(tmp_path, storm()))
     text = because(found)
     assert text.startswith(

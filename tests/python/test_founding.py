@@ -1,4 +1,4 @@
-"""The founding cases: the recorded cause and the cause found here."""
+"""Tests of the founding cases: their recorded cause is compared with the cause that is found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIM = CASES[0]
 def part(
     name: str, change: float | None, half: float = 1.0, evidence: tuple[str, ...] = ()
 ) -> Part:
-    """A part whose `change` is given in ms, of 100 ms."""
+    """A part that took 100 ms under the reference and `change` ms more under the contender."""
     if change is None:
         return Part(name, None, None, None, None)
     ends = Interval((change - half) * NS, (change + half) * NS, 0.95)
@@ -56,7 +56,9 @@ def why(case: Case, whole: float, *, half: float = 1.0, **parts: float | None) -
         (None, "not measured"),
     ],
 )
-def test_a_case_is_judged_by_its_gap_and_where_that_is(found: Why | None, verdict: str) -> None:
+def test_a_case_is_judged_by_its_gap_and_by_the_parts_of_the_gap(
+    found: Why | None, verdict: str
+) -> None:
     whys = {(TRIM.application, TRIM.contender): found} if found is not None else {}
     first, *others = judge(whys)
     assert (first.case, first.verdict) == (TRIM, verdict)

@@ -1,4 +1,4 @@
-"""Fetches from a distribution. A package repository on this machine stands in for it."""
+"""Tests of fetching from a distribution. A package repository on this machine stands in for it."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_the_first_package_that_the_distribution_knows_is_taken(
     )
 
 
-def test_what_is_already_there_is_not_downloaded_again(
+def test_an_allocator_in_the_cache_is_not_downloaded_again(
     repository: Repository, library: bytes, tmp_path: Path
 ) -> None:
     archive = repository.add("libpretend9", "1-1", library)
@@ -178,7 +178,9 @@ def test_a_newer_version_comes_beside_the_old_one(
     assert versions(tmp_path / "c") == ["1-1", "2-1"]
 
 
-def test_two_at_once_get_the_same(repository: Repository, library: bytes, tmp_path: Path) -> None:
+def test_two_fetches_at_once_give_the_same_library(
+    repository: Repository, library: bytes, tmp_path: Path
+) -> None:
     repository.add("libpretend9", "1-1", library)
     apt = repository.apt()
     with ThreadPoolExecutor(3) as pool:
@@ -191,7 +193,7 @@ def test_two_at_once_get_the_same(repository: Repository, library: bytes, tmp_pa
     assert versions(tmp_path / "c") == ["1-1"]
 
 
-def test_a_package_that_is_not_what_the_index_says_is_refused(
+def test_a_package_that_differs_from_its_index_entry_is_refused(
     repository: Repository, library: bytes, tmp_path: Path
 ) -> None:
     archive = repository.add("libpretend9", "1-1", library)
@@ -252,9 +254,9 @@ def trixie(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mention(repository: Repository, package: str, replaces: str) -> None:
-    """Makes an index entry that replaces a missing package.
+    """Adds an index entry of `package`, which says that it replaces the missing package `replaces`.
 
-    apt then knows the package without a version.
+    apt then knows the missing package by name, but without a version.
     """
     index = repository.folder / "Packages"
     entry = f"Package: {package}\n"
@@ -266,12 +268,12 @@ def mention(repository: Repository, package: str, replaces: str) -> None:
 
 @pytest.mark.usefixtures("trixie")
 @pytest.mark.parametrize("mentioned", [False, True])
-def test_a_package_that_the_release_lacks_is_told_as_lacking(
+def test_the_refusal_says_that_the_release_lacks_a_package(
     repository: Repository, library: bytes, tmp_path: Path, mentioned: bool
 ) -> None:
-    """Debian 13's libmimalloc3 mentions libmimalloc2.0.
+    """Debian 13 has no libmimalloc2.0, but its libmimalloc3 mentions that package.
 
-    The demo then blamed the network for a package that no longer exists.
+    The demo once reported a failure of the network there.
     """
     repository.add("something-else", "1", library)
     if mentioned:
@@ -296,7 +298,7 @@ def test_another_version_that_the_release_has_is_the_next_step(
 
 
 @pytest.mark.usefixtures("trixie")
-def test_a_version_that_the_release_lacks_is_told_with_the_one_it_has(
+def test_the_refusal_of_a_missing_version_names_the_version_of_the_release(
     repository: Repository, library: bytes, tmp_path: Path
 ) -> None:
     repository.add("libpretend9", "5.3.0-3", library)
@@ -309,9 +311,9 @@ def test_a_version_that_the_release_lacks_is_told_with_the_one_it_has(
 def test_a_package_may_lie_in_the_index_that_could_not_be_fetched(
     repository: Repository, library: bytes, tmp_path: Path
 ) -> None:
-    """One of two sources cannot be reached.
+    """One of two package sources cannot be reached.
 
-    The other's index does not prove that the release lacks a package.
+    The index of the other source does not prove that the release lacks a package.
     """
     repository.add("something-else", "1", library)
     apt = repository.apt()
@@ -336,7 +338,8 @@ def test_the_systems_lists_answer_where_newer_ones_cannot_be_fetched(
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         lists = tmp_path / "first" / ".apt" / "state" / "lists"
-        # apt identifies a list by its source. The same source then fails to answer.
+        # The source stays the same, because apt identifies a list by its source. From here on, the
+        # source has no index.
         index = repository.folder / "Packages"
         index.rename(repository.folder / "gone")
         told = refusal(ENTRY, tmp_path / "second", replace(repository.apt(), lists=str(lists)))
@@ -346,7 +349,9 @@ def test_the_systems_lists_answer_where_newer_ones_cannot_be_fetched(
     )
 
 
-def test_no_package_sources_at_all_are_told_as_that(repository: Repository, tmp_path: Path) -> None:
+def test_the_refusal_says_that_there_are_no_package_sources(
+    repository: Repository, tmp_path: Path
+) -> None:
     apt = repository.apt()
     (repository.folder.parent / "sources.list").write_text("")
     assert "apt has no package sources here" in refusal(ENTRY, tmp_path / "c", apt)
@@ -360,7 +365,9 @@ def test_an_allocator_without_a_package_is_refused_at_once(
     assert "never fetched" in refusal(catalog.entry("system"), tmp_path / "c", repository.apt())
 
 
-def test_without_a_network_the_reason_is_told(repository: Repository, tmp_path: Path) -> None:
+def test_without_a_network_the_refusal_gives_the_reason(
+    repository: Repository, tmp_path: Path
+) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         apt = repository.apt(f"http://127.0.0.1:{closed.getsockname()[1]}")
@@ -370,7 +377,7 @@ def test_without_a_network_the_reason_is_told(repository: Repository, tmp_path: 
             debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=apt)
 
 
-def test_without_the_tools_the_way_by_path_is_told(
+def test_without_the_tools_the_refusal_says_how_to_use_a_library_by_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -455,7 +462,7 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(
         finally:
             process.send_signal(signal.SIGKILL)
             process.wait()
-    half_made.mkdir()  # like a process killed while unpacking
+    half_made.mkdir()  # as a process that was killed leaves it
     for left in apt_processes(cache / ".apt"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(left, signal.SIGKILL)

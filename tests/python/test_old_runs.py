@@ -1,7 +1,7 @@
-"""Runs that version 0.1.0 made are still reported with the same numbers and the same units.
+"""Tests that runs of version 0.1.0 are still reported with the same numbers and the same units.
 
-runs/NAME.tar.xz is the run. runs/NAME.txt is the text that version 0.1.0 printed for it at 110
-columns. Such a run has version 1 of the format, in which some keys had other names.
+runs/NAME.tar.xz holds such a run. runs/NAME.txt is the text that version 0.1.0 printed for the run
+at 110 columns. The run is stored in version 1 of the format, in which some keys had other names.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ NUMBER = re.compile(
 
 
 def numbers(text: str) -> Counter[str]:
-    """Every number with its unit, and how often it occurs.
+    """Returns how often each number occurs with its unit.
 
-    Rounds were called blocks. A line "Next" is left out: it contains the name of the run.
+    Version 0.1.0 called rounds "blocks", so that both words count as the same. Lines "Next" are
+    ignored, because they contain the name of the run.
     """
     text = re.sub(r"^Next: .*$", "", text, flags=re.MULTILINE).replace("blocks", "rounds")
     return Counter(" ".join(token.split()) for token in NUMBER.findall(text))
@@ -81,14 +82,14 @@ def test_the_keys_of_version_1_are_read_as_those_of_version_2(name: str) -> None
             assert msgspec.to_builtins(sample.cpu_samples) == line["whereabouts"]
 
 
-def test_a_run_with_the_probe_has_what_was_renamed() -> None:
+def test_the_renamed_keys_of_a_run_with_the_probe_are_read() -> None:
     samples = RunFile(RUNS / "why.tar.xz").samples()
     assert any(sample.probe is not None for sample in samples)
     assert any(sample.cpu_samples is not None for sample in samples)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_of_version_0_1_0_goes_on_with_samples_of_today(name: str, tmp_path: Path) -> None:
+def test_a_run_of_version_0_1_0_can_be_continued(name: str, tmp_path: Path) -> None:
     path = tmp_path / "20260101-000000-abcd"
     with tarfile.open(RUNS / f"{name}.tar.xz") as archive:
         archive.extractall(path, filter="data")

@@ -1,6 +1,7 @@
-"""Our own allocator is always a contender.
+"""Tests of our own allocator as a contender.
 
-Cairn loads it from its own folder and reports its absence.
+It always competes. Cairn takes its library from the folder of the package, and reports if the
+library is missing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_FOLDER", tmp_path / "native")
 
 
-def test_it_is_here_without_anybody_doing_anything() -> None:
+def test_our_allocator_is_usable_without_installing_anything() -> None:
     found = alone()
     assert found.path == str(native.allocator())
     assert found.problem is None
@@ -55,7 +56,7 @@ def test_it_is_here_without_anybody_doing_anything() -> None:
     assert (contender.knobs, contender.spec) == ((), "cairn")
 
 
-def test_what_the_catalog_says_of_it_is_what_its_sources_say() -> None:
+def test_the_catalog_agrees_with_the_sources_of_our_allocator() -> None:
     entry = alone().allocator
     assert (ROOT / "LICENSE").read_text().startswith(f"{entry.licence} License")
     read = re.findall(
@@ -69,7 +70,7 @@ def test_what_the_catalog_says_of_it_is_what_its_sources_say() -> None:
 def test_no_other_library_of_that_name_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library on the library path, or one that was added under the name earlier, is not used."""
+    """Cairn uses neither a library on the library path nor one that was added under that name."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     other = shutil.copy(native.allocator(), tmp_path / "libcairn.so.0")
@@ -86,10 +87,10 @@ def test_no_other_library_of_that_name_is_taken(
     assert discover.known_catalog() is catalog.load_catalog()
 
 
-def test_it_competes_by_default_right_behind_the_systems() -> None:
+def test_our_allocator_is_the_second_default_contender_after_system() -> None:
     names = [spec.name for spec in contenders.default_contenders(discover.discover())]
     assert names[:2] == ["system", "cairn"]
-    # The founding experiment has a list of its own.
+    # The founding experiment has its own list of contenders.
     for experiment in (one for one in experiments.EXPERIMENTS if one.report != "founding"):
         for size in (experiment.full, experiment.quick):
             named = size.contenders or runs.contenders(size, lambda _: None)
@@ -114,7 +115,7 @@ def test_it_is_not_fetched_added_or_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_it")
-def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
+def test_a_missing_library_is_reported_wherever_it_would_be_used() -> None:
     found = alone()
     assert found.problem is not None
     assert "lacks lib/libcairn.so.0; install it again" in found.problem
@@ -126,7 +127,7 @@ def test_a_missing_library_is_told_wherever_it_would_be_used() -> None:
         with pytest.raises(ContenderFailed, match="install it again"):
             contenders.resolve(contenders.parse_contender(spec), (found,))
     said: list[str] = []
-    # No other allocator may be installed either.
+    # On some machines no other allocator is installed, and contenders() fails.
     with contextlib.suppress(ContenderFailed):
         assert "cairn" not in runs.contenders(experiments.EXPERIMENTS[-1].full, said.append)
     assert [line for line in said if line.startswith("cairn is left out: this installation")]
@@ -164,7 +165,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch, *found: Found) -> preflight.Prefli
     )
 
 
-def test_with_nothing_fetched_it_competes_with_the_systems_and_more_are_offered(
+def test_without_fetched_allocators_ours_competes_with_system_and_more_are_offered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = (discover.system_allocator(catalog.entry("system")), alone())

@@ -1,4 +1,4 @@
-"""Pictures of comparisons."""
+"""Tests of the pictures of comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of trials."""
+"""Tests of the order of trials."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def test_each_workload_of_a_round_and_each_seed_has_an_order_of_its_own() -> Non
     first = orders(7, 0)
     for other in (orders(7, 1), orders(8, 0)):
         alike = sum(one == another for one, another in zip(first, other, strict=True))
-        # With 24 orders, about 4 of 100 rounds repeat the order before by chance.
+        # There are 24 orders, so about 4 of 100 rounds have the order of the round before by
+        # chance.
         assert alike < 20
 
 

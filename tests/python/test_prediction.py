@@ -1,4 +1,4 @@
-"""Predicted savings of another allocator, from invented costs."""
+"""Tests of the predicted savings of another allocator, with invented costs."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def an_account(ns: float = 20.0, count: int = 1_000_000, **more: object) -> Prob
 def calibrated(
     *, places: int = 1, factor: float = 1.0, kernel: float = 0.0, faults: float = 0.0
 ) -> Costs:
-    """Costs of 20 ns per operation times `factor`.
+    """Returns the costs of an allocator, measured on `places` workloads.
 
-    Kernel costs are ns for each byte of the peak.
+    Each operation costs 20 ns times `factor`. `kernel` and `faults` are in ns for each byte of the
+    peak.
     """
     each = dict.fromkeys(range(places), 20.0 * factor)
     same = dict.fromkeys(range(places), kernel), dict.fromkeys(range(places), faults)
@@ -57,8 +58,11 @@ def calibrated(
 SYSTEM = calibrated()
 
 
-def test_detours_to_the_kernel_are_neither_saved_nor_the_programs() -> None:
-    """Detours take 12 of 32 ms of system time: 3 were found in the allocator, 9 in the probe."""
+def test_detours_of_the_probe_are_neither_savings_nor_time_of_the_program() -> None:
+    """The probe's detours take 12 of 32 ms of system time.
+
+    The CPU timers find 3 ms of these in the allocator and 9 ms in the probe.
+    """
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     (found,) = predict(
         an_account(samples_inside=63, detours_ns=12 * MS), 32 * MS, 0, "system", known
@@ -67,24 +71,24 @@ def test_detours_to_the_kernel_are_neither_saved_nor_the_programs() -> None:
     assert found.kernel == pytest.approx(10 / 197)
 
 
-def test_the_clocks_ratio_is_put_right_by_timers() -> None:
-    """By the clock it takes half as long, by the calibration's timers four fifths.
+def test_the_ratio_of_timed_operations_is_corrected_by_the_timers() -> None:
+    """In the calibration, the other allocator took half as long by its timed operations.
 
-    The program follows the timers.
+    By the CPU timers it took four fifths as long. The prediction follows the timers.
     """
     by_clock, by_timers = {0: 100.0 * MS}, {0: 200.0 * MS}
     system = replace(SYSTEM, clocked=by_clock, own=by_timers)
     quick = replace(calibrated(factor=0.5), clocked={0: 50.0 * MS}, own={0: 160.0 * MS})
     (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": system, "quick": quick})
     assert found.own == pytest.approx(50 * (1 - 0.8) / 200)
-    # Too few samples of the timers, so the clock decides.
+    # Here the timers gave too few samples, so that the timed operations decide.
     unknown = replace(quick, own={})
     (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": system, "quick": unknown})
     assert found.own == pytest.approx(50 * (1 - 0.5) / 200)
 
 
-def test_what_another_takes_in_the_kernel_on_any_workload_is_in_the_range() -> None:
-    """One of six workloads took 20 ms for the peak of 100 MiB, the others nothing.
+def test_the_range_contains_the_system_time_of_every_calibrated_workload() -> None:
+    """For a peak of 100 MiB, one of six workloads took 20 ms in the kernel, and five took no time.
 
     On that one, the allocator returned memory that it needed again.
     """
@@ -103,7 +107,8 @@ def test_an_allocator_that_takes_half_as_long_saves_half_of_its_own_code() -> No
     (found,) = predict(
         an_account(), 20 * MS, 0, "system", {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     )
-    # 60 of 220 ms are in the allocator, 10 of them in system calls. 20 of 220 ms are the probe's.
+    # 60 of 220 ms are in the allocator: 10 ms in its system calls, 50 ms in its own code. 20 of
+    # 220 ms are in the probe.
     assert found.allocator == "quick"
     assert found.own == pytest.approx(25 / 200)
     # The other allocator's system calls cost nothing.
@@ -111,16 +116,16 @@ def test_an_allocator_that_takes_half_as_long_saves_half_of_its_own_code() -> No
     assert found.saves == pytest.approx(found.own + found.kernel + found.faults)
 
 
-def test_what_the_kernel_takes_follows_the_peak() -> None:
+def test_predicted_system_time_is_proportional_to_the_peak() -> None:
     other = calibrated(kernel=5 * MS / (100 * MIB), faults=2 * MS / (100 * MIB))
     (found,) = predict(an_account(), 16 * MS, 1000, "system", {"system": SYSTEM, "other": other})
     assert found.own == 0
     assert found.kernel == pytest.approx((10 - 5) / 200)
-    # 6 ms of system time are left. 1,000 faults at 5 µs each explain 5 of them.
+    # 6 ms of system time are left. 1,000 page faults of 5 µs each take 5 of these 6 ms.
     assert found.faults == pytest.approx((5 - 2) / 200)
 
 
-def test_the_range_is_what_the_workloads_tell() -> None:
+def test_the_range_comes_from_the_spread_over_the_workloads() -> None:
     ratios = (0.1, 0.5, 0.6, 0.7, 3.0)
     kinds = {
         kind: {place: 20.0 * ratio for place, ratio in enumerate(ratios)}
@@ -137,7 +142,7 @@ def test_the_range_is_what_the_workloads_tell() -> None:
     )
 
 
-def test_the_best_comes_first_and_one_that_is_worse_takes_more() -> None:
+def test_the_best_allocator_comes_first_and_a_worse_one_saves_less_than_nothing() -> None:
     known = {"system": SYSTEM, "bad": calibrated(factor=2.0), "good": calibrated(factor=0.2)}
     found = predict(an_account(), 10 * MS, 0, "system", known)
     assert [one.allocator for one in found] == ["good", "bad"]
@@ -154,7 +159,9 @@ def test_the_best_comes_first_and_one_that_is_worse_takes_more() -> None:
         (an_account(kinds={"realloc": Operations(1_000_000, 4_000, 50.0 * MS, 50.0)}), "system"),
     ],
 )
-def test_of_what_is_not_known_nothing_is_told(summary: ProbeSummary, allocator: str) -> None:
+def test_there_is_no_prediction_if_a_number_is_unknown(
+    summary: ProbeSummary, allocator: str
+) -> None:
     assert (
         predict(summary, 10 * MS, 0, allocator, {"system": SYSTEM, "quick": calibrated(factor=0.5)})
         == ()
@@ -201,14 +208,14 @@ def test_a_contender_that_failed_somewhere_has_no_costs() -> None:
     assert "20.0 ns" in [cell.text for cell in told.tables[0].rows[0]]
 
 
-def test_below_what_the_clock_tells_two_times_are_the_same() -> None:
+def test_two_times_below_the_resolution_of_the_clock_count_as_equal() -> None:
     shorter = replace(SYSTEM, kinds={kind: {0: 1.0} for kind in SYSTEM.kinds})
     other = replace(SYSTEM, kinds={kind: {0: 0.5} for kind in SYSTEM.kinds})
     (found,) = predict(an_account(), 10 * MS, 0, "system", {"system": shorter, "other": other})
     assert found.own == 0
 
 
-def test_what_may_be_a_loss_is_not_promised() -> None:
+def test_an_allocator_that_may_be_slower_is_not_recommended() -> None:
     ratios = {place: 20.0 * ratio for place, ratio in enumerate((0.1, 0.5, 0.6, 1.8, 3.0))}
     other = replace(calibrated(places=5), kinds=dict.fromkeys(("reused", "free, local"), ratios))
     found = predict(
@@ -219,7 +226,7 @@ def test_what_may_be_a_loss_is_not_promised() -> None:
     assert said.startswith("No other allocator")
 
 
-def test_little_is_no_reason_to_change() -> None:
+def test_a_small_saving_is_no_reason_to_change() -> None:
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     much = predict(an_account(), 10 * MS, 0, "system", known)
     (said,) = sentences(much)
@@ -239,14 +246,14 @@ def test_the_time_of_page_faults_in_the_allocator_is_not_its_own_code(
 ) -> None:
     """1,000 page faults take 5 of the 6 ms of system time outside system calls.
 
-    The allocator has a share.
+    The allocator's share of these 5 ms is its share of the page faults, at most all of them.
     """
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     (found,) = predict(an_account(faults_inside=inside), 16 * MS, 1000, "system", known)
     assert found.own == pytest.approx((60 - 10 - 5 * share) / 2 / 200)
 
 
-def test_the_kernels_calls_take_no_more_than_the_system_time_beside_the_detours() -> None:
+def test_system_calls_take_no_more_than_the_system_time_without_the_detours() -> None:
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     (found,) = predict(an_account(detours_ns=6 * MS), 14 * MS, 0, "system", known)
     program = 200 - 1.5
@@ -254,7 +261,7 @@ def test_the_kernels_calls_take_no_more_than_the_system_time_beside_the_detours(
     assert found.own == pytest.approx((60 - 1.5 - 8) / 2 / program)
 
 
-def test_nine_tenths_of_the_time_in_the_allocator_must_be_of_kinds_that_are_known() -> None:
+def test_nine_tenths_of_the_allocators_time_must_be_in_kinds_of_known_cost() -> None:
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     kinds = dict(an_account(ns=18.0).kinds)
     for unknown_ns, told in ((40.0, True), (41.0, False)):
@@ -263,9 +270,9 @@ def test_nine_tenths_of_the_time_in_the_allocator_must_be_of_kinds_that_are_know
 
 
 def own_ns(plain_system_ms: int, **more: object) -> dict[int, float]:
-    """Own code of the allocator over three rounds.
+    """Returns the time of the allocator's own code by workload, in ns, from three rounds.
 
-    63 of 220 ms are in the allocator, with 40 ms of system time behind the probe.
+    In each probed run, 63 of 220 ms are in the allocator, and 40 ms are system time.
     """
     summary = an_account(samples_inside=63, detours_ns=12.0 * MS, faults_inside=1_000.0, **more)
     probed = {
@@ -285,11 +292,14 @@ def own_ns(plain_system_ms: int, **more: object) -> dict[int, float]:
     return dict(costs(a_calibration(), samples)["system"].own)
 
 
-def test_the_own_code_of_a_run_is_without_the_kernel_its_faults_and_the_way_out() -> None:
-    """Own code excludes 10 ms of system calls, and a quarter of faults and of 12 ms of detours."""
-    # 40 - 12 - 10 ms are left for faults.
+def test_own_code_excludes_system_calls_page_faults_and_detours() -> None:
+    """10 ms of the allocator's time are system calls.
+
+    A quarter of the time of all page faults and of the 12 ms of detours is in the allocator, too.
+    """
+    # 40 - 12 - 10 ms of system time are left for page faults.
     assert own_ns(30) == {0: pytest.approx((63 - 10 - 18 / 4 - 3) * MS)}
-    # As many as without the probe: 25 - 10 ms.
+    # The plain run leaves only 25 - 10 ms for page faults, and the smaller number counts.
     assert own_ns(25) == {0: pytest.approx((63 - 10 - 15 / 4 - 3) * MS)}
 
 
