@@ -1,4 +1,4 @@
-"""Help texts fit the terminal: no word of them is broken from 60 columns on."""
+"""Tests that no help text breaks a word on a terminal of 60 columns or more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads the probe's files: valid ones exactly, invalid ones as one sentence."""
+"""Tests of the reader of the probe's files.
+
+It reads valid files exactly, and reports each invalid file by one sentence.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ def test_the_documented_example_is_such_a_file() -> None:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_what_was_written_is_read_on_machines_of_either_order(tmp_path: Path, order: str) -> None:
+def test_a_file_of_either_byte_order_is_read(tmp_path: Path, order: str) -> None:
     made = busy(order=order, program="/usr/bin/prö g".encode())
     found = read(tmp_path, made.content())
     process, tally = found.process, found.tally
@@ -134,7 +137,7 @@ def test_threads_add_up_over_all_chunks_without_overflow(tmp_path: Path) -> None
     assert (tally + tally).asked[0, 0, 0] == 48 * MOST
 
 
-def test_the_longest_of_all_threads_and_processes_is_no_sum(tmp_path: Path) -> None:
+def test_maxima_of_threads_and_processes_are_not_added_up(tmp_path: Path) -> None:
     made, other = Made(), Made()
     for thread, ticks in enumerate((5, MOST, 7)):
         made.locked("mutex", 10, [ticks], thread=thread)
@@ -164,7 +167,7 @@ def test_a_process_that_timed_nothing_has_no_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dispatch", "seen"), [(0, "unseen"), (1, "dispatch"), (2, "interpose"), (3, "unseen")]
 )
-def test_held_memory_is_known_only_where_kernel_calls_were_seen(
+def test_held_memory_is_known_only_if_system_calls_were_seen(
     tmp_path: Path, dispatch: int, seen: str
 ) -> None:
     made = busy(dispatch=dispatch)
@@ -188,7 +191,7 @@ def test_held_memory_is_known_only_where_kernel_calls_were_seen(
     assert closely == [(None,) * 4, (5, 6, 7, 4 << 20) if known else (None,) * 4]
 
 
-def test_usable_bytes_that_were_not_asked_for_are_not_known(tmp_path: Path) -> None:
+def test_usable_bytes_are_unknown_if_the_probe_did_not_ask_the_allocator(tmp_path: Path) -> None:
     made = busy()
     made.samples["moments"][0, 1]["live_usable_bytes"] = MOST
     assert [one.live_usable_bytes for one in read(tmp_path, made.content()).moments] == [
@@ -225,8 +228,8 @@ def test_a_counter_that_does_not_exist_is_damage(tmp_path: Path) -> None:
             read(tmp_path, made.content())
 
 
-def test_threads_that_still_live_count_until_the_last_look(tmp_path: Path) -> None:
-    """Threads that began at the last look or after it are unknown."""
+def test_a_living_thread_counts_until_the_probes_last_look_at_the_clock(tmp_path: Path) -> None:
+    """A thread that began at the probe's last look at the clock, or after that, does not count."""
     made = busy()
     last = 7 + 2_000_000_000
     made.threads["lived_ticks"][:2] = (500, 30)
@@ -246,7 +249,7 @@ def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["chunks", "samples"])
 def test_a_place_within_the_head_is_damage(tmp_path: Path, name: str) -> None:
-    """The first place that may hold anything is directly behind the head."""
+    """Every part of the file must lie behind the head. It may begin directly behind it."""
     fields = reader.layouts("<").head.fields
     assert fields is not None
     head, at = reader.layouts("<").head.itemsize, fields[name][1]
@@ -268,7 +271,7 @@ def test_a_structure_of_another_length_is_damage(tmp_path: Path, name: str, more
         read(tmp_path, busy(head={f"{name}_bytes": length + more}).content())
 
 
-def test_a_file_that_is_longer_than_it_says_may_end_anywhere_behind_that(tmp_path: Path) -> None:
+def test_bytes_behind_the_stated_length_of_a_file_are_ignored(tmp_path: Path) -> None:
     content = busy().content()
     assert read(tmp_path, content + bytes(8)).tally.span_ns == 1_000_000_000
     for shorter in (1, len(content) - BEHIND_HEAD):
@@ -276,7 +279,7 @@ def test_a_file_that_is_longer_than_it_says_may_end_anywhere_behind_that(tmp_pat
             read(tmp_path, content[:-shorter])
 
 
-def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
+def test_each_kind_of_file_that_is_no_profile_has_its_own_sentence(tmp_path: Path) -> None:
     with pytest.raises(CairnError, match="first bytes are not"):
         read(tmp_path, b"\x7fELF" * 1000)
     with pytest.raises(CairnError, match="cut off"):
@@ -295,7 +298,7 @@ def test_files_that_are_none_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_largest_file_takes_little_memory_and_time(tmp_path: Path) -> None:
-    """A sparse file of the largest readable size names every chunk that fits."""
+    """A sparse file of the largest readable size has as many chunks as fit into it."""
     thread = reader.layouts("<").thread.itemsize
     made = busy()
     path = made.write(tmp_path)
@@ -331,7 +334,7 @@ def test_processes_of_a_tree_add_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("highest", [0, 1, 2])
-def test_the_moments_of_a_tree_are_those_of_the_process_that_held_most(
+def test_the_moments_of_a_tree_are_those_of_the_process_with_the_highest_peak(
     tmp_path: Path, highest: int
 ) -> None:
     for k in range(3):
@@ -362,7 +365,7 @@ def image(pid: int, begin_ns: int, state: str) -> Process:
     return Process(**about)  # type: ignore[arg-type]
 
 
-def test_who_was_cut_short_is_not_who_became_another_program() -> None:
+def test_a_process_that_executed_another_program_is_not_reported_as_cut_short() -> None:
     before, after = image(7, 1, "running"), image(7, 5, "ended")
     vanished, then = image(8, 2, "running"), image(8, 3, "running")
     first, again = image(9, 1, "ended"), image(9, 4, "ended")
@@ -435,7 +438,9 @@ def survive_part(folder: Path, part: int) -> tuple[int, int]:
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-def test_a_million_mutated_files_give_nothing_else_either(tmp_path: Path) -> None:
+def test_a_million_mutated_files_give_a_sentence_or_a_profile_but_nothing_else(
+    tmp_path: Path,
+) -> None:
     with ProcessPoolExecutor() as pool:
         parts = list(pool.map(survive_part, repeat(tmp_path), range(10)))
     assert sum(refused for refused, _ in parts) > 100_000
@@ -457,7 +462,7 @@ TREE = Tree(
 )
 
 
-def test_what_the_launcher_knows_lies_beside_the_files(tmp_path: Path) -> None:
+def test_the_facts_of_the_launcher_are_kept_next_to_the_probes_files(tmp_path: Path) -> None:
     busy().write(tmp_path)
     assert reader.gather(tmp_path).tree is None
     reader.write_tree(tmp_path, TREE)
@@ -475,7 +480,7 @@ def test_what_the_launcher_knows_lies_beside_the_files(tmp_path: Path) -> None:
     assert "cache-misses" in text
 
 
-def test_a_description_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_description_that_is_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
     busy().write(tmp_path)
     (tmp_path / "run.json").unlink(missing_ok=True)
     os.mkfifo(tmp_path / "run.json")
@@ -494,7 +499,7 @@ def test_a_damaged_description_is_one_sentence(tmp_path: Path, content: bytes) -
         reader.gather(tmp_path)
 
 
-def test_a_description_may_have_four_mebibytes_and_no_byte_more(tmp_path: Path) -> None:
+def test_a_description_may_have_four_mebibytes_at_most(tmp_path: Path) -> None:
     busy().write(tmp_path)
     reader.write_tree(tmp_path, TREE)
     file = tmp_path / "run.json"
@@ -506,7 +511,7 @@ def test_a_description_may_have_four_mebibytes_and_no_byte_more(tmp_path: Path) 
         reader.gather(tmp_path)
 
 
-def test_a_folder_may_hold_the_most_profiles_and_not_one_more(
+def test_a_folder_may_hold_a_limited_number_of_profiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert reader._FILES_MAX == 200_000

@@ -1,4 +1,7 @@
-"""The report of a profile, from invented files, and the command `cairn profile`. Nothing runs."""
+"""Tests of the report of a profile and of the command `cairn profile`, with invented files.
+
+No program runs.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +48,14 @@ def row(text: str, name: str) -> list[str]:
     return re.split(r" {2,}|(?<=[sB%]) (?=[\d<–])", line.strip())
 
 
-def test_counters_that_are_not_there_are_named_and_not_counted_as_none(tmp_path: Path) -> None:
+def test_refused_counters_are_named_and_not_reported_as_zero(tmp_path: Path) -> None:
     text = " ".join(shown(tmp_path, busy()).split())
     assert "counted, in user mode operations sampled instructions each" in text
     assert re.search(r"reused 57,600 100 60 \[", text)
     assert "▲ Counters within the allocator are not available here: cycles (ENOENT)" in text
 
 
-def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
+def test_the_report_ends_with_the_most_that_another_allocator_can_save(tmp_path: Path) -> None:
     last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
     assert (
         last
@@ -64,7 +67,7 @@ def test_the_report_ends_in_the_ceiling(tmp_path: Path) -> None:
 def test_the_report_of_a_profile_is_golden(
     full: bool, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    """A program with locks and CPU timers, and another one whose system calls could not be seen."""
+    """Two reports: of a program with locks and CPU timers, and of one without seen system calls."""
     made = locking()
     made.timed_alone("reused", "small", [90] * 300)
     made.moments(
@@ -82,7 +85,7 @@ def test_the_report_of_a_profile_is_golden(
     )
 
 
-def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:
+def test_the_first_lines_of_the_report_name_what_was_profiled(tmp_path: Path) -> None:
     first = shown(
         tmp_path, busy(), busy(pid=2, begin_ns=2, program=b"/bin/other"), allocator="glibc 2.36"
     )
@@ -93,7 +96,7 @@ def test_it_says_first_what_was_profiled(tmp_path: Path) -> None:
     assert first.splitlines()[0] == says
 
 
-def test_counts_times_kernel_calls_and_memory_are_there(tmp_path: Path) -> None:
+def test_the_report_has_counts_times_system_calls_and_memory(tmp_path: Path) -> None:
     text = shown(tmp_path, busy())
     assert row(text, "malloc")[1:4] == ["64,010", "64,010", "0"]
     for name in (
@@ -137,7 +140,7 @@ def test_full_adds_size_phase_lives_and_time(tmp_path: Path) -> None:
         assert words in full
 
 
-def test_what_was_not_measured_is_said_so_and_never_zero(tmp_path: Path) -> None:
+def test_a_missing_value_is_reported_as_not_measured_and_never_as_zero(tmp_path: Path) -> None:
     made = Made(user_us=0, span_ns=0)
     made.called("malloc", "small", 3, 10)
     made.start["dispatch"] = 3
@@ -162,7 +165,7 @@ def test_what_was_not_measured_is_said_so_and_never_zero(tmp_path: Path) -> None
     assert not re.search(r"(?<![\d.,])0 (ns|B)", text)
 
 
-def test_a_time_below_the_clocks_resolution_is_called_so(tmp_path: Path) -> None:
+def test_a_time_below_the_clocks_resolution_is_reported_as_less_than_that(tmp_path: Path) -> None:
     made = Made()
     made.called("malloc", "small", 6_400, 100)
     made.timed("reused", "small", [0] * 100)
@@ -171,7 +174,7 @@ def test_a_time_below_the_clocks_resolution_is_called_so(tmp_path: Path) -> None
     assert "0 ns" not in text.replace("2.00 ns", "")
 
 
-def test_notes_tell_what_the_numbers_lack(tmp_path: Path) -> None:
+def test_notes_name_the_limits_of_the_numbers(tmp_path: Path) -> None:
     made = refused(state=1)
     made.start["threads_lost"] = 2
     made.start["late_calls"][0, 0] = 4
@@ -201,7 +204,7 @@ def test_notes_tell_what_the_numbers_lack(tmp_path: Path) -> None:
         assert words in text, words
 
 
-def test_waiting_for_locks_has_a_table_where_there_are_any(tmp_path: Path) -> None:
+def test_the_report_has_a_table_of_lock_waits_if_the_allocator_takes_locks(tmp_path: Path) -> None:
     assert "mutex" not in shown(tmp_path, busy())
     text = shown(tmp_path, locking())
     assert row(text, "mutex")[1:] == ["40,000", "100", "0.250 %", "349 µs", "250 µs", "150 ns", "7"]
@@ -277,7 +280,7 @@ def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Pa
 
 
 class Called:
-    """The command with a program that leaves invented files instead of running."""
+    """The command `cairn profile`. Instead of a program that runs, it finds invented files."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[Made] = [busy()]
@@ -295,7 +298,7 @@ class Called:
 
     def __call__(self, *args: object) -> Any:
         result = CliRunner().invoke(cli, ["profile", *map(str, args)])
-        # As main() ends.
+        # main() takes the exit code from the exception in the same way.
         result.exit_code = getattr(result.exception, "exit_code", result.exit_code)
         return result
 
@@ -305,7 +308,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Called:
     return Called(monkeypatch)
 
 
-def test_the_report_is_on_stderr_and_the_exit_code_the_programs(called: Called) -> None:
+def test_the_report_goes_to_stderr_and_the_exit_code_is_that_of_the_program(called: Called) -> None:
     called.ended = replace(called.ended, exit_code=3)
     result = called("--gap", 16, "--kernel-calls", "off", "--", "prog")
     assert result.exit_code == 3
@@ -329,7 +332,7 @@ def test_kept_files_are_reported_again_on_stdout(called: Called, tmp_path: Path)
     assert called("--keep", tmp_path / "link", "--", "prog").exit_code == 2
 
 
-def test_json_and_csv_go_where_they_are_told(called: Called, tmp_path: Path) -> None:
+def test_json_and_csv_are_written_to_the_given_files(called: Called, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     result = called("--json", "-", "--csv", out, "--", "prog")
     assert json.loads(result.stdout)["cairn"] == cairn.__version__
@@ -380,7 +383,7 @@ def test_a_program_that_left_nothing_is_one_sentence(called: Called) -> None:
     assert called("--", "prog").exit_code == 4
 
 
-def test_the_probe_stands_before_the_allocator_and_is_seen_through(
+def test_the_probe_is_preloaded_before_the_allocator_whose_load_is_still_proved(
     monkeypatch, tmp_path: Path
 ) -> None:
     library = tmp_path / "a b" / "libcairn-probe.so"

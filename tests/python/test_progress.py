@@ -1,4 +1,4 @@
-"""Progress without a terminal."""
+"""Tests of the progress messages without a terminal."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cairn.model import StopRule, Trial
 from cairn.run.measure import Progress
 
 
-def test_a_long_run_speaks_every_half_minute_in_the_warm_up_too(
+def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A round of the suite takes minutes, and once nothing was printed until it ended."""
+    """A round of the suite takes minutes. Cairn once printed nothing until the round ended."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     said = io.StringIO()

@@ -1,4 +1,4 @@
-"""Conclusions from the witness's records."""
+"""Tests of the conclusions from the witness's records."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_program_with_its_own_malloc_is_refused() -> None:
         assert problem == "/bin/prog has its own malloc, which a preloaded allocator cannot replace"
 
 
-def test_a_child_with_its_own_malloc_is_named_and_does_not_spoil_the_run() -> None:
+def test_a_child_with_its_own_malloc_is_named_and_is_no_problem() -> None:
     result = proof(start(10), executed(11), start(11, "/bin/own", exe="/bin/own"))
     assert result.problem is None
     assert result.unreached == (Unreached("own allocator", "/bin/own"),)
@@ -89,16 +89,16 @@ def test_an_executed_dynamic_program_without_a_start_is_no_proof() -> None:
     assert proof(start(10), executed(11), start(11)).problem is None
 
 
-def test_a_spawned_child_may_start_before_its_parent_says_so() -> None:
+def test_a_spawned_child_may_write_its_record_before_its_parent_does() -> None:
     assert proof(start(10), start(11), executed(11, event="spawn")).problem is None
 
 
-def test_an_exec_that_failed_owes_nothing() -> None:
+def test_a_failed_exec_needs_no_start_record() -> None:
     failed = {"v": 1, "event": "exec-failed", "pid": 10, "kind": "dynamic"}
     assert proof(start(10), executed(10), failed).problem is None
 
 
-def test_only_the_failed_exec_is_taken_back() -> None:
+def test_a_failed_exec_cancels_only_the_record_of_its_own_process() -> None:
     failed = {"v": 1, "event": "exec-failed", "pid": 10, "kind": "static"}
     result = proof(
         start(10), executed(11, "static", "/bin/a"), executed(10, "static", "/bin/b"), failed
@@ -117,7 +117,7 @@ def test_static_and_setuid_children_are_counted_and_named() -> None:
     assert (result.loaded, result.processes) == (1, 3)
 
 
-def test_a_cleaned_environment_is_told_apart_from_other_silence() -> None:
+def test_a_missing_start_record_names_a_cleaned_environment_as_the_cause() -> None:
     records = (start(10), executed(10, "environment", "/bin/true"))
     result = proof(*records)
     assert "cleaned environment" in result.problem
@@ -128,14 +128,14 @@ def test_a_torn_line_proves_nothing() -> None:
     assert "damaged" in proof(start(10), raw=b'{"v":1,"event":"sta').problem
 
 
-def test_paths_come_back_byte_by_byte() -> None:
+def test_paths_are_read_byte_by_byte() -> None:
     path = "/opt/é\udcff".encode("utf-8", "surrogateescape")
     record = start(10, path.decode("latin-1"))
     contender = Contender(name="o", allocator="custom", title="o", owners=("/opt/é\udcff",))
     assert proof(record, contender=contender).problem is None
 
 
-def test_only_knobs_of_others_are_told() -> None:
+def test_only_knobs_that_the_contender_does_not_set_itself_are_reported() -> None:
     contender = Contender(
         name="o", allocator="custom", title="o", owners=(LIB,), knobs=(("MALLOC_CONF", "x:1"),)
     )
@@ -148,7 +148,7 @@ def test_only_knobs_of_others_are_told() -> None:
     assert proof(start(10, knobs=knobs), contender=contender).knobs == {"MALLOC_ARENA_MAX": "2"}
 
 
-def test_what_our_allocator_reads_is_a_knob_and_what_the_command_reads_is_none() -> None:
+def test_variables_of_our_allocator_are_knobs_and_those_of_the_command_are_not() -> None:
     read = load_catalog().find("cairn")
     assert read is not None
     knobs = dict.fromkeys(read.knobs, "1")
@@ -220,8 +220,8 @@ def test_behind_the_probe_a_link_is_followed() -> None:
     )
 
 
-def test_a_child_whose_malloc_is_another_librarys_spoils_the_run() -> None:
-    """Only an allocator inside the child's own file is named and passed over."""
+def test_a_child_whose_malloc_is_in_another_library_is_a_problem() -> None:
+    """A child is only named, and is no problem, if the allocator is inside its own file."""
     result = proof(
         start(10), executed(11, path="/bin/own"), start(11, "/opt/libthird.so", exe="/bin/own")
     )
@@ -229,7 +229,7 @@ def test_a_child_whose_malloc_is_another_librarys_spoils_the_run() -> None:
     assert (result.loaded, result.unreached) == (1, ())
 
 
-def test_a_cleaned_environment_is_no_matter_where_nothing_was_executed() -> None:
+def test_a_cleaned_environment_does_not_count_if_the_exec_failed() -> None:
     failed = executed(11, "environment", event="exec-failed")
     assert lost_preload(json.dumps(failed).encode()) is None
     lost = lost_preload(
@@ -246,13 +246,13 @@ def test_a_process_that_executes_several_programs_is_counted_once_for_each() -> 
     assert (result.problem, result.loaded, result.processes) == (None, 3, 3)
 
 
-def test_of_several_programs_one_without_a_start_is_no_proof() -> None:
+def test_one_of_several_programs_without_a_start_is_no_proof() -> None:
     result = proof(start(10), executed(10), start(10), executed(10))
     assert result.problem == "/bin/child gave no proof of what it loaded (1 of 3 processes)"
     assert (result.loaded, result.processes) == (2, 3)
 
 
-def test_a_failed_exec_owes_one_start_less_and_not_two() -> None:
+def test_one_of_two_execs_that_failed_cancels_only_one_missing_start() -> None:
     failed = {"v": 1, "event": "exec-failed", "pid": 11, "kind": "dynamic"}
     assert (
         "/bin/child gave no proof" in proof(start(10), executed(11), executed(11), failed).problem
@@ -271,7 +271,7 @@ def test_the_owner_and_the_knobs_are_those_of_the_program_that_the_command_execu
     )
 
 
-def test_a_failed_exec_takes_back_the_last_of_its_process_alone() -> None:
+def test_a_failed_exec_cancels_only_the_last_record_of_its_process() -> None:
     failed = {"v": 1, "event": "exec-failed", "pid": 10, "kind": "static"}
     between = (
         executed(10, "static", "/bin/a"),
@@ -291,7 +291,7 @@ def test_fifty_unreached_programs_are_named_and_all_are_counted() -> None:
     assert result.processes == 61
 
 
-def test_links_of_a_split_function_are_followed() -> None:
+def test_symbolic_links_to_the_library_of_a_split_function_are_followed() -> None:
     link = start(10, split={"free": "/usr/lib/link.so"})
     content = json.dumps(link).encode()
     for target, fine in ((LIB, True), (LIBC, False)):

@@ -1,4 +1,7 @@
-"""Builds pinned sources with stand-ins for cargo and pip: checked, interrupted, and built again."""
+"""Tests that build pinned sources. Stand-ins take the place of cargo and pip.
+
+The tests damage downloads, interrupt builds, and start them again.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def pretend(shop):
 
 recipes.RECIPES["pretend"] = pretend
 """
-"""Code for the tests in this process and for those in processes that they kill."""
+"""Code that this process executes, and that also runs in each process that a test kills."""
 
 exec(DRIVER)
 
@@ -113,7 +116,7 @@ class Bench:
         return obtain.obtain(entry, version, origin, cache=self.cache, progress=self.said.append)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Starts the same in a process of its own."""
+        """Starts obtain() in a process of its own."""
         code = (
             f"{DRIVER}\nsources.sources_of = lambda name: (sources.{self.source!r},)\n"
             f"obtain.obtain({ENTRY!r}, cache=Path({str(self.cache)!r}))"
@@ -205,7 +208,7 @@ def test_every_source_has_its_allocator_its_recipe_and_its_crate() -> None:
         assert set(source.tools) <= {"cc", "c++", "make", "cmake"}
 
 
-def test_every_allocator_of_the_catalog_can_be_had() -> None:
+def test_every_allocator_of_the_catalog_can_be_obtained() -> None:
     missing = [
         e.name
         for e in catalog.load_catalog().allocators
@@ -263,7 +266,7 @@ def test_a_source_is_fetched_by_cargo_and_built_into_the_cache(bench: Bench) -> 
 
 
 @needs_gcc
-def test_cargo_is_asked_for_the_crate_alone(bench: Bench) -> None:
+def test_cargo_fetches_only_the_crate(bench: Bench) -> None:
     bench.obtain()
     project = (bench.root / "project").read_text()
     assert 'pretend-sys = "=1.2.3"' in project
@@ -285,7 +288,7 @@ def test_the_second_call_needs_neither_cargo_nor_a_compiler(
 
 
 @needs_gcc
-def test_another_recipe_or_another_pin_is_built_anew(bench: Bench) -> None:
+def test_a_change_of_the_recipe_or_of_the_pin_causes_a_new_build(bench: Bench) -> None:
     first = bench.obtain()
     bench.source = replace(bench.source, revision=2)
     bench.obtain()
@@ -298,7 +301,7 @@ def test_another_recipe_or_another_pin_is_built_anew(bench: Bench) -> None:
 
 
 @needs_gcc
-def test_what_cargo_has_already_is_taken_from_there(bench: Bench) -> None:
+def test_a_crate_in_cargos_cache_is_not_downloaded_again(bench: Bench) -> None:
     bench.cargos.parent.mkdir(parents=True)
     shutil.copy(bench.served, bench.cargos)
     bench.obtain()
@@ -328,7 +331,7 @@ def test_a_damaged_download_is_fetched_again(bench: Bench) -> None:
     assert bench.calls("cargo") == ["fetch"]
 
 
-def test_cargos_own_reason_is_told(bench: Bench) -> None:
+def test_a_failure_of_cargo_is_reported_with_its_reason(bench: Bench) -> None:
     script(
         bench.root / "bin/cargo",
         "echo '    Updating index'; echo 'error: no route to the registry' >&2; exit 101",
@@ -349,7 +352,7 @@ def test_an_archive_that_leads_outside_is_refused(bench: Bench, top: str) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x08", b"no archive"])
-def test_an_archive_that_is_none_is_a_sentence(bench: Bench, content: bytes) -> None:
+def test_a_file_that_is_no_archive_is_a_sentence(bench: Bench, content: bytes) -> None:
     bench.serve(content)
     with pytest.raises(
         CairnError, match=r"jemalloc 9\.8\.7 is not obtainable here: .*cannot be unpacked"
@@ -372,7 +375,7 @@ def test_a_missing_tool_is_named_with_its_package(
     assert bench.left() == []
 
 
-def test_without_its_tools_the_distribution_is_asked(
+def test_without_the_tools_for_a_build_the_distribution_is_used(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.source = replace(bench.source, tools=("no-such-tool",))
@@ -394,10 +397,10 @@ def test_without_its_tools_the_distribution_is_asked(
 
 
 @pytest.mark.parametrize("version", [None, "9.7"])
-def test_a_package_of_another_version_brings_up_the_pinned_source(
+def test_the_refusal_of_a_version_names_the_pinned_source(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
-    """The source's version helps only a user who asks for it."""
+    """The version of the source is mentioned only to a user who asked for a version."""
 
     def refuse(*_: object, **__: object) -> catalog.Found:
         raise CairnError("the distribution has 5.")
@@ -409,7 +412,7 @@ def test_a_package_of_another_version_brings_up_the_pinned_source(
     assert str(refused.value) == f"the distribution has 5.{more}"
 
 
-def test_a_version_is_taken_from_where_there_is_one(
+def test_a_version_is_taken_from_the_origin_that_has_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = replace(ENTRY, packages=("libpretend9",))
@@ -429,7 +432,7 @@ def test_a_version_is_taken_from_where_there_is_one(
 
 
 @needs_gcc
-def test_a_version_that_is_asked_for_is_built(bench: Bench) -> None:
+def test_a_requested_version_is_built(bench: Bench) -> None:
     assert bench.obtain(replace(ENTRY, packages=("p",)), "9.8").version == "9.8.7"
 
 
@@ -479,7 +482,7 @@ def test_a_library_without_malloc_is_refused(bench: Bench) -> None:
 
 
 @needs_gcc
-def test_a_killed_build_goes_on_where_it_was(bench: Bench) -> None:
+def test_a_killed_build_is_continued_by_the_next_call(bench: Bench) -> None:
     (bench.root / "slow").touch()
     process = bench.start()
     objects = bench.cache / "jemalloc" / f".objects-{bench.source.identity}"
@@ -536,7 +539,7 @@ def test_an_interrupted_build_leaves_no_compiler(
 
 
 @needs_gcc
-def test_two_at_once_build_it_once(bench: Bench) -> None:
+def test_two_builds_at_once_compile_only_once(bench: Bench) -> None:
     started = [bench.start() for _ in range(3)]
     for process in started:
         _, told = process.communicate(timeout=60)

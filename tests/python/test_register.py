@@ -1,4 +1,4 @@
-"""Libraries that a user adds by path, and removal from the cache."""
+"""Tests of libraries that a user adds by path, and of the removal from the cache."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_added_library_is_a_contender_by_its_name(cache: Path, tmp_path: Path
     assert "mine" in [spec.name for spec in contenders.default_contenders(discover.discover())]
 
 
-def test_a_library_that_changed_since_is_told(cache: Path, tmp_path: Path) -> None:
+def test_a_library_that_changed_since_it_was_added_is_reported(cache: Path, tmp_path: Path) -> None:
     library = build(tmp_path / "libmine.so")
     register.add("mine", str(library), silent)
     os.utime(library, (1, 1))
@@ -103,7 +103,7 @@ def test_a_library_that_changed_since_is_told(cache: Path, tmp_path: Path) -> No
     assert contenders.resolve(contenders.parse_contender("mine"), discover.discover()).caveats == ()
 
 
-def test_a_library_that_is_gone_is_a_sentence(cache: Path, tmp_path: Path) -> None:
+def test_an_added_library_that_was_deleted_is_a_sentence(cache: Path, tmp_path: Path) -> None:
     library = build(tmp_path / "libmine.so")
     register.add("mine", str(library), silent)
     library.unlink()
@@ -136,7 +136,7 @@ def test_a_name_that_is_taken_or_cannot_be_typed_is_refused(
     assert not cache.exists()
 
 
-def test_what_cannot_be_preloaded_is_not_added(cache: Path, tmp_path: Path) -> None:
+def test_a_library_that_cannot_be_preloaded_is_not_added(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(ContenderFailed, match="defines no malloc"):
         register.add("mine", str(build(tmp_path / "x.so", "int x;\n")), silent)
     with pytest.raises(ContenderFailed, match="no such file"):
@@ -154,7 +154,7 @@ def test_a_record_cannot_lead_out_of_the_cache_under_another_name(
     assert discover.find_cached(discover.known_catalog(), cache) == ()
 
 
-def test_removing_deletes_from_the_cache_alone(cache: Path, tmp_path: Path) -> None:
+def test_removal_deletes_only_files_of_the_cache(cache: Path, tmp_path: Path) -> None:
     unpacked(cache, "5.3.0")
     kept = unpacked(cache, "5.30")
     entry = catalog.entry("jemalloc")
@@ -169,7 +169,7 @@ def test_removing_deletes_from_the_cache_alone(cache: Path, tmp_path: Path) -> N
     assert library.exists()
 
 
-def test_what_is_not_ours_is_not_removed(
+def test_files_that_are_not_ours_are_not_removed(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = build(tmp_path / "system" / "libhoard.so")
@@ -185,7 +185,7 @@ def test_what_is_not_ours_is_not_removed(
         register.remove(catalog.entry("google-tcmalloc-rseq"), None, silent)
 
 
-def test_a_damaged_library_in_the_cache_is_told(cache: Path) -> None:
+def test_a_damaged_library_in_the_cache_is_reported(cache: Path) -> None:
     library = unpacked(cache, "5.3.0")
     known = discover.known_catalog()
     found = discover.find_cached(known, cache)
@@ -196,7 +196,7 @@ def test_a_damaged_library_in_the_cache_is_told(cache: Path) -> None:
     assert item["recorded_sha256"] != item["sha256"] == discover.file_sha256(library)
 
 
-def test_one_library_is_two_contenders_by_its_knob(cache: Path) -> None:
+def test_one_library_with_two_settings_of_a_knob_is_two_contenders(cache: Path) -> None:
     library = unpacked(cache, "2025", "google-tcmalloc")
     found = discover.discover()
     plain, knobbed = (

@@ -1,4 +1,4 @@
-"""Reports of invented comparisons. Nothing runs."""
+"""Tests of reports of invented comparisons. No program runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def test_the_best_is_marked_and_its_interval_printed() -> None:
 
 
 def a_comparison_with_everything() -> tuple[Run, list[Sample]]:
-    """One is faster, one is far slower in round 5, one has no measured peak, and one fails."""
+    """A comparison of contenders of each kind.
+
+    One is faster, one is far slower in round 5, one has no measured peak, and one fails.
+    """
     names = ("system", "quick", "fast", "lean", "broken")
     run = a_run(*(Contender(name, "custom", f"{name} 1.0") for name in names))
     run = replace(
@@ -90,20 +93,20 @@ def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_i
         assert "loaded in 3 of 5 processes" in shown(a_run(), of)
 
 
-def test_without_colour_the_signs_say_the_same() -> None:
+def test_without_colour_the_report_has_the_same_signs() -> None:
     plain, colored = shown(a_run(), samples()), shown(a_run(), samples(), color=True)
     assert "\x1b[32m" in colored
     assert "▼" in plain
 
 
-def test_what_was_not_measured_is_said_so_and_never_zero() -> None:
+def test_a_missing_value_is_reported_as_not_measured_and_never_as_zero() -> None:
     unknown = Memory("not measured", None, None, None)
     text = shown(a_run(), samples(memory=unknown))
     assert "not measured" in text
     assert " 0 B" not in text
 
 
-def test_lazily_freed_memory_is_a_column_only_where_there_is_some() -> None:
+def test_lazily_freed_memory_is_a_column_only_if_there_is_any() -> None:
     assert "lazily" not in shown(a_run(), samples())
     lazy = Memory("cgroup v1", 300 << 20, 44 << 20, 256 << 20)
     assert "lazily freed" in shown(a_run(), samples(memory=lazy))
@@ -157,7 +160,7 @@ def test_csv_has_a_row_per_run_and_no_formula() -> None:
     assert (row["wall_ns"], row["counts"], row["peak_bytes"]) == ("1000000", "0", str(100 << 20))
 
 
-def test_csv_has_what_the_clock_noted_where_it_looked() -> None:
+def test_csv_has_the_clock_samples_of_the_runs_that_have_any() -> None:
     seen = replace(
         a_sample(1, "system", 100),
         cpu_samples=CpuSamples(1000, own=3, calls=0, faults=1, others=2, program=9),
@@ -201,6 +204,6 @@ def test_the_footer_names_the_method_and_the_proof() -> None:
         assert word in line
 
 
-def test_printable_keeps_what_people_write() -> None:
+def test_printable_keeps_ordinary_text() -> None:
     assert words.printable("Käse ▲ 日本 a b") == "Käse ▲ 日本 a b"
     assert words.printable("a\nb\tc\x00") == "a\\nb\\tc\\x00"

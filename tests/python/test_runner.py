@@ -1,4 +1,4 @@
-"""How the runner reads the launcher's report."""
+"""Tests of how the runner reads the launcher's report and sets the program's environment."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def launched(peak: int, largest: int, left_behind: int = 0) -> Launched:
     )
 
 
-def test_a_workload_never_held_more_than_its_process() -> None:
-    """On cgroup v1 the peak counter once hid 40 MiB of page cache that was charged meanwhile."""
+def test_the_peak_of_a_workload_is_at_most_that_of_its_process() -> None:
+    """On cgroup v1, the peak of the group once included 40 MiB of page cache."""
     memory = memory_of(launched(140 * MIB, 100 * MIB), ONE, workload=True)
     assert memory.peak_bytes == memory.peak_less_lazy_bytes == 100 * MIB
     assert memory_of(launched(90 * MIB, 100 * MIB), ONE, workload=True).peak_bytes == 90 * MIB
 
 
-def test_a_tree_of_several_may_hold_more_than_its_largest_process() -> None:
+def test_the_peak_of_several_processes_may_exceed_that_of_the_largest() -> None:
     unreached = replace(ONE, unreached=(Unreached("static", "/bin/x"),))
     for proof, left in ((replace(ONE, processes=2, loaded=2), 0), (unreached, 0), (ONE, 1)):
         assert (
@@ -72,12 +72,12 @@ def test_a_tree_of_several_may_hold_more_than_its_largest_process() -> None:
         )
     forked = memory_of(launched(421 * MIB, 103 * MIB), ONE, workload=False)
     assert forked.peak_bytes == 421 * MIB, (
-        "a fork executes nothing, so that the proof knows one process"
+        "the proof counts one process, because a fork executes no program"
     )
 
 
-def test_no_workload_makes_processes_or_memory_outside_its_own() -> None:
-    """memory_of relies on this."""
+def test_no_workload_starts_processes_or_makes_shared_memory() -> None:
+    """memory_of() takes the peak of a workload's only process as the peak of the workload."""
     for file in (ROOT / "workloads").rglob("*.[ch]"):
         assert not re.search(
             r"\b(fork|vfork|clone|posix_spawnp?|system|popen|memfd_create|shm_open)\s*\(",
@@ -132,7 +132,7 @@ def test_the_allocators_folders_come_before_those_of_the_user() -> None:
     )
 
 
-def test_the_witness_is_told_its_file_and_the_variables_of_the_contender() -> None:
+def test_the_environment_names_the_witness_file_and_the_knobs_of_the_contender() -> None:
     of = preloads({}, replace(FAST, knobs=(("FAST_A", "1"), ("FAST_B", "x:y"))))
     assert (of["CAIRN_WITNESS"], of["FAST_A"], of["FAST_B"]) == ("/scratch/report", "1", "x:y")
     assert of["CAIRN_WITNESS_KNOBS"] == "FAST_A:FAST_B"

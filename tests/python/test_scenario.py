@@ -1,4 +1,4 @@
-"""Points, medians over runs, and the facts that points must not hide."""
+"""Tests of the ranking of scenarios: points, medians over runs, and ratios with intervals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ FOUR = ("JSON", "MIR", "VM", "MIXED")
 
 
 def measured(run: Run, medians: dict[tuple[int, str], float], rounds: int = 8) -> list[Sample]:
-    """Runs with a median that scatters a little, and P95, P99 and faults derived from it."""
+    """Returns samples whose reported medians scatter a little around `medians`, in ns.
+
+    The reported P95, P99 and page faults follow from each median.
+    """
     result = []
     for round_ in range(1, rounds + 1):
         for place, ((workload, name), ns) in enumerate(medians.items()):
@@ -31,7 +34,7 @@ def measured(run: Run, medians: dict[tuple[int, str], float], rounds: int = 8) -
 def founding() -> tuple[Run, list[Sample]]:
     """Five contenders in four scenarios.
 
-    mimalloc is always first; the order of the others rotates.
+    mimalloc is the fastest in each. The order of the others differs between the scenarios.
     """
     run = a_suite(FOUR, FIVE, rounds=8)
     orders = [
@@ -111,7 +114,7 @@ def test_the_ratio_is_paired_within_rounds() -> None:
     )
 
 
-def test_two_that_cannot_be_told_apart_are_said_so() -> None:
+def test_two_contenders_without_a_shown_difference_are_marked() -> None:
     run = a_suite(("JSON",), ("a", "b", "c"))
     samples = []
     for round_ in range(1, 9):
@@ -142,7 +145,7 @@ def test_equal_medians_share_their_points() -> None:
     assert [e.points for e in scenario.entries] == [2.5, 2.5, 1]
 
 
-def test_who_failed_gets_no_points_and_no_total_and_the_others_keep_theirs() -> None:
+def test_a_failed_contender_gets_no_points_and_the_others_keep_theirs() -> None:
     run, samples = founding()
     broken = [
         replace(s, failure="printed another checksum")
@@ -182,7 +185,7 @@ def test_one_run_gives_figures_without_intervals() -> None:
     assert found.ranks[1].ratio.interval is None
 
 
-def test_the_matrix_sets_one_against_each_other() -> None:
+def test_the_matrix_compares_one_contender_with_each_other_one() -> None:
     run, samples = founding()
     found = matrix(run, samples, "ours")
     assert found.others == ("system", "jemalloc", "mimalloc", "ours-learning")
@@ -193,7 +196,7 @@ def test_the_matrix_sets_one_against_each_other() -> None:
     assert found.means["mimalloc"].estimate == pytest.approx(1.5 ** ((1 + 3 + 2 + 1) / 4), rel=0.01)
 
 
-def test_the_matrix_leaves_out_what_failed() -> None:
+def test_the_matrix_leaves_out_failed_contenders() -> None:
     run, samples = founding()
     broken = [
         replace(s, failure="died") if (s.trial.workload, s.trial.contender) == (1, "system") else s
@@ -215,7 +218,7 @@ def test_two_contenders_are_enough_for_a_matrix_and_one_is_not_for_a_ratio() -> 
     assert matrix(run, alone, "b").cells == {}
 
 
-def test_an_early_stop_is_paid_for() -> None:
+def test_a_run_that_may_stop_early_has_stricter_intervals() -> None:
     run, samples = founding()
     assert ranking(run, samples).level == pytest.approx(0.95)
     assert ranking(replace(run, rule=StopRule()), samples).level == pytest.approx(0.96)

@@ -1,4 +1,4 @@
-"""Reads and shows call sites, and finds the function at an address."""
+"""Tests of the reader and of the table of call sites, and of the search for a function."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_each_process_is_a_document_among_other_lines() -> None:
     assert second.sites == ()
 
 
-def test_a_path_is_any_bytes() -> None:
+def test_a_path_may_contain_any_bytes() -> None:
     ((document,), _) = sites.parse([line(SITE, path="/h\u00c3\u00a9/\u00ff")])
     assert os.fsencode(document.objects[0].path) == "/hé/".encode() + b"\xff"
 
@@ -58,12 +58,12 @@ def test_a_path_is_any_bytes() -> None:
     "text",
     ["", "{}", '{"live_bytes":1}\n', '{"sites":[1]}', '{"sites":[],"objects":5}', '{"sites":[}'],
 )
-def test_what_tells_nothing_is_a_sentence(text: str) -> None:
+def test_lines_without_call_sites_are_a_sentence(text: str) -> None:
     with pytest.raises(CairnError):
         sites.parse([text])
 
 
-def test_the_table_shows_the_first_and_says_what_it_leaves_out() -> None:
+def test_the_table_counts_the_sites_that_it_does_not_show() -> None:
     ((document,), _) = sites.parse([line(SITE, {**SITE, "address": "0x401235"}, count=5)])
     shown = sites.render(document, lambda site: f"f+{site.address - 0x401230:#x}", 1).splitlines()
     assert shown[1].split() == [
@@ -84,7 +84,7 @@ def test_the_table_shows_the_first_and_says_what_it_leaves_out() -> None:
     assert shown[2] == "4 sites with fewer bytes are not shown"
 
 
-def test_what_is_an_estimate_says_how_far_off_it_may_be() -> None:
+def test_an_estimate_is_shown_with_its_error() -> None:
     told = {**SITE, "counted": 25, "blocks_variance": 25 * 4 * 3, "blocks": 100, "live_count": 97}
     ((document,), _) = sites.parse([line(told, {**SITE, "address": "0x401235"})])
     assert [round(site.error, 3) for site in document.sites] == [0.346, 0]
@@ -93,7 +93,7 @@ def test_what_is_an_estimate_says_how_far_off_it_may_be() -> None:
     assert shown[3].startswith("±: 95 % interval of blocks")
 
 
-def test_half_of_the_blocks_lived_shorter() -> None:
+def test_half_lived_is_the_time_that_half_of_the_blocks_did_not_reach() -> None:
     assert sites.half_lived([0] * 8) == "-"
     assert sites.half_lived([1] + [0] * 7) == "< 1 µs"
     assert sites.half_lived([1, 0, 0, 2, 0, 0, 0, 0]) == "< 4.2 ms"
@@ -108,7 +108,7 @@ def functions(path: Path) -> symbols.Functions:
         os.close(descriptor)
 
 
-def test_an_address_lies_in_a_function(compiled: Callable[..., Path]) -> None:
+def test_the_function_at_an_address_is_found(compiled: Callable[..., Path]) -> None:
     program = compiled("churn.c")
     with program.open("rb") as file:
         main = ELFFile(file).get_section_by_name(".symtab").get_symbol_by_name("main")[0]
@@ -122,7 +122,9 @@ def test_an_address_lies_in_a_function(compiled: Callable[..., Path]) -> None:
     assert (place.function, place.offset, place.path) == ("main", 5, str(program))
 
 
-def test_what_is_not_known_is_an_address(compiled: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_address_outside_any_known_function_is_shown_as_a_number(
+    compiled: Callable[..., Path], tmp_path: Path
+) -> None:
     stripped = compiled("churn.c", "-s")
     assert functions(stripped).at(0) is None
     text = tmp_path / "text"
@@ -134,7 +136,9 @@ def test_what_is_not_known_is_an_address(compiled: Callable[..., Path], tmp_path
     assert str(files.place(None, 0x1234)) == "0x1234"
 
 
-def test_of_a_script_it_is_what_runs_it(compiled: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_functions_of_a_script_are_those_of_its_interpreter(
+    compiled: Callable[..., Path], tmp_path: Path
+) -> None:
     program = compiled("churn.c")
     script = tmp_path / "script"
     script.write_text(f"#!{program}\n")
@@ -143,7 +147,7 @@ def test_of_a_script_it_is_what_runs_it(compiled: Callable[..., Path], tmp_path:
     assert place.path == os.path.realpath(program)
 
 
-def test_of_several_processes_those_without_large_blocks_are_counted(cairn, tmp_path: Path) -> None:
+def test_processes_without_large_blocks_are_only_counted(cairn, tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.write_text(f"{line()}\n{line(SITE)}\n{line()}\n")
     shown = cairn("sites", told).out.splitlines()
@@ -165,7 +169,7 @@ def test_of_several_processes_those_without_large_blocks_are_counted(cairn, tmp_
         '{"live_bytes":1,"sites":' + "[" * 100_000,
     ],
 )
-def test_a_damaged_line_costs_no_other_one(cairn, tmp_path: Path, damaged: str) -> None:
+def test_a_damaged_line_does_not_hide_the_others(cairn, tmp_path: Path, damaged: str) -> None:
     told = tmp_path / "told"
     told.write_text(f"{damaged}\n50 % done{line(SITE)}\n")
     ended = cairn("sites", told)

@@ -1,4 +1,4 @@
-"""Ratios to the best of each workload and their means: the comparisons, and what is not claimed."""
+"""Tests of the standings: ratios to the best contender of each workload, and their means."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TestCells:
         assert (estimates[0, "fast"], estimates[1, "system"]) == (1.0, 1.0)
         assert [contest.best_time for contest in found.contests] == ["fast", "system"]
 
-    def test_the_pace_of_a_round_is_no_noise(self) -> None:
+    def test_a_round_that_is_slow_for_all_contenders_adds_no_noise(self) -> None:
         found = standings(*simple())
         interval = found.cells[0, "slow"].time.interval  # type: ignore[union-attr]
         assert interval is not None
@@ -63,7 +63,7 @@ class TestCells:
         assert moved is not None
         assert moved.estimate == pytest.approx(calm.estimate, rel=0.001)
 
-    def test_deliberate_sleep_is_no_time(self) -> None:
+    def test_deliberate_sleep_does_not_count_as_time(self) -> None:
         run, samples = simple()
         slept = [
             replace(s, wall_ns=s.wall_ns + 10**9, reported=replace(s.reported, idle_ns=10**9))
@@ -85,7 +85,7 @@ class TestCells:
         assert not place.over_above.more
         assert found.contests[0].half_width is None
 
-    def test_the_best_may_not_be_the_best_when_another_is_close(self) -> None:
+    def test_the_best_has_an_interval_when_another_contender_is_close(self) -> None:
         run = a_suite(("w",), ("a", "b"))
         walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
         samples = [
@@ -101,7 +101,7 @@ class TestCells:
             assert ratio.interval.low == 1.0
             assert ratio.interval.high > 1.001
 
-    def test_nobody_is_better_than_the_best(self) -> None:
+    def test_no_ratio_to_the_best_is_below_one(self) -> None:
         run = a_suite(WORKLOADS, ALLOCATORS)
         found = standings(run, lively(run))
         all_ratios = [
@@ -128,7 +128,7 @@ class TestMeans:
         assert found.time_over == (0, 1)
         assert [place.contender for place in found.places][-1] == "slow"
 
-    def test_the_order_is_shown_or_said_to_be_chance(self) -> None:
+    def test_a_difference_to_the_next_place_is_marked_only_if_it_is_shown(self) -> None:
         run = a_suite(("w",), ("a", "b", "c"))
         walls = {
             "a": (100, 104, 98, 101, 99, 103),
@@ -147,7 +147,7 @@ class TestMeans:
         assert places[2].over_above is not None
         assert places[2].over_above.more
 
-    def test_who_failed_somewhere_has_no_mean_and_costs_the_others_nothing(self) -> None:
+    def test_a_contender_that_failed_has_no_mean_and_does_not_change_the_others(self) -> None:
         run, samples = simple()
         broken = [
             fail(s)
@@ -184,7 +184,7 @@ class TestMeans:
         assert found.contests[0].best_time == "fast"
         assert named(found, "system").time.estimate == pytest.approx(math.sqrt(2))  # type: ignore[union-attr]
 
-    def test_where_one_alone_ran_well_there_is_nobody_to_be_behind(self) -> None:
+    def test_a_workload_that_only_one_contender_completed_has_no_ratio(self) -> None:
         run, samples = simple()
         broken = [
             fail(s) if s.trial.workload == 1 and s.trial.contender != "system" else s
@@ -202,21 +202,21 @@ class TestMeans:
         assert [contest.rounds for contest in found.contests] == [6, 3]
         assert named(found, "slow").time.estimate == pytest.approx(math.sqrt(4 * 3))  # type: ignore[union-attr]
 
-    def test_nothing_measured_is_nothing_said(self) -> None:
+    def test_a_run_without_samples_has_no_standings(self) -> None:
         run, _ = simple()
         found = standings(run, [])
         assert {place.time for place in found.places} == {None}
         assert {contest.memory_missing for contest in found.contests} == {"no complete round"}
         assert found.time_over == ()
 
-    def test_an_early_stop_is_paid_for(self) -> None:
+    def test_a_run_that_may_stop_early_has_stricter_intervals(self) -> None:
         run, samples = simple()
         assert standings(run, samples).level == pytest.approx(0.95)
         assert standings(replace(run, rule=StopRule()), samples).level == pytest.approx(0.96)
 
 
 class TestMemory:
-    def test_large_programs_are_apart_by_the_leanest(self) -> None:
+    def test_the_peak_of_the_leanest_contender_decides_if_a_program_is_large(self) -> None:
         run = a_suite(("large", "small"), ("lean", "fat"))
         peaks = {
             (0, "lean"): 30 * MIB,
@@ -298,7 +298,7 @@ class TestMemory:
         assert found.contests[0].memory_missing == "measured in different ways (cgroup v2, sampled)"
         assert found.contests[0].large is None
 
-    def test_the_best_may_be_the_one_that_was_not_measured(self) -> None:
+    def test_memory_is_not_compared_if_one_contender_was_not_measured(self) -> None:
         run, samples = simple()
         unknown = Memory("not measured", None, None, None)
         short = [replace(s, memory=unknown) if s.trial.contender == "fast" else s for s in samples]
@@ -312,29 +312,29 @@ class TestMemory:
 
 class TestStudent:
     @pytest.mark.parametrize("alpha", [0.2, 0.05, 0.04, 0.003])
-    def test_it_is_that_of_scipy(self, alpha: float) -> None:
+    def test_the_quantile_is_that_of_scipy(self, alpha: float) -> None:
         for freedom in (*range(1, 40), 101, 1000):
             assert ratios.student(freedom, alpha) == pytest.approx(
                 scipy.stats.t.ppf(1 - alpha / 2, freedom)
             )
 
-    def test_broken_degrees_of_freedom_go_to_the_safe_side(self) -> None:
+    def test_fractional_degrees_of_freedom_are_rounded_down(self) -> None:
         assert ratios.student(3.9, 0.05) == ratios.student(3, 0.05)
         assert ratios.student(0.5, 0.05) == ratios.student(1, 0.05)
 
 
-def test_of_two_and_three_rounds_the_error_is_the_textbook_one() -> None:
+def test_the_error_of_two_and_three_rounds_is_that_of_the_textbook() -> None:
     for values in ([1.0, 3.0], [1.0, 3.0, 4.0]):
         x = np.array(values)[:, None]
         assert ratios._error(x)[0] == pytest.approx(np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
 def test_intervals_have_one_degree_of_freedom_less_than_rounds() -> None:
-    """Distances 0.1, 0.2 and 0.3 and their median have a standard error of 0.1 / sqrt(3)."""
+    """The median of the distances 0.1, 0.2 and 0.3 has a standard error of 0.1 / sqrt(3)."""
     logs = np.array([[0.0, 0.1], [0.0, 0.2], [0.0, 0.3]])
     column = ratios.Column.of(("best", "other"), logs, 0.05)
     reach = scipy.stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
-    assert reach > 0.2, "so that the other may be the best"
+    assert reach > 0.2, "the contender `other` must be possibly the best"
 
     other, best = column.ratio("other").interval, column.ratio("best").interval
     assert other is not None and best is not None
@@ -348,9 +348,9 @@ def test_intervals_have_one_degree_of_freedom_less_than_rounds() -> None:
 
 
 def test_the_degrees_of_freedom_of_a_mean_are_welchs_and_satterthwaites() -> None:
-    """Two workloads with equal errors have the degrees of both together.
+    """The mean of two workloads with equal errors has the sum of their degrees of freedom.
 
-    One quiet workload adds none.
+    A workload without noise adds no degrees of freedom.
     """
     one = ratios.Column.of(("a", "b"), np.array([[0.0, 0.4], [0.0, 0.5], [0.0, 0.6]]), 0.05)
     quiet = ratios.Column.of(("a", "b"), np.array([[0.0, 0.5]] * 3), 0.05)
@@ -398,7 +398,7 @@ def test_an_interval_that_reaches_one_shows_no_difference(
 
 
 class TestRounds:
-    def test_memory_that_cannot_be_compared_leaves_the_times(self) -> None:
+    def test_memory_that_cannot_be_compared_does_not_change_the_times(self) -> None:
         run, samples = simple()
         mixed = [
             replace(s, memory=replace(s.memory, method="sampled")) if s.trial.round == 2 else s
@@ -431,7 +431,7 @@ class TestRounds:
         ]
         assert standings(run, [*warm, *samples]) == standings(run, samples)
 
-    def test_what_does_not_compete_may_fail(self) -> None:
+    def test_a_sample_that_does_not_compete_may_fail(self) -> None:
         _, samples = simple()
         beside = replace(fail(samples[0]), trial=replace(samples[0].trial, contender="beside"))
         found = ratios.complete([*samples, beside], THREE, 0)

@@ -1,10 +1,12 @@
-"""Simulates suites with a known answer, and counts the intervals that contain it.
+"""Simulates suites with known true times, and counts the intervals that contain the truth.
 
 All runs of a round share a drift three times as large as the noise. The noise has heavy tails
-(Student's t, 3 degrees of freedom) and an exponential disturbance in 2 % of the runs. It differs
-between quiet and loud workloads by a factor of four. The difficulty is not the noise but the
-reference: the best contender is unknown, and among several equal ones the luckiest looks best. So
-the truths range from "all alike" over steps of the size of the error to obvious differences.
+(Student's t, 3 degrees of freedom) and an exponential disturbance in 2 % of the runs. The loudest
+workload has four times the noise of the quietest one.
+
+The reference is what makes these intervals difficult: the best contender is unknown, and of several
+equal contenders the luckiest looks best. So the simulated differences range from none, over steps
+as large as the standard error, to obvious ones.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ NOISE = 0.01
 
 @dataclass(frozen=True)
 class Outcome:
-    """Shares of all intervals, and mean errors in units of the true spread of the mean."""
+    """Shares of intervals, and errors and lengths of the means over the workloads.
+
+    The unit of errors and lengths is the standard error that a mean would have if the best
+    contender of each workload were known.
+    """
 
     means: float
-    """Share of the intervals of the mean that contain the truth, over all contenders."""
+    """Share of the intervals of all contenders' means that contain the truth."""
     worst: float
-    """The same for the contender with the lowest share."""
+    """Share of the intervals of one contender's mean that contain the truth; the lowest share."""
     cells: float
     """Share of the intervals of one workload that contain the truth."""
     differences: float
@@ -42,21 +48,22 @@ class Outcome:
     overlap: float
     """Share of pairs of runs whose intervals of the mean overlap."""
     from_apparent_best: float
-    """Share that would contain the truth if intervals were made around the distance to the apparent
-    best."""
+    """Share of the intervals that would contain the truth, if each were made around the distance to
+    the contender that looks best."""
     bias: float
-    """Mean error of the estimate, divided by the error if the best were known."""
+    """Mean error of the estimate."""
     bias_from_apparent_best: float
+    """Mean error of the distance to the contender that looks best."""
     width: float
-    """Mean length of an interval of the mean, divided by the same."""
+    """Mean length of an interval of the mean."""
 
 
 def truths(
     kind: str, workloads: int, contenders: int, error: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Log times by workload and contender; the best has 0.
+    """Returns the true log times by workload and contender. The best of each workload has 0.
 
-    `error` is the standard error of a median by workload.
+    `error` is the standard error of a median, for each workload.
     """
     rng = np.random.default_rng(SEED)
     steps = np.arange(contenders, dtype=np.float64)
@@ -75,7 +82,7 @@ def truths(
 
 
 def simulate(kind: str, workloads: int, contenders: int, rounds: int, series: int) -> Outcome:
-    """Simulates a suite `series` times and compares every interval with the truth."""
+    """Simulates a suite `series` times, and compares every interval with the truth."""
     rng = np.random.default_rng(SEED + rounds)
     loud = NOISE * np.exp(np.linspace(-0.7, 0.7, workloads))
     truth = truths(kind, workloads, contenders, loud / math.sqrt(rounds))
@@ -139,7 +146,7 @@ def simulate(kind: str, workloads: int, contenders: int, rounds: int, series: in
 
 
 def report(case: str, outcome: Outcome) -> None:
-    """Prints the table. `pytest -s` shows it."""
+    """Prints a line of the table of results, which `pytest -s` shows."""
     print(
         f"{case}: means {outcome.means:.1%} (worst {outcome.worst:.1%}; around the apparent best "
         f"{outcome.from_apparent_best:.1%}), cells {outcome.cells:.1%}, differences "
@@ -157,13 +164,13 @@ def test_intervals_contain_the_truth(
     outcome = simulate(kind, workloads, contenders, rounds, series=24 if contenders > 5 else 48)
     report(f"{kind}, {workloads} workloads, {contenders} contenders, {rounds} rounds", outcome)
     assert outcome.means >= 0.93
-    assert outcome.cells >= 0.92, "a share of a few hundred, of which 0.95 are expected"
+    assert outcome.cells >= 0.92, "0.95 is expected; a few hundred intervals scatter around that"
     assert outcome.overlap >= 0.95
     assert -3 <= outcome.bias <= 1
 
 
 def test_the_apparent_best_alone_would_mislead() -> None:
-    """The simulation must notice if the luck of the apparent best is not accounted for."""
+    """The simulation must notice intervals that ignore the luck of the apparently best one."""
     outcome = simulate("alike", 26, 13, 8, series=40)
     assert outcome.from_apparent_best < 0.1
     assert outcome.bias_from_apparent_best > 4
@@ -175,7 +182,7 @@ def test_the_apparent_best_alone_would_mislead() -> None:
 @pytest.mark.parametrize("kind", ["alike", "three best", "half steps", "two steps", "as in life"])
 @pytest.mark.parametrize("rounds", [2, 3, 4, 5, 8, 12, 20, 30])
 @pytest.mark.parametrize(("workloads", "contenders"), [(1, 2), (4, 5), (12, 5), (26, 13)])
-def test_it_holds_for_more_series_and_for_each_contender(
+def test_intervals_contain_the_truth_in_more_series_and_for_each_contender(
     workloads: int, contenders: int, rounds: int, kind: str
 ) -> None:
     outcome = simulate(kind, workloads, contenders, rounds, series=max(100, 2_000 // workloads))

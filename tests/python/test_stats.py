@@ -1,4 +1,7 @@
-"""Estimates, intervals and p-values agree with published examples, scipy and each other."""
+"""Tests that estimates, intervals and p-values agree with published examples and with scipy.
+
+They must also agree with each other.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ AFTER = (0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29)
 DEPRESSION = tuple(after - before for before, after in zip(BEFORE, AFTER, strict=True))
 
 differences = st.lists(st.integers(-6, 6).map(lambda x: x / 100), min_size=1, max_size=14)
-"""Small integers with many ties and zeros, like counts of page faults."""
+"""Lists of small integers with many ties and zeros, as counts of page faults have them."""
 error = st.sampled_from([0.2, 0.1, 0.05, 0.04, 0.01, 0.003])
 
 
@@ -34,7 +37,10 @@ def fixed(rounds: int) -> StopRule:
 
 
 def spread(effect: float, noise: float, rounds: int) -> list[float]:
-    """Differences spread evenly around an effect: as symmetric and free of ties as possible."""
+    """Returns differences that are spread evenly around `effect`.
+
+    They are as symmetric and as free of ties as possible.
+    """
     return [effect + noise * (2 * (i + 0.5) / rounds - 1) for i in range(rounds)]
 
 
@@ -93,7 +99,7 @@ class TestSignedRank:
         )
 
     @given(differences, error, st.floats(-1, 1))
-    def test_the_interval_holds_just_the_shifts_that_the_test_accepts(
+    def test_the_interval_contains_exactly_the_shifts_that_the_test_accepts(
         self, d: list[float], alpha: float, shift: float
     ) -> None:
         interval = stats.SignedRank.of(d).interval(alpha)
@@ -147,7 +153,7 @@ class TestHolm:
         """R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm") is 0.03 0.06 0.06 0.02."""
         assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx((0.03, 0.06, 0.06, 0.02))
 
-    def test_a_family_of_none_or_one_is_left_alone(self) -> None:
+    def test_a_family_of_at_most_one_p_value_is_not_adjusted(self) -> None:
         assert stats.holm([]) == ()
         assert stats.holm([0.3]) == (0.3,)
         assert stats.holm_alphas([0.3], 0.05) == (0.05,)
@@ -175,10 +181,10 @@ class TestHolm:
     ) -> None:
         assert stats.holm_alphas(p_values, 0.05) == alphas
 
-    def test_a_difference_of_just_the_alpha_of_its_step_lets_the_next_step_follow(self) -> None:
-        """For six rounds the least p-value is 1/32 and the next one 1/16.
+    def test_a_step_whose_p_value_equals_its_alpha_does_not_end_the_procedure(self) -> None:
+        """With six rounds, the smallest possible p-value is 1/32, and the next one is 1/16.
 
-        Both are rejected at 1/16, and neither above.
+        At alpha 1/16 both null hypotheses are rejected. At a slightly smaller alpha, none is.
         """
         family = {
             "first": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
@@ -236,7 +242,7 @@ class TestChanges:
             (0.005, 0.002, Shown.MORE),
         ],
     )
-    def test_each_finding_is_given_for_what_it_means(
+    def test_each_state_of_an_interval_has_its_name(
         self, effect: float, noise: float, finding: Shown
     ) -> None:
         assert stats.changes({"a": spread(effect, noise, 20)}, 0.05, 0.01)["a"].shown is finding
@@ -255,7 +261,7 @@ class TestChanges:
         assert change.shown is Shown.NOT_SHOWN
         assert change.estimate < 0
 
-    def test_more_contenders_widen_the_interval_of_each(self) -> None:
+    def test_each_additional_contender_widens_the_intervals_of_the_others(self) -> None:
         d = spread(0.0, 0.1, 20)
         alone = stats.half_width(stats.changes({"a": d}, 0.05, 0.01)["a"])
         among = stats.half_width(stats.changes({"a": d, "b": d, "c": d}, 0.05, 0.01)["a"])
@@ -280,7 +286,7 @@ class TestLogRatios:
 
 
 class TestSummary:
-    def test_it_holds_median_mean_spread_and_range(self) -> None:
+    def test_the_summary_has_median_mean_spread_and_range(self) -> None:
         summary = stats.summarise([4.0, 1.0, 7.0, 2.0])
         assert (summary.median, summary.mean, summary.minimum, summary.maximum, summary.runs) == (
             3,
@@ -297,18 +303,20 @@ class TestSummary:
 
 class TestMeanHalfWidth:
     @pytest.mark.parametrize("n", range(2, 13))
-    def test_it_is_students_interval_of_the_mean(self, n: int) -> None:
+    def test_the_half_width_is_that_of_students_interval_of_the_mean(self, n: int) -> None:
         values = [1.0 + (k * k) % 7 for k in range(n)]
         expected = scipy.stats.t.ppf(0.975, n - 1) * scipy.stats.sem(values)
         assert stats.mean_half_width(values) == pytest.approx(expected, rel=5e-4)
 
     @pytest.mark.parametrize("n", [13, 20, 100])
-    def test_of_many_it_is_a_little_wide_and_never_narrow(self, n: int) -> None:
+    def test_the_half_width_for_many_values_is_slightly_too_wide_and_never_too_narrow(
+        self, n: int
+    ) -> None:
         values = [1.0 + (k * k) % 7 for k in range(n)]
         expected = scipy.stats.t.ppf(0.975, n - 1) * scipy.stats.sem(values)
         assert expected <= stats.mean_half_width(values) < 1.15 * expected
 
-    def test_equal_values_have_none(self) -> None:
+    def test_equal_values_have_a_half_width_of_zero(self) -> None:
         assert stats.mean_half_width([3.0, 3.0]) == 0
 
 
@@ -321,38 +329,37 @@ class TestOutliers:
 
     def test_the_iglewicz_and_hoaglin_threshold_is_applied_to_the_modified_z_score(self) -> None:
         calm = [-2.0, -1.0, -1.0, 0.0, 0.0, 1.0, 1.0, 2.0]
-        # Whatever the last value above 2 is, the median stays 0 and the median absolute deviation
-        # stays 1.
+        # The median is 0 and the median absolute deviation is 1 for every last value above 2.
         assert stats.outliers([*calm, 3.5 / 0.6745 + 0.01]) == (8,)
         assert stats.outliers([*calm, 3.5 / 0.6745 - 0.01]) == ()
 
     def test_when_most_runs_are_equal_the_mean_deviation_judges(self) -> None:
         assert stats.outliers([0.0] * 19 + [1.0]) == (19,)
 
-    def test_equal_or_few_runs_flag_nobody(self) -> None:
+    def test_no_outlier_is_flagged_among_equal_or_few_runs(self) -> None:
         assert stats.outliers([0.0] * 10) == ()
         assert stats.outliers([0.0, 0.001, 0.1, 0.002]) == ()
         assert stats.outliers([0.0, 0.001, 0.1, 0.002, 0.003]) == (2,)
 
 
 class TestLook:
-    def test_without_a_precision_the_rounds_are_fixed_and_nothing_is_paid(self) -> None:
+    def test_without_a_precision_the_rounds_are_fixed_and_the_level_is_95_percent(self) -> None:
         rule = fixed(15)
         assert stats.look_rounds(rule) == (15,)
         assert stats.alpha(rule) == stats.ALPHA
         assert not stats.look({"a": [0.0] * 14}, rule).stop
         assert stats.look({"a": [0.0] * 15}, rule).because == "15 rounds"
 
-    def test_looks_grow_by_a_quarter_from_the_floor_to_the_ceiling(self) -> None:
+    def test_each_look_is_a_quarter_later_from_the_minimum_to_the_maximum_of_rounds(self) -> None:
         assert stats.look_rounds(StopRule()) == (10, 13, 17, 22, 28, 35, 44, 55, 60)
         assert stats.alpha(StopRule()) < stats.ALPHA
 
-    def test_a_floor_at_or_above_the_ceiling_leaves_one_look(self) -> None:
+    def test_a_minimum_at_or_above_the_maximum_of_rounds_leaves_one_look(self) -> None:
         rule = StopRule(min_rounds=20, max_rounds=12)
         assert stats.look_rounds(rule) == (12,)
         assert stats.alpha(rule) == stats.ALPHA
 
-    def test_a_clear_and_precise_winner_stops_at_the_floor(self) -> None:
+    def test_a_clear_and_precise_winner_stops_at_the_minimum_of_rounds(self) -> None:
         look = stats.look({"a": spread(-0.05, 0.01, 10)}, StopRule())
         assert (look.stop, look.because, look.rounds_expected, look.leading) == (
             True,
@@ -361,14 +368,14 @@ class TestLook:
             "a",
         )
 
-    def test_nothing_stops_below_the_floor_or_between_looks(self) -> None:
+    def test_no_run_stops_below_the_minimum_of_rounds_or_between_looks(self) -> None:
         for rounds in (1, 5, 9, 11, 12, 14):
             look = stats.look({"a": spread(-0.05, 0.001, rounds)}, StopRule())
             assert not look.stop
             assert look.rounds_expected in stats.look_rounds(StopRule())
             assert look.rounds_expected > rounds
 
-    def test_a_precise_but_undecided_contender_goes_on(self) -> None:
+    def test_a_precise_but_undecided_contender_needs_more_rounds(self) -> None:
         d = spread(-0.004, 0.015, 13)
         look = stats.look({"a": d}, StopRule())
         assert look.half_width is not None
@@ -376,7 +383,7 @@ class TestLook:
         assert 0.005 < look.half_width <= 0.01
         assert not look.stop
 
-    def test_no_difference_shown_may_stand_at_half_the_precision(self) -> None:
+    def test_a_run_may_stop_without_a_shown_difference_at_twice_the_precision(self) -> None:
         rule = StopRule(margin=0.0)
         d = spread(-0.0005, 0.012, 28)
         look = stats.look({"a": d}, rule)
@@ -385,7 +392,7 @@ class TestLook:
         assert look.half_width <= 0.005
         assert look.because == "precision reached"
 
-    def test_one_unsettled_contender_keeps_all_going(self) -> None:
+    def test_a_run_continues_until_every_contender_is_settled(self) -> None:
         ratios = {"quiet": spread(-0.05, 0.01, 13), "noisy": spread(0.0, 0.3, 13)}
         look = stats.look(ratios, StopRule())
         assert not look.stop
@@ -393,12 +400,15 @@ class TestLook:
         assert look.half_width is not None
         assert look.half_width > 0.05
 
-    def test_the_ceiling_stops_whatever_the_data_say(self) -> None:
+    def test_the_maximum_of_rounds_stops_every_run(self) -> None:
         look = stats.look({"a": spread(0.0, 0.5, 60)}, StopRule())
         assert (look.stop, look.because) == (True, "60 rounds")
 
     def test_the_expected_number_of_rounds_follows_from_the_width_now(self) -> None:
-        """The interval is twice as wide as asked and the effect is large: four times the rounds."""
+        """The interval is 1.5 times as wide as requested, so that 2.25 times the rounds are needed.
+
+        The effect is so large that only the width counts.
+        """
         d = spread(-0.2, 0.05, 13)
         width = stats.look({"a": d}, StopRule()).half_width
         assert width is not None
@@ -417,7 +427,7 @@ class TestLook:
         look = stats.look({}, StopRule())
         assert (look.stop, look.because, look.rounds_expected) == (True, "no contender left", 0)
 
-    def test_before_the_first_round_all_is_open(self) -> None:
+    def test_before_the_first_round_every_round_may_be_needed(self) -> None:
         look = stats.look({"a": []}, StopRule(max_rounds=47))
         assert (look.stop, look.half_width, look.leading, look.rounds_expected) == (
             False,
@@ -436,7 +446,11 @@ class TestLook:
 
 
 def expected(differences: list[float], rule: StopRule) -> int:
-    """The expected number of rounds: the smallest floor that is not raised to a later look."""
+    """Returns the number of rounds that stats.look() expects.
+
+    look() rounds this number up to the next look, and the first look is at min_rounds. So the
+    helper returns the smallest min_rounds that look() does not raise.
+    """
     floors = range(len(differences) + 1, 2000)
     return next(
         floor
@@ -449,7 +463,7 @@ def expected(differences: list[float], rule: StopRule) -> int:
 
 
 def widths(differences: list[float], margin: float) -> tuple[float, float]:
-    """Half-widths of the interval at the ordinary level and at the strict level of early looks."""
+    """Returns two half-widths: of the ordinary interval, and of the strict one at early looks."""
     ordinary, strict = (
         stats.half_width(stats.changes({"a": differences}, alpha, margin)["a"])
         for alpha in (stats.ALPHA_STOPPED, stats.ALPHA_EARLY)
@@ -459,7 +473,10 @@ def widths(differences: list[float], margin: float) -> tuple[float, float]:
 
 
 class TestExpectedRounds:
-    """After 13 rounds. An interval that is to be k times as narrow needs k * k times the rounds."""
+    """The expected rounds after 13 rounds.
+
+    An interval that must become k times as narrow needs k * k times the rounds.
+    """
 
     def test_a_shown_difference_needs_the_rounds_for_its_precision(self) -> None:
         d = spread(-0.2, 0.05, 13)
@@ -470,9 +487,12 @@ class TestExpectedRounds:
     @pytest.mark.parametrize(
         ("precise", "equal", "rounds"),
         [
-            (1.2, 1.6, 13 * 1.6**2),  # until equivalence is shown
-            (1.9, 1.6, 13 * 1.9**2),  # until the result is also precise
-            (1.2, 3.0, 13 * 2.4**2),  # until it is twice as precise as asked, shown or not
+            # Equivalence is shown later than the result is precise.
+            (1.2, 1.6, 13 * 1.6**2),
+            # The result is precise later than equivalence is shown.
+            (1.9, 1.6, 13 * 1.9**2),
+            # The result is twice as precise as requested before equivalence is shown.
+            (1.2, 3.0, 13 * 2.4**2),
         ],
     )
     def test_equal_contenders_end_by_the_first_way_that_settles_them(
@@ -491,19 +511,20 @@ class TestExpectedRounds:
         rule = StopRule(precision=ordinary / 1.05, margin=0.0)
         assert 1.05 < strict / (1.2 * estimate) < strict / estimate < 2.1
         assert expected(d, rule) == math.ceil(13 * (strict / estimate) ** 2)
-        far = 2.2 * estimate  # The far end of this margin is farther away than 0.
+        # The end of this margin is farther from the estimate than 0 is.
+        far = 2.2 * estimate
         assert expected(d, replace(rule, margin=far)) == math.ceil(
             13 * (strict / (far - estimate)) ** 2
         )
 
-    def test_without_a_strict_interval_only_twice_the_precision_is_sure(self) -> None:
+    def test_without_a_strict_interval_twice_the_precision_decides(self) -> None:
         d = spread(0.0, 0.03, 8)
         ordinary = stats.half_width(stats.changes({"a": d}, stats.ALPHA_STOPPED, 0.01)["a"])
         assert ordinary is not None
         assert stats.changes({"a": d}, stats.ALPHA_EARLY, 0.01)["a"].interval is None
         assert expected(d, StopRule(precision=ordinary / 1.5)) == 8 * 9
 
-    def test_without_any_distance_only_twice_the_precision_is_sure(self) -> None:
+    def test_an_estimate_at_the_margin_leaves_only_twice_the_precision(self) -> None:
         d = [-0.02, 0.02] * 6 + [0.0]
         ordinary, _ = widths(d, 0.0)
         assert expected(d, StopRule(precision=ordinary / 1.2, margin=0.0)) == math.ceil(13 * 2.4**2)

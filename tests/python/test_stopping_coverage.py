@@ -1,9 +1,11 @@
-"""Simulates series with a known answer, and checks comparisons that stop early.
+"""Simulates comparisons with known true differences, and checks those that stop early.
 
-Runs follow each other in time. The log wall time of each is a drift shared with its neighbours
-(AR(1), rho 0.8), plus noise with heavy tails (Student's t, 3 degrees of freedom) and an exponential
-disturbance in 2 % of the runs. The noise varies from "precise at once" to "the ceiling is reached",
-because repeated looks cost the most in between.
+Runs follow each other in time. The log wall time of a run is the sum of a drift that it shares with
+its neighbours (AR(1), rho 0.8), noise with heavy tails (Student's t, 3 degrees of freedom), and an
+exponential disturbance in 2 % of the runs.
+
+The tests vary the noise. With the least noise a comparison is precise at its first look, with the
+most it runs to the maximum of rounds. Between these it looks most often, which makes most errors.
 """
 
 from __future__ import annotations
@@ -28,25 +30,27 @@ RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=60, margin=0.01)
 
 @dataclass(frozen=True)
 class Outcome:
-    """Shares of all series, or of all contenders in them."""
+    """Shares of all series, or of all contenders in all series."""
 
     coverage: float
-    """Share of intervals that contain the truth."""
+    """Share of the contenders' intervals that contain the truth."""
     false_winners: float
     """Share of series in which a contender without an effect is called faster or slower."""
     false_equivalents: float
     """Share of contenders outside the margin that are called equivalent."""
     width: float
-    """Mean ratio to the plain 95 % interval of the same rounds."""
+    """Mean length of an interval, divided by that of the plain 95 % interval of the same rounds."""
     rounds: float
+    """Mean number of rounds of a series."""
 
 
 def logs(
     seed: int, series: int, rounds: int, contenders: int, noise: float, *, mixed: bool = True
 ) -> NDArray[np.float64]:
-    """Log wall times by series, round and contender.
+    """Returns log wall times by series, round and contender.
 
-    Unless mixed, all runs of one precede those of the next.
+    If `mixed`, the order of the contenders is random in each round. Otherwise all runs of one
+    contender precede those of the next one.
     """
     rng = np.random.default_rng(seed)
     rho = 0.8
@@ -76,7 +80,7 @@ def simulate(
 ) -> Outcome:
     """Lets every series run until the rule stops it.
 
-    Effects are relative changes, one per contender.
+    `effects` holds the relative change of each contender against the baseline.
     """
     runs = logs(SEED, series, rule.max_rounds, len(effects) + 1, noise, mixed=mixed)
     differences = runs[:, :, 1:] - runs[:, :, :1] + np.log1p(effects)
@@ -115,9 +119,9 @@ def simulate(
 
 
 def report(case: str, outcome: Outcome) -> None:
-    """Prints the table of docs/decisions/0002-stop-early-only-at-99-7-percent.md.
+    """Prints a line of the table in docs/decisions/0002-stop-early-only-at-99-7-percent.md.
 
-    `pytest -s` shows it.
+    `pytest -s` shows these lines.
     """
     print(
         f"{case}: coverage {outcome.coverage:.1%}, false winners {outcome.false_winners:.1%}, "
@@ -164,10 +168,10 @@ def test_equivalence_is_seldom_claimed_of_a_difference_beyond_the_margin(noise: 
     assert outcome.false_equivalents <= 0.05
 
 
-def test_looking_often_without_paying_for_it_gives_false_winners(
+def test_repeated_looks_at_the_ordinary_level_give_false_winners(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The simulation must notice if repeated looks are not paid for."""
+    """The simulation must notice a rule whose early looks have no stricter level than the last."""
     monkeypatch.setattr(stats, "ALPHA_STOPPED", 0.05)
     monkeypatch.setattr(stats, "ALPHA_EARLY", 0.05)
     outcome = simulate((0.0,), 0.012)
@@ -176,7 +180,7 @@ def test_looking_often_without_paying_for_it_gives_false_winners(
 
 
 def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
-    """More runs do not help against drift. Only the random order within rounds does."""
+    """Only the random order within rounds helps against drift. More runs do not."""
     rule = StopRule(precision=None, max_rounds=30)
     apart = simulate((0.0,), 0.01, rule, mixed=False)
     mixed = simulate((0.0,), 0.01, rule)
@@ -192,7 +196,7 @@ def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
 @pytest.mark.parametrize(
     "rule", [RULE, StopRule(precision=0.005, max_rounds=200), StopRule(precision=0.02)]
 )
-def test_it_holds_for_more_contenders_rules_and_series(
+def test_coverage_holds_for_more_contenders_rules_and_series(
     rule: StopRule, contenders: int, noise: float
 ) -> None:
     outcome = simulate((0.0,) * contenders, noise, rule, series=5_000)

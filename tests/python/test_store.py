@@ -1,4 +1,4 @@
-"""The results directory survives damage, interruptions and full disks."""
+"""Tests that the results directory survives damage, interruptions and full disks."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ def resumable(folder: store.Folder) -> store.Folder:
     return store.Folder(folder.path)
 
 
-def test_what_was_stored_comes_back_equal(folder: store.Folder) -> None:
+def test_a_stored_run_is_read_back_unchanged(folder: store.Folder) -> None:
     folder.append(a_sample(1))
     folder.append(a_sample(2, "b"))
     assert folder.run() == a_run()
     assert folder.samples() == (a_sample(1), a_sample(2, "b"))
 
 
-def test_files_are_the_users_alone(folder: store.Folder) -> None:
+def test_only_the_user_can_read_the_files(folder: store.Folder) -> None:
     assert folder.path.stat().st_mode & 0o077 == 0
     assert (folder.path / "run.json").stat().st_mode & 0o077 == 0
 
 
-def test_a_line_that_was_cut_off_is_left_out_and_cut_away_on_resume(folder: store.Folder) -> None:
+def test_an_incomplete_last_line_is_ignored_and_removed_on_resume(folder: store.Folder) -> None:
     folder.append(a_sample(1))
     with (folder.path / "samples.jsonl").open("ab") as file:
         file.write(b'{"trial":{"round":2')
@@ -112,7 +112,7 @@ def test_a_line_that_was_cut_off_is_left_out_and_cut_away_on_resume(folder: stor
     assert folder.samples() == (a_sample(1), a_sample(2))
 
 
-def test_why_it_stopped_is_known_until_it_goes_on(folder: store.Folder) -> None:
+def test_the_reason_for_stopping_is_known_until_the_run_continues(folder: store.Folder) -> None:
     folder.append(a_sample(1))
     folder.mark_stopped("interrupted")
     again = resumable(folder)
@@ -122,7 +122,7 @@ def test_why_it_stopped_is_known_until_it_goes_on(folder: store.Folder) -> None:
     assert folder.stopped() == ()
 
 
-def test_the_last_of_an_experiment_is_one_that_came_to_its_end(tmp_path: Path) -> None:
+def test_the_last_run_of_an_experiment_is_the_last_complete_one(tmp_path: Path) -> None:
     def run(number: int, stopped: str, *, why: bool = True) -> None:
         plain = a_run()
         settings = replace(plain.settings, why=why)
@@ -160,7 +160,7 @@ def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) ->
         ({"samples_probe": 100}, "parts exceed the whole"),
     ],
 )
-def test_an_account_that_no_probe_gives_is_damage(
+def test_impossible_numbers_from_the_probe_are_damage(
     folder: store.Folder, damage: dict[str, object], says: str
 ) -> None:
     account = ProbeSummary(3, 9, 120, 40, 12, {}, {}, 1.0, 0.0, 0, 10, None, None, None, None)
@@ -171,13 +171,13 @@ def test_an_account_that_no_probe_gives_is_damage(
         folder.samples()
 
 
-def test_numbers_that_no_trial_has_are_damage(folder: store.Folder) -> None:
+def test_impossible_numbers_of_a_trial_are_damage(folder: store.Folder) -> None:
     folder.append(a_sample(1, wall_ns=-5))
     with pytest.raises(CairnError, match="out of range"):
         folder.samples()
 
 
-def test_a_newer_format_is_told_apart_from_damage(folder: store.Folder) -> None:
+def test_a_newer_format_is_not_reported_as_damage(folder: store.Folder) -> None:
     path = folder.path / "run.json"
     path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', '"schema": 99'))
     with pytest.raises(CairnError, match="version 99"):
@@ -194,14 +194,14 @@ def test_a_run_is_found_by_last_id_beginning_and_path(tmp_path: Path) -> None:
             store.find(tmp_path, name)
 
 
-def test_what_others_keep_is_no_run(tmp_path: Path) -> None:
-    """A kept profile also has a run.json, and 'cairn clean' must not remove it."""
+def test_a_folder_of_another_program_is_no_run(tmp_path: Path) -> None:
+    """A kept profile has a run.json, too. 'cairn clean' must not remove the profile."""
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile" / "run.json").write_text("{}")
     assert store.runs(tmp_path) == []
 
 
-def test_a_run_does_not_grow_beyond_what_is_read(
+def test_a_run_cannot_grow_beyond_the_size_that_is_readable(
     folder: store.Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.append(a_sample())
@@ -213,7 +213,9 @@ def test_a_run_does_not_grow_beyond_what_is_read(
     assert (folder.path / "samples.jsonl").stat().st_size == whole and len(folder.samples()) == 1
 
 
-def test_without_a_home_the_folder_is_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_directory_the_error_asks_for_a_results_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("CAIRN_RESULTS", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
 
@@ -269,7 +271,7 @@ def test_the_folders_above_a_run_are_made(tmp_path: Path) -> None:
         {"created_at": -1.0},
     ],
 )
-def test_a_run_that_does_not_fit_together_is_damage(
+def test_a_run_with_contradicting_settings_is_damage(
     tmp_path: Path, wrong: dict[str, object]
 ) -> None:
     made = store.Folder.create(tmp_path, replace(a_run(), **wrong))  # type: ignore[arg-type]
@@ -300,7 +302,7 @@ def test_a_name_cannot_leave_the_folder(folder: store.Folder) -> None:
         assert (folder.path / "witness" / plain).read_bytes() == b"x"
 
 
-def test_a_link_in_the_way_is_replaced_and_not_followed(
+def test_a_symbolic_link_in_place_of_a_file_is_replaced_and_not_followed(
     folder: store.Folder, tmp_path: Path
 ) -> None:
     victim = tmp_path / "victim"
@@ -326,7 +328,7 @@ def show(folder: store.Folder) -> None:
     run_json.render(run, comparisons, samples)
 
 
-def test_two_cairns_do_not_measure_one_run(folder: store.Folder) -> None:
+def test_two_processes_cannot_measure_one_run(folder: store.Folder) -> None:
     with pytest.raises(CairnError, match="another cairn"):
         store.Folder(folder.path).mark_resumed()
 
@@ -365,7 +367,7 @@ def test_mutated_files_give_a_sentence_or_a_run_but_nothing_else(folder: store.F
     assert damaged > 500
 
 
-def test_what_is_no_file_is_refused(folder: store.Folder) -> None:
+def test_anything_but_a_regular_file_is_refused(folder: store.Folder) -> None:
     (folder.path / "samples.jsonl").unlink()
     os.mkfifo(folder.path / "samples.jsonl")
     with pytest.raises(CairnError, match="not a regular file"):

@@ -1,4 +1,4 @@
-"""Combinations of commands and parameters."""
+"""Tests of the combinations of commands and parameters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_a_shell_line_is_shown_as_it_is() -> None:
         [("n", tuple(map(str, range(WORKLOADS_MAX + 1))))],
     ],
 )
-def test_what_makes_no_sense_is_one_sentence(parameters: list[tuple[str, tuple[str, ...]]]) -> None:
+def test_parameters_that_cannot_be_combined_are_refused_with_a_sentence(
+    parameters: list[tuple[str, tuple[str, ...]]],
+) -> None:
     with pytest.raises(UsageError):
         expand([("p", "{n}")], parameters, shell=False)
 

@@ -1,4 +1,8 @@
-"""Tools of other people: which is found, what it gets, and that no process of it survives."""
+"""Tests of external tools.
+
+They cover which executable is found, which environment it gets, and that no process of a tool
+outlives its call.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,10 @@ def program(path: Path, text: str = "exit 0") -> Path:
 
 
 def alive(noted: Path) -> bool:
-    """Returns whether the process with the noted id runs. A zombie has no command line."""
+    """Returns whether the process whose id is in the file runs.
+
+    A process that ended and was not yet reaped has no command line, and does not count.
+    """
     try:
         return Path("/proc", noted.read_text().strip(), "cmdline").read_bytes() != b""
     except (FileNotFoundError, ProcessLookupError):
@@ -43,7 +50,7 @@ def test_a_tool_is_found_by_its_variable_then_on_the_path_then_beside_python(
     cc = program(on_path / "cc")
     assert tools.find_tool("cc") == str(cc)
     gcc = program(on_path / "gcc")
-    assert tools.find_tool("cc") == str(gcc), "the first usual name before the second"
+    assert tools.find_tool("cc") == str(gcc), "gcc comes before cc"
     mine = program(named / "mine")
     monkeypatch.setenv("CC", str(mine))
     assert tools.find_tool("cc") == str(mine)
@@ -62,7 +69,7 @@ def test_a_build_is_not_changed_by_the_users_flags(monkeypatch: pytest.MonkeyPat
     assert tools.build_environment() == {"HOME": "/h", "LC_ALL": "C"}
 
 
-def test_a_tool_gives_its_status_and_both_of_its_outputs(tmp_path: Path) -> None:
+def test_a_call_of_a_tool_returns_its_status_and_both_outputs(tmp_path: Path) -> None:
     tool = program(tmp_path / "tool", "echo out; echo err >&2; echo $LC_ALL; pwd; exit 3")
     assert tools.run_tool([str(tool)], tmp_path, 60) == (3, f"out\nerr\nC\n{tmp_path}\n")
 
@@ -73,17 +80,20 @@ def test_no_more_than_a_mebibyte_of_output_is_kept(tmp_path: Path) -> None:
     assert (status, output) == (0, "x" * (1 << 20))
 
 
-def test_a_tool_that_does_nothing_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_tool_that_makes_no_progress_is_ended_with_its_children(tmp_path: Path) -> None:
     tool = program(tmp_path / "tool", f"sleep 1000 & echo $! >{tmp_path}/child; wait")
     with pytest.raises(Stalled):
         tools.run_tool([str(tool)], tmp_path, 0.5)
     assert not alive(tmp_path / "child")
 
 
-def test_a_tool_that_writes_below_its_folder_is_at_work(
+def test_a_tool_that_writes_below_its_folder_makes_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test's clock advances 0.6 s per look, so two looks without a change are too many."""
+    """The test's clock advances by 0.6 s at each look at the folder.
+
+    So a tool is ended after two looks without a change.
+    """
     now, written = itertools.count(0, 0.6), itertools.count()
     monkeypatch.setattr(tools.time, "monotonic", lambda: next(now))
     monkeypatch.setattr(tools, "bytes_below", lambda _: next(written))
@@ -101,7 +111,7 @@ def test_the_bytes_below_a_folder_are_those_of_all_its_files(tmp_path: Path) -> 
     assert tools.bytes_below(tmp_path / "none") == 0
 
 
-def test_a_lock_that_is_held_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
+def test_a_lock_is_waited_for_and_given_up_after_a_while(tmp_path: Path) -> None:
     said: list[str] = []
     path = tmp_path / "lock"
     with tools.locked(path, said.append, "another build", 0.0):
@@ -113,8 +123,8 @@ def test_a_lock_that_is_held_is_waited_for_and_then_given_up(tmp_path: Path) -> 
         fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_tasks_run_in_order_as_many_at_a_time_as_asked_and_are_reported(tmp_path: Path) -> None:
-    """Each task counts the files of running tasks: its own and at most one other."""
+def test_at_most_the_given_number_of_tasks_run_at_once_in_order(tmp_path: Path) -> None:
+    """Each task makes a file while it runs, and counts the files of all running tasks."""
     tool = program(
         tmp_path / "tool",
         'touch "running-$1"; ls -d running-* | wc -l; sleep 0.1; cp /dev/null "draft-$1"; rm "running-$1"',
@@ -167,5 +177,7 @@ def test_the_first_task_that_fails_ends_the_others(tmp_path: Path) -> None:
         ("error: " + "x" * 400, "x" * 300),
     ],
 )
-def test_the_complaint_of_a_tool_is_its_first_error_with_its_cause(output: str, told: str) -> None:
+def test_the_message_taken_from_a_tools_output_is_its_first_error_with_the_cause(
+    output: str, told: str
+) -> None:
     assert _complaint(output) == told

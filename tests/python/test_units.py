@@ -1,4 +1,4 @@
-"""Reads and prints numbers with units."""
+"""Tests of reading and printing numbers with units."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_nothing_lasts_longer_than_a_hundred_years() -> None:
 
 
 @given(st.text(max_size=12))
-def test_what_is_no_number_is_refused_with_a_sentence(text: str) -> None:
+def test_text_that_is_no_number_is_refused_with_a_sentence(text: str) -> None:
     for parse in (units.parse_duration, units.parse_size, units.parse_percent):
         try:
             assert parse(text) >= 0
@@ -113,7 +113,7 @@ def test_every_number_has_at_most_three_digits_and_no_exponent(value: float) -> 
         (7325, "2 h 2 min"),
     ],
 )
-def test_durations_are_told_as_people_say_them(seconds: float, text: str) -> None:
+def test_long_durations_are_printed_as_people_say_them(seconds: float, text: str) -> None:
     assert units.duration(seconds) == text
 
 

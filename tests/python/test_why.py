@@ -1,4 +1,4 @@
-"""Gaps split into parts, from invented trials whose every part is known."""
+"""Tests of splitting gaps into parts, with invented trials in which every part is known."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ MIB = 1 << 20
 
 
 def an_account(**more: object) -> ProbeSummary:
-    """The probe's summary of a run of 100 ms user and 20 ms system time.
+    """Returns the probe's summary of a run of 100 ms user and 20 ms system time.
 
-    40 of 120 ms are in the allocator, 6 of these in its system calls.
+    40 of 120 ms are in the allocator. 6 of these 40 ms are in its system calls.
     """
     made = ProbeSummary(
         operations=3_000_000,
@@ -78,9 +78,9 @@ def an_account(**more: object) -> ProbeSummary:
 def trials(
     name: str, user_ms: float = 90.0, system_ms: float = 20.0, **probe: object
 ) -> list[Sample]:
-    """Eight rounds of a contender, plain and with the probe's summary `probe`.
+    """Returns a warm-up and eight rounds of a contender: of each, a plain and a probed run.
 
-    They scatter by a thousandth.
+    `probe` changes fields of the probe's summary. Times scatter by a thousandth.
     """
     made = []
     for round_ in range(9):
@@ -119,10 +119,10 @@ def part(of: Gap, name: str) -> Part:
     return next(one for one in of.parts if one.name == name)
 
 
-def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None:
+def test_each_part_of_one_contenders_time_is_computed_correctly() -> None:
     found = gap([*trials("system"), *trials("fast", 80.0, samples_inside=30)])
-    # 40 of 120 samples are in the allocator: 40 ms of 120. Subtract 6 ms of system calls and 200 of
-    # 1,400 faults at 14 ms.
+    # 40 of 120 samples are in the allocator, so 40 of 120 ms. Two times are subtracted: 6 ms of
+    # system calls, and 2 ms of page faults (200 of 1,400 faults, which take 14 ms).
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
     assert part(found, KERNEL).other == pytest.approx(6 * MS)
     assert part(found, FAULTS).other == pytest.approx(20 * MS - 6 * MS)
@@ -131,13 +131,13 @@ def test_of_one_contender_every_part_of_its_time_is_what_was_put_there() -> None
 
 
 def looked_at(samples: list[Sample], **counts: int) -> list[Sample]:
-    """The same trials, with these numbers of clock samples (0.5 ms each) in the plain runs."""
+    """Returns the trials, with these numbers of clock samples (0.5 ms each) in the plain runs."""
     known = {"own": 60, "calls": 12, "faults": 26, "others": 10, "program": 110}
     where = CpuSamples(MS // 2, **(known | counts))
     return [replace(one, cpu_samples=None if one.probe else where) for one in samples]
 
 
-def test_where_the_clock_looks_at_plain_runs_the_parts_are_theirs() -> None:
+def test_with_clock_samples_the_parts_come_from_the_plain_runs() -> None:
     fast = looked_at(trials("fast", 80.0, samples_inside=1), own=40, unknown=4)
     found = gap([*looked_at(trials("system", samples_inside=119)), *fast])
     assert found.by == "clock"
@@ -153,14 +153,14 @@ def test_where_the_clock_looks_at_plain_runs_the_parts_are_theirs() -> None:
     assert sum(one.change or 0.0 for one in found.parts) == pytest.approx(found.whole.change)
 
 
-def test_what_is_in_no_known_place_is_unexplained() -> None:
+def test_clock_samples_in_no_known_file_are_unexplained() -> None:
     fast = looked_at(trials("fast", 80.0), own=30, unknown=10)
     found = gap([*looked_at(trials("system")), *fast])
     assert part(found, OWN).change == pytest.approx(-15 * MS)
     assert found.unexplained.change == pytest.approx(5 * MS, abs=0.1 * MS)
 
 
-def test_a_run_without_notes_takes_all_to_the_probe_and_says_why() -> None:
+def test_if_one_run_lacks_clock_samples_the_parts_come_from_the_probed_runs() -> None:
     fast = looked_at(trials("fast", 80.0), own=40)
     fast[4] = replace(fast[4], cpu_samples=None, unseen="there was no disk space for clock samples")
     found = gap([*looked_at(trials("system")), *fast])
@@ -169,7 +169,7 @@ def test_a_run_without_notes_takes_all_to_the_probe_and_says_why() -> None:
     assert CALLING not in [one.name for one in found.parts]
 
 
-def test_a_few_notes_tell_nothing() -> None:
+def test_too_few_clock_samples_are_not_used() -> None:
     few = {"own": 2, "calls": 0, "faults": 1, "others": 0, "program": 1}
     found = gap(
         [
@@ -180,12 +180,12 @@ def test_a_few_notes_tell_nothing() -> None:
     assert found.by == "probe" and "clock samples of" in found.because
 
 
-def test_where_all_rounds_have_as_many_notes_one_more_or_less_is_not_shown() -> None:
+def test_a_difference_of_one_clock_sample_is_not_shown() -> None:
     found = gap([*looked_at(trials("system")), *looked_at(trials("fast", 80.0), own=59)])
     assert found.by == "clock" and not part(found, OWN).shown
 
 
-def test_how_the_parts_were_told_apart_is_said_below_them() -> None:
+def test_a_note_names_the_source_of_the_parts() -> None:
     run = why_run("fast")
     clocked = [*looked_at(trials("system")), *looked_at(trials("fast", 80.0), own=40)]
     blind = [
@@ -200,29 +200,38 @@ def test_how_the_parts_were_told_apart_is_said_below_them() -> None:
         assert says in board.footer[0]
 
 
-def test_detours_to_the_kernel_are_no_time_of_anybodys() -> None:
-    """Detours take 8 of 20 ms of system time: a quarter in the allocator, the rest in the probe."""
+def test_detours_of_the_probe_belong_to_neither_allocator_nor_program() -> None:
+    """The probe's detours take 8 of 20 ms of system time.
+
+    The CPU timers find a quarter of that in the allocator, and the rest in the probe.
+    """
     found = gap([*trials("system", detours_ns=8 * MS), *trials("fast")])
     assert part(found, OWN).other == pytest.approx((40 - 6 - 6 / 7 - 2) * MS)
     assert part(found, PROGRAM).other == pytest.approx((120 - 40 - 12 - (6 - 6 / 7)) * MS)
 
 
-def test_what_the_probe_itself_asks_the_kernel_is_nobodys_page_faults() -> None:
-    """Of 20 ms of system time with the probe, 6 are calls, 1 is in the plain run, 13 are left."""
+def test_system_time_of_the_probe_itself_does_not_count_as_page_faults() -> None:
+    """A probed run has 20 ms of system time, 6 of them in the allocator's system calls.
+
+    Besides these 6 ms, the plain run has only 1 ms of system time. So 13 ms are the probe's own.
+    """
     found = gap([*trials("system", system_ms=7.0, samples_probe=25), *trials("fast")])
     assert part(found, FAULTS).other == pytest.approx(1 * MS)
     assert part(found, OWN).other == pytest.approx((40 - 6 - 1 / 7) * MS)
     assert part(found, PROGRAM).other == pytest.approx((120 - 40 - 25 - (1 - 1 / 7)) * MS)
 
 
-def test_page_faults_that_the_plain_runs_had_less_of_are_not_the_probes() -> None:
-    """The same, but no sample found the probe, so it can have asked the kernel for nothing."""
+def test_system_time_belongs_to_the_probe_only_if_samples_found_the_probe() -> None:
+    """The times are those of the test above, but no CPU sample found the probe.
+
+    So the probe cannot have used system time, and all 14 ms are page faults.
+    """
     found = gap([*trials("system", system_ms=7.0, samples_probe=0), *trials("fast")])
     assert part(found, OWN).other == pytest.approx((40 - 6 - 14 / 7) * MS)
     assert part(found, PROGRAM).other == pytest.approx((120 - 40 - (14 - 14 / 7)) * MS)
 
 
-def test_a_call_that_waits_is_evidence_by_its_time_on_a_processor() -> None:
+def test_a_system_call_that_waits_is_evidence_by_its_cpu_time() -> None:
     yields = {
         "sched_yield": Calls(5_000, None, 500.0 * MS, 9.0 * MS),
         "munmap": Calls(100, 1 << 20, 6.0 * MS, 6.0 * MS),
@@ -233,21 +242,21 @@ def test_a_call_that_waits_is_evidence_by_its_time_on_a_processor() -> None:
     assert part(found, KERNEL).evidence == ("5,000 sched_yield against 0",)
 
 
-def test_what_runs_where_the_probe_is_not_is_the_programs() -> None:
+def test_processes_without_the_probe_count_as_the_program() -> None:
     """Half of the tree's CPU time is in a process without the probe.
 
-    40 of 120 samples are of the other half.
+    In the other half, 40 of 120 CPU samples are in the allocator.
     """
     found = gap([*trials("system", cpu_ns=60 * MS), *trials("fast")])
     assert part(found, OWN).other == pytest.approx(20 * MS - 6 * MS - 2 * MS)
     assert part(found, PROGRAM).other == pytest.approx(100 * MS - 6 * MS - 12 * MS)
 
 
-def test_the_parts_add_up_to_the_gap_and_what_is_missing_is_told() -> None:
+def test_the_parts_add_up_to_the_gap_and_the_rest_is_unexplained() -> None:
     found = gap([*trials("system"), *trials("fast", 78.0, samples_inside=30)])
     assert found.whole.change == pytest.approx(-12 * MS)
     assert part(found, OWN).change == pytest.approx(-10 * MS)
-    # The probed runs took as long, so the time went to the program.
+    # Both contenders took equally long with the probe, so that the program gets the 10 ms.
     assert part(found, PROGRAM).change == pytest.approx(10 * MS)
     assert found.unexplained.change == pytest.approx(-12 * MS)
     known = [one.change for one in found.parts]
@@ -267,8 +276,11 @@ def test_kernel_calls_and_faults_share_the_systems_time() -> None:
     assert part(found, FAULTS).evidence == ("1,400 faults against 2,000",)
 
 
-def test_page_faults_are_no_cause_where_there_are_fewer_of_them() -> None:
-    """The kernel's ticks separate user and system time, and a short run has few of them."""
+def test_page_faults_are_no_cause_if_their_number_is_smaller() -> None:
+    """The kernel divides CPU time into user and system time by its ticks.
+
+    A short run has few ticks, so that system time may differ without a reason.
+    """
     found = gap(
         [*(replace(s, minor_faults=800) for s in trials("system", system_ms=35.0)), *trials("fast")]
     )
@@ -289,22 +301,22 @@ def test_page_faults_are_no_cause_where_there_are_fewer_of_them() -> None:
 
 
 def test_page_faults_of_both_kinds_are_faults() -> None:
-    """200 of 1,400 faults are the allocator's; 700 read a file.
+    """Of 1,400 page faults, 700 read a file and 200 are in the allocator.
 
-    They take 2 of the 14 ms outside system calls.
+    These 200 take 2 of the 14 ms of system time outside system calls.
     """
     both = {"minor_faults": 700, "major_faults": 700}
     found = gap([replace(s, **both) for s in (*trials("system"), *trials("fast"))])  # type: ignore[arg-type]
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS)
 
 
-def test_equal_numbers_of_page_faults_bear_no_difference_out() -> None:
+def test_equal_numbers_of_page_faults_contradict_a_difference_in_their_time() -> None:
     found = gap([*trials("system", system_ms=35.0), *trials("fast")])
     assert part(found, FAULTS).change == pytest.approx(-15 * MS)
     assert [one.name for one in found.contradicted] == [FAULTS]
 
 
-def test_waiting_takes_no_cpu_time_and_is_told_beside() -> None:
+def test_waiting_takes_no_cpu_time_and_is_reported_separately() -> None:
     samples = [*trials("system", waiting_ns=50.0 * MS, waits=700), *trials("fast")]
     found = gap(samples)
     assert found.whole.change == 0 and WAITING not in [one.name for one in found.parts]
@@ -321,15 +333,15 @@ def test_kernel_time_by_the_clock_is_never_more_than_all_system_time() -> None:
     assert part(found, KERNEL).other == pytest.approx(20 * MS)
 
 
-def test_the_kernels_part_of_the_samples_is_that_of_the_run_that_was_sampled() -> None:
-    """The plain run was so short that no tick fell into system time.
+def test_the_timers_samples_are_split_by_the_system_time_of_the_probed_run() -> None:
+    """The plain run has no system time, because no tick fell into it.
 
-    The probed run's samples still count.
+    The CPU samples come from the probed run, so that the system time of that run counts for them.
     """
     found = gap([*trials("system", system_ms=0.0), *trials("fast")])
     assert part(found, KERNEL).other == 0
-    # By its samples, 12 of the other 14 ms may be the probe's. A seventh of the last 2 was in the
-    # allocator.
+    # 14 ms of system time are left. 12 CPU samples found the probe, so 12 of these ms may be the
+    # probe's own. A seventh of the last 2 ms was in the allocator.
     assert part(found, OWN).other == pytest.approx(40 * MS - 6 * MS - 2 * MS / 7)
 
 
@@ -342,7 +354,7 @@ def test_the_kernels_part_of_the_samples_is_that_of_the_run_that_was_sampled() -
         ({"faults_inside": None}, {OWN, PROGRAM}),
     ],
 )
-def test_what_was_not_measured_is_no_part_and_stays_unexplained(
+def test_parts_that_were_not_measured_stay_unexplained(
     unknown: dict[str, object], missing: set[str]
 ) -> None:
     found = gap([*trials("system", **unknown), *trials("fast", 80.0)])
@@ -351,7 +363,7 @@ def test_what_was_not_measured_is_no_part_and_stays_unexplained(
     assert sum(known) == pytest.approx(found.whole.change)
 
 
-def test_memory_is_what_is_live_what_is_rounded_up_and_the_rest() -> None:
+def test_memory_is_split_into_live_blocks_size_rounding_and_the_rest() -> None:
     fat = trials("fast", slack_bytes=24 * MIB, resident_bytes=140 * MIB)
     fat = [replace(s, memory=replace(s.memory, peak_bytes=138 * MIB)) for s in fat]
     found = gap([*trials("system"), *fat], "memory")
@@ -362,7 +374,7 @@ def test_memory_is_what_is_live_what_is_rounded_up_and_the_rest() -> None:
     assert found.unexplained.change == pytest.approx(-2 * MIB)
 
 
-def test_what_is_live_is_the_programs_and_the_same_under_both() -> None:
+def test_live_memory_belongs_to_the_program_and_is_equal_under_both_allocators() -> None:
     found = gap(
         [*trials("system", live_bytes=60 * MIB), *trials("fast", live_bytes=70 * MIB)], "memory"
     )
@@ -377,7 +389,7 @@ def test_with_few_rounds_nothing_is_shown() -> None:
 
 
 @pytest.mark.parametrize("whose", ["fast", "system", "fast+probe", "system+probe"])
-def test_where_one_of_the_four_fails_there_is_no_answer(whose: str) -> None:
+def test_there_is_no_answer_if_one_of_the_four_contenders_fails(whose: str) -> None:
     samples = [*trials("system"), *trials("fast")]
     failed = [
         replace(s, failure="was killed") if s.trial.contender == whose else s for s in samples
@@ -387,7 +399,7 @@ def test_where_one_of_the_four_fails_there_is_no_answer(whose: str) -> None:
     assert f"{whose} was killed" in terminal.whys(why_run("fast"), [found], View())
 
 
-def test_a_program_that_allocates_nothing_has_no_cause_there() -> None:
+def test_a_program_that_allocates_nothing_has_no_cause_in_the_allocator() -> None:
     samples = [replace(s, probe=None) for s in (*trials("system"), *trials("fast"))]
     assert (
         explain(why_run("fast"), samples, "fast", "system").why_not
@@ -400,7 +412,7 @@ def test_a_program_that_allocates_nothing_has_no_cause_there() -> None:
     )
 
 
-def test_what_was_interrupted_in_its_first_round_has_no_round() -> None:
+def test_a_run_that_was_interrupted_in_its_first_round_has_no_answer() -> None:
     begun = [
         s
         for s in (*trials("system"), *trials("fast"))
@@ -412,11 +424,11 @@ def test_what_was_interrupted_in_its_first_round_has_no_round() -> None:
     )
 
 
-def test_a_run_without_the_probe_knows_no_why() -> None:
+def test_a_run_without_the_probe_has_no_answer() -> None:
     assert "compare --why" in explain(a_run(), [a_sample(1, "system", 1)], "fast", "system").why_not
 
 
-def test_the_answer_names_the_causes_and_only_those() -> None:
+def test_the_answer_names_all_causes_and_nothing_else() -> None:
     kinds = an_account().kinds | {"free, local": Operations(1_500_000, 6_000, 45.0 * MS, 30.0)}
     samples = [*trials("system", 120.0, samples_inside=70, kinds=kinds), *trials("fast")]
     found = explain(why_run("fast"), samples, "fast", "system")
@@ -428,8 +440,8 @@ def test_the_answer_names_the_causes_and_only_those() -> None:
     assert any("system against fast: Free is slow" in other for other in others)
 
 
-def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
-    """The allocator's share changes from round to round, and the program's changes with it."""
+def test_a_part_without_a_shown_difference_is_named_as_a_possible_cause() -> None:
+    """The allocator's share of the time changes from round to round, and so does the program's."""
     scattered = [
         replace(s, probe=an_account(samples_inside=20 if s.trial.round % 2 else 60))
         if s.probe
@@ -445,8 +457,8 @@ def test_a_part_that_is_not_shown_is_named_as_one_that_may_be() -> None:
     )
 
 
-def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> None:
-    """One gap is explained by its parts, one is not, and one is below a twentieth."""
+def test_the_summary_counts_how_many_large_gaps_are_explained() -> None:
+    """The parts explain one gap, and do not explain another one. A third gap is below 5 %."""
     run = why_run("fast")
     slow = trials("system", 120.0, samples=150, samples_inside=70, cpu_ns=150 * MS)
     slow = [replace(s, user_ns=s.user_ns + 30 * MS) if s.probe else s for s in slow]
@@ -468,7 +480,7 @@ def test_how_many_gaps_are_accounted_for_is_told_of_those_that_are_large() -> No
     )
 
 
-def test_what_is_the_same_is_said_to_be_the_same() -> None:
+def test_an_equal_value_is_reported_as_equal() -> None:
     found = explain(why_run("fast"), [*trials("system"), *trials("fast")], "fast", "system")
     assert list(sentences(found)) == [
         "CPU time: no difference shown between fast and system.",
@@ -481,7 +493,7 @@ def test_what_is_the_same_is_said_to_be_the_same() -> None:
     assert alike.findings == ()
 
 
-def test_findings_of_one_alone_are_told_if_most_trials_had_them() -> None:
+def test_findings_of_one_contender_are_reported_if_most_of_its_trials_have_them() -> None:
     raised = Finding("asks-too-often", "It asks", "CPU", 0.2, "ask less")
     often, once = trials("system", findings=(raised,)), trials("fast")
     once[3] = replace(once[3], probe=replace(an_account(), findings=(raised,)))
@@ -490,12 +502,12 @@ def test_findings_of_one_alone_are_told_if_most_trials_had_them() -> None:
 
 
 @pytest.mark.parametrize(("raised_in", "told"), [(3, False), (4, False), (5, True), (8, True)])
-def test_a_finding_is_told_that_more_than_half_of_the_trials_raised(
+def test_a_finding_is_reported_if_more_than_half_of_the_trials_have_it(
     raised_in: int, told: bool
 ) -> None:
-    """Of eight trials.
+    """There are eight trials, and the finding has another effect in each.
 
-    The finding with the middle effect is reported; of an even number, the lower middle.
+    The finding with the median effect is reported. Of an even number, it is the lower middle one.
     """
     effects = [0.02 * (1 + k * 5 % 8) for k in range(8)]
     samples = trials("system")
@@ -512,7 +524,7 @@ def test_a_finding_is_told_that_more_than_half_of_the_trials_raised(
     )
 
 
-def test_findings_are_told_in_the_order_of_their_effects() -> None:
+def test_findings_are_reported_in_the_order_of_their_effects() -> None:
     raised = tuple(
         Finding(f"finding-{k}", "It does", "CPU", effect, "do less")
         for k, effect in enumerate((2, 9, 5))
@@ -524,9 +536,11 @@ def test_findings_are_told_in_the_order_of_their_effects() -> None:
 
 
 def queueing(effect: float, **calls: Calls) -> list[Finding]:
-    """Returns the findings for a contender whose probed runs showed these shares.
+    """Returns the findings for a contender whose probed runs have the finding "queues".
 
-    The clock samples of its plain runs show 110 ms, 30 in the allocator and 44 in its system calls.
+    `effect` is the share of thread time that this finding claims. `calls` are the allocator's
+    system calls in the probed runs. The plain runs have clock samples of 109 ms: 30 ms in the
+    allocator's code, and 44 ms in its system calls.
     """
     found = Finding(
         "queues",
@@ -550,7 +564,7 @@ def queueing(effect: float, **calls: Calls) -> list[Finding]:
     return [one for name, one in why.raised if name == "system"]
 
 
-def test_threads_that_meet_more_often_without_the_probe_queue_as_much_as_the_clock_says() -> None:
+def test_the_clock_samples_decide_how_much_threads_queue_if_they_show_more() -> None:
     (one,) = queueing(
         0.16,
         futex_wait=Calls(5, 0, 9 * MS, 2.0 * MS),
@@ -562,20 +576,24 @@ def test_threads_that_meet_more_often_without_the_probe_queue_as_much_as_the_clo
     assert "own code it is 67.3 %" in one.evidence[1]
 
 
-def test_what_the_probed_runs_showed_of_queues_is_not_made_less() -> None:
+def test_the_clock_samples_do_not_reduce_the_queues_of_the_probed_runs() -> None:
     (one,) = queueing(0.5, futex_wait=Calls(5, 0, 9 * MS, 2.0 * MS))
     assert one.effect == 0.5 and one.evidence == ("7 waits",)
-    assert queueing(0.16)[0].effect == 0.16  # No call was seen at all.
+    # Without a system call in the probed runs, the clock samples do not raise the effect.
+    assert queueing(0.16)[0].effect == 0.16
 
 
 @pytest.mark.parametrize(
     ("waits", "calls", "queue"),
     [(3000, 20, True), (30, 20, False), (30, 40, True), (3000, 8, False)],
 )
-def test_queues_that_the_probe_keeps_apart_are_found_by_the_clock(
+def test_queues_that_the_probe_prevents_are_found_by_the_clock_samples(
     waits: int, calls: int, queue: bool
 ) -> None:
-    """3 million operations. `calls` of 220 clock samples all wait: 9 %, 18 % and 4 %."""
+    """The program makes 3 million operations. `waits` of them waited in the probed runs.
+
+    `calls` of 220 clock samples are in system calls that wait: 9 %, 18 % or 4 %.
+    """
     known = {"futex wait": Calls(waits, 0, 9 * MS, 2.0 * MS)}
     system = looked_at(
         trials("system", calls=known, waits=waits),
@@ -590,7 +608,7 @@ def test_queues_that_the_probe_keeps_apart_are_found_by_the_clock(
 
 
 def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> None:
-    """One contender and the baseline have clock samples. The other has only the probe's summary."""
+    """One contender and the baseline have clock samples. The other contender has none."""
     samples = [
         *looked_at(trials("system")),
         *trials("fast", 60.0, samples_inside=20, slack_bytes=40 * MIB, resident_bytes=140 * MIB),
@@ -601,7 +619,7 @@ def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> Non
     golden("why", at_all_widths(lambda view: terminal.whys(run, found, view)))
 
 
-def test_of_many_pairs_those_without_an_answer_are_named_with_their_reason() -> None:
+def test_the_summary_names_each_pair_without_an_answer_and_the_reason() -> None:
     run = why_run("fast")
     samples = [*trials("system"), *trials("fast", 60.0)]
     known = explain(run, samples, "fast", "system")
@@ -613,7 +631,7 @@ def test_of_many_pairs_those_without_an_answer_are_named_with_their_reason() -> 
     )
 
 
-def test_every_form_holds_a_hostile_name() -> None:
+def test_a_hostile_name_is_harmless_in_every_form() -> None:
     run = why_run(EVIL)
     found = explain(run, [*trials("system"), *trials(EVIL, 60.0)], EVIL, "system")
     for text in (terminal.whys(run, [found], View()), markdown.whys(run, [found])):
@@ -623,7 +641,7 @@ def test_every_form_holds_a_hostile_name() -> None:
 
 
 def slow(**times: float) -> list[ProbeSummary]:
-    """Kinds of operations with multiples of their usual times."""
+    """Returns eight summaries in which kinds of operations take multiples of their usual times."""
     kinds = {
         name: replace(one, total_ns=(one.total_ns or 0) * times.get(name.partition(",")[0], 1))
         for name, one in an_account().kinds.items()
@@ -632,7 +650,7 @@ def slow(**times: float) -> list[ProbeSummary]:
 
 
 def longer(ms: float, half: float = 0.0) -> Estimate:
-    """A part that says how much longer the allocator's own code takes."""
+    """Returns the additional time of the allocator's own code, with an interval of ± `half` ms."""
     return Estimate(ms * MS, Interval((ms - half) * MS, (ms + half) * MS, 0.95))
 
 
@@ -649,7 +667,7 @@ def longer(ms: float, half: float = 0.0) -> Estimate:
         ({"free": 0.5, "reused": 0.5}, []),
     ],
 )
-def test_what_is_slow_beside_another(times: dict[str, float], names: list[str]) -> None:
+def test_a_slower_kind_of_operation_is_a_finding(times: dict[str, float], names: list[str]) -> None:
     mine, theirs = (
         [one.total_ns or 0.0 for one in of[0].kinds.values()] for of in (slow(**times), slow())
     )
@@ -664,26 +682,26 @@ def test_what_is_slow_beside_another(times: dict[str, float], names: list[str]) 
     assert mostly_else == ()
 
 
-def test_of_two_causes_the_larger_is_named() -> None:
-    """By the clock, freeing takes 60 ms and new memory 20 ms."""
+def test_only_the_larger_of_two_causes_is_named() -> None:
+    """By the timed operations, freeing takes 60 ms and new memory takes 20 ms."""
     found = beside.beside(beside.Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
     assert [one.name for one in found] == ["slow-free"]
     assert found[0].effect == pytest.approx(0.3)
 
 
-def test_what_costs_less_than_a_hundredth_is_not_raised() -> None:
+def test_an_effect_below_one_percent_is_no_finding() -> None:
     assert beside.beside(beside.Two(slow(free=2.0), slow(), 100_000.0 * MS, longer(50.0))) == ()
 
 
-def test_no_more_is_believed_than_the_allocators_own_code_takes_longer() -> None:
+def test_the_effect_is_at_most_the_additional_time_of_the_allocators_own_code() -> None:
     (found,) = beside.beside(beside.Two(slow(free=9.0), slow(), 100.0 * MS, longer(5.0)))
     assert found.effect == found.interval.high == pytest.approx(0.05)
 
 
-def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
-    """By the clock it takes 180 ms longer, of which 6 are credible, at least 2.
+def test_the_effects_are_as_uncertain_as_the_time_of_the_allocators_own_code() -> None:
+    """The timed operations take 180 ms longer: a third in freeing, two thirds in new memory.
 
-    A third is freeing, two thirds are new memory.
+    But the allocator's own code takes only 6 ms longer, and at least 2 ms.
     """
     mine, theirs = slow(free=5.0, new=31.0), slow()
     assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(
@@ -696,10 +714,10 @@ def test_what_is_believed_is_as_sure_as_the_allocators_own_code() -> None:
     assert [one.interval.high for one in found] == pytest.approx([0.2 / 3, 0.1 / 3])
 
 
-def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
-    """Freeing takes 60 ms longer, new memory 60, reused 14 less.
+def test_a_kind_that_is_faster_does_not_increase_the_effect_of_the_others() -> None:
+    """Freeing takes 60 ms longer, new memory takes 60 ms longer, and reuse takes 14 ms less.
 
-    Both findings together get no more than the 12 ms of its own code.
+    The allocator's own code takes 12 ms longer, which is all that both findings get together.
     """
     found = beside.beside(
         beside.Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0))
@@ -708,15 +726,15 @@ def test_what_goes_the_other_way_makes_nothing_more_believed() -> None:
     assert [one.effect for one in found] == pytest.approx([0.06, 0.06])
 
 
-def test_one_operation_in_which_the_machine_stood_hides_nothing() -> None:
-    """In one trial of the other contender, one timed operation made freeing 30 times as long."""
+def test_one_very_long_operation_neither_hides_nor_makes_a_finding() -> None:
+    """In one trial, freeing takes 30 times as long, because the machine stood still in one free."""
     stood = [*slow()[1:], *slow(free=30.0)[:1]]
     (found,) = beside.beside(beside.Two(slow(free=5.0), stood, 100.0 * MS, longer(60.0)))
     assert found.name == "slow-free"
     assert beside.beside(beside.Two(stood, slow(), 100.0 * MS, longer(60.0))) == ()
 
 
-def test_kinds_that_were_never_timed_hide_nothing_while_they_are_few() -> None:
+def test_a_kind_that_was_never_timed_hides_no_finding_if_it_is_rare() -> None:
     def with_rare(accounts: list[ProbeSummary], count: int) -> list[ProbeSummary]:
         rare = {"realloc": Operations(count, 0, None, None)}
         return [replace(one, kinds={**one.kinds, **rare}) for one in accounts]
@@ -728,7 +746,7 @@ def test_kinds_that_were_never_timed_hide_nothing_while_they_are_few() -> None:
         assert [one.name for one in beside.beside(two)] == names
 
 
-def test_what_was_not_timed_is_not_found() -> None:
+def test_operations_that_were_not_timed_have_no_finding() -> None:
     kinds = {name: replace(one, total_ns=None) for name, one in an_account().kinds.items()}
     assert (
         beside.beside(beside.Two([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS, longer(50.0)))
@@ -736,6 +754,6 @@ def test_what_was_not_timed_is_not_found() -> None:
     )
 
 
-def test_a_difference_that_may_be_noise_is_not_found() -> None:
+def test_a_difference_that_may_be_noise_is_no_finding() -> None:
     mine = [*slow(free=8.0)[:1], *slow()[:7]]
     assert beside.beside(beside.Two(mine, slow(), 100.0 * MS, longer(50.0))) == ()

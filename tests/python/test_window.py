@@ -1,4 +1,4 @@
-"""A part of a program's life: the counts at its end minus those at its beginning."""
+"""Tests of a window of a program's life, whose counts are those at its end minus those before."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MINE = os.getpid()
 
 
 def running(**about: object) -> Made:
-    """A file of a living process: this one."""
+    """Returns the probe's file of a living process, which is the process of this test."""
     return locking(pid=MINE, state=1, begin_ns=time.monotonic_ns() - 10**9, **about)
 
 
 def more(made: Made) -> Made:
-    """The same process a little later."""
+    """Returns the file of the same process at a later moment."""
     made.called("malloc", "small", 1_000, 100)
     made.timed("reused", "small", [70] * 20)
     made.released("free", 1_000)
@@ -34,7 +34,7 @@ def more(made: Made) -> Made:
     return made
 
 
-def test_what_was_there_before_is_not_counted(tmp_path: Path) -> None:
+def test_counts_from_before_the_window_do_not_count(tmp_path: Path) -> None:
     made = running()
     made.write(tmp_path)
     begin = window.look(tmp_path)
@@ -46,7 +46,8 @@ def test_what_was_there_before_is_not_counted(tmp_path: Path) -> None:
     assert total.total_ns.value == pytest.approx(1_000 * 70 + 1_000 * 30)
     calls = {one.name: one for one in tables.kernel_lines(found)}
     assert (calls["mmap"].count, calls["mmap"].bytes, calls["mmap"].max_ns) == (2, 2 << 16, 90_000)
-    assert calls["munmap"].max_ns is None  # An earlier call took longer.
+    # The longest munmap was before the window, so that the longest one inside is unknown.
+    assert calls["munmap"].max_ns is None
     mutex = tables.lock_lines(found)[0]
     assert (mutex.taken, mutex.contended, mutex.wait_ns, mutex.max_wait_ns) == (100, 1, 45, None)
     assert found.window is not None
@@ -54,8 +55,11 @@ def test_what_was_there_before_is_not_counted(tmp_path: Path) -> None:
     assert not cut_short(found.processes)
 
 
-def test_threads_lived_through_the_window_however_old_the_file_is(tmp_path: Path) -> None:
-    """Three threads have lived since long before. The file's clocks stand at the last moment."""
+def test_threads_live_through_the_whole_window_even_if_the_file_is_old(tmp_path: Path) -> None:
+    """Three threads began long before the window.
+
+    The clocks in the file stand still, because the probe updates them only at certain events.
+    """
     made = running()
     made.start["threads_most"] = 3
     made.threads["since_ticks"][:3] = 7
@@ -70,7 +74,7 @@ def test_threads_lived_through_the_window_however_old_the_file_is(tmp_path: Path
     )
 
 
-def test_cpu_time_is_the_kernels_and_not_the_files(tmp_path: Path) -> None:
+def test_cpu_time_comes_from_the_kernel_and_not_from_the_file(tmp_path: Path) -> None:
     running(user_us=77_000_000).write(tmp_path)
     begin = window.look(tmp_path)
     used = time.process_time_ns()
@@ -81,9 +85,12 @@ def test_cpu_time_is_the_kernels_and_not_the_files(tmp_path: Path) -> None:
     assert 50_000_000 <= cpu < 1_000_000_000
 
 
-def test_processes_that_ended_before_are_left_out_and_new_ones_are_whole(tmp_path: Path) -> None:
+def test_processes_that_ended_before_the_window_do_not_count_and_new_ones_count_fully(
+    tmp_path: Path,
+) -> None:
     busy(pid=2_000_000, begin_ns=1).write(tmp_path)
-    gone = busy(pid=2_000_001, begin_ns=2, state=1)  # killed: no such process exists
+    # This process was killed: its file says that it runs, but no such process exists.
+    gone = busy(pid=2_000_001, begin_ns=2, state=1)
     gone.write(tmp_path)
     begin = window.look(tmp_path)
     with pytest.raises(reader.NoProfile, match="nothing was counted in that time"):

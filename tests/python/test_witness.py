@@ -1,7 +1,8 @@
-"""The witness says who owns malloc in every process, names the unreachable ones, and harms none.
+"""Tests of libcairn-witness.so.
 
-It needs a C compiler, binutils and the library: $CAIRN_WITNESS_LIB, or the installed one. To show
-that it harms no program, the same program runs with and without it.
+In every process, the witness records which library owns malloc. It names each program that it
+cannot reach, and it changes no program: the tests compare the same program with and without it.
+They need a C compiler, binutils, and the library ($CAIRN_WITNESS_LIB, or the installed one).
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def only_start(seen: Seen) -> dict:
     return record
 
 
-# Who owns malloc
+# The owner of malloc
 
 
 def test_plain_libc_owns_malloc(bench: Bench, child: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_real_allocator_owns_malloc(bench: Bench, child: Path) -> None:
 
 
 def test_a_process_without_standard_input_is_recorded(bench: Bench, child: Path) -> None:
-    """The record's file then has the descriptor 0."""
+    """Descriptor 0 is free there, so that the witness's file gets it."""
     record = only_start(bench.run(child, preexec_fn=partial(os.close, 0)))
     assert record["exe"] == str(child)
 
@@ -142,7 +143,7 @@ def test_a_build_id_behind_another_note_is_found(bench: Bench, child: Path) -> N
     assert record["malloc"] == {"path": str(library), "build_id": "0102030405060708"}
 
 
-def test_an_object_without_build_id_is_named_all_the_same(bench: Bench, child: Path) -> None:
+def test_an_object_without_build_id_is_recorded_by_its_path(bench: Bench, child: Path) -> None:
     library = bench.library("libanonymous.so", FORWARDING_MALLOC, "-Wl,--build-id=none")
     record = only_start(bench.run(child, preload=(library,)))
     assert record["malloc"] == {"path": str(library), "build_id": None}
@@ -159,12 +160,12 @@ def test_a_program_with_its_own_allocator_owns_malloc(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "flags", [("-fno-pie", "-no-pie"), ("-fPIE", "-pie")], ids=["fixed", "pie"]
 )
-def test_who_takes_the_address_of_malloc_does_not_own_it(
+def test_a_program_that_takes_the_address_of_malloc_does_not_own_it(
     bench: Bench, flags: tuple[str, ...]
 ) -> None:
-    """A program at a fixed address then has an undefined symbol with a value.
+    """A program at a fixed address that takes the address of malloc has an undefined symbol.
 
-    dlsym finds it first.
+    This symbol "malloc" has a value, and dlsym finds it before the definition.
     """
     source = """
         #include <stdlib.h>
@@ -186,9 +187,10 @@ def test_a_library_that_replaces_only_malloc_is_seen_to_be_split(bench: Bench, c
 
 
 def test_the_witness_never_calls_malloc(bench: Bench, forms: Path, child: Path) -> None:
-    """Every call of malloc would end the program.
+    """Every call of malloc ends this program.
 
-    Its main makes none, and libc's buffers are never used.
+    The program itself makes no such call, and it does not use the buffered output of libc, which
+    would allocate.
     """
     deadly = bench.library(
         "libdeadly.so",
@@ -327,8 +329,8 @@ def test_arguments_and_environment_arrive_unchanged(bench: Bench, forms: Path) -
 
 
 @pytest.mark.parametrize("form", ["execve", "execvp", "execlp", "vfork", "fexecve"])
-def test_a_failed_exec_takes_its_record_back(bench: Bench, forms: Path, form: str) -> None:
-    """It was announced as dynamic, and the kernel refuses the file because of its interpreter."""
+def test_a_failed_exec_is_recorded_as_failed(bench: Bench, forms: Path, form: str) -> None:
+    """The file is a dynamic program, but its interpreter does not exist, so that exec fails."""
     shutil.copy("/bin/true", broken := bench.folder / "broken")
     content = broken.read_bytes()
     loader = re.search(rb"/lib[\w/.-]*/ld-linux[\w.-]*", content).group(0)
@@ -345,7 +347,7 @@ def test_a_failed_spawn_leaves_no_record(bench: Bench, forms: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [*DIRECT, *SEARCHED])
-def test_what_cannot_be_executed_fails_as_before_without_record(
+def test_a_file_that_cannot_be_executed_fails_as_without_the_witness(
     bench: Bench, forms: Path, form: str
 ) -> None:
     pipe = bench.folder / "pipe"
@@ -359,7 +361,7 @@ def test_what_cannot_be_executed_fails_as_before_without_record(
         assert seen.out == bench.run(forms, form, target, without=True).out, target
 
 
-def test_a_spawn_whose_number_nobody_wants_is_recorded(
+def test_a_spawn_that_does_not_ask_for_the_process_id_is_recorded(
     bench: Bench, forms: Path, child: Path
 ) -> None:
     seen = bench.run(forms, "posix_spawn-anonymous", child)
@@ -377,7 +379,10 @@ def test_a_static_program_is_named(bench: Bench, forms: Path) -> None:
 
 
 def test_a_program_of_another_class_is_named(bench: Bench, forms: Path, child: Path) -> None:
-    """A big PowerPC. Linux decides by the machine number, not by the word size."""
+    """The file claims to be for 64-bit PowerPC.
+
+    Linux refuses a program by the number of its machine, and not by its word size.
+    """
     program = bench.folder / "other-machine"
     content = bytearray(child.read_bytes())
     content[18:20] = (21).to_bytes(2, "little")
@@ -387,7 +392,7 @@ def test_a_program_of_another_class_is_named(bench: Bench, forms: Path, child: P
     assert seen.tries() == [("exec", "other class"), ("exec-failed", "other class")]
 
 
-def test_a_script_is_as_its_interpreter(bench: Bench, forms: Path, child: Path) -> None:
+def test_a_script_is_recorded_like_its_interpreter(bench: Bench, forms: Path, child: Path) -> None:
     script = bench.folder / "script"
     for interpreter in (str(child), f"/usr/bin/env {child.name}"):
         script.write_text(f"#!{interpreter}\n")
@@ -415,7 +420,9 @@ def test_a_text_without_a_first_line_is_run_by_the_shell_if_searched(
     assert bench.run(forms, "posix_spawnp", script).kinds() == []
 
 
-def test_an_environment_without_us_is_named(bench: Bench, forms: Path, child: Path) -> None:
+def test_an_environment_without_the_witness_is_recorded(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     for command in (
         ("env", "-i", child),
         ("env", "-u", "LD_PRELOAD", child),
@@ -430,7 +437,9 @@ def test_an_environment_without_us_is_named(bench: Bench, forms: Path, child: Pa
         assert seen.events("exec")[0]["path"] == str(child)
 
 
-def test_an_environment_with_us_among_others_is_as_good(bench: Bench, child: Path) -> None:
+def test_an_environment_may_preload_other_libraries_besides_the_witness(
+    bench: Bench, child: Path
+) -> None:
     library = bench.library("libforward.so", FORWARDING_MALLOC)
     other_spelling = f"{bench.folder}/./libcairn-witness.so"
     for preload in (f"{library} {bench.witness}", f"{bench.witness}:{library}", other_spelling):
@@ -495,13 +504,17 @@ def test_a_program_that_cannot_be_read_may_be_anything(
     assert (seen.kinds(), len(seen.events("start"))) == (["unknown"], 2)
 
 
-def test_set_id_that_changes_nothing_is_no_obstacle(bench: Bench, forms: Path, child: Path) -> None:
+def test_a_set_id_program_of_the_same_user_is_no_obstacle(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     program = privileged(bench, "set-id-own", child, NOBODY, 0o6755)
     seen = bench.run(forms, "execve", program, user=NOBODY)
     assert (seen.kinds(), seen.unproven()) == (["dynamic"], {})
 
 
-def test_set_id_that_does_not_count_is_no_obstacle(bench: Bench, forms: Path, child: Path) -> None:
+def test_a_set_id_program_under_no_new_privileges_is_no_obstacle(
+    bench: Bench, forms: Path, child: Path
+) -> None:
     program = privileged(bench, "set-id-barred", child, SOMEBODY, 0o4755)
     seen = bench.run(forms, "no-new-privileges", program, user=NOBODY)
     assert (seen.kinds(), seen.unproven()) == (["dynamic"], {})
@@ -532,7 +545,7 @@ def test_file_capabilities_count_except_for_root(
 
 
 def test_a_process_with_gained_privileges_writes_nothing(bench: Bench, forms: Path) -> None:
-    """This holds even if the witness is linked into the program, where the loader cannot bar it."""
+    """The loader does not preload a library there, but this program is linked with the witness."""
     flags = ("-Wl,--no-as-needed", str(bench.witness), f"-Wl,-rpath,{bench.folder}")
     linked = bench.build("linked", CHILD, *flags)
     program = privileged(bench, "linked-set-id", linked, SOMEBODY, 0o4755)
@@ -542,10 +555,10 @@ def test_a_process_with_gained_privileges_writes_nothing(bench: Bench, forms: Pa
     assert len(seen.events("start")) == 1
 
 
-# Harm done: none
+# Programs run as they do without the witness
 
 
-def test_errno_is_as_without_us(bench: Bench, forms: Path, child: Path) -> None:
+def test_errno_is_as_without_the_witness(bench: Bench, forms: Path, child: Path) -> None:
     for form in [*DIRECT, *SEARCHED]:
         for target in (child, "/nowhere"):
             assert (
@@ -554,7 +567,7 @@ def test_errno_is_as_without_us(bench: Bench, forms: Path, child: Path) -> None:
             )
 
 
-def test_descriptors_signals_and_pending_errors_are_as_without_us(
+def test_descriptors_signals_and_pending_errors_are_as_without_the_witness(
     bench: Bench, child: Path
 ) -> None:
     program = bench.helper("witness_state.c")
@@ -566,7 +579,7 @@ def test_descriptors_signals_and_pending_errors_are_as_without_us(
     assert seen.out == bench.run(program, child, refused, without=True).out
 
 
-def test_a_cancelled_thread_is_not_cancelled_in_our_code(bench: Bench) -> None:
+def test_a_cancelled_thread_is_not_cancelled_inside_the_witness(bench: Bench) -> None:
     program = bench.helper("witness_cancelled.c", "-pthread")
     refused = bench.folder / "refused"
     refused.write_text("no header\n")
@@ -585,7 +598,7 @@ def test_a_signal_handler_on_a_small_stack_can_execute(bench: Bench, child: Path
 @pytest.mark.parametrize(
     "way", ["posix_spawn", "execve", "execvpe", "execl", "execveat", "fexecve"]
 )
-def test_a_constructor_that_runs_before_ours_can_execute(
+def test_a_constructor_that_runs_before_that_of_the_witness_can_execute(
     bench: Bench, child: Path, way: str
 ) -> None:
     early = bench.helper("witness_early.c", "-shared", "-fPIC")
@@ -660,8 +673,8 @@ def test_a_limit_on_file_sizes_does_not_kill(
     assert (seen.code, seen.records) == (0, [])
 
 
-def test_no_descriptor_left_does_no_harm(bench: Bench, child: Path) -> None:
-    """The loader needs a descriptor as well, so the limit is lowered once the program runs."""
+def test_a_process_without_a_free_descriptor_runs_normally(bench: Bench, child: Path) -> None:
+    """The program itself lowers its limit, because the loader needs a descriptor before that."""
     program = bench.helper("witness_full.c")
     seen = bench.run(program, child)
     assert seen.code == 0
@@ -690,7 +703,7 @@ def test_processes_at_once_do_not_tear_lines(bench: Bench, child: Path) -> None:
         "nice true",
     ],
 )
-def test_real_programs_run_as_without_us(bench: Bench, child: Path, command: str) -> None:
+def test_real_programs_run_as_without_the_witness(bench: Bench, child: Path, command: str) -> None:
     line = command.format(
         python="/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
     )
@@ -714,12 +727,12 @@ def test_it_needs_libc_alone(witness: Path) -> None:
     assert not re.search(r"R(UN)?PATH", section)
 
 
-def test_it_shows_its_hooks_and_nothing_else(witness: Path) -> None:
+def test_the_witness_exports_its_hooks_and_nothing_else(witness: Path) -> None:
     symbols = told_by("nm", "-D", "--defined-only", witness)
     assert {line.split()[-1] for line in symbols.splitlines()} == EXPORTED
 
 
-def test_it_calls_no_allocator_function(witness: Path) -> None:
+def test_the_witness_calls_no_allocator_function(witness: Path) -> None:
     symbols = told_by("nm", "-D", "--undefined-only", witness)
     used = {line.split()[-1].split("@")[0] for line in symbols.splitlines()}
     assert not used & {
@@ -734,8 +747,11 @@ def test_it_calls_no_allocator_function(witness: Path) -> None:
     }
 
 
-def test_it_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) -> None:
-    """The median of paired differences. An empty library shows the cost of any preload."""
+def test_the_witness_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) -> None:
+    """The cost is the median of paired differences.
+
+    The test also prints the cost of an empty library, which any preload has.
+    """
     empty = bench.library("libempty.so", "int empty;")
     program = bench.helper("witness_busy.c")
     bench.file.write_bytes(b"")

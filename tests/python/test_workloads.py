@@ -1,4 +1,4 @@
-"""The catalog of workloads, and the line that a workload prints last."""
+"""Tests of the catalog of workloads, and of the reader of the line that a workload prints last."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def line(**changes: object) -> bytes:
     return b"something else before\n" + json.dumps({**LINE, **changes}).encode() + b"\n"
 
 
-def test_the_catalog_that_is_installed_is_whole() -> None:
+def test_the_installed_catalog_is_complete() -> None:
     entries = workloads.load()
     assert {entry.group for entry in entries} <= set(workloads.GROUPS)
     names = [entry.name for entry in entries]
@@ -56,7 +56,7 @@ def test_the_catalog_that_is_installed_is_whole() -> None:
     assert all(workloads.words(entry.suite, 2) != () or entry.suite == "" for entry in entries)
 
 
-def test_a_catalog_that_says_something_unknown_is_refused() -> None:
+def test_a_catalog_with_an_unknown_or_wrong_entry_is_refused() -> None:
     assert workloads.read(ENTRY)[0].quick is False
     for wrong in (
         ENTRY + 'colour = "red"\n',
@@ -73,7 +73,7 @@ def test_a_catalog_that_says_something_unknown_is_refused() -> None:
             workloads.read(wrong)
 
 
-def test_there_is_a_thread_for_each_processor_and_never_one_alone() -> None:
+def test_there_is_a_thread_for_each_processor_and_at_least_two() -> None:
     assert workloads.words("--threads {threads}", 1) == ("--threads", "2")
     assert workloads.words("--threads {threads} --name 'a b'", 3) == (
         "--threads",
@@ -124,7 +124,7 @@ def test_anything_else_is_no_report(output: bytes, says: str) -> None:
         workloads.reported(output)
 
 
-def test_the_digest_holds_what_every_allocator_must_do_alike() -> None:
+def test_the_digest_is_equal_for_equal_work_and_does_not_contain_costs() -> None:
     same = workloads.digest(workloads.reported(line()))
     faster = line(
         busy_ns=1, minor_faults=0, ns_per_operation={"mean": 1, "median": 1, "p95": 1, "p99": 1}
